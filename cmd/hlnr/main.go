@@ -9,7 +9,9 @@ import (
 	"slices"
 
 	"github.com/heighliner/heighliner/cmd/hlnr/act"
+	"github.com/heighliner/heighliner/cmd/hlnr/change"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/cmd/hlnr/doctor"
 	"github.com/heighliner/heighliner/cmd/hlnr/explain"
 	"github.com/heighliner/heighliner/cmd/hlnr/wait"
 )
@@ -19,8 +21,8 @@ var version = "dev"
 
 // commands in no order: help sorts them.
 var commands = slices.Concat(
-	act.Commands,
-	[]cli.NewCommand{explain.NewCommand, wait.NewCommand},
+	act.Commands, change.Commands,
+	[]cli.NewCommand{doctor.NewCommand, explain.NewCommand, wait.NewCommand},
 )
 
 func main() { os.Exit(cli.Main(os.Args, version, commands...)) }

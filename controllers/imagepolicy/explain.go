@@ -30,6 +30,15 @@ type Explanation struct {
 	Unverified bool
 }
 
+// Check reports what is wrong with the specification of a policy that no schema finds, such as a range
+// or a regular expression; nil: nothing.
+func Check(policy *v1alpha1.ImagePolicy) error {
+	if o := withoutStatus(policy, ""); o.problem != nil {
+		return o.problem
+	}
+	return nil
+}
+
 // Progress of Explain. It never decreases.
 type Progress struct {
 	// Timed is how many of Times tags have a known build time, if versions are build times.

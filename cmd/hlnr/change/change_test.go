@@ -1,0 +1,186 @@
+package change
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/test/manager"
+)
+
+var cluster *manager.Cluster
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(manager.Run(m, &cluster))
+}
+
+func call(t *testing.T, stdin string, args ...string) (code cli.Code, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	f := cli.New("hlnr", "test", genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &err})
+	code = cli.Run(t.Context(), f, args, Commands...)
+	return code, out.String(), err.String()
+}
+
+const microservice = `apiVersion: hlnr.io/v1alpha1
+kind: Microservice
+metadata: {name: shop}
+spec:
+  imagePolicyRef: {name: shop}
+  availability: {replicas: 2}
+  updateStrategy:
+    canary:
+      steps:
+      - {name: tenth, weight: 10, pause: {duration: 10m}}
+      - {weight: 50, approval: {}}
+  template:
+    spec:
+      containers:
+      - name: shop
+        ports: [{containerPort: 8080}]
+        readinessProbe: {exec: {command: ["true"]}}
+`
+
+func TestLint(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none")) // no cluster is asked
+	policy := "apiVersion: hlnr.io/v1alpha1\nkind: ImagePolicy\nmetadata: {name: shop}\nspec: {image: registry.example.com/shop}\n"
+	for name, c := range map[string]struct {
+		stdin string
+		code  cli.Code
+		want  string
+	}{
+		"valid":           {microservice + "---\n" + policy + "---\nkind: ConfigMap\napiVersion: v1\n", cli.ExitYes, "2 objects, 1 of other kinds skipped: valid\n"},
+		"schema":          {strings.Replace(microservice, "weight: 50", "weight: 150", 1), cli.ExitNo, "standard input: Microservice shop: spec.updateStrategy.canary.steps[1].weight: Invalid value: 150"},
+		"rule":            {strings.Replace(microservice, "weight: 50", "weight: 5", 1), cli.ExitNo, "weights must not fall from one step to the next"},
+		"unknown field":   {strings.Replace(microservice, "replicas: 2", "replica: 2", 1), cli.ExitNo, `unknown field "spec.availability.replica"`},
+		"time zone":       {strings.Replace(microservice, "weight: 50,", "weight: 50, window: {timeZone: Europe/Atlantis},", 1), cli.ExitNo, `spec.updateStrategy.canary.steps[1].window.timeZone: there is no time zone "Europe/Atlantis"`},
+		"range":           {strings.TrimSuffix(policy, "}\n") + `, versioning: {range: "one"}}`, cli.ExitNo, `spec.versioning.range: "one" is not a range`},
+		"kind":            {strings.Replace(microservice, "kind: Microservice", "kind: Microservise", 1), cli.ExitNo, `did you mean "Microservice"`},
+		"version":         {strings.Replace(microservice, "v1alpha1", "v1", 1), cli.ExitNo, "apiVersion: hlnr.io/v1 is not known: use hlnr.io/v1alpha1"},
+		"no name":         {strings.Replace(microservice, "{name: shop}\nspec", "{}\nspec", 1), cli.ExitNo, "metadata.name: is required"},
+		"two of a list":   {"kind: List\napiVersion: v1\nitems:\n- {apiVersion: hlnr.io/v1alpha1, kind: ImagePolicy, metadata: {name: a}, spec: {image: r.example/a}}\n- {apiVersion: hlnr.io/v1alpha1, kind: ImagePolicy, metadata: {name: b}, spec: {}}\n", cli.ExitNo, "ImagePolicy b: spec.image: Required value"},
+		"nothing of ours": {"kind: ConfigMap\napiVersion: v1\n", cli.ExitUsage, "no object of hlnr.io found"},
+		"no YAML":         {"a: b: c", cli.ExitUsage, "standard input: read YAML"},
+	} {
+		code, stdout, stderr := call(t, c.stdin, "lint", "-f", "-")
+		if code != c.code || !strings.Contains(stdout+stderr, c.want) {
+			t.Errorf("%s: exit code %d, output %q, error %q; want %d and %q", name, code, stdout, stderr, c.code, c.want)
+		}
+	}
+	if code, _, stderr := call(t, "", "lint"); code != cli.ExitUsage || !strings.Contains(stderr, "--filename is required") {
+		t.Errorf("without a file: exit code %d, error %q", code, stderr)
+	}
+	if code, stdout, stderr := call(t, "", "lint", "-f", "../../../config/samples"); code != cli.ExitYes {
+		t.Errorf("the samples: exit code %d, output %q, error %q", code, stdout, stderr)
+	}
+}
+
+// Each object that a document shows, and that an API server takes by test/docs, is taken here.
+func TestLintTakesDocuments(t *testing.T) {
+	t.Parallel()
+	block := regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```$")
+	taken := 0
+	err := filepath.WalkDir("../../../docs", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, b := range block.FindAllStringSubmatch(string(text), -1) {
+			if !strings.Contains(b[1], "apiVersion: hlnr.io/v1alpha1") {
+				continue
+			}
+			if code, stdout, stderr := call(t, b[1], "lint", "-f", "-"); code != cli.ExitYes {
+				t.Errorf("%s: %s%s%s", path, b[1], stdout, stderr)
+			}
+			taken++
+		}
+		return nil
+	})
+	if err != nil || taken < 20 {
+		t.Errorf("%d documents, %v", taken, err)
+	}
+}
+
+func TestFields(t *testing.T) {
+	t.Parallel()
+	env := func(name, value string) map[string]any { return map[string]any{"name": name, "value": value} }
+	container := func(env ...any) map[string]any {
+		return map[string]any{"containers": []any{map[string]any{"name": "shop", "env": env}}}
+	}
+	for name, c := range map[string]struct {
+		before, after any
+		want          []Field
+	}{
+		"same":    {container(env("A", "1")), container(env("A", "1")), nil},
+		"value":   {container(env("A", "1")), container(env("A", "2")), []Field{{"spec.containers[shop].env[A].value", `"1"`, `"2"`}}},
+		"order":   {container(env("A", "1"), env("B", "1")), container(env("B", "1"), env("A", "1")), nil},
+		"added":   {container(), container(env("A", "1")), []Field{{"spec.containers[shop].env[A].name", "", `"A"`}, {"spec.containers[shop].env[A].value", "", `"1"`}}},
+		"removed": {map[string]any{"paused": true}, map[string]any{}, []Field{{"spec.paused", "true", ""}}},
+		"secret":  {container(env("DB_PASSWORD", "old")), container(env("DB_PASSWORD", "new")), []Field{{"spec.containers[shop].env[DB_PASSWORD].value", hidden, hidden}}},
+		"types":   {map[string]any{"a": "1"}, map[string]any{"a": map[string]any{"b": 1}}, []Field{{"spec.a", `"1"`, `{"b":1}`}}},
+	} {
+		if diff := cmp.Diff(c.want, fields("spec", c.before, c.after)); diff != "" {
+			t.Errorf("%s: -want +got\n%s", name, diff)
+		}
+	}
+}
+
+// A plan shows what an apply would start, and writes nothing.
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	namespace := cluster.Namespace(t)
+	ask := func(command, stdin string, args ...string) (cli.Code, string) {
+		t.Helper()
+		code, stdout, stderr := call(t, stdin, slices.Concat([]string{command, "-f", "-", "--kubeconfig", cluster.Kubeconfig(), "-n", namespace}, args)...)
+		return code, stdout + stderr
+	}
+	expect := func(code cli.Code, command, stdin string, texts ...string) {
+		t.Helper()
+		got, out := ask(command, stdin)
+		for _, text := range texts {
+			if got != code || !strings.Contains(out, text) {
+				t.Errorf("%s: exit code %d; want %d and %q in:\n%s", command, got, code, text, out)
+			}
+		}
+	}
+	cluster.Microservice(t, namespace, "shop",
+		v1alpha1.CanaryStep{Name: "tenth", Weight: 10, Pause: &v1alpha1.CanaryPause{Duration: "10m"}},
+		v1alpha1.CanaryStep{Weight: 50, Approval: &v1alpha1.CanaryApproval{}})
+	cluster.Offer(t, namespace, "shop", "1.0.0")
+	cluster.Await(t, namespace, "shop", "1.0.0", v1alpha1.ReleaseActive)
+
+	expect(cli.ExitYes, "plan", microservice, "shop: nothing changes\n")
+	expect(cli.ExitYes, "diff", microservice, "shop: nothing changes\n")
+	changed := strings.Replace(microservice, "        ports:", "        env: [{name: LOG_LEVEL, value: debug}, {name: API_TOKEN, value: hunter2}]\n        ports:", 1)
+	expect(cli.ExitYes, "plan", changed, "shop: is released again with the new configuration: template.spec.containers[shop].env", "10m0s at least, 1 approval, +2 pods while it runs", "waits for approval of step \"2\"")
+	expect(cli.ExitYes, "diff", changed, "shop: is released again", "  spec.template.spec.containers[shop].env[LOG_LEVEL].value\n  + \"debug\"\n")
+	if _, out := ask("diff", changed); strings.Contains(out, "hunter2") {
+		t.Errorf("a secret is shown: %s", out)
+	}
+	expect(cli.ExitYes, "plan", strings.Replace(microservice, "replicas: 2", "replicas: 3", 1), "shop: changes in place, without a new release: availability.replicas")
+	expect(cli.ExitNo, "plan", strings.Replace(microservice, "weight: 50", "weight: 150", 1), "shop: not allowed\n", "spec.updateStrategy.canary.steps[1].weight: Invalid value: 150")
+	expect(cli.ExitYes, "plan", strings.Replace(microservice, "name: shop}\nspec", "name: cart}\nspec", 1), "cart: is created\n", "1.0.0 (cart-1-0-0-")
+	expect(cli.ExitYes, "plan", "apiVersion: hlnr.io/v1alpha1\nkind: NetworkPolicy\nmetadata: {name: shop}\nspec: {provider: {ingress: {className: nginx}}, ports: [{name: http, port: 80}], domains: [{domain: shop.example.com}]}\n", "NetworkPolicy shop: is created\n", "host shop.example.com is added")
+	expect(cli.ExitUsage, "plan", "kind: ConfigMap\napiVersion: v1\n", "no object of hlnr.io found")
+
+	release := cluster.Await(t, namespace, "shop", "1.0.0", v1alpha1.ReleaseActive)
+	if len(release.Spec.Template.Spec.Containers[0].Env) > 0 {
+		t.Error("a plan wrote")
+	}
+}

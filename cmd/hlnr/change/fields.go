@@ -1,0 +1,111 @@
+package change
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Field is one field that differs between two objects.
+type Field struct {
+	// Path such as spec.template.spec.containers[shop].image.
+	Path string `json:"path"`
+	// Before and After as JSON; "" where the field is not set. Values that may be secret are left out.
+	Before string `json:"before,omitempty"`
+	After  string `json:"after,omitempty"`
+}
+
+// secret are the names of values that are not shown.
+var secret = regexp.MustCompile(`(?i)(pass(word|wd)?|secret|token|credential|api_?key|private)`)
+
+// hidden stands for a value that may be secret.
+const hidden = "(not shown)"
+
+// fields are those that differ below a path. Items of lists are named by their name, where all have one.
+func fields(path string, before, after any) []Field {
+	if reflect.DeepEqual(before, after) {
+		return nil
+	}
+	x, xIs := asMap(before)
+	y, yIs := asMap(after)
+	if !xIs || !yIs || len(x) == 0 && before == nil && !nested(after) || len(y) == 0 && after == nil && !nested(before) {
+		return []Field{{path, shown(path, before), shown(path, after)}}
+	}
+	keys := slices.Collect(maps.Keys(x))
+	for k := range y {
+		if _, both := x[k]; !both {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	_, list := before.([]any)
+	if _, too := after.([]any); too {
+		list = true
+	}
+	var out []Field
+	if name, is := x["name"].(string); is && secret.MatchString(name) {
+		path += "(secret)" // an environment variable: its name says what its value is
+	}
+	for _, k := range keys {
+		next := path + "." + k
+		if list {
+			next = path + "[" + k + "]"
+		}
+		out = append(out, fields(next, x[k], y[k])...)
+	}
+	for i := range out {
+		out[i].Path = strings.ReplaceAll(out[i].Path, "(secret)", "")
+	}
+	return out
+}
+
+// nested reports whether a value has fields of its own.
+func nested(v any) bool {
+	m, is := asMap(v)
+	return is && len(m) > 0
+}
+
+// asMap gives the fields of an object, or the items of a list by their names or indexes; nothing has none.
+func asMap(v any) (map[string]any, bool) {
+	switch v := v.(type) {
+	case nil:
+		return map[string]any{}, true
+	case map[string]any:
+		return v, true
+	case []any:
+		out := make(map[string]any, len(v))
+		for i, item := range v {
+			key := fmt.Sprint(i)
+			if m, is := item.(map[string]any); is {
+				if name, is := m["name"].(string); is {
+					key = name
+				}
+			}
+			if _, twice := out[key]; twice {
+				key = fmt.Sprint(i)
+			}
+			out[key] = item
+		}
+		return out, true
+	}
+	return nil, false
+}
+
+// shown is a value as JSON.
+func shown(path string, v any) string {
+	if v == nil {
+		return ""
+	}
+	if secret.MatchString(path) {
+		return hidden
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(raw)
+}

@@ -1,0 +1,109 @@
+package change
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/manifest"
+)
+
+// maxInput is how many bytes of a file are read.
+const maxInput = 32 << 20
+
+// files are the manifests of one call.
+type files []string
+
+func (f *files) addFlag(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVarP((*[]string)(f), "filename", "f", nil, "manifest, or folder with manifests; - is standard input; may be repeated")
+}
+
+// document is one object of a file.
+type document struct {
+	file   string
+	object manifest.Object
+}
+
+// read reads all documents. A folder gives its .yaml, .yml and .json files, folders below it included.
+func (f files) read(stdin io.Reader) ([]document, error) {
+	if len(f) == 0 {
+		return nil, cli.Usage(fmt.Errorf("--filename is required: set it to a manifest, or to - for standard input"))
+	}
+	var names []string
+	for _, name := range f {
+		found, err := expand(name)
+		if err != nil {
+			return nil, cli.Usage(fmt.Errorf("--filename: %w", err))
+		}
+		names = append(names, found...)
+	}
+	var documents []document
+	for _, name := range names {
+		raw, err := readFile(name, stdin)
+		if err != nil {
+			return nil, cli.Usage(fmt.Errorf("--filename: %w", err))
+		}
+		if name == "-" {
+			name = "standard input"
+		}
+		objects, err := manifest.Read(raw)
+		if err != nil {
+			return nil, cli.Usage(fmt.Errorf("%s: %w", name, err))
+		}
+		for _, o := range objects {
+			documents = append(documents, document{name, o})
+		}
+	}
+	return documents, nil
+}
+
+// expand gives the files of a folder, or the file.
+func expand(name string) ([]string, error) {
+	if name == "-" {
+		return []string{name}, nil
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{name}, nil
+	}
+	var found []string
+	err = filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
+			found = append(found, path)
+		}
+		return err
+	})
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("%s has no .yaml, .yml or .json file", name)
+	}
+	return found, err
+}
+
+func readFile(name string, stdin io.Reader) ([]byte, error) {
+	in := stdin
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		in = file
+	}
+	raw, err := io.ReadAll(io.LimitReader(in, maxInput+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	case len(raw) > maxInput:
+		return nil, fmt.Errorf("read %s: larger than %d MiB", name, maxInput>>20)
+	}
+	return raw, nil
+}

@@ -1,0 +1,186 @@
+// Package change holds the commands of hlnr about manifests that are not applied yet: whether they are
+// valid, what they would start, and what they would change.
+//
+//	lint.go    lint: without a cluster
+//	files.go   the flag --filename
+//	plan.go    plan: the releases that would start, and what they need
+//	fields.go  the fields that differ
+package change
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/controllers/imagepolicy"
+	"github.com/heighliner/heighliner/internal/analysis"
+	"github.com/heighliner/heighliner/internal/manifest"
+)
+
+// Commands are all commands of this package.
+var Commands = []cli.NewCommand{newLintCommand, newPlanCommand, newDiffCommand}
+
+// Finding is one fault of a manifest. Its JSON fields are an interface for scripts.
+type Finding struct {
+	File string `json:"file"`
+	// Object is kind and name.
+	Object  string `json:"object"`
+	Message string `json:"message"`
+}
+
+// lintReport is the output of lint.
+type lintReport struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Objects of hlnr.io that were checked, and Skipped ones of other groups.
+	Objects  int       `json:"objects"`
+	Skipped  int       `json:"skipped"`
+	Findings []Finding `json:"findings"`
+}
+
+func newLintCommand(f *cli.Factory) *cobra.Command {
+	var in files
+	var output *cli.Output
+	cmd := &cobra.Command{
+		Use:     "lint -f FILE",
+		Short:   "Check manifests as the API server does, without a cluster",
+		GroupID: cli.GroupCheck,
+		Long: `lint checks manifests of hlnr.io with the schemas and rules of the CRDs that this hlnr is built with:
+unknown fields, types, bounds and CEL rules; and expressions, version ranges, regular expressions and
+time zones, which only the manager reads. Other kinds are skipped. Immutable fields and names that are
+taken need a cluster: see plan.
+
+Exit codes: 0 all are valid, 2 a file cannot be read, 3 there are findings.`,
+		Example: `  hlnr lint -f shop.yaml
+  kustomize build overlays/production | hlnr lint -f -`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			report, err := lint(cmd.Context(), in, f.In)
+			if err != nil {
+				return err
+			}
+			if err := output.Print(f.Out, report, report.write, nil); err != nil {
+				return err
+			}
+			if len(report.Findings) > 0 {
+				return cli.No(nil)
+			}
+			return nil
+		},
+	}
+	in.addFlag(cmd)
+	output = cli.AddOutput(cmd, cli.FormatJSON, cli.FormatYAML)
+	return cmd
+}
+
+func lint(ctx context.Context, in files, stdin io.Reader) (*lintReport, error) {
+	documents, err := in.read(stdin)
+	if err != nil {
+		return nil, err
+	}
+	report := &lintReport{APIVersion: "view.hlnr.io/v1", Kind: "Lint", Findings: []Finding{}}
+	for _, d := range documents {
+		if !ours(d.object) {
+			report.Skipped++
+			continue
+		}
+		report.Objects++
+		_, faults := check(ctx, d.object)
+		for _, fault := range faults {
+			report.Findings = append(report.Findings, Finding{d.file, d.object.Kind() + " " + d.object.Name(), fault})
+		}
+	}
+	if report.Objects == 0 {
+		return nil, cli.Usage(fmt.Errorf("--filename: no object of %s found: set kind and apiVersion", v1alpha1.GroupVersion.Group))
+	}
+	return report, nil
+}
+
+func (r *lintReport) write(out io.Writer) error {
+	var b strings.Builder
+	for _, f := range r.Findings {
+		fmt.Fprintf(&b, "%s: %s: %s\n", f.File, f.Object, f.Message)
+	}
+	fmt.Fprintf(&b, "%s", count(r.Objects, "object"))
+	if r.Skipped > 0 {
+		fmt.Fprintf(&b, ", %d of other kinds skipped", r.Skipped)
+	}
+	if len(r.Findings) == 0 {
+		b.WriteString(": valid\n")
+	} else {
+		fmt.Fprintf(&b, ": %s\n", count(len(r.Findings), "finding"))
+	}
+	if _, err := io.WriteString(out, b.String()); err != nil {
+		return fmt.Errorf("write output: %w", err)
+	}
+	return nil
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// ours reports whether an object is of the API group.
+func ours(o manifest.Object) bool {
+	group, _, found := strings.Cut(o.APIVersion(), "/")
+	return found && group == v1alpha1.GroupVersion.Group
+}
+
+// check checks one object of the API group as the server and the manager do.
+func check(ctx context.Context, object manifest.Object) (runtime.Object, []string) {
+	if v := object.APIVersion(); v != v1alpha1.GroupVersion.String() {
+		return nil, []string{fmt.Sprintf("apiVersion: %s is not known: use %s", v, v1alpha1.GroupVersion)}
+	}
+	if object.Name() == "" {
+		if metadata, ok := object["metadata"].(map[string]any); !ok || metadata["generateName"] == nil {
+			return nil, []string{"metadata.name: is required"}
+		}
+	}
+	typed, faults, err := manifest.Check(ctx, object)
+	if err != nil {
+		return nil, []string{"kind: " + strings.TrimPrefix(cli.Unknown("kind in "+v1alpha1.GroupVersion.String(), object.Kind(), manifest.Kinds()).Error(), "kind: ")}
+	}
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	return typed, semantics(typed)
+}
+
+// semantics checks what no schema can: what the manager reads.
+func semantics(o runtime.Object) (faults []string) {
+	switch o := o.(type) {
+	case *v1alpha1.Microservice:
+		c := o.Spec.UpdateStrategy.Canary
+		if c == nil {
+			return nil
+		}
+		if c.Analysis != nil {
+			if err := analysis.Check(c.Analysis); err != nil {
+				faults = append(faults, err.Error())
+			}
+		}
+		for i, st := range c.Steps {
+			if st.Window == nil {
+				continue
+			}
+			if _, err := time.LoadLocation(st.Window.TimeZone); err != nil {
+				faults = append(faults, fmt.Sprintf("spec.updateStrategy.canary.steps[%d].window.timeZone: there is no time zone %q; use a name of the IANA time zone database, such as Europe/Zurich", i, st.Window.TimeZone))
+			}
+		}
+	case *v1alpha1.ImagePolicy:
+		if err := imagepolicy.Check(o); err != nil {
+			faults = append(faults, err.Error())
+		}
+	}
+	return faults
+}

@@ -1,0 +1,420 @@
+package change
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/cmd/hlnr/forecast"
+)
+
+// Report is what applying manifests would do. Its JSON fields are an interface for scripts.
+type Report struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Objects    []Object `json:"objects"`
+}
+
+// Object is what applying one object would do.
+type Object struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// New: it does not exist yet.
+	New bool `json:"new,omitempty"`
+	// NotAllowed are the messages of the schema or of the server; nothing is planned then.
+	NotAllowed []string `json:"notAllowed,omitempty"`
+	// Fields that differ.
+	Fields []Field `json:"fields,omitempty"`
+	// NewRelease: the configuration of releases changes, so that each wanted version starts again.
+	NewRelease bool `json:"newRelease,omitempty"`
+	// Forecast of a Microservice, without what would happen anyway.
+	Forecast *forecast.Forecast `json:"forecast,omitempty"`
+	// Hosts of a NetworkPolicy that differ.
+	Hosts []string `json:"hosts,omitempty"`
+	// Notes for people.
+	Notes []string `json:"notes,omitempty"`
+}
+
+func (o Object) name() string {
+	if o.Kind == "Microservice" {
+		return o.Name
+	}
+	return o.Kind + " " + o.Name
+}
+
+func newPlanCommand(f *cli.Factory) *cobra.Command {
+	return command(f, &cobra.Command{
+		Use:   "plan -f FILE",
+		Short: "Show what applying manifests would start: releases, steps, times, pods and hosts",
+		Long: `plan compares manifests with what is stored, and plays the planner of the manager over the change:
+which releases start, their steps with the shortest times, how many pods more they need, and which hosts
+move. In the play pods are available at once, and hooks and measurements agree. Fields that a manifest
+does not set count as removed, but for pins, pauses and ended groups that hlnr set. Nothing is written.
+
+Exit codes: 0 it may be applied, 2 a file cannot be read, 3 it is not allowed.`,
+		Example: `  hlnr plan -f shop.yaml
+  kustomize build overlays/production | hlnr plan -f - -o json`,
+	}, func(r *Report) func(io.Writer) error { return r.writePlan })
+}
+
+func newDiffCommand(f *cli.Factory) *cobra.Command {
+	return command(f, &cobra.Command{
+		Use:   "diff -f FILE",
+		Short: "Show which fields applying manifests would change, and whether releases start again",
+		Long: `diff lists the fields of manifests that differ from what is stored, and whether the change makes new
+releases or takes effect in place. Values of fields whose names suggest a secret are not shown.
+
+Exit codes: 0 it may be applied, 2 a file cannot be read, 3 it is not allowed.`,
+		Example: `  hlnr diff -f shop.yaml`,
+	}, func(r *Report) func(io.Writer) error { return r.writeDiff })
+}
+
+// command makes one of the two commands.
+func command(f *cli.Factory, cmd *cobra.Command, text func(*Report) func(io.Writer) error) *cobra.Command {
+	var in files
+	var output *cli.Output
+	cmd.GroupID, cmd.Args = cli.GroupCheck, cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		documents, err := in.read(f.In)
+		if err != nil {
+			return err
+		}
+		c, err := f.Client()
+		if err != nil {
+			return err
+		}
+		namespace, err := f.Namespace()
+		if err != nil {
+			return err
+		}
+		p := &planner{client: c, namespace: namespace, now: f.Now()}
+		report := &Report{APIVersion: "view.hlnr.io/v1", Kind: "Plan", Objects: []Object{}}
+		for _, d := range documents {
+			if !ours(d.object) {
+				continue
+			}
+			o, err := p.object(cmd.Context(), d)
+			if err != nil {
+				return err
+			}
+			report.Objects = append(report.Objects, o)
+		}
+		if len(report.Objects) == 0 {
+			return cli.Usage(fmt.Errorf("--filename: no object of %s found: set kind and apiVersion", v1alpha1.GroupVersion.Group))
+		}
+		if err := output.Print(f.Out, report, text(report), nil); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(report.Objects, func(o Object) bool { return len(o.NotAllowed) > 0 }) {
+			return cli.No(nil)
+		}
+		return nil
+	}
+	in.addFlag(cmd)
+	output = cli.AddOutput(cmd, cli.FormatJSON, cli.FormatYAML)
+	return cmd
+}
+
+// planner plans one object after another.
+type planner struct {
+	client    client.WithWatch
+	namespace string
+	now       time.Time
+}
+
+// object plans one object of a file.
+func (p *planner) object(ctx context.Context, d document) (Object, error) {
+	out := Object{Kind: d.object.Kind(), Namespace: d.object.Namespace(), Name: d.object.Name()}
+	typed, faults := check(ctx, d.object)
+	if len(faults) > 0 {
+		out.NotAllowed = faults
+		return out, nil
+	}
+	after, ok := typed.(client.Object)
+	if !ok {
+		return out, fmt.Errorf("%s: %T is no object", d.file, typed)
+	}
+	if out.Namespace == "" {
+		out.Namespace = p.namespace
+		after.SetNamespace(p.namespace)
+	}
+	before, ok := after.DeepCopyObject().(client.Object)
+	if !ok {
+		return out, fmt.Errorf("%s: %T is no object", d.file, typed)
+	}
+	err := p.client.Get(ctx, client.ObjectKeyFromObject(after), before)
+	switch {
+	case apierrors.IsNotFound(err):
+		out.New, before = true, nil
+	case err != nil:
+		return out, err
+	default:
+		merge(before, after)
+	}
+	if out.Fields, err = fieldsOf(before, after); err != nil {
+		return out, err
+	}
+	if err := p.serverCheck(ctx, &out, before, after); err != nil || len(out.NotAllowed) > 0 {
+		return out, err
+	}
+	switch after := after.(type) {
+	case *v1alpha1.Microservice:
+		live, _ := before.(*v1alpha1.Microservice)
+		err = p.microservice(ctx, &out, live, after)
+	case *v1alpha1.NetworkPolicy:
+		live, _ := before.(*v1alpha1.NetworkPolicy)
+		out.Hosts = hosts(live, after)
+	case *v1alpha1.ImagePolicy:
+		if len(out.Fields) > 0 {
+			out.Notes = append(out.Notes, "hlnr explain -f shows which versions it would offer")
+		}
+	}
+	return out, err
+}
+
+// merge lets the stored object have the specification of a manifest, with its metadata and status. What
+// hlnr or a person with kubectl set on their own stays, as in kubectl apply.
+func merge(before, after client.Object) {
+	after.SetUID(before.GetUID())
+	after.SetResourceVersion(before.GetResourceVersion())
+	after.SetGeneration(before.GetGeneration())
+	after.SetCreationTimestamp(before.GetCreationTimestamp())
+	after.SetFinalizers(before.GetFinalizers())
+	after.SetManagedFields(before.GetManagedFields())
+	live, is := before.(*v1alpha1.Microservice)
+	ms, too := after.(*v1alpha1.Microservice)
+	if !is || !too {
+		return
+	}
+	ms.Status = live.Status
+	byHand := func(path string) bool {
+		return slices.ContainsFunc(live.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
+			return (e.Manager == cli.FieldManager || e.Manager == "kubectl-edit" || e.Manager == "kubectl-patch") && e.FieldsV1 != nil && strings.Contains(string(e.FieldsV1.Raw), `"f:`+path+`"`)
+		})
+	}
+	if ms.Spec.UpdateStrategy.Manual == nil && byHand("manual") {
+		ms.Spec.UpdateStrategy.Manual = live.Spec.UpdateStrategy.Manual
+	}
+	if !ms.Spec.Paused && byHand("paused") {
+		ms.Spec.Paused = live.Spec.Paused
+	}
+	if len(ms.Spec.EndedGroups) == 0 && byHand("endedGroups") {
+		ms.Spec.EndedGroups = live.Spec.EndedGroups
+	}
+}
+
+// fieldsOf are the fields of the specification that differ.
+func fieldsOf(before, after client.Object) ([]Field, error) {
+	var specs [2]any
+	for i, o := range []client.Object{before, after} {
+		if o == nil {
+			continue
+		}
+		raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", o.GetName(), err)
+		}
+		specs[i] = raw["spec"]
+	}
+	if specs[0] == nil {
+		return nil, nil // all of it is new
+	}
+	return fields("spec", specs[0], specs[1]), nil
+}
+
+// serverCheck lets the server judge the change without writing it: immutable fields and admission
+// policies. Where the user may not write, that is a note.
+func (p *planner) serverCheck(ctx context.Context, out *Object, before, after client.Object) error {
+	if before != nil && len(out.Fields) == 0 {
+		return nil
+	}
+	probe, ok := after.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("%T is no object", after)
+	}
+	probe.SetManagedFields(nil)
+	var err error
+	if before == nil {
+		err = p.client.Create(ctx, probe, client.DryRunAll)
+	} else {
+		probe.SetResourceVersion(before.GetResourceVersion())
+		err = p.client.Update(ctx, probe, client.DryRunAll)
+	}
+	switch {
+	case err == nil, apierrors.IsConflict(err):
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot "):
+		out.Notes = append(out.Notes, "not checked by the server: you may not write it")
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
+		out.NotAllowed = []string{err.Error()}
+	case apierrors.IsNotFound(err):
+		out.Notes = append(out.Notes, fmt.Sprintf("not checked by the server: %v", err))
+	default:
+		return err
+	}
+	return nil
+}
+
+// microservice plays what is stored and what would be stored, and keeps the difference.
+func (p *planner) microservice(ctx context.Context, out *Object, before, after *v1alpha1.Microservice) error {
+	changed, err := forecast.Read(ctx, p.client, after, p.now)
+	if err != nil {
+		return fmt.Errorf("play %s: %w", after.Name, err)
+	}
+	played := changed.Play(p.now)
+	if before != nil {
+		now, err := forecast.Read(ctx, p.client, before, p.now)
+		if err != nil {
+			return fmt.Errorf("play %s: %w", before.Name, err)
+		}
+		out.NewRelease = now.Config != changed.Config
+		anyway := now.Play(p.now)
+		played.Events = slices.DeleteFunc(played.Events, func(e forecast.Event) bool { return slices.Contains(anyway.Events, e) })
+		if len(played.Events) == 0 {
+			played = forecast.Forecast{Events: []forecast.Event{}}
+		}
+	}
+	out.Forecast = &played
+	return nil
+}
+
+// hosts that a NetworkPolicy gains, loses, or routes differently.
+func hosts(before, after *v1alpha1.NetworkPolicy) []string {
+	was := map[string]v1alpha1.Domain{}
+	if before != nil {
+		for _, d := range before.Spec.Domains {
+			was[d.Domain+d.Path+d.Port] = d
+		}
+	}
+	var out []string
+	for _, d := range after.Spec.Domains {
+		key := d.Domain + d.Path + d.Port
+		old, there := was[key]
+		delete(was, key)
+		raw, err := fieldsOfDomain(old, d)
+		switch {
+		case !there:
+			out = append(out, fmt.Sprintf("host %s is added", d.Domain))
+		case err != nil || len(raw) > 0:
+			out = append(out, fmt.Sprintf("host %s changes: %s", d.Domain, paths(raw)))
+		}
+	}
+	for _, d := range was {
+		out = append(out, fmt.Sprintf("host %s is removed", d.Domain))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func fieldsOfDomain(before, after v1alpha1.Domain) ([]Field, error) {
+	x, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&before)
+	if err != nil {
+		return nil, err
+	}
+	y, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&after)
+	if err != nil {
+		return nil, err
+	}
+	return fields("", x, y), nil
+}
+
+// maxPaths is how many fields a line names.
+const maxPaths = 6
+
+func paths(all []Field) string {
+	var names []string
+	for _, f := range all {
+		names = append(names, strings.TrimPrefix(strings.TrimPrefix(f.Path, "spec."), "."))
+	}
+	if more := len(names) - maxPaths; more > 0 {
+		names = append(names[:maxPaths], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
+// needs is what a rollout takes: times, people and pods.
+func needs(f *forecast.Forecast) string {
+	var parts []string
+	if f.Duration > 0 {
+		parts = append(parts, f.Duration.Round(time.Second).String()+" at least")
+	}
+	if f.People > 0 {
+		parts = append(parts, count(f.People, "approval"))
+	}
+	if f.Pods > 0 {
+		parts = append(parts, "+"+count(f.Pods, "pod")+" while it runs")
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (r *Report) writePlan(out io.Writer) error {
+	var b strings.Builder
+	for _, o := range r.Objects {
+		fmt.Fprintf(&b, "%s: %s\n", o.name(), o.headline())
+		for _, line := range slices.Concat(o.NotAllowed, o.Hosts, o.Notes) {
+			fmt.Fprintf(&b, "  %s\n", line)
+		}
+		if f := o.Forecast; f != nil && len(f.Events) > 0 {
+			if n := needs(f); n != "" {
+				fmt.Fprintf(&b, "  %s\n", n)
+			}
+			for _, line := range f.Lines() {
+				fmt.Fprintf(&b, "  %s\n", line)
+			}
+		}
+	}
+	return write(out, b.String())
+}
+
+// headline is the answer for one object.
+func (o Object) headline() string {
+	switch {
+	case len(o.NotAllowed) > 0:
+		return "not allowed"
+	case o.New:
+		return "is created"
+	case len(o.Fields) == 0:
+		return "nothing changes"
+	case o.NewRelease:
+		return "is released again with the new configuration: " + paths(o.Fields)
+	}
+	return "changes in place, without a new release: " + paths(o.Fields)
+}
+
+func (r *Report) writeDiff(out io.Writer) error {
+	var b strings.Builder
+	for _, o := range r.Objects {
+		fmt.Fprintf(&b, "%s: %s\n", o.name(), o.headline())
+		for _, line := range o.NotAllowed {
+			fmt.Fprintf(&b, "  %s\n", line)
+		}
+		for _, f := range o.Fields {
+			fmt.Fprintf(&b, "  %s\n", f.Path)
+			if f.Before != "" {
+				fmt.Fprintf(&b, "  - %s\n", f.Before)
+			}
+			if f.After != "" {
+				fmt.Fprintf(&b, "  + %s\n", f.After)
+			}
+		}
+	}
+	return write(out, b.String())
+}
+
+func write(out io.Writer, text string) error {
+	if _, err := io.WriteString(out, text); err != nil {
+		return fmt.Errorf("write output: %w", err)
+	}
+	return nil
+}

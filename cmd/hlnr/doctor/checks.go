@@ -1,0 +1,300 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/manifest"
+)
+
+// The bounds of what is right.
+const (
+	minMinor = 33 // of Kubernetes, whose CEL the CRDs need
+	maxSkew  = 5 * time.Second
+	maxLease = time.Minute
+)
+
+// install is what fixes an installation that is not complete.
+const install = "apply the overlay of the installation again: kubectl apply -k"
+
+// checkServer asks for the version of Kubernetes and the time.
+func (d *doctor) checkServer(ctx context.Context) error {
+	config, err := d.Config()
+	if err != nil {
+		return err
+	}
+	transport, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return err
+	}
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("version").String(), http.NoBody)
+	if err != nil {
+		return err
+	}
+	before := d.Now()
+	response, err := transport.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	after := d.Now()
+	var info version.Info
+	if err := json.NewDecoder(response.Body).Decode(&info); response.StatusCode != http.StatusOK || err != nil {
+		d.add(Unknown, "Kubernetes", "", "the version cannot be read: %s", response.Status)
+	} else if level, fix := judgeVersion(info); true {
+		d.add(level, "Kubernetes", fix, "%s", info.GitVersion)
+	}
+	at, err := http.ParseTime(response.Header.Get("Date"))
+	if err != nil {
+		d.add(Unknown, "Clock", "", "the API server does not send its time")
+		return nil
+	}
+	// The header has whole seconds, and the request took some time.
+	skew := max(before.Sub(at.Add(time.Second)), at.Sub(after), 0)
+	if skew > maxSkew {
+		d.add(Warning, "Clock", "synchronize the clock of this machine or of the API server (NTP)", "this machine and the API server differ by %s: times such as --until are off", skew.Round(time.Second))
+		return nil
+	}
+	d.add(OK, "Clock", "", "this machine and the API server agree")
+	return nil
+}
+
+// judgeVersion judges the version of Kubernetes.
+func judgeVersion(info version.Info) (Level, string) {
+	var major, minor int
+	if _, err := fmt.Sscanf(info.Major+" "+strings.TrimRight(info.Minor, "+"), "%d %d", &major, &minor); err != nil {
+		return Unknown, ""
+	}
+	if major == 1 && minor < minMinor {
+		return Problem, fmt.Sprintf("upgrade to Kubernetes 1.%d or newer: older API servers reject the CRDs", minMinor)
+	}
+	return OK, ""
+}
+
+// checkDefinitions compares the CRDs with those that this program is built with.
+func (d *doctor) checkDefinitions(ctx context.Context) {
+	bad := false
+	for _, kind := range manifest.Kinds() {
+		want, err := manifest.Definition(kind)
+		if err != nil {
+			d.unknown("CRDs", "the CRD of "+kind+" in this program", err)
+			continue
+		}
+		var have apiextensionsv1.CustomResourceDefinition
+		err = d.client.Get(ctx, client.ObjectKey{Name: want.Name}, &have)
+		switch {
+		case apierrors.IsNotFound(err):
+			d.add(Problem, "CRDs", install, "%s is not installed", want.Name)
+		case err != nil:
+			d.unknown("CRDs", want.Name, err)
+		default:
+			level, text, fix := judgeDefinition(want, &have, d.Version)
+			if level != OK {
+				d.add(level, "CRDs", fix, "%s", text)
+			}
+			bad = bad || level != OK
+			continue
+		}
+		bad = true
+	}
+	if !bad {
+		d.add(OK, "CRDs", "", "%d match hlnr %s", len(manifest.Kinds()), d.Version)
+	}
+}
+
+// judgeDefinition compares a CRD with the one of this program.
+func judgeDefinition(want, have *apiextensionsv1.CustomResourceDefinition, program string) (level Level, text, fix string) {
+	established := slices.ContainsFunc(have.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+	})
+	if !established {
+		return Problem, have.Name + " is not established", "kubectl describe crd " + have.Name
+	}
+	at := slices.IndexFunc(have.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+		return v.Name == v1alpha1.GroupVersion.Version && v.Served
+	})
+	if at < 0 {
+		return Problem, fmt.Sprintf("%s does not serve %s", have.Name, v1alpha1.GroupVersion.Version), install
+	}
+	x, y := want.Spec.Versions[0].Schema, have.Spec.Versions[at].Schema
+	if y == nil || !sameSchema(x, y) {
+		return Warning, fmt.Sprintf("%s is of another version than hlnr %s", have.Name, program), "upgrade hlnr or the installation, so that both are of one version: lint and plan may be wrong"
+	}
+	return OK, "", ""
+}
+
+// sameSchema compares schemas as the server stores them.
+func sameSchema(x, y *apiextensionsv1.CustomResourceValidation) bool {
+	var decoded [2]any
+	for i, s := range []*apiextensionsv1.CustomResourceValidation{x, y} {
+		raw, err := json.Marshal(s)
+		if err != nil || json.Unmarshal(raw, &decoded[i]) != nil {
+			return false
+		}
+	}
+	return reflect.DeepEqual(decoded[0], decoded[1])
+}
+
+// checkRights asks what the user may do. That they may not is no fault.
+func (d *doctor) checkRights(ctx context.Context) {
+	var may, not []string
+	for _, r := range []struct{ verb, plural, what string }{
+		{"list", "microservices", "see releases"},
+		{"patch", "microservices", "pin and pause"},
+		{"patch", "versionedmicroservices", "decide"},
+		{"patch", "imagepolicies", "scan"},
+	} {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: d.namespace, Verb: r.verb, Group: v1alpha1.GroupVersion.Group, Resource: r.plural,
+		}}}
+		if err := d.client.Create(ctx, review); err != nil {
+			d.unknown("Rights", "your rights", err)
+			return
+		}
+		if review.Status.Allowed {
+			may = append(may, r.what)
+		} else {
+			not = append(not, cli.Forbidden(cli.Right{Verb: r.verb, Resource: r.plural + "." + v1alpha1.GroupVersion.Group, Namespace: d.namespace}))
+		}
+	}
+	if len(may) > 0 {
+		d.add(OK, "Rights", "", "you may %s", strings.Join(may, ", "))
+	}
+	for _, n := range not {
+		d.add(Unknown, "Rights", "", "%s", n)
+	}
+}
+
+// checkAdmission checks that the policies are there and enforced.
+func (d *doctor) checkAdmission(ctx context.Context) {
+	for name, without := range map[string]string{
+		"decisions.hlnr.io": "any user who may patch a release can change all of it, and decisions are not signed",
+		"domains.hlnr.io":   "the list of domains is not enforced",
+	} {
+		var policy admissionv1.ValidatingAdmissionPolicy
+		var binding admissionv1.ValidatingAdmissionPolicyBinding
+		err := d.client.Get(ctx, client.ObjectKey{Name: name}, &policy)
+		if err == nil {
+			err = d.client.Get(ctx, client.ObjectKey{Name: name}, &binding)
+		}
+		switch {
+		case apierrors.IsNotFound(err):
+			d.add(Problem, "Admission", install, "the ValidatingAdmissionPolicy %s or its binding is not installed: %s", name, without)
+		case err != nil:
+			d.unknown("Admission", "the ValidatingAdmissionPolicy "+name, err)
+		case !slices.Contains(binding.Spec.ValidationActions, admissionv1.Deny):
+			d.add(Problem, "Admission", install, "the binding %s does not deny: %s", name, without)
+		default:
+			d.add(OK, "Admission", "", "%s is enforced", name)
+		}
+	}
+	slices.SortStableFunc(d.result.Findings, func(a, b Finding) int {
+		if a.Check != "Admission" || b.Check != "Admission" {
+			return 0
+		}
+		return strings.Compare(a.Text, b.Text)
+	})
+}
+
+// checkManager checks that the manager runs, and which Prometheus it asks.
+func (d *doctor) checkManager(ctx context.Context) {
+	var list appsv1.DeploymentList
+	if err := d.client.List(ctx, &list, client.InNamespace(d.manager)); err != nil {
+		d.unknown("Manager", "Deployments in namespace "+d.manager, err)
+		return
+	}
+	at := slices.IndexFunc(list.Items, func(x appsv1.Deployment) bool { return x.Name == "heighliner" })
+	if at < 0 {
+		d.add(Problem, "Manager", install+", or name its namespace with --manager-namespace", "there is no Deployment heighliner in namespace %s", d.manager)
+		return
+	}
+	m := &list.Items[at]
+	want := int32(1)
+	if m.Spec.Replicas != nil {
+		want = *m.Spec.Replicas
+	}
+	switch {
+	case want == 0:
+		d.add(Problem, "Manager", fmt.Sprintf("kubectl -n %s scale deployment/heighliner --replicas=1", d.manager), "the manager is scaled to 0: nothing moves")
+	case m.Status.ReadyReplicas == 0:
+		d.add(Problem, "Manager", fmt.Sprintf("kubectl -n %s describe pods; kubectl -n %s logs deployment/heighliner", d.manager, d.manager), "0 of %d ready", want)
+	default:
+		d.add(OK, "Manager", "", "%d of %d ready", m.Status.ReadyReplicas, want)
+	}
+	d.checkLease(ctx)
+	address := ""
+	for _, c := range m.Spec.Template.Spec.Containers {
+		for _, arg := range c.Args {
+			if value, is := strings.CutPrefix(arg, "--prometheus-address="); is {
+				address = cleanText(value)
+			}
+		}
+	}
+	if address == "" {
+		d.add(OK, "Prometheus", "", "the manager has none: analyses name theirs")
+		return
+	}
+	d.add(OK, "Prometheus", "", "the manager asks %s", address)
+}
+
+// checkLease checks who leads.
+func (d *doctor) checkLease(ctx context.Context) {
+	var lease coordinationv1.Lease
+	err := d.client.Get(ctx, client.ObjectKey{Namespace: d.manager, Name: "manager.hlnr.io"}, &lease)
+	switch {
+	case apierrors.IsNotFound(err): // without leader election
+	case err != nil:
+		d.unknown("Manager", "the Lease manager.hlnr.io", err)
+	case lease.Spec.RenewTime == nil || d.Now().Sub(lease.Spec.RenewTime.Time) > maxLease:
+		d.add(Problem, "Manager", fmt.Sprintf("kubectl -n %s logs deployment/heighliner", d.manager), "no manager leads: the Lease manager.hlnr.io is not renewed")
+	default:
+		since := ""
+		if t := lease.Spec.AcquireTime; t != nil {
+			since = " for " + d.Now().Sub(t.Time).Round(time.Second).String()
+		}
+		d.add(OK, "Manager", "", "it leads%s", since)
+	}
+}
+
+// checkGatewayKinds checks which route kinds there are.
+func (d *doctor) checkGatewayKinds(ctx context.Context) {
+	var there []string
+	for _, name := range []string{"gateways", "httproutes", "grpcroutes", "tcproutes", "tlsroutes", "udproutes", "listenersets"} {
+		var crd apiextensionsv1.CustomResourceDefinition
+		err := d.client.Get(ctx, client.ObjectKey{Name: name + ".gateway.networking.k8s.io"}, &crd)
+		switch {
+		case err == nil:
+			there = append(there, crd.Spec.Names.Kind)
+		case !apierrors.IsNotFound(err):
+			d.unknown("Gateway API", "CRDs of the Gateway API", err)
+			return
+		}
+	}
+	if len(there) == 0 {
+		d.add(Unknown, "Gateway API", "", "not installed: NetworkPolicies can use Ingresses, APISIX or routes that you manage")
+		return
+	}
+	d.add(OK, "Gateway API", "", "%s", strings.Join(there, ", "))
+}

@@ -1,0 +1,204 @@
+// Package doctor is the command "hlnr doctor": it checks the installation and the objects of hlnr.io for known
+// faults, and writes a report without secrets.
+//
+//	doctor.go   the command, and its findings
+//	checks.go   the checks of the installation
+//	objects.go  the checks of objects
+//	report.go   the archive
+//	redact.go   what is removed from it; pure
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+)
+
+// Level of a finding.
+type Level string
+
+// The levels, the gravest last.
+const (
+	// OK: nothing is wrong.
+	OK Level = "OK"
+	// Unknown: it could not be checked, mostly for lack of a right.
+	Unknown Level = "Unknown"
+	// Warning: it works, and may not for long.
+	Warning Level = "Warning"
+	// Problem: something does not work.
+	Problem Level = "Problem"
+)
+
+// marks go with the words of the level.
+var marks = map[Level]string{OK: "✔", Unknown: "?", Warning: "!", Problem: "✖"}
+
+// Finding is the result of one check. Its JSON fields are an interface for scripts.
+type Finding struct {
+	Level Level `json:"level"`
+	// Check is the area: Kubernetes, CRDs, Rights, Admission, Manager, Clock, Gateway, Credentials,
+	// Prometheus, or the kind of an object.
+	Check string `json:"check"`
+	Text  string `json:"text"`
+	// Fix is what to do; empty where nothing is wrong.
+	Fix string `json:"fix,omitempty"`
+}
+
+// Result is the output of the command.
+type Result struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	Version    string    `json:"version"`
+	Findings   []Finding `json:"findings"`
+}
+
+// problems counts the findings of a level.
+func (r *Result) count(level Level) (n int) {
+	for _, f := range r.Findings {
+		if f.Level == level {
+			n++
+		}
+	}
+	return n
+}
+
+// doctor is one call of the command.
+type doctor struct {
+	*cli.Factory
+	client client.WithWatch
+	// namespace of objects; "" for all.
+	namespace string
+	// manager is the namespace of the manager.
+	manager string
+	result  Result
+}
+
+// NewCommand makes the command.
+func NewCommand(f *cli.Factory) *cobra.Command {
+	d := &doctor{Factory: f}
+	var file string
+	cmd := &cobra.Command{
+		Use:     "doctor",
+		Short:   "Check the installation and all objects for known faults",
+		GroupID: cli.GroupCheck,
+		Long: `doctor checks Kubernetes, the CRDs, your rights, the admission policies, the manager, the clock, the kinds of
+the Gateway API, the existence of the Secrets that objects name, and each object of hlnr.io. What you may
+not read is shown as unknown. It writes nothing to the cluster, and reads no content of a Secret.
+
+--report writes an archive with the findings and the objects for others, without secrets: values of
+environment variables, arguments, headers, annotations of other tools, and what looks like a token are
+removed. Read it before you send it.
+
+Exit codes: 0 no problem, 1 the cluster cannot be reached, 3 there are problems.`,
+		Example: `  hlnr doctor -A
+  hlnr doctor -A --report report.tar.gz`,
+		Args: cobra.NoArgs,
+	}
+	scope := cli.AddScope(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&file, "report", "", "write an archive with the findings and the objects, without secrets, to this file (.tar.gz)")
+	flags.StringVar(&d.manager, "manager-namespace", "heighliner-system", "namespace of the manager")
+	output := cli.AddOutput(cmd, cli.FormatJSON, cli.FormatYAML)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		var err error
+		if d.namespace, err = scope.Namespace(f); err != nil {
+			return err
+		}
+		if d.client, err = f.Client(); err != nil {
+			return err
+		}
+		objects, err := d.run(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if file != "" {
+			if err := writeReport(file, &d.result, objects); err != nil {
+				return err
+			}
+		}
+		if err := output.Print(f.Out, &d.result, d.result.write, nil); err != nil {
+			return err
+		}
+		if file != "" {
+			fmt.Fprintf(f.ErrOut, "hlnr: report written to %s; read it before you send it\n", file)
+		}
+		if d.result.count(Problem) > 0 {
+			return cli.No(nil)
+		}
+		return nil
+	}
+	return cmd
+}
+
+// run does all checks. The error is about a cluster that cannot be reached.
+func (d *doctor) run(ctx context.Context) ([]client.Object, error) {
+	d.result = Result{APIVersion: "view.hlnr.io/v1", Kind: "Doctor", Version: d.Version, Findings: []Finding{}}
+	if err := d.checkServer(ctx); err != nil {
+		return nil, err
+	}
+	d.checkDefinitions(ctx)
+	d.checkRights(ctx)
+	d.checkAdmission(ctx)
+	d.checkManager(ctx)
+	d.checkGatewayKinds(ctx)
+	return d.checkObjects(ctx), nil
+}
+
+// add adds a finding.
+func (d *doctor) add(level Level, check, fix, format string, args ...any) {
+	d.result.Findings = append(d.result.Findings, Finding{level, check, fmt.Sprintf(format, args...), fix})
+}
+
+// unknown adds a finding about something that cannot be read.
+func (d *doctor) unknown(check, what string, err error) {
+	if apierrors.IsForbidden(err) {
+		d.add(Unknown, check, "", "you may not read %s", what)
+		return
+	}
+	d.add(Unknown, check, "", "%s cannot be read: %v", what, err)
+}
+
+func (r *Result) write(out io.Writer) error {
+	var b strings.Builder
+	ascii := !utf8Locale()
+	for _, f := range r.Findings {
+		mark := marks[f.Level]
+		if ascii {
+			mark = map[Level]string{OK: "ok", Unknown: "?", Warning: "!", Problem: "x"}[f.Level]
+		}
+		fmt.Fprintf(&b, "%s %s: %s\n", mark, f.Check, f.Text)
+		if f.Fix != "" {
+			fmt.Fprintf(&b, "    %s\n", f.Fix)
+		}
+	}
+	fmt.Fprintf(&b, "%s, %s\n", plural(r.count(Problem), "problem"), plural(r.count(Warning), "warning"))
+	if _, err := io.WriteString(out, b.String()); err != nil {
+		return fmt.Errorf("write output: %w", err)
+	}
+	return nil
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// utf8Locale reports whether the terminal shows marks.
+func utf8Locale() bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := os.Getenv(name); v != "" {
+			v = strings.ToLower(v)
+			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
+		}
+	}
+	return true
+}

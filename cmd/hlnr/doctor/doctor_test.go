@@ -1,0 +1,259 @@
+package doctor
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/manifest"
+	"github.com/heighliner/heighliner/test/apiserver"
+)
+
+var env *apiserver.Env
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(apiserver.Run(m, apiserver.Options{Policies: true, GatewayAPI: true}, &env))
+}
+
+func call(t *testing.T, args ...string) (code cli.Code, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	f := cli.New("hlnr", "test", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &err})
+	code = cli.Run(t.Context(), f, slices.Concat([]string{"doctor"}, args, []string{"--kubeconfig", env.Kubeconfig()}), NewCommand)
+	return code, out.String(), err.String()
+}
+
+// findings are the sentences by their check.
+func findings(t *testing.T, namespace string, args ...string) (code cli.Code, all []string) {
+	t.Helper()
+	code, stdout, stderr := call(t, slices.Concat([]string{"-n", namespace, "-o", "json"}, args)...)
+	var r Result
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+		t.Fatalf("exit code %d, %v, error %q", code, err, stderr)
+	}
+	for _, f := range r.Findings {
+		all = append(all, string(f.Level)+" "+f.Check+": "+f.Text)
+	}
+	return code, all
+}
+
+func has(all []string, text string) bool {
+	return slices.ContainsFunc(all, func(f string) bool { return strings.Contains(f, text) })
+}
+
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	namespace := env.Namespace(t)
+	create := func(o client.Object) {
+		t.Helper()
+		if err := env.Client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, all := findings(t, namespace, "--manager-namespace", namespace)
+	for _, want := range []string{
+		"OK Kubernetes: v1.", "OK Clock: ", "OK CRDs: 5 match hlnr test", "OK Rights: you may see releases, pin and pause, decide, scan",
+		"OK Admission: decisions.hlnr.io is enforced", "OK Admission: domains.hlnr.io is enforced", "OK Gateway API: Gateway, HTTPRoute",
+		"Problem Manager: there is no Deployment heighliner in namespace " + namespace,
+	} {
+		if !has(all, want) {
+			t.Errorf("no finding %q in:\n%s", want, strings.Join(all, "\n"))
+		}
+	}
+	if code != cli.ExitNo {
+		t.Errorf("exit code %d", code)
+	}
+
+	pod := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{
+		{Name: "manager", Image: "r.example/heighliner", Args: []string{"--prometheus-address=http://robot:hunter2@prometheus.example:9090"}},
+	}}}
+	create(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "heighliner"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}, Template: pod}})
+	policy := &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"}}
+	policy.Spec.Image = "r.example/shop"
+	policy.Spec.ImagePullSecrets = []v1alpha1.Reference{{Name: "missing"}, {Name: "there"}}
+	create(policy)
+	create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "there"}})
+	policy.Status.ObservedGeneration = policy.Generation
+	policy.Status.Conditions = []metav1.Condition{{Type: "Stalled", Status: "True", Reason: "InvalidSpec", Message: "spec.versioning.range is not a range", LastTransitionTime: metav1.Now()}}
+	if err := env.Client.Status().Update(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	_, all = findings(t, namespace, "--manager-namespace", namespace)
+	for _, want := range []string{
+		"Problem Manager: 0 of 1 ready", "OK Prometheus: the manager asks http://(removed)@prometheus.example:9090",
+		"Problem ImagePolicy: " + namespace + "/shop: InvalidSpec: spec.versioning.range is not a range",
+		"Problem Credentials: Secret " + namespace + "/missing does not exist, which ImagePolicy shop names", "OK Credentials: 1 Secret that objects name is there",
+	} {
+		if !has(all, want) {
+			t.Errorf("no finding %q in:\n%s", want, strings.Join(all, "\n"))
+		}
+	}
+	_, all = findings(t, namespace, "--as", "bob")
+	for _, want := range []string{"Unknown CRDs: you may not read microservices.hlnr.io", "Unknown Rights: you may not list microservices.hlnr.io in namespace " + namespace, "Unknown ImagePolicy: you may not read objects"} {
+		if !has(all, want) {
+			t.Errorf("without rights, no finding %q in:\n%s", want, strings.Join(all, "\n"))
+		}
+	}
+}
+
+// planted are the secrets that users put in objects; none may be in a report.
+var planted = []string{
+	"hunter2-env", "hunter2-arg", "hunter2-command", "hunter2-header", "hunter2-annotation", "hunter2-url", "hunter2-query", "hunter2-message", "hunter2-body", "hunter2-applied",
+	"ghp_0123456789abcdefghijABCDEFGHIJ012345", "AKIAIOSFODNN7EXAMPLE", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln", "MIIEpAIBAAKCAQEA",
+}
+
+func plant() []client.Object {
+	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop", Annotations: map[string]string{
+		"kubectl.kubernetes.io/last-applied-configuration": `{"spec":"hunter2-applied"}`, "example.com/note": "hunter2-annotation",
+	}}}
+	ms.Spec.Template.Spec.Containers = []corev1.Container{{
+		Name: "shop", Image: "r.example/shop:1.0.0", Command: []string{"serve", "hunter2-command"}, Args: []string{"--db", "hunter2-arg", "ghp_0123456789abcdefghijABCDEFGHIJ012345"},
+		Env:           []corev1.EnvVar{{Name: "LOG_LEVEL", Value: "debug"}, {Name: "DB", Value: "hunter2-env"}, {Name: "FROM", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "database"}, Key: "password"}}}},
+		LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/live?token=hunter2-query", HTTPHeaders: []corev1.HTTPHeader{{Name: "Authorization", Value: "Bearer hunter2-header"}}}}},
+	}}
+	ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}, Hooks: []v1alpha1.Hook{{Name: "gate", URL: "https://robot:hunter2-url@ci.example.com/gate?key=hunter2-query"}}}
+	ms.Status.Conditions = []metav1.Condition{{Type: "Stalled", Status: "True", Reason: "X", Message: "login failed: password=hunter2-message, key AKIAIOSFODNN7EXAMPLE, token eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln"}}
+	vs := &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop-1-0-0"}}
+	vs.Spec.Template = *ms.Spec.Template.DeepCopy()
+	vs.Status.Message = "exit 1: {\"secret\": \"hunter2-message\"} -----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\n-----END RSA PRIVATE KEY-----"
+	return []client.Object{ms, vs}
+}
+
+// A report has what is needed to find a fault, and no secret that a user planted anywhere.
+func TestReportHasNoSecrets(t *testing.T) {
+	t.Parallel()
+	objects := plant()
+	var raw bytes.Buffer
+	for _, o := range objects {
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw.Write(text)
+	}
+	result := &Result{}
+	for _, o := range objects {
+		result.Findings = append(result.Findings, judgeObject("Microservice", o, time.Now())...)
+	}
+	result.Findings = append(result.Findings, Finding{Level: Problem, Text: "Bearer hunter2-header and password: 'hunter2-body'"})
+	name := filepath.Join(t.TempDir(), "report.tar.gz")
+	if err := writeReport(name, result, objects); err != nil {
+		t.Fatal(err)
+	}
+	files := unpack(t, name)
+	for file, text := range files {
+		for _, secret := range planted {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s has %q:\n%s", file, secret, text)
+			}
+		}
+	}
+	for _, secret := range planted {
+		if secret != "hunter2-body" && !bytes.Contains(raw.Bytes(), []byte(secret)) {
+			t.Errorf("%q is not planted: the test shows nothing about it", secret)
+		}
+	}
+	shop := files["hlnr-report/objects/shop/microservice/shop.yaml"]
+	for _, needed := range []string{"name: LOG_LEVEL", "name: database", "key: password", "image: r.example/shop:1.0.0", "weight: 10", "reason: X", "login failed"} {
+		if !strings.Contains(shop, needed) {
+			t.Errorf("the report lacks %q:\n%s", needed, shop)
+		}
+	}
+	if err := writeReport(name, result, objects); !errors.Is(err, os.ErrExist) {
+		t.Errorf("a file that is there is replaced: %v", err)
+	}
+}
+
+func unpack(t *testing.T, name string) map[string]string {
+	t.Helper()
+	file, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	zipped, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for archive := tar.NewReader(zipped); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[header.Name] = string(text)
+	}
+}
+
+func TestJudgements(t *testing.T) {
+	t.Parallel()
+	for minor, want := range map[string]Level{"30": Problem, "33": OK, "35+": OK, "": Unknown} {
+		if got, _ := judgeVersion(version.Info{Major: "1", Minor: minor}); got != want {
+			t.Errorf("Kubernetes 1.%s is %s, want %s", minor, got, want)
+		}
+	}
+	want, err := manifest.Definition("ImagePolicy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := want.DeepCopy()
+	if level, text, _ := judgeDefinition(want, have, "v1"); level != Problem || !strings.Contains(text, "not established") {
+		t.Errorf("%s: %s", level, text)
+	}
+	have.Status.Conditions = append(have.Status.Conditions, established())
+	if level, text, _ := judgeDefinition(want, have, "v1"); level != OK {
+		t.Errorf("%s: %s", level, text)
+	}
+	older := have.DeepCopy()
+	delete(older.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties, "suspend")
+	if level, text, _ := judgeDefinition(want, older, "v1"); level != Warning || !strings.Contains(text, "of another version than hlnr v1") {
+		t.Errorf("%s: %s", level, text)
+	}
+	older.Spec.Versions[0].Name = "v1"
+	if level, text, _ := judgeDefinition(want, older, "v1"); level != Problem || !strings.Contains(text, "does not serve v1alpha1") {
+		t.Errorf("%s: %s", level, text)
+	}
+
+	now := time.Now()
+	old := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop", Generation: 2, CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}}
+	if got := judgeObject("Microservice", old, now); len(got) != 1 || !strings.Contains(got[0].Text, "generation 2, status of 0") {
+		t.Errorf("a manager that does not run: %+v", got)
+	}
+	old.CreationTimestamp = metav1.NewTime(now)
+	if got := judgeObject("Microservice", old, now); len(got) != 0 {
+		t.Errorf("an object that is new: %+v", got)
+	}
+}
+
+func established() apiextensionsv1.CustomResourceDefinitionCondition {
+	return apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}
+}

@@ -1,0 +1,187 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// settle is how long an object may be ahead of its status.
+const settle = time.Minute
+
+// checkObjects checks each object of hlnr.io, and gives those that it read.
+func (d *doctor) checkObjects(ctx context.Context) []client.Object {
+	var all []client.Object
+	secrets := map[client.ObjectKey][]string{}
+	for _, list := range []client.ObjectList{
+		&v1alpha1.ImagePolicyList{}, &v1alpha1.GitHubRepositoryList{}, &v1alpha1.MicroserviceList{}, &v1alpha1.VersionedMicroserviceList{}, &v1alpha1.NetworkPolicyList{},
+	} {
+		kind := strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", list), "*v1alpha1."), "List")
+		if err := d.client.List(ctx, list, client.InNamespace(d.namespace)); err != nil {
+			d.unknown(kind, "objects", err)
+			continue
+		}
+		objects, faults := 0, 0
+		items, err := meta.ExtractList(list)
+		if err != nil {
+			d.unknown(kind, "objects", err)
+			continue
+		}
+		for _, item := range items {
+			o, ok := item.(client.Object)
+			if !ok {
+				continue
+			}
+			objects++
+			all = append(all, o)
+			for _, s := range secretsOf(o) {
+				key := client.ObjectKey{Namespace: o.GetNamespace(), Name: s}
+				secrets[key] = append(secrets[key], kind+" "+o.GetName())
+			}
+			found := judgeObject(kind, o, d.Now())
+			faults += len(found)
+			d.result.Findings = append(d.result.Findings, found...)
+		}
+		if faults == 0 && objects > 0 {
+			d.add(OK, kind, "", "%s without a fault", plural(objects, "object"))
+		}
+	}
+	d.checkSecrets(ctx, secrets)
+	return all
+}
+
+// statusOf gives the conditions of an object and the generation that they are about.
+func statusOf(o client.Object) (conditions []metav1.Condition, observed int64) {
+	switch o := o.(type) {
+	case *v1alpha1.ImagePolicy:
+		return o.Status.Conditions, o.Status.ObservedGeneration
+	case *v1alpha1.GitHubRepository:
+		return o.Status.Conditions, o.Status.ObservedGeneration
+	case *v1alpha1.Microservice:
+		return o.Status.Conditions, o.Status.ObservedGeneration
+	case *v1alpha1.VersionedMicroservice:
+		return o.Status.Conditions, o.Status.ObservedGeneration
+	case *v1alpha1.NetworkPolicy:
+		return o.Status.Conditions, o.Status.ObservedGeneration
+	}
+	return nil, 0
+}
+
+// judgeObject finds the faults of one object.
+func judgeObject(kind string, o client.Object, now time.Time) []Finding {
+	conditions, observed := statusOf(o)
+	name := o.GetNamespace() + "/" + o.GetName()
+	finding := func(level Level, fix, format string, args ...any) []Finding {
+		return []Finding{{level, kind, name + ": " + cleanText(fmt.Sprintf(format, args...)), fix}}
+	}
+	if t := o.GetDeletionTimestamp(); t != nil && now.Sub(t.Time) > 10*settle {
+		return finding(Warning, "the finalizers "+strings.Join(o.GetFinalizers(), ", ")+" wait: see its events", "is being deleted since %s", t.UTC().Format(time.RFC3339))
+	}
+	if observed != o.GetGeneration() && now.Sub(changed(o)) > settle {
+		return finding(Problem, "check that the manager runs and watches the namespace (--namespace)", "the manager has not read its last change: generation %d, status of %d", o.GetGeneration(), observed)
+	}
+	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
+		return finding(Problem, "", "%s: %s", c.Reason, c.Message)
+	}
+	var found []Finding
+	for _, bad := range []struct {
+		condition string
+		status    metav1.ConditionStatus
+		level     Level
+	}{
+		{"Accepted", metav1.ConditionFalse, Problem},
+		{"ResolvedRefs", metav1.ConditionFalse, Problem},
+		{"Programmed", metav1.ConditionFalse, Problem},
+		{"SourceReachable", metav1.ConditionFalse, Problem},
+		{"WebhookReady", metav1.ConditionFalse, Warning},
+		{"FeedbackReady", metav1.ConditionFalse, Warning},
+		{"RateLimited", metav1.ConditionTrue, Warning},
+		{"Truncated", metav1.ConditionTrue, Warning},
+		{"TrafficDegraded", metav1.ConditionTrue, Problem},
+		{"Blocked", metav1.ConditionTrue, Warning},
+		{"ReleaseFailed", metav1.ConditionTrue, Warning},
+		{"ConfigurationLost", metav1.ConditionTrue, Warning},
+		{"NameConflict", metav1.ConditionTrue, Problem},
+		{"SettingsNotApplied", metav1.ConditionTrue, Warning},
+	} {
+		c := meta.FindStatusCondition(conditions, bad.condition)
+		if c == nil || c.Status != bad.status || slices.ContainsFunc(found, func(f Finding) bool { return strings.Contains(f.Text, cleanText(c.Message)) }) {
+			continue
+		}
+		found = append(found, finding(bad.level, "", "%s %s: %s", c.Type, c.Reason, c.Message)...)
+	}
+	return found
+}
+
+// changed is when the specification was written last, as far as it is known.
+func changed(o client.Object) time.Time {
+	last := o.GetCreationTimestamp().Time
+	for _, e := range o.GetManagedFields() {
+		if e.Subresource == "" && e.Time != nil && e.Time.After(last) {
+			last = e.Time.Time
+		}
+	}
+	return last
+}
+
+// secretsOf are the names of the Secrets that an object names for credentials.
+func secretsOf(o client.Object) (names []string) {
+	switch o := o.(type) {
+	case *v1alpha1.ImagePolicy:
+		for _, s := range o.Spec.ImagePullSecrets {
+			names = append(names, s.Name)
+		}
+		if s := o.Spec.CertSecretRef; s != nil {
+			names = append(names, s.Name)
+		}
+	case *v1alpha1.GitHubRepository:
+		if s := o.Spec.WebhookSecretRef; s != nil {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// checkSecrets checks that the Secrets exist. Only their metadata is read.
+func (d *doctor) checkSecrets(ctx context.Context, secrets map[client.ObjectKey][]string) {
+	there, refused := 0, 0
+	keys := make([]client.ObjectKey, 0, len(secrets))
+	for k := range secrets {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b client.ObjectKey) int { return strings.Compare(a.String(), b.String()) })
+	for _, key := range keys {
+		m := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}}
+		err := d.client.Get(ctx, key, m)
+		switch {
+		case err == nil:
+			there++
+		case apierrors.IsNotFound(err):
+			d.add(Problem, "Credentials", "create the Secret, or correct the name", "Secret %s does not exist, which %s names", key, strings.Join(secrets[key], " and "))
+		default:
+			refused++
+		}
+	}
+	if there > 0 {
+		d.add(OK, "Credentials", "", "%s there; the content is not read", plural(there, "Secret")+" that objects name "+is(there))
+	}
+	if refused > 0 {
+		d.add(Unknown, "Credentials", "", "%s that objects name cannot be checked: you may not get Secrets", plural(refused, "Secret"))
+	}
+}
+
+func is(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
