@@ -14,10 +14,6 @@ import (
 // Constructors of all events of policies. The event of a change of a condition has the
 // reason and message of the condition.
 
-func newVersionEvent(version string) status.Event {
-	return status.NormalEvent("NewVersion", "Scan", "latest version is "+version)
-}
-
 func tagMovedEvent(version string) status.Event {
 	return status.WarningEvent("TagMoved", "Scan", fmt.Sprintf("the tag of version %s moved to another image: it is a new release of the same version", version))
 }
@@ -34,13 +30,10 @@ func withdrawnEvent(w v1alpha1.Withdrawal) status.Event {
 func (r *Reconciler) recordEvents(policy, before *v1alpha1.ImagePolicy) {
 	was, is := before.Status, policy.Status
 	r.events.Transitions(policy, was.Conditions, is.Conditions, "Scan",
-		status.Told{Kind: v1alpha1.ConditionReady, Good: metav1.ConditionTrue},
+		status.Told{Kind: v1alpha1.ConditionReady, Good: metav1.ConditionTrue, Worry: true, Passing: []string{reasonScanning}},
 		status.Told{Kind: v1alpha1.ConditionSourceReachable, Good: metav1.ConditionTrue, Worry: true},
 		status.Told{Kind: v1alpha1.ConditionRateLimited, Good: metav1.ConditionFalse, Worry: true},
 	)
-	if is.Latest != was.Latest && is.Latest != "" {
-		r.events.Record(policy, newVersionEvent(is.Latest))
-	}
 	for _, version := range movedTags(was.Releases, is.Releases) {
 		r.events.Record(policy, tagMovedEvent(version))
 	}

@@ -14,6 +14,9 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
+// reasonScanning is the reason of conditions until a scan is complete.
+const reasonScanning = "Scanning"
+
 // setConditions sets the conditions. It is pure.
 func setConditions(o *observed, s selection, out plan) {
 	conds, gen := &o.policy.Status.Conditions, o.policy.Generation
@@ -39,18 +42,18 @@ func setConditions(o *observed, s selection, out plan) {
 	case o.stale != nil && o.stale.Class == status.Terminal:
 		status.Stalled(conds, gen, o.stale.Reason, o.stale.Error()+"; offered versions remain offered")
 	case s.undecided:
-		reason, message := "Scanning", "the scan of the registry is not complete"
+		reason, message := reasonScanning, "the scan of the registry is not complete"
 		if s.err != nil {
 			reason, message = reasonOf(s.err)
 		}
 		status.Reconciling(conds, gen, reason, message+"; offered versions remain offered, and are checked by this specification as soon as possible")
 	case s.incomplete && len(out.releases) == 0:
-		status.Reconciling(conds, gen, "Scanning", "the scan of the registry is not complete: scans of the same namespace or registry are queued, or the registry is slow")
+		status.Reconciling(conds, gen, reasonScanning, "the scan of the registry is not complete: scans of the same namespace or registry are queued, or the registry is slow")
 	case len(out.releases) == 0 && s.err != nil:
 		reason, message := reasonOf(s.err)
 		status.Reconciling(conds, gen, reason, message)
 	case len(out.releases) == 0 && s.untimed > 0:
-		status.Reconciling(conds, gen, "Scanning", fmt.Sprintf("the build times of %d of %d tags are not known yet, and all are needed; select tags with spec.tagFilter, or delete old ones", s.untimed, s.tags))
+		status.Reconciling(conds, gen, reasonScanning, fmt.Sprintf("the build times of %d of %d tags are not known yet, and all are needed; select tags with spec.tagFilter, or delete old ones", s.untimed, s.tags))
 	case s.pulled != nil && len(out.releases) == 0:
 		status.Ready(conds, gen, "NoPullRequests", noVersions(s, out)) // not an error
 	case len(out.releases) == 0:

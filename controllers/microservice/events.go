@@ -2,21 +2,29 @@ package microservice
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
 )
 
 // recordEvents records an event for each thing that happened, and counts it.
 func (r *Reconciler) recordEvents(w *pass) {
 	told := map[string]int{}
-	for _, n := range w.plan.Notes {
+	for i, n := range w.plan.Notes {
 		if !n.Event {
 			continue
 		}
 		r.metrics.count(w, n, r.clock.Now())
+		passed := n.Reason == release.StepBegan && slices.ContainsFunc(w.plan.Notes[i+1:], func(later release.Note) bool {
+			return later.Event && later.Reason == n.Reason && later.Release == n.Release
+		})
+		if passed || !w.recorded(n) {
+			continue
+		}
 		about, action, reason := r.events, "Release", string(n.Reason)
 		if n.Release != "" {
 			about = r.events.About(&v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: w.ms.Namespace, Name: n.Release}})
@@ -30,6 +38,44 @@ func (r *Reconciler) recordEvents(w *pass) {
 		}
 		about.Normal(w.ms, reason, action, n.Message)
 	}
+}
+
+// recorded reports whether there is an event for what happened. An event is a write: what every
+// rollout goes through between its start and its end has none.
+func (w *pass) recorded(n release.Note) bool {
+	switch n.Reason {
+	case release.Started:
+		return w.waits()
+	case release.StepBegan:
+		return w.needsApproval(n.Release)
+	case release.Removed:
+		return false
+	}
+	return true
+}
+
+// waits reports whether the rollout that starts in a group waits for anything but its pods and
+// routes: of one that does not, the event of its end is enough.
+func (w *pass) waits() bool {
+	c := w.ms.Spec.UpdateStrategy.Canary
+	if c == nil {
+		return false
+	}
+	return c.Analysis != nil || len(c.Hooks) > 0 || slices.ContainsFunc(c.Steps, func(s v1alpha1.CanaryStep) bool {
+		return s.Pause != nil || s.Approval != nil || s.Window != nil
+	})
+}
+
+// needsApproval reports whether the step that a release is in waits for a person. Steps that
+// time or a measurement ends are in the conditions and the summary.
+func (w *pass) needsApproval(name string) bool {
+	c := w.ms.Spec.UpdateStrategy.Canary
+	for _, g := range w.plan.State.Groups {
+		if run := g.Rollout; c != nil && run != nil && run.Release == name && run.Step > 0 && run.Step <= len(c.Steps) {
+			return c.Steps[run.Step-1].Approval != nil
+		}
+	}
+	return false
 }
 
 // recordPins emits an event when a pin begins not to hold, or does so for another cause.

@@ -77,7 +77,12 @@ func begin(t testing.TB, edit ...func(*v1alpha1.Microservice)) *story {
 		TB: t, namespace: env.Namespace(t), broken: map[string]bool{},
 		clock: testingclock.NewFakeClock(time.Now().Truncate(time.Second)),
 	}
-	var x []apiserver.Index
+	x := []apiserver.Index{{Field: fieldMicroservice, Values: func(o client.Object) []string { // The server has it.
+		if c, ok := o.(*v1alpha1.VersionedMicroservice); ok {
+			return []string{c.Spec.MicroserviceName}
+		}
+		return nil
+	}}}
 	for _, i := range indexes {
 		x = append(x, apiserver.Index{Field: i.field, Values: i.values})
 	}

@@ -309,20 +309,29 @@ func TestMetrics(t *testing.T) {
 
 // Each event has a key of its own: one that is folded into an earlier one loses its
 // note, and is written again minutes later. Eventf of the story checks it.
-func TestEventsOfOnePassAreToldApart(t *testing.T) {
+func TestEventsOfSteps(t *testing.T) {
 	t.Parallel()
-	s := begin(t, func(ms *v1alpha1.Microservice) {
-		ms.Spec.UpdateStrategy.Canary.Steps = []v1alpha1.CanaryStep{{Weight: 10}, {Weight: 50}, {Weight: 90}}
-	})
-	s.offer("1.0.0")
-	s.play()
-	s.offer("1.1.0", "1.0.0")
-	s.play()
-	steps := 0
-	for _, e := range s.events {
-		if strings.HasPrefix(e, "Step:") {
-			steps++
-		}
+	for name, test := range map[string]struct {
+		steps []v1alpha1.CanaryStep
+		want  int
+	}{
+		"that wait for nothing":  {[]v1alpha1.CanaryStep{{Weight: 10}, {Weight: 50}, {Weight: 90}}, 0},
+		"that wait for a person": {[]v1alpha1.CanaryStep{{Weight: 10}, {Weight: 50, Approval: &v1alpha1.CanaryApproval{}}, {Weight: 90}}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := begin(t, func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.Canary.Steps = test.steps })
+			s.offer("1.0.0")
+			s.play()
+			s.offer("1.1.0", "1.0.0")
+			s.play()
+			steps := 0
+			for _, e := range s.events {
+				if strings.HasPrefix(e, "Step:") {
+					steps++
+				}
+			}
+			same(t, "events of steps", steps, test.want)
+		})
 	}
-	same(t, "steps that were told", steps, 3)
 }

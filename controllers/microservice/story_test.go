@@ -70,7 +70,7 @@ func TestUpgrades(t *testing.T) {
 		told = append(told, reason)
 	}
 	same(t, "events", strings.Join(told, " "), "Started Promoted "+
-		"Started Step Step Promoted Started ReleaseFailed Started Step Step Promoted Removed")
+		"Started Promoted Started ReleaseFailed Started Promoted")
 
 	ms := s.ms()
 	same(t, "Ready", condition(ms, "Ready"), "True Succeeded: active: 1.1.1 in group release")

@@ -21,10 +21,6 @@ const (
 	actionDelete = "Delete"
 )
 
-func trafficMovedEvent(split string) status.Event {
-	return status.NormalEvent("TrafficMoved", actionRoute, "the traffic is split "+split)
-}
-
 // movedAtOnceEvent is for what moved to another release group without canary steps.
 func movedAtOnceEvent(what, from, to string) status.Event {
 	return status.WarningEvent(v1alpha1.ConditionDomainShared, actionRoute, fmt.Sprintf("%s moved from release group %q to %q without canary steps", what, from, to))
@@ -65,21 +61,19 @@ func stepwise(before, now []v1alpha1.DomainBackend) bool {
 	})
 }
 
-// announce emits the events of a status that was written, from what changed in it.
+// announce emits the events of a status that was written, from what changed in it. How traffic
+// moves in a rollout is in the events of the Microservice, and in status.summary.split.
 func (r *Reconciler) announce(policy *v1alpha1.NetworkPolicy, before, now v1alpha1.NetworkPolicyStatus) {
 	r.Events.Transitions(policy, before.Conditions, now.Conditions, actionRoute,
-		status.Told{Kind: v1alpha1.ConditionAccepted, Good: metav1.ConditionTrue},
-		status.Told{Kind: v1alpha1.ConditionResolvedRefs, Good: metav1.ConditionTrue},
-		status.Told{Kind: v1alpha1.ConditionProgrammed, Good: metav1.ConditionTrue},
+		status.Told{Kind: v1alpha1.ConditionAccepted, Good: metav1.ConditionTrue, Worry: true},
+		status.Told{Kind: v1alpha1.ConditionResolvedRefs, Good: metav1.ConditionTrue, Worry: true},
+		status.Told{Kind: v1alpha1.ConditionProgrammed, Good: metav1.ConditionTrue, Worry: true, Passing: traffic.PassingReasons()},
 		status.Told{Kind: v1alpha1.ConditionNameConflict, Good: metav1.ConditionFalse},
 		status.Told{Kind: v1alpha1.ConditionDomainShared, Good: metav1.ConditionFalse},
 		status.Told{Kind: v1alpha1.ConditionServiceAdopted, Good: metav1.ConditionTrue},
 		status.Told{Kind: v1alpha1.ConditionSettingsNotApplied, Good: metav1.ConditionFalse},
 		status.Told{Kind: v1alpha1.ConditionProviderSwitching, Good: metav1.ConditionTrue},
 	)
-	if now.Summary.Split != before.Summary.Split && now.Summary.Split != "" {
-		r.Events.Record(policy, trafficMovedEvent(now.Summary.Split))
-	}
 	for _, d := range now.Domains {
 		for _, old := range before.Domains {
 			if old.Domain == d.Domain && old.Path == d.Path && old.Group != d.Group && old.Group != "" && d.Programmed && !stepwise(old.Backends, d.Backends) {

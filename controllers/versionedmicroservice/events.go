@@ -71,7 +71,9 @@ func recordEvents(events status.Recorder, release *v1alpha1.VersionedMicroservic
 	was, is := meta.IsStatusConditionTrue(before.Conditions, v1alpha1.ConditionAvailable), meta.IsStatusConditionTrue(now.Conditions, v1alpha1.ConditionAvailable)
 	switch {
 	case is && !was:
-		events.Record(release, availableEvent(now.Ready))
+		if before.Failure != "" || wasActive(before) {
+			events.Record(release, availableEvent(now.Ready))
+		}
 	case now.Failure != "" && now.Failure != before.Failure:
 		events.Record(release, failureEvent(now.Failure, now.Message))
 	case was && !is && release.Spec.Replicas > 0 && before.ObservedGeneration == now.ObservedGeneration:
@@ -79,6 +81,12 @@ func recordEvents(events status.Recorder, release *v1alpha1.VersionedMicroservic
 	}
 	events.Record(release, hookEvents(before.Hooks, now.Hooks)...)
 	events.Record(release, analysisEvents(before.Analysis, now.Analysis)...)
+}
+
+// wasActive reports whether a release was active: that it is available again is told of. That a
+// new one starts well is in the events of the Microservice.
+func wasActive(s v1alpha1.VersionedMicroserviceStatus) bool {
+	return s.Release == v1alpha1.ReleaseActive
 }
 
 // hookEvents are the events of decisions of hooks, and of hooks that cannot be called.

@@ -1,6 +1,8 @@
 package status
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,6 +51,28 @@ type Told struct {
 	Good metav1.ConditionStatus
 	// Worry leaves out the first event of a condition that is good from the start.
 	Worry bool
+	// Passing are reasons of another status than Good which time alone changes. One that comes
+	// first, or goes, is not told of; one that a good condition turns to is.
+	Passing []string
+}
+
+// isTold reports whether a condition that changed from earlier, which may be nil, to present
+// makes an event.
+func (t Told) isTold(earlier, present *metav1.Condition) bool {
+	passes := func(c *metav1.Condition) bool {
+		return c != nil && c.Status != t.Good && slices.Contains(t.Passing, c.Reason)
+	}
+	switch {
+	case present == nil:
+		return false
+	case earlier == nil:
+		return !passes(present) && !(t.Worry && present.Status == t.Good)
+	case earlier.Status == present.Status && earlier.Reason == present.Reason:
+		return false
+	case present.Status == t.Good:
+		return !passes(earlier)
+	}
+	return earlier.Status == t.Good || !passes(present)
 }
 
 // Transitions emits an event, of the present reason and message, for each condition
@@ -60,12 +84,7 @@ func (r Recorder) Transitions(obj runtime.Object, before, now []metav1.Condition
 	emitted := map[key]bool{}
 	for _, t := range told {
 		present, earlier := meta.FindStatusCondition(now, t.Kind), meta.FindStatusCondition(before, t.Kind)
-		switch {
-		case present == nil:
-			continue
-		case earlier != nil && earlier.Status == present.Status && earlier.Reason == present.Reason:
-			continue
-		case earlier == nil && t.Worry && present.Status == t.Good:
+		if !t.isTold(earlier, present) {
 			continue
 		}
 		kind := corev1.EventTypeWarning

@@ -176,12 +176,17 @@ func TestTransitions(t *testing.T) {
 		"nobody worried": {nil, []metav1.Condition{{Type: "Reachable", Status: "True", Reason: "A"}}, nil},
 		"no worry any more": {[]metav1.Condition{{Type: "Reachable", Status: "False", Reason: "A"}}, []metav1.Condition{{Type: "Reachable", Status: "True", Reason: "B", Message: "x"}},
 			recorded{"Normal B Run x"}},
+		"first it passes":       {nil, cond("False", "Soon", "x"), nil},
+		"it passed":             {cond("False", "Soon", "x"), cond("True", "A", "y"), nil},
+		"it passes to the bad":  {cond("False", "Soon", "x"), cond("False", "A", "y"), recorded{"Warning A Run y"}},
+		"the bad passes":        {cond("False", "A", "x"), cond("False", "Soon", "y"), nil},
+		"the good is no longer": {cond("True", "A", "x"), cond("False", "Soon", "y"), recorded{"Warning Soon Run y"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got recorded
 			status.Recorder{Events: &got}.Transitions(&corev1.Pod{}, test.before, test.now, "Run",
-				status.Told{Kind: "Ready", Good: metav1.ConditionTrue},
+				status.Told{Kind: "Ready", Good: metav1.ConditionTrue, Passing: []string{"Soon"}},
 				status.Told{Kind: "Reachable", Good: metav1.ConditionTrue, Worry: true})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

@@ -23,11 +23,12 @@ type problem struct {
 
 // stalls reports whether a user must change the specification or a referent.
 func (p problem) stalls() bool {
-	switch p.reason {
-	case ReasonPending, reasonNoReadyEndpoints, reasonNoActiveRelease, reasonGatewayUnprogrammed, ReasonCertificateNotReady, ReasonListenerNotReady:
-		return false
-	}
-	return true
+	return !slices.Contains(PassingReasons(), p.reason)
+}
+
+// PassingReasons are the reasons of conditions which time alone may change.
+func PassingReasons() []string {
+	return []string{ReasonPending, reasonNoReadyEndpoints, reasonNoActiveRelease, reasonGatewayUnprogrammed, ReasonCertificateNotReady, ReasonListenerNotReady}
 }
 
 // classes of the reasons of domains: to which condition they belong.
