@@ -187,7 +187,7 @@ func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas 
 	// What the rollout state is about to say is not yet what the routes do: a release keeps its
 	// autoscaler, and with it the pods that this added, until its traffic is gone.
 	serves := !slices.Contains(w.plan.Idle, name)
-	child.Spec.Availability.DisruptionBudget = resources.DisruptionBudget(w.ms, child.Spec.Replicas, serves)
+	child.Spec.Availability.DisruptionBudget = resources.NextBudget(before.Spec.Availability.DisruptionBudget, resources.DisruptionBudget(w.ms, child.Spec.Replicas, serves))
 	child.Spec.Availability.Autoscaling = resources.Autoscaling(w.ms, child.Spec.Replicas, serves)
 	if stamp > 0 {
 		metav1.SetMetaDataAnnotation(&child.ObjectMeta, v1alpha1.AnnotationAttempt, fmt.Sprint(stamp))

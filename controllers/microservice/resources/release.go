@@ -131,6 +131,16 @@ func DisruptionBudget(ms *v1alpha1.Microservice, replicas int32, serving bool) *
 	return &v1alpha1.DisruptionBudget{MaxUnavailable: ptr.To(intstr.FromInt32(1))}
 }
 
+// NextBudget is the disruption budget of a release that has one, or nil, and needs another, or
+// none. One that is not needed any more is not taken away, which would be a write for each
+// release that is retained: it lets one pod go at a time, and so blocks no drain of a node.
+func NextBudget(has, needs *v1alpha1.DisruptionBudget) *v1alpha1.DisruptionBudget {
+	if has != nil && needs == nil {
+		return &v1alpha1.DisruptionBudget{MaxUnavailable: ptr.To(intstr.FromInt32(1))}
+	}
+	return needs
+}
+
 // fullSize is how many replicas a release with all the traffic is to have at least.
 func fullSize(ms *v1alpha1.Microservice) int32 {
 	a := ms.Spec.Availability

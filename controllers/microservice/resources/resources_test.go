@@ -320,6 +320,24 @@ func TestDisruptionBudget(t *testing.T) {
 	}
 }
 
+// A release that is retained keeps a budget: a deletion would be a write for each of them.
+func TestBudgetThatIsNotNeededStays(t *testing.T) {
+	t.Parallel()
+	half, one := intstr.FromString("50%"), intstr.FromInt32(1)
+	users, oneByOne := &v1alpha1.DisruptionBudget{MinAvailable: &half}, &v1alpha1.DisruptionBudget{MaxUnavailable: &one}
+	for name, test := range map[string]struct{ has, needs, want *v1alpha1.DisruptionBudget }{
+		"none":                   {nil, nil, nil},
+		"the first":              {nil, users, users},
+		"another":                {oneByOne, users, users},
+		"not needed":             {oneByOne, nil, oneByOne},
+		"the user's, not needed": {users, nil, oneByOne}, // half of one pod would block each drain
+	} {
+		if diff := cmp.Diff(test.want, NextBudget(test.has, test.needs)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // A canary that grows with its weight has fewer pods than the budget is meant for: one that
 // lets none of them go would block the drain of a node for as long as the canary pauses, and
 // one that lets all of them go would take it out of service.
