@@ -1,7 +1,6 @@
 package versionedmicroservice
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -74,8 +74,14 @@ func (r *reconciler) apply(ctx context.Context, o *observed, p plan) applied {
 	}
 	moved, err := r.applyDeployment(ctx, o, p)
 	done.deploymentWritten, done.deployment = moved, classify(err)
-	if written := cmp.Or(p.create, p.restore); written != nil && err == nil {
-		done.template = written.Annotations[resources.AnnotationTemplate]
+	switch {
+	case err != nil:
+	case p.create != nil:
+		if c, ok := r.created.Load(client.ObjectKeyFromObject(o.release)); ok {
+			done.template = c.(createdDeployment).hash
+		}
+	case p.restore != nil:
+		done.template = p.restore.Annotations[resources.AnnotationTemplate]
 	}
 	if p.create != nil && err == nil {
 		done.autoscaler = status.Classify(r.applyAutoscaler(ctx, o, p))
@@ -112,24 +118,42 @@ func (r *reconciler) applyDeployment(ctx context.Context, o *observed, p plan) (
 }
 
 // createDeployment creates and never applies, so that it does not change an existing
-// Deployment of that name. A dry run first shows how the server stores the template, so
-// that the single write includes its hash.
+// Deployment of that name. The answer shows how the server stores the template. Its hash is
+// remembered until status.templateHash has it; a process that ends before leaves a Deployment
+// without a known hash, which restoreTemplate then compares by a dry run.
 func (r *reconciler) createDeployment(ctx context.Context, release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) error {
 	if err := controllerutil.SetControllerReference(release, d, r.client.Scheme()); err != nil {
 		return fmt.Errorf("set owner of Deployment %q: %w", d.Name, err)
 	}
-	trial := d.DeepCopy()
-	if err := r.client.Create(ctx, trial, client.DryRunAll, client.FieldOwner(fieldOwner)); err != nil {
-		if !dryRunUnsupported(err) {
-			return r.createFailed(ctx, release, d, err)
-		}
-	} else if err := annotateTemplate(d, trial); err != nil {
-		return err
-	}
 	if err := r.client.Create(ctx, d, client.FieldOwner(fieldOwner)); err != nil {
 		return r.createFailed(ctx, release, d, err)
 	}
+	hash, err := apply.Hash(d.Spec.Template)
+	if err != nil {
+		return fmt.Errorf("hash template of Deployment %q: %w", d.Name, err)
+	}
+	r.created.Store(client.ObjectKeyFromObject(release), createdDeployment{d.UID, hash})
 	return nil
+}
+
+// createdDeployment is a Deployment that this process created, and the hash of its template.
+type createdDeployment struct {
+	uid  types.UID
+	hash string
+}
+
+// createdTemplate returns the hash of the template of a Deployment that this process created,
+// and forgets it when the status has it, or "".
+func (r *reconciler) createdTemplate(release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) string {
+	key := client.ObjectKeyFromObject(release)
+	if release.Status.TemplateHash != "" {
+		r.created.Delete(key)
+		return ""
+	}
+	if c, ok := r.created.Load(key); ok && d != nil && c.(createdDeployment).uid == d.UID {
+		return c.(createdDeployment).hash
+	}
+	return ""
 }
 
 // createFailed explains a failed create. A Deployment that this release controls may be
@@ -266,17 +290,57 @@ func dryRunUnsupported(err error) bool {
 	return errors.As(err, &answer) && answer.ErrStatus.Code == 400
 }
 
+// How long a status may wait that differs only in what it repeats from the Microservice: while
+// the rollout continues without a person the next fact takes it along.
+const (
+	repeatsWait     = 2 * time.Second
+	repeatsWaitLong = 20 * time.Second
+)
+
+// waitToWrite is how long a status that differs has to wait; 0: it is to be written.
+func (r *reconciler) waitToWrite(o *observed, next v1alpha1.VersionedMicroserviceStatus) time.Duration {
+	release, now := o.release, r.clock.Now()
+	first, _ := r.differs.LoadOrStore(client.ObjectKeyFromObject(release), now)
+	state := rolloutStateOf(o.microservice, release.Name)
+	switch before := release.Status; {
+	case state.promoted && next.Available > before.Available:
+		return 0 // A rollback may begin with its first replica.
+	case next.Release == v1alpha1.ReleaseDeprecated && next.Replicas > release.Spec.Replicas && next.Failure == before.Failure:
+		return max(0, first.(time.Time).Add(repeatsWait).Sub(now)) // Its pods are just going.
+	case isTransition(before, next):
+		return 0
+	case repeats(before, next):
+		if len(next.Hooks) > 0 || o.asksHooks() {
+			return 0 // status.release is what they were told last.
+		}
+		limit := repeatsWait
+		switch {
+		case state.continues():
+			limit = repeatsWaitLong
+		case next.Release == v1alpha1.ReleaseDeprecated && before.Release != next.Release:
+			limit = repeatsWaitLong + drainOf(o.microservice) // Then it gets another size.
+		}
+		return max(0, first.(time.Time).Add(limit).Sub(now))
+	}
+	return r.journal.Wait(release, now)
+}
+
+// drainOf is how long a release that is replaced keeps its size.
+func drainOf(ms *v1alpha1.Microservice) time.Duration {
+	drain, _ := time.ParseDuration(string(ms.Spec.UpdateStrategy.DrainDelay)) // The schema has checked it.
+	return drain
+}
+
 // writeStatus writes the status if it differs. It returns how long a difference that is
 // not a transition has to wait.
-func (r *reconciler) writeStatus(ctx context.Context, release *v1alpha1.VersionedMicroservice, next v1alpha1.VersionedMicroserviceStatus) (time.Duration, error) {
-	before := release.Status
+func (r *reconciler) writeStatus(ctx context.Context, o *observed, next v1alpha1.VersionedMicroserviceStatus) (time.Duration, error) {
+	release, before := o.release, o.release.Status
 	if equality.Semantic.DeepEqual(before, next) {
+		r.differs.Delete(client.ObjectKeyFromObject(release))
 		return 0, nil
 	}
-	if !isTransition(before, next) {
-		if wait := r.journal.Wait(release, r.clock.Now()); wait > 0 {
-			return wait, nil
-		}
+	if wait := r.waitToWrite(o, next); wait > 0 {
+		return wait, nil
 	}
 	now := release.DeepCopy()
 	now.Status = next
@@ -285,6 +349,7 @@ func (r *reconciler) writeStatus(ctx context.Context, release *v1alpha1.Versione
 		return 0, client.IgnoreNotFound(err)
 	}
 	r.journal.Wrote(release, now, r.clock.Now())
+	r.differs.Delete(client.ObjectKeyFromObject(release))
 	recordEvents(r.events, release, before, next)
 	return 0, nil
 }

@@ -26,6 +26,7 @@ package versionedmicroservice
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -92,6 +93,10 @@ type reconciler struct {
 	events  status.Recorder
 	journal *status.Journal
 	checks  checker
+	// created are Deployments that this process created, by name of the release.
+	created sync.Map
+	// differs is since when the status of a release differs from what is stored, by its name.
+	differs sync.Map
 	// wakes requeues releases after a given time when a reconcile returns an error.
 	wakes status.Wakes
 	clock clock.PassiveClock
@@ -151,7 +156,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	results := runChecks(r.checks, observed, r.clock.Now())
 	next, requeueAt := newStatus(observed, done, results, r.clock.Now())
-	paced, err := r.writeStatus(ctx, observed.release, next)
+	paced, err := r.writeStatus(ctx, observed, next)
 	if err != nil {
 		return status.Again(ctx, err)
 	}

@@ -268,8 +268,8 @@ func TestDeploymentIsKept(t *testing.T) {
 			}
 			want := resources.Amend(d, release)
 			want.Spec.Template, want.Spec.Replicas = *template, &release.Spec.Replicas
-			if d.Annotations[resources.AnnotationTemplate] == "" {
-				return name + ": no hash of the template"
+			if text := fetch(t, release); text != "" || release.Status.TemplateHash == "" {
+				return name + ": no hash of the template " + text
 			}
 			if diff := cmp.Diff(want, d); diff != "" {
 				return name + ": " + diff
@@ -323,8 +323,12 @@ func TestAnotherHashRollsNothing(t *testing.T) {
 	reads(t, release, "1/1 "+isAvailable)
 	d := deploymentOf(release)
 	fetch(t, d)
-	hash := d.Annotations[resources.AnnotationTemplate]
-	for _, other := range []string{"", "another"} {
+	fetch(t, release)
+	hash := release.Status.TemplateHash
+	if hash == "" {
+		t.Fatal("no hash of the template")
+	}
+	for _, other := range []string{"another", "a third"} {
 		change(t, d, func(d *appsv1.Deployment) { resources.Annotate(d, resources.AnnotationTemplate, other) })
 		eventually(t, func() string {
 			if text := fetch(t, d); text != "" {
@@ -421,7 +425,7 @@ func TestLedgerIsMirrored(t *testing.T) {
 		}
 	}
 	write(v1alpha1.ReleaseCanary, &v1alpha1.Rollout{Release: release.Name, Step: 2, StartedTime: metav1.NowMicro()})
-	eventually(t, func() string {
+	eventually(t, func() string { // It waits for the next fact, but not for ever.
 		fetch(t, release)
 		return cmp.Diff("canary 2/2 Paused", fmt.Sprintf("%s %s", release.Status.Release, release.Status.Step))
 	})

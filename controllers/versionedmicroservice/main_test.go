@@ -113,10 +113,11 @@ func newManager(config *rest.Config, scheme *runtime.Scheme) (ctrl.Manager, erro
 			}
 			return interceptor.NewClient(base, interceptor.Funcs{
 				Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-					if o := (&client.CreateOptions{}).ApplyOptions(opts); len(o.DryRun) == 0 {
+					err := c.Create(ctx, obj, opts...)
+					if o := (&client.CreateOptions{}).ApplyOptions(opts); len(o.DryRun) == 0 && err == nil {
 						count(obj, "create")
 					}
-					return c.Create(ctx, obj, opts...)
+					return err
 				},
 				Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 					if o := (&client.PatchOptions{}).ApplyOptions(opts); len(o.DryRun) == 0 {

@@ -25,6 +25,7 @@ import (
 type observed struct {
 	release       *v1alpha1.VersionedMicroservice
 	deployment    *appsv1.Deployment                     // nil if absent
+	template      string                                 // hash of its template, from its creation until the status has it
 	budget        *policyv1.PodDisruptionBudget          // nil if absent
 	autoscaler    *autoscalingv2.HorizontalPodAutoscaler // nil if absent
 	microservice  *v1alpha1.Microservice                 // nil if absent
@@ -42,6 +43,8 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 	}
 	if release == nil || release.DeletionTimestamp != nil {
 		r.checks.Forget(key)
+		r.created.Delete(key)
+		r.differs.Delete(key)
 		return nil, nil
 	}
 	if r.journal.Behind(release) {
@@ -51,6 +54,7 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 	if o.deployment, err = get(ctx, r.client, key, &appsv1.Deployment{}); err != nil {
 		return nil, err
 	}
+	o.template = r.createdTemplate(release, o.deployment)
 	if o.budget, err = get(ctx, r.client, key, &policyv1.PodDisruptionBudget{}); err != nil {
 		return nil, err
 	}
@@ -79,6 +83,11 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 		o.probeMessages = r.probeMessages(ctx, o)
 	}
 	return o, nil
+}
+
+// asksHooks reports whether the Microservice has hooks.
+func (o *observed) asksHooks() bool {
+	return o.microservice != nil && o.microservice.Spec.UpdateStrategy.Canary != nil && len(o.microservice.Spec.UpdateStrategy.Canary.Hooks) > 0
 }
 
 // own returns the Deployment if this release controls it, otherwise nil.

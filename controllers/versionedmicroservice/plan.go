@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
 	"github.com/heighliner/heighliner/internal/apply"
 )
@@ -53,7 +52,7 @@ func planDeployment(o *observed, p *plan, now time.Time) {
 	if live.DeletionTimestamp != nil || !metav1.IsControlledBy(live, o.release) {
 		return // apply says why
 	}
-	if edited(o.release, live) {
+	if edited(cmp.Or(o.release.Status.TemplateHash, o.template), live) {
 		p.restore = resources.Restore(live, o.release)
 	}
 	amended := resources.Amend(live, o.release)
@@ -72,10 +71,14 @@ func planDeployment(o *observed, p *plan, now time.Time) {
 // edited reports whether the pod template may differ from what this controller wrote. A
 // user who edits the template may also edit the annotation, but not the status of the
 // release.
-func edited(release *v1alpha1.VersionedMicroservice, live *appsv1.Deployment) bool {
+//
+// known is the hash that is recorded in the status, or remembered since the Deployment was created;
+// "": none is. The annotation has it where the template was restored, or an earlier version
+// created the Deployment.
+func edited(known string, live *appsv1.Deployment) bool {
 	hash, err := apply.Hash(live.Spec.Template)
-	known := cmp.Or(release.Status.TemplateHash, hash)
-	return err != nil || hash != live.Annotations[resources.AnnotationTemplate] || hash != known
+	annotated := live.Annotations[resources.AnnotationTemplate]
+	return err != nil || hash != cmp.Or(annotated, hash) || hash != cmp.Or(known, annotated)
 }
 
 // planBudget leaves the comparison with an existing budget to the writer.

@@ -21,7 +21,12 @@ type rolloutState struct {
 	attempt    int32
 	run        *v1alpha1.Rollout
 	generation int64
+	// approval reports whether the step waits for a person.
+	approval bool
 }
+
+// continues reports whether the release is in a rollout that continues without a person.
+func (m rolloutState) continues() bool { return m.run != nil && !m.approval }
 
 // rolloutStateOf returns the state of the named release, or the zero state if the
 // Microservice does not list it.
@@ -39,12 +44,19 @@ func rolloutStateOf(ms *v1alpha1.Microservice, name string) rolloutState {
 				}
 				if group.Rollout != nil && group.Rollout.Release == name {
 					m.run, m.generation = group.Rollout, ms.Generation
+					m.approval = needsApproval(ms, group.Rollout)
 				}
 				return m
 			}
 		}
 	}
 	return rolloutState{}
+}
+
+// needsApproval reports whether the step of a rollout waits for a person.
+func needsApproval(ms *v1alpha1.Microservice, run *v1alpha1.Rollout) bool {
+	c := ms.Spec.UpdateStrategy.Canary
+	return c != nil && run.Step > 0 && int(run.Step) <= len(c.Steps) && c.Steps[run.Step-1].Approval != nil && run.Continued < run.Step
 }
 
 // stepText describes the step of a rollout, as in "2/3 Paused", or the gate before it. It
@@ -68,7 +80,7 @@ func stepText(ms *v1alpha1.Microservice, group *v1alpha1.ReleaseGroup, name stri
 		word = "Interrupted"
 	case run.Gate != "":
 		word = string(run.Gate)
-	case step.Approval != nil && run.Continued < run.Step:
+	case needsApproval(ms, run):
 		word = "Approval"
 		if step.Name != "" {
 			word += " " + step.Name

@@ -46,7 +46,7 @@ func newStatus(o *observed, done applied, results checks, now time.Time) (v1alph
 		return next, time.Time{}
 	}
 	if d := o.own(); d != nil {
-		next.TemplateHash = cmp.Or(next.TemplateHash, d.Annotations[resources.AnnotationTemplate])
+		next.TemplateHash = cmp.Or(next.TemplateHash, o.template, d.Annotations[resources.AnnotationTemplate])
 	}
 	next.ObservedGeneration = o.release.Generation
 	next.Selector = metav1.FormatLabelSelector(resources.Selector(o.release))
@@ -193,11 +193,29 @@ func setReady(o *observed, done applied, next *v1alpha1.VersionedMicroserviceSta
 	}
 }
 
-// isTransition reports whether two statuses differ in more than messages and counts that
-// no decision depends on.
+// repeats reports whether a status differs in what it repeats from the Microservice for users, or
+// is the first of a release whose pods are starting: no controller waits for either.
+func repeats(before, now v1alpha1.VersionedMicroserviceStatus) bool {
+	return before.Release != now.Release || before.Step != now.Step || onlyStarting(before, now)
+}
+
+// onlyStarting reports whether the first status of a release would show only that it starts.
+func onlyStarting(before, now v1alpha1.VersionedMicroserviceStatus) bool {
+	return before.ObservedGeneration == 0 && now.Failure == "" && !slices.ContainsFunc(now.Conditions, func(c metav1.Condition) bool {
+		return c.Type == v1alpha1.ConditionStalled || c.Type == v1alpha1.ConditionAvailable && c.Reason != reasonStarting
+	})
+}
+
+// isTransition reports whether two statuses differ in more than messages, counts that no
+// decision depends on, and what is repeated from the Microservice. That a release failed, or is
+// tried again, is a transition.
 func isTransition(before, now v1alpha1.VersionedMicroserviceStatus) bool {
-	if before.ObservedGeneration != now.ObservedGeneration || before.Release != now.Release || before.Failure != now.Failure ||
-		before.Step != now.Step || !slices.EqualFunc(before.Hooks, now.Hooks, sameAnswer) || !equality.Semantic.DeepEqual(before.Analysis, now.Analysis) ||
+	failed := (before.Release == v1alpha1.ReleaseError) != (now.Release == v1alpha1.ReleaseError)
+	answered := !slices.EqualFunc(before.Hooks, now.Hooks, sameAnswer) || !equality.Semantic.DeepEqual(before.Analysis, now.Analysis)
+	if onlyStarting(before, now) {
+		return failed || answered
+	}
+	if failed || before.ObservedGeneration != now.ObservedGeneration || before.Failure != now.Failure || answered ||
 		(before.Available == 0) != (now.Available == 0) || now.Available < before.Available {
 		return true
 	}

@@ -194,6 +194,7 @@ func TestMirror(t *testing.T) {
 			want := rolloutState{release: v1alpha1.ReleaseCanary, reason: "R", promoted: true, step: test.want, decision: decision, attempt: 1}
 			if test.run != nil && test.run.Release == releaseName {
 				want.run, want.generation = test.run, 9
+				want.approval = strings.Contains(test.want, "Approval")
 			}
 			if diff := cmp.Diff(want, got, cmp.AllowUnexported(rolloutState{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -246,6 +247,19 @@ func TestDecide(t *testing.T) {
 		"of the hash that is known": {with(scene(2, 2), func(o *observed) {
 			o.release.Status.TemplateHash = o.deployment.Annotations[resources.AnnotationTemplate]
 		}), ""},
+		"of the hash that is remembered": {with(scene(2, 2), func(o *observed) {
+			o.template = o.deployment.Annotations[resources.AnnotationTemplate]
+			delete(o.deployment.Annotations, resources.AnnotationTemplate)
+		}), ""},
+		"edited since its creation": {with(scene(2, 2), func(o *observed) {
+			o.template = o.deployment.Annotations[resources.AnnotationTemplate]
+			delete(o.deployment.Annotations, resources.AnnotationTemplate)
+			o.deployment.Spec.Template.Spec.HostNetwork = true
+		}), "restore"},
+		"of no known hash": {with(scene(2, 2), func(o *observed) {
+			o.release.Status.TemplateHash = ""
+			delete(o.deployment.Annotations, resources.AnnotationTemplate)
+		}), "restore"},
 		"edited and scaled": {with(scene(2, 2), func(o *observed) { o.deployment.Spec.Template.Spec.HostNetwork = true; o.release.Spec.Replicas = 1 }), "restore scale 1"},
 		"foreign":           {with(scene(2, 2), func(o *observed) { o.deployment.OwnerReferences = nil; o.release.Spec.Replicas = 1 }), ""},
 		"going": {with(scene(2, 2), func(o *observed) {

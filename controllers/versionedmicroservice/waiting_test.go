@@ -1,0 +1,63 @@
+package versionedmicroservice
+
+import (
+	"testing"
+	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// What a release repeats of its Microservice waits, but not for ever, and what a controller or a
+// hook reads does not wait.
+func TestWaitToWrite(t *testing.T) {
+	t.Parallel()
+	type edit = func(o *observed, next *v1alpha1.VersionedMicroserviceStatus)
+	canary := func(_ *observed, next *v1alpha1.VersionedMicroserviceStatus) { next.Release = v1alpha1.ReleaseCanary }
+	running := func(o *observed, step int32) {
+		o.microservice = ledger(v1alpha1.Release{VersionedMicroservice: releaseName, Status: v1alpha1.ReleaseCanary}, &v1alpha1.Rollout{Release: releaseName, Step: step})
+	}
+	for name, test := range map[string]struct {
+		edit edit
+		want time.Duration
+	}{
+		"its status, at rest":        {canary, repeatsWait},
+		"its status, in a rollout":   {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) { canary(o, next); running(o, 1) }, repeatsWaitLong},
+		"a person is waited for":     {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) { canary(o, next); running(o, 3) }, repeatsWait},
+		"it failed":                  {func(_ *observed, next *v1alpha1.VersionedMicroserviceStatus) { next.Release = v1alpha1.ReleaseError }, 0},
+		"the cause of a failure":     {func(_ *observed, next *v1alpha1.VersionedMicroserviceStatus) { next.Failure = "CrashLoopBackOff" }, 0},
+		"its generation is observed": {func(_ *observed, next *v1alpha1.VersionedMicroserviceStatus) { next.ObservedGeneration++ }, 0},
+		"hooks read what they were told": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
+			canary(o, next)
+			running(o, 1)
+			o.microservice.Spec.UpdateStrategy.Canary.Hooks = []v1alpha1.Hook{{Name: "a", Type: v1alpha1.HookEvent}}
+		}, 0},
+		"its first status, while pods start": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
+			o.release.Status = v1alpha1.VersionedMicroserviceStatus{}
+			*next = v1alpha1.VersionedMicroserviceStatus{ObservedGeneration: 1, Release: v1alpha1.ReleasePending}
+		}, repeatsWait},
+		"its pods are going": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
+			next.Release, next.Replicas = v1alpha1.ReleaseDeprecated, o.release.Spec.Replicas+1
+			next.ObservedGeneration++
+		}, repeatsWait},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := testingclock.NewFakeClock(noon)
+			r := &reconciler{clock: clock, journal: &status.Journal{Interval: statusInterval}}
+			o := scene(2, 2)
+			o.release.Status.ObservedGeneration, o.release.Status.Release = 1, v1alpha1.ReleaseActive
+			next := *o.release.Status.DeepCopy()
+			test.edit(o, &next)
+			if got := r.waitToWrite(o, next); got != test.want {
+				t.Fatalf("it waits for %s, want %s", got, test.want)
+			}
+			clock.Step(repeatsWaitLong + time.Second)
+			if got := r.waitToWrite(o, next); got != 0 {
+				t.Errorf("it waits for %s more", got)
+			}
+		})
+	}
+}
