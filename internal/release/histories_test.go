@@ -340,6 +340,18 @@ var histories = []scene{
 		h.run(2 * time.Minute)
 		h.want("and ends: it gives its traffic back", map[string]string{"1.1.0": "active 100", "1.2.0": "pending 0"})
 	}},
+	{"rule 18: a release whose policy came later has traffic, and stands by", func(h tale) {
+		h.push("1.0.0")
+		h.run(time.Minute)
+		h.policy("web")
+		h.run(time.Minute)
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.want("replaced", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
+		if n := h.object("1.0.0").Replicas; n != 1 {
+			h.fail("the retained release that had traffic has %d replicas", n)
+		}
+	}},
 	{"a retained release that had traffic stands by", func(h tale) {
 		h.live()
 		h.push("1.1.0")

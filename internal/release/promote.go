@@ -41,6 +41,7 @@ func (s *scope) enter(run *Rollout, r *Row, step int) {
 	r.RetryTime = noTime
 	st := s.steps()[step-1]
 	r.Weight, r.Match, r.Mirror = st.Weight, st.Match, st.Mirror
+	r.Routed = r.Routed || len(s.reports) > 0
 	if a := s.g.ActiveRow(); a != nil {
 		a.Weight = 100 - r.Weight
 	}
@@ -211,6 +212,7 @@ func (s *scope) promote(r *Row, reason Reason) {
 			s.turn(x, Deprecated, Replaced)
 		}
 	}
+	r.Routed = r.Routed || len(s.reports) > 0
 	r.Weight, r.Promoted, r.Adopted, r.Attempt, r.RetryTime = 100, last+1, false, 0, noTime
 	s.turn(r, Active, reason)
 	s.g.Rollout, s.g.Superseded = nil, 0

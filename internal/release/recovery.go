@@ -151,7 +151,9 @@ func leftovers(s *scope) {
 	}
 }
 
-// noteRoutes remembers which releases ever were in a route (rules 10 and 18).
+// noteRoutes remembers which releases ever were in a route (rules 10 and 18). Of one that gets
+// traffic while there is a policy it is noted in the same write, before a route names it; this
+// notes the others: the policy, or a domain with a version, came later.
 func noteRoutes(s *scope) {
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]

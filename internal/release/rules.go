@@ -257,6 +257,8 @@ func settle(s *scope) {
 		switch {
 		case r.Revision >= s.g.TrafficRevision:
 			continue
+		case r.Revision == 0 && s.now.Before(s.g.TrafficTime.Add(s.moment())):
+			s.requeueAt(s.g.TrafficTime.Add(s.moment())) // It has just been asked.
 		case r.Revision == 0 || r.Revision < s.g.SettledRevision:
 			s.state(nil, true, PolicyNotProgrammed, fmt.Sprintf("networkpolicies.hlnr.io %q blocks nothing: %s", r.policy, or(r.Message, or(r.Reason, "it has not confirmed this group"))))
 		case !moves:

@@ -40,9 +40,10 @@ func TestCanaryFromFirstReleaseToPromotion(t *testing.T) {
 	want(t, "split", w.split(host), "1.0.0=90 1.1.0=10")
 	want(t, "revision before acceptance", w.groupTraffic("1-x").Revision, 1)
 	want(t, "Programmed is kept while the gateway has not answered", w.condition("Programmed"), "True Programmed")
-	want(t, "references", cmp.Diff([]string{"a", "b"}, now.Groups[0].References), "")
+	want(t, "references: the canary serves, and goes with a later revision alone", cmp.Diff([]string{"a"}, now.Groups[0].References), "")
 
 	w.settle()
+	want(t, "references", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 	want(t, "summary", w.policy.Status.Summary.Split, "1.0.0=90 1.1.0=10")
 	confirmed := w.groupTraffic("1-x").ConfirmedTime

@@ -69,10 +69,11 @@ func TestNothingIsConfirmedBeforeItIsServed(t *testing.T) {
 	w.settle()
 	want(t, "revision, not served", w.groupTraffic("1-x").Revision, 1)
 	want(t, "condition within the grace", w.condition("Programmed"), "True Programmed")
-	want(t, "references", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
+	want(t, "references within the grace", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").References), "")
 
 	w.now = w.now.Add(providers.Grace + time.Second)
 	w.pass()
+	want(t, "references after the grace", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
 	want(t, "condition after the grace", w.condition("Programmed"), "False ProbeUnanswered")
 	want(t, "reason of the group", w.groupTraffic("1-x").Reason, "ProbeUnanswered")
 	for _, part := range []string{`spec.provider.gateway.parentRefs[0]: Gateway "infra/public"`, "http://192.0.2.1:80", `listener "web"`, `host "1-x.shop.example.com"`, "an earlier content", "confirm to Status"} {

@@ -306,7 +306,7 @@ func (r *reporter) servicesVerdict(g *groupDecision) verdict {
 		}
 		if err := r.writes.Refused[ServiceKey(s.Name)]; err != nil {
 			// The rest continues, unless the Service is all that the group has.
-			if !g.routed && s.Group == g.slug {
+			if !g.routed && (s.Group == g.slug || r.alone(g.group)) {
 				return verdict{Reason: err.Reason, Message: err.Error()}
 			}
 			continue

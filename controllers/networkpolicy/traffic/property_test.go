@@ -506,11 +506,21 @@ func (h history) nothingRemains() {
 	}
 }
 
-// allIsReported: what any written object names is in the references, and a
-// confirmed revision is never beyond the rollout state's.
+// allIsReported: what any written object names is in the references, or serves by a revision that
+// is not confirmed, so that it cannot go before a later one is; and a confirmed revision is never
+// beyond the rollout state's.
 func (h history) allIsReported(now v1alpha1.NetworkPolicyStatus) {
 	d := newPlanner(h.w.facts())
 	reported := map[string]bool{}
+	for slug, g := range d.rollout.bySlug {
+		if confirmed := Find(now.Groups, slug).Revision; confirmed > 0 && confirmed < g.TrafficRevision {
+			for _, row := range g.Releases {
+				if row.Status == v1alpha1.ReleaseActive || row.Status == v1alpha1.ReleaseCanary && row.Weight > 0 {
+					reported[row.VersionedMicroservice] = true
+				}
+			}
+		}
+	}
 	for _, g := range now.Groups {
 		for _, name := range g.References {
 			reported[name] = true

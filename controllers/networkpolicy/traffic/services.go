@@ -59,6 +59,9 @@ func (d *planner) addServices(out *Decision) {
 	}
 	slices.SortFunc(out.Services, func(a, b resources.Service) int { return cmp.Compare(a.Name, b.Name) })
 	for _, g := range d.liveGroups() {
+		if d.alone(g) {
+			continue
+		}
 		out.Services = d.follow(out.Services, resources.GroupServiceName(d.Policy.Name, g.Slug), g, g.Slug)
 	}
 	current := ""
@@ -68,6 +71,24 @@ func (d *planner) addServices(out *Decision) {
 	if g := d.choose(d.liveGroups(), current); g != nil && AdoptedName(d.Policy) != d.Policy.Name {
 		out.Services = d.follow(out.Services, d.Policy.Name, g, "")
 	}
+}
+
+// groupOfAll is the slug of the group of all releases, where versions are not grouped.
+const groupOfAll = "release"
+
+// alone reports whether the policy's own Service is the only one that follows a group: where
+// versions are not grouped and there is no other group, a second one would always select the
+// same. One that is there already stays.
+func (d *planner) alone(g *v1alpha1.ReleaseGroup) bool {
+	return g.Slug == groupOfAll && len(d.rollout.groups) == 1 && AdoptedName(d.Policy) != d.Policy.Name && d.service(resources.GroupServiceName(d.Policy.Name, g.Slug)) == nil
+}
+
+// following is the name of the Service that follows the active release of a group.
+func (d *planner) following(g *v1alpha1.ReleaseGroup) string {
+	if d.alone(g) {
+		return d.Policy.Name
+	}
+	return resources.GroupServiceName(d.Policy.Name, g.Slug)
 }
 
 // follow adds a Service that routes to a group's active release. It moves only to a

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
-	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -38,7 +37,7 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 	v := r.groupVerdict(g, written, prev)
 	out := v1alpha1.GroupTraffic{
 		Slug: g.slug, Split: g.mode, Pinned: g.pinned, Newest: g.newest,
-		Active: r.Selected(resources.GroupServiceName(r.Policy.Name, g.slug)),
+		Active: r.Selected(r.following(g.group)),
 	}
 	var why string
 	out.CanaryDomains, out.Canary, why = r.canaryReport(g.group)
@@ -55,6 +54,10 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 	}
 	// Until it is confirmed, everything counts that was or is written.
 	out.References = Union(prev.References, written)
+	more := out.Active != prev.Active || !sameSet(out.References, prev.References)
+	if out.Revision > 0 && more && serves(g.group, out, prev) && r.inGrace(g) {
+		out.References, out.Active = prev.References, prev.Active
+	}
 	switch {
 	case out.Revision > 0 || r.cameFrom(g):
 		out.Withheld = Union(prev.Withheld, slices.DeleteFunc(slices.Clone(g.withheld), func(release string) bool { return r.unseen(release) != nil }))
@@ -76,6 +79,18 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 		out.Message = status.Line(why)
 	}
 	return out
+}
+
+// serves reports whether what a group's objects name, and prev does not, serves by the rollout
+// state. Then the report of it can wait for the confirmation: none of it is removed before a later
+// revision is confirmed, which takes it out of the routes.
+func serves(g *v1alpha1.ReleaseGroup, now, prev v1alpha1.GroupTraffic) bool {
+	unserved := func(name string) bool {
+		return !slices.ContainsFunc(g.Releases, func(row v1alpha1.Release) bool {
+			return row.VersionedMicroservice == name && (row.Status == v1alpha1.ReleaseActive || row.Status == v1alpha1.ReleaseCanary && row.Weight > 0)
+		}) && !slices.Contains(prev.References, name)
+	}
+	return !slices.ContainsFunc(now.References, unserved) && (now.Active == prev.Active || prev.Active != "" && !unserved(now.Active))
 }
 
 // unrouted reports whether a group has domains, listeners or routes and none of them is
