@@ -28,6 +28,11 @@ func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error)
 	}
 	setConditions(w, problem)
 	summarize(w)
+	if left := silent(w, problem, r.clock.Now()); left > 0 {
+		before.DeepCopyInto(w.ms)
+		w.requeueIn(left)
+		return nil
+	}
 	wrote, err := r.write(ctx, w.ms, before)
 	if err != nil {
 		return r.reportStateRefused(ctx, w, before, err)
@@ -39,6 +44,23 @@ func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error)
 		r.recordEvents(w)
 	}
 	return nil
+}
+
+// silence is how long the status of a new Microservice may be empty while nothing is decided.
+const silence = 10 * time.Second
+
+// silent is how long the status need not be written; 0: write it. That is so while a Microservice
+// is new, nothing is wrong with it and nothing is decided: its ImagePolicy is just being read.
+func silent(w *pass, problem *status.Error, now time.Time) time.Duration {
+	if problem != nil || w.plan.Changed || len(w.facts.State.Groups) > 0 || w.facts.State.Sequence > 0 || w.adopting ||
+		meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionReady) || meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionStalled) {
+		return 0
+	}
+	left := w.ms.CreationTimestamp.Add(silence).Sub(now)
+	if left > silence { // The clocks of server and manager differ.
+		return 0
+	}
+	return max(0, left)
 }
 
 // reportProblem reports what keeps a plan from being carried out. The rollout state stays as it is.

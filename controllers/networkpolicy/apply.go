@@ -1,6 +1,7 @@
 package networkpolicy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -239,10 +240,18 @@ func (r *Reconciler) carryOut(ctx context.Context, f *traffic.Observed) (time.Du
 		return 0, r.save(ctx, f.Policy, now) // The event of our own write brings the next reconcile.
 	}
 	w, failed := r.write(ctx, f, out)
+	if name := client.ObjectKeyFromObject(f.Policy); !conflictAlone(w) {
+		r.conflicts.forget(name)
+	} else if r.conflicts.since(name, f.Now) < reportConflict {
+		return 0, failed // It is tried again with what the other wrote: there is nothing to report.
+	}
 	now, requeueAfter := traffic.Status(f, out, w)
 	r.probes.Ask(client.ObjectKeyFromObject(f.Policy), traffic.Probes(f, out, w))
 	r.metrics.observe(f, out, w)
 	requeueAfter = r.earliest(f, out, w, requeueAfter)
+	if left := traffic.Silent(f, now); left > 0 && failed == nil {
+		return cmp.Or(min(requeueAfter, left), requeueAfter, left), nil
+	}
 	if err := r.save(ctx, f.Policy, now); err != nil {
 		return requeueAfter, errors.Join(failed, err)
 	}
@@ -250,6 +259,19 @@ func (r *Reconciler) carryOut(ctx context.Context, f *traffic.Observed) (time.Du
 		return requeueAfter, failed
 	}
 	return requeueAfter, nil
+}
+
+// reportConflict is how long the writes of a policy may meet conflicts before its status shows it.
+const reportConflict = 5 * time.Second
+
+// conflictAlone reports whether all writes that were refused met a newer object.
+func conflictAlone(w traffic.Applied) bool {
+	for _, err := range w.Refused {
+		if err.Reason != status.ReasonConflict {
+			return false
+		}
+	}
+	return len(w.Refused) > 0
 }
 
 // earliest is when to reconcile a policy that no watch enqueues.

@@ -35,3 +35,28 @@ func (w *writeTimes) last(key client.ObjectKey) time.Time {
 	defer w.mu.Unlock()
 	return w.at[key]
 }
+
+// conflictTimes remembers since when the writes of a policy meet nothing but conflicts.
+type conflictTimes struct {
+	mu sync.Mutex
+	at map[client.ObjectKey]time.Time
+}
+
+// since is how long ago the conflicts of a policy began; now is the first time.
+func (c *conflictTimes) since(policy client.ObjectKey, now time.Time) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at == nil {
+		c.at = map[client.ObjectKey]time.Time{}
+	}
+	if _, there := c.at[policy]; !there {
+		c.at[policy] = now
+	}
+	return now.Sub(c.at[policy])
+}
+
+func (c *conflictTimes) forget(policy client.ObjectKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.at, policy)
+}

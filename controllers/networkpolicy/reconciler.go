@@ -45,6 +45,8 @@ type Reconciler struct {
 	written writeTimes
 	// restored is when Services were restored, by policy.
 	restored writeTimes
+	// conflicts are when the writes of policies began to meet conflicts.
+	conflicts conflictTimes
 	// reverts of routes of others.
 	reverts reverts
 	// probes of routes.

@@ -26,6 +26,7 @@ func blind(policy *v1alpha1.NetworkPolicy, cause *providers.Problem) v1alpha1.Ne
 func (r *Reconciler) forget(policy types.NamespacedName) {
 	r.probes.Forget(policy)
 	r.metrics.forget(policy)
+	r.conflicts.forget(policy)
 }
 
 // save writes the status, once and only if it changed, and reports transitions.

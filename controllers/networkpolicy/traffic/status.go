@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -59,6 +60,34 @@ func Reserve(f *Observed, out *Decision) (now v1alpha1.NetworkPolicyStatus, more
 	}
 	slices.SortFunc(now.Groups, func(a, b v1alpha1.GroupTraffic) int { return strings.Compare(a.Slug, b.Slug) })
 	return now, more
+}
+
+// silence is how long the status of a new policy may stay as it is while there is nothing to
+// report but that it is on its way.
+const silence = 10 * time.Second
+
+// Silent is how long the status of a policy need not be written; 0: write it. That is so while the
+// policy is new, no revision is confirmed, nothing is written that its status does not name yet,
+// and what is missing comes with time.
+func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
+	before := f.Policy.Status
+	if now.Adopted != nil || now.ProviderSwitch != nil || meta.IsStatusConditionTrue(now.Conditions, v1alpha1.ConditionStalled) || meta.IsStatusConditionTrue(now.Conditions, v1alpha1.ConditionReady) {
+		return 0
+	}
+	for _, g := range now.Groups {
+		is := Find(before.Groups, g.Slug)
+		if g.Revision > 0 || is.Revision > 0 || len(difference(g.References, is.References)) > 0 {
+			return 0
+		}
+	}
+	if len(before.Conditions) > 0 { // It has been written once: what it says is to stay true.
+		return 0
+	}
+	left := f.Policy.CreationTimestamp.Add(silence).Sub(f.Now)
+	if left > silence { // The clocks of server and manager differ.
+		return 0
+	}
+	return max(0, left)
 }
 
 // adoptionReport is how far the policy is with the Service that it adopts.

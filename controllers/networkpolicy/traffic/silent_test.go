@@ -1,0 +1,90 @@
+package traffic
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// The status of a new policy is not written while all that is missing is on its way, so that a
+// policy that is applied with its Microservice has the status of what came of it.
+func TestSilenceOfANewPolicy(t *testing.T) {
+	group := func(revision int64, references ...string) []v1alpha1.GroupTraffic {
+		return []v1alpha1.GroupTraffic{{Slug: "1-x", Revision: revision, References: references}}
+	}
+	conditions := func(kinds ...string) (list []metav1.Condition) {
+		for _, kind := range kinds {
+			list = append(list, metav1.Condition{Type: kind, Status: metav1.ConditionTrue})
+		}
+		return list
+	}
+	type status = v1alpha1.NetworkPolicyStatus
+	for name, test := range map[string]struct {
+		age         time.Duration
+		before, now status
+		want        time.Duration
+	}{
+		"nothing yet":                    {3 * time.Second, status{}, status{Conditions: conditions("Reconciling")}, 7 * time.Second},
+		"named before it is written":     {3 * time.Second, status{Groups: group(0, "a")}, status{Groups: group(0, "a"), Conditions: conditions("Reconciling")}, 7 * time.Second},
+		"another object is written":      {3 * time.Second, status{Groups: group(0, "a")}, status{Groups: group(0, "a", "b"), Conditions: conditions("Reconciling")}, 0},
+		"confirmed":                      {3 * time.Second, status{Groups: group(0, "a")}, status{Groups: group(4, "a"), Conditions: conditions("Reconciling")}, 0},
+		"a user must do something":       {3 * time.Second, status{}, status{Conditions: conditions("Stalled")}, 0},
+		"ready":                          {3 * time.Second, status{}, status{Conditions: conditions("Ready")}, 0},
+		"what it said must stay true":    {3 * time.Second, status{Conditions: conditions("Reconciling")}, status{Conditions: conditions("Reconciling")}, 0},
+		"it takes long":                  {10 * time.Second, status{}, status{Conditions: conditions("Reconciling")}, 0},
+		"the server's clock is ahead":    {-time.Minute, status{}, status{Conditions: conditions("Reconciling")}, 0},
+		"it adopts a Service":            {3 * time.Second, status{}, status{Conditions: conditions("Reconciling"), Adopted: &v1alpha1.AdoptedService{}}, 0},
+		"it comes from another provider": {3 * time.Second, status{}, status{Conditions: conditions("Reconciling"), ProviderSwitch: &v1alpha1.ProviderSwitch{}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			f := w.facts()
+			f.Policy.Status, f.Policy.CreationTimestamp = test.before, metav1.NewTime(f.Now.Add(-test.age))
+			want(t, "it can wait for", Silent(f, test.now), test.want)
+		})
+	}
+}
+
+// Where versions are not grouped the policy's own Service follows the active release alone, until
+// there is another group; what another Service follows stays.
+func TestServicesOfTheOnlyGroup(t *testing.T) {
+	names := func(w *world) (following []string) {
+		for name, s := range w.services {
+			if !OfRelease(s) {
+				following = append(following, name)
+			}
+		}
+		slices.Sort(following)
+		return following
+	}
+	all := func(revision int64, rows ...string) v1alpha1.ReleaseGroup {
+		g := group("release", revision, rows...)
+		g.Name = "release"
+		return g
+	}
+	w := newWorld(t, all(1, "a 1.0.0 active 100"))
+	w.ready = map[string]int{"a": 1, "b": 1, "p": 1}
+	w.settle()
+	want(t, "the only group", slices.Equal(names(w), []string{"shop"}), true)
+	want(t, "active", w.groupTraffic("release").Active, "a")
+	want(t, "confirmed", w.groupTraffic("release").Revision, 1)
+
+	w.rollout(all(2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	w.settle()
+	want(t, "active after an upgrade", w.groupTraffic("release").Active, "b")
+	want(t, "confirmed after it", w.groupTraffic("release").Revision, 2)
+	want(t, "selected", w.services["shop"].Spec.Selector[v1alpha1.LabelRelease], "b")
+
+	w.rollout(all(2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"), group("2-x", 3, "p 2.0.0 active 100"))
+	w.settle()
+	want(t, "two groups", slices.Equal(names(w), []string{"shop", "shop-2-x", "shop-release"}), true)
+
+	w.rollout(all(2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	w.settle()
+	want(t, "what is there stays", slices.Contains(names(w), "shop-release"), true)
+	want(t, "and is followed", w.groupTraffic("release").Active, "b")
+}
