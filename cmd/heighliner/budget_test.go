@@ -1,0 +1,322 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
+	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
+)
+
+// What a manager may write for one service, everything included: Services, routes, statuses and
+// events. The design is in docs/explanation/write-budget.md.
+type budget struct {
+	create, upgrade int
+	// retire is of an upgrade with which the oldest release goes.
+	retire int
+}
+
+var (
+	budgetWithoutPauses = budget{create: 15, upgrade: 22, retire: 25}
+	budgetWithPauses    = budget{create: 16, upgrade: 25, retire: 31}
+)
+
+// budgeted are the services whose writes are counted: no name is part of another.
+var budgeted = []string{"bookshop", "carpool", "dogfood"}
+
+// ledger counts the writes that a manager makes, by service and by kind.
+type ledger struct {
+	mu     sync.Mutex
+	last   time.Time
+	writes map[string]map[string]int
+}
+
+// note counts a request to the API server.
+func (l *ledger) note(r *http.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = time.Now()
+	if r.Method == http.MethodGet {
+		return
+	}
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	of := "none of them"
+	for _, service := range budgeted {
+		if strings.Contains(parts[len(parts)-1], service) || len(parts) > 1 && strings.Contains(parts[len(parts)-2], service) ||
+			of == "none of them" && bytes.Contains(body, []byte(service)) {
+			of = service
+		}
+	}
+	if l.writes[of] == nil {
+		l.writes[of] = map[string]int{}
+	}
+	what := r.Method
+	for i, part := range parts {
+		switch { // …/namespaces/NAMESPACE/RESOURCE[/NAME[/SUBRESOURCE]]
+		case i > 1 && parts[i-2] == "namespaces":
+			what += " " + part
+		case i > 3 && parts[i-4] == "namespaces":
+			what += "/" + part
+		}
+	}
+	if r.URL.Query().Has("dryRun") {
+		what += " dry run"
+	}
+	if by := r.URL.Query().Get("fieldManager"); by != "" {
+		what += " by " + by
+	}
+	if strings.Contains(what, " events") {
+		what += " " + reasonOf(body)
+	}
+	l.writes[of][what]++
+}
+
+// reasons of events that are expected, or were before.
+var reasons = regexp.MustCompile("Started|Promoted|Step|Removed|TrafficMoved|Succeeded|NewVersion|Programmed|Accepted|ResolvedRefs")
+
+// reasonOf finds the reason in an event, in whatever encoding it is sent.
+func reasonOf(event []byte) string {
+	return string(reasons.Find(event))
+}
+
+// quiet reports whether nothing was asked for a while.
+func (l *ledger) quiet(d time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.last) > d
+}
+
+// clear forgets what was counted, and returns it.
+func (l *ledger) clear() map[string]map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	writes := l.writes
+	l.writes = map[string]map[string]int{}
+	return writes
+}
+
+// counted serves the API server like watched, and counts writes by service.
+func counted(t *testing.T) (*ledger, string) {
+	t.Helper()
+	config := rest.CopyConfig(env.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: apiserver.ManagerUser, Groups: []string{"system:masters"}}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := url.Parse(env.Config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &ledger{writes: map[string]map[string]int{}}
+	address := freeAddress(t)
+	server := &http.Server{Addr: address, Handler: &httputil.ReverseProxy{
+		Transport: transport, FlushInterval: -1,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			l.note(r.Out)
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}}
+	done := make(chan error, 1)
+	go func() { done <- server.ListenAndServe() }()
+	t.Cleanup(func() {
+		server.Close()
+		<-done
+	})
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	kubeconfig := clientcmdapi.NewConfig()
+	kubeconfig.Clusters["a"] = &clientcmdapi.Cluster{Server: "http://" + address}
+	kubeconfig.Contexts["a"] = &clientcmdapi.Context{Cluster: "a"}
+	kubeconfig.CurrentContext = "a"
+	if err := clientcmd.WriteToFile(*kubeconfig, file); err != nil {
+		t.Fatal(err)
+	}
+	return l, file
+}
+
+// counts are the writes since the last call: those of the service with the fewest, and all of them
+// in words.
+func (l *ledger) counts(t *testing.T, phase string) (least int, list string) {
+	t.Helper()
+	var totals []int
+	var lines []string
+	writes := l.clear()
+	for _, service := range budgeted {
+		total := 0
+		for _, what := range slices.Sorted(maps.Keys(writes[service])) {
+			total += writes[service][what]
+			lines = append(lines, fmt.Sprintf("%s: %d %s", service, writes[service][what], what))
+		}
+		totals = append(totals, total)
+	}
+	for what, n := range writes["none of them"] {
+		t.Errorf("%s: %d %s for none of the services", phase, n, what)
+	}
+	t.Logf("%s: %v writes", phase, totals)
+	return slices.Min(totals), strings.Join(lines, "\n")
+}
+
+// within holds the writes of a phase, which may be played more than once, to a budget. Under load
+// a fact that two controllers see at different times costs one more, so that the fewest count: a
+// write that is added is added each time.
+func within(t *testing.T, phase string, budget, least int, list string) {
+	t.Helper()
+	if least > budget {
+		t.Errorf("%s: %d writes for a service, more than %d:\n%s", phase, least, budget, list)
+	}
+	if least == 0 {
+		t.Errorf("%s: nothing was written: the test counts nothing", phase)
+	}
+}
+
+// TestWriteBudget counts what a manager writes for the creation of a service with a canary and a
+// domain, for its upgrades, and at rest.
+func TestWriteBudget(t *testing.T) {
+	for name, test := range map[string]struct {
+		pause *v1alpha1.CanaryPause
+		budget
+	}{
+		"without pauses": {nil, budgetWithoutPauses},
+		"with pauses":    {&v1alpha1.CanaryPause{Duration: "3s"}, budgetWithPauses},
+	} {
+		t.Run(name, func(t *testing.T) {
+			namespace := env.Namespace(t)
+			env.PlayKubelet(t, namespace, nil)
+			env.PlayGateway(t, namespace, nil)
+			images := registrytest.New(t)
+			writes, kubeconfig := counted(t)
+			gateway := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "public"}}
+			gateway.Spec.GatewayClassName = "test"
+			gateway.Spec.Listeners = []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}}
+			create(t, gateway)
+			startManager(t, "v1.0.0", kubeconfig, namespace)
+			waitFor(t, "a manager at rest", await.Limit, func() string { return notQuiet(writes) })
+			writes.clear()
+
+			for _, service := range budgeted {
+				images.Push(t, "team/"+service, "1.0.0")
+				createBudgeted(t, namespace, service, images.Repository("team/"+service), test.pause)
+			}
+			settled := func(version string, releases int) {
+				t.Helper()
+				waitFor(t, version, 10*time.Minute, func() string {
+					if text := missing(t, namespace, version, releases); text != "" {
+						return text
+					}
+					if text := unprogrammed(t, namespace); text != "" {
+						return text
+					}
+					return notQuiet(writes)
+				})
+			}
+			settled("1.0.0", len(budgeted))
+			least, list := writes.counts(t, "create")
+			within(t, "create", test.create, least, list)
+			for v := 1; v <= 4; v++ {
+				version := fmt.Sprintf("1.%d.0", v)
+				for _, service := range budgeted {
+					images.Push(t, "team/"+service, version)
+				}
+				settled(version, len(budgeted)*min(v+1, 3))
+				before := least
+				least, list = writes.counts(t, "upgrade to "+version)
+				switch v {
+				case 2:
+					within(t, "upgrade", test.upgrade, min(before, least), list)
+				case 4:
+					within(t, "upgrade with which the oldest release goes", test.retire, min(before, least), list)
+				}
+			}
+			time.Sleep(15 * time.Second)
+			if at := writes.clear(); len(at) > 0 {
+				t.Errorf("writes at rest: %v", at)
+			}
+		})
+	}
+}
+
+// notQuiet reports that something was asked of the API server in the last seconds, in which
+// what may wait is written.
+func notQuiet(l *ledger) string {
+	if !l.quiet(5 * time.Second) {
+		return "it is not at rest"
+	}
+	return ""
+}
+
+// createBudgeted creates a service with two steps, two replicas and a domain.
+func createBudgeted(t *testing.T, namespace, name, repository string, pause *v1alpha1.CanaryPause) {
+	t.Helper()
+	about := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	policy := &v1alpha1.ImagePolicy{ObjectMeta: about}
+	policy.Spec.Image, policy.Spec.Interval, policy.Spec.Platforms = repository, "5s", []string{"linux/amd64"}
+	ms := &v1alpha1.Microservice{ObjectMeta: about}
+	ms.Spec.ImagePolicyRef.Name = name
+	ms.Spec.Template.Spec.Containers = []corev1.Container{{
+		Name: name, Ports: []corev1.ContainerPort{{ContainerPort: 8080}},
+		ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}},
+	}}
+	ms.Spec.Availability.Replicas = 2
+	ms.Spec.UpdateStrategy = v1alpha1.UpdateStrategy{DrainDelay: "1s", Canary: &v1alpha1.CanaryStrategy{
+		Steps: []v1alpha1.CanaryStep{{Weight: 20, Pause: pause}, {Weight: 50, Pause: pause}},
+	}}
+	routes := &v1alpha1.NetworkPolicy{ObjectMeta: about}
+	routes.Spec.Ports = []v1alpha1.NetworkPort{{Name: "http", Port: 80}}
+	routes.Spec.Provider = &v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: []v1alpha1.ParentReference{{Name: "public"}}}}
+	routes.Spec.Domains = []v1alpha1.Domain{{Domain: name + ".example.com", Port: "http"}}
+	for _, obj := range []client.Object{policy, ms} {
+		create(t, obj)
+	}
+	// A list of domains that another test deleted may be in force for a moment.
+	await.Nil(t, func(ctx context.Context) error { return env.Client.Create(ctx, routes) })
+}
+
+// unprogrammed reports which policy or Microservice is not Ready.
+func unprogrammed(t *testing.T, namespace string) string {
+	t.Helper()
+	var policies v1alpha1.NetworkPolicyList
+	var services v1alpha1.MicroserviceList
+	for _, l := range []client.ObjectList{&services, &policies} {
+		if err := env.Client.List(t.Context(), l, client.InNamespace(namespace)); err != nil {
+			return err.Error()
+		}
+	}
+	for _, p := range policies.Items {
+		if !meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionReady) {
+			return fmt.Sprintf("NetworkPolicy %s: %v", p.Name, p.Status.Conditions)
+		}
+	}
+	for _, ms := range services.Items {
+		if !meta.IsStatusConditionTrue(ms.Status.Conditions, v1alpha1.ConditionReady) || meta.IsStatusConditionTrue(ms.Status.Conditions, v1alpha1.ConditionProgressing) {
+			return fmt.Sprintf("Microservice %s: %v", ms.Name, ms.Status.Conditions)
+		}
+	}
+	return ""
+}
