@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
@@ -10,6 +13,7 @@ import (
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
 
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
@@ -83,6 +87,42 @@ func TestBinary(t *testing.T) {
 				t.Errorf("exit code %d, output %q; want %d and %q", code, out, test.code, test.want)
 			}
 		})
+	}
+}
+
+// The krew manifest names each archive with its platform, checksum and binary.
+func TestKrewManifest(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for _, platform := range []string{"linux-amd64", "windows-arm64"} {
+		if err := os.WriteFile(filepath.Join(folder, "kubectl-hlnr-"+platform+".tar.gz"), []byte(platform), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), "../../hack/krew/manifest.sh", "v0.3.0", "https://example.com/v0.3.0", folder).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Metadata struct{ Name string }
+		Spec     struct {
+			Version, ShortDescription, Homepage string
+			Platforms                           []struct {
+				Selector         struct{ MatchLabels map[string]string }
+				URI, SHA256, Bin string
+			}
+		}
+	}
+	if err := yaml.Unmarshal(out, &got); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	if got.Metadata.Name != "hlnr" || got.Spec.Version != "v0.3.0" || got.Spec.ShortDescription == "" || got.Spec.Homepage == "" || len(got.Spec.Platforms) != 2 {
+		t.Fatalf("%s", out)
+	}
+	p := got.Spec.Platforms[1]
+	if p.Selector.MatchLabels["os"] != "windows" || p.Selector.MatchLabels["arch"] != "arm64" || p.Bin != "kubectl-hlnr.exe" ||
+		p.URI != "https://example.com/v0.3.0/kubectl-hlnr-windows-arm64.tar.gz" || p.SHA256 != fmt.Sprintf("%x", sha256.Sum256([]byte("windows-arm64"))) {
+		t.Errorf("%+v", p)
 	}
 }
 
