@@ -168,7 +168,7 @@ fuzz: ## Fuzz each target for FUZZTIME=60s, one after another; FUZZ=regexp choos
 
 .PHONY: flakes
 flakes: $(LOCALCLUSTER) ## Run the tests RUNS=5 times next to LOAD=0 busy processes, and list what failed in some runs; PKG=./controllers/... for some packages
-	@KUBEBUILDER_ASSETS="$$($(LOCALCLUSTER) assets)" TEST_DISTRIBUTION="$$($(LOCALCLUSTER) programs distribution)" hack/flakes.sh "$(or $(RUNS),5)" "$(or $(LOAD),0)" $(PKG)
+	@KUBEBUILDER_ASSETS="$$($(LOCALCLUSTER) assets)" TEST_DISTRIBUTION="$$($(LOCALCLUSTER) programs distribution)" PLAIN="$(PURE) $(PLAIN)" hack/flakes.sh "$(or $(RUNS),5)" "$(or $(LOAD),0)" $(PKG)
 
 .PHONY: bench
 bench: ## Run the benchmarks
