@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -107,6 +108,37 @@ func TestURLAndListeners(t *testing.T) {
 			d := w.settle().Domains[0]
 			want(t, "url", d.URL, tc.url)
 			want(t, "reason", d.Reason, tc.reason)
+		})
+	}
+}
+
+// A Gateway that reports of itself that it is not programmed is what a policy waits for, although it accepts the routes. What it
+// reported of an earlier generation is over. Nothing is stalled: the Gateway's controller may get it to work.
+func TestGatewayThatIsNotProgrammed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		status             metav1.ConditionStatus
+		generation         int64
+		programmed, stalls string
+	}{
+		"not programmed":           {metav1.ConditionFalse, 1, "False GatewayNotProgrammed", ""},
+		"programmed":               {metav1.ConditionTrue, 1, "True Programmed", ""},
+		"not known":                {metav1.ConditionUnknown, 1, "True Programmed", ""},
+		"of an earlier generation": {metav1.ConditionFalse, 0, "True Programmed", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+			w.ready["a"], w.gateways["infra/public"] = 1, gateway(80, "HTTP", "")
+			w.gateways["infra/public"].Status.Conditions = []metav1.Condition{{
+				Type: string(gatewayv1.GatewayConditionProgrammed), Status: tc.status, ObservedGeneration: tc.generation, Reason: "AddressNotUsable", Message: "said",
+			}}
+			now := w.settle()
+			want(t, "Programmed", w.condition(v1alpha1.ConditionProgrammed), tc.programmed)
+			want(t, "Ready", w.condition(v1alpha1.ConditionReady), tc.programmed)
+			want(t, "Stalled", w.condition(v1alpha1.ConditionStalled), tc.stalls)
+			want(t, "the group's revision", Find(now.Groups, "1-x").Revision, int64(1))
+			if c := meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionProgrammed); c.Status == metav1.ConditionFalse {
+				want(t, "message", c.Message, `spec.provider.gateway.parentRefs[0]: Gateway "infra/public" is not programmed: AddressNotUsable: said`)
+			}
 		})
 	}
 }
