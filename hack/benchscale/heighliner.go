@@ -113,12 +113,13 @@ func (h *heighliner) phases() []phase {
 		}
 		list = append(list, upgrade(name, activeAt))
 	}
-	next()
-	list = append(list, h.singly(slices.Clone(versions)), h.others(slices.Clone(versions)))
-	previous := versions[len(versions)-1]
 	list = append(list,
 		phase{name: "set two pauses", hidden: true, change: h.pauses("10s"), goal: observedAtGeneration},
 		upgrade("upgrade, two pauses of 10 s", activeAt),
+	)
+	previous := versions[len(versions)-1]
+	next()
+	list = append(list, h.singly(slices.Clone(versions)), h.others(slices.Clone(versions)),
 		phase{name: "set long pauses", hidden: true, change: h.pauses("2h"), goal: observedAtGeneration},
 	)
 	paused := upgrade("canary, paused in its first step", canaryAt)
