@@ -36,7 +36,7 @@ func TestTogether(t *testing.T) {
 			if run := s.underWay(); run == nil || run.Gate != v1alpha1.GateTogether || !s.until("1.1.0 canary 10%")() {
 				t.Fatalf("it does not wait: %+v\n%s", run, s.ledger())
 			}
-			same(t, "Progressing", condition(s.ms(), "Progressing"), "True Together: 1.1.0 waits at 10% for cart")
+			same(t, "Progressing", condition(s.ms(), "Progressing"), "True Together: 1.1.0 is waiting at 10% for Microservice cart")
 			s.stands("cart", v1alpha1.ReleaseError, nil)
 			s.play()
 			if !s.until(test.end)() {

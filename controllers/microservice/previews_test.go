@@ -138,7 +138,7 @@ func TestPreviewsWithoutPlace(t *testing.T) {
 	same(t, "too old", s.ledger(), lines("feature-2 Expired target MaxAge", "feature-1 Expired target MaxAge"))
 	same(t, "expired by age", condition(s.ms(), "PreviewsReady"), "True PreviewsAvailable: 0 of 0; 2 expired (spec.previews.maxAge)")
 	same(t, "events", s.events[len(s.events)-1:], []string{
-		"Expired: the preview is drained and taken down: the last push was at " + two.ReleaseTime.UTC().Format(time.RFC3339) + ", and spec.previews.maxAge is 2h0m0s: push a commit to have it again",
+		"Expired: the preview is drained and removed: the last push was at " + two.ReleaseTime.UTC().Format(time.RFC3339) + ", longer ago than spec.previews.maxAge (2h0m0s): push a commit to start the preview again",
 	})
 	s.pulls([]v1alpha1.OfferedRelease{s.pull(1, "ccccccc"), two})
 	s.play(s.until("ccccccc active"))

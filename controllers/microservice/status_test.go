@@ -110,25 +110,25 @@ func TestConditions(t *testing.T) {
 			"Progressing True Canary: 1.1.0 of group 1.x is in progress",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2", Groups: "1/1"}},
-		"a first release finds no room": {[]v1alpha1.ReleaseGroup{waiting(running(live("1.x", "1.1.0 pending 0"), "1.1.0", 0), "Unschedulable")}, []release.Note{{Slug: "1-x", Reason: "Blocked", Message: "1.1.0 waits at 0% for room in the cluster", Warning: true}}, nil, nil, shown{Conditions: []string{
-			"Blocked True Blocked: 1.1.0 waits at 0% for room in the cluster",
-			"Progressing True Blocked: 1.1.0 waits at 0% for room in the cluster",
-			"Ready False NoActiveRelease: group 1.x has no active release yet: 1.1.0 waits at 0% for room in the cluster",
-			"Reconciling True NoActiveRelease: group 1.x has no active release yet: 1.1.0 waits at 0% for room in the cluster",
+		"a first release finds no room": {[]v1alpha1.ReleaseGroup{waiting(running(live("1.x", "1.1.0 pending 0"), "1.1.0", 0), "Unschedulable")}, []release.Note{{Slug: "1-x", Reason: "Blocked", Message: "1.1.0 is blocked at 0%: the cluster has no capacity for its pods", Warning: true}}, nil, nil, shown{Conditions: []string{
+			"Blocked True Blocked: 1.1.0 is blocked at 0%: the cluster has no capacity for its pods",
+			"Progressing True Blocked: 1.1.0 is blocked at 0%: the cluster has no capacity for its pods",
+			"Ready False NoActiveRelease: group 1.x has no active release yet: 1.1.0 is blocked at 0%: the cluster has no capacity for its pods",
+			"Reconciling True NoActiveRelease: group 1.x has no active release yet: 1.1.0 is blocked at 0%: the cluster has no capacity for its pods",
 		}, Canary: "1.1.0 pending Unschedulable", Groups: "0/1"}},
-		"canary waits": {[]v1alpha1.ReleaseGroup{running(live("1.x", "1.1.0 canary 10", "1.0.0 active 90"), "1.1.0", 1)}, []release.Note{state("Waiting", "1.1.0 waits at 10% until then")}, nil, nil, shown{Conditions: []string{
-			"Progressing True Paused: 1.1.0 waits at 10% until then",
+		"canary waits": {[]v1alpha1.ReleaseGroup{running(live("1.x", "1.1.0 canary 10", "1.0.0 active 90"), "1.1.0", 1)}, []release.Note{state("Waiting", "1.1.0 is waiting at 10% until then")}, nil, nil, shown{Conditions: []string{
+			"Progressing True Paused: 1.1.0 is waiting at 10% until then",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Paused", Groups: "1/1"}},
 		"an approval goes before a pause": {[]v1alpha1.ReleaseGroup{running(live("1.x", "1.1.0 canary 10", "1.0.0 active 90"), "1.1.0", 1)}, []release.Note{state("AwaitingApproval", "1.1.0 waits for Continue"), state("Paused", "2.0.0 waits")}, nil, nil, shown{Conditions: []string{
 			"Progressing True Approval: 1.1.0 waits for Continue",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Approval", Groups: "1/1"}},
-		"canary is measured": {canaries(), []release.Note{state("AnalysisRunning", "1.1.0 waits for the verdict")}, nil, nil, shown{Conditions: []string{
-			"Progressing True Analysis: 1.1.0 waits for the verdict",
+		"canary is measured": {canaries(), []release.Note{state("AnalysisRunning", "1.1.0 is waiting for its analysis")}, nil, nil, shown{Conditions: []string{
+			"Progressing True Analysis: 1.1.0 is waiting for its analysis",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Analysis", Groups: "1/1"}},
-		"a pause goes before measuring": {canaries(), []release.Note{state("AnalysisRunning", "1.1.0 waits for the verdict"), state("Waiting", "1.1.0 waits until then")}, nil, nil, shown{Conditions: []string{
+		"a pause goes before measuring": {canaries(), []release.Note{state("AnalysisRunning", "1.1.0 is waiting for its analysis"), state("Waiting", "1.1.0 waits until then")}, nil, nil, shown{Conditions: []string{
 			"Progressing True Paused: 1.1.0 waits until then",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Paused", Groups: "1/1"}},

@@ -114,7 +114,7 @@ func TestCanary(t *testing.T) {
 	s.pass()
 	ms := s.ms()
 	end := s.clock.Now().Add(time.Minute).UTC().Format(time.RFC3339)
-	same(t, "Progressing", condition(ms, "Progressing"), "True Paused: 1.1.0 waits at 10% until "+end)
+	same(t, "Progressing", condition(ms, "Progressing"), "True Paused: 1.1.0 is waiting at 10% until "+end)
 	same(t, "Ready", condition(ms, "Ready"), "True Succeeded: active: 1.0.0 in group release")
 	same(t, "canary", ms.Status.Summary.Canary, "1.1.0 10% step 1/2 Paused")
 	if budget := s.release("1.1.0").Spec.Availability.DisruptionBudget; budget == nil || budget.MaxUnavailable == nil {
@@ -168,7 +168,7 @@ func TestApprovalAndDecisions(t *testing.T) {
 	s.offer("1.1.0", "1.0.0")
 	s.play()
 	name := s.release("1.1.0").Name
-	same(t, "Progressing", condition(s.ms(), "Progressing"), `True Approval: 1.1.0 waits at 10% for decision Continue of step "look" on `+name)
+	same(t, "Progressing", condition(s.ms(), "Progressing"), `True Approval: 1.1.0 is waiting at 10% for approval: set spec.decision.action: Continue on VersionedMicroservice `+name+`, with spec.decision.step: "look"`)
 	same(t, "canary", s.ms().Status.Summary.Canary, "1.1.0 10% step 1/2 Approval")
 
 	long := strings.Repeat("mallory", 100)

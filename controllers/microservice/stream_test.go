@@ -76,7 +76,7 @@ func TestNewestDomainsMoveToANewerGroup(t *testing.T) {
 	}
 	same(t, "events", told, []string{
 		"Promoted: 1.0.0 is active in group 1.x",
-		"ReleaseFailed: 2.0.0 was not healthy within 10m0s: CrashLoopBackOff",
+		"ReleaseFailed: 2.0.0 was not healthy within the progress deadline of 10m0s: CrashLoopBackOff",
 		"Promoted: 2.0.1 is active in group 2.x",
 		"Promoted: 3.0.0 is active in group 3.x",
 	})

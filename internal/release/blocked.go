@@ -2,17 +2,17 @@ package release
 
 import "fmt"
 
-// outside are the causes that are not the release's own, with what it waits for. None of
-// them makes another version the target: that would have them too (rule 29).
+// outside are the causes outside of a release, in words. None of them makes another version
+// the target, because it would be blocked as well (rule 29).
 var outside = map[Reason]string{
-	"Unschedulable":        "room in the cluster",
-	"QuotaExceeded":        "room in the quota",
-	"ImagePullBackOff":     "the registry of its image",
-	"AdmissionUnavailable": "an admission webhook that answers",
-	notProgrammed:          "routes that are programmed",
-	notCreated:             "its object, which the server refuses",
-	noDomains:              "the domains of its canary, which route to it before hooks of PreRollout are asked",
-	noAnswer:               "a hook that answers",
+	"Unschedulable":        "the cluster has no capacity for its pods",
+	"QuotaExceeded":        "a resource quota is exceeded",
+	"ImagePullBackOff":     "an image cannot be pulled",
+	"AdmissionUnavailable": "an admission webhook does not respond",
+	notProgrammed:          "its routes are not programmed",
+	notCreated:             "the API server rejects its VersionedMicroservice",
+	noDomains:              "PreRollout hooks are not called, because the canary domains do not route to it yet",
+	noAnswer:               "a hook does not respond",
 }
 
 // obstacle is the cause outside of a release that keeps its rollout from what comes next; "":
@@ -51,11 +51,11 @@ func (s *scope) block(run *Rollout, r *Row, cause Reason, c Child) {
 	run.WaitsFor = cause
 	if cause == "" {
 		if was != "" {
-			s.event(r, false, Unblocked, fmt.Sprintf("%s no longer waits for %s", r.Version, outside[was]))
+			s.event(r, false, Unblocked, fmt.Sprintf("%s is no longer blocked (%s)", r.Version, was))
 		}
 		return
 	}
-	message := fmt.Sprintf("%s waits at %d%% for %s: %s", r.Version, r.Weight, outside[cause], s.inWords(cause, c))
+	message := fmt.Sprintf("%s is blocked at %d%%: %s (%s)", r.Version, r.Weight, outside[cause], s.inWords(cause, c))
 	if was != cause && r.Reason != cause {
 		s.event(r, true, Blocked, message)
 	}

@@ -26,6 +26,15 @@ func whom(by string) string {
 	return strconv.Quote(by)
 }
 
+// set is how a user decides about a release, for messages.
+func set(release string, actions ...Action) string {
+	words := make([]string, len(actions))
+	for i, a := range actions {
+		words[i] = string(a)
+	}
+	return fmt.Sprintf("set spec.decision.action: %s on VersionedMicroservice %s", strings.Join(words, " or "), release)
+}
+
 func outcomeReason(outcome string) Reason {
 	if outcome == DecisionApplied {
 		return DecisionTaken
@@ -44,36 +53,36 @@ func (s *scope) applyDecision(r *Row, d Decision) string {
 	switch d.Action {
 	case Continue:
 		if !running || r.Status != Canary || s.g.Rollout.Step == 0 {
-			return refuse("the release is %s, and only a canary is in a step", r.Status)
+			return refuse("the release has status %s; Continue applies only to a canary", r.Status)
 		}
 		if name, number := s.stepName(s.g.Rollout.Step), strconv.Itoa(s.g.Rollout.Step); d.Step != name && d.Step != number {
-			return refuse("the canary is in step %q and not in %q", name, d.Step)
+			return refuse("the canary is in step %q, not in step %q", name, d.Step)
 		}
 		s.g.Rollout.Continued = s.g.Rollout.Step
 	case Adopt:
 		if !running || r.Status != Canary && r.Status != Pending {
-			return refuse("the release is %s; Adopt is for the pending or canary release that is being rolled out", r.Status)
+			return refuse("the release has status %s; Adopt applies only to the pending or canary release that is being rolled out", r.Status)
 		}
 		r.Adopted = true
 	case Deprecate:
 		if r.Status != Canary && r.Status != Pending {
-			return refuse("the release is %s; Deprecate is for pending and canary: to leave an active release, pin another version", r.Status)
+			return refuse("the release has status %s; Deprecate applies only to pending and canary releases: to replace an active release, pin another version", r.Status)
 		}
 		s.failRow(r, Aborted)
 	case Retry:
 		if r.Status != Error {
-			return refuse("the release is %s; Retry is for error", r.Status)
+			return refuse("the release has status %s; Retry applies only to releases with status error", r.Status)
 		}
 		if why := s.spoiled(r.Release, r.Version); why != "" {
-			return refuse("%s: decide Retry there first", why)
+			return refuse("%s: retry it there first", why)
 		}
 		switch next := s.passedOver(r); {
 		case next == nil:
 			s.retryRow(r, Retried)
 		case next.Release == "":
-			return refuse("nothing is wanted: the version is not offered as it was")
+			return refuse("the version is no longer offered with the same template and images")
 		default:
-			return refuse("%s is wanted (%s)", s.versionOf(next.Release), next.Reason)
+			return refuse("the target of the group is %s (%s)", s.versionOf(next.Release), next.Reason)
 		}
 	default:
 		return refuse("unknown action %q", d.Action)

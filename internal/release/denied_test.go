@@ -26,7 +26,7 @@ var denials = []scene{
 		h.withdraw("1.1.0", Denied)
 		h.run(time.Minute)
 		h.want("denied", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
-		h.says("denied", "PinnedVersionMissing", "version 1.1.0 that group 1.x is pinned to is withdrawn (Denied): nothing is started; offer it again, or remove the pin")
+		h.says("denied", "PinnedVersionMissing", "group 1.x is pinned to version 1.1.0, which is withdrawn (Denied): nothing starts; offer it again, or remove the pin")
 		h.push("1.2.0")
 		h.run(time.Hour)
 		h.want("the pin holds the group where it is", map[string]string{"1.0.0": "active 100", "1.2.0": ""})
@@ -41,7 +41,7 @@ var denials = []scene{
 		h.withdraw("1.0.0", Denied)
 		h.run(time.Minute)
 		h.want("denied", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
-		h.says("denied", "PinnedVersionMissing", "version 1.0.0 that group 1.x is pinned to is withdrawn (Denied), and is replaced by 1.1.0; offer it again, or remove the pin")
+		h.says("denied", "PinnedVersionMissing", "group 1.x is pinned to version 1.0.0, which is withdrawn (Denied), and is replaced by 1.1.0; offer it again, or remove the pin")
 		h.run(time.Hour)
 		h.want("replaced", map[string]string{"1.1.0": "active 100"})
 	}},
@@ -51,7 +51,7 @@ var denials = []scene{
 		h.withdraw("1.0.0", Denied)
 		h.run(time.Hour)
 		h.want("denied", map[string]string{"1.0.0": "active 100"})
-		h.says("denied", "PinnedVersionMissing", "version 1.0.0 that group 1.x is pinned to is withdrawn (Denied), and keeps serving: nothing else can serve; offer it again, or remove the pin")
+		h.says("denied", "PinnedVersionMissing", "group 1.x is pinned to version 1.0.0, which is withdrawn (Denied), and keeps serving because nothing else can; offer it again, or remove the pin")
 	}},
 	{"rule 04: a pinned active version that the registry has no more stays, as no one denied it", func(h tale) {
 		h.live()

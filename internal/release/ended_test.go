@@ -36,7 +36,7 @@ var named = []scene{
 		h.pin(Pin{Global: true, Release: "shop-1-0-0-typo"})
 		h.run(time.Hour)
 		h.want("held", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
-		h.says("held", "PinnedVersionMissing", `no group holds release "shop-1-0-0-typo" that spec.updateStrategy.manual pins: nothing is started; correct it, or remove the pin`)
+		h.says("held", "PinnedVersionMissing", `spec.updateStrategy.manual pins release "shop-1-0-0-typo", which no group has: nothing starts; correct or remove the pin`)
 	}},
 	{"two pins of a group to a version and to a release of it conflict", func(h tale) {
 		h.live()
@@ -70,7 +70,7 @@ var named = []scene{
 		h.run(30 * time.Minute)
 		h.want("it does not end yet, and starts nothing", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.0.0": "canary 10"})
 		h.carries("the steps continue", "1.0.0=90 2.0.0=10")
-		h.says("the steps continue", "GroupExcluded", "group 1.x is to end: it closes when its domains have moved to group 2.x, which has nothing active yet; name both in spec.endedGroups to end both")
+		h.says("the steps continue", "GroupExcluded", "group 1.x is in spec.endedGroups: it closes when its domains have moved to group 2.x, which has no active release yet; to end both, list both")
 		h.run(time.Hour)
 		h.want("moved", map[string]string{"1.0.0": "", "2.0.0": "active 100"})
 		h.state("moved", "GroupExcluded", false)

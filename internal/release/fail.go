@@ -107,16 +107,16 @@ func (s *scope) deadline(since time.Time) time.Time {
 func (s *scope) condemned(run *Rollout, r *Row, c Child) (reason Reason, message string) {
 	judged := s.judged(r)
 	if f := s.answer(run, c); f.Failed && (s.asks(run.Gate, r) || judged && run.Gate == ConfirmTrafficIncrease) {
-		return HookFailed, or(f.Message, fmt.Sprintf("a hook of %s failed, or refused for good", run.Gate))
+		return HookFailed, or(f.Message, fmt.Sprintf("a %s hook failed or rejected the rollout", run.Gate))
 	}
 	if !judged {
 		return "", ""
 	}
 	if v := c.Analysis; v != nil && v.Rollout == run.Sequence && v.Phase == VerdictFailed {
-		return AnalysisFailed, or(v.Message, "the measurements failed")
+		return AnalysisFailed, or(v.Message, "the analysis failed")
 	}
 	if b := c.Rollback; b != nil && b.Rollout == run.Sequence {
-		return RollbackRequested, or(b.Message, "a hook asked to go back")
+		return RollbackRequested, or(b.Message, "a hook requested a rollback")
 	}
 	if message := s.brokenTogether(r.Version); message != "" {
 		return togetherFailed, message
@@ -149,7 +149,7 @@ func (s *scope) giveBack(run *Rollout, r *Row, cause Reason, message string) {
 	r.Attempt++
 	s.g.Rollout = s.newRollout(r.Release)
 	s.g.Rollout.Floor = run.Floor
-	s.event(r, true, TrafficGivenBack, message+"; it begins its steps again when that is over")
+	s.event(r, true, TrafficGivenBack, message+"; it restarts at the first step when this is resolved")
 }
 
 // retryWait is that a release which gave its traffic back is not to have any yet.
@@ -157,7 +157,7 @@ func (s *scope) retryWait(r *Row) *wait {
 	if !s.now.Before(r.RetryTime) {
 		return nil
 	}
-	w := newWait(r, true, Blocked, "%s waits at %d%% until %s: it gave its traffic back %d times (%s)", r.Version, r.Weight, r.RetryTime.Format(time.RFC3339), r.Attempt, r.Reason)
+	w := newWait(r, true, Blocked, "%s is blocked at %d%% until %s: its traffic was removed %d times (%s)", r.Version, r.Weight, r.RetryTime.Format(time.RFC3339), r.Attempt, r.Reason)
 	w.Until = r.RetryTime
 	return w
 }
@@ -188,10 +188,10 @@ func fail(s *scope) {
 		return
 	}
 	if from, a := s.rival(); a != nil && r.Status == Canary && from.servesLess(a, cause) && !s.dead(r) {
-		s.state(r, true, OnlyServing, fmt.Sprintf("%s is past its deadline (%s) and is not rolled back: %s, which is active, has nothing that answers", r.Version, cause, a.Version))
+		s.state(r, true, OnlyServing, fmt.Sprintf("%s exceeded its progress deadline (%s) but is not rolled back: the active release %s has no ready endpoints", r.Version, cause, a.Version))
 		return
 	}
-	message := fmt.Sprintf("%s was not healthy within %s: %s", r.Version, s.o.Spec.Deadline, s.inWords(cause, c))
+	message := fmt.Sprintf("%s was not healthy within the progress deadline of %s: %s", r.Version, s.o.Spec.Deadline, s.inWords(cause, c))
 	if outside[cause] != "" {
 		s.giveBack(run, r, cause, message)
 		return

@@ -64,7 +64,7 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Child) *wait {
 			return s.gateWait(run, r, f)
 		}
 		if s.o.Spec.Paused {
-			return newWait(r, false, Paused, "%s waits without pods: spec.paused is set", r.Version)
+			return newWait(r, false, Paused, "%s is waiting without pods: spec.paused is set", r.Version)
 		}
 	}
 	return s.turnWaits(r.Version)
@@ -119,7 +119,7 @@ func (s *scope) unheard(run *Rollout, r *Row, c Child) bool {
 
 // domainsWait is that hooks do not come to a release.
 func (s *scope) domainsWait(run *Rollout, r *Row) *wait {
-	return newWait(r, false, AwaitingGate, "%s waits at %d%% to be reached by the hooks of %s: %s", r.Version, r.Weight, run.Gate, s.unreachable(r))
+	return newWait(r, false, AwaitingGate, "%s is waiting at %d%% before its %s hooks can be called: %s", r.Version, r.Weight, run.Gate, s.unreachable(r))
 }
 
 // unreachable reports which policy has domains of the canary that do not route to a release
@@ -129,7 +129,7 @@ func (s *scope) unreachable(r *Row) string {
 	var out []string
 	for _, rep := range s.reports {
 		if rep.CanaryDomains && rep.Canary != r.Release && s.reaches(rep) {
-			out = append(out, fmt.Sprintf("the domains of the canary of networkpolicies.hlnr.io %q do not route to it yet", rep.policy))
+			out = append(out, fmt.Sprintf("the canary domains of networkpolicies.hlnr.io %q do not route to it yet", rep.policy))
 			if rep.Message != "" {
 				out[len(out)-1] += ": " + rep.Message
 			}
@@ -151,7 +151,7 @@ func (s *scope) reaches(rep Report) bool {
 
 // gateWait is that hooks do not agree.
 func (s *scope) gateWait(run *Rollout, r *Row, f GateFact) *wait {
-	return newWait(r, false, AwaitingGate, "%s waits at %d%% for the hooks of %s: %s", r.Version, r.Weight, run.Gate, or(f.Message, "no answer yet"))
+	return newWait(r, false, AwaitingGate, "%s is waiting at %d%% for its %s hooks: %s", r.Version, r.Weight, run.Gate, or(f.Message, "no response yet"))
 }
 
 // Together is the gate at which a run waits for those of other Microservices. It is no
@@ -208,10 +208,10 @@ func (s *scope) peersWait(run *Rollout, r *Row) *wait {
 	slices.Sort(failed)
 	slices.Sort(late)
 	if len(failed) > 0 {
-		return newWait(r, true, TogetherHeld, "%s waits at %d%%: it failed at %s; decide Retry there, Adopt or Deprecate on %s, or push another version", r.Version, r.Weight, strings.Join(failed, ", "), r.Release)
+		return newWait(r, true, TogetherHeld, "%s is waiting at %d%%: it failed in Microservice %s; retry it there, %s, or push another version", r.Version, r.Weight, strings.Join(failed, ", "), set(r.Release, Adopt, Deprecate))
 	}
 	if len(late) > 0 {
-		return newWait(r, false, AwaitingTogether, "%s waits at %d%% for %s", r.Version, r.Weight, strings.Join(late, ", "))
+		return newWait(r, false, AwaitingTogether, "%s is waiting at %d%% for Microservice %s", r.Version, r.Weight, strings.Join(late, ", "))
 	}
 	return nil
 }
@@ -243,7 +243,7 @@ func (s *scope) spoiledAbove(target Target) (notes []Note) {
 			continue
 		}
 		if why := s.spoiled(c.Release, c.Version); why != "" && !s.below(c.Version) {
-			notes = append(notes, s.stateOf(nil, true, TogetherHeld, fmt.Sprintf("%s does not start: %s; decide Retry there, or push another version", c.Version, why)))
+			notes = append(notes, s.stateOf(nil, true, TogetherHeld, fmt.Sprintf("%s does not start: %s; retry it there, or push another version", c.Version, why)))
 		}
 	}
 	return notes
@@ -257,7 +257,7 @@ func (s *scope) brokenTogether(version string) string {
 	}
 	for _, p := range s.o.Peers {
 		if reason := p.failure(version); reason != "" {
-			return fmt.Sprintf("it failed at %s (%s)", p.Name, reason)
+			return fmt.Sprintf("it failed in Microservice %s (%s)", p.Name, reason)
 		}
 	}
 	return ""

@@ -25,7 +25,7 @@ func (b *planner) open() {
 	}
 	defer func() {
 		if len(beyond) > 0 {
-			b.note(Note{Warning: true, Reason: TooManyGroups, Message: fmt.Sprintf("status.releaseGroups holds %d groups, and no more start (%s first): take versions out of the ImagePolicy, or group them by less", maxGroups, beyond[0])})
+			b.note(Note{Warning: true, Reason: TooManyGroups, Message: fmt.Sprintf("status.releaseGroups is limited to %d groups, so group %s and all further groups do not start: offer fewer versions in the ImagePolicy, or fewer groups by versioning.groupBy", maxGroups, beyond[0])})
 		}
 	}()
 	for _, g := range b.groups {
@@ -51,7 +51,7 @@ func (b *planner) open() {
 		}
 		switch {
 		case oldest != "" && compare(c.Version, oldest) < 0:
-			b.note(Note{Slug: c.Slug, Version: c.Version, Reason: OlderGroup, Message: "older than the oldest live group: not started"})
+			b.note(Note{Slug: c.Slug, Version: c.Version, Reason: OlderGroup, Message: "it is older than the oldest live group, and does not start"})
 			known[c.Slug] = true
 		default:
 			add(Group{Slug: c.Slug, Name: c.Name, Level: c.Level, Phase: Live})
@@ -215,7 +215,7 @@ func (b *planner) closeExcluded(g *Group) {
 	}
 	a := g.ActiveRow()
 	if b.o.Config == "" {
-		s.state(a, true, GroupExcluded, "the specification no longer makes this group: which group takes its place is known when the template can be read")
+		s.state(a, true, GroupExcluded, "the specification no longer has this group: which group replaces it is determined once the template is complete")
 		return
 	}
 	slug := b.heirOf(g)
@@ -234,7 +234,7 @@ func (b *planner) closeExcluded(g *Group) {
 			return
 		}
 	}
-	s.state(a, true, GroupExcluded, "the specification no longer makes this group: it closes when another group runs the same or a higher version")
+	s.state(a, true, GroupExcluded, "the specification no longer has this group: it closes when another group has the same or a higher version active")
 }
 
 // close ends a group.
@@ -260,10 +260,10 @@ func (s *scope) takeDown(to Phase, reason Reason) {
 // standing is what keeps a group from having an active release, where that is known.
 func (g *Group) standing() string {
 	if g.Rollout == nil {
-		return " and nothing in progress"
+		return " and no rollout in progress"
 	}
 	if r := g.Row(g.Rollout.Release); r != nil && g.Rollout.WaitsFor != "" {
-		return fmt.Sprintf(" (%s waits: %s)", r.Version, g.Rollout.WaitsFor)
+		return fmt.Sprintf(" (%s is blocked: %s)", r.Version, g.Rollout.WaitsFor)
 	}
 	return ""
 }

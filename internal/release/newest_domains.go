@@ -106,7 +106,7 @@ func (s *scope) crossedWait(r *Row) *wait {
 	if x == nil {
 		return nil
 	}
-	return newWait(r, false, AwaitingGroup, "%s waits: it gave its traffic back, and has domains in common with %s in group %s, which is in progress", r.Version, x.Version, g.Name)
+	return newWait(r, false, AwaitingGroup, "%s is waiting: its traffic was removed, and it shares domains with %s in group %s, whose rollout is in progress", r.Version, x.Version, g.Name)
 }
 
 // crossing is a canary of another group that shares domains with what runs in this one.
@@ -137,7 +137,7 @@ func (s *scope) queueWait(r *Row) *wait {
 			continue
 		}
 		if x := g.Row(g.Rollout.Release); x != nil && x.Status == Canary {
-			return newWait(r, false, AwaitingGroup, "%s waits: the newest domains are moving to %s in group %s", r.Version, x.Version, g.Name)
+			return newWait(r, false, AwaitingGroup, "%s is waiting: the newest domains are moving to %s in group %s", r.Version, x.Version, g.Name)
 		}
 	}
 	return nil

@@ -40,7 +40,7 @@ func (b *planner) noteMissingPin() {
 
 // missing is the message of a pin that no group holds.
 func (p Pin) missing() string {
-	return fmt.Sprintf("no group holds %s that spec.updateStrategy.manual pins: nothing is started; correct it, or remove the pin", p.wanted())
+	return fmt.Sprintf("spec.updateStrategy.manual pins %s, which no group has: nothing starts; correct or remove the pin", p.wanted())
 }
 
 // strayPins are the pins by name that name no group, neither one that there is nor one
@@ -81,10 +81,10 @@ func (b *planner) noteStrayPins() {
 	}
 	follows := "groups without a pin start nothing; correct the name, or remove the pin"
 	if b.o.PullRequests {
-		follows = "the pin waits for it, and the others continue"
+		follows = "the pin applies once the group exists, and other groups continue"
 	}
 	for _, pin := range stray {
-		b.note(Note{Warning: !b.o.PullRequests, Reason: PinnedVersionMissing, Message: fmt.Sprintf("%s: there is no group %q, there are %s: %s", pin.Field, pin.Group, strings.Join(names, ", "), follows)})
+		b.note(Note{Warning: !b.o.PullRequests, Reason: PinnedVersionMissing, Message: fmt.Sprintf("%s: group %q does not exist (existing groups: %s); %s", pin.Field, pin.Group, strings.Join(names, ", "), follows)})
 	}
 }
 
@@ -133,7 +133,7 @@ func (s *scope) pin() (found, other *Pin, expiries []Note) {
 			continue
 		}
 		if expired(*p, s.now) {
-			expiries = append(expiries, s.stateOf(nil, false, PinExpired, fmt.Sprintf("the pin to %s ended at %s", p, p.Expire.UTC().Format(time.RFC3339))))
+			expiries = append(expiries, s.stateOf(nil, false, PinExpired, fmt.Sprintf("the pin to %s expired at %s", p, p.Expire.UTC().Format(time.RFC3339))))
 			continue
 		}
 		if p.Global && !s.holds(*p) {
@@ -176,19 +176,19 @@ func (s *scope) choosePinned(p Pin) (Target, Note) {
 		target = s.resolve(p)
 	}
 	if target == "" {
-		return s.hold(PinnedVersionMissing), s.stateOf(nil, true, PinnedVersionMissing, fmt.Sprintf("group %s does not hold %s that it is pinned to: nothing is started", s.g.Name, p.wanted()))
+		return s.hold(PinnedVersionMissing), s.stateOf(nil, true, PinnedVersionMissing, fmt.Sprintf("group %s is pinned to %s, which it does not have: nothing starts", s.g.Name, p.wanted()))
 	}
 	if why := s.withdrawnPin(target); why != "" {
 		held := s.hold(PinnedVersionMissing)
-		follows := ": nothing is started"
+		follows := ": nothing starts"
 		switch a := s.g.ActiveRow(); {
 		case a == nil || a.Release != target:
 		case held.Release == target:
-			follows = ", and keeps serving: nothing else can serve"
+			follows = ", and keeps serving because nothing else can"
 		default:
 			follows = ", and is replaced by " + s.versionOf(held.Release)
 		}
-		return held, s.stateOf(s.g.Row(target), true, PinnedVersionMissing, fmt.Sprintf("version %s that group %s is pinned to is withdrawn (%s)%s; offer it again, or remove the pin", s.versionOf(target), s.g.Name, why, follows))
+		return held, s.stateOf(s.g.Row(target), true, PinnedVersionMissing, fmt.Sprintf("group %s is pinned to version %s, which is withdrawn (%s)%s; offer it again, or remove the pin", s.g.Name, s.versionOf(target), why, follows))
 	}
 	if message := s.pinFailed(target); message != "" {
 		held := s.hold(PinnedReleaseFailed)
@@ -198,7 +198,7 @@ func (s *scope) choosePinned(p Pin) (Target, Note) {
 	message := fmt.Sprintf("group %s is pinned to %s", s.g.Name, or(p.Release, p.Version))
 	if l := s.latest(); l.Release != target {
 		if would := s.versionOf(l.Release); would != "" && would != s.versionOf(target) {
-			message += fmt.Sprintf("; latest would be %s", would)
+			message += fmt.Sprintf("; strategy latest would select %s", would)
 		}
 	}
 	if p.Reason != "" {
@@ -211,10 +211,10 @@ func (s *scope) choosePinned(p Pin) (Target, Note) {
 // another Microservice; "": it has not.
 func (s *scope) pinFailed(target string) string {
 	if r := s.g.Row(target); r != nil && s.failed(r) {
-		return fmt.Sprintf("version %s that group %s is pinned to failed (%s): decide Retry on %s to try it again", r.Version, s.g.Name, r.Reason, r.Release)
+		return fmt.Sprintf("group %s is pinned to version %s, which failed (%s): to try it again, %s", s.g.Name, r.Version, r.Reason, set(r.Release, Retry))
 	}
 	if why := s.spoiled(target, s.versionOf(target)); why != "" {
-		return fmt.Sprintf("version %s that group %s is pinned to does not start: %s; decide Retry there", s.versionOf(target), s.g.Name, why)
+		return fmt.Sprintf("group %s is pinned to version %s, which does not start: %s; retry it there", s.g.Name, s.versionOf(target), why)
 	}
 	return ""
 }

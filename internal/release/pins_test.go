@@ -114,7 +114,7 @@ var pins = []scene{
 		h.run(time.Hour)
 		h.want("held", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.1.0": "active 100", "2.2.0": "", "3.0.0": ""})
 		h.aims("held", "1-x", "PinnedVersionMissing")
-		h.says("held", "PinnedVersionMissing", field+`: there is no group "1.X", there are 3.x, 2.x, 1.x: groups without a pin start nothing; correct the name, or remove the pin`)
+		h.says("held", "PinnedVersionMissing", field+`: group "1.X" does not exist (existing groups: 3.x, 2.x, 1.x); groups without a pin start nothing; correct the name, or remove the pin`)
 		h.pin(Pin{Group: "1.X", Version: "1.0.0", Expire: h.now})
 		h.run(time.Hour)
 		h.want("expired", map[string]string{"1.1.0": "active 100", "2.2.0": "active 100", "3.0.0": "active 100"})
@@ -128,11 +128,11 @@ var pins = []scene{
 		h.run(time.Hour)
 		h.want("held", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.0.0": "active 100"})
 		h.aims("held", "1-x", PinsConflict)
-		h.says("held", PinsConflict, "groups[0] and groups[1]: both name group 1.x, and pin it to 1.0.0 and 1.1.0: nothing is started; remove one of them")
+		h.says("held", PinsConflict, "groups[0] and groups[1] pin group 1.x to different releases, 1.0.0 and 1.1.0: nothing starts; remove one of them")
 		two.Version, two.Current = one.Version, true
 		h.pin(two, one)
 		h.run(time.Hour)
-		h.says("of two templates", PinsConflict, "groups[1] and groups[0]: both name group 1.x, and pin it to 1.0.0 (Current) and 1.0.0: nothing is started; remove one of them")
+		h.says("of two templates", PinsConflict, "groups[1] and groups[0] pin group 1.x to different releases, 1.0.0 (Current) and 1.0.0: nothing starts; remove one of them")
 		h.pin(one, one)
 		h.run(time.Hour)
 		h.state("the same twice", PinsConflict, false)
@@ -189,10 +189,10 @@ var pins = []scene{
 		h.says("the same", "Pinned", `group 1.x is pinned to 1.0.0 ("sales")`)
 		h.push("1.1.0")
 		h.run(time.Minute)
-		h.says("newer", "Pinned", `group 1.x is pinned to 1.0.0; latest would be 1.1.0 ("sales")`)
+		h.says("newer", "Pinned", `group 1.x is pinned to 1.0.0; strategy latest would select 1.1.0 ("sales")`)
 		h.edit("expire", func(s *Spec) { s.Pins[0].Expire = h.now })
 		h.run(time.Minute)
-		h.says("over", "PinExpired", "the pin to 1.0.0 ended at 2026-01-01T00:03:00Z")
+		h.says("over", "PinExpired", "the pin to 1.0.0 expired at 2026-01-01T00:03:00Z")
 		h.want("over", map[string]string{"1.1.0": "active 100"})
 	}},
 	{"a pinned release in error is not forgotten", func(h tale) {
@@ -220,13 +220,13 @@ var pins = []scene{
 		h.object("1.1.0").why = ""
 		h.word("1.1.0", Retry, "")
 		h.run(time.Minute)
-		h.outcome("below a canary", "1.1.0", DecisionNotApplicable+": 1.2.0 is wanted (Latest)")
+		h.outcome("below a canary", "1.1.0", DecisionNotApplicable+": the target of the group is 1.2.0 (Latest)")
 		h.want("below a canary", map[string]string{"1.0.0": "active 90", "1.1.0": "error 0", "1.2.0": "canary 10"})
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
 		h.run(time.Minute)
 		h.word("1.1.0", Retry, "")
 		h.run(time.Minute)
-		h.outcome("pinned to another", "1.1.0", DecisionNotApplicable+": 1.0.0 is wanted (Pinned)")
+		h.outcome("pinned to another", "1.1.0", DecisionNotApplicable+": the target of the group is 1.0.0 (Pinned)")
 		h.want("pinned to another", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.state("the pin has not expired", "PinExpired", false)
 		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
@@ -244,7 +244,7 @@ var pins = []scene{
 		h.drop("1.0.0")
 		h.word("1.0.0", Retry, "")
 		h.run(time.Minute)
-		h.outcome("gone", "1.0.0", DecisionNotApplicable+": nothing is wanted: the version is not offered as it was")
+		h.outcome("gone", "1.0.0", DecisionNotApplicable+": the version is no longer offered with the same template and images")
 		h.push("1.0.0")
 		h.object("1.0.0").why = ""
 		h.word("1.0.0", Retry, "")
@@ -262,7 +262,7 @@ var pins = []scene{
 		h.want("last step", map[string]string{"1.1.0": "canary 10"})
 		h.word("1.2.0", Retry, "")
 		h.run(time.Minute)
-		h.outcome("finished first", "1.2.0", DecisionNotApplicable+": 1.1.0 is wanted (FinishFirst)")
+		h.outcome("finished first", "1.2.0", DecisionNotApplicable+": the target of the group is 1.1.0 (FinishFirst)")
 		h.want("continues", map[string]string{"1.1.0": "canary 10", "1.2.0": "error 0"})
 	}},
 	{"rule 21: Retry waits while paused", func(h tale) {
@@ -495,7 +495,7 @@ func TestPinOfAPullRequestThatIsNotOpen(t *testing.T) {
 	if len(p.Ensure) != 1 || p.Ensure[0].Release != "def-c1" {
 		t.Errorf("the other pull request does not start: %+v", p.Ensure)
 	}
-	want := Note{Reason: "PinnedVersionMissing", Message: `groups[0].name: there is no group "12", there are feat: the pin waits for it, and the others continue`}
+	want := Note{Reason: "PinnedVersionMissing", Message: `groups[0].name: group "12" does not exist (existing groups: feat); the pin applies once the group exists, and other groups continue`}
 	if !slices.Contains(p.Notes, want) {
 		t.Errorf("the plan does not say %+v, but %+v", want, p.Notes)
 	}

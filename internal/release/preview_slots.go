@@ -27,7 +27,7 @@ func (b *planner) assignSlots() {
 		case g.Phase == Live && len(g.Releases) == 0 && !b.wants(*g):
 			g.Phase, g.Target = Expired, Target{Reason: NoSlot}
 		case g.Phase == Live && old:
-			b.expire(g, MaxAge, fmt.Sprintf("the last push was at %s, and spec.previews.maxAge is %s: push a commit to have it again", g.HeadTime.Format(time.RFC3339), b.o.Spec.Previews.MaxAge))
+			b.expire(g, MaxAge, fmt.Sprintf("the last push was at %s, longer ago than spec.previews.maxAge (%s): push a commit to start the preview again", g.HeadTime.Format(time.RFC3339), b.o.Spec.Previews.MaxAge))
 		case g.Phase == Live:
 			live = append(live, g)
 		case g.Phase == Expired && old:
@@ -44,7 +44,7 @@ func (b *planner) assignSlots() {
 		slices.SortFunc(live, b.byRight)
 	}
 	for len(live) > most {
-		b.expire(live[len(live)-1], NoSlot, fmt.Sprintf("spec.previews.maxGroups is %d, and the others were pushed later", most))
+		b.expire(live[len(live)-1], NoSlot, fmt.Sprintf("spec.previews.maxGroups is %d, and all other previews have later pushes", most))
 		live = live[:len(live)-1]
 	}
 	if b.o.SourceStale || b.missingPin() != nil {
@@ -143,7 +143,7 @@ func (b *planner) expire(g *Group, reason Reason, message string) {
 	s := b.scope(g)
 	s.takeDown(Expired, reason)
 	g.Target.Reason = reason
-	s.event(nil, false, GroupExpired, "the preview is drained and taken down: "+message)
+	s.event(nil, false, GroupExpired, "the preview is drained and removed: "+message)
 }
 
 // turnWaits is what keeps a group from starting a release now. Of previews only so many do at
@@ -161,5 +161,5 @@ func (s *scope) turnWaits(version string) *wait {
 	if starting < maxStarting {
 		return nil
 	}
-	return newWait(s.g.Row(s.g.Target.Release), false, AwaitingTurn, "%s waits: %d previews start at a time", version, maxStarting)
+	return newWait(s.g.Row(s.g.Target.Release), false, AwaitingTurn, "%s is waiting: at most %d previews start at the same time", version, maxStarting)
 }

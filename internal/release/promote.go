@@ -194,7 +194,7 @@ func step(s *scope) {
 	}
 	if steps := s.steps(); run.Step < len(steps) {
 		s.enter(run, r, run.Step+1)
-		s.event(r, false, StepBegan, fmt.Sprintf("%s gets %d%% in step %s of %d", r.Version, r.Weight, s.stepName(run.Step), len(steps)))
+		s.event(r, false, StepBegan, fmt.Sprintf("%s gets %d%% of the traffic in step %s of %d", r.Version, r.Weight, s.stepName(run.Step), len(steps)))
 		return
 	}
 	s.promote(r, Promoted)

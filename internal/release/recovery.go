@@ -130,7 +130,7 @@ func rebuild(s *scope) {
 		}
 		s.g.Releases = append(s.g.Releases, row)
 		s.touch(c.Release)
-		s.event(&row, true, Rebuilt, fmt.Sprintf("the record was lost: %s taken over as %s", c.Version, row.Status))
+		s.event(&row, true, Rebuilt, fmt.Sprintf("the rollout state was lost: %s is recovered with status %s", c.Version, row.Status))
 	}
 	s.before[s.g.Slug] = askedOf(s.g) // routes may carry what is active now
 }
@@ -146,7 +146,7 @@ func leftovers(s *scope) {
 			s.g.Releases = append(s.g.Releases, Row{Release: c.Release, Name: c.Name, Version: c.Version, Config: c.Config, Status: Deprecated, Reason: leftover, Since: s.now})
 		}
 		if r := s.g.Row(c.Release); r == nil || r.Reason == leftover {
-			s.state(r, true, OrphanReferenced, fmt.Sprintf("%s had no row and a route names it: it is kept until none does", c.Release))
+			s.state(r, true, OrphanReferenced, fmt.Sprintf("%s was not in the rollout state, but a route points to it: it is retained until no route does", c.Release))
 		}
 	}
 }
@@ -173,7 +173,7 @@ func vanishedActive(s *scope) {
 	if _, can := s.offered(a.Release); can {
 		return // made again by size
 	}
-	s.event(a, true, ActiveLost, fmt.Sprintf("the object of the active release %s is gone and cannot be made again", a.Version))
+	s.event(a, true, ActiveLost, fmt.Sprintf("the VersionedMicroservice of the active release %s was deleted and cannot be created again", a.Version))
 	lost := a.Release
 	if next := s.successor(); next != nil {
 		s.endRun()

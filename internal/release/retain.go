@@ -66,11 +66,11 @@ func (s *scope) noteDenied() {
 		}
 		for _, rep := range s.reports {
 			if slices.Contains(rep.Pinned, r.Release) {
-				s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied, and a domain of networkpolicies.hlnr.io %q names it: give that domain another version, or remove it", r.Version, rep.policy))
+				s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied, but a domain of networkpolicies.hlnr.io %q names it: change the version of that domain, or remove the domain", r.Version, rep.policy))
 			}
 		}
 		if r.Status == Active && s.g.Target.Release == r.Release && s.g.Rollout == nil {
-			s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied and keeps serving: group %s has nothing that could replace it; push another version, or end the group by spec.endedGroups", r.Version, s.g.Name))
+			s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied but keeps serving, because group %s has no release to replace it: push another version, or end the group in spec.endedGroups", r.Version, s.g.Name))
 		}
 	}
 }
@@ -168,5 +168,5 @@ func (s *scope) forgotten(c Candidate) bool {
 
 // crowded reports whether a release cannot start because there is no room.
 func (s *scope) crowded(version string) {
-	s.state(nil, true, TooManyReleases, fmt.Sprintf("%s waits: status.releaseGroups holds %d releases for group %s, and routes name them or they are retained; take versions out of spec.domains of networkpolicies.hlnr.io, or lower spec.updateStrategy.minimumAvailable", version, len(s.g.Releases), s.g.Name))
+	s.state(nil, true, TooManyReleases, fmt.Sprintf("%s is waiting: group %s has %d releases, which are retained or named by routes; remove versions from spec.domains of networkpolicies.hlnr.io, or lower spec.updateStrategy.minimumAvailable", version, s.g.Name, len(s.g.Releases)))
 }

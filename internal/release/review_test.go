@@ -89,7 +89,7 @@ var causes = []scene{
 		h.configure("")
 		h.run(time.Hour)
 		h.phase("the heir cannot start", "1-x", "Live")
-		h.says("the heir cannot start", "GroupExcluded", "the specification no longer makes this group: which group takes its place is known when the template can be read")
+		h.says("the heir cannot start", "GroupExcluded", "the specification no longer has this group: which group replaces it is determined once the template is complete")
 		h.configure("c1")
 		clear(h.broken)
 		h.object("1.0.0").why = ""
@@ -115,14 +115,14 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.withdraw("1.0.0", Denied)
 		h.run(time.Hour)
-		h.says("named by a domain", DeniedServes, `1.0.0 is denied, and a domain of networkpolicies.hlnr.io "web" names it: give that domain another version, or remove it`)
+		h.says("named by a domain", DeniedServes, `1.0.0 is denied, but a domain of networkpolicies.hlnr.io "web" names it: change the version of that domain, or remove the domain`)
 		h.nets["web"].pins = nil
 		h.run(time.Hour)
 		h.state("the domain is gone", DeniedServes, false)
 		h.withdraw("1.1.0", Denied)
 		h.run(time.Hour)
 		h.want("nothing else", map[string]string{"1.1.0": "active 100"})
-		h.says("nothing else", DeniedServes, "1.1.0 is denied and keeps serving: group 1.x has nothing that could replace it; push another version, or end the group by spec.endedGroups")
+		h.says("nothing else", DeniedServes, "1.1.0 is denied but keeps serving, because group 1.x has no release to replace it: push another version, or end the group in spec.endedGroups")
 		h.push("1.2.0")
 		h.run(time.Hour)
 		h.want("replaced", map[string]string{"1.2.0": "active 100"})
@@ -160,7 +160,7 @@ var causes = []scene{
 		h.push("pr-7-c")
 		h.run(24 * time.Hour)
 		h.want("replaced", map[string]string{"pr-7-c": "active 100", "pr-7-b": "", "pr-7-a": "deprecated 0"})
-		h.says("replaced", "TrafficUnconfirmed", `pr-7-a keeps its pods until it is confirmed that no route names it: networkpolicies.hlnr.io "odd": NotAccepted`)
+		h.says("replaced", "TrafficUnconfirmed", `pr-7-a keeps its pods until it is confirmed that no route points to it: networkpolicies.hlnr.io "odd": NotAccepted`)
 	}},
 	{"a release with pods waits for a gateway that is not there when the record is lost, and says so", func(h tale) {
 		h.reviewed()
@@ -174,7 +174,7 @@ var causes = []scene{
 		h.push("pr-7-a")
 		h.run(24 * time.Hour)
 		h.want("back at the first commit", map[string]string{"pr-7-a": "active 100", "pr-7-b": "deprecated 0"})
-		h.says("back at the first commit", "TrafficUnconfirmed", `pr-7-b keeps its pods until it is confirmed that no route names it: networkpolicies.hlnr.io "odd": NotAccepted`)
+		h.says("back at the first commit", "TrafficUnconfirmed", `pr-7-b keeps its pods until it is confirmed that no route points to it: networkpolicies.hlnr.io "odd": NotAccepted`)
 		odd.never = false
 		h.run(time.Minute)
 		h.want("the gateway is there", map[string]string{"pr-7-a": "active 100", "pr-7-b": ""})
@@ -258,7 +258,7 @@ var causes = []scene{
 		h.edit("end 1.x", func(s *Spec) { s.Ended = []string{"1.x"} })
 		h.run(time.Hour)
 		h.want("it keeps serving", map[string]string{"1.0.0": "active 100", "2.0.0": "pending 0"})
-		h.says("it waits", "GroupExcluded", "group 1.x is to end: it closes when its domains have moved to group 2.x, which has nothing active yet (2.0.0 waits: Unschedulable); name both in spec.endedGroups to end both")
+		h.says("it waits", "GroupExcluded", "group 1.x is in spec.endedGroups: it closes when its domains have moved to group 2.x, which has no active release yet (2.0.0 is blocked: Unschedulable); to end both, list both")
 	}},
 	{"an active version that is gone and denied is reported as denied", func(h tale) {
 		h.live()
@@ -307,7 +307,7 @@ var causes = []scene{
 		h.nets["web"].away = true
 		h.run(24 * time.Hour)
 		h.want("it waits", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
-		h.says("it waits", Blocked, `1.1.0 waits at 0% for routes that are programmed: TrafficNotProgrammed: networkpolicies.hlnr.io "web": ParentNotFound`)
+		h.says("it waits", Blocked, `1.1.0 is blocked at 0%: its routes are not programmed (TrafficNotProgrammed: networkpolicies.hlnr.io "web": ParentNotFound)`)
 		h.nets["web"].away = false
 		h.run(time.Minute)
 		h.want("it begins again", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})

@@ -66,13 +66,13 @@ func decide(s *scope) {
 		}
 		if c.Refused && d.Action != Deprecate {
 			// Without a stamp only traffic is taken away.
-			s.state(r, true, Blocked, fmt.Sprintf("decision %s on %s waits: the server refuses that its object is changed", d.Action, r.Version))
+			s.state(r, true, Blocked, fmt.Sprintf("decision %s on %s is waiting: the API server rejects updates of its VersionedMicroservice", d.Action, r.Version))
 			continue
 		}
 		outcome := cut(s.applyDecision(r, *d), maxOutcome)
 		s.touch(r.Release)
 		r.Decision = &Handled{ID: d.ID, Action: d.Action, Time: s.now, By: d.By, Outcome: outcome}
-		s.event(r, outcome != DecisionApplied, outcomeReason(outcome), fmt.Sprintf("decision %s of %s on %s: %s", d.Action, whom(d.By), r.Version, outcome))
+		s.event(r, outcome != DecisionApplied, outcomeReason(outcome), fmt.Sprintf("decision %s by %s on %s: %s", d.Action, whom(d.By), r.Version, outcome))
 	}
 }
 
@@ -88,7 +88,7 @@ func closeGroup(s *scope) {
 		s.close(GroupClosed)
 	case ended && s.g.Phase != Closing:
 		if to := s.successorGroup(); to != nil {
-			s.state(s.g.ActiveRow(), true, GroupExcluded, fmt.Sprintf("group %s is to end: it closes when its domains have moved to group %s, which has nothing active yet%s; name both in spec.endedGroups to end both", s.g.Name, to.Name, to.standing()))
+			s.state(s.g.ActiveRow(), true, GroupExcluded, fmt.Sprintf("group %s is in spec.endedGroups: it closes when its domains have moved to group %s, which has no active release yet%s; to end both, list both", s.g.Name, to.Name, to.standing()))
 			return
 		}
 		s.close(GroupEnded)
@@ -116,7 +116,7 @@ func finishFirst(s *scope) {
 		return
 	}
 	_, r, _ := s.rollout()
-	s.state(r, false, Superseded, fmt.Sprintf("%s is finished before %s starts", r.Version, s.versionOf(s.g.Target.Release)))
+	s.state(r, false, Superseded, fmt.Sprintf("%s finishes before %s starts", r.Version, s.versionOf(s.g.Target.Release)))
 	s.g.Target = Target{Release: r.Release, Reason: FinishFirst}
 }
 
@@ -178,7 +178,7 @@ func start(s *scope) {
 	switch {
 	case r.Status == Error:
 		s.retryRow(r, RetriedAutomatically)
-		s.event(r, false, Retrying, fmt.Sprintf("attempt %d of %s: the cause of the failure was outside of it", r.Attempt+1, r.Version))
+		s.event(r, false, Retrying, fmt.Sprintf("attempt %d of %s starts: the cause of the previous failure was outside of the release", r.Attempt+1, r.Version))
 	case r.Promoted == 0:
 		s.turn(r, Pending, Started)
 	}
@@ -188,11 +188,11 @@ func start(s *scope) {
 	if from, rival := s.rival(); rival != nil {
 		s.g.Rollout.Floor = from.serving(rival)
 	}
-	how := "starts"
+	what := "rollout of"
 	if r.Promoted > 0 {
-		how = "comes back, kept as it was,"
+		what = "rollback to"
 	}
-	s.event(r, false, Started, fmt.Sprintf("%s (%s) %s in group %s", r.Version, r.Release, how, s.g.Name))
+	s.event(r, false, Started, fmt.Sprintf("%s %s (%s) starts in group %s", what, r.Version, r.Release, s.g.Name))
 }
 
 // openGate lets a release have its pods: at once, or, where hooks are asked, when they
@@ -237,7 +237,7 @@ func keepClock(s *scope) {
 		s.idle(run, s.now)
 		run.Interrupted = true
 		s.turn(r, r.Status, TrafficLost)
-		s.state(r, true, TrafficLost, fmt.Sprintf("%s waits at %d%%: it had traffic, and there is no networkpolicies.hlnr.io any more; make one, or decide Deprecate on %s", r.Version, r.Weight, r.Release))
+		s.state(r, true, TrafficLost, fmt.Sprintf("%s is waiting at %d%%: it had traffic, but no networkpolicies.hlnr.io routes to this Microservice any longer; create one, or %s", r.Version, r.Weight, set(r.Release, Deprecate)))
 	case healthy && run.Interrupted:
 		run.Interrupted, run.WaitingSince = false, s.now
 	case !healthy && !run.WaitingSince.IsZero():
@@ -260,7 +260,7 @@ func settle(s *scope) {
 		case r.Revision == 0 && s.now.Before(s.g.TrafficTime.Add(s.moment())):
 			s.requeueAt(s.g.TrafficTime.Add(s.moment())) // It has just been asked.
 		case r.Revision == 0 || r.Revision < s.g.SettledRevision:
-			s.state(nil, true, PolicyNotProgrammed, fmt.Sprintf("networkpolicies.hlnr.io %q blocks nothing: %s", r.policy, or(r.Message, or(r.Reason, "it has not confirmed this group"))))
+			s.state(nil, true, PolicyNotProgrammed, fmt.Sprintf("rollouts do not wait for networkpolicies.hlnr.io %q: %s", r.policy, or(r.Message, or(r.Reason, "it has not confirmed traffic of this group"))))
 		case !moves:
 			end := s.deadline(s.g.TrafficTime)
 			if s.now.Before(end) {
@@ -389,7 +389,7 @@ func withinLimits(s *scope) {
 		s.g.Failed = Failed{}
 		return
 	}
-	s.state(nil, true, FailuresForgotten, fmt.Sprintf("versions of group %s up to %s are not tried automatically: more failed than status.releaseGroups holds; pin one of them, or push a newer version", s.g.Name, f.Version))
+	s.state(nil, true, FailuresForgotten, fmt.Sprintf("versions of group %s up to %s are not tried automatically, because more versions failed than status.releaseGroups can list: pin one of them, or push a newer version", s.g.Name, f.Version))
 }
 
 // turn gives a row another status.

@@ -188,7 +188,7 @@ var protocol = []scene{
 		h.run(time.Second)
 		h.state("at first", "TrafficUnconfirmed", false)
 		h.run(11 * time.Minute)
-		h.says("later", "TrafficUnconfirmed", `1.0.0 keeps its pods until it is confirmed that no route names it: networkpolicies.hlnr.io "slow": NotAccepted`)
+		h.says("later", "TrafficUnconfirmed", `1.0.0 keeps its pods until it is confirmed that no route points to it: networkpolicies.hlnr.io "slow": NotAccepted`)
 	}},
 	{"rule 10: a canary that waits for a policy is not judged, and loses no pods unseen", func(h tale) {
 		h.analysed(Step{Weight: 10, Pause: 10 * time.Minute})

@@ -118,7 +118,7 @@ var together = map[string]func() choir{
 		c["m3"].push("1.1.0")
 		c.run(24 * time.Hour)
 		c.want("two of three", "canary 10, -, canary 10")
-		c["m1"].says("two of three", "AwaitingTogether", "1.1.0 waits at 10% for m2")
+		c["m1"].says("two of three", "AwaitingTogether", "1.1.0 is waiting at 10% for Microservice m2")
 		c["m2"].push("1.1.0")
 		c.run(time.Hour)
 		c.want("end", "active 100, active 100, active 100")
@@ -186,7 +186,7 @@ var together = map[string]func() choir{
 		c.each(func(h tale) { h.push("1.1.0") })
 		c.run(time.Hour)
 		c.want("held", "canary 10, error 0, error 0, error 0")
-		c["m1"].says("held", "TogetherHeld", "1.1.0 waits at 10%: it failed at m2 (ImageNotFound), m3 (CrashLoopBackOff), m4 (CrashLoopBackOff); decide Retry there, Adopt or Deprecate on "+c["m1"].release("1.1.0")+", or push another version")
+		c["m1"].says("held", "TogetherHeld", "1.1.0 is waiting at 10%: it failed in Microservice m2 (ImageNotFound), m3 (CrashLoopBackOff), m4 (CrashLoopBackOff); retry it there, set spec.decision.action: Adopt or Deprecate on VersionedMicroservice "+c["m1"].release("1.1.0")+", or push another version")
 		return c
 	},
 	"what failed is tried again by decision, and then all continue": func() choir {

@@ -198,7 +198,7 @@ func (s *scope) zeroWait(r Row) *wait {
 	if end := r.Zero.Time.Add(s.o.Spec.Deadline); s.now.Before(end) {
 		return &wait{Until: end}
 	}
-	return newWait(&r, true, TrafficUnconfirmed, "%s keeps its pods until it is confirmed that no route names it: %s", r.Version, or(s.unconfirmed(), "a route names it"))
+	return newWait(&r, true, TrafficUnconfirmed, "%s keeps its pods until it is confirmed that no route points to it: %s", r.Version, or(s.unconfirmed(), "a route points to it"))
 }
 
 // Share is one release of a group in the question of who gets traffic.

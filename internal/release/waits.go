@@ -16,17 +16,17 @@ func (s *scope) judged(r *Row) bool {
 // startWaits is what the target, which may have no row yet, waits for before it starts.
 func (s *scope) startWaits(target string, r *Row) *wait {
 	if s.halted(r) {
-		return newWait(r, false, Paused, "%s waits: spec.paused is set", s.versionOf(target))
+		return newWait(r, false, Paused, "%s is waiting: spec.paused is set", s.versionOf(target))
 	}
 	if w := s.turnWaits(s.versionOf(target)); w != nil {
 		return w
 	}
 	c, there := s.child(target)
 	if there && c.Terminating {
-		return newWait(r, false, Terminating, "the previous object of %s is still going", s.versionOf(target))
+		return newWait(r, false, Terminating, "the previous VersionedMicroservice of %s is still being deleted", s.versionOf(target))
 	}
 	if there && c.Refused {
-		return newWait(r, true, Blocked, "%s waits: the server refuses that its object is changed", s.versionOf(target))
+		return newWait(r, true, Blocked, "%s is blocked: the API server rejects updates of its VersionedMicroservice", s.versionOf(target))
 	}
 	return nil
 }
@@ -42,7 +42,7 @@ func (s *scope) halted(r *Row) bool {
 // next; none: nothing.
 func (s *scope) stepWaits(run *Rollout, r *Row, c Child, since time.Time) []*wait {
 	if s.o.Spec.Paused {
-		return []*wait{newWait(r, false, Paused, "%s waits at %d%%: spec.paused is set", r.Version, r.Weight)}
+		return []*wait{newWait(r, false, Paused, "%s is waiting at %d%%: spec.paused is set", r.Version, r.Weight)}
 	}
 	if run.Step == 0 {
 		if w := s.firstStepWait(r); w != nil {
@@ -86,9 +86,9 @@ func (s *scope) passageWaits(run *Rollout, r *Row, c Child, since time.Time) []*
 	var ws []*wait
 	switch waited := run.Waited + s.now.Sub(since); {
 	case st.Approval:
-		ws = append(ws, newWait(r, false, AwaitingApproval, "%s waits at %d%% for decision Continue of step %q on %s", r.Version, r.Weight, s.stepName(run.Step), r.Release))
+		ws = append(ws, newWait(r, false, AwaitingApproval, "%s is waiting at %d%% for approval: %s, with spec.decision.step: %q", r.Version, r.Weight, set(r.Release, Continue), s.stepName(run.Step)))
 	case waited < st.Pause:
-		w := newWait(r, false, Waiting, "%s waits at %d%% until %s", r.Version, r.Weight, s.now.Add(st.Pause-waited).Format(time.RFC3339))
+		w := newWait(r, false, Waiting, "%s is waiting at %d%% until %s", r.Version, r.Weight, s.now.Add(st.Pause-waited).Format(time.RFC3339))
 		w.Until = s.now.Add(st.Pause - waited)
 		ws = append(ws, w)
 	}
@@ -102,20 +102,20 @@ func (s *scope) passageWaits(run *Rollout, r *Row, c Child, since time.Time) []*
 
 // verdictWait is that the measurements of the present step have not passed.
 func (s *scope) verdictWait(run *Rollout, r *Row, c Child) *wait {
-	v := Verdict{Phase: VerdictRunning, Message: "no verdict yet"}
+	v := Verdict{Phase: VerdictRunning, Message: "no result yet"}
 	if a := c.Analysis; a != nil && a.Rollout == run.Sequence && a.Step == run.Step && stored(a.Since).Equal(run.WaitingSince) {
 		v = *a
 	}
-	word := fmt.Sprintf("decision Continue of step %q on %s continues the rollout, Deprecate aborts it", s.stepName(run.Step), r.Release)
+	word := fmt.Sprintf("to continue, %s, with spec.decision.step: %q; Deprecate aborts the rollout", set(r.Release, Continue), s.stepName(run.Step))
 	switch v.Phase {
 	case VerdictPassed:
 		return nil
 	case VerdictInconclusive:
-		return newWait(r, true, AnalysisInconclusive, "%s waits at %d%%, its measurements prove nothing: %s; %s", r.Version, r.Weight, or(v.Message, "inconclusive"), word)
+		return newWait(r, true, AnalysisInconclusive, "%s is waiting at %d%%, because its analysis is inconclusive: %s; %s", r.Version, r.Weight, or(v.Message, "no reason given"), word)
 	case VerdictNoTraffic:
-		return newWait(r, true, AnalysisNoTraffic, "%s waits at %d%% for requests to measure: %s; %s", r.Version, r.Weight, or(v.Message, "no traffic"), word)
+		return newWait(r, true, AnalysisNoTraffic, "%s is waiting at %d%% for requests to measure: %s; %s", r.Version, r.Weight, or(v.Message, "no traffic"), word)
 	}
-	return newWait(r, false, AnalysisRunning, "%s waits at %d%% for the verdict of its measurements: %s", r.Version, r.Weight, or(v.Message, "running"))
+	return newWait(r, false, AnalysisRunning, "%s is waiting at %d%% for its analysis: %s", r.Version, r.Weight, or(v.Message, "running"))
 }
 
 // windowWait is that traffic may not move now: a step begins in its window, and
@@ -129,11 +129,11 @@ func (s *scope) windowWait(run *Rollout, r *Row) *wait {
 	if window == nil || window.Open {
 		return nil
 	}
-	until := "it opens"
+	opens := ""
 	if !window.Next.IsZero() {
-		until = window.Next.UTC().Format(time.RFC3339)
+		opens = ", which opens at " + window.Next.UTC().Format(time.RFC3339)
 	}
-	w := newWait(r, false, AwaitingWindow, "%s waits at %d%% for its window until %s", r.Version, r.Weight, until)
+	w := newWait(r, false, AwaitingWindow, "%s is waiting at %d%% for the window of its next step%s", r.Version, r.Weight, opens)
 	w.Until = window.Next
 	return w
 }

@@ -33,8 +33,8 @@ func TestTogether(t *testing.T) {
 	t.Log("two wait for the third")
 	cart.push("1.1.0")
 	stock.push("1.1.0")
-	cart.waits("1.1.0", 20, "Together", "1.1.0 waits at 20% for app")
-	stock.waits("1.1.0", 20, "Together", "1.1.0 waits at 20% for app")
+	cart.waits("1.1.0", 20, "Together", "1.1.0 is waiting at 20% for Microservice app")
+	stock.waits("1.1.0", 20, "Together", "1.1.0 is waiting at 20% for Microservice app")
 	for _, l := range loads {
 		l.Mark("waiting")
 	}
