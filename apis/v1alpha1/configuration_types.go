@@ -59,7 +59,7 @@ type Weekday string
 type ClockTime string
 
 // DeployWindow is a time of the week in which a step may start.
-// +kubebuilder:validation:XValidation:rule="(has(self.from) ? self.from : '00:00') != (has(self.to) ? self.to : '24:00') && (!has(self.from) || self.from != '24:00') && (!has(self.to) || self.to != '00:00')",message="window: from and to must differ; the beginning of the day is from: 00:00, its end is to: 24:00"
+// +kubebuilder:validation:XValidation:rule="(has(self.from) ? self.from : '00:00') != (has(self.to) ? self.to : '24:00') && (!has(self.from) || self.from != '24:00') && (!has(self.to) || self.to != '00:00')",message="window: from and to must differ; a day begins with from: 00:00 and ends with to: 24:00"
 type DeployWindow struct {
 	// timeZone of from and to, by its name in the IANA database, such as "Europe/Zurich".
 	// Defaults to UTC. If the database does not have the name, the window is closed, and

@@ -93,7 +93,7 @@ type Hook struct {
 	// metadata is sent in each call.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() >= 1 && k.size() <= 63)",message="metadata: keys have 1 to 63 characters"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() >= 1 && k.size() <= 63)",message="metadata: keys must have 1 to 63 characters"
 	Metadata map[string]HookMetadataValue `json:"metadata,omitempty"`
 
 	// steps, by name, that the hook applies to: the steps in which a Rollout hook is

@@ -161,7 +161,7 @@ type PinnedSource struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	// +kubebuilder:validation:items:MaxLength=128
-	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$')",message="spec.source.pinned.versions are tags of the image, of letters, digits, '_', '.' and '-', as the registry lists them: for build metadata write 1.2.3_build"
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$')",message="spec.source.pinned.versions are tags of the image, of letters, digits, '_', '.' and '-', as the registry lists them: for build metadata, write 1.2.3_build"
 	Versions []string `json:"versions"`
 }
 
@@ -223,7 +223,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.twoParts) || self.twoParts == 'Deny' || !has(self.scheme) || self.scheme == 'SemVer'",message="spec.versioning.twoParts requires versioning.scheme SemVer: omit it; with Tuple set versioning.parts"
 // +kubebuilder:validation:XValidation:rule="!has(self.level) || self.level != 'Candidate' || !has(self.scheme) || !(self.scheme in ['Tuple', 'PushTime'])",message="spec.versioning.level must be Release with versioning.scheme Tuple and PushTime, which have no pre-releases"
 // +kubebuilder:validation:XValidation:rule="!has(self.suffix) || !has(self.scheme) || !(self.scheme in ['Regexp', 'PushTime'])",message="spec.versioning.suffix must not be set with versioning.scheme Regexp and PushTime: write it into tagFilter.pattern"
-// +kubebuilder:validation:XValidation:rule="!has(self.scheme) || self.scheme != 'Tuple' || !has(self.groupBy) || self.groupBy == 'All' || (has(self.parts) ? self.parts : 3) >= (self.groupBy == 'Major' ? 2 : 3)",message="spec.versioning.groupBy: Major needs versioning.parts of at least 2, Minor and Patch of at least 3"
+// +kubebuilder:validation:XValidation:rule="!has(self.scheme) || self.scheme != 'Tuple' || !has(self.groupBy) || self.groupBy == 'All' || (has(self.parts) ? self.parts : 3) >= (self.groupBy == 'Major' ? 2 : 3)",message="spec.versioning.groupBy: Major requires versioning.parts of at least 2, Minor and Patch of at least 3"
 type Versioning struct {
 	// scheme defines how a version is read from a tag. With PushTime it is the build time
 	// of the image in UTC, such as "2026.1.5.13.7.9".

@@ -10,8 +10,8 @@ import (
 // MicroserviceSpec defines how the versions of one image run, and which of them is
 // wanted.
 //
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.adoptFrom) || (has(self.adoptFrom) && self.adoptFrom == oldSelf.adoptFrom)",message="spec.adoptFrom cannot be changed or taken out: delete the Microservice, with deletionPolicy Restore or Orphan, and make another"
-// +kubebuilder:validation:XValidation:rule="!has(self.adoptFrom) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.adoptFrom: else the deletion of the Microservice would leave nothing that serves"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.adoptFrom) || (has(self.adoptFrom) && self.adoptFrom == oldSelf.adoptFrom)",message="spec.adoptFrom cannot be changed or removed: delete the Microservice, with deletionPolicy Restore or Orphan, and create another"
+// +kubebuilder:validation:XValidation:rule="!has(self.adoptFrom) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.adoptFrom: otherwise the deletion of the Microservice would leave nothing that serves"
 type MicroserviceSpec struct {
 	// imagePolicyRef names the ImagePolicy whose versions run.
 	// +required
@@ -310,7 +310,7 @@ type GroupPin struct {
 }
 
 // CanaryStrategy is the way of a new release to the main traffic.
-// +kubebuilder:validation:XValidation:rule="!has(self.hooks) || self.hooks.all(h, !has(h.steps) || h.steps.all(n, self.steps.exists(s, has(s.name) && s.name == n)))",message="spec.updateStrategy.canary.hooks: steps must be names of steps: each of hooks[].steps is a steps[].name, and a number is none"
+// +kubebuilder:validation:XValidation:rule="!has(self.hooks) || self.hooks.all(h, !has(h.steps) || h.steps.all(n, self.steps.exists(s, has(s.name) && s.name == n)))",message="spec.updateStrategy.canary.hooks: steps must be names of steps: each of hooks[].steps must be a steps[].name, not a number"
 // +kubebuilder:validation:XValidation:rule="!has(self.analysis) || self.steps.exists(s, s.weight > 0 || has(s.match) && s.match || has(s.mirrorPercent) && s.mirrorPercent > 0)",message="spec.updateStrategy.canary.analysis: no step sends requests to the canary, so nothing would be measured: give a step a weight above 0, match or mirrorPercent"
 type CanaryStrategy struct {
 	// steps in order. After the last one the release becomes active.
@@ -352,7 +352,7 @@ type CanaryStrategy struct {
 type CanaryStep struct {
 	// name that a decision Continue uses. Defaults to the step's number, from 1.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a step has lower-case letters, digits and '-', and begins with a letter, such as first-tenth"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a step must consist of lower-case letters, digits and '-', and begin with a letter, such as first-tenth"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name,omitempty"`
 
@@ -407,7 +407,7 @@ type CanaryApproval struct{}
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=msvc,categories=hlnr;all
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, hold lower-case letters, digits and '-' only, and have at most 40 characters, because Services are named after it"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, contain only lower-case letters, digits and '-', and have at most 40 characters, because Services are named after it"
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || has(self.spec.containerName) || !has(self.spec.template.spec) || self.spec.template.spec.containers.size() < 2 || self.spec.template.spec.containers.exists(c, c.name == self.metadata.name)",optionalOldSelf=true,message="spec.containerName is required, because spec.template has several containers and none is named like the Microservice: set it to the name of the one that gets the image"
 // +kubebuilder:validation:XValidation:rule="has(self.spec.containerName) || !has(self.spec.template.spec) || self.spec.template.spec.containers.size() < 2 || self.spec.template.spec.containers.exists(c, c.name == self.metadata.name) || !(has(oldSelf.spec.containerName) || !has(oldSelf.spec.template.spec) || oldSelf.spec.template.spec.containers.size() < 2 || oldSelf.spec.template.spec.containers.exists(c, c.name == oldSelf.metadata.name))",message="spec.containerName is required, because spec.template has several containers and none is named like the Microservice: set it to the name of the one that gets the image"
 // +kubebuilder:printcolumn:name="Active",type=string,JSONPath=`.status.summary.active`

@@ -7,24 +7,24 @@ import (
 
 // NetworkPolicySpec describes how clients reach the releases of a Microservice.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || size(self.domains) == 0 || has(self.provider)",message="spec.domains need a spec.provider that routes them"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || size(self.domains) == 0 || has(self.provider)",message="spec.domains requires spec.provider, which routes them"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, has(d.port) ? self.ports.exists(p, p.name == d.port) : size(self.ports) == 1)",message="spec.domains[].port must be the name of one of spec.ports; it may be omitted only when there is one port"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, self.ports.all(p, !has(p.protocol) || !(p.protocol in ['TCP', 'UDP']) || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].port must name a port of protocol HTTP, HTTPS, GRPC or TLS: TCP and UDP have no hosts, use spec.listeners"
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !(has(d.path) || has(d.canaryMatches)) || self.ports.all(p, !has(p.protocol) || p.protocol != 'TLS' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[]: a port of protocol TLS takes neither path nor canaryMatches: only the pods can read what is encrypted"
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !has(d.path) || self.ports.all(p, !has(p.protocol) || p.protocol != 'GRPC' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].path goes with ports of protocol HTTP or HTTPS: use canaryMatches[].grpc to choose calls"
-// +kubebuilder:validation:XValidation:rule="!has(self.listeners) || size(self.listeners) == 0 || has(self.provider)",message="spec.listeners need a spec.provider that routes them"
-// +kubebuilder:validation:XValidation:rule="!has(self.listeners) || size(self.listeners) == 0 || !has(self.provider) || has(self.provider.gateway)",message="spec.listeners need spec.provider.gateway: no other provider has listeners"
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || has(self.provider.gateway) || self.domains.all(d, !has(d.parentRefs))",message="spec.domains[].parentRefs need spec.provider.gateway: no other provider has Gateways"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !(has(d.path) || has(d.canaryMatches)) || self.ports.all(p, !has(p.protocol) || p.protocol != 'TLS' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[]: path and canaryMatches cannot be combined with a port of protocol TLS, because only the pods can decrypt requests"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !has(d.path) || self.ports.all(p, !has(p.protocol) || p.protocol != 'GRPC' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].path requires a port of protocol HTTP or HTTPS: to select gRPC calls, use canaryMatches[].grpc"
+// +kubebuilder:validation:XValidation:rule="!has(self.listeners) || size(self.listeners) == 0 || has(self.provider)",message="spec.listeners requires spec.provider, which routes them"
+// +kubebuilder:validation:XValidation:rule="!has(self.listeners) || size(self.listeners) == 0 || !has(self.provider) || has(self.provider.gateway)",message="spec.listeners requires spec.provider.gateway: no other provider has listeners"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || has(self.provider.gateway) || self.domains.all(d, !has(d.parentRefs))",message="spec.domains[].parentRefs requires spec.provider.gateway: no other provider has Gateways"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || self.domains.all(d, !has(d.tls) || !has(d.tls.mode) || (d.tls.mode in ['Gateway', 'ListenerSet'] ? has(self.provider.gateway) : d.tls.mode == 'Ingress' ? has(self.provider.ingress) : has(self.provider.apisix)))",message="spec.domains[].tls.mode must be Gateway or ListenerSet with spec.provider.gateway, Ingress with spec.provider.ingress, ApisixTls with spec.provider.apisix"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || self.domains.all(d, !has(d.tls) || has(d.tls.secretName) || (has(self.provider.gateway) && !(has(d.tls.mode) && d.tls.mode == 'ListenerSet')))",message="spec.domains[].tls.secretName is required: only listeners of a Gateway have their own certificates"
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || !has(self.provider.gateway) || self.domains.all(d, !has(d.tls) || !has(d.tls.secretName) || has(d.tls.mode))",message="spec.domains[].tls.secretName goes with mode ListenerSet: the default of spec.provider.gateway is mode Gateway, whose certificate is that of the Gateway's listener"
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || !has(self.provider.gateway) || self.domains.all(d, !has(d.tls) || !has(d.tls.mode) || d.tls.mode != 'ListenerSet' || (has(d.parentRefs) ? size(d.parentRefs) <= 2 : size(self.provider.gateway.parentRefs) <= 2))",message="spec.domains[].tls.mode ListenerSet goes with at most 2 parentRefs: each host has a ListenerSet for each of them, and a route can name at most 32"
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !has(d.tls) || self.ports.all(p, !has(p.protocol) || p.protocol != 'TLS' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].tls does not go with a port of protocol TLS, whose pods decrypt and have the certificate: omit it, or give the port another protocol"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || !has(self.provider.gateway) || self.domains.all(d, !has(d.tls) || !has(d.tls.secretName) || has(d.tls.mode))",message="spec.domains[].tls.secretName requires mode ListenerSet: spec.provider.gateway defaults to mode Gateway, which uses the certificate of the Gateway's listener"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || !has(self.provider.gateway) || self.domains.all(d, !has(d.tls) || !has(d.tls.mode) || d.tls.mode != 'ListenerSet' || (has(d.parentRefs) ? size(d.parentRefs) <= 2 : size(self.provider.gateway.parentRefs) <= 2))",message="spec.domains[].tls.mode ListenerSet allows at most 2 parentRefs: each host has a ListenerSet for each of them, and a route can refer to at most 32"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !has(d.tls) || self.ports.all(p, !has(p.protocol) || p.protocol != 'TLS' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].tls cannot be combined with a port of protocol TLS, whose pods have the certificate and decrypt: omit it, or change the protocol of the port"
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.gateway) || !has(self.provider.gateway.filters) || !has(self.domains) || !self.provider.gateway.filters.exists(f, has(f.urlRewrite) && has(f.urlRewrite.replacePrefixMatch)) || self.domains.all(d, !has(d.canaryMatches) || d.canaryMatches.all(m, !has(m.path) || !has(m.path.type) || m.path.type == 'PathPrefix'))",message="spec.domains[].canaryMatches[].path.type must be PathPrefix, or omitted, together with urlRewrite.replacePrefixMatch in spec.provider.gateway.filters: a whole path has no prefix to replace"
 // +kubebuilder:validation:XValidation:rule="!has(self.listeners) || self.listeners.all(l, self.ports.exists(p, p.name == l.port && has(p.protocol) && p.protocol in ['TCP', 'UDP']))",message="spec.listeners[].port must be the name of one of spec.ports with protocol TCP or UDP: the others are routed by spec.domains"
 // +kubebuilder:validation:XValidation:rule="!has(self.adoptFrom) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.adoptFrom: otherwise the deletion of the policy would leave the Service without pods"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.adoptFrom) || (has(self.adoptFrom) && self.adoptFrom == oldSelf.adoptFrom)",message="spec.adoptFrom cannot be changed or removed, because its Service would route to a release that is deleted: delete the policy, with deletionPolicy Restore or Orphan, and create another"
-// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || !has(self.domains) || size(self.domains) == 0",message="spec.domains do not go with spec.provider.routeRef: the hosts are those of the route, and canaryMatches are rules that you write there"
+// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || !has(self.domains) || size(self.domains) == 0",message="spec.domains cannot be combined with spec.provider.routeRef: the hosts are those of the route, and canaryMatches are rules that you write in it"
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || (has(self.provider.routeRef.port) ? self.ports.exists(p, p.name == self.provider.routeRef.port) : size(self.ports) == 1)",message="spec.provider.routeRef.port must be the name of one of spec.ports; it may be omitted only when there is one port"
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || self.ports.all(p, (has(self.provider.routeRef.port) ? p.name != self.provider.routeRef.port : size(self.ports) != 1) || (has(p.protocol) && p.protocol == 'UDP') == (self.provider.routeRef.kind == 'UDPRoute'))",message="spec.provider.routeRef.port must name a port of protocol UDP for a UDPRoute, and of another protocol for all other kinds"
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.provider.routeRef: otherwise the deletion of the policy would leave rules in your route that route to deleted Services"
@@ -109,7 +109,7 @@ const (
 type NetworkPort struct {
 	// name of the port.
 	// +required
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")`,message="spec.ports[].name has lower-case letters, digits and '-', such as http"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")`,message="spec.ports[].name must consist of lower-case letters, digits and '-', such as http"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
@@ -214,7 +214,7 @@ type IngressProvider struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="spec.provider.ingress.annotationPrefix is a host name without '/', such as nginx.ingress.kubernetes.io"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="spec.provider.ingress.annotationPrefix must be a host name without '/', such as nginx.ingress.kubernetes.io"
 	AnnotationPrefix string `json:"annotationPrefix,omitempty"`
 }
 
@@ -224,7 +224,7 @@ type APISIXProvider struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="spec.provider.apisix.className has lower-case letters, digits, '-' and '.', such as apisix"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="spec.provider.apisix.className must consist of lower-case letters, digits, '-' and '.', such as apisix"
 	ClassName string `json:"className,omitempty"`
 }
 
@@ -322,7 +322,7 @@ type HeaderValue struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9!#$%&'*+.^_|~-]+$")`,message="the name of a header has letters, digits and !#$%&'*+.^_|~-, and no spaces, such as X-Team"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9!#$%&'*+.^_|~-]+$")`,message="the name of a header must consist of letters, digits and !#$%&'*+.^_|~-, without spaces, such as X-Team"
 	Name string `json:"name"`
 
 	// value of the header.
@@ -347,8 +347,8 @@ type URLRewrite struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/([-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*$")`,message="urlRewrite.replacePrefixMatch must begin with '/', and has letters, digits and -._~!$&'()*+,;=:@ only: write anything else as a percent escape, such as /caf%C3%A9"
-	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="urlRewrite.replacePrefixMatch has no '//', no '.' or '..' between slashes, and no escaped slash (%2F, %5C), which gateways change or refuse: write the path without them, such as /shop"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/([-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*$")`,message="urlRewrite.replacePrefixMatch must begin with '/' and consist of letters, digits, '/' and -._~!$&'()*+,;=:@: write any other character as a percent escape, such as /caf%C3%A9"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="urlRewrite.replacePrefixMatch must not contain '//', '.' or '..' between slashes, or an escaped slash (%2F, %5C), which gateways change or reject: write the path without them, such as /shop"
 	ReplacePrefixMatch string `json:"replacePrefixMatch,omitempty"`
 }
 
@@ -358,12 +358,12 @@ type ExtensionReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="group of an extensionRef has lower-case letters, digits, '-' and '.', such as traefik.io"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="the group of an extensionRef must consist of lower-case letters, digits, '-' and '.', such as traefik.io"
 	Group string `json:"group"`
 
 	// kind of the object.
 	// +required
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$")`,message="kind is one word in CamelCase, such as Middleware"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$")`,message="kind must be one word in CamelCase, such as Middleware"
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
 
@@ -410,7 +410,7 @@ type AffinityCookie struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9!#$%&'*+.^_|~-]+$")`,message="the name of a cookie has letters, digits and !#$%&'*+.^_|~-, and no spaces, such as SESSION"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9!#$%&'*+.^_|~-]+$")`,message="the name of a cookie must consist of letters, digits and !#$%&'*+.^_|~-, without spaces, such as SESSION"
 	Name string `json:"name,omitempty"`
 
 	// lifetime of the cookie. Defaults to the session of the browser.
@@ -435,21 +435,21 @@ type ParentReference struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")`,message="namespace of a Gateway has lower-case letters, digits and '-', such as infra"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")`,message="the namespace of a Gateway must consist of lower-case letters, digits and '-', such as infra"
 	Namespace string `json:"namespace,omitempty"`
 
 	// name of the Gateway.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="name of a Gateway has lower-case letters, digits, '-' and '.', such as public"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="the name of a Gateway must consist of lower-case letters, digits, '-' and '.', such as public"
 	Name string `json:"name"`
 
 	// sectionName is the name of a listener. Defaults to all listeners that match.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="sectionName, of a listener of the Gateway, has lower-case letters, digits, '-' and '.', such as web"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="sectionName, the name of a listener of the Gateway, must consist of lower-case letters, digits, '-' and '.', such as web"
 	SectionName string `json:"sectionName,omitempty"`
 }
 
@@ -476,8 +476,8 @@ type Domain struct {
 	// path prefix. Defaults to "/".
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/([-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*$")`,message="spec.domains[].path must begin with '/', and has letters, digits and -._~!$&'()*+,;=:@ only: write anything else as a percent escape, such as /caf%C3%A9"
-	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="spec.domains[].path has no '//', no '.' or '..' between slashes, and no escaped slash (%2F, %5C), which gateways change or refuse: write the path without them, such as /shop"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/([-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*$")`,message="spec.domains[].path must begin with '/' and consist of letters, digits, '/' and -._~!$&'()*+,;=:@: write any other character as a percent escape, such as /caf%C3%A9"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="spec.domains[].path must not contain '//', '.' or '..' between slashes, or an escaped slash (%2F, %5C), which gateways change or reject: write the path without them, such as /shop"
 	// +kubebuilder:validation:XValidation:rule="self == '/' || !self.endsWith('/')",message="spec.domains[].path must not end with '/': omit it: /shop matches /shop/ and all paths below it too"
 	Path string `json:"path,omitempty"`
 
@@ -574,8 +574,8 @@ type MatchPath struct {
 	// value of the path.
 	// +required
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/([-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*$")`,message="canaryMatches[].path.value must begin with '/', and has letters, digits and -._~!$&'()*+,;=:@ only: write anything else as a percent escape, such as /caf%C3%A9"
-	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="canaryMatches[].path.value has no '//', no '.' or '..' between slashes, and no escaped slash (%2F, %5C), which gateways change or refuse: write the path without them, such as /shop"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/([-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*$")`,message="canaryMatches[].path.value must begin with '/' and consist of letters, digits, '/' and -._~!$&'()*+,;=:@: write any other character as a percent escape, such as /caf%C3%A9"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="canaryMatches[].path.value must not contain '//', '.' or '..' between slashes, or an escaped slash (%2F, %5C), which gateways change or reject: write the path without them, such as /shop"
 	Value string `json:"value"`
 
 	// type of the comparison. Defaults to PathPrefix.
@@ -618,7 +618,7 @@ type MatchValue struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9!#$%&'*+.^_|~-]+$")`,message="the name of a header or query parameter has letters, digits and !#$%&'*+.^_|~-, and no spaces, such as X-Canary"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9!#$%&'*+.^_|~-]+$")`,message="the name of a header or query parameter must consist of letters, digits and !#$%&'*+.^_|~-, without spaces, such as X-Canary"
 	Name string `json:"name"`
 
 	// value that it must have.
@@ -638,14 +638,14 @@ type MatchCookie struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9!#$%&'*+.^_|~-]+$")`,message="the name of a cookie has letters, digits and !#$%&'*+.^_|~-, and no spaces, such as canary"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9!#$%&'*+.^_|~-]+$")`,message="the name of a cookie must consist of letters, digits and !#$%&'*+.^_|~-, without spaces, such as canary"
 	Name string `json:"name"`
 
 	// value of the cookie, whole.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[^;,"\s]+$')`,message="the value of a cookie has no ';', ',', '\"' and spaces: write it as the browser sends it"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^[^;,"\s]+$')`,message="the value of a cookie must not contain ';', ',', '\"' and spaces: write it as the browser sends it"
 	Value string `json:"value"`
 }
 
@@ -664,7 +664,7 @@ const (
 )
 
 // DomainGroups chooses groups for a domain.
-// +kubebuilder:validation:XValidation:rule="(self.policy == 'Named') == (has(self.names) && size(self.names) > 0)",message="spec.domains[].groups.names goes with policy Named, and only with it"
+// +kubebuilder:validation:XValidation:rule="(self.policy == 'Named') == (has(self.names) && size(self.names) > 0)",message="spec.domains[].groups: set names if and only if policy is Named"
 type DomainGroups struct {
 	// policy of the choice.
 	// +required
@@ -683,7 +683,7 @@ type DomainGroups struct {
 // DomainRelease routes a domain to one release: that of a version, or the canary.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.version) != has(self.status)",message="release: set exactly one of version and status"
-// +kubebuilder:validation:XValidation:rule="!has(self.whenAbsent) || has(self.status)",message="release.whenAbsent goes with release.status: a version that is absent has no route"
+// +kubebuilder:validation:XValidation:rule="!has(self.whenAbsent) || has(self.status)",message="release.whenAbsent requires release.status: without a release of the version there is no route"
 type DomainRelease struct {
 	// version that the domain routes to: a release of it that is active, canary or
 	// retained. This never deploys a version.
@@ -729,7 +729,7 @@ const (
 type Listener struct {
 	// name of the entry.
 	// +required
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")`,message="spec.listeners[].name has lower-case letters, digits and '-', such as postgres"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")`,message="spec.listeners[].name must consist of lower-case letters, digits and '-', such as postgres"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 

@@ -20,9 +20,9 @@ const (
 )
 
 // DomainTLS requests that a domain is served with TLS.
-// +kubebuilder:validation:XValidation:rule="!has(self.issuerRef) || has(self.secretName)",message="spec.domains[].tls.issuerRef needs secretName: the Secret into which the certificate is put"
-// +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Gateway' || !(has(self.secretName) || has(self.issuerRef))",message="spec.domains[].tls: mode Gateway takes neither secretName nor issuerRef: the certificate is that of the Gateway's listener; use mode ListenerSet for your own certificate"
-// +kubebuilder:validation:XValidation:rule="!has(self.port) || (has(self.mode) && self.mode == 'ListenerSet')",message="spec.domains[].tls.port is allowed with mode ListenerSet only: the other modes use the ports of what serves them"
+// +kubebuilder:validation:XValidation:rule="!has(self.issuerRef) || has(self.secretName)",message="spec.domains[].tls.issuerRef requires secretName: the Secret that stores the certificate"
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Gateway' || !(has(self.secretName) || has(self.issuerRef))",message="spec.domains[].tls: secretName and issuerRef cannot be combined with mode Gateway, which uses the certificate of the Gateway's listener; for your own certificate use mode ListenerSet"
+// +kubebuilder:validation:XValidation:rule="!has(self.port) || (has(self.mode) && self.mode == 'ListenerSet')",message="spec.domains[].tls.port is allowed only with mode ListenerSet: the other modes use the ports of their gateway"
 type DomainTLS struct {
 	// mode is the kind of the object in which TLS ends: Gateway or ListenerSet with
 	// spec.provider.gateway, Ingress with spec.provider.ingress, ApisixTls with
@@ -67,7 +67,7 @@ type IssuerReference struct {
 	// kind with the group of its API. Defaults to Issuer.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z][A-Za-z0-9]*$")`,message="kind is one word in CamelCase, such as ClusterIssuer"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z][A-Za-z0-9]*$")`,message="kind must be one word in CamelCase, such as ClusterIssuer"
 	Kind string `json:"kind,omitempty"`
 
 	// group of the issuer's API. Defaults to cert-manager.io.

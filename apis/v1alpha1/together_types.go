@@ -7,7 +7,7 @@ package v1alpha1
 type TogetherStrategy struct {
 	// name that the Microservices share.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="spec.updateStrategy.canary.together.name has lower-case letters, digits and '-', such as checkout"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="spec.updateStrategy.canary.together.name must consist of lower-case letters, digits and '-', such as checkout"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 

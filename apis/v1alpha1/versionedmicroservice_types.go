@@ -121,7 +121,7 @@ type Decision struct {
 
 	// step that Continue approves: its name, or its number from 1.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="step is the name of a step of the canary, or its number from 1"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="step must be the name of a step of the canary, or its number from 1"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Step string `json:"step,omitempty"`

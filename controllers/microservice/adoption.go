@@ -72,15 +72,15 @@ func adopt(o *observed, now time.Time) *adoption {
 	}
 	switch {
 	case d == nil:
-		a := say(reasonDeploymentNotFound, "spec.adoptFrom.deploymentName: Deployment %q does not exist: create it, or delete this Microservice and make another, because the field cannot be changed; releases start meanwhile", name)
+		a := say(reasonDeploymentNotFound, "spec.adoptFrom.deploymentName: Deployment %q does not exist: create it, or delete and re-create this Microservice, because the field is immutable; releases start in the meantime", name)
 		a.wake = now.Add(requeueDeployment)
 		return a
 	case metav1.GetControllerOf(d) != nil:
-		a := say(reasonDeploymentNotAdoptable, "spec.adoptFrom.deploymentName: Deployment %q is controlled by %s %q, which would scale it again", name, metav1.GetControllerOf(d).Kind, metav1.GetControllerOf(d).Name)
+		a := say(reasonDeploymentNotAdoptable, "spec.adoptFrom.deploymentName: Deployment %q is controlled by %s %q, which would scale it up again", name, metav1.GetControllerOf(d).Kind, metav1.GetControllerOf(d).Name)
 		a.wake = now.Add(requeueDeployment)
 		return a
 	case d.Annotations[v1alpha1.AnnotationAdoptedReplicas] != "" && replicas(d) == 0:
-		return say(reasonAdopted, "Deployment %q was scaled to zero: its %s replicas are retained in annotation %s", name, d.Annotations[v1alpha1.AnnotationAdoptedReplicas], v1alpha1.AnnotationAdoptedReplicas)
+		return say(reasonAdopted, "Deployment %q is scaled to zero: its previous replicas (%s) are in annotation %s", name, d.Annotations[v1alpha1.AnnotationAdoptedReplicas], v1alpha1.AnnotationAdoptedReplicas)
 	case !servesSomewhere(o.ms):
 		return say(reasonNoActiveRelease, "Deployment %q serves until a release is active and available", name)
 	}
@@ -93,17 +93,17 @@ func adopt(o *observed, now time.Time) *adoption {
 		}
 		adopting++
 		if p.Status.Adopted == nil || p.Status.Adopted.AdoptedTime == nil {
-			return say(reasonServiceNotAdopted, "Deployment %q serves until networkpolicies.hlnr.io %q has routed Service %q to the active release", name, p.Name, p.Spec.AdoptFrom.ServiceName)
+			return say(reasonServiceNotAdopted, "Deployment %q serves until networkpolicies.hlnr.io %q routes Service %q to the active release", name, p.Name, p.Spec.AdoptFrom.ServiceName)
 		}
 		if at := p.Status.Adopted.AdoptedTime.Time; at.After(led) {
 			led = at
 		}
 	}
 	if len(o.policies) > 0 && adopting == 0 {
-		return say(reasonServiceNotAdopted, "Deployment %q serves until a networkpolicies.hlnr.io adopts the Service that routes to it: set spec.adoptFrom.serviceName there", name)
+		return say(reasonServiceNotAdopted, "Deployment %q serves until a networkpolicies.hlnr.io object adopts its Service: set spec.adoptFrom.serviceName of that object", name)
 	}
 	if end := led.Add(o.facts.Spec.Drain); now.Before(end) {
-		a := say(reasonDraining, "Deployment %q ends what it answers until %s", name, end.UTC().Format(time.RFC3339))
+		a := say(reasonDraining, "Deployment %q finishes open requests until %s", name, end.UTC().Format(time.RFC3339))
 		a.wake = end
 		return a
 	}

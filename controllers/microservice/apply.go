@@ -147,7 +147,7 @@ func (r *Reconciler) create(ctx context.Context, w *pass, e release.Ensure) (mad
 	}
 	mark(w.plan.Result, child)
 	if err := controllerutil.SetControllerReference(w.ms, child, r.Scheme()); err != nil {
-		return false, fmt.Errorf("own release %q: %w", e.Release, err)
+		return false, fmt.Errorf("set the owner of release %q: %w", e.Release, err)
 	}
 	// Its pods must find what they name.
 	if err := r.copyAll(ctx, w, child.Name, w.ms); err != nil {

@@ -95,7 +95,7 @@ func setReady(w *pass, problem *status.Error) {
 	ready, reason, message := serves(w)
 	switch {
 	case ready && w.facts.SourceStale:
-		status.Reconciling(conds, gen, "SourcePending", "the ImagePolicy has not scanned with its present specification yet")
+		status.Reconciling(conds, gen, "SourcePending", "the ImagePolicy has not been scanned with its current specification yet")
 	case ready:
 		status.Ready(conds, gen, status.ReasonSucceeded, message)
 	case reason == "ReleaseFailed":
@@ -169,7 +169,7 @@ func noNetworkPolicy(w *pass) state {
 	if w.ms.Spec.UpdateStrategy.Canary == nil || len(w.facts.Policies) > 0 {
 		return state{}
 	}
-	return state{reasonNoNetworkPolicy, "no networkpolicies.hlnr.io routes to this Microservice: weights have no effect, and steps are waits"}
+	return state{reasonNoNetworkPolicy, "no networkpolicies.hlnr.io routes to this Microservice: weights have no effect, and steps only wait"}
 }
 
 // weightsNotSupported reports whether no policy can split the traffic of a group, so that the
@@ -196,7 +196,7 @@ func weightsNotSupported(w *pass) state {
 		return state{}
 	}
 	return state{reasonWeightsNotSupported, fmt.Sprintf(
-		"the traffic of group %s moves as a whole at promotion: steps are waits; give its networkpolicies.hlnr.io spec.domains, and a spec.provider that splits by weight", strings.Join(whole, ", "))}
+		"the traffic of group %s moves as a whole at promotion, and steps only wait: set spec.domains of its networkpolicies.hlnr.io, and a spec.provider that splits traffic by weight", strings.Join(whole, ", "))}
 }
 
 // failed reports which versions failed.

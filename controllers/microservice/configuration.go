@@ -87,7 +87,7 @@ func (r *Reconciler) observeConfiguration(ctx context.Context, o *observed) (usa
 		slices.Sort(missing)
 		usable = false
 		o.problem = status.NewTerminal(reasonConfigurationMissing,
-			fmt.Errorf("spec.template names %s, not found in this namespace: what runs continues, and nothing new starts; create it, or make it optional", strings.Join(missing, ", ")))
+			fmt.Errorf("spec.template refers to %s, which does not exist in this namespace: existing releases keep running, and no new one starts; create it, or mark it optional", strings.Join(missing, ", ")))
 	}
 	readable, err := r.observeCopies(ctx, o)
 	return usable && readable, err
@@ -130,7 +130,7 @@ func hashOf(obj client.Object) string {
 // forbidden reports which right is missing for Secrets.
 func forbidden(namespace string, err error) *status.Error {
 	problem := status.NewTerminal(reasonSecretsForbidden,
-		fmt.Errorf("spec.configuration.track: All needs the rights of config/components/secrets in namespace %q: %w", namespace, err))
+		fmt.Errorf("spec.configuration.track: All requires the permissions of config/components/secrets in namespace %q: %w", namespace, err))
 	problem.After = requeueSecrets
 	return problem
 }

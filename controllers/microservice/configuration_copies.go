@@ -139,7 +139,7 @@ func (r *Reconciler) copy(ctx context.Context, w *pass, release string, s resour
 		made, there = resources.CopyConfigMap(w.ms, release, from), &corev1.ConfigMap{}
 	}
 	if err := controllerutil.SetControllerReference(owner, made, r.Scheme()); err != nil {
-		return fmt.Errorf("own copy of %s: %w", s, err)
+		return fmt.Errorf("set the owner of the copy of %s: %w", s, err)
 	}
 	err = r.Create(ctx, made, client.FieldOwner(FieldOwner))
 	switch {
@@ -171,11 +171,11 @@ func (r *Reconciler) handOver(ctx context.Context, obj, owner client.Object) err
 	before := obj.DeepCopyObject().(client.Object)
 	obj.SetOwnerReferences(withoutOurs(obj.GetOwnerReferences()))
 	if err := controllerutil.SetControllerReference(owner, obj, r.Scheme()); err != nil {
-		return fmt.Errorf("own copy %q: %w", obj.GetName(), err)
+		return fmt.Errorf("set the owner of copy %q: %w", obj.GetName(), err)
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.Patch(ctx, obj, patch, client.FieldOwner(FieldOwner)); err != nil {
-		return fmt.Errorf("hand copy %q to its release: %w", obj.GetName(), err)
+		return fmt.Errorf("set the release as owner of copy %q: %w", obj.GetName(), err)
 	}
 	return nil
 }
@@ -215,7 +215,7 @@ func (r *Reconciler) orphanCopies(ctx context.Context, ms *v1alpha1.Microservice
 			resources.Unclaim(obj)
 			patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 			if err := r.Patch(ctx, obj, patch, client.FieldOwner(FieldOwner)); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("take owner off %s %q: %w", kind, obj.GetName(), err)
+				return fmt.Errorf("remove the owner of %s %q: %w", kind, obj.GetName(), err)
 			}
 		}
 	}
@@ -306,5 +306,5 @@ func setConfigurationLost(w *pass) {
 		return
 	}
 	status.Set(conds, w.ms.Generation, v1alpha1.ConditionConfigurationLost, metav1.ConditionTrue, v1alpha1.ConditionConfigurationLost,
-		"releases whose copies were deleted cannot start pods: "+strings.Join(lines, ", "))
+		"releases cannot start pods, because copies of their configuration were deleted: "+strings.Join(lines, ", "))
 }

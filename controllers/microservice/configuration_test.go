@@ -200,7 +200,7 @@ func TestConfigurationMissing(t *testing.T) {
 	s.route()
 	s.offer("1.0.0")
 	s.play()
-	const missing = `spec.template names ConfigMap "settings", not found in this namespace: what runs continues, and nothing new starts; create it, or make it optional`
+	const missing = `spec.template refers to ConfigMap "settings", which does not exist in this namespace: existing releases keep running, and no new one starts; create it, or mark it optional`
 	same(t, "Ready without it", condition(s.ms(), "Ready"), "False ConfigurationMissing: "+missing)
 	same(t, "releases without it", len(s.children()), 0)
 
@@ -502,7 +502,7 @@ func TestDeletedCopies(t *testing.T) {
 	s.delete(&corev1.ConfigMap{}, lost.Name)
 	s.play()
 	same(t, "ConfigurationLost", condition(s.ms(), "ConfigurationLost"), fmt.Sprintf(
-		"True ConfigurationLost: releases whose copies were deleted cannot start pods: 1.0.0 (%s) lacks its ConfigMap %q", blue.Name, lost.Name))
+		"True ConfigurationLost: releases cannot start pods, because copies of their configuration were deleted: 1.0.0 (%s) lacks its ConfigMap %q", blue.Name, lost.Name))
 	same(t, "Ready", condition(s.ms(), "Ready"), "True Succeeded: active: 1.0.0 in group release")
 	s.write("settings", "blue")
 	s.play()
@@ -751,7 +751,7 @@ func TestSecretsAreAPartOfARelease(t *testing.T) {
 	s.create(certificate)
 	s.offer("1.0.0")
 	s.pass()
-	if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, `True ConfigurationMissing: spec.template names Secret "licence"`) {
+	if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, `True ConfigurationMissing: spec.template refers to Secret "licence"`) {
 		t.Errorf("Stalled is %q", got)
 	}
 	licence := &corev1.Secret{ObjectMeta: meta("licence"), StringData: map[string]string{"key": "one"}}
@@ -836,7 +836,7 @@ func TestSecretsForbidden(t *testing.T) {
 				t.Errorf("a pass without rights gives %v, %v", result, err)
 			}
 			got := condition(s.ms(), "Stalled")
-			if !strings.HasPrefix(got, "True SecretsForbidden: ") || !strings.Contains(got, fmt.Sprintf("spec.configuration.track: All needs the rights of config/components/secrets in namespace %q", s.namespace)) {
+			if !strings.HasPrefix(got, "True SecretsForbidden: ") || !strings.Contains(got, fmt.Sprintf("spec.configuration.track: All requires the permissions of config/components/secrets in namespace %q", s.namespace)) {
 				t.Errorf("Stalled is %q", got)
 			}
 			same(t, "releases", len(s.children()), 0)

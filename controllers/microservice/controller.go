@@ -226,7 +226,7 @@ func (r *Reconciler) next(w *pass, refused *status.Error) (requeue time.Duration
 // fail drops a plan: quietly where it was made on old facts.
 func (r *Reconciler) fail(ctx context.Context, err error) (ctrl.Result, error) {
 	if apierrors.IsNotFound(err) {
-		ctrl.LoggerFrom(ctx).V(1).Info("plan dropped: what it is about is gone", "cause", err.Error())
+		ctrl.LoggerFrom(ctx).V(1).Info("plan dropped: its object was deleted", "cause", err.Error())
 		return ctrl.Result{RequeueAfter: time.Second}, nil
 	}
 	return status.Again(ctx, err)

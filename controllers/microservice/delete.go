@@ -123,7 +123,7 @@ func (r *Reconciler) disown(ctx context.Context, live client.Object) error {
 	}
 	next.SetOwnerReferences(kept)
 	if err := r.Patch(ctx, next, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldOwner)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("take owner off %T %q: %w", live, live.GetName(), err)
+		return fmt.Errorf("remove the owner of %T %q: %w", live, live.GetName(), err)
 	}
 	return nil
 }

@@ -90,10 +90,10 @@ func (r *Reconciler) recordPins(before, now *v1alpha1.Microservice) {
 
 // recordDeletionLate records that a Microservice goes before its deletionPolicy was carried out.
 func (r *Reconciler) recordDeletionLate(ms *v1alpha1.Microservice) {
-	r.events.Warning(ms, "DeletionPolicyNotDone", "Delete", fmt.Sprintf("deletionPolicy %s was not carried out within the progress deadline: the Microservice goes without", ms.Spec.DeletionPolicy))
+	r.events.Warning(ms, "DeletionPolicyNotDone", "Delete", fmt.Sprintf("deletionPolicy %s did not complete within the progress deadline: the Microservice is deleted without it", ms.Spec.DeletionPolicy))
 }
 
 // recordNothingToRestore records that the Deployment of before cannot be brought back.
 func (r *Reconciler) recordNothingToRestore(ms *v1alpha1.Microservice) {
-	r.events.Warning(ms, reasonDeploymentNotFound, "Delete", fmt.Sprintf("Deployment %q cannot be brought back: it does not exist", ms.Spec.AdoptFrom.DeploymentName))
+	r.events.Warning(ms, reasonDeploymentNotFound, "Delete", fmt.Sprintf("Deployment %q cannot be scaled up again: it does not exist", ms.Spec.AdoptFrom.DeploymentName))
 }

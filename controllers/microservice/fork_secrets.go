@@ -34,7 +34,7 @@ func (r *Reconciler) confined(ctx context.Context, ms *v1alpha1.Microservice) (*
 		if apierrors.IsNotFound(err) {
 			if needed[name] {
 				return nil, status.NewWaiting(reasonConfigurationMissing, requeueMissingSecret, fmt.Errorf(
-					"Secret %q does not exist, and a fork gets no credentials of the API server: create it, so that its type is known, or mark it optional", name))
+					"Secret %q does not exist, and releases of forks must not use credentials of the API server: create it, so that its type is known, or mark it optional", name))
 			}
 			credentials[name] = true
 			continue
@@ -43,7 +43,7 @@ func (r *Reconciler) confined(ctx context.Context, ms *v1alpha1.Microservice) (*
 			err = status.SecretForbidden(ms.Namespace, name, err)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read the type of Secret %q, because a fork gets no credentials of the API server: %w", name, err)
+			return nil, fmt.Errorf("read the type of Secret %q, because releases of forks must not use credentials of the API server: %w", name, err)
 		}
 		credentials[name] = secret.Type == corev1.SecretTypeServiceAccountToken || secret.Type == corev1.SecretTypeBootstrapToken
 	}

@@ -82,14 +82,14 @@ func readGate(canary *v1alpha1.CanaryStrategy, group *v1alpha1.ReleaseGroup, ans
 		switch a := answerOf(h, run, answers); {
 		case a == nil:
 			fact.Open = false
-			lines = append(lines, h.Name+" was not asked yet")
+			lines = append(lines, h.Name+" was not called yet")
 		case a.Phase == v1alpha1.HookFailed:
 			fact.Open, fact.Failed = false, true
 			lines = append(lines, answered(*a))
 		case a.Type == v1alpha1.HookPreRollout && a.Phase == v1alpha1.HookWaiting && a.Attempts > 0:
 			// Its no fails the release: what is asked again gave no answer.
 			fact.Open, fact.Unanswered = false, true
-			lines = append(lines, fmt.Sprintf("%s gave no answer: %s", a.Name, a.Message))
+			lines = append(lines, fmt.Sprintf("%s did not respond: %s", a.Name, a.Message))
 		case a.Phase != v1alpha1.HookOpen && a.Phase != v1alpha1.HookDelivered:
 			fact.Open = false
 			lines = append(lines, answered(*a))
@@ -115,5 +115,5 @@ func answered(h v1alpha1.HookStatus) string {
 	if h.Message == "" {
 		return fmt.Sprintf("%s is %s", h.Name, strings.ToLower(string(h.Phase)))
 	}
-	return fmt.Sprintf("%s answered: %s", h.Name, h.Message)
+	return fmt.Sprintf("%s responded: %s", h.Name, h.Message)
 }

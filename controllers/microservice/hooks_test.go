@@ -77,7 +77,7 @@ func TestReadSpec(t *testing.T) {
 			Steps: []v1alpha1.CanaryStep{{Weight: 1}, {Weight: 2, Window: &v1alpha1.DeployWindow{TimeZone: "Mars"}}},
 		}}}, defaults(func(s *release.Spec) {
 			s.Steps = []release.Step{{Weight: 1}, {Weight: 2, Window: &release.Window{}}}
-		}), `spec.updateStrategy.canary.steps[1].window.timeZone: there is no time zone "Mars"; use a name of the IANA time zone database, such as Europe/Zurich`},
+		}), `spec.updateStrategy.canary.steps[1].window.timeZone: time zone "Mars" does not exist; use a name of the IANA time zone database, such as Europe/Zurich`},
 	} {
 		got, err := readSpec(&v1alpha1.Microservice{Spec: test.spec}, 5*time.Second, now)
 		text := ""
@@ -128,27 +128,27 @@ func TestOutcomes(t *testing.T) {
 		said []v1alpha1.HookStatus
 		want release.Child
 	}{
-		"all hooks of a gate": {early, []v1alpha1.HookStatus{said("early", "ConfirmRollout", "Open", "")}, release.Child{Gates: gate(early, false, false, "late was not asked yet")}},
+		"all hooks of a gate": {early, []v1alpha1.HookStatus{said("early", "ConfirmRollout", "Open", "")}, release.Child{Gates: gate(early, false, false, "late was not called yet")}},
 		"no gate":             {free, []v1alpha1.HookStatus{more("a", "Open", "")}, release.Child{}},
-		"no one answered":     {run, nil, release.Child{Gates: gate(run, false, false, "a was not asked yet, b was not asked yet")}},
+		"no one answered":     {run, nil, release.Child{Gates: gate(run, false, false, "a was not called yet, b was not called yet")}},
 		"one agrees": {run, []v1alpha1.HookStatus{more("a", "Open", ""), more("b", "Waiting", "freeze until Monday")},
-			release.Child{Gates: gate(run, false, false, "b answered: freeze until Monday")}},
+			release.Child{Gates: gate(run, false, false, "b responded: freeze until Monday")}},
 		"all agree": {run, []v1alpha1.HookStatus{more("a", "Open", ""), more("b", "Open", "")}, release.Child{Gates: gate(run, true, false, "")}},
 		"another rollout": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Run = 6 }), more("b", "Open", "")},
-			release.Child{Gates: gate(run, false, false, "a was not asked yet")}},
+			release.Child{Gates: gate(run, false, false, "a was not called yet")}},
 		"another wait": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Since = &before }), more("b", "Open", "")},
-			release.Child{Gates: gate(run, false, false, "a was not asked yet")}},
+			release.Child{Gates: gate(run, false, false, "a was not called yet")}},
 		"no wait at all": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Since = nil }), more("b", "Open", "")},
-			release.Child{Gates: gate(run, false, false, "a was not asked yet")}},
+			release.Child{Gates: gate(run, false, false, "a was not called yet")}},
 		"another type": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Type = "Rollback" }), more("b", "Open", "")},
-			release.Child{Gates: gate(run, false, false, "a was not asked yet"), Rollback: &release.RollbackFact{Rollout: 7, Message: "a is open"}}},
+			release.Child{Gates: gate(run, false, false, "a was not called yet"), Rollback: &release.RollbackFact{Rollout: 7, Message: "a is open"}}},
 		"a check passed": {atStart, []v1alpha1.HookStatus{said("pre", "PreRollout", "Delivered", "")}, release.Child{Gates: gate(atStart, true, false, "")}},
 		"a check that no one answered": {atStart, []v1alpha1.HookStatus{with(said("pre", "PreRollout", "Waiting", "connection refused"), func(h *v1alpha1.HookStatus) { h.Attempts = 2 })},
-			release.Child{Gates: []release.GateFact{{Rollout: 7, Point: "PreRollout", Since: since.Time, Unanswered: true, Message: "pre gave no answer: connection refused"}}}},
+			release.Child{Gates: []release.GateFact{{Rollout: 7, Point: "PreRollout", Since: since.Time, Unanswered: true, Message: "pre did not respond: connection refused"}}}},
 		"a check that is being made": {atStart, []v1alpha1.HookStatus{said("pre", "PreRollout", "Waiting", "")}, release.Child{Gates: gate(atStart, false, false, "pre is waiting")}},
-		"a check failed":             {atStart, []v1alpha1.HookStatus{said("pre", "PreRollout", "Failed", "2 of 9 tests")}, release.Child{Gates: gate(atStart, false, true, "pre answered: 2 of 9 tests")}},
+		"a check failed":             {atStart, []v1alpha1.HookStatus{said("pre", "PreRollout", "Failed", "2 of 9 tests")}, release.Child{Gates: gate(atStart, false, true, "pre responded: 2 of 9 tests")}},
 		"one asks to go back": {free, []v1alpha1.HookStatus{said("back", "Rollback", "Open", "orders fall")},
-			release.Child{Rollback: &release.RollbackFact{Rollout: 7, Message: "back answered: orders fall"}}},
+			release.Child{Rollback: &release.RollbackFact{Rollout: 7, Message: "back responded: orders fall"}}},
 		"one does not":                    {free, []v1alpha1.HookStatus{said("back", "Rollback", "Waiting", "")}, release.Child{}},
 		"one asked in the rollout before": {free, []v1alpha1.HookStatus{with(said("back", "Rollback", "Open", ""), func(h *v1alpha1.HookStatus) { h.Run = 6 })}, release.Child{}},
 		"a gate whose hooks were removed": {func() v1alpha1.Rollout { r := run; r.Gate = "ConfirmPromotion"; return r }(), nil,

@@ -134,7 +134,7 @@ func forNetworkPolicy(_ context.Context, o client.Object) []reconcile.Request {
 func (r *Reconciler) forPeers(ctx context.Context, o client.Object) []reconcile.Request {
 	peers, err := r.peers(ctx, o.(*v1alpha1.Microservice))
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "enqueue the Microservices that go together", "name", o.GetName())
+		ctrl.LoggerFrom(ctx).Error(err, "enqueue Microservices with the same together.name", "name", o.GetName())
 	}
 	var requests []reconcile.Request
 	for i := range peers {

@@ -228,7 +228,7 @@ func (r *Reconciler) observeSource(ctx context.Context, o *observed) error {
 	err := r.Get(ctx, client.ObjectKey{Namespace: o.ms.Namespace, Name: name}, &policy)
 	switch {
 	case apierrors.IsNotFound(err):
-		o.problem = status.NewTerminal("ImagePolicyNotFound", fmt.Errorf("spec.imagePolicyRef.name: there is no ImagePolicy %q in this namespace; create it or correct the name", name))
+		o.problem = status.NewTerminal("ImagePolicyNotFound", fmt.Errorf("spec.imagePolicyRef.name: ImagePolicy %q does not exist in this namespace; create it or correct the name", name))
 	case err != nil:
 		return fmt.Errorf("get ImagePolicy %q: %w", name, err)
 	default:

@@ -27,7 +27,7 @@ func (r *Reconciler) peers(ctx context.Context, ms *v1alpha1.Microservice) ([]v1
 	}
 	var list v1alpha1.MicroserviceList
 	if err := r.List(ctx, &list, client.InNamespace(ms.Namespace), client.MatchingFields{indexTogether: name}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list Microservices that go together as %q: %w", name, err)
+		return nil, fmt.Errorf("list Microservices with together.name %q: %w", name, err)
 	}
 	var peers []v1alpha1.Microservice
 	for i := range list.Items {

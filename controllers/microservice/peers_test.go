@@ -42,7 +42,7 @@ func TestTogether(t *testing.T) {
 			if !s.until(test.end)() {
 				t.Errorf("it failed at the other one: %s", s.ledger())
 			}
-			if held := condition(s.ms(), "Blocked"); strings.Contains(held, "it failed at cart (CrashLoopBackOff)") == (test.onFailure == v1alpha1.TogetherRollBack) {
+			if held := condition(s.ms(), "Blocked"); strings.Contains(held, "it failed in Microservice cart (CrashLoopBackOff)") == (test.onFailure == v1alpha1.TogetherRollBack) {
 				t.Errorf("Blocked is %q", held)
 			}
 			if test.onFailure == v1alpha1.TogetherRollBack {

@@ -100,7 +100,7 @@ func (r *Reconciler) reportStateRefused(ctx context.Context, w *pass, before *v1
 	if !apierrors.IsInvalid(err) && !apierrors.IsRequestEntityTooLargeError(err) {
 		return err
 	}
-	problem := status.NewTerminal(reasonStateRefused, fmt.Errorf("the server refuses what is to be recorded, and nothing is done until it accepts it; apply the CustomResourceDefinitions of this version of Heighliner: %w", err))
+	problem := status.NewTerminal(reasonStateRefused, fmt.Errorf("the API server rejects the rollout state, and nothing is changed until it accepts it; apply the CustomResourceDefinitions of this version of Heighliner: %w", err))
 	problem.After = afterStateRefused
 	before.DeepCopyInto(w.ms)
 	if err := r.reportProblem(ctx, w, problem); err != nil {

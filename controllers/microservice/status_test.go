@@ -158,7 +158,7 @@ func TestConditions(t *testing.T) {
 			}}}
 			w.children = map[string]*v1alpha1.VersionedMicroservice{"shop-1": c}
 		}, shown{Conditions: []string{
-			`ConfigurationLost True ConfigurationLost: releases whose copies were deleted cannot start pods: 1.0.0 (shop-1) lacks its ConfigMap "shop-1-abc"`,
+			`ConfigurationLost True ConfigurationLost: releases cannot start pods, because copies of their configuration were deleted: 1.0.0 (shop-1) lacks its ConfigMap "shop-1-abc"`,
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Groups: "1/1"}},
 		"behind the last step": {[]v1alpha1.ReleaseGroup{running(live("1.x", "1.1.0 canary 50", "1.0.0 active 50"), "1.1.0", 3)}, nil, nil, nil, shown{Conditions: []string{
@@ -194,13 +194,13 @@ func TestConditions(t *testing.T) {
 			w.facts.Policies = nil
 		}, shown{Conditions: []string{
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
-			"TrafficDegraded True NoNetworkPolicy: no networkpolicies.hlnr.io routes to this Microservice: weights have no effect, and steps are waits",
+			"TrafficDegraded True NoNetworkPolicy: no networkpolicies.hlnr.io routes to this Microservice: weights have no effect, and steps only wait",
 		}, Active: "1.0.0", Groups: "1/1"}},
 		"source is stale": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
 			w.facts.SourceStale = true
 		}, shown{Conditions: []string{
-			"Ready False SourcePending: the ImagePolicy has not scanned with its present specification yet",
-			"Reconciling True SourcePending: the ImagePolicy has not scanned with its present specification yet",
+			"Ready False SourcePending: the ImagePolicy has not been scanned with its current specification yet",
+			"Reconciling True SourcePending: the ImagePolicy has not been scanned with its current specification yet",
 		}, Active: "1.0.0", Groups: "1/1"}},
 		"terminal": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, status.NewTerminal("NameConflict", errors.New("rename it")), nil, shown{Conditions: []string{
 			"Ready False NameConflict: rename it",

@@ -18,7 +18,7 @@ func resolveWindow(w *v1alpha1.DeployWindow, now time.Time) (*release.Window, er
 	}
 	zone, err := time.LoadLocation(w.TimeZone)
 	if err != nil {
-		return &release.Window{}, fmt.Errorf("there is no time zone %q; use a name of the IANA time zone database, such as Europe/Zurich", w.TimeZone)
+		return &release.Window{}, fmt.Errorf("time zone %q does not exist; use a name of the IANA time zone database, such as Europe/Zurich", w.TimeZone)
 	}
 	span := newSpan(w)
 	now = now.In(zone)

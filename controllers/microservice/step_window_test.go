@@ -104,7 +104,7 @@ func TestNoWindow(t *testing.T) {
 		t.Errorf("no window gives %v, %v", got, err)
 	}
 	got, err := resolveWindow(&v1alpha1.DeployWindow{TimeZone: "Europe/Bern"}, time.Now())
-	if err == nil || err.Error() != `there is no time zone "Europe/Bern"; use a name of the IANA time zone database, such as Europe/Zurich` {
+	if err == nil || err.Error() != `time zone "Europe/Bern" does not exist; use a name of the IANA time zone database, such as Europe/Zurich` {
 		t.Errorf("an unknown zone gives error %v", err)
 	}
 	if got == nil || got.Open || !got.Next.IsZero() {

@@ -264,7 +264,7 @@ func TestUnknownTimeZone(t *testing.T) {
 		t.Errorf("ledger: %s", s.ledger())
 	}
 	same(t, "Stalled", condition(s.ms(), "Stalled"),
-		`True TimeZoneUnknown: spec.updateStrategy.canary.steps[1].window.timeZone: there is no time zone "Europe/Bern"; use a name of the IANA time zone database, such as Europe/Zurich`)
+		`True TimeZoneUnknown: spec.updateStrategy.canary.steps[1].window.timeZone: time zone "Europe/Bern" does not exist; use a name of the IANA time zone database, such as Europe/Zurich`)
 	s.edit(func(spec *v1alpha1.MicroserviceSpec) {
 		spec.UpdateStrategy.Canary.Steps[1].Window.TimeZone = "Europe/Zurich"
 	})

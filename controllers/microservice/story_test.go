@@ -175,7 +175,7 @@ func TestApprovalAndDecisions(t *testing.T) {
 	decide("1.1.0", v1alpha1.Decision{Action: "Continue", ID: "1", Step: "other"}, long)
 	s.play()
 	same(t, "a wrong step", decision("1.1.0"), v1alpha1.HandledDecision{
-		ID: "1", Action: "Continue", By: long[:250] + "…", Outcome: `DecisionNotApplicable: the canary is in step "look" and not in "other"`,
+		ID: "1", Action: "Continue", By: long[:250] + "…", Outcome: `DecisionNotApplicable: the canary is in step "look", not in step "other"`,
 	})
 	decide("1.1.0", v1alpha1.Decision{Action: "Continue", ID: "2", Step: "look"}, "alice")
 	s.play()
@@ -213,7 +213,7 @@ func TestPins(t *testing.T) {
 		s.play()
 	}
 	pin("1.1.0", "incident 7")
-	same(t, "Pinned", condition(s.ms(), "Pinned"), `True Pinned: group release is pinned to 1.1.0; latest would be 1.1.1 ("incident 7")`)
+	same(t, "Pinned", condition(s.ms(), "Pinned"), `True Pinned: group release is pinned to 1.1.0; strategy latest would select 1.1.1 ("incident 7")`)
 	same(t, "ledger", s.ledger(), lines(
 		"release Live target Pinned",
 		"  1.2.0 error 0% CrashLoopBackOff, 0 replicas",
@@ -223,7 +223,7 @@ func TestPins(t *testing.T) {
 	same(t, "Ready", condition(s.ms(), "Ready"), "True Succeeded: active: 1.1.0 in group release")
 
 	pin("9.9.9", "")
-	if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, `True PinnedVersionMissing: no group holds version "9.9.9"`) {
+	if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, `True PinnedVersionMissing: spec.updateStrategy.manual pins version "9.9.9"`) {
 		t.Errorf("Stalled is %q", got)
 	}
 	if got := condition(s.ms(), "Pinned"); !strings.HasPrefix(got, "False PinnedVersionMissing") {
@@ -235,7 +235,7 @@ func TestPins(t *testing.T) {
 	})
 	s.play()
 	s.play()
-	stray := `spec.updateStrategy.manual.groups[0].name: there is no group "Release", there are release: groups without a pin start nothing; correct the name, or remove the pin`
+	stray := `spec.updateStrategy.manual.groups[0].name: group "Release" does not exist (existing groups: release); groups without a pin start nothing; correct the name, or remove the pin`
 	same(t, "Pinned by a name that is no group", condition(s.ms(), "Pinned"), "False PinnedVersionMissing: "+stray)
 	same(t, "Stalled by a name that is no group", condition(s.ms(), "Stalled"), "True PinnedVersionMissing: "+stray)
 	same(t, "events", s.events, []string{"PinnedVersionMissing: " + stray})
@@ -261,7 +261,7 @@ func TestProblems(t *testing.T) {
 		}, `False ContainerNotFound: spec.containerName: spec.template has no container "web"; name one of its containers`, 0},
 		"no such ImagePolicy": {func(s *story) {
 			s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.ImagePolicyRef.Name = "sop" })
-		}, `False ImagePolicyNotFound: spec.imagePolicyRef.name: there is no ImagePolicy "sop" in this namespace; create it or correct the name`, 0},
+		}, `False ImagePolicyNotFound: spec.imagePolicyRef.name: ImagePolicy "sop" does not exist in this namespace; create it or correct the name`, 0},
 		"the ImagePolicy has not looked yet": {func(s *story) {
 			p := &v1alpha1.ImagePolicy{}
 			s.get("shop", p)
@@ -269,7 +269,7 @@ func TestProblems(t *testing.T) {
 			if err := env.Client.Update(s.Context(), p); err != nil {
 				s.Fatal(err)
 			}
-		}, "False SourcePending: the ImagePolicy has not scanned with its present specification yet", 0},
+		}, "False SourcePending: the ImagePolicy has not been scanned with its current specification yet", 0},
 		"the ImagePolicy cannot be read": {func(s *story) {
 			s.offer("1.1.0", "1.0.0")
 			p := &v1alpha1.ImagePolicy{}
@@ -279,7 +279,7 @@ func TestProblems(t *testing.T) {
 			if err := env.Client.Status().Update(s.Context(), p); err != nil {
 				s.Fatal(err)
 			}
-		}, "False SourcePending: the ImagePolicy has not scanned with its present specification yet", 0},
+		}, "False SourcePending: the ImagePolicy has not been scanned with its current specification yet", 0},
 		"the release is refused": {func(s *story) {
 			s.before = func(what string) error {
 				if strings.HasPrefix(what, "create") {

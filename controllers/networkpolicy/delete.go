@@ -169,13 +169,13 @@ func (r *Reconciler) orphan(ctx context.Context, f *traffic.Observed) error {
 func (r *Reconciler) disown(ctx context.Context, f *traffic.Observed, live client.Object) error {
 	next := live.DeepCopyObject().(client.Object)
 	if err := controllerutil.RemoveControllerReference(f.Policy, next, r.Client.Scheme()); err != nil {
-		return fmt.Errorf("take owner off %T %q: %w", live, live.GetName(), err)
+		return fmt.Errorf("remove the owner of %T %q: %w", live, live.GetName(), err)
 	}
 	labels := next.GetLabels()
 	delete(labels, v1alpha1.LabelPolicy) // A policy of the same name must not take it for its own.
 	next.SetLabels(labels)
 	if err := r.Client.Patch(ctx, next, client.MergeFrom(live), client.FieldOwner(fieldOwner)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("take owner off %T %q: %w", live, live.GetName(), err)
+		return fmt.Errorf("remove the owner of %T %q: %w", live, live.GetName(), err)
 	}
 	return nil
 }

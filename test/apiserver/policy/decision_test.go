@@ -141,7 +141,7 @@ func TestOnlyTheManagerMakesReleases(t *testing.T) {
 		"the garbage collector":              "system:serviceaccount:kube-system:generic-garbage-collector",
 	} {
 		t.Run(name, func(t *testing.T) {
-			check(t, env.As(t, user, masters).Create(t.Context(), newRelease(namespace)), "releases are made by the Heighliner manager only")
+			check(t, env.As(t, user, masters).Create(t.Context(), newRelease(namespace)), "releases are created only by the Heighliner manager")
 		})
 	}
 }

@@ -11,7 +11,7 @@ func window(fields string) string { return step(`window: {` + fields + `}`) }
 
 const (
 	stepField    = "spec.updateStrategy.canary.steps[0]."
-	badSpan      = "window: from and to must differ; the beginning of the day is from: 00:00, its end is to: 24:00"
+	badSpan      = "window: from and to must differ; a day begins with from: 00:00 and ends with to: 24:00"
 	configFields = "spec.configuration."
 )
 
