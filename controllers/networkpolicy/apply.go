@@ -206,7 +206,7 @@ func (w *writing) deletions(ctx context.Context) error {
 // is a kind that the API server lacks, whatever its answer is.
 func classify(err error, o client.Object) *status.Error {
 	if gvk := o.GetObjectKind().GroupVersionKind(); takenAway(err) {
-		return status.NewTerminal(reasonMissing(gvk.Group), fmt.Errorf("the API server does not know %s of %s any more: install its definition: %w", gvk.Kind, gvk.GroupVersion(), err))
+		return status.NewTerminal(reasonMissing(gvk.Group), fmt.Errorf("the API server no longer has %s of %s: install its CustomResourceDefinition: %w", gvk.Kind, gvk.GroupVersion(), err))
 	}
 	return status.Classify(err)
 }
@@ -307,7 +307,7 @@ func revertedError(read *unstructured.Unstructured, after time.Duration) *status
 		}
 	}
 	return status.NewWaiting(providers.ReasonRuleConflict, after, fmt.Errorf(
-		"spec.provider.routeRef: %s reverts the rules of %s each time that they are written: let it ignore backendRefs and annotations of the route, or name a rule that nothing else writes", who, traffic.ObjectName(read)))
+		"spec.provider.routeRef: %s reverts the rules of %s each time they are written: configure it to ignore backendRefs and annotations of the route, or name a rule that nothing else writes", who, traffic.ObjectName(read)))
 }
 
 // patchUser makes a route of another user what it is to be: only what differs is

@@ -110,7 +110,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, f *traffic.Observed, l
 	left, err := r.restore(ctx, f)
 	if wait = max(wait, left); failed != nil && wait > 0 {
 		// No back-off: that of before may be ready any moment.
-		ctrl.LoggerFrom(ctx).Info("routes of a policy that is being deleted are not as decided", "cause", failed.Error())
+		ctrl.LoggerFrom(ctx).Info("the routes of a policy that is being deleted are not up to date", "cause", failed.Error())
 	}
 	return wait, err
 }

@@ -73,7 +73,7 @@ func served(mapper meta.RESTMapper, kind providers.Kind) (schema.GroupVersionKin
 			return gvk, nil
 		}
 		if !meta.IsNoMatchError(err) {
-			return schema.GroupVersionKind{}, fmt.Errorf("look for %s of %s/%s: %w", kind.Kind, kind.Group, version, err)
+			return schema.GroupVersionKind{}, fmt.Errorf("discover %s of %s/%s: %w", kind.Kind, kind.Group, version, err)
 		}
 	}
 	if kind.Previous != nil {
@@ -199,7 +199,7 @@ func (k *kinds) problem(rests []providers.Kind) *providers.Problem {
 	for _, kind := range rests {
 		if err := k.unread[kind.Kind]; err != nil {
 			return &providers.Problem{Reason: reasonMissing(kind.Group), Message: fmt.Sprintf(
-				"%ss of %s cannot be read: %v: give the manager the right to list and watch them, or fix what the message names; what is live stays as it is until then", kind.Kind, kind.Group, err)}
+				"%ss of %s cannot be read: %v: allow the manager to list and watch them, or fix the cause in the message; existing routes stay unchanged until then", kind.Kind, kind.Group, err)}
 		}
 	}
 	return nil

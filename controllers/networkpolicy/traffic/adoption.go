@@ -25,7 +25,7 @@ func (d *planner) addAdopted(out *Decision) {
 	}
 	live := d.Adopted
 	if live == nil {
-		wait(ReasonAdoptedMissing, "spec.adoptFrom.serviceName: Service %q does not exist: create the Service, or delete this networkpolicies.hlnr.io and make another, because the field cannot be changed", name)
+		wait(ReasonAdoptedMissing, "spec.adoptFrom.serviceName: Service %q does not exist: create the Service, or delete and re-create this networkpolicies.hlnr.io, because the field is immutable", name)
 		return
 	}
 	if cause := unsuitable(live, d.Policy.Name); cause != "" {
@@ -33,7 +33,7 @@ func (d *planner) addAdopted(out *Decision) {
 		return
 	}
 	if d.Policy.DeletionTimestamp != nil && d.Selected(name) == "" {
-		wait(ReasonAdoptionWaits, "the networkpolicies.hlnr.io is being deleted")
+		wait(ReasonAdoptionWaits, "this networkpolicies.hlnr.io is being deleted")
 		return // It was restored, or was never routed elsewhere.
 	}
 	if !resources.Marked(live, d.Policy.Name) && d.Microservice.DeletionTimestamp == nil {
@@ -87,7 +87,7 @@ func (d *planner) mayAdopt(name string, g *v1alpha1.ReleaseGroup, wait func(stri
 	previous := difference(now.Ready, d.released())
 	have, need := len(d.Endpoints[d.ReleaseService(active.VersionedMicroservice)].Ready), max(1, len(previous))
 	if have < need {
-		wait(ReasonAdoptionWaits, "release %q has %d ready endpoints, and Service %q has %d: it is adopted when they are as many; raise spec.availability.replicas of Microservice %q if they never will be",
+		wait(ReasonAdoptionWaits, "release %q has %d ready endpoints, and Service %q has %d: the Service is adopted when the release has at least as many; if it never will, raise spec.availability.replicas of Microservice %q",
 			active.VersionedMicroservice, have, name, need, d.Policy.MicroserviceName())
 		return false
 	}
@@ -109,11 +109,11 @@ func unsuitable(s *corev1.Service, policy string) string {
 	case s.DeletionTimestamp != nil:
 		return "is being deleted"
 	case s.Spec.Type == corev1.ServiceTypeExternalName:
-		return "is of type ExternalName: it has no pods that could be taken over"
+		return "is of type ExternalName, which has no pods"
 	case len(s.Spec.Selector) == 0:
-		return "has no selector: its endpoints are written by another user"
+		return "has no selector, so its endpoints are not managed by Kubernetes"
 	case metav1.GetControllerOf(s) != nil:
-		return fmt.Sprintf("is controlled by %s %q, which would set its selector back", metav1.GetControllerOf(s).Kind, metav1.GetControllerOf(s).Name)
+		return fmt.Sprintf("is controlled by %s %q, which would revert its selector", metav1.GetControllerOf(s).Kind, metav1.GetControllerOf(s).Name)
 	case s.Labels[v1alpha1.LabelPolicy] != "" && s.Labels[v1alpha1.LabelPolicy] != policy:
 		return fmt.Sprintf("is adopted by networkpolicies.hlnr.io %q", s.Labels[v1alpha1.LabelPolicy])
 	}

@@ -38,7 +38,7 @@ func (d *planner) settleClaims(rows []*Row) {
 		}
 		if first := named[r.host]; first != nil && !d.literal(r) && preview(r) {
 			r.kept = false
-			r.fail(reasonDomainConflict, fmt.Sprintf("%s: %q is the host of %s, and no preview gets it: name the branch otherwise, or use {{.ReleaseGroupName}}", r.source(), host, first.field))
+			r.fail(reasonDomainConflict, fmt.Sprintf("%s: %q is the host of %s, which a preview cannot use: rename the branch, or use {{.ReleaseGroupName}}", r.source(), host, first.field))
 		}
 		what, fix := fmt.Sprintf("%q with path %q", host, path), "use another host or path"
 		if r.listener != "" {
@@ -48,10 +48,10 @@ func (d *planner) settleClaims(rows []*Row) {
 			switch {
 			case c.host == host && c.path == path && !c.younger:
 				r.kept = false
-				r.fail(reasonDomainConflict, fmt.Sprintf("%s: %s is held by networkpolicies.hlnr.io %q, which is older: %s", r.source(), what, c.policy, fix))
+				r.fail(reasonDomainConflict, fmt.Sprintf("%s: %s is already used by the older networkpolicies.hlnr.io %q: %s", r.source(), what, c.policy, fix))
 			case c.host == host && c.literal && !d.literal(r) && preview(r) && !d.carries(host):
 				r.kept = false
-				r.fail(reasonDomainConflict, fmt.Sprintf("%s: %q is the host of networkpolicies.hlnr.io %q, and no preview gets it: name the branch otherwise, or use {{.ReleaseGroupName}}", r.source(), host, c.policy))
+				r.fail(reasonDomainConflict, fmt.Sprintf("%s: %q is the host of networkpolicies.hlnr.io %q, which a preview cannot use: rename the branch, or use {{.ReleaseGroupName}}", r.source(), host, c.policy))
 			}
 		}
 		if first := own[host+path]; first != nil {
@@ -71,7 +71,7 @@ func (d *planner) settleClaims(rows []*Row) {
 				holder = fmt.Sprintf("%s for release group %q", first.field, first.group.Name)
 			}
 			r.kept = false
-			r.fail(reasonDomainConflict, fmt.Sprintf("%s: %s is held by %s already: %s", r.source(), what, holder, fix))
+			r.fail(reasonDomainConflict, fmt.Sprintf("%s: %s is already used by %s: %s", r.source(), what, holder, fix))
 			continue
 		}
 		if r.reason == "" || r.kept {
@@ -141,7 +141,7 @@ func (d *planner) checkHosts(rows []*Row) {
 		}
 		if d.Owned != nil && d.Owned.Unread != nil && r.reason == "" {
 			r.reason, r.kept = ReasonDomainsUnreadable, d.carries(r.host)
-			r.message = fmt.Sprintf("%s: the list of domains cannot be read, so that it is unknown whether %q is allowed in namespace %q: no host is added, and what is served stays, until an administrator fixes the list: %v",
+			r.message = fmt.Sprintf("%s: the list of domains cannot be read, so it is not known whether %q is allowed in namespace %q: no host is added, and existing hosts stay, until an administrator fixes the list: %v",
 				r.source(), r.host, d.Policy.Namespace, d.Owned.Unread)
 		}
 	}

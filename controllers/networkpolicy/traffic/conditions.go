@@ -80,7 +80,7 @@ func (r *reporter) conditions(now *v1alpha1.NetworkPolicyStatus) {
 func (r *reporter) programmed(now *v1alpha1.NetworkPolicyStatus) (reason, message string) {
 	switch {
 	case r.idle():
-		return reasonNoPreviews, fmt.Sprintf("Microservice %q has only previews of pull requests, and none now", r.Policy.MicroserviceName())
+		return reasonNoPreviews, fmt.Sprintf("Microservice %q has only previews of pull requests, and there are none at the moment", r.Policy.MicroserviceName())
 	case now.Summary.Domains == "" && len(now.Listeners) > 0:
 		message = "the listeners route to the active releases"
 	case now.Summary.Domains == "" && len(now.Routes) > 0:
@@ -118,7 +118,7 @@ func (r *reporter) specProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 
 func (r *reporter) refProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 	if r.Microservice == nil {
-		return &problem{reasonNoMicroservice, fmt.Sprintf("spec.microserviceRef.name: Microservice %q does not exist: create it, or name one that does; what is live stays", r.Policy.MicroserviceName())}
+		return &problem{reasonNoMicroservice, fmt.Sprintf("spec.microserviceRef.name: Microservice %q does not exist: create it, or correct the name; existing routes stay", r.Policy.MicroserviceName())}
 	}
 	if p := providers.Referent(r.View); p != nil && slices.Contains(refReasons, p.Reason) {
 		return &problem{p.Reason, p.Message}
@@ -255,14 +255,14 @@ func (r *reporter) domainShared(now *v1alpha1.NetworkPolicyStatus) {
 		for i, l := range r.Policy.Spec.Listeners {
 			if l.Release == nil && (l.Groups == nil || l.Groups.Policy == v1alpha1.GroupsNewest) {
 				status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionDomainShared, metav1.ConditionTrue, v1alpha1.ConditionDomainShared, fmt.Sprintf(
-					"spec.listeners[%d] %q moves to a newer release group immediately, without canary steps: give the Microservice spec.updateStrategy.canary.steps, name its groups%s", i, l.Name, orWiderGroups(groups)))
+					"spec.listeners[%d] %q moves to a newer release group immediately, without canary steps: set spec.updateStrategy.canary.steps of the Microservice, or name its groups%s", i, l.Name, orWiderGroups(groups)))
 				return
 			}
 		}
 	}
 	if ref := gatewayapi.UserRef(r.Policy); moves && !steps && ref != nil && ref.Release == nil && (ref.Groups == nil || ref.Groups.Policy == v1alpha1.GroupsNewest) {
 		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionDomainShared, metav1.ConditionTrue, v1alpha1.ConditionDomainShared, fmt.Sprintf(
-			"spec.provider.routeRef: the rules of %s %q move to a newer release group immediately, without canary steps: give the Microservice spec.updateStrategy.canary.steps, name its groups%s", ref.Kind, ref.Name, orWiderGroups(groups)))
+			"spec.provider.routeRef: the rules of %s %q move to a newer release group immediately, without canary steps: set spec.updateStrategy.canary.steps of the Microservice, or name its groups%s", ref.Kind, ref.Name, orWiderGroups(groups)))
 		return
 	}
 	status.Remove(&now.Conditions, v1alpha1.ConditionDomainShared)
@@ -275,9 +275,9 @@ func orWiderGroups(groups []*v1alpha1.ReleaseGroup) string {
 	case groups[0].PullRequest > 0:
 		return ""
 	case strings.Count(name, ".") > 1:
-		return ", or versioning.groupBy Major or All in the ImagePolicy"
+		return ", or set versioning.groupBy of the ImagePolicy to Major or All"
 	default:
-		return ", or versioning.groupBy All in the ImagePolicy"
+		return ", or set versioning.groupBy of the ImagePolicy to All"
 	}
 }
 
@@ -285,11 +285,11 @@ func orWiderGroups(groups []*v1alpha1.ReleaseGroup) string {
 func fix(d v1alpha1.Domain, first *v1alpha1.ReleaseGroup) string {
 	switch {
 	case templated(d.Domain):
-		return "leave groups.policy Newest out of it"
+		return "do not use groups.policy Newest"
 	case first.PullRequest > 0:
-		return "use {{.ReleaseGroupName}} in it" // Previews take no steps.
+		return "use {{.ReleaseGroupName}} in the domain" // Previews take no steps.
 	}
-	return "give the Microservice spec.updateStrategy.canary.steps, use {{.ReleaseGroupName}} in it"
+	return "set spec.updateStrategy.canary.steps of the Microservice, use {{.ReleaseGroupName}} in the domain"
 }
 
 // canaryUnmatched reports that a step asks for chosen requests, and no domain reports which.
@@ -302,10 +302,10 @@ func (r *reporter) canaryUnmatched(now *v1alpha1.NetworkPolicyStatus) {
 		if row.Match && row.Status == v1alpha1.ReleaseCanary && !chooses {
 			fix := fmt.Sprintf("set spec.domains[].canaryMatches of networkpolicies.hlnr.io %q", r.Policy.Name)
 			if gatewayapi.UserRef(r.Policy) != nil {
-				fix = "spec.provider.routeRef adds no rule to a route: give the step a weight, or use spec.provider.gateway"
+				fix = "spec.provider.routeRef does not add rules to a route: set a weight for the step, or use spec.provider.gateway"
 			}
 			status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionCanaryUnmatched, metav1.ConditionTrue, v1alpha1.ConditionCanaryUnmatched,
-				"the canary's step specifies match: true, and no request is chosen: "+fix)
+				"the step of the canary has match: true, but no domain selects requests: "+fix)
 			return
 		}
 	}
@@ -337,7 +337,7 @@ func (r *reporter) serviceAdopted(now *v1alpha1.NetworkPolicyStatus) {
 	case a.Reason != "":
 		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionServiceAdopted, metav1.ConditionFalse, a.Reason, a.message)
 	case now.Adopted.AdoptedTime == nil:
-		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionServiceAdopted, metav1.ConditionFalse, ReasonPending, fmt.Sprintf("Service %q is being pointed to the active release", AdoptedName(r.Policy)))
+		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionServiceAdopted, metav1.ConditionFalse, ReasonPending, fmt.Sprintf("the selector of Service %q is being changed to the active release", AdoptedName(r.Policy)))
 	default:
 		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionServiceAdopted, metav1.ConditionTrue, ReasonAdopted, fmt.Sprintf("Service %q follows the active release", AdoptedName(r.Policy)))
 	}
@@ -368,9 +368,9 @@ func (r *reporter) providerSwitching(now *v1alpha1.NetworkPolicyStatus) {
 		status.Remove(&now.Conditions, v1alpha1.ConditionProviderSwitching)
 		return
 	}
-	reason, message := reasonReplacing, fmt.Sprintf("the routes of provider %s stay and serve until those of provider %s do: %s", strings.Join(s.From, " and "), now.Provider, cmp.Or(r.out.waits, "they are being written"))
+	reason, message := reasonReplacing, fmt.Sprintf("the routes of provider %s keep serving until those of provider %s serve: %s", strings.Join(s.From, " and "), now.Provider, cmp.Or(r.out.waits, "they are being written"))
 	if s.ReplacedTime != nil {
-		reason, message = ReasonDraining, fmt.Sprintf("the routes of provider %s stay until %s, for callers that still come to them: spec.drainDelay specifies how long",
+		reason, message = ReasonDraining, fmt.Sprintf("the routes of provider %s stay until %s, for clients that still use them (spec.drainDelay)",
 			strings.Join(s.From, " and "), s.ReplacedTime.Add(r.drain()).UTC().Format(time.RFC3339))
 	}
 	for _, route := range r.out.Previous {

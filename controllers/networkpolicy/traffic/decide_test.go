@@ -182,9 +182,9 @@ func TestSharedDomainAdvisesWiderGroups(t *testing.T) {
 		group  v1alpha1.ReleaseGroup
 		advice string
 	}{
-		"Major":   {group("1-x", 1, "a 1.0.0 active 100"), "give the Microservice spec.updateStrategy.canary.steps, use {{.ReleaseGroupName}} in it, or versioning.groupBy All in the ImagePolicy"},
-		"Minor":   {group("1-2-x", 1, "a 1.2.0 active 100"), "give the Microservice spec.updateStrategy.canary.steps, use {{.ReleaseGroupName}} in it, or versioning.groupBy Major or All in the ImagePolicy"},
-		"preview": {preview, "use {{.ReleaseGroupName}} in it"},
+		"Major":   {group("1-x", 1, "a 1.0.0 active 100"), "set spec.updateStrategy.canary.steps of the Microservice, use {{.ReleaseGroupName}} in the domain, or set versioning.groupBy of the ImagePolicy to All"},
+		"Minor":   {group("1-2-x", 1, "a 1.2.0 active 100"), "set spec.updateStrategy.canary.steps of the Microservice, use {{.ReleaseGroupName}} in the domain, or set versioning.groupBy of the ImagePolicy to Major or All"},
+		"preview": {preview, "use {{.ReleaseGroupName}} in the domain"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

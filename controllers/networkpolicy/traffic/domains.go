@@ -78,7 +78,7 @@ func (d *planner) fit(rows []*Row) []*Row {
 	note := cut[0]
 	note.group, note.pinned, note.kept = nil, "", false
 	note.reason = reasonTooManyDomains
-	note.message = fmt.Sprintf("spec.domains render to %d hosts, and %d are the most, with one that reports the rest: %s have no route: remove entries, or name groups", len(rows), maxRows, strings.Join(some, ", "))
+	note.message = fmt.Sprintf("spec.domains render to %d hosts, but at most %d are possible, one of which reports the others: %s have no route: remove entries, or name groups", len(rows), maxRows, strings.Join(some, ", "))
 	return slices.DeleteFunc(rows, func(r *Row) bool { return gone[r] })
 }
 
@@ -104,7 +104,7 @@ func (d *planner) userRow(ref *v1alpha1.RouteReference) *Row {
 		out.fail(problem.Reason, out.field+"."+problem.Message)
 	}
 	if !slices.ContainsFunc(d.Policy.Status.Routes, func(s v1alpha1.RouteStatus) bool { return providers.UserRoute(s.Kind, s.Name) == r.user }) {
-		out.fail(ReasonPending, fmt.Sprintf("%s: the route is being noted in the status", r.field))
+		out.fail(ReasonPending, fmt.Sprintf("%s: the route is being recorded in the status", r.field))
 	}
 	if live := d.Live[r.user]; d.Policy.DeletionTimestamp != nil && (live == nil || live.Managed == nil) {
 		out.fail(ReasonPending, fmt.Sprintf("%s: the rules have been restored", r.field))
@@ -123,7 +123,7 @@ func (d *planner) listenerRow(i int, entry v1alpha1.Listener) *Row {
 	// other's way.
 	out.target = "listener/" + entry.Name
 	if p := out.port.Protocol; p != v1alpha1.ProtocolTCP && p != v1alpha1.ProtocolUDP {
-		out.fail(reasonNotRoutable, fmt.Sprintf("%s.port %q has no protocol TCP or UDP: route it by spec.domains", out.field, out.port.Name))
+		out.fail(reasonNotRoutable, fmt.Sprintf("the protocol of %s.port %q is not TCP or UDP: route it in spec.domains", out.field, out.port.Name))
 	}
 	if missing := d.View.Missing(out.port.Protocol); missing != nil {
 		out.fail(missing.Reason, missing.Message)
@@ -142,7 +142,7 @@ func (d *planner) entryRows(i int, entry v1alpha1.Domain) []*Row {
 	rows := d.releaseRows(base, entry)
 	if p := base.port.Protocol; p == v1alpha1.ProtocolTCP || p == v1alpha1.ProtocolUDP {
 		for _, r := range rows {
-			r.fail(reasonNotRoutable, fmt.Sprintf("%s.port %q has protocol %s, which has no hosts: route it by spec.listeners", base.field, base.port.Name, p))
+			r.fail(reasonNotRoutable, fmt.Sprintf("the protocol of %s.port %q is %s, which has no hosts: route it in spec.listeners", base.field, base.port.Name, p))
 		}
 	}
 	if missing := d.View.Missing(base.port.Protocol); missing != nil {
@@ -200,7 +200,7 @@ func (d *planner) routeToCanary(r *Row, absent v1alpha1.WhenAbsent) {
 		}
 	}
 	if absent == v1alpha1.AbsentNotFound {
-		r.fail(reasonNoCanary, fmt.Sprintf("release group %q has no canary with a ready endpoint: there is no route until it has one", r.group.Name))
+		r.fail(reasonNoCanary, fmt.Sprintf("release group %q has no canary with a ready endpoint, so there is no route yet", r.group.Name))
 	}
 }
 
@@ -239,7 +239,7 @@ func (d *planner) groupRows(base Row, entry v1alpha1.Domain) []*Row {
 	}
 	r = d.renderRow(r, entry)
 	if r.group == nil {
-		r.fail(reasonNoActiveRelease, "there is no release group yet that it could route to")
+		r.fail(reasonNoActiveRelease, "no release group to route to exists yet")
 		if policy == v1alpha1.GroupsNamed {
 			r.reason = reasonGroupNotFound
 			r.message = fmt.Sprintf("%s.groups.names: none of %q is a release group of Microservice %q", base.field, names, d.Policy.MicroserviceName())
@@ -258,9 +258,9 @@ func (d *planner) renderRow(r Row, entry v1alpha1.Domain) Row {
 	}
 	host, err := render(entry.Domain, d.Policy, r.group)
 	if err != nil {
-		fix := "write a host name"
+		fix := "use a valid host name"
 		if templated(entry.Domain) {
-			fix = "use {{.ReleaseGroupName}}, which always is a DNS label, or shorten the rest"
+			fix = "use {{.ReleaseGroupName}}, which is always a DNS label, or shorten the rest"
 		}
 		r.fail(reasonInvalidDomain, fmt.Sprintf("%s.domain: %v: %s", r.field, err, fix))
 		return r
@@ -346,7 +346,7 @@ func (d *planner) pinRow(base Row, entry v1alpha1.Domain) *Row {
 		if r.listener == "" && r.user == "" {
 			r.host, _ = render(entry.Domain, d.Policy, nil)
 		}
-		r.fail(reasonPinnedUnavailable, fmt.Sprintf("%s.release.version: no release of version %q is active, canary or retained: name one that is, or wait until it is deployed", r.field, entry.Release.Version))
+		r.fail(reasonPinnedUnavailable, fmt.Sprintf("%s.release.version: no release of version %q is active, canary or retained: name another version, or wait until it is deployed", r.field, entry.Release.Version))
 		return &r
 	}
 	r = d.renderRow(r, entry)

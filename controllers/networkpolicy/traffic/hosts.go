@@ -98,7 +98,7 @@ func fill(template string, p *v1alpha1.NetworkPolicy, g *v1alpha1.ReleaseGroup) 
 		return value
 	})
 	if missing != "" {
-		return "", fmt.Errorf("field {{.%s}} has no value here", missing)
+		return "", fmt.Errorf("the field {{.%s}} has no value for this domain", missing)
 	}
 	return text, nil
 }
@@ -107,10 +107,10 @@ func fill(template string, p *v1alpha1.NetworkPolicy, g *v1alpha1.ReleaseGroup) 
 func checkHost(host string) error {
 	name, wildcard := strings.CutPrefix(host, "*.")
 	if _, err := netip.ParseAddr(host); err == nil {
-		return fmt.Errorf("%q is an address, not a host name", host)
+		return fmt.Errorf("%q is an IP address, not a host name", host)
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 || len(host) > validation.DNS1123SubdomainMaxLength {
-		return fmt.Errorf("%q is not a host name in lower-case letters, digits, '-' and '.' of at most 253 characters", host)
+		return fmt.Errorf("%q is not a host name of at most 253 lower-case letters, digits, '-' and '.'", host)
 	}
 	if wildcard && !strings.Contains(name, ".") && name == "" {
 		return fmt.Errorf("%q is not a host name", host)

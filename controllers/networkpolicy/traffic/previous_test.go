@@ -204,7 +204,7 @@ func TestNextCannotServe(t *testing.T) {
 			byGateway, byAPISIX, func(w *world) { w.lacks = map[string]bool{"ApisixRoute": true} }, func(w *world) { w.lacks = nil }, "ApisixRoute of apisix.apache.org/v2",
 		},
 		"a host that another policy holds": {
-			byGateway, byNginx, func(w *world) { w.claims = []Claim{{host: shopHost, path: "/", policy: "other/older"}} }, func(w *world) { w.claims = nil }, "is held by",
+			byGateway, byNginx, func(w *world) { w.claims = []Claim{{host: shopHost, path: "/", policy: "other/older"}} }, func(w *world) { w.claims = nil }, "is already used by",
 		},
 		"matches without words": {
 			byGateway, byNginx,
@@ -215,7 +215,7 @@ func TestNextCannotServe(t *testing.T) {
 			},
 			func(w *world) {
 				w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].CanaryMatches = nil })
-			}, "leave out path, method",
+			}, "omit path, method",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -210,7 +210,7 @@ func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha
 		return r.removedVerdict(written, prev)
 	}
 	if g.absent && (len(written) > 0 || r.liveSlugs()[g.slug]) {
-		return verdict{Reason: reasonNoActiveRelease, Message: fmt.Sprintf("release group %q has no active release, and something still routes to one that was rejected", g.group.Name)}
+		return verdict{Reason: reasonNoActiveRelease, Message: fmt.Sprintf("release group %q has no active release, but a route still points to a release that was rolled back", g.group.Name)}
 	}
 	if g.reason != "" {
 		return verdict{Reason: g.reason, Message: g.message}
@@ -239,7 +239,7 @@ func (r *reporter) unseen(release string) *verdict {
 		return &verdict{Reason: err.Reason, Message: err.Error()}
 	}
 	if r.writes.Changed[ServiceKey(name)] {
-		return &verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("Service %q is being made", name)}
+		return &verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("Service %q is being created", name)}
 	}
 	return nil
 }
@@ -267,7 +267,7 @@ func (r *reporter) routesVerdict(g *groupDecision) verdict {
 			return v
 		}
 		if route.rows[0].newer != nil && !route.answers {
-			return verdict{Reason: reasonNoReadyEndpoints, Message: fmt.Sprintf("nothing that is to have traffic of group %q has a ready endpoint", g.group.Name)}
+			return verdict{Reason: reasonNoReadyEndpoints, Message: fmt.Sprintf("no release of group %q that should receive traffic has a ready endpoint", g.group.Name)}
 		}
 	}
 	for _, name := range SortedKeys(r.Live) {

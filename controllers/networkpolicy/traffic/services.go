@@ -22,7 +22,7 @@ type verdict = providers.Verdict
 func (d *planner) followVerdict(s resources.Service, g *v1alpha1.ReleaseGroup) verdict {
 	active := mainOf(g)
 	if active == nil || s.Release != active.VersionedMicroservice {
-		return verdict{Reason: reasonNoReadyEndpoints, Message: fmt.Sprintf("Service %q stays on release %q until the active one has a ready endpoint", s.Name, s.Release)}
+		return verdict{Reason: reasonNoReadyEndpoints, Message: fmt.Sprintf("Service %q keeps routing to release %q until the active release has a ready endpoint", s.Name, s.Release)}
 	}
 	return d.carriedOut(s)
 }
@@ -30,7 +30,7 @@ func (d *planner) followVerdict(s resources.Service, g *v1alpha1.ReleaseGroup) v
 // carriedOut reports whether a following Service routes to the release that was decided
 // and to nothing else.
 func (d *planner) carriedOut(s resources.Service) verdict {
-	pending := verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("the EndpointSlices of Service %q do not name the endpoints of release %q yet", s.Name, s.Release)}
+	pending := verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("the EndpointSlices of Service %q do not have the endpoints of release %q yet", s.Name, s.Release)}
 	if d.Selected(s.Name) != s.Release {
 		return pending
 	}

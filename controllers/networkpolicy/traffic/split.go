@@ -72,7 +72,7 @@ func (d *planner) group(g *v1alpha1.ReleaseGroup, rows []*Row) *groupDecision {
 		out.reason, out.message = refused.reason, refused.message
 	case len(out.weights) == 0 || !out.answers:
 		out.reason = reasonNoReadyEndpoints
-		out.message = fmt.Sprintf("no release of group %q that is to have traffic has a ready endpoint", g.Name)
+		out.message = fmt.Sprintf("no release of group %q that should receive traffic has a ready endpoint", g.Name)
 	}
 	return out
 }

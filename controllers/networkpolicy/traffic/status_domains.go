@@ -54,7 +54,7 @@ func (r *reporter) userReports(now *v1alpha1.NetworkPolicyStatus) {
 		if live := r.Live[name]; live.User && live.Managed != nil && name != named && len(now.Routes) < maxRoutes {
 			kind, object, _ := strings.Cut(name, "/")
 			now.Routes = append(now.Routes, v1alpha1.RouteStatus{
-				Kind: kind, Name: object, Group: live.Group(), Reason: ReasonPending, Message: "its rules are restored when what takes their place is programmed",
+				Kind: kind, Name: object, Group: live.Group(), Reason: ReasonPending, Message: "its rules are restored when the routes that replace it are programmed",
 			})
 		}
 	}
@@ -161,7 +161,7 @@ func (r *reporter) whyUnrouted(row *Row) (reason, message string) {
 	if g != nil && g.reason != "" {
 		return g.reason, status.Line(g.message)
 	}
-	return reasonNoReadyEndpoints, "nothing that the domain routes to has a ready endpoint"
+	return reasonNoReadyEndpoints, "no release that the domain routes to has a ready endpoint"
 }
 
 func countDomains(domains []v1alpha1.DomainStatus) (summary, url string) {

@@ -23,7 +23,7 @@ func (r *reporter) groupReports() []v1alpha1.GroupTraffic {
 		if r.rollout.bySlug[slug] == nil {
 			prev := r.report(slug)
 			prev.References = Union(r.written(slug), nil)
-			prev.Reason, prev.Message = reasonNoMicroservice, "the Microservice has no such release group: its objects go when another group serves"
+			prev.Reason, prev.Message = reasonNoMicroservice, "the Microservice has no such release group: its objects are deleted when another group serves"
 			out = append(out, prev)
 		}
 	}

@@ -143,7 +143,7 @@ func TestNewestDomainOfAnIngress(t *testing.T) {
 	w.settle()
 	want(t, "condition", w.condition("Programmed"), "False NotSupported")
 	want(t, "group", w.groupTraffic("2-x").Reason, ReasonNotSupported)
-	want(t, "message", strings.Contains(w.groupTraffic("2-x").Message, "it has two releases at most, without one: use spec.provider.gateway"), true)
+	want(t, "message", strings.Contains(w.groupTraffic("2-x").Message, "it routes to at most two releases with spec.provider.ingress.annotationPrefix, and to one without it"), true)
 	want(t, "revision", w.groupTraffic("2-x").Revision, 0)
 	w.rollout(group("2-x", 3, "b 2.0.0 canary 10"), group("1-x", 4, "c 1.1.0 active 100"))
 	w.settle()
@@ -179,7 +179,7 @@ func TestMovesImmediately(t *testing.T) {
 			w.settle()
 			want(t, "without steps", w.condition(v1alpha1.ConditionDomainShared), "True DomainShared")
 			c := meta.FindStatusCondition(w.policy.Status.Conditions, v1alpha1.ConditionDomainShared)
-			want(t, "message "+c.Message, strings.HasPrefix(c.Message, tc.field) && strings.Contains(c.Message, "immediately, without canary steps: give the Microservice spec.updateStrategy.canary.steps, "), true)
+			want(t, "message "+c.Message, strings.HasPrefix(c.Message, tc.field) && strings.Contains(c.Message, "immediately, without canary steps: set spec.updateStrategy.canary.steps of the Microservice, "), true)
 			w.ms.Spec.UpdateStrategy.Canary = steps
 			w.settle()
 			want(t, "with steps", w.condition(v1alpha1.ConditionDomainShared), "")

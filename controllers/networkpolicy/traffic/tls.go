@@ -45,11 +45,11 @@ func settleTLS(rows []*Row) {
 		first, issuer := hosts[r.host], secrets[r.tls.Secret]
 		switch problems := validation.IsDNS1123Subdomain(r.tls.Secret); {
 		case r.tls.Secret != "" && len(problems) > 0:
-			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls.secretName: %q is not a name of a Secret: shorten it", r.field, r.tls.Secret))
+			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls.secretName: %q is not a valid name of a Secret: shorten it", r.field, r.tls.Secret))
 		case first != nil && *first.tls != *r.tls:
-			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls: %q has another tls in %s: make the two equal", r.field, r.host, first.field))
+			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls: %q has a different tls in %s: make them equal", r.field, r.host, first.field))
 		case issuer != nil && r.tls.Issuer.Name != "" && issuer.tls.Issuer != r.tls.Issuer:
-			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls.issuerRef: Secret %q has another issuer in %s: make the two equal, or use another secretName", r.field, r.tls.Secret, issuer.field))
+			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls.issuerRef: Secret %q has a different issuer in %s: make them equal, or use another secretName", r.field, r.tls.Secret, issuer.field))
 		default:
 			hosts[r.host] = r
 			if r.tls.Issuer.Name != "" {
@@ -136,7 +136,7 @@ func (d *planner) address(r providers.Route, host string) (url string, problem *
 	t := r.TLS[host]
 	if unready := certmanager.Unready(d.Scene, host, t); unready != nil {
 		if problem = unready; t.Until != "" { // It reports more than the listener that waits for it.
-			problem.Message += fmt.Sprintf("; until it is, Secret %q serves the host", t.Until)
+			problem.Message += fmt.Sprintf("; until then, Secret %q serves the host", t.Until)
 		}
 	}
 	return url, problem

@@ -188,7 +188,7 @@ func TestSecretServesUntilTheNextHasACertificate(t *testing.T) {
 			same(t, "certificates", w.certificates(), map[string]string{"shop-tls": both, "shop-tsl": first})
 			d := w.domain(firstHost)
 			want(t, "reason", d.Reason, ReasonCertificateNotReady)
-			want(t, "message", d.Message, `spec.domains[0].domain: Certificate "shop-tsl" is not ready: Pending: see the order; until it is, Secret "shop-tls" serves the host`)
+			want(t, "message", d.Message, `spec.domains[0].domain: Certificate "shop-tsl" is not ready: Pending: see the order; until then, Secret "shop-tls" serves the host`)
 			want(t, "the other", w.domain(secondHost).Programmed, true)
 			before := w.writes
 			w.settle()
@@ -366,7 +366,7 @@ func TestListenerSetRefused(t *testing.T) {
 	w.pass()
 	d := w.domain(firstHost)
 	want(t, "reason", d.Reason, ReasonNotAccepted)
-	if !strings.Contains(d.Message, `let spec.allowedListeners of the Gateway admit namespace "prod"`) {
+	if !strings.Contains(d.Message, `allow namespace "prod" in spec.allowedListeners of the Gateway`) {
 		t.Errorf("message: %s", d.Message)
 	}
 }
@@ -377,8 +377,8 @@ func TestContradictoryTLS(t *testing.T) {
 		second v1alpha1.Domain
 		want   string
 	}{
-		"one host, two Secrets":   {v1alpha1.Domain{Domain: "shop.example.com", Path: "/b", TLS: ownListener("b")}, "make the two equal"},
-		"one Secret, two issuers": {v1alpha1.Domain{Domain: "b.example.com", TLS: &v1alpha1.DomainTLS{Mode: v1alpha1.TLSListenerSet, SecretName: "a", IssuerRef: &v1alpha1.IssuerReference{Name: "other"}}}, "has another issuer in spec.domains[0]"},
+		"one host, two Secrets":   {v1alpha1.Domain{Domain: "shop.example.com", Path: "/b", TLS: ownListener("b")}, "make them equal"},
+		"one Secret, two issuers": {v1alpha1.Domain{Domain: "b.example.com", TLS: &v1alpha1.DomainTLS{Mode: v1alpha1.TLSListenerSet, SecretName: "a", IssuerRef: &v1alpha1.IssuerReference{Name: "other"}}}, "has a different issuer in spec.domains[0]"},
 		"a name too long":         {v1alpha1.Domain{Domain: "b.example.com", TLS: ownListener(strings.Repeat("{{.ReleaseGroupName}}", 90))}, "is not a name of a Secret"},
 	} {
 		t.Run(name, func(t *testing.T) {

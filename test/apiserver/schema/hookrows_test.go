@@ -96,7 +96,7 @@ var hookRows = map[string]row{
 	"msvc hook's steps too many":    {kind: "Microservice", patch: hook(`type: Rollout; steps: ` + numbered(`s#`, 33)), refused: hookField + "steps: Too many"},
 	"msvc hook's step twice":        {kind: "Microservice", patch: hook(`type: Rollout; steps: [half, half]`), refused: "Duplicate value"},
 	"msvc hook's step too long":     {kind: "Microservice", patch: hook(`type: Rollout; steps: [` + long(64) + `]`), refused: hookField + "steps[0]: Too long"},
-	"msvc hook's step unknown":      {kind: "Microservice", patch: hook(`type: Rollout; steps: [third]`), refused: "spec.updateStrategy.canary.hooks: steps must be names of steps: each of hooks[].steps is a steps[].name"},
+	"msvc hook's step unknown":      {kind: "Microservice", patch: hook(`type: Rollout; steps: [third]`), refused: "spec.updateStrategy.canary.hooks: steps must be names of steps: each of hooks[].steps must be a steps[].name, not a number"},
 	"msvc event with steps":         {kind: "Microservice", patch: hook(`steps: [half]`), refused: "steps is allowed only for the types Rollout and ConfirmTrafficIncrease"},
 	"msvc hook with a typo":         {kind: "Microservice", patch: hook(`tiemout: 1s`), refused: `unknown field "` + hookField + `tiemout"`},
 }

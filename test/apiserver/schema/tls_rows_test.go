@@ -28,7 +28,7 @@ const (
 var tlsRows = map[string]row{
 	"hnp tls empty":                     {kind: "NetworkPolicy", patch: encrypted(``)},
 	"hnp tls of the gateway":            {kind: "NetworkPolicy", patch: encrypted(`mode: Gateway`)},
-	"hnp tls of the gateway, secret":    {kind: "NetworkPolicy", patch: encrypted(`mode: Gateway, secretName: a`), refused: "mode Gateway takes neither secretName nor issuerRef"},
+	"hnp tls of the gateway, secret":    {kind: "NetworkPolicy", patch: encrypted(`mode: Gateway, secretName: a`), refused: "spec.domains[].tls: secretName and issuerRef cannot be combined with mode Gateway"},
 	"hnp tls of no mode, secret":        {kind: "NetworkPolicy", patch: encrypted(`secretName: a`), refused: "spec.domains[].tls.secretName requires mode ListenerSet"},
 	"hnp tls mode unknown":              {kind: "NetworkPolicy", patch: encrypted(`mode: Terminate`), refused: "spec.domains[0].tls.mode: Unsupported value"},
 	"hnp tls listener set":              {kind: "NetworkPolicy", patch: encrypted(`mode: ListenerSet, secretName: shop-tls, port: 8443`)},

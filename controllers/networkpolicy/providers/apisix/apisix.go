@@ -129,12 +129,12 @@ func (v *view) Live() map[string]*providers.Live { return v.live }
 func (v *view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
 	if _, served := v.Served[kind.Kind]; !served {
 		return &providers.Problem{Reason: providers.ReasonProviderAPIMissing, Message: fmt.Sprintf(
-			"spec.provider.apisix: the API server does not know %s of %s: install the definitions of the APISIX ingress controller, or leave spec.provider out", kind.Kind, GroupVersion)}
+			"spec.provider.apisix: the API server does not have %s of %s: install the CustomResourceDefinitions of the APISIX ingress controller, or omit spec.provider", kind.Kind, GroupVersion)}
 	}
 	if protocol == "" || protocol == v1alpha1.ProtocolHTTP {
 		return nil
 	}
-	return notSupported("spec.provider.apisix: only ports of protocol HTTP are routed by ApisixRoutes, not %s: use spec.provider.gateway, or leave its domains out", protocol)
+	return notSupported("spec.provider.apisix: ApisixRoutes route only ports of protocol HTTP, not %s: use spec.provider.gateway, or remove the domains of this port", protocol)
 }
 
 func notSupported(format string, args ...any) *providers.Problem {
@@ -153,21 +153,21 @@ var (
 func (v *view) Unsupported(r providers.Route) *providers.Problem {
 	if _, served := v.Served[tlsKind.Kind]; len(r.TLS) > 0 && !served {
 		return &providers.Problem{Reason: providers.ReasonProviderAPIMissing, Message: fmt.Sprintf(
-			"tls: the API server does not know %s of %s: install the definitions of the APISIX ingress controller, or leave tls out", tlsKind.Kind, GroupVersion)}
+			"tls: the API server does not have %s of %s: install the CustomResourceDefinitions of the APISIX ingress controller, or omit tls", tlsKind.Kind, GroupVersion)}
 	}
 	if r.Path != "" && !plainPath.MatchString(r.Path) {
-		return notSupported("path: an ApisixRoute takes letters, digits and -._~%%!$&'()+,;=:@/ alone")
+		return notSupported("path: an ApisixRoute allows only letters, digits and -._~%%!$&'()+,;=:@/")
 	}
 	for i, m := range r.Matches {
 		if m.GRPC != nil {
-			return notSupported("canaryMatches[%d].grpc goes with a port of protocol GRPC: use path", i)
+			return notSupported("canaryMatches[%d].grpc requires a port of protocol GRPC: use path", i)
 		}
 		if m.Path != nil && !plainPath.MatchString(m.Path.Value) {
-			return notSupported("canaryMatches[%d].path.value: an ApisixRoute takes letters, digits and -._~%%!$&'()+,;=:@/ alone", i)
+			return notSupported("canaryMatches[%d].path.value: an ApisixRoute allows only letters, digits and -._~%%!$&'()+,;=:@/", i)
 		}
 		for j, h := range m.Headers {
 			if !plainHeader.MatchString(h.Name) {
-				return notSupported("canaryMatches[%d].headers[%d].name: APISIX takes letters, digits and - alone", i, j)
+				return notSupported("canaryMatches[%d].headers[%d].name: APISIX allows only letters, digits and -", i, j)
 			}
 		}
 	}
@@ -182,15 +182,15 @@ func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 	a := v.Policy.Spec.SessionAffinity
 	switch {
 	case a != nil && a.ClientIP != nil:
-		return notSupported("spec.sessionAffinity.clientIP holds for callers of the Services only: APISIX picks pods itself")
+		return notSupported("spec.sessionAffinity.clientIP applies only to clients of the Services: APISIX selects pods itself")
 	case a != nil:
-		return notSupported("spec.sessionAffinity.cookie has no effect on ApisixRoutes: use spec.provider.gateway, or take the field out")
+		return notSupported("spec.sessionAffinity.cookie has no effect on ApisixRoutes: use spec.provider.gateway, or remove the field")
 	case v.Policy.Spec.Timeouts != nil:
-		return notSupported("spec.timeouts have no effect on ApisixRoutes, whose timeouts are between two reads or writes: use spec.provider.gateway, or take the field out")
+		return notSupported("spec.timeouts have no effect on ApisixRoutes, whose timeouts are between two reads or writes: use spec.provider.gateway, or remove the field")
 	case slices.ContainsFunc(routes, func(r providers.Route) bool { return r.Mirror != "" }):
-		return notSupported("mirrorPercent of a step has no effect on ApisixRoutes: use spec.provider.gateway, or take it out of the Microservice's steps")
+		return notSupported("mirrorPercent of a step has no effect on ApisixRoutes: use spec.provider.gateway, or remove it from the steps of the Microservice")
 	case slices.ContainsFunc(routes, func(r providers.Route) bool { return r.RecordTTL > 0 }):
-		return notSupported("spec.domains[].recordTTLSeconds has no effect on ApisixRoutes, which external-dns does not read: take the field out")
+		return notSupported("spec.domains[].recordTTLSeconds has no effect on ApisixRoutes, which external-dns does not read: remove the field")
 	}
 	return nil
 }
@@ -370,9 +370,9 @@ func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Ve
 		return providers.Verdict{Reason: providers.ReasonNotAccepted, Message: fmt.Sprintf(
 			"APISIX does not accept ApisixRoute %q: %s: %s: see its status", r.Name, c.Reason, strings.TrimSuffix(c.Message, "."))}
 	}
-	what, fix := "no controller has answered on ApisixRoute %q", "see that the APISIX ingress controller serves spec.provider.apisix.className %q"
+	what, fix := "no controller has reported the status of ApisixRoute %q", "check that the APISIX ingress controller serves spec.provider.apisix.className %q"
 	if older {
-		what, fix = "the status of ApisixRoute %q is of an earlier generation", "see that the APISIX ingress controller runs, with class %q, and is of version 2 or later: earlier ones do not report when they took over a change"
+		what, fix = "the status of ApisixRoute %q is of an earlier generation", "check that the APISIX ingress controller runs, with class %q, and has version 2 or later: earlier versions do not report when they applied a change"
 	}
 	return providers.Verdict{Pending: true, Late: providers.ReasonNotAccepted, Reason: providers.ReasonPending, Message: fmt.Sprintf(what+": "+fix, r.Name, v.class)}
 }

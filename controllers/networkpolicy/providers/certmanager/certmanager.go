@@ -49,7 +49,7 @@ func Missing(s providers.Scene, t providers.TLS) *providers.Problem {
 		return nil
 	}
 	return &providers.Problem{Reason: providers.ReasonProviderAPIMissing, Message: fmt.Sprintf(
-		"tls.issuerRef: the API server does not know %s of %s: install cert-manager, or leave issuerRef out and make the Secret yourself", Kind.Kind, GroupVersion)}
+		"tls.issuerRef: the API server does not have %s of %s: install cert-manager, or omit issuerRef and create the Secret yourself", Kind.Kind, GroupVersion)}
 }
 
 // Shared are the Certificates that the hosts of routes need: one for each Secret that has
@@ -130,11 +130,11 @@ func Unready(s providers.Scene, host string, t providers.TLS) *providers.Problem
 		ready := meta.FindStatusCondition(c.Status.Conditions, "Ready")
 		switch {
 		case ready == nil || ready.ObservedGeneration != c.Generation:
-			return problem("cert-manager has not answered on Certificate %q: see that it runs", c.Name)
+			return problem("cert-manager has not reported the status of Certificate %q: check that it runs", c.Name)
 		case ready.Status != metav1.ConditionTrue:
 			return problem("Certificate %q is not ready: %s: %s", c.Name, ready.Reason, strings.TrimSuffix(ready.Message, "."))
 		case !slices.Contains(c.Spec.DNSNames, host) && !slices.Contains(c.Spec.DNSNames, wildcard(host)):
-			return problem("Certificate %q is to name %q, and does not yet", c.Name, host)
+			return problem("Certificate %q does not include %q yet", c.Name, host)
 		}
 		return nil
 	}

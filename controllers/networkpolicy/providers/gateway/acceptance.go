@@ -52,7 +52,7 @@ func (v *view) answer(route resources.Object, p attachment) providers.Verdict {
 	case several(route) && v.noListener(p):
 		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNoMatchingParent), Message: "it has no such listener"}
 	case p.set == "" && !admits(g, p.SectionName, v.Policy.Namespace):
-		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNotAllowedByListeners), Message: "its listeners take routes of their own namespace only"}
+		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNotAllowedByListeners), Message: "its listeners accept only routes of their own namespace"}
 	}
 	return a
 }
@@ -180,7 +180,7 @@ func (v *view) Serves(r providers.Route, host string) (string, *providers.Proble
 			names = append(names, string(p))
 		}
 		return address(scheme, host, 0, r.Path), &providers.Problem{Reason: providers.ReasonNoMatchingListener, Message: fmt.Sprintf(
-			"no %s listener of the Gateways has a hostname for %q: add one, or change the domain", strings.Join(names, " or "), host)}
+			"no %s listener of the Gateways has a hostname that matches %q: add one, or change the domain", strings.Join(names, " or "), host)}
 	}
 	if l.Protocol == gatewayv1.HTTPSProtocolType {
 		scheme = "https"

@@ -215,7 +215,7 @@ func (v *view) setProblem(a attachment) *providers.Problem {
 	}
 	fix := "see its status"
 	if c.Reason == string(gatewayv1.ListenerSetReasonNotAllowed) {
-		fix = fmt.Sprintf("let spec.allowedListeners of the Gateway admit namespace %q", v.Policy.Namespace)
+		fix = fmt.Sprintf("allow namespace %q in spec.allowedListeners of the Gateway", v.Policy.Namespace)
 	}
 	return &providers.Problem{Reason: providers.ReasonNotAccepted, Message: fmt.Sprintf("%s: Gateway %q does not accept ListenerSet %q: %s: %s: %s",
 		a.Field, key(v.Policy.Namespace, a.ParentReference), a.set, c.Reason, strings.TrimSuffix(c.Message, "."), fix)}
@@ -240,7 +240,7 @@ func (v *view) setServes(name string) *providers.Problem {
 		}
 	}
 	return &providers.Problem{Reason: providers.ReasonListenerNotReady, Message: fmt.Sprintf(
-		"the Gateway has not reported that the listener of ListenerSet %q is programmed: see that its controller implements ListenerSets", name)}
+		"the Gateway has not reported that the listener of ListenerSet %q is programmed: check that its controller implements ListenerSets", name)}
 }
 
 // listenerProblem is what the conditions of a listener say against it, at a generation;
@@ -260,11 +260,11 @@ func listenerProblem(conditions []metav1.Condition, generation int64, what strin
 		reason, fix := providers.ReasonListenerNotReady, "see its status"
 		switch gatewayv1.ListenerConditionReason(c.Reason) {
 		case gatewayv1.ListenerReasonInvalidCertificateRef:
-			reason, fix = providers.ReasonCertificateNotReady, "see that the Secret exists, is of type kubernetes.io/tls and holds a certificate with its key"
+			reason, fix = providers.ReasonCertificateNotReady, "check that the Secret exists, has type kubernetes.io/tls and contains a certificate with its key"
 		case gatewayv1.ListenerReasonRefNotPermitted:
 			reason, fix = providers.ReasonCertificateNotReady, "a ReferenceGrant in the namespace of the Secret must permit it"
 		}
-		return &providers.Problem{Reason: reason, Message: fmt.Sprintf("%s is not in order: %s: %s: %s", what, c.Reason, strings.TrimSuffix(c.Message, "."), fix)}
+		return &providers.Problem{Reason: reason, Message: fmt.Sprintf("%s is not ready: %s: %s: %s", what, c.Reason, strings.TrimSuffix(c.Message, "."), fix)}
 	}
 	return nil
 }

@@ -70,11 +70,11 @@ func TestListenerProblem(t *testing.T) {
 		"nothing specified": {nil, "", ""},
 		"in order":          {[]metav1.Condition{said("Accepted", "Accepted", "True"), said("Programmed", "Programmed", "True"), said("Conflicted", "NoConflicts", "False")}, "", ""},
 		"unknown":           {[]metav1.Condition{said("Programmed", "Pending", "Unknown")}, "", ""},
-		"conflict":          {[]metav1.Condition{said("Conflicted", "HostnameConflict", "True")}, providers.ReasonListenerNotReady, "it is not in order: HostnameConflict: said: see its status"},
-		"no Secret":         {[]metav1.Condition{said("ResolvedRefs", "InvalidCertificateRef", "False"), said("Programmed", "Invalid", "False")}, providers.ReasonCertificateNotReady, "it is not in order: InvalidCertificateRef: said: see that the Secret exists, is of type kubernetes.io/tls and holds a certificate with its key"},
-		"no grant":          {[]metav1.Condition{said("ResolvedRefs", "RefNotPermitted", "False")}, providers.ReasonCertificateNotReady, "it is not in order: RefNotPermitted: said: a ReferenceGrant in the namespace of the Secret must permit it"},
-		"kinds of routes":   {[]metav1.Condition{said("ResolvedRefs", "InvalidRouteKinds", "False")}, providers.ReasonListenerNotReady, "it is not in order: InvalidRouteKinds: said: see its status"},
-		"port unavailable":  {[]metav1.Condition{said("Accepted", "PortUnavailable", "False")}, providers.ReasonListenerNotReady, "it is not in order: PortUnavailable: said: see its status"},
+		"conflict":          {[]metav1.Condition{said("Conflicted", "HostnameConflict", "True")}, providers.ReasonListenerNotReady, "it is not ready: HostnameConflict: said: see its status"},
+		"no Secret":         {[]metav1.Condition{said("ResolvedRefs", "InvalidCertificateRef", "False"), said("Programmed", "Invalid", "False")}, providers.ReasonCertificateNotReady, "it is not ready: InvalidCertificateRef: said: check that the Secret exists, has type kubernetes.io/tls and contains a certificate with its key"},
+		"no grant":          {[]metav1.Condition{said("ResolvedRefs", "RefNotPermitted", "False")}, providers.ReasonCertificateNotReady, "it is not ready: RefNotPermitted: said: a ReferenceGrant in the namespace of the Secret must permit it"},
+		"kinds of routes":   {[]metav1.Condition{said("ResolvedRefs", "InvalidRouteKinds", "False")}, providers.ReasonListenerNotReady, "it is not ready: InvalidRouteKinds: said: see its status"},
+		"port unavailable":  {[]metav1.Condition{said("Accepted", "PortUnavailable", "False")}, providers.ReasonListenerNotReady, "it is not ready: PortUnavailable: said: see its status"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got providers.Problem

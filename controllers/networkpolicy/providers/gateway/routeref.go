@@ -130,15 +130,15 @@ func (v *userView) point(ref *v1alpha1.RouteReference) (held map[int]string, pro
 	}
 	u := v.users[v.name].object
 	if u == nil || u.GetDeletionTimestamp() != nil {
-		what := "does not exist: create it, or name one that does"
+		what := "does not exist: create it, or correct the name"
 		if u != nil {
-			what = "is being deleted: create it again, or name another one"
+			what = "is being deleted: re-create it, or name another one"
 		}
 		fail(providers.ReasonRouteNotFound, ".name: %s %q %s", ref.Kind, ref.Name, what)
 		return nil, problem
 	}
 	if o := metav1.GetControllerOfNoCopy(u); o != nil && byUs(o) {
-		fail(providers.ReasonRuleConflict, ".name: %s %q is written by %s %q, which would set every rule back: name a route that you write yourself, or use spec.provider.gateway", ref.Kind, ref.Name, o.Kind, o.Name)
+		fail(providers.ReasonRuleConflict, ".name: %s %q is managed by %s %q, which would revert its rules: name a route that you manage yourself, or use spec.provider.gateway", ref.Kind, ref.Name, o.Kind, o.Name)
 		return nil, problem
 	}
 	held = map[int]string{}
@@ -148,7 +148,7 @@ func (v *userView) point(ref *v1alpha1.RouteReference) (held map[int]string, pro
 		_, ours := had[i]
 		by := v.heldBy(rules, i, ours)
 		if by != "" {
-			fail(providers.ReasonRuleConflict, ".ruleNames: %s of %s %q is routed by networkpolicies.hlnr.io %q, which is older: name another rule", ruleText(name), ref.Kind, ref.Name, by)
+			fail(providers.ReasonRuleConflict, ".ruleNames: %s of %s %q is already used by the older networkpolicies.hlnr.io %q: name another rule", ruleText(name), ref.Kind, ref.Name, by)
 		}
 		return by == ""
 	}
@@ -163,7 +163,7 @@ func (v *userView) point(ref *v1alpha1.RouteReference) (held map[int]string, pro
 			continue
 		}
 		if !ours && len(backendRefsOf(rules[i])) > maxBefore {
-			fail(providers.ReasonNotSupported, ".ruleNames: the backendRefs of %s of %s %q take more than %d KiB, which is what is kept to give them back: shorten their filters, or write a rule without backendRefs", ruleText(name), ref.Kind, ref.Name, maxBefore>>10)
+			fail(providers.ReasonNotSupported, ".ruleNames: the backendRefs of %s of %s %q are larger than %d KiB, the limit for restoring them later: shorten their filters, or use a rule without backendRefs", ruleText(name), ref.Kind, ref.Name, maxBefore>>10)
 			continue
 		}
 		held[i] = name
@@ -204,7 +204,7 @@ func ruleText(name string) string {
 
 func missingRule(ref *v1alpha1.RouteReference, rules []map[string]any, name string) string {
 	if name == "" {
-		return fmt.Sprintf("%s %q has %d rules: give the rules a name, and list the names here", ref.Kind, ref.Name, len(rules))
+		return fmt.Sprintf("%s %q has %d rules: name the rules, and list the names here", ref.Kind, ref.Name, len(rules))
 	}
 	var has []string
 	for _, rule := range rules {
@@ -213,9 +213,9 @@ func missingRule(ref *v1alpha1.RouteReference, rules []map[string]any, name stri
 		}
 	}
 	if slices.Contains(has, name) {
-		return fmt.Sprintf("more than one rule of %s %q is named %q: give each its own name", ref.Kind, ref.Name, name)
+		return fmt.Sprintf("more than one rule of %s %q is named %q: use different names", ref.Kind, ref.Name, name)
 	}
-	return fmt.Sprintf("no rule of %s %q is named %q, its rules are %q: name one of them, or give a rule that name", ref.Kind, ref.Name, name, has)
+	return fmt.Sprintf("no rule of %s %q is named %q (its rules are %q): use one of these names, or rename a rule", ref.Kind, ref.Name, name, has)
 }
 
 // heldBy is the older policy that keeps this one from the rule at an index: it has it, or
@@ -238,7 +238,7 @@ func (v *userView) Missing(v1alpha1.PortProtocol) *providers.Problem {
 	for _, kind := range (RouteRef{}).Needs(v.Policy) {
 		if _, served := v.Served[kind.Kind]; !served {
 			return &providers.Problem{Reason: providers.ReasonAPIMissing, Message: fmt.Sprintf(
-				"spec.provider.routeRef.kind: the API server does not know %s of %s/%s: %s", kind.Kind, kind.Group, strings.Join(kind.Versions, " or "), fixMissing(kind))}
+				"spec.provider.routeRef.kind: the API server does not have %s of %s/%s: %s", kind.Kind, kind.Group, strings.Join(kind.Versions, " or "), fixMissing(kind))}
 		}
 	}
 	return nil
@@ -257,11 +257,11 @@ func (v *userView) Unapplied(routes []providers.Route) *providers.Problem {
 	text := ""
 	switch spec := v.Policy.Spec; {
 	case spec.Timeouts != nil:
-		text = "spec.timeouts do not change a route of spec.provider.routeRef: write them into its rules"
+		text = "spec.timeouts has no effect on a route of spec.provider.routeRef: set timeouts in its rules"
 	case spec.SessionAffinity != nil:
-		text = "spec.sessionAffinity does not change a route of spec.provider.routeRef: write sessionPersistence into its rules"
+		text = "spec.sessionAffinity has no effect on a route of spec.provider.routeRef: set sessionPersistence in its rules"
 	case slices.ContainsFunc(routes, func(r providers.Route) bool { return r.Mirror != "" }):
-		text = "mirrorPercent of a step does nothing with spec.provider.routeRef, which changes no filters: use spec.provider.gateway, or a step with a weight"
+		text = "mirrorPercent of a step has no effect with spec.provider.routeRef, which does not change filters: use spec.provider.gateway, or a step with a weight"
 	default:
 		return nil
 	}
@@ -318,7 +318,7 @@ func (v *userView) Verdict(r providers.Route, built []resources.Object) provider
 		return providers.Verdict{Pending: true, Reason: providers.ReasonPending, Message: fmt.Sprintf("%s is being written", routeText(r.Name))}
 	}
 	if len(u.parents) == 0 {
-		return providers.Verdict{Reason: providers.ReasonNotAccepted, Message: fmt.Sprintf("spec.provider.routeRef: %s has no parentRefs: name the Gateway there that is to serve it", routeText(r.Name))}
+		return providers.Verdict{Reason: providers.ReasonNotAccepted, Message: fmt.Sprintf("spec.provider.routeRef: %s has no parentRefs: add the Gateway that should serve it", routeText(r.Name))}
 	}
 	for _, p := range u.parents {
 		if a := v.accepted(u, p); !a.Accepted {
@@ -337,7 +337,7 @@ func (v *userView) accepted(u user, p gatewayv1.ParentReference) providers.Verdi
 	route, parent := routeText(providers.UserRoute(u.object.GetKind(), u.object.GetName())), fmt.Sprintf("%s %q", kind, keyOf(p, namespace))
 	if ref, ok := gatewayOf(p, namespace); ok && v.Referents[ref] == nil {
 		if _, known := v.Served[gatewayKind.Kind]; known {
-			return providers.Verdict{Reason: providers.ReasonParentNotFound, Message: fmt.Sprintf("spec.provider.routeRef: %s of %s does not exist: create it, or name one that does in the route", parent, route)}
+			return providers.Verdict{Reason: providers.ReasonParentNotFound, Message: fmt.Sprintf("spec.provider.routeRef: %s of %s does not exist: create it, or correct the route", parent, route)}
 		}
 	}
 	out := providers.Verdict{Pending: true}
@@ -354,7 +354,7 @@ func (v *userView) accepted(u user, p gatewayv1.ParentReference) providers.Verdi
 	}
 	if out.Pending {
 		return providers.Verdict{Pending: true, Late: providers.ReasonNotAccepted, Reason: providers.ReasonPending, Message: fmt.Sprintf(
-			"spec.provider.routeRef: %s has not answered on %s: see that a controller serves %q", parent, route, name)}
+			"spec.provider.routeRef: %s has not reported the status of %s: check that a controller serves %q", parent, route, name)}
 	}
 	return providers.Verdict{Reason: providers.ReasonNotAccepted, Message: fmt.Sprintf(
 		"spec.provider.routeRef: %s does not accept %s: %s: %s: see the status of the route", parent, route, out.Reason, strings.TrimSuffix(out.Message, "."))}

@@ -14,7 +14,7 @@ func (v *view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
 	for _, kind := range []providers.Kind{gatewayKind, kindOf(protocol)} {
 		if _, served := v.Served[kind.Kind]; !served {
 			return &providers.Problem{Reason: providers.ReasonAPIMissing, Message: fmt.Sprintf(
-				"spec.provider.gateway: the API server does not know %s of %s/%s: %s", kind.Kind, kind.Group, strings.Join(kind.Versions, " or "), fixMissing(kind))}
+				"spec.provider.gateway: the API server does not have %s of %s/%s: %s", kind.Kind, kind.Group, strings.Join(kind.Versions, " or "), fixMissing(kind))}
 		}
 	}
 	return nil
@@ -26,7 +26,7 @@ func (v *view) Unsupported(r providers.Route) *providers.Problem {
 	for _, t := range r.TLS {
 		if _, served := v.Served[listenerSetKind.Kind]; t.Mode == v1alpha1.TLSListenerSet && !served {
 			return &providers.Problem{Reason: providers.ReasonAPIMissing, Message: fmt.Sprintf(
-				"tls.mode: the API server does not know %s of %s/v1, nor %s of %s: install a release of the Gateway API that has it, or use mode Gateway",
+				"tls.mode: the API server has neither %s of %s/v1 nor %s of %s: install a release of the Gateway API that has it, or use mode Gateway",
 				listenerSetKind.Kind, listenerSetKind.Group, listenerSetKind.Previous.Kind, formerGroupVersion)}
 		}
 	}
@@ -40,10 +40,10 @@ func (v *view) Unsupported(r providers.Route) *providers.Problem {
 		case grpc && m.Method != "":
 			field = "method"
 		case !grpc && m.GRPC != nil:
-			return &providers.Problem{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf("canaryMatches[%d].grpc goes with a port of protocol GRPC: use path", i)}
+			return &providers.Problem{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf("canaryMatches[%d].grpc requires a port of protocol GRPC: use path", i)}
 		}
 		if field != "" {
-			return &providers.Problem{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf("canaryMatches[%d].%s does not go with a port of protocol GRPC: use headers or grpc", i, field)}
+			return &providers.Problem{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf("canaryMatches[%d].%s cannot be combined with a port of protocol GRPC: use headers or grpc", i, field)}
 		}
 	}
 	return nil
@@ -57,15 +57,15 @@ func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 		text := ""
 		switch requests := kind.Kind == httpKind.Kind || kind.Kind == grpcKind.Kind; {
 		case spec.SessionAffinity != nil && spec.SessionAffinity.ClientIP != nil:
-			text = fmt.Sprintf("spec.sessionAffinity.clientIP holds for callers of the Services only: %ss have no affinity by address; use cookie for domains", kind.Kind)
+			text = fmt.Sprintf("spec.sessionAffinity.clientIP applies only to clients of the Services: %ss have no affinity by client address; use cookie for domains", kind.Kind)
 		case requests && spec.SessionAffinity != nil && !v.Served[kind.Kind].Experimental:
-			text = fmt.Sprintf("spec.sessionAffinity.cookie: this %s has no sessionPersistence: install the experimental channel of the Gateway API, or take the field out", kind.Kind)
+			text = fmt.Sprintf("spec.sessionAffinity.cookie: this %s has no sessionPersistence: install the experimental channel of the Gateway API, or remove the field", kind.Kind)
 		case kind.Kind != httpKind.Kind && v.probes(v1alpha1.ProtocolHTTP):
-			text = fmt.Sprintf("spec.provider.gateway.confirm: %ss are counted by their status: only HTTPRoutes have an answer for probes", kind.Kind)
+			text = fmt.Sprintf("spec.provider.gateway.confirm: %ss are confirmed by their status, because only HTTPRoutes can answer probes", kind.Kind)
 		case kind.Kind == grpcKind.Kind && spec.Timeouts != nil:
-			text = "spec.timeouts: GRPCRoutes have none: set deadlines in the callers"
+			text = "spec.timeouts: GRPCRoutes have no timeouts: set deadlines in the clients"
 		case kind.Kind == grpcKind.Kind && slices.ContainsFunc(v.filters(), func(f v1alpha1.RouteFilter) bool { return f.URLRewrite != nil }):
-			text = "spec.provider.gateway.filters[].urlRewrite: GRPCRoutes have none: give HTTP and GRPC their own policies"
+			text = "spec.provider.gateway.filters[].urlRewrite: GRPCRoutes have no such filter: use separate policies for HTTP and GRPC"
 		}
 		if text != "" {
 			return &providers.Problem{Reason: providers.ReasonNotSupported, Message: text}

@@ -12,9 +12,9 @@ import (
 
 // fixes of the reasons for which parents turn routes down.
 var fixes = map[string]string{
-	string(gatewayv1.RouteReasonNotAllowedByListeners):      "let a listener's allowedRoutes admit %ss from namespace %q",
-	string(gatewayv1.RouteReasonNoMatchingListenerHostname): "give the Gateway a listener whose hostname fits spec.domains (%s, namespace %q)",
-	string(gatewayv1.RouteReasonNoMatchingParent):           "set sectionName to the name of one of the Gateway's listeners, or leave it out (%s, namespace %q)",
+	string(gatewayv1.RouteReasonNotAllowedByListeners):      "allow %ss from namespace %q in allowedRoutes of a listener",
+	string(gatewayv1.RouteReasonNoMatchingListenerHostname): "add a listener whose hostname matches spec.domains to the Gateway (%s, namespace %q)",
+	string(gatewayv1.RouteReasonNoMatchingParent):           "set sectionName to the name of a listener of the Gateway, or omit it (%s, namespace %q)",
 }
 
 // Verdict reports how far a decided route is: live as decided, accepted by every
@@ -47,10 +47,10 @@ func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Ve
 			return providers.Verdict{Reason: missing.Reason, Message: missing.Message}
 		case a.Pending && v.noListener(p):
 			return providers.Verdict{Reason: providers.ReasonNotAccepted, Message: fmt.Sprintf(
-				"%s: Gateway %q has no listener %q: set sectionName to the name of one that it has, or leave it out", p.Field, key, p.SectionName)}
+				"%s: Gateway %q has no listener %q: set sectionName to the name of one of its listeners, or omit it", p.Field, key, p.SectionName)}
 		case a.Pending:
 			return providers.Verdict{Pending: true, Late: providers.ReasonNotAccepted, Reason: providers.ReasonPending, Message: fmt.Sprintf(
-				"%s: Gateway %q has not answered on %s %q: see that a controller serves its GatewayClass %q", p.Field, key, kind, r.Name, g.Spec.GatewayClassName)}
+				"%s: Gateway %q has not reported the status of %s %q: check that a controller serves its GatewayClass %q", p.Field, key, kind, r.Name, g.Spec.GatewayClassName)}
 		}
 		fix := fmt.Sprintf("see the status of the %s", kind)
 		if text, ok := fixes[a.Reason]; ok {

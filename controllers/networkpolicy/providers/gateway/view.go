@@ -17,9 +17,9 @@ type view struct {
 
 func fixMissing(kind providers.Kind) string {
 	if len(kind.Versions) == 1 {
-		return "install the Gateway API, or leave spec.provider out"
+		return "install the Gateway API, or omit spec.provider"
 	}
-	return "install it from the experimental channel of the Gateway API, or from a release that has it in the standard channel, or take what needs it out of the specification"
+	return "install it from the experimental channel of the Gateway API, or from a release that has it in the standard channel, or remove the fields that need it"
 }
 
 func (v *view) filters() []v1alpha1.RouteFilter {
@@ -33,7 +33,7 @@ func (v *view) missingParent(parents []providers.Parent) *providers.Problem {
 	for _, p := range parents {
 		if v.gateway(p.ParentReference) == nil {
 			return &providers.Problem{Reason: providers.ReasonParentNotFound, Message: fmt.Sprintf(
-				"%s: Gateway %q does not exist: create it, or name one that does", p.Field, key(v.Policy.Namespace, p.ParentReference))}
+				"%s: Gateway %q does not exist: create it, or correct the name", p.Field, key(v.Policy.Namespace, p.ParentReference))}
 		}
 	}
 	return nil

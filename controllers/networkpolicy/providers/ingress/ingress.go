@@ -221,7 +221,7 @@ func (v *view) Splits() bool { return v.prefix != "" }
 func (v *view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
 	if _, served := v.Served[kind.Kind]; !served {
 		return &providers.Problem{Reason: providers.ReasonProviderAPIMissing, Message: fmt.Sprintf(
-			"spec.provider.ingress: the API server does not know %s of %s/v1: use spec.provider.gateway, or leave spec.provider out", kind.Kind, kind.Group)}
+			"spec.provider.ingress: the API server does not have %s of %s/v1: use spec.provider.gateway, or omit spec.provider", kind.Kind, kind.Group)}
 	}
 	switch {
 	case protocol == "" || protocol == v1alpha1.ProtocolHTTP:
@@ -229,9 +229,9 @@ func (v *view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
 	case protocol == v1alpha1.ProtocolHTTPS && v.prefix != "":
 		return nil
 	case protocol == v1alpha1.ProtocolHTTPS:
-		return notSupported("spec.provider.ingress: no field of an Ingress states that pods encrypt: set annotationPrefix where its class understands the annotations of ingress-nginx, or route it by spec.provider.gateway")
+		return notSupported("spec.provider.ingress: an Ingress has no field for pods that serve HTTPS: set annotationPrefix if its class supports the annotations of ingress-nginx, or use spec.provider.gateway")
 	}
-	return notSupported("spec.provider.ingress: Ingresses do not route ports of protocol %s: use spec.provider.gateway, or leave its domains out", protocol)
+	return notSupported("spec.provider.ingress: Ingresses do not route ports of protocol %s: use spec.provider.gateway, or remove the domains of this port", protocol)
 }
 
 func notSupported(format string, args ...any) *providers.Problem {
@@ -247,7 +247,7 @@ var (
 // and one cookie for a host and path, of which either chooses the canary.
 func (v *view) Unsupported(r providers.Route) *providers.Problem {
 	if len(r.Matches) > 0 && v.prefix == "" {
-		return notSupported("canaryMatches: an Ingress chooses no requests: set spec.provider.ingress.annotationPrefix where its class understands the annotations of ingress-nginx")
+		return notSupported("canaryMatches: an Ingress cannot select requests: set spec.provider.ingress.annotationPrefix if its class supports the annotations of ingress-nginx")
 	}
 	headers, cookies := 0, 0
 	for i, m := range r.Matches {
@@ -258,22 +258,22 @@ func (v *view) Unsupported(r providers.Route) *providers.Problem {
 		}
 		switch {
 		case m.Path != nil || m.Method != "" || len(m.QueryParams) > 0 || m.GRPC != nil:
-			return notSupported("%s: the annotations of an Ingress choose by a header or a cookie alone: leave out path, method, queryParams and grpc", field)
+			return notSupported("%s: the annotations of an Ingress select only by header or cookie: omit path, method, queryParams and grpc", field)
 		case len(m.Headers) > 0 && m.Cookie != nil || len(m.Headers) > 1:
-			return notSupported("%s: the annotations of an Ingress cannot ask for two things together: choose by one header, or by a cookie", field)
+			return notSupported("%s: the annotations of an Ingress cannot combine conditions: select by one header, or by a cookie", field)
 		case headers > 1 || cookies > 1:
-			return notSupported("%s: the annotations of an Ingress have room for one header and one cookie: leave the others out", field)
+			return notSupported("%s: the annotations of an Ingress allow one header and one cookie: omit the others", field)
 		case m.Cookie != nil && m.Cookie.Value != cookieForCanary:
-			return notSupported("%s.cookie.value: the annotations of an Ingress know the value %q alone", field, cookieForCanary)
+			return notSupported("%s.cookie.value: the annotations of an Ingress allow only the value %q", field, cookieForCanary)
 		case m.Cookie != nil && !plainValue.MatchString(m.Cookie.Name):
-			return notSupported("%s.cookie.name: ingress-nginx takes letters, digits and . _ ~ / - alone", field)
+			return notSupported("%s.cookie.name: ingress-nginx allows only letters, digits and . _ ~ / -", field)
 		}
 		for _, h := range m.Headers {
 			if !headerName.MatchString(h.Name) {
-				return notSupported("%s.headers[0].name: ingress-nginx takes letters, digits and - alone", field)
+				return notSupported("%s.headers[0].name: ingress-nginx allows only letters, digits and -", field)
 			}
 			if providers.MatchType(h.Type) == v1alpha1.MatchExact && !plainValue.MatchString(h.Value) {
-				return notSupported("%s.headers[0].value: ingress-nginx takes letters, digits and . _ ~ / - alone: use type RegularExpression", field)
+				return notSupported("%s.headers[0].value: ingress-nginx allows only letters, digits and . _ ~ / -: use type RegularExpression", field)
 			}
 		}
 	}
@@ -288,13 +288,13 @@ func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 	a := v.Policy.Spec.SessionAffinity
 	switch {
 	case a != nil && a.ClientIP != nil:
-		return notSupported("spec.sessionAffinity.clientIP holds for callers of the Services only: what serves Ingresses picks pods itself")
+		return notSupported("spec.sessionAffinity.clientIP applies only to clients of the Services: ingress controllers select pods themselves")
 	case a != nil:
-		return notSupported("spec.sessionAffinity.cookie has no effect on Ingresses: use spec.provider.gateway, or take the field out")
+		return notSupported("spec.sessionAffinity.cookie has no effect on Ingresses: use spec.provider.gateway, or remove the field")
 	case v.Policy.Spec.Timeouts != nil:
-		return notSupported("spec.timeouts have no effect on Ingresses: use spec.provider.gateway, or take the field out")
+		return notSupported("spec.timeouts has no effect on Ingresses: use spec.provider.gateway, or remove the field")
 	case slices.ContainsFunc(routes, func(r providers.Route) bool { return r.Mirror != "" }):
-		return notSupported("mirrorPercent of a step has no effect on Ingresses: use spec.provider.gateway, or take it out of the Microservice's steps")
+		return notSupported("mirrorPercent of a step has no effect on Ingresses: use spec.provider.gateway, or remove it from the steps of the Microservice")
 	}
 	return nil
 }
@@ -409,7 +409,7 @@ func (v *view) Secret(host string) string {
 func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	if _, second, _, exact := shares(r); !exact || second != "" && v.prefix == "" {
 		return providers.Verdict{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf(
-			"Ingress %q cannot split as asked: with spec.provider.ingress.annotationPrefix it has two releases at most, without one: use spec.provider.gateway", r.Name)}
+			"Ingress %q cannot have this split: it routes to at most two releases with spec.provider.ingress.annotationPrefix, and to one without it: use spec.provider.gateway", r.Name)}
 	}
 	if p := v.missingClass(); p != nil {
 		return providers.Verdict{Reason: p.Reason, Message: p.Message}
@@ -538,7 +538,7 @@ func (v *view) missingClass() *providers.Problem {
 		return nil
 	}
 	return &providers.Problem{Reason: providers.ReasonParentNotFound, Message: fmt.Sprintf(
-		"spec.provider.ingress.className: IngressClass %q does not exist: create it, or name one that does", v.class)}
+		"spec.provider.ingress.className: IngressClass %q does not exist: create it, or correct the name", v.class)}
 }
 
 // Health is not known: nothing reports whether anybody serves a class.
