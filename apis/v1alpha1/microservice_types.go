@@ -7,42 +7,41 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// MicroserviceSpec defines how the versions of one image run, and which of them is
-// wanted.
+// MicroserviceSpec defines how the versions of an image run, and which version of each release
+// group is active.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.adoptFrom) || (has(self.adoptFrom) && self.adoptFrom == oldSelf.adoptFrom)",message="spec.adoptFrom cannot be changed or removed: delete the Microservice, with deletionPolicy Restore or Orphan, and create another"
 // +kubebuilder:validation:XValidation:rule="!has(self.adoptFrom) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.adoptFrom: otherwise the deletion of the Microservice would leave nothing that serves"
 type MicroserviceSpec struct {
-	// imagePolicyRef names the ImagePolicy whose versions run.
+	// imagePolicyRef is the ImagePolicy that offers the versions.
 	// +required
 	ImagePolicyRef Reference `json:"imagePolicyRef"`
 
-	// template of the pods of every release. The image of the container that
-	// containerName names is filled in. A change makes a new release of the same
-	// version; running pods are never changed.
+	// template of the pods of every release. The image of the container in containerName is set
+	// for each version. A change of the template creates a new release of the same version; pods
+	// of existing releases never change.
 	// +required
 	Template corev1.PodTemplateSpec `json:"template"`
 
-	// containerName is the container that gets the image. Defaults to the only
-	// container, or to the one that is named like the Microservice; required where
-	// the template has several and none of that name.
+	// containerName is the container that gets the image. Defaults to the only container, or to
+	// the container with the name of the Microservice. Required if the template has several
+	// containers and none of them has that name.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	ContainerName string `json:"containerName,omitempty"`
 
-	// paused stops all that starts automatically: new releases, steps, promotions and
-	// retirements. It never stops a return from a canary that lost its pods, a
-	// drain in progress, a decision, a pin to a release that is retained, or the return to
-	// one from a version that is denied.
+	// paused stops everything that starts automatically: new releases, steps, promotions and the
+	// removal of releases. It does not stop the rollback of a canary that lost its pods, a drain
+	// in progress, a decision, a pin to a retained release, or the rollback from a denied
+	// version.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
-	// endedGroups are release groups that are ended on purpose, by name ("1.x"), slug
-	// ("1-x"), or number of a pull request: they lose their traffic, are drained and
-	// removed, without an effect on other groups, and do not start again while they
-	// are named here. One whose domains are to move to a newer group, which has
-	// nothing active yet, waits for that.
+	// endedGroups are the release groups to end, by name ("1.x"), slug ("1-x"), or number of a
+	// pull request. They are drained and removed without an effect on other groups, and do not
+	// start again while they are listed. A group whose domains move to a newer group ends only
+	// when the newer group has an active release.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
@@ -50,54 +49,55 @@ type MicroserviceSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	EndedGroups []string `json:"endedGroups,omitempty"`
 
-	// availability sets how many pods a release has. It is no part of a release's
-	// identity: a change scales, and starts no release.
+	// availability sets how many pods a release has. It is not part of a release's identity: a
+	// change scales existing releases and does not create a new one.
 	// +optional
 	// +kubebuilder:default={}
 	Availability Availability `json:"availability,omitempty"`
 
-	// updateStrategy decides which release is active, and how one becomes it.
+	// updateStrategy defines which release of a group is active, and how a release becomes
+	// active.
 	// +optional
 	// +kubebuilder:default={}
 	UpdateStrategy UpdateStrategy `json:"updateStrategy,omitempty"`
 
-	// adoptFrom takes over from a Deployment that runs the service now.
+	// adoptFrom is an existing Deployment that the releases replace.
 	// +optional
 	AdoptFrom *AdoptDeployment `json:"adoptFrom,omitempty"`
 
-	// deletionPolicy selects what the deletion of the Microservice leaves: nothing
-	// (Delete, the default), the Deployments of the releases that have traffic
-	// (Orphan), or the adopted Deployment with the replicas that it had (Restore).
+	// deletionPolicy defines what remains after the deletion of the Microservice: nothing
+	// (Delete, the default), the Deployments of the releases that have traffic (Orphan), or the
+	// adopted Deployment with its previous replicas (Restore).
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// configuration selects which ConfigMaps and Secrets that the template names are
-	// part of a release. Defaults to ConfigMaps.
+	// configuration defines which ConfigMaps and Secrets that the template references are part
+	// of a release. Defaults to ConfigMaps.
 	// +optional
 	Configuration *Configuration `json:"configuration,omitempty"`
 
-	// previews bound the groups that are pull requests.
+	// previews limits the previews of pull requests.
 	// +optional
 	Previews *Previews `json:"previews,omitempty"`
 }
 
-// Previews bound the groups that are pull requests.
+// Previews limits the previews of pull requests.
 type Previews struct {
-	// maxGroups that run at a time. Those that run keep their place; a place that comes
-	// free goes to the newest push. Defaults to 20.
+	// maxGroups is the maximum number of previews at the same time. Existing previews keep their
+	// slot; a free slot goes to the pull request with the latest push. Defaults to 20.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=256
 	MaxGroups int32 `json:"maxGroups,omitempty"`
 
-	// maxAge of a preview since its last push: then it is taken down until the next
-	// push. At least 1m. Defaults to as long as the pull request is open.
+	// maxAge is the time after the last push at which a preview is removed, until the next push.
+	// At least 1m. By default a preview remains as long as its pull request is open.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="spec.previews.maxAge must be at least 1m"
 	MaxAge Duration `json:"maxAge,omitempty"`
 
-	// keepAfterClose is how long a preview stays after its pull request was closed.
-	// By default it is removed after its drain.
+	// keepAfterClose is how long a preview remains after its pull request is closed. By default
+	// it is drained and removed immediately.
 	// +optional
 	KeepAfterClose Duration `json:"keepAfterClose,omitempty"`
 }
@@ -106,16 +106,16 @@ type Previews struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.autoscaling) || !has(self.replicas) || self.replicas <= self.autoscaling.maxReplicas",message="spec.availability: replicas must not be above autoscaling.maxReplicas"
 // +kubebuilder:validation:XValidation:rule="!(has(self.minAvailable) && has(self.maxUnavailable))",message="spec.availability: set at most one of minAvailable and maxUnavailable"
 type Availability struct {
-	// replicas of a release that serves or is about to.
+	// replicas is the number of pods of a release that receives traffic, or is being rolled out.
+	// Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	Replicas int32 `json:"replicas,omitempty"`
 
-	// autoscaling gives each release that serves or is about to a
-	// HorizontalPodAutoscaler. By default releases have a fixed number of
-	// replicas.
+	// autoscaling creates a HorizontalPodAutoscaler for each release that receives traffic, or
+	// is being rolled out. By default releases have a fixed number of replicas.
 	// +optional
 	Autoscaling *Autoscaling `json:"autoscaling,omitempty"`
 
@@ -130,25 +130,25 @@ type Availability struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self.matches('^(100|[1-9]?[0-9])%$')",message="spec.availability.maxUnavailable must be a number from 0 to 1000 or a percentage such as 50%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
-	// minReadySeconds that a pod must be ready to count as available. Defaults to 10
-	// for a container without readiness probe, else 0. Fixed when a release is
-	// made.
+	// minReadySeconds is how long a pod must be ready to count as available. Defaults to 10 for
+	// a container without a readiness probe, and to 0 otherwise. It is fixed when a release is
+	// created.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=3600
 	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
 
-	// standbyReplicas of a release that was active and is retained for rollback: a
-	// number, or Full for as many as it had. Defaults to 1. A release that never had
-	// traffic is retained without pods.
+	// standbyReplicas is the number of pods of a retained release, which was active and remains
+	// for rollback: a number, or Full for as many as it had. Defaults to 1. A release that never
+	// had traffic is retained without pods.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self == 'Full'",message="spec.availability.standbyReplicas must be a number from 0 to 1000 or Full"
 	StandbyReplicas *intstr.IntOrString `json:"standbyReplicas,omitempty"`
 }
 
-// Autoscaling is what a HorizontalPodAutoscaler of a release is made from. A
-// release that takes over the traffic of another has at least the replicas of that
-// one, whatever the metrics say.
+// Autoscaling configures the HorizontalPodAutoscaler of a release. A release that takes over the
+// traffic of another release has at least as many replicas as that release, regardless of
+// metrics.
 // +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",message="autoscaling: minReplicas must not be above maxReplicas"
 type Autoscaling struct {
 	// minReplicas is the minimum number of replicas of a release that receives traffic.
@@ -158,7 +158,7 @@ type Autoscaling struct {
 	// +kubebuilder:validation:Maximum=1000
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 
-	// maxReplicas of a release.
+	// maxReplicas is the maximum number of replicas of a release.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
@@ -176,11 +176,9 @@ type Autoscaling struct {
 	Behavior *autoscalingv2.HorizontalPodAutoscalerBehavior `json:"behavior,omitempty"`
 }
 
-// UpdateStrategy decides which release of a group is active. manual goes before
-// latest.
+// UpdateStrategy defines which release of a group is active. manual has precedence over latest.
 type UpdateStrategy struct {
-	// latest takes the highest version that is offered and has not failed. It is
-	// what happens without a word too.
+	// latest selects the highest offered version that has not failed. This is the default.
 	// +optional
 	Latest *LatestUpdateStrategy `json:"latest,omitempty"`
 
@@ -188,32 +186,32 @@ type UpdateStrategy struct {
 	// +optional
 	Manual *ManualUpdateStrategy `json:"manual,omitempty"`
 
-	// minimumAvailable is the number of releases of a group that are retained, the
-	// active one included: the others are there for a rollback without waiting.
+	// minimumAvailable is the number of releases of a group that are retained for an immediate
+	// rollback, including the active release. Defaults to 3.
 	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10
 	MinimumAvailable int32 `json:"minimumAvailable,omitempty"`
 
-	// progressDeadlineSeconds that a release may take from start to available, and
-	// a step to be available and programmed, before it is given up. Pauses do not
-	// count while the release is healthy.
+	// progressDeadlineSeconds is the time in which a release must become available, and each
+	// step must be available and programmed; otherwise the rollout fails. Pauses do not count
+	// while the release is healthy. Defaults to 600.
 	// +optional
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=86400
 	ProgressDeadlineSeconds int32 `json:"progressDeadlineSeconds,omitempty"`
 
-	// drainDelay between the last route that names a release and the end of its
-	// pods; at least the manager's --min-drain-delay (5s).
+	// drainDelay is the time between the removal of a release from the last route and the end of
+	// its pods; at least the manager's --min-drain-delay (5s). Defaults to 30s.
 	// +optional
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="spec.updateStrategy.drainDelay must be at most 24h"
 	DrainDelay Duration `json:"drainDelay,omitempty"`
 
-	// canary defines the steps by which a new release gets the traffic. By default immediately,
-	// when it is available. The first release of a group takes no steps.
+	// canary defines the steps in which a new release receives traffic. By default it receives
+	// all traffic as soon as it is available. The first release of a group has no steps.
 	// +optional
 	Canary *CanaryStrategy `json:"canary,omitempty"`
 }
@@ -226,24 +224,24 @@ type LatestUpdateStrategy struct{}
 type PinConfiguration string
 
 const (
-	// PinRetained is the newest release of the version that ever was active, its
-	// template included; where there is none, a new one of the present template.
+	// PinRetained is the newest release of the version that was ever active, including its
+	// template; if there is none, a new release with the current template.
 	PinRetained PinConfiguration = "Retained"
-	// PinCurrent is the version with the present template.
+	// PinCurrent is a release of the version with the current template.
 	PinCurrent PinConfiguration = "Current"
 )
 
-// ManualUpdateStrategy pins groups to versions or releases. Groups without a pin
-// follow latest. A version or release that no group holds starts nothing anywhere.
+// ManualUpdateStrategy pins groups to versions or releases. Groups without a pin follow latest.
+// If no group has the pinned version or release, nothing starts in any group.
 // +kubebuilder:validation:XValidation:rule="has(self.semVer) || has(self.release) || (has(self.groups) && size(self.groups) > 0)",message="spec.updateStrategy.manual: set semVer, release or groups"
 // +kubebuilder:validation:XValidation:rule="!has(self.release) || !has(self.semVer) && !has(self.configuration)",message="spec.updateStrategy.manual.release: a release has its version and configuration: remove semVer and configuration, or release"
 type ManualUpdateStrategy struct {
-	// semVer pins the group that holds this version.
+	// semVer pins the group that has this version.
 	// +optional
 	SemVer *SemVer `json:"semVer,omitempty"`
 
-	// release pins the group that holds this release, by the name of its
-	// VersionedMicroservice, to exactly what ran under it, configuration included.
+	// release pins the group that has this release, by the name of its VersionedMicroservice,
+	// including its template and configuration.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -275,8 +273,8 @@ type ManualUpdateStrategy struct {
 // +kubebuilder:validation:XValidation:rule="has(self.version) != has(self.release)",message="spec.updateStrategy.manual.groups: set version, or release, and not both"
 // +kubebuilder:validation:XValidation:rule="!(has(self.release) && has(self.configuration))",message="spec.updateStrategy.manual.groups: a release has its configuration: remove configuration, or release"
 type GroupPin struct {
-	// name of the group ("1.x"), its slug ("1-x"), or the number of a pull request. A
-	// name that is no group starts nothing in groups without a pin.
+	// name of the group ("1.x"), its slug ("1-x"), or the number of a pull request. If the group
+	// does not exist, nothing starts in groups without a pin.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -309,7 +307,7 @@ type GroupPin struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// CanaryStrategy is the way of a new release to the main traffic.
+// CanaryStrategy defines how a new release receives the traffic of a group.
 // +kubebuilder:validation:XValidation:rule="!has(self.hooks) || self.hooks.all(h, !has(h.steps) || h.steps.all(n, self.steps.exists(s, has(s.name) && s.name == n)))",message="spec.updateStrategy.canary.hooks: steps must be names of steps: each of hooks[].steps must be a steps[].name, not a number"
 // +kubebuilder:validation:XValidation:rule="!has(self.analysis) || self.steps.exists(s, s.weight > 0 || has(s.match) && s.match || has(s.mirrorPercent) && s.mirrorPercent > 0)",message="spec.updateStrategy.canary.analysis: no step sends requests to the canary, so nothing would be measured: give a step a weight above 0, match or mirrorPercent"
 type CanaryStrategy struct {
@@ -327,27 +325,26 @@ type CanaryStrategy struct {
 	// +optional
 	Scale CanaryScale `json:"scale,omitempty"`
 
-	// analysis measures the canary in each step in which it can get traffic, and
-	// rolls it back when it is bad. By default available pods are enough.
+	// analysis measures the canary in each step in which it receives requests, and rolls it back
+	// if a metric fails. By default available pods are sufficient.
 	// +optional
 	Analysis *CanaryAnalysis `json:"analysis,omitempty"`
 
-	// hooks are HTTP endpoints that are asked, or told, on the way.
+	// hooks are HTTP endpoints that are called during a rollout, to decide or to be notified.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Hooks []Hook `json:"hooks,omitempty"`
 
-	// together makes the canary pass its steps only along with those of other
-	// Microservices. By default it advances independently.
+	// together makes the canary advance only together with the canaries of other Microservices.
+	// By default it advances independently.
 	// +optional
 	Together *TogetherStrategy `json:"together,omitempty"`
 }
 
-// CanaryStep is a weight, and what must happen before the next step. A step
-// without pause and approval is passed when its weight is programmed and, where
-// there is an analysis, that has passed it.
+// CanaryStep is a weight, and the conditions for the next step. A step without pause and
+// approval is complete when its weight is programmed and its analysis, if any, has passed.
 // +kubebuilder:validation:XValidation:rule="!(has(self.pause) && has(self.approval))",message="spec.updateStrategy.canary.steps: set at most one of pause and approval"
 type CanaryStep struct {
 	// name that a decision Continue uses. Defaults to the step's number, from 1.
@@ -362,9 +359,8 @@ type CanaryStep struct {
 	// +kubebuilder:validation:Maximum=100
 	Weight int32 `json:"weight"`
 
-	// match sends the canary, in addition to its weight, the requests that
-	// canaryMatches of the NetworkPolicy choose: by header, query parameter, cookie,
-	// path or method.
+	// match routes to the canary, in addition to its weight, the requests that canaryMatches of
+	// the NetworkPolicy select by header, query parameter, cookie, path or method.
 	// +optional
 	Match bool `json:"match,omitempty"`
 
@@ -375,24 +371,24 @@ type CanaryStep struct {
 	// +kubebuilder:validation:Maximum=100
 	MirrorPercent int32 `json:"mirrorPercent,omitempty"`
 
-	// window is the time of the week in which the step may begin and, for the last
-	// step, in which the release may become active. Defaults to any time. A canary
-	// that must be rolled back is rolled back at any time.
+	// window is the time of the week in which the step may begin and, for the last step, in
+	// which the release may become active. Defaults to any time. A rollback does not wait for
+	// the window.
 	// +optional
 	Window *DeployWindow `json:"window,omitempty"`
 
-	// pause waits while the canary is healthy.
+	// pause is how long the canary must be healthy in the step.
 	// +optional
 	Pause *CanaryPause `json:"pause,omitempty"`
 
-	// approval waits for the decision Continue on the release.
+	// approval makes the step wait for the decision Continue of the release.
 	// +optional
 	Approval *CanaryApproval `json:"approval,omitempty"`
 }
 
-// CanaryPause is a wait of some length.
+// CanaryPause is the duration of a pause.
 type CanaryPause struct {
-	// duration of the wait, from the time at which the weight is programmed.
+	// duration of the pause, from the time at which the weight is programmed.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="pause.duration must be at most 720h"
 	Duration Duration `json:"duration"`

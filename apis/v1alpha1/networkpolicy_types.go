@@ -89,13 +89,12 @@ type NetworkPolicySpec struct {
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 }
 
-// PortProtocol is what is spoken on a port.
+// PortProtocol is the protocol of a port.
 // +kubebuilder:validation:Enum=HTTP;HTTPS;GRPC;TLS;TCP;UDP
 type PortProtocol string
 
-// The protocols. Domains route HTTP, HTTPS (to pods that encrypt), GRPC and TLS (to
-// pods that decrypt, by the name that the client asks for); listeners route TCP and
-// UDP.
+// The protocols. Domains route HTTP, HTTPS (to pods that serve HTTPS), GRPC and TLS (to pods
+// that decrypt, by the server name that the client requests); listeners route TCP and UDP.
 const (
 	ProtocolHTTP  PortProtocol = "HTTP"
 	ProtocolHTTPS PortProtocol = "HTTPS"
@@ -189,8 +188,8 @@ type RouteReference struct {
 	// +kubebuilder:validation:MaxLength=63
 	Port string `json:"port,omitempty"`
 
-	// groups from which one gets the rules: the newest, or the first of those that are
-	// named. Defaults to the newest.
+	// groups to which the rules can route: the newest group, or the first named group that has
+	// an active release. Defaults to the newest.
 	// +optional
 	Groups *DomainGroups `json:"groups,omitempty"`
 
@@ -245,8 +244,8 @@ type GatewayProvider struct {
 	// +optional
 	Confirm ConfirmMode `json:"confirm,omitempty"`
 
-	// filters that every request to a domain passes, in this order. They are
-	// those of HTTPRoute and GRPCRoute.
+	// filters that apply to every request to a domain, in this order. They are filters of
+	// HTTPRoute and GRPCRoute.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
@@ -290,7 +289,7 @@ type RouteFilter struct {
 // HeaderModifier changes headers.
 // +kubebuilder:validation:XValidation:rule="has(self.set) || has(self.add) || has(self.remove)",message="set at least one of set, add and remove"
 type HeaderModifier struct {
-	// set headers to these values, replacing present ones.
+	// set headers to these values, replacing existing values.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -335,14 +334,14 @@ type HeaderValue struct {
 // URLRewrite changes what the pods see of a URL.
 // +kubebuilder:validation:XValidation:rule="has(self.hostname) || has(self.replacePrefixMatch)",message="spec.provider.gateway.filters[].urlRewrite: set hostname or replacePrefixMatch"
 type URLRewrite struct {
-	// hostname in place of the domain.
+	// hostname that replaces the domain.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="urlRewrite.hostname must be a host name in lower case without port, such as shop.example.com"
 	Hostname string `json:"hostname,omitempty"`
 
-	// replacePrefixMatch in place of the domain's path. It does not go with a
+	// replacePrefixMatch replaces the domain's path. It cannot be combined with a
 	// canaryMatches[].path of type Exact.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -374,7 +373,7 @@ type ExtensionReference struct {
 	Name string `json:"name"`
 }
 
-// RouteTimeouts limit requests. "0s" is no limit.
+// RouteTimeouts limit the duration of requests. "0s" means no limit.
 // +kubebuilder:validation:XValidation:rule="!has(self.request) || !has(self.backendRequest) || duration(self.request) == duration('0s') || duration(self.backendRequest) <= duration(self.request)",message="spec.timeouts: backendRequest must not be above request"
 type RouteTimeouts struct {
 	// request is the time that a whole request may take.
@@ -390,7 +389,7 @@ type RouteTimeouts struct {
 	BackendRequest string `json:"backendRequest,omitempty"`
 }
 
-// SessionAffinity keeps clients where they were: exactly one member is set.
+// SessionAffinity routes a client to the same release or pod again: exactly one member is set.
 // +kubebuilder:validation:XValidation:rule="has(self.cookie) != has(self.clientIP)",message="spec.sessionAffinity: set exactly one of cookie and clientIP"
 type SessionAffinity struct {
 	// cookie that the gateway sets. It needs the experimental channel of the Gateway
@@ -500,16 +499,16 @@ type Domain struct {
 	// +optional
 	Release *DomainRelease `json:"release,omitempty"`
 
-	// canaryMatches choose the requests that go to the canary, whatever its weight,
-	// while a step of the Microservice has match: true. A request that matches any
-	// entry is chosen.
+	// canaryMatches select requests that are routed to the canary regardless of its weight,
+	// while a step of the Microservice has match: true. A request is selected if it matches any
+	// entry.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	CanaryMatches []CanaryMatch `json:"canaryMatches,omitempty"`
 
-	// tls is how the domain is served with TLS. Defaults to what the gateway does; url begins
-	// with https where a listener of the Gateway with protocol HTTPS serves the host.
+	// tls defines how the domain is served with TLS. By default that is left to the gateway; url
+	// begins with https if a listener of the Gateway with protocol HTTPS serves the host.
 	// +optional
 	TLS *DomainTLS `json:"tls,omitempty"`
 
@@ -521,7 +520,7 @@ type Domain struct {
 	RecordTTLSeconds int32 `json:"recordTTLSeconds,omitempty"`
 }
 
-// CanaryMatch chooses requests: all that it names must match.
+// CanaryMatch selects requests: all of its conditions must match.
 // +kubebuilder:validation:XValidation:rule="(has(self.headers) && size(self.headers) > 0) || (has(self.queryParams) && size(self.queryParams) > 0) || has(self.cookie) || has(self.path) || has(self.method) || has(self.grpc)",message="spec.domains[].canaryMatches[]: set headers, queryParams, cookie, path, method or grpc"
 // +kubebuilder:validation:XValidation:rule="!(has(self.cookie) && has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'cookie'))",message="spec.domains[].canaryMatches[]: set cookie or a header Cookie, not both"
 type CanaryMatch struct {
@@ -552,8 +551,8 @@ type CanaryMatch struct {
 	// +kubebuilder:validation:Enum=GET;HEAD;POST;PUT;DELETE;CONNECT;OPTIONS;TRACE;PATCH
 	Method string `json:"method,omitempty"`
 
-	// grpc is the call that a request must be, on a port of protocol GRPC. Such a port
-	// takes no queryParams, path and method.
+	// grpc is the method that a request must call, on a port of protocol GRPC. queryParams, path
+	// and method are not allowed for such a port.
 	// +optional
 	GRPC *MatchGRPC `json:"grpc,omitempty"`
 }
@@ -583,7 +582,7 @@ type MatchPath struct {
 	Type PathType `json:"type,omitempty"`
 }
 
-// MatchGRPC is a call of gRPC.
+// MatchGRPC is a gRPC service or method.
 // +kubebuilder:validation:XValidation:rule="has(self.service) || has(self.method)",message="spec.domains[].canaryMatches[].grpc: set service or method"
 type MatchGRPC struct {
 	// service with its package, for example "shop.v1.Cart".
@@ -641,7 +640,7 @@ type MatchCookie struct {
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9!#$%&'*+.^_|~-]+$")`,message="the name of a cookie must consist of letters, digits and !#$%&'*+.^_|~-, without spaces, such as canary"
 	Name string `json:"name"`
 
-	// value of the cookie, whole.
+	// value of the cookie, which must match exactly.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -649,7 +648,7 @@ type MatchCookie struct {
 	Value string `json:"value"`
 }
 
-// GroupsPolicy chooses groups for a domain.
+// GroupsPolicy selects groups for a domain.
 // +kubebuilder:validation:Enum=Each;Newest;Named
 type GroupsPolicy string
 
@@ -659,14 +658,14 @@ const (
 	// GroupsNewest routes to the newest group that has an active release with ready
 	// endpoints.
 	GroupsNewest GroupsPolicy = "Newest"
-	// GroupsNamed routes to the groups that are named.
+	// GroupsNamed routes to the groups in names.
 	GroupsNamed GroupsPolicy = "Named"
 )
 
-// DomainGroups chooses groups for a domain.
+// DomainGroups selects groups for a domain.
 // +kubebuilder:validation:XValidation:rule="(self.policy == 'Named') == (has(self.names) && size(self.names) > 0)",message="spec.domains[].groups: set names if and only if policy is Named"
 type DomainGroups struct {
-	// policy of the choice.
+	// policy that selects the groups.
 	// +required
 	Policy GroupsPolicy `json:"policy"`
 
@@ -692,9 +691,9 @@ type DomainRelease struct {
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version,omitempty"`
 
-	// status of the release that the domain routes to: the canary of the group, whatever
-	// its weight, while it has a ready endpoint; before that, the release that hooks of
-	// type PreRollout are to test.
+	// status of the release that the domain routes to: the canary of the group, regardless of
+	// its weight, while it has a ready endpoint; before the first step, the release that
+	// PreRollout hooks test.
 	// +optional
 	Status DomainReleaseStatus `json:"status,omitempty"`
 
@@ -704,14 +703,14 @@ type DomainRelease struct {
 	WhenAbsent WhenAbsent `json:"whenAbsent,omitempty"`
 }
 
-// DomainReleaseStatus chooses a release by its status.
+// DomainReleaseStatus selects a release by its status.
 // +kubebuilder:validation:Enum=canary
 type DomainReleaseStatus string
 
-// DomainCanary chooses the canary of a group.
+// DomainCanary selects the canary of a group.
 const DomainCanary DomainReleaseStatus = "canary"
 
-// WhenAbsent is what takes the place of a release that does not exist.
+// WhenAbsent defines where a domain routes to if the release does not exist.
 // +kubebuilder:validation:Enum=Active;NotFound
 type WhenAbsent string
 
@@ -722,8 +721,8 @@ const (
 	AbsentNotFound WhenAbsent = "NotFound"
 )
 
-// Listener is a listener of a Gateway, and the releases that its connections or
-// datagrams go to.
+// Listener is a listener of a Gateway, and the releases to which its connections or datagrams
+// are routed.
 // +kubebuilder:validation:XValidation:rule="!(has(self.groups) && has(self.release))",message="spec.listeners[]: set at most one of groups and release"
 // +kubebuilder:validation:XValidation:rule="!has(self.groups) || self.groups.policy != 'Each'",message="spec.listeners[].groups.policy must be Newest or Named: a listener routes to one group at a time"
 type Listener struct {
@@ -744,8 +743,8 @@ type Listener struct {
 	// +kubebuilder:validation:XValidation:rule="has(self.sectionName)",message="spec.listeners[].parentRef.sectionName is required: the name of the Gateway's listener"
 	ParentRef ParentReference `json:"parentRef"`
 
-	// groups from which one gets the listener: the newest, or the first of those that
-	// are named. Defaults to the newest.
+	// groups to which the listener can route: the newest group, or the first named group that
+	// has an active release. Defaults to the newest.
 	// +optional
 	Groups *DomainGroups `json:"groups,omitempty"`
 

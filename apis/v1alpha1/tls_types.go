@@ -4,8 +4,8 @@ package v1alpha1
 // +kubebuilder:validation:Enum=Gateway;ListenerSet;Ingress;ApisixTls
 type TLSMode string
 
-// The modes, each named after a kind. The first two go with spec.provider.gateway, the
-// others with spec.provider.ingress and spec.provider.apisix.
+// The modes, each named after a kind. The first two require spec.provider.gateway, the others
+// spec.provider.ingress and spec.provider.apisix.
 const (
 	// TLSGateway: an HTTPS listener of the Gateway, with the certificate of the
 	// Gateway's owner. Nothing is written.
@@ -42,8 +42,8 @@ type DomainTLS struct {
 	// +kubebuilder:validation:XValidation:rule="self.findAll('[.][A-Z][A-Za-z]*').all(f, f in ['.ReleaseGroupName', '.FullName', '.Name', '.Microservice', '.Namespace'])",message="spec.domains[].tls.secretName: the fields are ReleaseGroupName, FullName, Name, Microservice and Namespace"
 	SecretName string `json:"secretName,omitempty"`
 
-	// issuerRef asks cert-manager for the certificate: a Certificate named as the Secret
-	// is written for all hosts that share it. Without it you provide the Secret.
+	// issuerRef requests the certificate from cert-manager: a Certificate with the name of the
+	// Secret is created for all hosts that share it. Without issuerRef you provide the Secret.
 	// +optional
 	IssuerRef *IssuerReference `json:"issuerRef,omitempty"`
 

@@ -1,9 +1,8 @@
 package v1alpha1
 
-// TogetherStrategy makes the canaries of several Microservices of a namespace go
-// through their steps together: those that have the same name here, and run the same
-// version. A step, and the last one into becoming active, is passed when all of them
-// have come as far.
+// TogetherStrategy makes the canaries of several Microservices in a namespace advance together:
+// those with the same name here and the same version. A canary begins its next step, or becomes
+// active, only when all of them have completed the present step.
 type TogetherStrategy struct {
 	// name that the Microservices share.
 	// +required
@@ -11,13 +10,13 @@ type TogetherStrategy struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// onFailure selects what happens to a canary whose version fails at another one of
-	// them. Defaults to Hold.
+	// onFailure defines what happens to a canary whose version fails in another of these
+	// Microservices. Defaults to Hold.
 	// +optional
 	OnFailure TogetherFailure `json:"onFailure,omitempty"`
 }
 
-// TogetherFailure is what follows when the version fails elsewhere.
+// TogetherFailure defines what happens when the version fails in another Microservice.
 // +kubebuilder:validation:Enum=Hold;RollBack
 type TogetherFailure string
 

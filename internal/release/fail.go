@@ -188,7 +188,7 @@ func fail(s *scope) {
 		return
 	}
 	if from, a := s.rival(); a != nil && r.Status == Canary && from.servesLess(a, cause) && !s.dead(r) {
-		s.state(r, true, OnlyServing, fmt.Sprintf("%s exceeded its progress deadline (%s) but is not rolled back: the active release %s has no ready endpoints", r.Version, cause, a.Version))
+		s.state(r, true, OnlyServing, fmt.Sprintf("%s exceeded its progress deadline (%s) but is not rolled back: the active release %s cannot serve", r.Version, cause, a.Version))
 		return
 	}
 	message := fmt.Sprintf("%s was not healthy within the progress deadline of %s: %s", r.Version, s.o.Spec.Deadline, s.inWords(cause, c))
