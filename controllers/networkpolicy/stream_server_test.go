@@ -131,7 +131,7 @@ func TestServerMoveOfAnIngress(t *testing.T) {
 	p.eventually("shop", "canary", confirmed("1-x", 2, "a", "c"))
 	p.rollout(group("2-x", 3, "b 2.0.0 canary 10"), older)
 	now := p.eventually("shop", "three releases", has("Programmed", traffic.ReasonNotSupported))
-	want(t, "message "+traffic.Find(now.Status.Groups, "2-x").Message, strings.Contains(traffic.Find(now.Status.Groups, "2-x").Message, "two releases at most"), true)
+	want(t, "message "+traffic.Find(now.Status.Groups, "2-x").Message, strings.Contains(traffic.Find(now.Status.Groups, "2-x").Message, "at most two releases"), true)
 	want(t, "nothing is confirmed", traffic.Find(now.Status.Groups, "2-x").Revision, int64(0))
 	p.rollout(group("2-x", 3, "b 2.0.0 canary 10"), group("1-x", 4, "c 1.1.0 active 100"))
 	p.eventually("shop", "two releases", confirmed("2-x", 3, "b"))
