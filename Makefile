@@ -115,7 +115,7 @@ verify: lint generate ## Fail on findings of linters, and when generated files a
 
 .PHONY: words words-update
 words: ## List words that this tree no longer uses, with file and line; IN=regexp for some files or phrases
-	@go test ./test/words -count=1 -run 'TestWords$$' -words.show '$(or $(IN),.)'
+	@cd test/words && go test -count=1 -run 'TestWords$$' -words.show '$(or $(IN),.)'
 
 words-update: ## Lower the bounds on such words in test/words/counts.txt to what is there now
 	@go test ./test/words -count=1 -run 'TestWords$$' -words.update
