@@ -156,7 +156,7 @@ func create(t *testing.T, obj client.Object) {
 	}
 }
 
-// freeAddress is one on loopback that nobody listens on.
+// freeAddress is one on loopback that no one listens on.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -571,7 +571,7 @@ func serviceAccount(t *testing.T, namespace, name string) string {
 	return token.Status.Token
 }
 
-// borrowed lets a policy lead the rule of a route of somebody else, and give it back.
+// borrowed lets a policy lead the rule of a route of another user, and give it back.
 func borrowed(t *testing.T, namespace string) {
 	t.Helper()
 	about := metav1.ObjectMeta{Namespace: namespace, Name: "borrowed"}

@@ -122,7 +122,7 @@ func TestSmokeTestReachesTheRelease(t *testing.T) {
 	active("1.1.0")
 }
 
-// reached says what is wrong with the URL and the Services that a body names: the domain
+// reached describes what is wrong with the URL and the Services that a body names: the domain
 // is not programmed, another release answers there, or its route names another Service.
 func reached(ctx context.Context, body hook.Body) error {
 	var policy v1alpha1.NetworkPolicy

@@ -196,7 +196,7 @@ func (r *requestsOf) wrap(next http.RoundTripper) http.RoundTripper {
 
 // In an install with the component secrets-by-namespace the manager reads Secrets of the
 // namespaces that grant it. In others it runs all that needs none, and each object that
-// names one says which right is missing, until it is granted, and once it is withdrawn.
+// names one reports which right is missing, until it is granted, and once it is withdrawn.
 // Uninstalling leaves no grant behind.
 func TestSecretsByNamespace(t *testing.T) {
 	alone(t)

@@ -66,7 +66,7 @@ func (p *traffic) clear() []string {
 	return writes
 }
 
-// quiet says that nothing was asked for a while.
+// quiet reports whether nothing was asked for a while.
 func (p *traffic) quiet(d time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -333,7 +333,7 @@ func storeEarlier(t *testing.T, namespace string) {
 	}
 }
 
-// missing says what is missing until a version is active everywhere and so many
+// missing describes what is missing until a version is active everywhere and so many
 // releases are there.
 func missing(t *testing.T, namespace, version string, releases int) string {
 	t.Helper()

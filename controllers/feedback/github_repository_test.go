@@ -20,7 +20,7 @@ func (s *story) point(repo *githubtest.Repository, pulls int) {
 	s.look()
 }
 
-// ready makes a preview of acme/shop that is told of as ready.
+// ready makes a preview of acme/shop that is reported as ready.
 func (s *story) ready() (sha string) {
 	s.Helper()
 	sha = s.open(feature())
@@ -66,7 +66,7 @@ func TestAnotherRepository(t *testing.T) {
 	if got := s.condition(); got != allWritten {
 		t.Errorf("condition %q", got)
 	}
-	// Pointed back, the same Deployment and the same comment tell of it.
+	// Pointed back, the same Deployment and the same comment report it.
 	s.ledger(1, groupName, sha+" +active")
 	s.point(shop, 1)
 	s.settle()
@@ -103,7 +103,7 @@ func TestRenamed(t *testing.T) {
 	s.repo.Rename("acme/store")
 	heir := s.server.AddRepository("acme/shop")
 	heir.Open(feature())
-	// Nobody has looked since: the name is another's.
+	// No one has looked since: the name is another's.
 	s.route(groupName, sha, false)
 	s.settle()
 	s.expect("renamed", envName+" "+short(sha)+": success in_progress")
@@ -129,7 +129,7 @@ func TestRenamed(t *testing.T) {
 }
 
 // TestShutOut: where the credentials are not let in any more, nothing is said to be
-// inactive, the new repository is told of all the same, and it is given up in the end.
+// inactive, the new repository is reported nevertheless, and the previous one is given up in the end.
 func TestShutOut(t *testing.T) {
 	s := begin(t)
 	sha := s.ready()

@@ -151,7 +151,7 @@ func (s *story) Eventf(_, _ runtime.Object, kind, reason, _, _ string, _ ...any)
 	s.events = append(s.events, kind+" "+reason)
 }
 
-// restart makes the reconciler anew, as a manager's restart does.
+// restart makes the reconciler again, as a manager's restart does.
 func (s *story) restart() {
 	s.Helper()
 	allowed, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.1"}})

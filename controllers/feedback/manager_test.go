@@ -104,7 +104,7 @@ func TestEventsAlone(t *testing.T) {
 	s.eventually(line+" queued in_progress success", envName+" "+short(two)+": queued", apiLine+" queued")
 	s.commented("both", 1, "`"+other+"/api`", "`"+s.namespace+"/web`")
 
-	// A Microservice that goes takes its environment with it.
+	// The environment of a deleted Microservice is removed.
 	if err := env.Client.Delete(t.Context(), api); err != nil {
 		t.Fatal(err)
 	}

@@ -136,7 +136,7 @@ func TestJudge(t *testing.T) {
 }
 
 // A preview whose pods come and go, such as one in a crash loop that is ready for a
-// moment each time, is told of once.
+// moment each time, is reported once.
 func TestPodsThatComeAndGo(t *testing.T) {
 	t.Parallel()
 	head := commit("a")
@@ -311,7 +311,7 @@ func TestHeadOf(t *testing.T) {
 	}
 }
 
-// TestLooked: only a list that is whole says what is not on it.
+// TestLooked: only a complete list shows what is missing.
 func TestLooked(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -430,7 +430,7 @@ func carryOutAll(f *observed, p plan, next int64) {
 
 // TestPlanProperties: over random histories a plan is the same for the same facts,
 // asks each Deployment and comment once, says success only of what is ready and
-// routed, leaves at most one Deployment of an environment active beside the head, and
+// routed, leaves at most one Deployment of an environment active next to the head, and
 // has nothing more to say once it was carried out.
 func TestPlanProperties(t *testing.T) {
 	t.Parallel()

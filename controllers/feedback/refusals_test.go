@@ -165,7 +165,7 @@ func TestClosedWhileReplicasLag(t *testing.T) {
 	s.expect("known", envName+" "+short(sha)+": queued inactive")
 }
 
-// A Deployment that somebody deleted at GitHub is made again, after it was not found for
+// A Deployment that a user deleted at GitHub is made again, after it was not found for
 // a minute.
 func TestDeploymentDeleted(t *testing.T) {
 	s := begin(t)

@@ -199,7 +199,7 @@ func TestNothingChanged(t *testing.T) {
 }
 
 // TestStatusLost: the manager ends between a request and the record of its answer, or
-// somebody takes the status away: everything is found again.
+// a user takes the status away: everything is found again.
 func TestStatusLost(t *testing.T) {
 	for name, lose := range map[string]func(*v1alpha1.GitHubRepositoryStatus){
 		"the records": func(st *v1alpha1.GitHubRepositoryStatus) { st.Feedback, st.Comments = nil, nil },
@@ -437,7 +437,7 @@ func TestEnds(t *testing.T) {
 			if len(ghr.Finalizers)+len(ghr.Status.Feedback)+len(ghr.Status.Comments) != 0 || s.condition() != "" {
 				t.Errorf("traces stay: %q, %+v, %s", ghr.Finalizers, ghr.Status.Feedback, s.condition())
 			}
-			// Wanted again, the same Deployment and the same comment tell of it.
+			// Wanted again, the same Deployment and the same comment report it.
 			s.edit(func(g *v1alpha1.GitHubRepository) { g.Spec.Feedback = &v1alpha1.Feedback{} })
 			s.settle()
 			s.expect("again", envName+" "+short(sha)+": success inactive success")

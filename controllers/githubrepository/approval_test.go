@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/preview"
 )
 
-// takes says whether a pull request of a fork is taken whose commit the label ok
+// takes reports whether a pull request of a fork is taken whose commit the label ok
 // approves.
 func takes(t *testing.T, pr v1alpha1.PullRequest) bool {
 	t.Helper()
@@ -159,7 +159,7 @@ func TestApprovalBeforeItWasKnown(t *testing.T) {
 	}
 }
 
-// A GitHubRepository that was made anew knows no approval.
+// A GitHubRepository that was made again knows no approval.
 func TestApprovalAfterRecreation(t *testing.T) {
 	s := begin(t)
 	n := s.stranger()

@@ -280,7 +280,7 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	says(t, r, "Ready", "True")
 }
 
-// A GitHubRepository that was made anew asks for what an ImagePolicy holds and the list
+// A GitHubRepository that was made again asks for what an ImagePolicy holds and the list
 // lacks.
 func TestClosedWhileItWasMadeAnew(t *testing.T) {
 	s := begin(t)
@@ -508,7 +508,7 @@ func TestCredentials(t *testing.T) {
 	says(t, s.look("shop"), "Ready", "True Succeeded")
 }
 
-// Who has no right to a repository is told nothing of what somebody else's credential
+// Who has no right to a repository is told nothing of what another user's credential
 // was told.
 func TestTenantsAreApart(t *testing.T) {
 	s := begin(t)

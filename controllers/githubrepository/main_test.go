@@ -114,7 +114,7 @@ func (s *story) told() []string {
 	return told
 }
 
-// restart makes the reconciler and all that it remembers anew, as a manager's restart
+// restart makes the reconciler and all that it remembers again, as a manager's restart
 // does.
 func (s *story) restart() {
 	s.Helper()
@@ -142,7 +142,7 @@ func (s *story) create(obj client.Object) {
 	}
 }
 
-// secret makes one with a key, or writes the key anew.
+// secret makes one with a key, or writes the key again.
 func (s *story) secret(name, key, value string) {
 	s.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, StringData: map[string]string{key: value}}
@@ -307,7 +307,7 @@ func condition(r *v1alpha1.GitHubRepository, kind string) string {
 	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 }
 
-// says that a condition begins so.
+// says asserts that the condition begins with a text.
 func says(t testing.TB, r *v1alpha1.GitHubRepository, kind, want string) {
 	t.Helper()
 	if got := condition(r, kind); !strings.HasPrefix(got, want) {

@@ -170,7 +170,7 @@ func TestMergeProperties(t *testing.T) {
 }
 
 // Whatever is cut, it is the same whatever the order, and within its bounds; what
-// somebody holds goes last.
+// a user holds goes last.
 func TestRetainProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -265,7 +265,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
-// A head whose date comes late is no older than the look before its push.
+// A head whose date comes late is not older than the poll before its push.
 func TestLateDate(t *testing.T) {
 	t.Parallel()
 	known := []v1alpha1.PullRequest{{Number: 1, State: v1alpha1.PullRequestOpen, HeadSHA: sha(1), HeadTime: timestamp(epoch.Add(-time.Hour))}}

@@ -226,7 +226,7 @@ func TestActiveKeepsItsCapacity(t *testing.T) {
 	}
 }
 
-// An autoscaler that somebody edits or deletes is put right, and one of somebody else
+// An autoscaler that a user edits or deletes is put right, and one of another user
 // is left alone.
 func TestAutoscalerIsKept(t *testing.T) {
 	t.Parallel()

@@ -205,7 +205,7 @@ func (p *player) answer(name string, yes bool) {
 	p.a.outcomes[questions[i].Body.ID] = hook.Outcome{Yes: yes, Attempts: 1, Message: "said so"}
 }
 
-// nobody answers a hook.
+// no one answers a hook.
 func (p *player) nobody(name string) {
 	p.Helper()
 	p.answer(name, false)
@@ -285,7 +285,7 @@ func TestHooksAlone(t *testing.T) {
 	p.want(67*time.Second, "step 1 Failed 1/1, rollout Failed")
 }
 
-// A hook that nobody answers makes a round that could not be measured.
+// A hook that no one answers makes a round that could not be measured.
 func TestHookWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	p := playWay(t, hooked(v1alpha1.HookRollout))
@@ -299,7 +299,7 @@ func TestHookWithoutAnAnswer(t *testing.T) {
 	p.want(67*time.Second, "step 1 Passed 1/0, rollout Delivered")
 }
 
-// A metric that fails counts while nobody answers a hook, and an answer that comes within the
+// A metric that fails counts while no one answers a hook, and an answer that comes within the
 // round counts too.
 func TestMetricsBesideAHookWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
@@ -331,7 +331,7 @@ func TestHooksForAnotherStep(t *testing.T) {
 	p.want(61*time.Second, "step 3 Running 0/0")
 }
 
-// Failures count for the run, whatever its step; another run begins anew.
+// Failures count for the run, whatever its step; another run begins again.
 func TestFailuresAreOfTheRun(t *testing.T) {
 	t.Parallel()
 	one := int32(1)
@@ -355,7 +355,7 @@ func TestFailuresAreOfTheRun(t *testing.T) {
 	p.want(5*time.Minute, "step 1 Running 0/0")
 }
 
-// A gate says what it says, costs nothing of the budget, and its yes is final.
+// A gate reports its answer, costs nothing of the budget, and its yes is final.
 func TestGateCostsNothing(t *testing.T) {
 	t.Parallel()
 	p := playWay(t, func(ms *v1alpha1.Microservice) {

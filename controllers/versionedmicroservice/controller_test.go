@@ -444,7 +444,7 @@ func TestLedgerIsMirrored(t *testing.T) {
 	})
 }
 
-// A release whose container runs and never becomes ready says which probe failed, with
+// A release whose container runs and never becomes ready reports which probe failed, with
 // what answer, before its deadline, and still does when its pods are gone.
 func TestReadinessFailing(t *testing.T) {
 	t.Parallel()

@@ -292,7 +292,7 @@ func TestWhoseFaultAMissingSidecarIs(t *testing.T) {
 	}
 }
 
-// TestEndedFromOutside: a pod that was evicted, or ended with its node, is no crash, and does
+// TestEndedFromOutside: a pod that was evicted, or ended with its node, is not a crash, and does
 // not hide what keeps the pod in its place from running.
 func TestEndedFromOutside(t *testing.T) {
 	t.Parallel()

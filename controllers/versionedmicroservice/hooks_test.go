@@ -257,7 +257,7 @@ func TestHooksOfARelease(t *testing.T) {
 	}
 	calls = len(r.of("rollback"))
 	pass(t, s.release, 3)
-	if n := len(r.of("rollback")); n > calls+1 { // one may have been under way
+	if n := len(r.of("rollback")); n > calls+1 { // one may have been in progress
 		t.Errorf("a run that is over was asked about %d times more", n-calls)
 	}
 	if len(r.faults) > 0 {
@@ -265,7 +265,7 @@ func TestHooksOfARelease(t *testing.T) {
 	}
 }
 
-// Another manager goes on from the status: it repeats what was not answered, under the
+// Another manager continues from the status: it repeats what was not answered, under the
 // same id, and nothing that was.
 func TestHooksAfterARestart(t *testing.T) {
 	t.Parallel()
@@ -316,7 +316,7 @@ func TestHooksAfterARestart(t *testing.T) {
 	}
 }
 
-// A release that goes takes what is under way with it.
+// A release that goes takes what is in progress with it.
 func TestDeletedReleaseIsAskedNoMore(t *testing.T) {
 	t.Parallel()
 	came, gone := make(chan struct{}, 10), make(chan struct{}, 10)
@@ -365,7 +365,7 @@ func TestHookWithoutItsSecret(t *testing.T) {
 	}
 }
 
-// A hook that no manager may call is told of once, and a hook that was mended is called
+// A hook that no manager may call is reported once, and a hook that was fixed is called
 // at once, whatever its interval is.
 func TestHookThatCannotBeCalled(t *testing.T) {
 	t.Parallel()

@@ -218,7 +218,7 @@ func eventually(t *testing.T, check func() string) {
 	})
 }
 
-// fetch reads into obj, or says why not.
+// fetch reads into obj, or returns why not.
 func fetch(t *testing.T, obj client.Object) string {
 	if err := world.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
 		return err.Error()

@@ -50,7 +50,7 @@ func planDeployment(o *observed, p *plan, now time.Time) {
 		return
 	}
 	if live.DeletionTimestamp != nil || !metav1.IsControlledBy(live, o.release) {
-		return // apply says why
+		return // apply describes why
 	}
 	if edited(cmp.Or(o.release.Status.TemplateHash, o.template), live) {
 		p.restore = resources.Restore(live, o.release)

@@ -309,7 +309,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A hook that cannot be called is told of in an event, once, and in condition
+// A hook that cannot be called is reported in an event, once, and in condition
 // Progressing.
 func TestHooksThatCannotBeCalled(t *testing.T) {
 	t.Parallel()
@@ -338,7 +338,7 @@ func TestHooksThatCannotBeCalled(t *testing.T) {
 	}
 }
 
-// Another word for the same no is no transition: its write is paced.
+// Another word for the same no is not a transition: its write is paced.
 func TestTransitionOfHooks(t *testing.T) {
 	t.Parallel()
 	asked := v1alpha1.HookStatus{Name: "a", Type: v1alpha1.HookConfirmPromotion, ID: "a", Phase: v1alpha1.HookWaiting}

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// api asks the cluster's API server for the few facts that the health of the
-// cluster rests on.
+// api reads from the cluster's API server what the health checks of the
+// cluster need.
 type api struct {
 	client *http.Client
 	server string

@@ -28,7 +28,7 @@ var tools = []tool{
 	{"promtool", "prometheus"},
 }
 
-// testTools are those that tests need, and no cluster.
+// testTools are the tools that tests need, but not the cluster.
 var testTools = []tool{
 	{"docker-registry", "docker-registry"},
 	{"gcc", "gcc"},

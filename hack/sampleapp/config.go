@@ -27,7 +27,7 @@ type Identity struct {
 type Config struct {
 	Identity
 
-	// Port is listened on at every address for HTTP, 1 to 65535; default 8080.
+	// Port for HTTP on all addresses, 1 to 65535; default 8080.
 	Port int
 	// GRPCPort, TCPPort, UDPPort and TLSPort are listened on for these, 0 to 65535, where 0 is not at all; default 8081,
 	// 9000, 9000 and 8443.

@@ -1,5 +1,5 @@
-// Command site checks a website that was built: each link and picture within it leads
-// to a file that is there, and to an id that the file has.
+// Command site checks a built website: each internal link and picture must refer
+// to an existing file, and to an id in that file.
 package main
 
 import (

@@ -30,7 +30,7 @@ type source struct {
 	join func(expression string, t Target) string
 }
 
-// sources of the built-in metrics. docs/explanation/analysis.md says where the names
+// sources of the built-in metrics. docs/explanation/analysis.md describes where the names
 // come from.
 var sources = map[v1alpha1.MetricsSource]source{
 	v1alpha1.SourceTraefik: {

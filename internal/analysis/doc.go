@@ -1,4 +1,4 @@
-// Package analysis measures canaries: it asks providers for numbers beside the
+// Package analysis measures canaries: it asks providers for numbers next to the
 // reconcile, and folds what they say into a verdict.
 //
 // The pure half is [Begin], [Due] and [Fold]: the specification, the status so

@@ -17,7 +17,7 @@ const (
 	Infinite Reason = "Infinite"
 	// SeveralSeries is a vector with more than one series.
 	SeveralSeries Reason = "SeveralSeries"
-	// WrongType is an answer that is no number: a range vector, a string, a
+	// WrongType is an answer that is not a number: a range vector, a string, a
 	// histogram, JSON of another type.
 	WrongType Reason = "WrongType"
 	// WrongUnit is a number that the metric cannot have: a percentage above 100, a
@@ -27,7 +27,7 @@ const (
 	WrongTime Reason = "WrongTime"
 	// ZeroBaseline is a ratio to 0.
 	ZeroBaseline Reason = "ZeroBaseline"
-	// Timeout is no answer in time.
+	// Timeout means that there was no answer in time.
 	Timeout Reason = "Timeout"
 	// Throttled is an answer 429, or 503 with the time to wait.
 	Throttled Reason = "Throttled"
@@ -53,7 +53,7 @@ const (
 	BadSecret Reason = "BadSecret"
 )
 
-// Error says why a metric could not be measured.
+// Error describes why a metric could not be measured.
 type Error struct {
 	// Reason in one word.
 	Reason Reason

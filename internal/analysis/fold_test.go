@@ -176,7 +176,7 @@ func TestHookFailures(t *testing.T) {
 	}
 }
 
-// TestHookErrors: a round whose hooks nobody answers proves nothing, and hides no failure.
+// TestHookErrors: a round whose hooks no one answers proves nothing, and hides no failure.
 func TestHookErrors(t *testing.T) {
 	t.Parallel()
 	point := Point{Run: 7, Step: 1, Since: start}
@@ -334,7 +334,7 @@ func TestMeasuredAfterEdit(t *testing.T) {
 }
 
 // TestDue: the first round is an interval after the wait began, on a full bucket;
-// late ones are left out.
+// late ones are omitted.
 func TestDue(t *testing.T) {
 	t.Parallel()
 	spec := specOf(nil)

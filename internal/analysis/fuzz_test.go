@@ -41,7 +41,7 @@ func FuzzCEL(f *testing.F) {
 	})
 }
 
-// judge: whatever was answered, a verdict with words, never a pass of what is no number.
+// judge: whatever was answered, a verdict with words, never a pass of what is not a number.
 func FuzzJudge(f *testing.F) {
 	f.Add(99.0, 98.0, 95.0, 100.0, 90.0, 101.0, uint8(0), uint8(3))
 	f.Add(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, uint8(1), uint8(15))

@@ -28,7 +28,7 @@ type Config struct {
 	// PrometheusAddress is asked where an analysis names no server; empty: none. The
 	// operator chose it, so it may be a loopback address.
 	PrometheusAddress string
-	// Outbound says which addresses may be asked. nil refuses what is refused by
+	// Outbound defines which addresses may be asked. nil refuses what is refused by
 	// default.
 	Outbound *outbound.Policy
 	// Secrets of the namespaces; nil: analyses with a secretRef cannot be measured.
@@ -51,7 +51,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Measurer asks the questions of rounds beside the reconcile. It is safe for
+// Measurer asks the questions of rounds next to the reconcile. It is safe for
 // concurrent use.
 type Measurer struct {
 	config  Config
@@ -69,10 +69,10 @@ type Measurer struct {
 type pending struct {
 	request Request
 	cancel  context.CancelFunc
-	round   *Round // nil while it is under way
+	round   *Round // nil while it is in progress
 }
 
-// New makes a Measurer. Errors: the address of Prometheus is no URL, or metrics
+// New makes a Measurer. Errors: the address of Prometheus is not a URL, or metrics
 // of the same name are registered.
 func New(config Config) (*Measurer, error) {
 	if config.PrometheusAddress != "" {
@@ -100,7 +100,7 @@ func New(config Config) (*Measurer, error) {
 	}, nil
 }
 
-// Start ends all that is under way when ctx ends. It is a Runnable of
+// Start ends all that is in progress when ctx ends. It is a Runnable of
 // controller-runtime.
 func (m *Measurer) Start(ctx context.Context) error {
 	<-ctx.Done()
@@ -143,7 +143,7 @@ func (m *Measurer) Ask(key types.NamespacedName, request Request) (Round, bool) 
 	return Round{}, false
 }
 
-// Forget ends what is under way for a release, and drops its last round.
+// Forget ends what is in progress for a release, and drops its last round.
 func (m *Measurer) Forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -331,7 +331,7 @@ func TestEndpoints(t *testing.T) {
 }
 
 // TestThrottled: a provider that says "too many" is left alone for as long as it
-// says; nobody else is.
+// says; no one else is.
 func TestThrottled(t *testing.T) {
 	t.Parallel()
 	c := &clock{now: start}
@@ -434,7 +434,7 @@ func TestSlowProvider(t *testing.T) {
 	}
 }
 
-// TestReplaced: a newer round, or Forget, ends the one that is under way, and
+// TestReplaced: a newer round, or Forget, ends the one that is in progress, and
 // only the newer one wakes.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
@@ -561,7 +561,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestStart: the end of the manager ends what is under way, and wakes nobody.
+// TestStart: the end of the manager ends what is in progress, and wakes no one.
 func TestStart(t *testing.T) {
 	t.Parallel()
 	arrived, ended := make(chan struct{}), make(chan struct{})

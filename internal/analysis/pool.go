@@ -14,10 +14,10 @@ const (
 	// keepAnswers is how long the answer to a question is there for others who ask
 	// the same.
 	keepAnswers = time.Minute
-	// keepEndpoints is how long an endpoint that nobody asks is remembered.
+	// keepEndpoints is how long an endpoint that no one asks is remembered.
 	keepEndpoints = 10 * time.Minute
 	// defaultRetryAfter is how long an endpoint that says "too many" is left alone,
-	// where it does not say how long, and maxRetryAfter is the longest.
+	// where it does not give a time, and maxRetryAfter is the longest.
 	defaultRetryAfter = 30 * time.Second
 	maxRetryAfter     = 5 * time.Minute
 )
@@ -152,7 +152,7 @@ func (p *pool) prune() {
 			if now.Sub(c.asked) > keepAnswers {
 				delete(p.calls, q)
 			}
-		default: // under way
+		default: // in progress
 		}
 	}
 	for name, e := range p.endpoints {

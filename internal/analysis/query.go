@@ -26,11 +26,11 @@ type query struct {
 	provider provider
 	// address of the server, or the whole URL of a web metric.
 	address string
-	// operator says that the address is that of the manager's flag.
+	// operator reports whether the address is that of the manager's flag.
 	operator bool
 	// text is PromQL, or the CEL expression of a web metric.
 	text string
-	// latency says that a turned sign means more than that.
+	// latency reports whether a turned sign means more than that.
 	latency bool
 	// body and headers of a web request; headers as lines.
 	body, headers string

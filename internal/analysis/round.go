@@ -72,14 +72,14 @@ type Measurement struct {
 	Result v1alpha1.MeasurementResult
 	// Value that was compared, as text; empty where there was none.
 	Value string
-	// Message says why there is no value, or how it came about.
+	// Message is why there is no value, or how it came about.
 	Message string
-	// Baseline says that the traffic which is missing is the active release's: no
+	// Baseline reports that the traffic which is missing is the active release's: no
 	// policy blames the canary for that.
 	Baseline bool
 }
 
-// Point names the wait that is measured. Another point begins anew; what counts
+// Point names the wait that is measured. Another point begins again; what counts
 // for a run is kept over its steps.
 type Point struct {
 	// Run is the sequence of the ledger at which the run started.

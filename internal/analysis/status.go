@@ -78,14 +78,14 @@ func SpecHash(spec *v1alpha1.CanaryAnalysis) string {
 	slices.SortFunc(what.Metrics, func(a, b v1alpha1.AnalysisMetric) int { return strings.Compare(a.Name, b.Name) })
 	text, err := json.Marshal(what)
 	if err != nil {
-		text = fmt.Append(nil, err) // a threshold that is no number, which no API server lets in
+		text = fmt.Append(nil, err) // a threshold that is not a number, which no API server lets in
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
 }
 
 // Due is the time that the next round speaks of, and whether that time has come.
-// A round that is late by more than an interval is left out. After a Failed
+// A round that is late by more than an interval is omitted. After a Failed
 // verdict none is due.
 func Due(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, now time.Time) (time.Time, bool) {
 	interval := intervalOf(spec)
@@ -142,8 +142,8 @@ func settled(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) *v
 	return status
 }
 
-// verdict is the phase that the counters and the result of the last round give,
-// and what the counters are.
+// verdict returns the phase that follows from the counters and the result of the last round,
+// and a text with the counters.
 func verdict(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, last v1alpha1.MeasurementResult) (v1alpha1.AnalysisPhase, string) {
 	failures, consecutive := limits(spec)
 	switch {

@@ -12,7 +12,7 @@ import (
 type answer struct {
 	value     float64
 	noTraffic bool
-	// atLeast says that the value may be anything above.
+	// atLeast reports whether the value may be anything above.
 	atLeast bool
 	err     *Error
 }
@@ -82,7 +82,7 @@ func judge(metric *v1alpha1.AnalysisMetric, canary answer, active *answer) Measu
 	return m.ratio(metric, canary.value, active.value, both).exact(metric, canary, *active)
 }
 
-// lack says what is missing where there is no traffic to judge by.
+// lack describes what is missing where there is no traffic to judge by.
 func lack(metric *v1alpha1.AnalysisMetric) string {
 	if n := metric.MinimumRequests; n > 1 {
 		return fmt.Sprintf("fewer than %d requests", n)
@@ -168,7 +168,7 @@ func within(r v1alpha1.ValueRange, v float64) bool {
 	return (r.Min != nil || r.Max != nil) && (r.Min == nil || v >= *r.Min) && (r.Max == nil || v <= *r.Max)
 }
 
-// outside says which bound of r is broken by v.
+// outside describes which bound of r is broken by v.
 func outside(r v1alpha1.ValueRange, v float64) string {
 	switch {
 	case r.Min != nil && v < *r.Min:

@@ -1,4 +1,4 @@
-// Package cosign tells whether an image is signed with a key, as the tool cosign
+// Package cosign reports whether an image is signed with a key, as the tool cosign
 // does it: a public key (ECDSA P-256 or P-384, or Ed25519) and signatures that are
 // kept in the image's own repository.
 //
@@ -9,7 +9,7 @@
 //   - the Sigstore bundle (application/vnd.dev.sigstore.bundle.v0.3+json) among the
 //     referrers, when it holds a DSSE envelope with an in-toto statement whose
 //     predicate is that of an image signature. Attestations (provenance, SBOM) are
-//     signed statements about something else, and are no signature of the image.
+//     signed statements about something else, and are not signatures of the image.
 //
 // Referrers are found by the referrers API and, where a registry has none, by the
 // index under the tag sha256-<hex>.

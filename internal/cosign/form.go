@@ -8,7 +8,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// What is signed has to say that it is the signature of an image.
+// What is signed has to show that it is the signature of an image.
 const (
 	simpleSigningType = "cosign container image signature"
 	predicateSign     = "https://sigstore.dev/cosign/sign/v1"

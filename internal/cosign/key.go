@@ -34,7 +34,7 @@ type Keys struct {
 }
 
 // ID identifies the keys and their order: the SHA-256 of their encodings, in
-// hexadecimal; "" for none. It is no secret.
+// hexadecimal; "" for none. It is not a secret.
 func (k Keys) ID() string { return k.id }
 
 // ParseKeys reads the public keys of a Secret: one in PEM, as cosign
@@ -114,7 +114,7 @@ func parseKey(block *pem.Block) (crypto.PublicKey, error) {
 	return nil, fmt.Errorf("holds a public key of another kind: %s", use)
 }
 
-// signed tells whether one of the keys made the signature of a message.
+// signed reports whether one of the keys made the signature of a message.
 func (k Keys) signed(message, signature []byte) bool {
 	for _, key := range k.keys {
 		if verify(key, message, signature) {

@@ -90,7 +90,7 @@ const (
 	maxRefusal  = time.Hour
 )
 
-// holds tells whether a refusal need not be looked at again.
+// holds reports whether a refusal need not be looked at again.
 func (r refusal) holds(now time.Time) bool {
 	return now.Sub(r.last) < min(r.last.Sub(r.first)/refusalPart, maxRefusal)
 }
@@ -103,12 +103,12 @@ func New(r Registry, c clock.PassiveClock) *Verifier {
 	return &Verifier{registry: r, clock: c, verified: lru.New(maxVerified), refused: lru.New(maxVerified)}
 }
 
-// Verify tells whether one of the keys has signed the image with the digest, an
+// Verify reports whether one of the keys has signed the image with the digest, an
 // index or a manifest, in the repository of r. r.Timeout bounds the whole call. Without
 // r.MaxAge a refusal that is remembered does not count.
 //
-// An error is no verdict: the registry did not answer, or not this credential
-// (registry.KindOf says which), or the digest or the keys are none. Ask again later,
+// An error is not a verdict: the registry did not answer, or not this credential
+// (registry.KindOf describes which), or the digest or the keys are none. Ask again later,
 // and believe neither that the image is signed nor that it is not.
 func (v *Verifier) Verify(ctx context.Context, r registry.Request, digest string, keys Keys) (Result, error) {
 	hash, err := v1.NewHash(digest)
@@ -186,7 +186,7 @@ func (s *search) refuse(format string, args ...any) {
 }
 
 // judge sorts the errors of reading: what is not there is nothing, what cannot be
-// used is a signature that does not count, and the rest is no verdict.
+// used is a signature that does not count, and the rest is not a verdict.
 func (s *search) judge(err error) error {
 	switch registry.KindOf(err) {
 	case registry.NotFound:

@@ -30,7 +30,7 @@ const (
 	maxPages       = 20 // of perPage
 )
 
-// Config says which client is wanted.
+// Config defines which client is wanted.
 type Config struct {
 	// BaseURL of the server: "" and https://github.com are github.com;
 	// https://acme.ghe.com is GitHub Enterprise Cloud with data residency, whose API is
@@ -254,8 +254,8 @@ func pages[From, To any](ctx context.Context, c *Client, what call, get func(con
 var nextLink = regexp.MustCompile(`<([^<>]*)>;[^,]*rel="next"`)
 
 // nextPage gives the number of the next page, 0 at the last one. The number alone
-// is used, never the address; one of another host is an error all the same,
-// because it shows that the answer is not from where it was asked for.
+// is used, never the address; a link to another host is still an error,
+// because it shows that the answer comes from a different server.
 func nextPage(base *url.URL, response *github.Response) (int, error) {
 	match := nextLink.FindStringSubmatch(strings.Join(response.Header.Values("Link"), ","))
 	if match == nil {

@@ -886,7 +886,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-// What people write ends no list: a branch whose name shows nothing is left out, and
+// What people write ends no list: a branch whose name shows nothing is omitted, and
 // counted, and a tag that would show as another one is none.
 func TestNamesThatShowNothing(t *testing.T) {
 	w := newWorld(t)

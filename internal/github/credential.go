@@ -88,7 +88,7 @@ func ReadCredential(data map[string][]byte, owner string) (Credential, error) {
 	return Credential{App: app}, nil
 }
 
-// anonymous tells whether nothing is sent.
+// anonymous reports whether nothing is sent.
 func (c Credential) anonymous() bool { return c.Token == "" && c.App == nil }
 
 // hash identifies a credential without holding it.
@@ -207,7 +207,7 @@ func (i *installation) token(ctx context.Context) (string, error) {
 	if err != nil {
 		e := classify(call{op: "sign in to", object: i.object(), app: true}, err)
 		if e.Kind == NotFound {
-			i.id = i.app.InstallationID // the App may have been installed anew
+			i.id = i.app.InstallationID // the App may have been installed again
 		}
 		return "", e
 	}
@@ -243,7 +243,7 @@ func (i *installation) object() string {
 	return fmt.Sprintf("GitHub App %d for %s", i.app.ID, i.app.Owner)
 }
 
-// refused forgets a token before its time: somebody revoked it.
+// refused forgets a token before its time: a user revoked it.
 func (i *installation) refused(token string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -19,7 +19,7 @@ type MadeDeployment struct {
 }
 
 // Deployments lists the deployments whose marker begins with prefix, of one commit
-// and one environment or, with "", of all: to find again what no record tells of.
+// and one environment or, with "", of all: to find again what no record reports.
 // The newest comes first. Every error is an *Error.
 func (c *Client) Deployments(ctx context.Context, repo Repo, prefix, sha, environment string) (List[MadeDeployment], error) {
 	what := c.call("list deployments of", repo, "", "deployments=read")

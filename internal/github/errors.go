@@ -48,7 +48,7 @@ const (
 	NotFound Kind = "NotFound"
 	// RateLimited: GitHub asked for a pause; nothing is sent until Error.RetryAt.
 	RateLimited Kind = "RateLimited"
-	// Reserved: the last tenth of the hourly limit is left to writes; reads go on at
+	// Reserved: the last tenth of the hourly limit is left to writes; reads continue at
 	// Error.RetryAt.
 	Reserved Kind = "Reserved"
 	// Unreachable: no answer, or one of the server's own failures. Try again.
@@ -64,7 +64,7 @@ const (
 	Malformed Kind = "Malformed"
 )
 
-// Transient tells whether time alone may remedy an error of this kind.
+// Transient reports whether time alone may remedy an error of this kind.
 func (k Kind) Transient() bool {
 	return k == Unreachable || k == RateLimited || k == Reserved || k == Conflict
 }
@@ -121,7 +121,7 @@ type pausedError struct {
 
 func (*pausedError) Error() string { return "paused by GitHub" }
 
-// call is what an error tells of the call that failed.
+// call is how an error describes the call that failed.
 type call struct {
 	op, object string
 	// permission of a fine-grained token or a GitHub App that the call needs.

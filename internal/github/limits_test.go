@@ -63,7 +63,7 @@ func TestPrimaryLimit(t *testing.T) {
 	}
 }
 
-// TestLastRequestOfTheHour has an answer of 200 that says that none remains: the
+// TestLastRequestOfTheHour has an answer of 200 that shows that none remains: the
 // next request would be refused, and is not sent.
 func TestLastRequestOfTheHour(t *testing.T) {
 	w := newWorld(t)

@@ -17,7 +17,7 @@ func (always) RoundTrip(*http.Request) (*http.Response, error) {
 }
 
 // TestWritesOfAnHour: GitHub accepts 80 writes a minute and 500 an hour, in any minute
-// and hour, from somebody who always has more to write.
+// and hour, from a user who always has more to write.
 func TestWritesOfAnHour(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	g := newGate(always{}, clock)

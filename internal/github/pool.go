@@ -15,14 +15,14 @@ import (
 
 // Options of a Pool; the zero value is good for production.
 type Options struct {
-	// Outbound says which addresses may be dialled; nil refuses what is refused by
+	// Outbound defines which addresses may be dialled; nil refuses what is refused by
 	// default (loopback, link-local, metadata services).
 	Outbound *outbound.Policy
 	// Clock for limits and the age of tokens; nil is the real one.
 	Clock clock.PassiveClock
 	// MaxClients that are kept; 0 is 256.
 	MaxClients int
-	// IdleAge after which a client that nobody used is forgotten; 0 is one hour, and
+	// IdleAge after which a client that no one used is forgotten; 0 is one hour, and
 	// with it what GitHub said about its limits has lost its meaning.
 	IdleAge time.Duration
 }
@@ -141,7 +141,7 @@ func (p *Pool) Requests() map[int]int {
 	return maps.Clone(p.codes.count)
 }
 
-// evict forgets the clients that nobody used for long, and, to make room for one
+// evict forgets the clients that no one used for long, and, to make room for one
 // more, the one used longest ago. One that GitHub paused goes last.
 func (p *Pool) evict(now time.Time) {
 	for key, c := range p.clients {
@@ -160,7 +160,7 @@ func (p *Pool) evict(now time.Time) {
 	}
 }
 
-// before tells whether a is forgotten before b.
+// before reports whether a is forgotten before b.
 func before(a, b *pooled) bool {
 	pausedA, pausedB := !a.client.Budget().PausedUntil.IsZero(), !b.client.Budget().PausedUntil.IsZero()
 	if pausedA != pausedB {

@@ -43,7 +43,7 @@ type Budget struct {
 	Limit int
 	// Remaining of them until Reset.
 	Remaining int
-	// Reset is when GitHub counts anew.
+	// Reset is when GitHub counts again.
 	Reset time.Time
 	// PausedUntil is the end of the pause that GitHub asked for; zero without one.
 	PausedUntil time.Time
@@ -240,7 +240,7 @@ func (g *gate) budget() Budget {
 	now := g.clock.Now()
 	b := Budget{Limit: g.limit, Remaining: g.remaining, Reset: g.reset}
 	if !now.Before(g.reset) {
-		b.Remaining = g.limit // counted anew
+		b.Remaining = g.limit // counted again
 	}
 	if now.Before(g.until) {
 		b.PausedUntil = g.until

@@ -38,7 +38,7 @@ const (
 type PullRequest struct {
 	Number int
 	State  State
-	// Merged tells whether a closed pull request was merged.
+	// Merged reports whether a closed pull request was merged.
 	Merged bool
 	Title  string
 	Draft  bool
@@ -54,7 +54,7 @@ type PullRequest struct {
 	// HeadRepo is the full name of the repository of the branch; "" when that fork
 	// was deleted.
 	HeadRepo string
-	// Fork tells whether the branch is in another repository, or in none any more.
+	// Fork reports whether the branch is in another repository, or in none any more.
 	Fork bool
 	// BaseRef is the branch that it is to be merged into, and RepositoryID the repository
 	// of that branch, to which the pull request belongs.
@@ -76,7 +76,7 @@ type Release struct {
 	Tag        string
 	Name       string
 	Prerelease bool
-	// Published is never zero: drafts are left out.
+	// Published is never zero: drafts are omitted.
 	Published time.Time
 	URL       string
 }
@@ -114,13 +114,13 @@ var shaPattern = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 // PullRequests is a list of them.
 type PullRequests struct {
 	List[PullRequest]
-	// Unusable are the numbers of those that are left out, because nothing can be shown
+	// Unusable are the numbers of those that are omitted, because nothing can be shown
 	// of the name of their branch.
 	Unusable []int
 }
 
 // OpenPullRequests lists all open pull requests, each number once. Absence from
-// the list is no proof that one was closed, because pages shift while they are
+// the list is not a proof that one was closed, because pages shift while they are
 // read: ask for it with PullRequest. Every error is an *Error.
 func (c *Client) OpenPullRequests(ctx context.Context, repo Repo) (PullRequests, error) {
 	what := c.call("list pull requests of", repo, "", "pull_requests=read")
@@ -212,7 +212,7 @@ func webAddress(text string) string {
 var webPattern = regexp.MustCompile(`^https?://[!-~]+$`)
 
 // Releases lists the published releases, the newest first as GitHub orders them,
-// which is not the order of versions. Drafts are left out. Every error is an
+// which is not the order of versions. Drafts are omitted. Every error is an
 // *Error.
 func (c *Client) Releases(ctx context.Context, repo Repo) (List[Release], error) {
 	what := c.call("list releases of", repo, "", "contents=read")
@@ -235,7 +235,7 @@ func (c *Client) Releases(ctx context.Context, repo Repo) (List[Release], error)
 	})
 }
 
-// shown tells whether the name of a tag is on one line, as it is: with any change it
+// shown reports whether the name of a tag is on one line, as it is: with any change it
 // would be another tag's.
 func shown(name string) bool {
 	return name != "" && outbound.Printable([]byte(name), maxRef) == name

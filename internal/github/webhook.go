@@ -22,7 +22,7 @@ import (
 const MaxPayload = 25 << 20
 
 // keptPayload is how much of a payload is kept in memory. A pull request with the longest
-// text has less; of a push of thousands of commits the beginning says which repository
+// text has less; of a push of thousands of commits the beginning identifies the repository
 // it is about.
 const keptPayload = 1 << 20
 
@@ -51,7 +51,7 @@ type Event struct {
 	Package string
 }
 
-// WebhookError says why a delivery is not accepted.
+// WebhookError describes why a delivery is not accepted.
 type WebhookError struct {
 	// Status to answer with.
 	Status int

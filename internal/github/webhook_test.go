@@ -94,7 +94,7 @@ func TestWebhookIsRefused(t *testing.T) {
 	}
 }
 
-// signOld signs as GitHub did before, and still does beside.
+// signOld signs as GitHub did before, and still does next to.
 func signOld(r *http.Request, header string) {
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))

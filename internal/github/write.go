@@ -93,7 +93,7 @@ func (c *Client) ensureDeployment(ctx context.Context, repo Repo, d Deployment) 
 		return created.GetID(), true, nil
 	}
 	failure := classify(what, err)
-	if failure.Kind == Conflict { // somebody, perhaps we before a crash, was faster
+	if failure.Kind == Conflict { // a user, perhaps we before a crash, was faster
 		if id, err := c.findDeployment(ctx, what, repo, d); id != 0 && err == nil {
 			return id, false, nil
 		}
@@ -156,7 +156,7 @@ type DeploymentStatus struct {
 }
 
 // SetDeploymentStatus adds a status to a deployment unless the last one is the
-// same, and tells whether it did. GitHub does not set other deployments inactive
+// same, and reports whether it did. GitHub does not set other deployments inactive
 // by it. Every error is an *Error; NotFound may mean that the deployment was
 // deleted, which [Client.DeploymentGone] tells.
 func (c *Client) SetDeploymentStatus(ctx context.Context, repo Repo, deployment int64, s DeploymentStatus) (bool, error) {
@@ -195,7 +195,7 @@ func (c *Client) SetDeploymentStatus(ctx context.Context, repo Repo, deployment 
 	return true, nil
 }
 
-// Deactivate sets a deployment inactive, and tells whether anything was written.
+// Deactivate sets a deployment inactive, and reports whether anything was written.
 // One that was deleted is inactive. Every error is an *Error.
 func (c *Client) Deactivate(ctx context.Context, repo Repo, deployment int64, description string) (bool, error) {
 	wrote, err := c.SetDeploymentStatus(ctx, repo, deployment, DeploymentStatus{State: Inactive, Description: description})
@@ -208,7 +208,7 @@ func (c *Client) Deactivate(ctx context.Context, repo Repo, deployment int64, de
 	return false, nil
 }
 
-// DeploymentGone tells whether a deployment was deleted: GitHub does not find it, while it
+// DeploymentGone reports whether a deployment was deleted: GitHub does not find it, while it
 // lists the repository's deployments with the same credential. Every error is an
 // *Error.
 func (c *Client) DeploymentGone(ctx context.Context, repo Repo, deployment int64) (bool, error) {
@@ -254,15 +254,15 @@ func (c Comment) mark(n int) string {
 type CommentState struct {
 	// ID of the comment; 0 while none is known.
 	ID int64
-	// Recreated: somebody deleted the comment, and it was written once more.
+	// Recreated: a user deleted the comment, and it was written once more.
 	Recreated bool
-	// Dismissed: somebody deleted it again. It is not written any more.
+	// Dismissed: a user deleted it again. It is not written any more.
 	Dismissed bool
 }
 
 // EnsureComment writes the one comment of a key on a pull request or issue: it
 // is edited in place, found by its first line when its ID is lost, and written once
-// more when somebody deletes it, but not a third time. A comment that somebody else
+// more when a user deletes it, but not a third time. A comment that another user
 // made is never taken for it. Call it when the body is another one than before: with a
 // known ID the comment is edited without reading, because GitHub's replicas may not know
 // for some seconds what was just made. It gives the state to keep, also with an error.

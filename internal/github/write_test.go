@@ -154,7 +154,7 @@ func TestDeactivate(t *testing.T) {
 	w.repo.SetPrivate(true)
 	w.AddToken("secret-a", githubtest.Access{Repositories: []string{"acme/other"}})
 	_, err = c.Deactivate(t.Context(), shop, id, "closed")
-	isKind(t, err, NotFound) // lost access is no deletion
+	isKind(t, err, NotFound) // lost access is not a deletion
 }
 
 func TestCommentIsOne(t *testing.T) {
@@ -222,7 +222,7 @@ func TestCommentIsOne(t *testing.T) {
 	}
 }
 
-// A copy of our comment that somebody else made is his, whatever becomes of ours, and
+// A copy of our comment that another user made is his, whatever becomes of ours, and
 // whether the process knows who we are or not.
 func TestCommentOfAnother(t *testing.T) {
 	for name, restarts := range map[string]bool{"in one process": false, "after a restart": true} {

@@ -17,11 +17,11 @@ import (
 
 // The bounds of a Pool.
 const (
-	// maxCalls are under way at a time, and maxShare of them for one namespace, or to
+	// maxCalls are in progress at a time, and maxShare of them for one namespace, or to
 	// one host.
 	maxCalls = 64
 	maxShare = maxCalls / 4
-	// maxHostCalls of one namespace are under way to one host.
+	// maxHostCalls of one namespace are in progress to one host.
 	maxHostCalls = 4
 	// maxStale messages of one hook are still delivered after newer ones came.
 	maxStale = 8
@@ -29,13 +29,13 @@ const (
 
 // Options of a Pool.
 type Options struct {
-	// Policy says which addresses may be called.
+	// Policy defines which addresses may be called.
 	Policy *outbound.Policy
 	// Credentials reads those of a hook in a namespace.
 	Credentials func(ctx context.Context, namespace string, h *v1alpha1.Hook) (Credentials, error)
 	// UserAgent of the calls.
 	UserAgent string
-	// Observe is told of each call. Default: nobody is.
+	// Observe is notified of each call. Default: no one is.
 	Observe func(t v1alpha1.HookType, yes bool, took time.Duration)
 	// Now is the time. Default: time.Now.
 	Now func() time.Time
@@ -45,8 +45,8 @@ type Options struct {
 	Wait func(retry int) time.Duration
 }
 
-// Pool calls hooks beside everything else: no method waits for an answer. At most 64
-// calls are under way at a time, 16 of them for one namespace, 16 to one host, 4 for
+// Pool calls hooks next to everything else: no method waits for an answer. At most 64
+// calls are in progress at a time, 16 of them for one namespace, 16 to one host, 4 for
 // one namespace to one host, and one for a hook of a release. The zero Pool is of no use; see NewPool.
 type Pool struct {
 	policy      *outbound.Policy
@@ -88,7 +88,7 @@ type delivery struct {
 	again    time.Time
 }
 
-// NewPool makes a pool that calls nobody before it is started.
+// NewPool makes a pool that calls no one before it is started.
 func NewPool(o Options) (*Pool, error) {
 	shared, err := o.Policy.Client(clientOptions(nil))
 	if err != nil {
@@ -111,7 +111,7 @@ func NewPool(o Options) (*Pool, error) {
 	return p, nil
 }
 
-// Start lets the pool call until ctx ends; wake is told of each release for which an
+// Start lets the pool call until ctx ends; wake is notified of each release for which an
 // outcome is there. It may be called from any goroutine, and must not block.
 func (p *Pool) Start(ctx context.Context, wake func(types.NamespacedName)) {
 	p.mu.Lock()
@@ -137,7 +137,7 @@ func (p *Pool) Outcomes(release types.NamespacedName) map[string]Outcome {
 
 // Ask has the due questions of a release asked, unless they are being asked, and says
 // when one of them is to be asked again; zero: when an outcome wakes. What is not
-// among the questions any more is given up, but for messages under way.
+// among the questions any more is given up, but for messages in progress.
 func (p *Pool) Ask(release types.NamespacedName, questions, due []Call) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,7 +165,7 @@ func (p *Pool) Ask(release types.NamespacedName, questions, due []Call) time.Tim
 	return next
 }
 
-// Forget gives up all that is under way for a release.
+// Forget gives up all that is in progress for a release.
 func (p *Pool) Forget(release types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,7 +177,7 @@ func (p *Pool) Forget(release types.NamespacedName) {
 	}
 }
 
-// Releases is the number of releases for which something is under way or known.
+// Releases is the number of releases for which something is in progress or known.
 func (p *Pool) Releases() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -214,8 +214,8 @@ func (ds *deliveries) retain(questions []Call) {
 	}
 }
 
-// deliver begins to ask, unless that is under way, has been answered for good, or is
-// too early, and then says when.
+// deliver begins to ask, unless that is in progress, has been answered for good, or is
+// too early, and then returns when.
 func (p *Pool) deliver(release types.NamespacedName, ds *deliveries, q Call) time.Time {
 	d := ds.byID[q.Body.ID]
 	switch {

@@ -317,7 +317,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// Nobody's answer is no verdict: a check is asked again, and only what the receiver itself
+// No one's answer is not a verdict: a check is asked again, and only what the receiver itself
 // answers is a yes or a no.
 func TestNoAnswerIsNoVerdict(t *testing.T) {
 	t.Parallel()
@@ -381,7 +381,7 @@ func TestNoAnswerIsNoVerdict(t *testing.T) {
 	})
 }
 
-// A check that nobody answered is asked again, each time later, until it is answered, and at
+// A check that no one answered is asked again, each time later, until it is answered, and at
 // once where it was mended.
 func TestCheckIsAskedAgain(t *testing.T) {
 	t.Parallel()
@@ -511,7 +511,7 @@ func TestPolling(t *testing.T) {
 	}
 }
 
-// A hook that was edited is called at once, and its outcome says when that was seen.
+// A hook that was edited is called immediately, and its outcome has the time at which that was seen.
 func TestEditedHook(t *testing.T) {
 	t.Parallel()
 	var clock atomic.Int64
@@ -657,7 +657,7 @@ func TestMessagesDoNotPileUp(t *testing.T) {
 	}
 }
 
-// No more calls than promised are under way, and a host that hangs keeps no other
+// No more calls than promised are in progress, and a host that hangs keeps no other
 // from being called.
 func TestBounds(t *testing.T) {
 	t.Parallel()
@@ -772,7 +772,7 @@ func (loopback) LookupNetIP(context.Context, string, string) ([]netip.Addr, erro
 	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 }
 
-// A pool that was not started calls nobody.
+// A pool that was not started calls no one.
 func TestNotStarted(t *testing.T) {
 	t.Parallel()
 	p, err := NewPool(Options{})

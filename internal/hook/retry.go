@@ -69,7 +69,7 @@ func (p *Pool) try(ctx context.Context, namespace string, q Call, attempts int, 
 	}
 }
 
-// attempt reads the credentials anew, so that a Secret that was mended helps, and
+// attempt reads the credentials again, so that a corrected Secret takes effect, and
 // calls once.
 func (p *Pool) attempt(ctx context.Context, namespace string, q *Call) reply {
 	var credentials Credentials

@@ -173,10 +173,10 @@ func checkPrivateKey(text string) error {
 	for rest := []byte(text); ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
-			return fmt.Errorf("key %q holds no private key in PEM: it begins with -----BEGIN PRIVATE KEY-----, or EC or RSA before PRIVATE", keyPrivate)
+			return fmt.Errorf("key %q has no private key in PEM format, which begins with -----BEGIN PRIVATE KEY-----, -----BEGIN EC PRIVATE KEY----- or -----BEGIN RSA PRIVATE KEY-----", keyPrivate)
 		}
 		if strings.Contains(block.Type, "ENCRYPTED") || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED") {
-			return fmt.Errorf("key %q is encrypted with a passphrase: store it without, the Secret protects it", keyPrivate)
+			return fmt.Errorf("key %q is encrypted with a passphrase: store it without a passphrase, because the Secret protects it", keyPrivate)
 		}
 		if strings.HasSuffix(block.Type, "PRIVATE KEY") {
 			return nil

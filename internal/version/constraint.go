@@ -29,7 +29,7 @@ type comparison struct {
 	byCore bool
 }
 
-// allows tells whether v is in the range.
+// allows reports whether v is in the range.
 func (c *constraint) allows(v *semver.Version) bool {
 	if v.Prerelease() == "" {
 		return c.finals.Check(v)

@@ -110,7 +110,7 @@ func TestRangesThatAreRefused(t *testing.T) {
 }
 
 // No range may panic, what is refused has a remedy, and an upper bound keeps out
-// the pre-releases of its version whatever stands beside it.
+// the pre-releases of its version whatever stands next to it.
 func FuzzConstraint(f *testing.F) {
 	for _, seed := range []string{">=1.0.0 <2.0.0", "1.2.x || ~3", "1.2 - 1.4.5", "~0.0.0", "^0", "*", "1|2", "=>1 =<2", "!=1.x"} {
 		f.Add(seed)

@@ -4,11 +4,11 @@
 // A tag passes these filters in this order; the first that refuses it is its
 // verdict:
 //
-//	Name       the tag is no tag by the OCI specification
+//	Name       the tag is not a tag by the OCI specification
 //	Exclude    a signature, attestation or bill of materials, or tagFilter.exclude
 //	TagFilter  tagFilter.pattern does not match
-//	Match      match.name does not match the name of a source that is no registry
-//	Parse      what is left is no version by versioning.scheme and versioning.suffix
+//	Match      match.name does not match the name of a source that is not a registry
+//	Parse      what remains is not a version by versioning.scheme and versioning.suffix
 //	Level      a pre-release, by its version or by its source, and versioning.level
 //	           is Release
 //	Range      outside versioning.range
@@ -21,7 +21,7 @@
 //	Duplicate  another tag gives the same version
 //	Limits     beyond limits.groups or limits.releasesPerGroup
 //
-// A name of a source that is no registry is mapped to a tag first; Name, Exclude and
+// A name of a source that is not a registry is mapped to a tag first; Name, Exclude and
 // TagFilter judge the tag.
 //
 // MinAge needs a clock, and Exists to Verify the registry, so the caller decides them:

@@ -33,7 +33,7 @@ type candidate struct {
 	text    string   // what the version is read from
 	match   []int    // of tagFilter.pattern in the tag
 	version *Version // nil until parsed
-	pre     bool     // the source says that it is a pre-release
+	pre     bool     // the source shows that it is a pre-release
 	timed   Timed    // for SchemePushTime
 }
 
@@ -131,7 +131,7 @@ func (s *Selector) run(filters []filter, c *candidate) (Verdict, string) {
 }
 
 // isAttachment knows the tags that signing and attesting tools, and the referrers
-// of registries without a referrers API, put beside an image: an algorithm, a
+// of registries without a referrers API, put next to an image: an algorithm, a
 // digest in hexadecimal, and perhaps a suffix such as .sig, .att or .sbom.
 func isAttachment(tag string) bool {
 	algorithm, rest, ok := strings.Cut(tag, "-")

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// GroupBy says which versions replace each other.
+// GroupBy defines which versions replace each other.
 type GroupBy string
 
 // The groupings: GroupByAll, the default, is one group named after the admitted
@@ -34,7 +34,7 @@ const (
 type groupKey struct{ major, minor, patch uint64 }
 
 // keyOf gives the group of a version; a pre-release is in the group of the
-// version that it leads to.
+// version that it precedes.
 func (r Rules) keyOf(v *Version) groupKey {
 	switch r.GroupBy {
 	case GroupByMajor:

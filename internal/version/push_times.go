@@ -24,12 +24,12 @@ func (t Timed) read() (*Version, error) {
 }
 
 // RankTimed is Rank for SchemePushTime, whose versions are those of times, by tag. A tag
-// of which they tell nothing is no version.
+// without a time is not a version.
 func (s *Selector) RankTimed(tags []string, times map[string]Timed) *Ranking {
 	return s.rank(tags, nil, times, nil)
 }
 
-// Chooses says that a tag passes the filters that judge the tag alone: of no other one
+// Chooses reports that a tag passes the filters that judge the tag alone: of no other one
 // the time is needed.
 func (s *Selector) Chooses(tag string) bool {
 	verdict, _ := s.run(tagFilters, &candidate{tag: tag})

@@ -11,27 +11,27 @@ import (
 	"strings"
 )
 
-// Rules say which tags are versions that an ImagePolicy offers. The zero value
+// Rules describe which tags are versions that an ImagePolicy offers. The zero value
 // offers the newest final versions in one group.
 type Rules struct {
 	// TagFilter chooses tags and extracts the version.
 	TagFilter TagFilter
-	// Match maps names of a source that is no registry to tags.
+	// Match maps names of a source that is not a registry to tags.
 	Match NameMatch
 	// Level is the least mature thing admitted; "" is LevelRelease.
 	Level Level
 	// Range of versions, as in ">=1.0.0 <2.0.0"; "" admits all.
 	Range string
-	// Scheme says how a version is read; "" is SchemeSemVer.
+	// Scheme defines how a version is read; "" is SchemeSemVer.
 	Scheme Scheme
 	// Parts is how many numbers a version of SchemeTuple has; 0 is DefaultParts.
 	Parts int
-	// Suffix that a version must end in, and that is left out before it is read:
+	// Suffix that a version must end in, and that is omitted before it is read:
 	// "-alpine". Not for SchemeRegexp.
 	Suffix string
-	// GroupBy says which versions replace each other; "" is GroupByAll.
+	// GroupBy defines which versions replace each other; "" is GroupByAll.
 	GroupBy GroupBy
-	// TwoParts says whether "1.2" is a version; "" is TwoPartsDeny.
+	// TwoParts reports whether "1.2" is a version; "" is TwoPartsDeny.
 	TwoParts TwoParts
 	// Deny lists versions ("1.2.3", all its builds; "1.2.3+b", that one) and ranges.
 	Deny []string
@@ -80,7 +80,7 @@ const (
 type FieldError struct {
 	// Field is the path below spec, as in "versioning.range" or "deny[2]".
 	Field string
-	// Problem says what is wrong, Mend what to write instead.
+	// Problem describes what is wrong, Remedy what to write instead.
 	Problem, Mend string
 }
 
@@ -207,7 +207,7 @@ func (s *Selector) compileMatch(m NameMatch) []FieldError {
 	return missingGroups("match.name.to", m.To, "match.name.from", m.From, re)
 }
 
-// missingGroups tells of each group that a template names and the pattern has not.
+// missingGroups reports each group that a template names and the pattern has not.
 func missingGroups(field, template, of, pattern string, re *regexp.Regexp) (errs []FieldError) {
 	for _, group := range templateGroups(template) {
 		if !hasGroup(re, group) {

@@ -12,7 +12,7 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// Scheme says how a version is read from a text. Whatever the scheme, its normal
+// Scheme defines how a version is read from a text. Whatever the scheme, its normal
 // form has at least three numbers, so that ranges, groups and the order are the same
 // for all.
 type Scheme string
@@ -64,7 +64,7 @@ func (v *Version) Original() string {
 // String is the normal form.
 func (v *Version) String() string { return v.Original() }
 
-// names says that v, as a person wrote it, means o: "1.2.3" all its builds and
+// names reports whether v, as a user wrote it, means o: "1.2.3" all its builds and
 // revisions, "1.2.3+b" and "1.2.3.4" that one.
 func (v *Version) names(o *Version) bool {
 	return v.Equal(&o.Version) && (v.Metadata() == "" || v.Metadata() == o.Metadata()) && (len(v.more) == 0 || slices.Equal(v.more, o.more))
@@ -138,7 +138,7 @@ func readNumbers(text, separators string) ([]uint64, error) {
 	}
 }
 
-// isPrerelease says that a text can be the pre-release of a semantic version.
+// isPrerelease reports whether a text can be the pre-release of a semantic version.
 func isPrerelease(text string) bool {
 	_, err := semver.StrictNewVersion("0.0.0-" + text)
 	return err == nil && !strings.Contains(text, "+")

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Name is what a source that is no registry calls a version.
+// Name is what a source that is not a registry calls a version.
 type Name struct {
 	// Text of the name.
 	Text string
 	// Tag of the image where it is known; "" has Rules.Match give it.
 	Tag string
-	// Prerelease: the source says that it is one, whatever its version looks like.
+	// Prerelease: the source shows that it is one, whatever its version looks like.
 	Prerelease bool
 }
 
@@ -30,7 +30,7 @@ type Release struct {
 	Group, Slug string
 	// Level of this version.
 	Level Level
-	// Held: it is beyond the limits, and offered only because somebody holds or
+	// Held: it is beyond the limits, and offered only because a user holds or
 	// pins it or another version of its group.
 	Held bool
 }
@@ -59,7 +59,7 @@ type Rejection struct {
 	// Tag, or the name where it gives no tag, and the version that it gives; "" where it
 	// gives none.
 	Tag, Version string
-	// Verdict names the filter, Reason says why in a line that is the same for the
+	// Verdict names the filter, Reason describes why in a line that is the same for the
 	// same facts.
 	Verdict Verdict
 	Reason  string

@@ -408,7 +408,7 @@ func checkHeld(t *rapid.T, s *Selector, tags []string, held []Held, refused map[
 	if diff := cmp.Diff(withdrawn, s.Withdrawn(rapid.Permutation(held).Draw(t, "again"), nil, r.Offered)); diff != "" {
 		t.Errorf("another order, another withdrawal:\n%s", diff)
 	}
-	// What is not marked is what would be offered if nobody held anything.
+	// What is not marked is what would be offered if no one held anything.
 	var unmarked, unheld []string
 	for _, o := range r.Offered {
 		if !o.Held {

@@ -9,17 +9,17 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// TwoParts says whether "1.2" is a version.
+// TwoParts reports whether "1.2" is a version.
 type TwoParts string
 
 // TwoPartsDeny, the default, wants three numeric parts, so that dates, numeric
-// commit hashes and floating tags are no versions.
+// commit hashes and floating tags are not versions.
 const (
 	TwoPartsDeny  TwoParts = "Deny"
 	TwoPartsAllow TwoParts = "Allow"
 )
 
-// The reasons for which a text is no version.
+// The reasons for which a text is not a version.
 var (
 	errNotThree = errors.New("no version: three numeric parts are required (1.2.3)")
 	errNotTwo   = errors.New("no version: two or three numeric parts are required (1.2 or 1.2.3)")
@@ -30,7 +30,7 @@ var (
 // maxLength of a tag, and so of a version.
 const maxLength = 128
 
-// Parse reads a version. One leading "v" is left out, "_" stands for the "+" of
+// Parse reads a version. One leading "v" is omitted, "_" stands for the "+" of
 // build metadata (which no tag can hold), and leading zeros of the three numbers
 // are dropped, so that 2024.01.05 is 2024.1.5. Numbers are below 2^64.
 // The version's Original is its normal form, as String gives it. The error says
@@ -72,7 +72,7 @@ func Parse(text string, parts TwoParts) (*Version, error) {
 }
 
 // Meant is the version, as it is offered, that a text names which a person wrote: a tag
-// such as "v1.2.3" or "2024.01.05_4" names 1.2.3 and 2024.1.5+4. A text that is no version
+// such as "v1.2.3" or "2024.01.05_4" names 1.2.3 and 2024.1.5+4. A text that is not a version
 // of three numbers or more, such as a commit, names itself.
 func Meant(text string) string {
 	bare := strings.TrimPrefix(text, "v")
@@ -93,7 +93,7 @@ func Names(text, offered string) bool { return text == offered || Meant(text) ==
 
 // Compare orders two versions as they are offered ("1.2.3-rc.1+b.2"): by
 // semantic precedence, then by build metadata (numbers by value, none first),
-// texts that are no versions below all others and among each other by their
+// texts that are not versions below all others and among each other by their
 // bytes. It is total: 0 only for versions that are the same.
 //
 // Versions with more than three numbers, as other schemes than SemVer give, are
@@ -174,7 +174,7 @@ func compareIdentifier(a, b string) int {
 
 func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// IsTag tells whether s is a tag by the OCI distribution specification.
+// IsTag reports whether s is a tag by the OCI distribution specification.
 func IsTag(s string) bool {
 	if s == "" || len(s) > maxLength || s[0] == '.' || s[0] == '-' {
 		return false

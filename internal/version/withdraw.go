@@ -28,7 +28,7 @@ type Withdrawal struct {
 	Reason  Reason
 }
 
-// Withdrawn says which held versions are taken back, and why; what is offered
+// Withdrawn returns which held versions are withdrawn, and why; what is offered
 // never is. A version that is merely absent from a list is not withdrawn. gone
 // are the versions whose absence the caller proved. The result is sorted, the
 // same for any order of the arguments, and, when nothing else changes, the same
@@ -114,7 +114,7 @@ func (w withdrawing) judge(h Held, group, text, own string) Reason {
 	return ""
 }
 
-// refusesTag tells whether the rules no longer read this version from the tag.
+// refusesTag reports whether the rules no longer read this version from the tag.
 func (s *Selector) refusesTag(tag, version string) bool {
 	c := candidate{tag: tag, timed: Timed{Version: version}}
 	verdict, _ := s.run(filters, &c)

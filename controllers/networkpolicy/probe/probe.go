@@ -271,7 +271,7 @@ func (p *Pool) ask(ctx context.Context, probe providers.Probe) (Result, string) 
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+probe.Host+probe.Path, nil)
 	if err != nil {
-		return Failed, fmt.Sprintf("nothing can be asked at path %q", probe.Path)
+		return Failed, fmt.Sprintf("the path %q is not valid for a probe", probe.Path)
 	}
 	request.Header.Set("Cache-Control", "no-cache")
 	if p.userAgent != "" {

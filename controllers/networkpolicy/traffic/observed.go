@@ -184,7 +184,7 @@ func AllKinds() []providers.Kind {
 	return append(out, certmanager.Kind)
 }
 
-// WrittenKinds are those of which objects are written, Services apart.
+// WrittenKinds are the kinds of written objects, except Services.
 func WrittenKinds() []providers.Kind {
 	var out []providers.Kind
 	for _, p := range Known {

@@ -9,20 +9,20 @@
 //	status_domains.go  what it reports of domains, listeners and user-managed routes
 //	programmed.go      how far objects are that were written, and what the last status reported
 //	plan.go            Plan: the whole decision
-//	garbage.go         which objects go, and when
-//	providerswitch.go  routes of a provider that the policy has left
+//	garbage.go         which objects are deleted, and when
+//	providerswitch.go  routes of a previous provider
 //	adoption.go        the Service of a user that the policy adopts
-//	routes.go          what each route carries
+//	routes.go          the content of each route
 //	services.go        Services of releases, and those that follow a group
 //	split.go           the shares of the releases of a group
 //	domains.go         domains, listeners and user-managed routes as rows
-//	claims.go          which row may have a host
+//	claims.go          which domain may have a host
 //	tls.go             certificates and listeners of domains
 //	route_names.go     which rows share a route, and its name
 //	hosts.go           the hosts that domains render to
-//	decision.go        Decision and Applied: what is to be written, and what became of it
+//	decision.go        Decision and Applied: what to write, and the results
 //	groups.go          release groups of a Microservice, and the one that something shared routes to
-//	observed.go        Observed: all that a decision rests on
+//	observed.go        Observed: all facts on which a decision is based
 package traffic
 
 import (

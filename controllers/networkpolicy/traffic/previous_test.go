@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// goTo changes the provider, and takes out what the next one cannot have.
+// goTo changes the provider, and removes fields that the next provider does not support.
 func (w *world) goTo(provider *v1alpha1.NetworkProvider) {
 	w.change(func(s *v1alpha1.NetworkPolicySpec) {
 		if s.Provider = provider; provider == nil {

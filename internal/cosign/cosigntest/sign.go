@@ -165,7 +165,7 @@ func BundleOf(content []byte) mutate.Addendum {
 }
 
 // Artifact is a manifest with layers; its configuration has the artifact's type, as
-// one that is no image says it.
+// one that is not an image says it.
 func Artifact(t testing.TB, artifactType types.MediaType, layers ...mutate.Addendum) v1.Image {
 	t.Helper()
 	image, err := mutate.Append(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layers...)

@@ -620,7 +620,7 @@ func (s *Server) authorize(x *exchange) (string, map[string]string) {
 	return "", nil
 }
 
-// permitted tells whether the credential has one of the permissions of the route.
+// permitted reports whether the credential has one of the permissions of the route.
 func (s *Server) permitted(x *exchange) bool {
 	if x.who.token == "" {
 		return x.r.Method == http.MethodGet
@@ -671,7 +671,7 @@ func (s *Server) write(x *exchange, status int, body any, link string) {
 	h := x.w.Header()
 	h.Set("Content-Type", "application/json; charset=utf-8")
 	if status == http.StatusOK {
-		// The reference does not say that the tag is of the header Link too, nor that
+		// The reference does not show that the tag is of the header Link too, nor that
 		// 304 has one; so neither is so here.
 		// A tag is of the credential as well: a new token of the same installation makes
 		// every stored answer count once.

@@ -224,7 +224,7 @@ func (r *Repository) PullRequest(n int) (p PullRequest) {
 	return p
 }
 
-// pull gives a pull request, or a new one that nobody sees: its number was never
+// pull gives a pull request, or a new one that no one sees: its number was never
 // given.
 func (r *Repository) pull(n int) *PullRequest {
 	if n < 1 || n > len(r.pulls) {
@@ -293,7 +293,7 @@ func (r *Repository) Deployments() (all []Deployment) {
 	return all
 }
 
-// DeleteDeployment deletes one, as somebody with the right may.
+// DeleteDeployment deletes one, as a user with the right may.
 func (r *Repository) DeleteDeployment(id int64) {
 	r.change(func() {
 		r.deployments = slices.DeleteFunc(r.deployments, func(d *Deployment) bool { return d.ID == id })

@@ -76,7 +76,7 @@ func TestDecision(t *testing.T) {
 	adopt := `"decision": {"action": "Adopt", "id": "1"}`
 	signed := func(by string) string { return `"metadata": {"annotations": {"hlnr.io/decided-by": "` + by + `"}}` }
 	for name, test := range map[string]struct {
-		// before is a decision that somebody else made.
+		// before is a decision that another user made.
 		before string
 		patch  string
 		// refused is part of the message; empty: allowed.
@@ -287,7 +287,7 @@ func TestRoles(t *testing.T) {
 		"decide deletes no releases":            {"heighliner-decide", "delete", "versionedmicroservices", false},
 		"the manager makes releases":            {apiserver.ManagerUser, "create", "versionedmicroservices", true},
 		"the manager writes the ledger":         {apiserver.ManagerUser, "patch", "microservices/status", true},
-		"the manager takes its finalizer off":   {apiserver.ManagerUser, "patch", "microservices", true}, // RBAC cannot say which field
+		"the manager takes its finalizer off":   {apiserver.ManagerUser, "patch", "microservices", true}, // RBAC cannot describe which field
 		"the manager leaves specifications":     {apiserver.ManagerUser, "update", "microservices", false},
 		"the manager deletes no microservice":   {apiserver.ManagerUser, "delete", "microservices", false},
 		"the manager does not write hnp's spec": {apiserver.ManagerUser, "update", "networkpolicies", false},

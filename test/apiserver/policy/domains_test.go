@@ -288,7 +288,7 @@ func data(pairs ...string) corev1.ConfigMap {
 }
 
 // TestDomainsOfChanges: what stands is not judged again, so that a shorter list
-// keeps nobody from changing the rest; what is new is judged.
+// keeps no one from changing the rest; what is new is judged.
 func TestDomainsOfChanges(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

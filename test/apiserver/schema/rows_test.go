@@ -569,7 +569,7 @@ func try(t *testing.T, namespace string, row row) error {
 	})
 }
 
-// bounded says that a value of the right type can be refused by the schema
+// bounded reports whether a value of the right type can be refused by the schema
 // itself.
 func bounded(s *apiextensionsv1.JSONSchemaProps) bool {
 	return s.Minimum != nil || s.Maximum != nil || s.MinLength != nil || s.MaxLength != nil || s.Pattern != "" ||

@@ -1,4 +1,4 @@
-// Package certificate holds what a certificate is asked for with.
+// Package certificate has the parameters of certificate requests.
 package certificate
 
 import (

@@ -15,7 +15,7 @@ import (
 	"github.com/go-acme/lego/v5/registration"
 )
 
-// DirectoryURLLetsEncrypt is no address: this build calls no authority.
+// DirectoryURLLetsEncrypt is not an address: this build calls no authority.
 const DirectoryURLLetsEncrypt = ""
 
 // Config of a client.
