@@ -62,7 +62,7 @@ func TestParseTLS(t *testing.T) {
 		"key only":               {data: map[string][]byte{"tls.key": key}, says: `key "tls.key" is there without "tls.crt"`},
 		"certificate only":       {kind: TypeTLS, data: map[string][]byte{"tls.crt": certificate}, says: `key "tls.crt" is there without "tls.key"`},
 		"client is no PEM":       {data: map[string][]byte{"tls.crt": []byte("hunter2"), "tls.key": key}, says: `key "tls.crt" holds no certificate`},
-		"key is no PEM":          {data: map[string][]byte{"tls.crt": certificate, "tls.key": []byte("hunter2")}, says: `key "tls.key" holds no private key`},
+		"key is no PEM":          {data: map[string][]byte{"tls.crt": certificate, "tls.key": []byte("hunter2")}, says: `key "tls.key" has no private key`},
 		"key is encrypted":       {data: map[string][]byte{"tls.crt": certificate, "tls.key": encrypted}, says: `key "tls.key" is encrypted`},
 		"key is encrypted, old":  {data: map[string][]byte{"tls.crt": certificate, "tls.key": legacy}, says: `key "tls.key" is encrypted`},
 		"key of another":         {data: map[string][]byte{"tls.crt": certificate, "tls.key": otherKey}, says: `key "tls.key" is not the private key`},
