@@ -288,7 +288,7 @@ func TestServerRefusesARouteOfAPolicy(t *testing.T) {
 	name := p.route().Name
 	p.policy("thief", "", names(name))
 	now := p.eventually("thief", "refused", has("Accepted", "RuleConflict"))
-	if c := meta.FindStatusCondition(now.Status.Conditions, "Accepted"); !strings.Contains(c.Message, `is written by NetworkPolicy "shop"`) {
+	if c := meta.FindStatusCondition(now.Status.Conditions, "Accepted"); !strings.Contains(c.Message, `is managed by NetworkPolicy "shop"`) {
 		t.Errorf("message is %q", c.Message)
 	}
 	p.eventually("shop", "owner", has("Ready", "Programmed"))
