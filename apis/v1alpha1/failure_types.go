@@ -22,7 +22,7 @@ const (
 	// FailureCrashLoopBackOff: a container ended and was started again, and is not
 	// ready.
 	FailureCrashLoopBackOff = "CrashLoopBackOff"
-	// FailureQuotaExceeded: a ResourceQuota leaves no room.
+	// FailureQuotaExceeded: a ResourceQuota is exceeded.
 	FailureQuotaExceeded = "QuotaExceeded"
 	// FailurePodSecurityViolation: the namespace's Pod Security level refuses the
 	// pods.

@@ -41,7 +41,7 @@ import (
 // asManager, when it is set, makes the test binary the manager of that version.
 const asManager = "HEIGHLINER_TEST_VERSION"
 
-// traffic stands between a manager and the API server, and keeps what is written.
+// traffic is a proxy between a manager and the API server that records writes.
 type traffic struct {
 	mu     sync.Mutex
 	last   time.Time

@@ -267,8 +267,8 @@ func (s *story) microservice() *v1alpha1.Microservice {
 	return ms
 }
 
-// ledger sets the group of a pull request: rows as "sha status", newest first, with a
-// "+" before the status of one that is available. Without rows the group goes.
+// ledger sets the group of a pull request: rows as "sha status", newest first, with a "+" before
+// the status of an available one. Without rows the group is removed.
 func (s *story) ledger(number int64, slug string, rows ...string) {
 	s.Helper()
 	ms := s.microservice()

@@ -245,7 +245,7 @@ func (r *Reconciler) applyCopies(ctx context.Context, w *pass) error {
 	return errors.Join(errs...)
 }
 
-// drop deletes a copy that no release is made for.
+// drop deletes a copy that belongs to no release.
 func (r *Reconciler) drop(ctx context.Context, w *pass, obj client.Object) error {
 	if wait := unclaimed - r.clock.Since(obj.GetCreationTimestamp().Time); wait > 0 {
 		w.requeueIn(wait)

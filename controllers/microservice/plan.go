@@ -7,7 +7,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// plan is what is to be done about one Microservice.
+// plan contains the writes for one Microservice.
 type plan struct {
 	release.Result
 	// adoption is how far the takeover from a Deployment is; nil: there is none, or it is done.

@@ -145,7 +145,7 @@ func summarize(w *pass) {
 	s.Summary = sum
 }
 
-// canary reports which release is in progress in a group, and where it is.
+// canary describes the release that is being rolled out in a group, and its progress.
 func canary(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup) string {
 	s := &ms.Status
 	if g.Rollout == nil {

@@ -1,6 +1,6 @@
-// Command localcluster runs a one-node Kubernetes cluster with a gateway and
-// an OCI registry inside one network namespace that has no way out. Nothing is
-// downloaded but Go modules and Debian packages; see README.md.
+// Command localcluster runs a one-node Kubernetes cluster with a gateway and an OCI registry
+// inside an isolated network namespace. It downloads only Go modules and Debian packages; see
+// README.md.
 //
 //	main.go             the command line
 //	up.go               starts and ends the cluster

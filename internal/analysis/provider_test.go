@@ -209,7 +209,7 @@ func TestPrometheusRequest(t *testing.T) {
 	}
 }
 
-// What names a Secret that does not exist is said.
+// The error names the field whose Secret does not exist.
 func TestMissingSecrets(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

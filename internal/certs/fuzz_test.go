@@ -7,8 +7,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// Whatever text a Secret holds, in PEM or not: it is read quickly, and no key of it has
-// more bits than may be.
+// Any text of a Secret, in PEM or not, is read quickly, and no key in it exceeds the limit of
+// bits.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"), []byte("-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n"))
 	f.Add(certstest.RootPEM(f, 1024), certstest.KeyPEM(f, 1024))

@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// answering makes a client of a server that answers writes as told, and reads with an
-// empty list.
+// answering returns a client of a server with a given answer to writes, and an empty list for
+// reads.
 func answering(t *testing.T, code int, header map[string]string, body string) *Client {
 	t.Helper()
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

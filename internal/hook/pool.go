@@ -135,9 +135,9 @@ func (p *Pool) Outcomes(release types.NamespacedName) map[string]Outcome {
 	return out
 }
 
-// Ask has the due questions of a release asked, unless they are being asked, and says
-// when one of them is to be asked again; zero: when an outcome wakes. What is not
-// among the questions any more is given up, but for messages in progress.
+// Ask starts the due calls of a release, unless they are in progress, and returns when one of
+// them is due again; zero if only an outcome causes the next one. Calls that are no longer in
+// the list are canceled, except notifications in progress.
 func (p *Pool) Ask(release types.NamespacedName, questions, due []Call) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()

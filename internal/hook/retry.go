@@ -34,8 +34,8 @@ func retries(h *v1alpha1.Hook) int {
 	return 0
 }
 
-// backOff doubles from a second on, and adds up to a quarter, so that what failed
-// together does not come back together.
+// backOff doubles from one second, and adds up to a quarter, so that calls that failed together
+// are not retried together.
 func backOff(retry int) time.Duration {
 	d := time.Second << min(max(retry-1, 0), 4)
 	return d + rand.N(d/4)

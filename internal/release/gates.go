@@ -191,8 +191,8 @@ func (p Peer) passed(slug, version string, step int) bool {
 	})
 }
 
-// peersWait is that others have yet to come as far as the end of the step. The last one
-// to arrive continues, and its ledger says so: no one waits for ever.
+// peersWait is the wait for other Microservices that have not completed the step yet. The last
+// one to arrive continues, and its rollout state shows that, so that none waits forever.
 func (s *scope) peersWait(run *Rollout, r *Row) *wait {
 	if run.Gate != Together {
 		return nil

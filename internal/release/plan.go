@@ -56,9 +56,9 @@ type Result struct {
 	// Idle releases are not to have traffic, are in no route, and their drain is over.
 	// All others may answer requests, whatever the rollout state says of them.
 	Idle []string
-	// NeverActive releases are of a group without an active release, and hooks have to agree
-	// before they are. Their objects are to carry a mark of that, and no others: a plan that
-	// has lost the record does not take them for what was active.
+	// NeverActive releases belong to a group without an active release, and need the agreement
+	// of hooks to become active. Only their objects get a mark, so that a plan without the
+	// rollout state does not treat them as previously active.
 	NeverActive []string
 	// RequeueTime is when to plan again though nothing happened; zero: never.
 	RequeueTime time.Time

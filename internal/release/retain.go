@@ -115,9 +115,9 @@ func (s *scope) makeRoom() bool {
 	return true
 }
 
-// forget drops the failure of the lowest version. The mark keeps it, and all below
-// it, from being tried again automatically. The commits of a pull request have no
-// order: of these, those go that are not offered any more.
+// forget drops the failure of the lowest version. A mark prevents that it, and all lower
+// versions, are tried again automatically. The commits of a pull request have no order: of
+// these, the ones that are no longer offered are dropped.
 func (s *scope) forget() bool {
 	kept := s.retained()
 	var lowest *Row

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// judged reports whether a release has to prove itself next to an active one: hooks and
-// measurements have a say in it, as they have not in previews, in the first release
-// of a group, and in one that was active.
+// judged reports whether a release is compared with an active one: hooks and measurements decide
+// about it. That does not apply to previews, to the first release of a group, and to releases
+// that were active.
 func (s *scope) judged(r *Row) bool {
 	_, active := s.rivalOf(*r)
 	return s.g.Level != preview && active != nil && active.Release != r.Release && r.Promoted == 0

@@ -25,7 +25,7 @@
 // TagFilter judge the tag.
 //
 // MinAge needs a clock, and Exists to Verify the registry, so the caller decides them:
-// it offers, looks at what is offered, and offers again with what it has refused.
+// it offers, checks what is offered, and offers again with what it has refused.
 //
 //	rules.go       Rules: what an ImagePolicy asks for
 //	scheme.go      how a version is read from a text

@@ -14,7 +14,8 @@ type Name struct {
 	Text string
 	// Tag of the image where it is known; "" has Rules.Match give it.
 	Tag string
-	// Prerelease: the source shows that it is one, whatever its version looks like.
+	// Prerelease reports whether the source marks it as a pre-release, regardless of its
+	// version.
 	Prerelease bool
 }
 

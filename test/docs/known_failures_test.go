@@ -104,7 +104,7 @@ func namesTests(t *testing.T, page, text string, known map[string]*tested) int {
 	return len(names)
 }
 
-// tested is what the tests of a folder are called.
+// tested has the names of the tests in a folder.
 type tested struct {
 	// tests are the functions, and words all text that may name a case of one.
 	tests, words []string

@@ -214,7 +214,7 @@ func (s *service) key() client.ObjectKey {
 // host that the group's domain renders to.
 func (s *service) host() string { return slug + "." + s.name + ".localhost" }
 
-// change changes an object as a user would, again when another client was faster.
+// change updates an object as a user would, and retries conflicts.
 func change[T client.Object](t *testing.T, o T, how func(T)) {
 	t.Helper()
 	wait(t, fmt.Sprintf("%T %s to be changed", o, o.GetName()), func(ctx context.Context) (bool, string, error) {

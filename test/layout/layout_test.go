@@ -51,8 +51,8 @@ func TestPackageComments(t *testing.T) {
 	}
 }
 
-// TestPure: the packages that "make test" plays without the race detector have nothing for it to find: they start no
-// goroutine, and share nothing between those of others that call them.
+// TestPure: the packages that "make test" runs without the race detector have no races: they
+// start no goroutine, and share no state between goroutines of their callers.
 func TestPure(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))

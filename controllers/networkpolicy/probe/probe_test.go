@@ -427,7 +427,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestBackOff: waits grow, and never come together.
+// TestBackOff: waits grow, and differ between probes.
 func TestBackOff(t *testing.T) {
 	for round, test := range map[int]struct{ least, most time.Duration }{
 		1: {80 * time.Millisecond, 120 * time.Millisecond}, 9: {476 * time.Millisecond, 716 * time.Millisecond},

@@ -73,7 +73,7 @@ type Configurable interface {
 	Unapplied([]Route) *Problem
 }
 
-// Dependent is a View whose routes depend on objects of others.
+// Dependent is a View whose routes depend on objects of other owners.
 type Dependent interface {
 	// Referent names what is wrong with an object that the policy names; nil: nothing.
 	Referent() *Problem

@@ -55,10 +55,9 @@ func Plan(f *Observed) *Decision {
 	return out
 }
 
-// onlyLive leaves of a decision on a policy that is being deleted what changes objects
-// that are there. None is made for it any more: in a deletion in the foreground it would
-// be collected immediately. A release without a Service has no ready endpoint, and gets
-// nothing.
+// onlyLive reduces a decision on a policy that is being deleted to changes of existing objects.
+// No object is created for it: in a foreground deletion it would be collected immediately. A
+// release without a Service has no ready endpoint, and gets no traffic.
 func (d *planner) onlyLive(out *Decision) {
 	out.Services = slices.DeleteFunc(out.Services, func(s resources.Service) bool { return d.service(s.Name) == nil })
 	out.Routes = slices.DeleteFunc(out.Routes, func(r *RouteDecision) bool { return d.Live[r.Name] == nil || d.Live[r.Name].Deleting })

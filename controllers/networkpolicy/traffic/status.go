@@ -39,10 +39,9 @@ func Status(f *Observed, out *Decision, w Applied) (v1alpha1.NetworkPolicyStatus
 	return now, r.requeueAfter
 }
 
-// Reserve gives the status that names what a reconcile is to write for groups of which no
-// revision is confirmed yet, and reports whether that is more than the status names. It goes
-// first: who ends between the two must not leave an object that no one knows to name a
-// release.
+// Reserve returns the status with the releases that a reconcile is about to write for groups
+// without a confirmed revision, and whether that adds any. It is written first: a manager that
+// ends between the two writes must not leave an object whose references are unknown.
 func Reserve(f *Observed, out *Decision) (now v1alpha1.NetworkPolicyStatus, more bool) {
 	r := &reporter{planner: newPlanner(f), out: out}
 	now = *f.Policy.Status.DeepCopy()

@@ -222,7 +222,7 @@ func TestAnOlderRivalComesFirst(t *testing.T) {
 	want(t, "main without the rival", w.shares("main"), "a=100")
 }
 
-// A rule that a younger policy has is taken with what that kept of it.
+// A rule of a younger policy is taken over with the original backendRefs that the policy stored.
 func TestARuleIsTakenFromAYoungerPolicy(t *testing.T) {
 	w := borrowing(t, "main")
 	w.annotate("hlnr.io/rules.younger", `{"group":"1-x","revision":1,"ledger":"ledger/1","before":{"main":[{"name":"users-first","port":80,"weight":1}],"static":null}}`)

@@ -174,7 +174,7 @@ func complete(schema *spec.Schema, value, like any) any {
 	return value
 }
 
-// held are the answers, and elements of lists, that the description allows.
+// held are the answers, and elements of lists, that conform to the description.
 var held sync.Map
 
 // checkAnswer gives what the description does not allow in an answer. Elements of a list

@@ -112,9 +112,8 @@ func names(ref gatewayv1.ParentReference, a attachment, namespace string) bool {
 	return keyOf(ref, namespace) == key(namespace, a.ParentReference) && string(deref(ref.SectionName)) == a.SectionName
 }
 
-// admits is false where all listeners that a parent names take routes of the
-// Gateway's namespace only, and that is another one. Selectors are the gateway's to
-// judge.
+// admits is false if all listeners of a parent accept only routes of the Gateway's namespace,
+// and the route is in another one. Selectors are evaluated by the gateway.
 func admits(g *gatewayv1.Gateway, section, namespace string) bool {
 	shut := false
 	for _, l := range g.Spec.Listeners {
