@@ -31,7 +31,7 @@ func ownerOf(fields []metav1.ManagedFieldsEntry, path ...string) gitOwner {
 			continue
 		}
 		var set map[string]any
-		if json.Unmarshal(e.FieldsV1.Raw, &set) != nil {
+		if json.Unmarshal(e.FieldsV1.GetRawBytes(), &set) != nil {
 			continue
 		}
 		switch {

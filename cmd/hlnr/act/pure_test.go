@@ -45,7 +45,7 @@ func TestUntil(t *testing.T) {
 func TestOwnerOf(t *testing.T) {
 	t.Parallel()
 	entry := func(manager, subresource, set string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, FieldsV1: &metav1.FieldsV1{Raw: []byte(set)}}
+		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, FieldsV1: metav1.NewFieldsV1(set)}
 	}
 	pins := `{"f:spec":{"f:updateStrategy":{"f:manual":{"f:groups":{}}}}}`
 	for name, c := range map[string]struct {

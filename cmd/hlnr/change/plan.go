@@ -201,7 +201,7 @@ func merge(before, after client.Object) {
 	ms.Status = live.Status
 	byHand := func(path string) bool {
 		return slices.ContainsFunc(live.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
-			return (e.Manager == cli.FieldManager || e.Manager == "kubectl-edit" || e.Manager == "kubectl-patch") && e.FieldsV1 != nil && strings.Contains(string(e.FieldsV1.Raw), `"f:`+path+`"`)
+			return (e.Manager == cli.FieldManager || e.Manager == "kubectl-edit" || e.Manager == "kubectl-patch") && e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), `"f:`+path+`"`)
 		})
 	}
 	if ms.Spec.UpdateStrategy.Manual == nil && byHand("manual") {

@@ -215,7 +215,7 @@ func TestErrorsOfTheCluster(t *testing.T) {
 		"no right anywhere":  {answer(t, 403, forbidden("at the cluster scope")), []string{"-A"}, ExitFailed, "you (ana) may not list microservices.hlnr.io in all namespaces: ask an administrator for the ClusterRole heighliner-view, or name one namespace with --namespace"},
 		"no user":            {answer(t, 401, status(401, "Unauthorized", "Unauthorized", "{}")), nil, ExitFailed, "does not know you (401): log in again"},
 		"busy":               {answer(t, 503, status(503, "ServiceUnavailable", "etcd", "{}")), nil, ExitFailed, "the API server is busy: try again"},
-		"context":            {"http://127.0.0.1:1", []string{"--context", "productoin"}, ExitUsage, `there is no context in the kubeconfig with the name "productoin"; did you mean "production"?`},
+		"context":            {"http://127.0.0.1:1", []string{"--context", "prodution"}, ExitUsage, `there is no context in the kubeconfig with the name "prodution"; did you mean "production"?`},
 		"another context":    {"http://127.0.0.1:1", []string{"--context", "test"}, ExitUsage, `there is no context in the kubeconfig with the name "test"; there is production`},
 		"file that is none":  {"http://127.0.0.1:1", []string{"--kubeconfig", "testdata/none"}, ExitUsage, "--kubeconfig: "},
 		"file without words": {"http://127.0.0.1:1", []string{"--kubeconfig", os.DevNull}, ExitFailed, "there is no cluster to ask: set --kubeconfig or KUBECONFIG"},

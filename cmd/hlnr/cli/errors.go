@@ -34,7 +34,7 @@ func (f *Factory) Explain(ctx context.Context, err error) error {
 		return e
 	case errors.Is(err, syscall.EPIPE):
 		return &Exit{Code: ExitFailed} // the reader left, such as head: there is no one to report to
-	case ctx.Err() != nil && context.Cause(ctx) == context.Canceled:
+	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
 		return &Exit{ExitInterrupted, errors.New("interrupted")}
 	}
 	for _, explain := range []func(error) error{f.explainKubeconfig, explainConnection, explainKind, f.explainStatus} {

@@ -95,7 +95,7 @@ func (w *waiter) run(ctx context.Context, name, wanted string, timeout time.Dura
 	for {
 		s, err := w.read(ctx)
 		if err != nil {
-			if context.Cause(ctx) == errOver && last.ms != nil {
+			if errors.Is(context.Cause(ctx), errOver) && last.ms != nil {
 				return w.over(last, timeout)
 			}
 			return err
@@ -113,7 +113,7 @@ func (w *waiter) run(ctx context.Context, name, wanted string, timeout time.Dura
 		}
 		select {
 		case <-ctx.Done():
-			if context.Cause(ctx) == errOver {
+			if errors.Is(context.Cause(ctx), errOver) {
 				return w.over(last, timeout)
 			}
 			return ctx.Err()
