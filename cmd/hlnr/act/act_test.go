@@ -59,6 +59,9 @@ func (p *person) as(who []string, args ...string) (code cli.Code, stdout, stderr
 // want runs a command, and expects its exit code and a part of its output or of its error.
 func (p *person) want(code cli.Code, text string, args ...string) string {
 	p.Helper()
+	if slices.Contains([]string{"continue", "adopt", "deprecate", "abort", "retry", "promote"}, args[0]) {
+		args = append(args, "--timeout", await.Limit.String()) // however busy the machine is
+	}
 	got, stdout, stderr := p.call(args...)
 	answer := stdout
 	if code != cli.ExitYes && stderr != "" {
@@ -296,7 +299,7 @@ func TestScan(t *testing.T) {
 		}
 	}()
 	defer func() { cancel(); <-ended }()
-	p.want(cli.ExitYes, "shop: scanned, 1 offered, latest 1.0.0", "scan", "shop")
+	p.want(cli.ExitYes, "shop: scanned, 1 offered, latest 1.0.0", "scan", "shop", "--timeout", await.Limit.String())
 }
 
 // A signal during a decision ends the wait, and the decision is whole.
