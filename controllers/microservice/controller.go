@@ -19,7 +19,6 @@
 //	spec.go                  the specification, as the planner reads it
 //	state.go                 the rollout state in the status, as the planner reads and writes it
 //	hooks.go                 what hooks and measurements answered
-//	step_window.go           when windows of steps are open
 //	previews.go              how many previews are available
 //	peers.go                 the Microservices that go together
 //	fork_secrets.go          Secrets that releases of forks do not get

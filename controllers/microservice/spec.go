@@ -9,6 +9,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/release"
+	"github.com/heighliner/heighliner/internal/window"
 )
 
 // reasonTimeZoneUnknown is for windows of steps.
@@ -76,7 +77,7 @@ func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) e
 			step.Pause = st.Pause.Duration.Std(0)
 		}
 		var err error
-		if step.Window, err = resolveWindow(st.Window, now); err != nil {
+		if step.Window, err = window.Resolve(st.Window, now); err != nil {
 			errs = append(errs, fmt.Errorf("spec.updateStrategy.canary.steps[%d].window.timeZone: %w", i, err))
 		}
 		spec.Steps = append(spec.Steps, step)

@@ -1,4 +1,4 @@
-package microservice
+package window
 
 import (
 	"testing"
@@ -47,7 +47,7 @@ func TestWindows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := resolveWindow(&test.window, now)
+		got, err := Resolve(&test.window, now)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -75,7 +75,7 @@ func TestWindowsChangeWhenTheySay(t *testing.T) {
 		}
 		w.To = clock.Filter(func(to v1alpha1.ClockTime) bool { return to != w.From }).Draw(t, "to") // Admission refuses equal ones.
 		now := time.Unix(rapid.Int64Range(1_900_000_000, 1_931_000_000).Draw(t, "now"), 0)
-		first, err := resolveWindow(&w, now)
+		first, err := Resolve(&w, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,13 +86,13 @@ func TestWindowsChangeWhenTheySay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		span := newSpan(&w) // Not by resolveWindow, which reads the zone and searches for the next change: there are thousands of minutes.
+		span := newSpan(&w) // Not by Resolve, which reads the zone and searches for the next change: there are thousands of minutes.
 		for at := now.Truncate(time.Minute).Add(time.Minute); at.Before(first.Next); at = at.Add(time.Minute) {
 			if span.open(at.In(zone)) != first.Open {
 				t.Fatalf("it changes at %s, and says %s", at.UTC(), first.Next.UTC())
 			}
 		}
-		if x, _ := resolveWindow(&w, first.Next); x.Open == first.Open {
+		if x, _ := Resolve(&w, first.Next); x.Open == first.Open {
 			t.Fatalf("it does not change at %s", first.Next.UTC())
 		}
 	})
@@ -100,10 +100,10 @@ func TestWindowsChangeWhenTheySay(t *testing.T) {
 
 func TestNoWindow(t *testing.T) {
 	t.Parallel()
-	if got, err := resolveWindow(nil, time.Now()); got != nil || err != nil {
+	if got, err := Resolve(nil, time.Now()); got != nil || err != nil {
 		t.Errorf("no window gives %v, %v", got, err)
 	}
-	got, err := resolveWindow(&v1alpha1.DeployWindow{TimeZone: "Europe/Bern"}, time.Now())
+	got, err := Resolve(&v1alpha1.DeployWindow{TimeZone: "Europe/Bern"}, time.Now())
 	if err == nil || err.Error() != `time zone "Europe/Bern" does not exist; use a name of the IANA time zone database, such as Europe/Zurich` {
 		t.Errorf("an unknown zone gives error %v", err)
 	}

@@ -1,4 +1,6 @@
-package microservice
+// Package window resolves the windows of canary steps: whether one is open at a time, and when
+// that changes. It is pure but for the time zone database of the machine.
+package window
 
 import (
 	"fmt"
@@ -9,10 +11,10 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// resolveWindow reports whether a window is open now, and when that changes. It goes by
+// Resolve reports whether a window is open now, and when that changes. It goes by
 // what a clock in the zone shows, summer time included. A window of an unknown zone is
 // closed for good.
-func resolveWindow(w *v1alpha1.DeployWindow, now time.Time) (*release.Window, error) {
+func Resolve(w *v1alpha1.DeployWindow, now time.Time) (*release.Window, error) {
 	if w == nil {
 		return nil, nil
 	}
