@@ -124,7 +124,7 @@ const (
 	ConditionStalled = "Stalled"
 )
 
-// Labels that controllers set on children and pods. They are an API: selectors of users and
+// Labels that controllers set on child objects and pods. They are an API: selectors of users and
 // the downward API read them.
 const (
 	LabelMicroservice = "hlnr.io/microservice"

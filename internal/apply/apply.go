@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// AnnotationApplied on a child is the hash of the intent that was last applied. Together with
+// AnnotationApplied on a child object is the hash of the intent that was last applied. Together with
 // a comparison of the intended fields it shows whether a write is needed.
 const AnnotationApplied = "hlnr.io/applied"
 

@@ -1,0 +1,136 @@
+package view
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// analysis of a release next to the bounds of the specification; nil: there is none.
+func (s *service) analysis(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) *Analysis {
+	if o == nil || o.Status.Analysis == nil {
+		return nil
+	}
+	a := o.Status.Analysis
+	out := &Analysis{Step: a.Step, Phase: string(a.Phase), Rounds: a.Rounds, Failures: a.Failures, Message: a.Message, Next: micros(a.NextTime)}
+	var spec *v1alpha1.CanaryAnalysis
+	if c := s.ms.Spec.UpdateStrategy.Canary; c != nil && c.Analysis != nil {
+		spec = c.Analysis
+		out.Count = max(1, spec.Count)
+	}
+	for _, m := range a.Metrics {
+		x := Metric{Name: m.Name, Result: string(m.Result), DryRun: m.DryRun}
+		if len(m.Measurements) > 0 {
+			x.Value, x.Message, x.Result = m.Measurements[0].Value, m.Measurements[0].Message, string(m.Measurements[0].Result)
+		}
+		if spec != nil {
+			x.bounds(spec)
+		}
+		out.Metrics = append(out.Metrics, x)
+	}
+	return out
+}
+
+// bounds fills in what the specification says of a metric.
+func (m *Metric) bounds(spec *v1alpha1.CanaryAnalysis) {
+	for i := range spec.Metrics {
+		x := &spec.Metrics[i]
+		if x.Name != m.Name {
+			continue
+		}
+		m.Min, m.Max = x.ThresholdRange.Min, x.ThresholdRange.Max
+		switch {
+		case x.Baseline != "":
+			m.Kind = strings.ToLower(string(x.Baseline))
+		case x.SuccessRate != nil:
+			m.Kind = "successRate"
+		case x.Latency != nil:
+			m.Kind = "latency"
+		case x.Prometheus != nil:
+			m.Kind = "prometheus"
+		case x.Web != nil:
+			m.Kind = "web"
+		}
+		if x.Prometheus != nil {
+			m.Query = x.Prometheus.Query
+		}
+		return
+	}
+}
+
+// String gives a measurement and the bound that it is nearest to, as in "latency-p99 612 ms > 500
+// ms", or why there is no value.
+func (m Metric) String() string {
+	v, err := strconv.ParseFloat(m.Value, 64)
+	if m.Value == "" || err != nil || math.IsNaN(v) {
+		return strings.TrimSpace(m.Name + " " + strings.TrimSuffix(strings.ToLower(m.Result)+": "+m.Message, ": "))
+	}
+	text := m.Name + " " + m.amount(v)
+	switch {
+	case m.Max != nil && v > *m.Max:
+		return text + " > " + m.amount(*m.Max)
+	case m.Min != nil && v < *m.Min:
+		return text + " < " + m.amount(*m.Min)
+	case m.Max != nil:
+		return text + " ≤ " + m.amount(*m.Max)
+	case m.Min != nil:
+		return text + " ≥ " + m.amount(*m.Min)
+	}
+	return text
+}
+
+// amount gives a value in the unit of the metric.
+func (m Metric) amount(v float64) string {
+	number := func(v float64, digits int) string {
+		text := strconv.FormatFloat(v, 'f', digits, 64)
+		if strings.Contains(text, ".") {
+			text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+		}
+		return text
+	}
+	switch {
+	case m.Kind == "successRate":
+		return number(v, 2) + " %"
+	case m.Kind == "latency" && math.Abs(v) < 1:
+		return number(v*1000, 1) + " ms"
+	case m.Kind == "latency":
+		return number(v, 2) + " s"
+	case math.Abs(v) >= 1e6 || v != 0 && math.Abs(v) < 1e-3:
+		return strconv.FormatFloat(v, 'g', 4, 64)
+	}
+	return number(v, 3)
+}
+
+// progress of an analysis: rounds, and the metrics, those that did not pass first.
+func (a *Analysis) progress() string {
+	if a == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%d rounds", a.Rounds)
+	if a.Count > 0 {
+		text = fmt.Sprintf("%d of %d rounds", min(a.Rounds, a.Count), a.Count)
+	}
+	if a.Failures > 0 {
+		text += fmt.Sprintf(", %d failed", a.Failures)
+	}
+	if metrics := a.metrics(false); len(metrics) > 0 {
+		text += ": " + strings.Join(metrics, ", ")
+	}
+	return text
+}
+
+// metrics in words: those that did not pass first. With failing, only those that failed.
+func (a *Analysis) metrics(failing bool) (out []string) {
+	for _, passed := range []bool{false, true} {
+		for _, m := range a.Metrics {
+			if ok := m.Result == string(v1alpha1.MeasurementPassed); ok != passed || m.DryRun || failing && m.Result != string(v1alpha1.MeasurementFailed) {
+				continue
+			}
+			out = append(out, m.String())
+		}
+	}
+	return out
+}

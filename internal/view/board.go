@@ -1,0 +1,321 @@
+package view
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// APIVersion of the JSON form.
+const APIVersion = "view.hlnr.io/v1"
+
+// Kinds of the JSON form.
+const (
+	KindBoard    = "Board"
+	KindService  = "Service"
+	KindAnswer   = "Answer"
+	KindHistory  = "History"
+	KindPreviews = "Previews"
+	KindEvents   = "Events"
+)
+
+// Board is what a reader sees of all services.
+type Board struct {
+	metav1.TypeMeta `json:",inline"`
+	// Time that ages and sentences are of.
+	Time metav1.Time `json:"time"`
+	// Counts of services by what they need.
+	Counts Counts `json:"counts"`
+	// Services: those that wait for a person first, then failed ones, then those with a rollout
+	// in progress, then the others; each by namespace and name.
+	Services []Service `json:"services"`
+}
+
+// Counts of services by [Class].
+type Counts struct {
+	Services int `json:"services"`
+	Waiting  int `json:"waiting"`
+	Failed   int `json:"failed"`
+	Moving   int `json:"moving"`
+}
+
+// Class is what a state needs, and the order in which readers see it.
+type Class string
+
+// The classes, in their order.
+const (
+	// Waiting needs a decision of a person.
+	Waiting Class = "waiting"
+	// Failed needs a change: of the specification, of the cluster, or another version.
+	Failed Class = "failed"
+	// Moving ends without a person.
+	Moving Class = "moving"
+	// Stable needs nothing.
+	Stable Class = "stable"
+)
+
+// Service is a Microservice with its releases and what routes to them.
+type Service struct {
+	// TypeMeta is set where a service is not part of a Board.
+	metav1.TypeMeta `json:",inline"`
+	// Time is set where a service is not part of a Board.
+	Time      *metav1.Time `json:"time,omitempty"`
+	Namespace string       `json:"namespace"`
+	Name      string       `json:"name"`
+	// State of the group or preview that needs most, or of the service itself.
+	State State `json:"state"`
+	// Paused: spec.paused stops what starts automatically.
+	Paused bool  `json:"paused,omitempty"`
+	Pins   []Pin `json:"pins,omitempty"`
+	// Groups that are not pull requests, newest first.
+	Groups []Group `json:"groups,omitempty"`
+	// Previews are the groups that are pull requests, the highest number first, and pull requests
+	// that wait for an approval.
+	Previews []Group `json:"previews,omitempty"`
+	// Problems are conditions that need a reader, and what versions lack.
+	Problems []Problem `json:"problems,omitempty"`
+	// Discovery of versions; nil: the ImagePolicy is not known.
+	Discovery *Discovery `json:"discovery,omitempty"`
+}
+
+// Pin of a group to a version.
+type Pin struct {
+	// Group by name; empty: the group that holds the version.
+	Group   string       `json:"group,omitempty"`
+	Version string       `json:"version,omitempty"`
+	Release string       `json:"release,omitempty"`
+	Until   *metav1.Time `json:"until,omitempty"`
+	Reason  string       `json:"reason,omitempty"`
+}
+
+// Problem is a condition of an object that a reader needs to know of.
+type Problem struct {
+	// Object that has it, as kind/name.
+	Object string `json:"object"`
+	// Condition is the type of the condition.
+	Condition string       `json:"condition,omitempty"`
+	Reason    string       `json:"reason"`
+	Message   string       `json:"message"`
+	Since     *metav1.Time `json:"since,omitempty"`
+}
+
+// Group is a release group.
+type Group struct {
+	Name string `json:"name"`
+	Slug string `json:"slug"`
+	// Phase: Live, Closing or Expired; empty for a pull request without a group.
+	Phase string `json:"phase,omitempty"`
+	// Active, Canary and CanaryWeight in short: versions, and percent asked for the canary.
+	Active       string `json:"active,omitempty"`
+	Canary       string `json:"canary,omitempty"`
+	CanaryWeight *int32 `json:"canaryWeight,omitempty"`
+	State        State  `json:"state"`
+	// Hosts that route to the group, those that are programmed first; nil: not known.
+	Hosts []Host `json:"hosts,omitempty"`
+	// Releases, newest first.
+	Releases []Release `json:"releases,omitempty"`
+	// PullRequest of a preview.
+	PullRequest *PullRequest `json:"pullRequest,omitempty"`
+}
+
+// PullRequest of a preview, as far as it is known.
+type PullRequest struct {
+	Number int64  `json:"number"`
+	Title  string `json:"title,omitempty"`
+	Author string `json:"author,omitempty"`
+	Head   string `json:"head,omitempty"`
+	Fork   bool   `json:"fork,omitempty"`
+	URL    string `json:"url,omitempty"`
+	// Pushed is when the head commit was pushed.
+	Pushed *metav1.Time `json:"pushed,omitempty"`
+	// Closed is when it was closed; the group stays until Until.
+	Closed *metav1.Time `json:"closed,omitempty"`
+	Until  *metav1.Time `json:"until,omitempty"`
+}
+
+// Host is a domain of a NetworkPolicy, as it is routed.
+type Host struct {
+	// Policy is the NetworkPolicy.
+	Policy string `json:"policy"`
+	Host   string `json:"host"`
+	Path   string `json:"path,omitempty"`
+	URL    string `json:"url,omitempty"`
+	// Programmed: every parent has accepted the route as written.
+	Programmed bool      `json:"programmed"`
+	Backends   []Backend `json:"backends,omitempty"`
+	Reason     string    `json:"reason,omitempty"`
+	Message    string    `json:"message,omitempty"`
+}
+
+// Backend is a release behind a host, with its weight in percent.
+type Backend struct {
+	Release string `json:"release"`
+	Version string `json:"version"`
+	Weight  int32  `json:"weight"`
+}
+
+// Release is a release of a group.
+type Release struct {
+	// Name of the VersionedMicroservice.
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	// Status: pending, canary, active, error or deprecated.
+	Status string `json:"status"`
+	// Reason of the status, and Since when it has it.
+	Reason string       `json:"reason,omitempty"`
+	Since  *metav1.Time `json:"since,omitempty"`
+	// Created is when its object was created; nil: there is none, or it is not known.
+	Created *metav1.Time `json:"created,omitempty"`
+	State   State        `json:"state"`
+	Share   Share        `json:"share"`
+	Pods    *Pods        `json:"pods,omitempty"`
+	Images  []string     `json:"images,omitempty"`
+	// Commit that it was built from, if its source names one.
+	Commit string `json:"commit,omitempty"`
+	// Retained: it was active, and a rollback to it needs no steps.
+	Retained bool `json:"retained,omitempty"`
+	// Attempts after the first one.
+	Attempts int32 `json:"attempts,omitempty"`
+	// Failure is why it is not available: a word, and a message.
+	Failure  string    `json:"failure,omitempty"`
+	Message  string    `json:"message,omitempty"`
+	Decision *Decision `json:"decision,omitempty"`
+	// Rollout in progress.
+	Rollout *Rollout `json:"rollout,omitempty"`
+	// Analysis of the rollout, or of the last one.
+	Analysis *Analysis `json:"analysis,omitempty"`
+}
+
+// Share of the traffic of the group in percent. What is not known is nil.
+type Share struct {
+	// Asked is the weight that routes are to give.
+	Asked *int32 `json:"asked,omitempty"`
+	// Programmed is the weight that all hosts of the group have, as their parents accepted it.
+	Programmed *int32 `json:"programmed,omitempty"`
+	// Observed is the measured share in Window.
+	Observed *float64 `json:"observed,omitempty"`
+	Window   string   `json:"window,omitempty"`
+	// Since is when the weight was asked for, while it is not programmed.
+	Since *metav1.Time `json:"since,omitempty"`
+	// Match: it also gets the requests that canaryMatches choose. Mirror: and copies of so many
+	// percent.
+	Match  bool  `json:"match,omitempty"`
+	Mirror int32 `json:"mirror,omitempty"`
+	// Withheld: it has a weight and no ready endpoint, and gets no traffic.
+	Withheld bool `json:"withheld,omitempty"`
+}
+
+// Pods of a release.
+type Pods struct {
+	// Available of Wanted replicas.
+	Available int32 `json:"available"`
+	Wanted    int32 `json:"wanted"`
+	// Pods by name, where they were listed.
+	Pods []Pod `json:"pods,omitempty"`
+}
+
+// Pod of a release.
+type Pod struct {
+	Name string `json:"name"`
+	// Phase of the pod, or the reason why a container waits or ended.
+	Phase    string       `json:"phase"`
+	Ready    bool         `json:"ready"`
+	Restarts int32        `json:"restarts,omitempty"`
+	Message  string       `json:"message,omitempty"`
+	Since    *metav1.Time `json:"since,omitempty"`
+}
+
+// Decision of a person about a release.
+type Decision struct {
+	Action string      `json:"action"`
+	By     string      `json:"by,omitempty"`
+	Time   metav1.Time `json:"time"`
+	// Reason is what the person wrote, where that is still known.
+	Reason string `json:"reason,omitempty"`
+	// Outcome: Applied, or DecisionNotApplicable with the cause.
+	Outcome string `json:"outcome,omitempty"`
+}
+
+// Rollout is the progress of a release to active.
+type Rollout struct {
+	// Step from 1 of Steps; 0 before the first one.
+	Step     int32  `json:"step"`
+	Steps    int32  `json:"steps"`
+	StepName string `json:"stepName,omitempty"`
+	// Started is when the step, or the rollout before its first step, began.
+	Started metav1.Time `json:"started"`
+	// Checks of the present step, in the order in which they count.
+	Checks []Check `json:"checks,omitempty"`
+	// Next are the weights of the steps that follow, and 100 at the end.
+	Next []int32 `json:"next,omitempty"`
+	// From is the slug of the group from which domains move to this one.
+	From string `json:"from,omitempty"`
+}
+
+// Check is something that a step needs.
+type Check struct {
+	Name string `json:"name"`
+	// Result: passed, waiting or failed.
+	Result  CheckResult  `json:"result"`
+	Message string       `json:"message"`
+	Since   *metav1.Time `json:"since,omitempty"`
+}
+
+// CheckResult is the result of a [Check].
+type CheckResult string
+
+// The results of a check.
+const (
+	CheckPassed  CheckResult = "passed"
+	CheckWaiting CheckResult = "waiting"
+	CheckFailed  CheckResult = "failed"
+)
+
+// Analysis is the state of the measurements of a canary.
+type Analysis struct {
+	Step   int32  `json:"step"`
+	Phase  string `json:"phase"`
+	Rounds int32  `json:"rounds"`
+	// Count is how many passed rounds a step needs; 0: not known.
+	Count    int32        `json:"count,omitempty"`
+	Failures int32        `json:"failures,omitempty"`
+	Message  string       `json:"message,omitempty"`
+	Next     *metav1.Time `json:"next,omitempty"`
+	Metrics  []Metric     `json:"metrics,omitempty"`
+}
+
+// Metric is the last measurement of a metric next to its bounds.
+type Metric struct {
+	Name string `json:"name"`
+	// Kind: successRate, latency, prometheus or web; empty: it is not in the specification.
+	Kind   string `json:"kind,omitempty"`
+	Result string `json:"result"`
+	// Value that was compared; empty: there was none.
+	Value  string   `json:"value,omitempty"`
+	Min    *float64 `json:"min,omitempty"`
+	Max    *float64 `json:"max,omitempty"`
+	DryRun bool     `json:"dryRun,omitempty"`
+	// Query of the metric, if it is the user's own.
+	Query   string `json:"query,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// Discovery is which versions an ImagePolicy offers.
+type Discovery struct {
+	// Policy is the name of the ImagePolicy.
+	Policy string `json:"policy"`
+	Image  string `json:"image,omitempty"`
+	Latest string `json:"latest,omitempty"`
+	// Tags read by the last scan that found a change, and when that was.
+	Tags    int32        `json:"tags,omitempty"`
+	Changed *metav1.Time `json:"changed,omitempty"`
+	// Ready is False with Reason and Message where nothing is offered, or not all is known.
+	Ready   bool   `json:"ready"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Rejected are the newest rejected tags, with their verdicts.
+	Rejected []Verdict `json:"rejected,omitempty"`
+}
+
+// Verdict is why a tag is not offered.
+type Verdict struct {
+	Version string `json:"version"`
+	Verdict string `json:"verdict"`
+	Reason  string `json:"reason,omitempty"`
+}

@@ -1,0 +1,24 @@
+// Package view gives what readers see of services: a [Board] of all, one [Service], and answers
+// to why something serves. It is pure: objects and a time in, a value with a stable JSON form
+// (view.hlnr.io/v1) out. It never guesses: what the objects do not say is empty.
+//
+// One function makes the sentence of each state (State.say), for the command, its JSON form, and
+// whatever else shows states.
+//
+//	board.go     the types of the JSON form
+//	states.go    states and their sentences
+//	times.go     ages and times in words
+//	input.go     the objects that a view is made from, and how they are found
+//	record.go    what is read of fields of the rollout state that are not for people
+//
+//	service.go   services, groups and releases, and their states
+//	rollout.go   rollouts in progress: what they wait for, and what their step has
+//	window.go    windows of steps in words
+//	analysis.go  measurements next to their bounds
+//	hosts.go     hosts, shares of traffic, and what is offered
+//	previews.go  pull requests
+//
+//	why.go       answers for hosts, versions, pods and pull requests
+//	changes.go   what is different between two views of a service
+//	history.go   past rollouts, events, lists of previews
+package view

@@ -1,0 +1,184 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// History of the releases that a service still has.
+type History struct {
+	metav1.TypeMeta `json:",inline"`
+	Time            metav1.Time `json:"time"`
+	Namespace       string      `json:"namespace"`
+	Name            string      `json:"name"`
+	// Rollouts, the newest first.
+	Rollouts []Past `json:"rollouts"`
+}
+
+// Past is the last rollout of a release.
+type Past struct {
+	Group   string `json:"group"`
+	Version string `json:"version"`
+	Release string `json:"release"`
+	Status  string `json:"status"`
+	// Result in the words of the release's state.
+	Result State `json:"result"`
+	// Started is when its object was created, and Changed when it got its status.
+	Started *metav1.Time `json:"started,omitempty"`
+	Changed *metav1.Time `json:"changed,omitempty"`
+	// Duration from start to active or error in seconds, where it was the first attempt and
+	// nothing happened since; 0: not known.
+	Duration int64 `json:"durationSeconds,omitempty"`
+	// Attempts after the first one.
+	Attempts int32     `json:"attempts,omitempty"`
+	Decision *Decision `json:"decision,omitempty"`
+}
+
+// NewHistory gives the history of a service; false if the input does not have it.
+func NewHistory(in Input, namespace, name string, now time.Time) (History, bool) {
+	s, ok := NewService(in, namespace, name, now)
+	if !ok {
+		return History{}, false
+	}
+	out := History{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindHistory}, Time: metav1.Time{Time: now.UTC()}, Namespace: namespace, Name: name, Rollouts: []Past{}}
+	for _, g := range slices.Concat(s.Groups, s.Previews) {
+		for _, r := range g.Releases {
+			out.Rollouts = append(out.Rollouts, pastOf(g, r))
+		}
+	}
+	slices.SortStableFunc(out.Rollouts, func(a, b Past) int { return newest(a.Started, a.Changed, b.Started, b.Changed) })
+	return out, true
+}
+
+// newest orders by start, else by change, the newest first.
+func newest(aStarted, aChanged, bStarted, bChanged *metav1.Time) int {
+	at := func(started, changed *metav1.Time) time.Time {
+		if t := cmp.Or(started, changed); t != nil {
+			return t.Time
+		}
+		return time.Time{}
+	}
+	return at(bStarted, bChanged).Compare(at(aStarted, aChanged))
+}
+
+func pastOf(g Group, r Release) Past {
+	out := Past{Group: g.Name, Version: r.Version, Release: r.Name, Status: r.Status, Result: r.State, Started: r.Created, Changed: r.Since, Attempts: r.Attempts, Decision: r.Decision}
+	first := slices.Contains([]string{"Promoted", "First", "Adopted"}, r.Reason) || r.Status == string(v1alpha1.ReleaseError)
+	if first && r.Attempts == 0 && out.Started != nil && out.Changed != nil && out.Changed.After(out.Started.Time) {
+		out.Duration = int64(out.Changed.Sub(out.Started.Time).Seconds())
+	}
+	return out
+}
+
+// Events of the objects of a service.
+type Events struct {
+	metav1.TypeMeta `json:",inline"`
+	Time            metav1.Time `json:"time"`
+	// Events, the newest last.
+	Events []Event `json:"events"`
+}
+
+// Event is one event.
+type Event struct {
+	Time metav1.Time `json:"time"`
+	// Type: Normal or Warning.
+	Type      string `json:"type"`
+	Reason    string `json:"reason"`
+	Namespace string `json:"namespace"`
+	// Object as kind/name; Related is another one that it is about.
+	Object  string `json:"object"`
+	Related string `json:"related,omitempty"`
+	Note    string `json:"note"`
+	// Count of a series.
+	Count int32 `json:"count,omitempty"`
+}
+
+// NewEvents gives events of hlnr.io, the newest last: those of one service with its name, with
+// its releases, or of its ImagePolicy and NetworkPolicies; without a name, those of all.
+func NewEvents(in Input, events []eventsv1.Event, namespace, name string, now time.Time) Events {
+	out := Events{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindEvents}, Time: metav1.Time{Time: now.UTC()}, Events: []Event{}}
+	about := objectsOf(in, namespace, name)
+	for i := range events {
+		e := &events[i]
+		if e.Regarding.APIVersion != v1alpha1.GroupVersion.String() || name != "" && !about[e.Regarding.Kind+"/"+e.Regarding.Name] || namespace != "" && e.Namespace != namespace {
+			continue
+		}
+		x := Event{Time: metav1.Time{Time: eventTime(e).UTC()}, Type: e.Type, Reason: e.Reason, Namespace: e.Namespace, Object: e.Regarding.Kind + "/" + e.Regarding.Name, Note: status.LineOf(e.Note, 1024)}
+		if e.Related != nil && e.Related.Name != "" {
+			x.Related = e.Related.Kind + "/" + e.Related.Name
+		}
+		if e.Series != nil {
+			x.Count = e.Series.Count
+		}
+		out.Events = append(out.Events, x)
+	}
+	slices.SortStableFunc(out.Events, func(a, b Event) int { return a.Time.Compare(b.Time.Time) })
+	return out
+}
+
+// eventTime is when an event was last seen.
+func eventTime(e *eventsv1.Event) time.Time {
+	switch {
+	case e.Series != nil && !e.Series.LastObservedTime.IsZero():
+		return e.Series.LastObservedTime.Time
+	case !e.EventTime.IsZero():
+		return e.EventTime.Time
+	case !e.DeprecatedLastTimestamp.IsZero():
+		return e.DeprecatedLastTimestamp.Time
+	}
+	return e.CreationTimestamp.Time
+}
+
+// objectsOf a service, as kind/name.
+func objectsOf(in Input, namespace, name string) map[string]bool {
+	out := map[string]bool{"Microservice/" + name: true}
+	for i := range in.Microservices {
+		if ms := &in.Microservices[i]; ms.Namespace == namespace && ms.Name == name {
+			out["ImagePolicy/"+ms.Spec.ImagePolicyRef.Name] = true
+		}
+	}
+	for i := range in.Releases {
+		if r := &in.Releases[i]; r.Namespace == namespace && r.Spec.MicroserviceName == name {
+			out["VersionedMicroservice/"+r.Name] = true
+		}
+	}
+	for i := range in.NetworkPolicies {
+		if p := &in.NetworkPolicies[i]; p.Namespace == namespace && p.MicroserviceName() == name {
+			out["NetworkPolicy/"+p.Name] = true
+		}
+	}
+	return out
+}
+
+// Previews of services.
+type Previews struct {
+	metav1.TypeMeta `json:",inline"`
+	Time            metav1.Time `json:"time"`
+	// Services that have previews, and nothing else of them.
+	Services []ServicePreviews `json:"services"`
+}
+
+// ServicePreviews are the previews of one service, the highest number first.
+type ServicePreviews struct {
+	Namespace string  `json:"namespace"`
+	Name      string  `json:"name"`
+	Previews  []Group `json:"previews"`
+}
+
+// Previews of the board; name chooses one service, "" all that have some.
+func (b Board) Previews(name string) Previews {
+	out := Previews{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindPreviews}, Time: b.Time, Services: []ServicePreviews{}}
+	for _, s := range b.Services {
+		if len(s.Previews) > 0 && (name == "" || name == s.Name) {
+			out.Services = append(out.Services, ServicePreviews{Namespace: s.Namespace, Name: s.Name, Previews: s.Previews})
+		}
+	}
+	return out
+}

@@ -1,0 +1,134 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// hosts that route to a group, those that are programmed first.
+func (s *service) hosts(g *v1alpha1.ReleaseGroup) (out []Host) {
+	for _, p := range s.policies {
+		for i := range p.Status.Domains {
+			if d := &p.Status.Domains[i]; d.Group == g.Slug {
+				out = append(out, hostOf(p, d))
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Host) int { return cmp.Compare(rankOf(a.Programmed), rankOf(b.Programmed)) })
+	return out
+}
+
+func rankOf(good bool) int {
+	if good {
+		return 0
+	}
+	return 1
+}
+
+func hostOf(p *v1alpha1.NetworkPolicy, d *v1alpha1.DomainStatus) Host {
+	h := Host{Policy: p.Name, Host: d.Domain, Path: d.Path, URL: d.URL, Programmed: d.Programmed, Reason: d.Reason, Message: status.Line(d.Message)}
+	for _, b := range d.Backends {
+		h.Backends = append(h.Backends, Backend{Release: b.Release, Version: b.Version, Weight: b.Weight})
+	}
+	return h
+}
+
+// share of the traffic of its group that a release has.
+func (s *service) share(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) Share {
+	out := Share{Match: row.Match, Mirror: row.MirrorPercent}
+	serving := row.Status == v1alpha1.ReleaseActive || row.Status == v1alpha1.ReleaseCanary
+	if g.Phase == v1alpha1.GroupLive && serving {
+		out.Asked = &row.Weight
+	}
+	reports := s.reports(g.Slug)
+	for _, rep := range reports {
+		out.Withheld = out.Withheld || slices.Contains(rep.Withheld, row.VersionedMicroservice)
+	}
+	if out.Asked != nil || row.Status == v1alpha1.ReleaseError {
+		out.Programmed = s.programmed(g, row.VersionedMicroservice, reports)
+	}
+	if out.Asked == nil {
+		out.Programmed = nil
+	}
+	if out.Asked != nil && len(reports) > 0 && (out.Programmed == nil || *out.Programmed != *out.Asked) {
+		out.Since = micros(g.TrafficTime)
+	}
+	if o, ok := s.Observed[key(s.ms.Namespace, row.VersionedMicroservice)]; ok {
+		out.Observed, out.Window = &o.Percent, Age(o.Window)
+	}
+	return out
+}
+
+// programmed is the weight of a release at the hosts of its group that split its traffic, if all
+// of them are programmed and have the same; nil: it is not known. Hosts of one release alone, by
+// version or as domains of the canary, do not count.
+func (s *service) programmed(g *v1alpha1.ReleaseGroup, release string, reports []report) (out *int32) {
+	for _, p := range s.policies {
+		for i := range p.Status.Domains {
+			d := &p.Status.Domains[i]
+			if d.Group != g.Slug || alone(d, p.Name, reports) {
+				continue
+			}
+			if !d.Programmed || len(d.Backends) == 0 {
+				return nil
+			}
+			weight := int32(0)
+			for _, b := range d.Backends {
+				if b.Release == release {
+					weight += b.Weight
+				}
+			}
+			if out != nil && *out != weight {
+				return nil
+			}
+			out = &weight
+		}
+	}
+	return out
+}
+
+// alone reports whether a domain routes to a release that it names, or to the canary.
+func alone(d *v1alpha1.DomainStatus, policy string, reports []report) bool {
+	if len(d.Backends) != 1 {
+		return false
+	}
+	for _, rep := range reports {
+		if rep.policy.Name == policy && (rep.Canary == d.Backends[0].Release || slices.Contains(rep.Pinned, d.Backends[0].Release)) {
+			return true
+		}
+	}
+	return false
+}
+
+// discovery of the versions of a service; nil: its ImagePolicy is not known.
+func (s *service) discovery() *Discovery {
+	p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]
+	if p == nil {
+		return nil
+	}
+	out := &Discovery{Policy: p.Name, Image: p.Spec.Image, Latest: p.Status.Latest}
+	if p.Status.Scan != nil {
+		out.Tags, out.Changed = p.Status.Scan.Tags, timeOf(p.Status.Scan.ChangedTime.Time)
+	}
+	for _, kind := range []string{v1alpha1.ConditionSourceReachable, v1alpha1.ConditionReady} {
+		for _, c := range p.Status.Conditions {
+			if c.Type != kind {
+				continue
+			}
+			out.Ready = c.Status == metav1.ConditionTrue
+			if !out.Ready && out.Reason == "" {
+				out.Reason, out.Message = c.Reason, status.Line(c.Message)
+			}
+		}
+	}
+	out.Ready = out.Ready && out.Reason == ""
+	for _, c := range p.Status.Candidates {
+		out.Rejected = append(out.Rejected, Verdict{Version: c.Version, Verdict: c.Verdict, Reason: status.Line(c.Reason)})
+	}
+	return out
+}

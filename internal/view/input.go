@@ -1,0 +1,193 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// Input are the objects that a view is made from, in any order. A list that is nil was not read,
+// and what follows from it is left out; an empty one was read.
+type Input struct {
+	// Microservices, whose statuses are converted (MicroserviceStatus.Convert).
+	Microservices []v1alpha1.Microservice
+	// Releases are the VersionedMicroservices.
+	Releases        []v1alpha1.VersionedMicroservice
+	NetworkPolicies []v1alpha1.NetworkPolicy
+	ImagePolicies   []v1alpha1.ImagePolicy
+	Repositories    []v1alpha1.GitHubRepository
+	// Pods of releases; others are ignored.
+	Pods []corev1.Pod
+	// Observed shares of traffic, by release.
+	Observed map[types.NamespacedName]Observation
+	// Namespace of the reader: commands for services in others name theirs. "": all commands do.
+	Namespace string
+	// Program that commands begin with; "": hlnr.
+	Program string
+}
+
+// Observation is the share of the traffic of its group that a release got in a time.
+type Observation struct {
+	// Percent from 0 to 100.
+	Percent float64
+	// Window that was measured.
+	Window time.Duration
+}
+
+// index finds the objects of a service.
+type index struct {
+	Input
+	now      time.Time
+	releases map[types.NamespacedName]*v1alpha1.VersionedMicroservice
+	policies map[types.NamespacedName][]*v1alpha1.NetworkPolicy // by Microservice, sorted by name
+	images   map[types.NamespacedName]*v1alpha1.ImagePolicy
+	repos    map[types.NamespacedName]*v1alpha1.GitHubRepository
+	pods     map[types.NamespacedName][]*corev1.Pod // by release, sorted by name
+	together map[types.NamespacedName][]*v1alpha1.Microservice
+}
+
+func newIndex(in Input, now time.Time) *index {
+	x := &index{
+		Input: in, now: now,
+		releases: map[types.NamespacedName]*v1alpha1.VersionedMicroservice{}, policies: map[types.NamespacedName][]*v1alpha1.NetworkPolicy{},
+		images: map[types.NamespacedName]*v1alpha1.ImagePolicy{}, repos: map[types.NamespacedName]*v1alpha1.GitHubRepository{},
+		pods: map[types.NamespacedName][]*corev1.Pod{}, together: map[types.NamespacedName][]*v1alpha1.Microservice{},
+	}
+	x.Program = cmp.Or(in.Program, "hlnr")
+	for i := range in.Releases {
+		r := &in.Releases[i]
+		x.releases[key(r.Namespace, r.Name)] = r
+	}
+	for i := range in.NetworkPolicies {
+		p := &in.NetworkPolicies[i]
+		k := key(p.Namespace, p.MicroserviceName())
+		x.policies[k] = append(x.policies[k], p)
+	}
+	for _, list := range x.policies {
+		slices.SortFunc(list, func(a, b *v1alpha1.NetworkPolicy) int { return strings.Compare(a.Name, b.Name) })
+	}
+	for i := range in.ImagePolicies {
+		p := &in.ImagePolicies[i]
+		x.images[key(p.Namespace, p.Name)] = p
+	}
+	for i := range in.Repositories {
+		r := &in.Repositories[i]
+		x.repos[key(r.Namespace, r.Name)] = r
+	}
+	for i := range in.Pods {
+		p := &in.Pods[i]
+		if name := p.Labels[v1alpha1.LabelRelease]; name != "" {
+			k := key(p.Namespace, name)
+			x.pods[k] = append(x.pods[k], p)
+		}
+	}
+	for _, list := range x.pods {
+		slices.SortFunc(list, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	}
+	for i := range in.Microservices {
+		ms := &in.Microservices[i]
+		if name := togetherOf(ms); name != "" {
+			k := key(ms.Namespace, name)
+			x.together[k] = append(x.together[k], ms)
+		}
+	}
+	return x
+}
+
+func key(namespace, name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+// togetherOf is the name that a service shares with those that it rolls out with; "": none.
+func togetherOf(ms *v1alpha1.Microservice) string {
+	if c := ms.Spec.UpdateStrategy.Canary; c != nil && c.Together != nil {
+		return c.Together.Name
+	}
+	return ""
+}
+
+// service is a Microservice with what the index has of it.
+type service struct {
+	*index
+	ms       *v1alpha1.Microservice
+	policies []*v1alpha1.NetworkPolicy
+}
+
+func (x *index) service(ms *v1alpha1.Microservice) *service {
+	return &service{index: x, ms: ms, policies: x.policies[key(ms.Namespace, ms.Name)]}
+}
+
+// release finds the object of a release; nil: there is none, or it was not read.
+func (s *service) release(name string) *v1alpha1.VersionedMicroservice {
+	return s.releases[key(s.ms.Namespace, name)]
+}
+
+// steps of the canary of a group: previews have none.
+func (s *service) steps(g *v1alpha1.ReleaseGroup) []v1alpha1.CanaryStep {
+	if c := s.ms.Spec.UpdateStrategy.Canary; c != nil && !isPreview(g) {
+		return c.Steps
+	}
+	return nil
+}
+
+// isPreview reports whether a group is a pull request.
+func isPreview(g *v1alpha1.ReleaseGroup) bool {
+	return g.Level == v1alpha1.LevelPreview || g.PullRequest > 0
+}
+
+// report is what a policy reports of a group.
+type report struct {
+	policy *v1alpha1.NetworkPolicy
+	v1alpha1.GroupTraffic
+}
+
+// reports of a group, one for each policy that has one.
+func (s *service) reports(slug string) (out []report) {
+	for _, p := range s.policies {
+		for i := range p.Status.Groups {
+			if p.Status.Groups[i].Slug == slug {
+				out = append(out, report{p, p.Status.Groups[i]})
+				break
+			}
+		}
+	}
+	return out
+}
+
+// act gives a command about a service.
+func (s *service) act(verb string, args ...string) Action {
+	words := []string{s.Program, verb}
+	if s.ms.Namespace != s.Namespace {
+		words = append(words, "-n", s.ms.Namespace)
+	}
+	words = append(words, s.ms.Name)
+	return Action{Verb: verb, Command: strings.Join(append(words, args...), " ")}
+}
+
+// actOn gives a command about a release, by its version, or by its name where another release of
+// the service has that version too.
+func (s *service) actOn(verb string, r *v1alpha1.Release, args ...string) Action {
+	return s.act(verb, append([]string{s.nameOf(r)}, args...)...)
+}
+
+// nameOf a release in commands.
+func (s *service) nameOf(r *v1alpha1.Release) string {
+	n := 0
+	for i := range s.ms.Status.ReleaseGroups {
+		for _, other := range s.ms.Status.ReleaseGroups[i].Releases {
+			if other.SemVer.Version == r.SemVer.Version {
+				n++
+			}
+		}
+	}
+	if n > 1 {
+		return r.VersionedMicroservice
+	}
+	return r.SemVer.Version
+}

@@ -1,0 +1,119 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/preview"
+)
+
+// repository that the versions of a service come from; nil: none, or it was not read.
+func (s *service) repository() (*v1alpha1.ImagePolicy, *v1alpha1.GitHubRepository) {
+	p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]
+	if p == nil {
+		return nil, nil
+	}
+	k, ok := p.GitHubRepositoryKey()
+	if !ok {
+		return p, nil
+	}
+	return p, s.repos[k]
+}
+
+// pullRequest of a preview, as far as it is known.
+func (s *service) pullRequest(g *v1alpha1.ReleaseGroup) *PullRequest {
+	out := &PullRequest{Number: g.PullRequest, Head: g.Head, Pushed: micros(g.HeadTime)}
+	if n, ok := preview.Number(g.Slug); ok && out.Number == 0 {
+		out.Number = n
+	}
+	policy, repo := s.repository()
+	if policy != nil {
+		for _, r := range policy.Status.Releases {
+			if r.PullRequest == out.Number && out.Number > 0 {
+				out.Fork, out.URL = r.Fork, r.URL
+			}
+		}
+	}
+	if repo != nil {
+		for i := range repo.Status.PullRequests {
+			if pr := &repo.Status.PullRequests[i]; pr.Number == out.Number {
+				out.fill(pr)
+			}
+		}
+	}
+	s.limit(out)
+	return out
+}
+
+// fill in what GitHub reports of a pull request.
+func (p *PullRequest) fill(pr *v1alpha1.PullRequest) {
+	p.Title, p.Author, p.Fork = pr.Title, pr.Author, pr.Fork
+	p.Head = cmp.Or(p.Head, pr.HeadSHA)
+	if p.Pushed == nil {
+		p.Pushed = metas(pr.PushTime)
+	}
+	if pr.State == v1alpha1.PullRequestClosed {
+		p.Closed = metas(pr.ClosedTime)
+	}
+}
+
+// limit sets until when a preview stays at most.
+func (s *service) limit(p *PullRequest) {
+	spec := s.ms.Spec.Previews
+	if spec == nil {
+		return
+	}
+	switch {
+	case p.Closed != nil:
+		p.Until = timeOf(p.Closed.Add(spec.KeepAfterClose.Std(0)))
+	case p.Pushed != nil && spec.MaxAge.Std(0) > 0:
+		p.Until = timeOf(p.Pushed.Add(spec.MaxAge.Std(0)))
+	}
+}
+
+// expired is the state of a preview without releases.
+func (s *service) expired(g *v1alpha1.ReleaseGroup) State {
+	if g.Target.Reason == "MaxAge" {
+		x := State{Word: WordExpired, Class: Stable, Reason: g.Target.Reason, Detail: "its last push is older than spec.previews.maxAge; push a commit to start it again"}
+		if s.ms.Spec.Previews != nil && s.ms.Spec.Previews.MaxAge != "" {
+			x.Detail = fmt.Sprintf("its last push is older than %s; push a commit to start it again", Age(s.ms.Spec.Previews.MaxAge.Std(time.Duration(0))))
+		}
+		return x
+	}
+	return State{Word: WordNoSlot, Class: Moving, Reason: cmp.Or(g.Target.Reason, "NoSlot"), Since: micros(g.HeadTime)}
+}
+
+// unapproved are open pull requests of forks that wait for an approval, and have no group.
+func (s *service) unapproved(known []Group) (out []Group) {
+	policy, repo := s.repository()
+	if policy == nil || repo == nil {
+		return nil
+	}
+	for i := range repo.Status.PullRequests {
+		pr := &repo.Status.PullRequests[i]
+		at := slices.IndexFunc(policy.Status.Candidates, func(c v1alpha1.RefusedCandidate) bool {
+			return c.Verdict == string(preview.VerdictFork) && c.Version == pr.HeadSHA
+		})
+		if pr.State != v1alpha1.PullRequestOpen || at < 0 || !approves(policy) || slices.ContainsFunc(known, func(g Group) bool { return g.PullRequest.Number == pr.Number }) {
+			continue
+		}
+		g := Group{Name: preview.Slug(pr.HeadRef, pr.Number), Slug: preview.Slug(pr.HeadRef, pr.Number), PullRequest: &PullRequest{Number: pr.Number}}
+		g.PullRequest.fill(pr)
+		g.State = s.said(State{Word: WordForkApproval, Class: Waiting, Reason: string(preview.VerdictFork), Detail: policy.Status.Candidates[at].Reason, Since: metas(pr.PushTime)})
+		out = append(out, g)
+	}
+	return out
+}
+
+// approves reports whether forks of a policy can be approved: else none waits.
+func approves(p *v1alpha1.ImagePolicy) bool {
+	s := p.Spec.Source
+	if s == nil || s.GitHub == nil || s.GitHub.PullRequests == nil {
+		return false
+	}
+	f := s.GitHub.PullRequests.Forks
+	return f != nil && f.Policy == v1alpha1.ForksApproved
+}

@@ -1,0 +1,553 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// rollout is a rollout in progress, with all that its state follows from.
+type rollout struct {
+	*service
+	*run
+	group   *v1alpha1.ReleaseGroup
+	row     *v1alpha1.Release
+	object  *v1alpha1.VersionedMicroservice // nil: not known
+	steps   []v1alpha1.CanaryStep
+	reports []report
+}
+
+// rollout of a group; nil: none is in progress, or its release is not in the group.
+func (s *service) rollout(g *v1alpha1.ReleaseGroup) *rollout {
+	record := runOf(g)
+	if record == nil || g.Phase != v1alpha1.GroupLive {
+		return nil
+	}
+	i := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.VersionedMicroservice == record.release })
+	if i < 0 {
+		return nil
+	}
+	return &rollout{service: s, run: record, group: g, row: &g.Releases[i], object: s.release(record.release), steps: s.steps(g), reports: s.reports(g.Slug)}
+}
+
+// present is the present step; nil before the first one, and after steps that were removed.
+func (r *rollout) present() *v1alpha1.CanaryStep {
+	if r.step < 1 || int(r.step) > len(r.steps) {
+		return nil
+	}
+	return &r.steps[r.step-1]
+}
+
+// state of the rollout: the first thing that it waits for, in the order in which the planner does.
+func (r *rollout) state() State {
+	s := r.find()
+	if st := r.present(); st != nil {
+		s.Step, s.Steps, s.Weight = r.step, int32(len(r.steps)), &r.row.Weight
+	}
+	s.Version = r.row.SemVer.Version
+	if s.Class == "" {
+		s.Class = Moving
+	}
+	return s
+}
+
+func (r *rollout) find() State {
+	for _, f := range []func() *State{r.blocked, r.unhealthy, r.unprogrammed, r.halted, r.retries, r.person, r.window, r.gated} {
+		if s := f(); s != nil {
+			return *s
+		}
+	}
+	s := State{Word: WordProgressing, Since: timeOf(r.started)}
+	if r.step == 0 {
+		s.Word = WordStarting
+		if r.available() {
+			s.Detail = "available, and has no traffic yet"
+		}
+	}
+	return s
+}
+
+// outside are the causes that are not a release's own, in the words of a wait.
+var outside = map[string]string{
+	v1alpha1.FailureUnschedulable: "capacity", v1alpha1.FailureQuotaExceeded: "capacity in the quota",
+	v1alpha1.FailureImagePullBackOff: "the registry of its image", v1alpha1.FailureAdmissionUnavailable: "an admission webhook",
+	"TrafficNotProgrammed": "its routes", "NotCreated": "its object, which the API server rejects",
+	"CanaryDomainsNotProgrammed": "the domains of its canary", "HookUnanswered": "a hook that answers",
+}
+
+// blocked by a cause outside of the release.
+func (r *rollout) blocked() *State {
+	switch {
+	case r.waitsFor != "":
+		s := &State{Word: WordBlocked, Class: Failed, Reason: r.waitsFor, Detail: cmp.Or(outside[r.waitsFor], r.waitsFor), Since: r.unavailableSince(r.waitsFor)}
+		if message := r.causeOf(r.waitsFor); message != "" {
+			s.Detail += ": " + message
+		}
+		s.Next = []Action{r.actOn("deprecate", r.row)}
+		return s
+	case r.row.Reason == "TrafficLost":
+		return &State{Word: WordBlocked, Class: Failed, Reason: r.row.Reason, Detail: "a NetworkPolicy: it had traffic, and there is none any more", Next: []Action{r.actOn("deprecate", r.row)}}
+	}
+	return nil
+}
+
+// causeOf gives what is known of a cause outside of the release.
+func (r *rollout) causeOf(cause string) string {
+	switch cause {
+	case "TrafficNotProgrammed", "CanaryDomainsNotProgrammed":
+		for _, rep := range r.reports {
+			if rep.Message != "" {
+				return rep.Message
+			}
+		}
+		return ""
+	case "HookUnanswered":
+		return hookMessage(r.waitingHooks())
+	}
+	if r.object != nil && r.object.Status.Failure == cause {
+		return r.object.Status.Message
+	}
+	return ""
+}
+
+// unavailableSince is since when the object reports a cause; nil: not known.
+func (r *rollout) unavailableSince(cause string) *metav1.Time {
+	if r.object == nil {
+		return nil
+	}
+	c := meta.FindStatusCondition(r.object.Status.Conditions, v1alpha1.ConditionAvailable)
+	if c == nil || c.Status == metav1.ConditionTrue || c.Reason != cause {
+		return nil
+	}
+	return timeOf(c.LastTransitionTime.Time)
+}
+
+// unhealthy: pods are missing, while the clock runs.
+func (r *rollout) unhealthy() *State {
+	if r.gate == v1alpha1.GateConfirmRollout || r.object == nil || r.available() {
+		return nil
+	}
+	s := &State{Word: WordStarting, Since: timeOf(r.started), Until: r.deadline(), Reason: r.object.Status.Failure, Detail: r.object.Status.Message}
+	if r.step > 0 {
+		s.Word = WordInterrupted
+	}
+	if s.Detail == "" {
+		if p := r.podsOf(r.row, r.object); p != nil {
+			s.Detail = fmt.Sprintf("%d of %d pods available", p.Available, p.Wanted)
+		}
+	}
+	if s.Reason != "" {
+		s.Next = []Action{r.actOn("logs", r.row), r.actOn("deprecate", r.row)}
+	}
+	return s
+}
+
+// available reports whether the object reports all its replicas, at its present generation.
+func (r *rollout) available() bool {
+	o := r.object
+	return o != nil && o.Spec.Replicas > 0 && o.Status.ObservedGeneration == o.Generation && o.Status.Available >= o.Spec.Replicas
+}
+
+// deadline of what is unhealthy now.
+func (r *rollout) deadline() *metav1.Time {
+	seconds := cmp.Or(r.ms.Spec.UpdateStrategy.ProgressDeadlineSeconds, 600)
+	end := r.started.Add(r.waited).Add(time.Duration(seconds) * time.Second)
+	if r.grace.After(end) {
+		end = r.grace
+	}
+	return timeOf(end)
+}
+
+// unprogrammed: policies have not confirmed the weight of the step.
+func (r *rollout) unprogrammed() *State {
+	if r.step == 0 {
+		return nil
+	}
+	late := r.late()
+	if len(late) == 0 {
+		return nil
+	}
+	names := make([]string, 0, len(late))
+	message := ""
+	for _, rep := range late {
+		names = append(names, parentsOf(rep.policy))
+		message = cmp.Or(message, rep.Message)
+	}
+	s := &State{Word: WordProgramming, Reason: late[0].Reason, Since: micros(r.group.TrafficTime), Until: r.deadline()}
+	s.Detail = fmt.Sprintf("%s to program %d %%", join(names), r.row.Weight)
+	if message != "" {
+		s.Class, s.Detail = Failed, s.Detail+" ("+message+")"
+	}
+	return s
+}
+
+// late are the policies that have not confirmed the revision of the step, and count.
+func (r *rollout) late() (out []report) {
+	for _, rep := range r.reports {
+		if rep.Revision < r.stepRevision && rep.Revision > 0 && rep.Revision >= settledOf(r.group) || rep.Revision > 0 && rep.Unrouted {
+			out = append(out, rep)
+		}
+	}
+	return out
+}
+
+// halted by spec.paused.
+func (r *rollout) halted() *State {
+	if !r.ms.Spec.Paused || r.row.Promoted > 0 {
+		return nil
+	}
+	return &State{Word: WordPaused, Class: Waiting, Detail: fmt.Sprintf("%s waits at %d %%", r.row.SemVer.Version, r.row.Weight), Next: []Action{r.act("resume")}}
+}
+
+// retries: it returned its traffic, and is not to have any yet.
+func (r *rollout) retries() *State {
+	at := micro(r.row.RetryTime)
+	if r.step > 0 || !at.After(r.now) {
+		return nil
+	}
+	return &State{Word: WordRetryTime, Class: Failed, Reason: r.row.Reason, Until: timeOf(at), Detail: fmt.Sprintf("it lost its traffic %d times (%s)", r.row.Attempt, r.row.Reason), Next: []Action{r.actOn("deprecate", r.row)}}
+}
+
+// person: what the present step waits for before the next one: a person, time, or measurements.
+func (r *rollout) person() *State {
+	st := r.present()
+	if st == nil || r.continued == r.step {
+		return nil
+	}
+	next := []Action{r.actOn("continue", r.row), r.actOn("deprecate", r.row)}
+	since := r.healthySince()
+	if v := r.verdict(); v != nil && (v.Phase == v1alpha1.AnalysisInconclusive || v.Phase == v1alpha1.AnalysisNoTraffic) && r.measures() {
+		s := &State{Word: WordInconclusive, Class: Waiting, Reason: string(v.Phase), Since: timeOf(since), Detail: v.Message, Next: next}
+		if v.Phase == v1alpha1.AnalysisNoTraffic {
+			s.Word = WordNoTraffic
+		}
+		return s
+	}
+	switch {
+	case st.Approval != nil:
+		return &State{Word: WordApproval, Class: Waiting, Since: timeOf(since), Next: next}
+	case st.Pause != nil && !since.IsZero():
+		if end := since.Add(st.Pause.Duration.Std(0) - r.waited); end.After(r.now) {
+			return &State{Word: WordPause, Since: timeOf(since), Until: timeOf(end), Next: next[:1]}
+		}
+	}
+	if v := r.verdict(); r.measures() && (v == nil || v.Phase != v1alpha1.AnalysisPassed) {
+		s := &State{Word: WordAnalysis, Since: timeOf(since), Next: next[:1]}
+		if v != nil {
+			a := r.analysis(r.row, r.object)
+			s.Until, s.Detail = a.Next, a.progress()
+		}
+		return s
+	}
+	return nil
+}
+
+// healthySince is when the present healthy wait began; zero: not known.
+func (r *rollout) healthySince() time.Time {
+	if r.interrupted {
+		return time.Time{}
+	}
+	if !r.waitingSince.IsZero() {
+		return r.waitingSince
+	}
+	at := r.started
+	for _, rep := range r.reports {
+		if t := micro(rep.ConfirmedTime); rep.Revision >= r.stepRevision && t.After(at) {
+			at = t
+		}
+	}
+	return at
+}
+
+// measures reports whether measurements decide about the present step.
+func (r *rollout) measures() bool {
+	c, st := r.ms.Spec.UpdateStrategy.Canary, r.present()
+	if c == nil || st == nil || st.Weight == 0 && !st.Match && st.MirrorPercent == 0 {
+		return false
+	}
+	return c.Analysis != nil || slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookRollout })
+}
+
+// verdict of the measurements of the present step; nil: none yet.
+func (r *rollout) verdict() *v1alpha1.ReleaseAnalysis {
+	if r.object == nil {
+		return nil
+	}
+	a := r.object.Status.Analysis
+	if a == nil || a.Run != r.sequence || a.Step != r.step {
+		return nil
+	}
+	return a
+}
+
+// window in which what comes next may begin.
+func (r *rollout) window() *State {
+	if len(r.steps) == 0 || r.gate == v1alpha1.GateConfirmRollout {
+		return nil
+	}
+	w := r.steps[min(int(r.step), len(r.steps)-1)].Window
+	open, next, known := openAt(w, r.now)
+	if w == nil || open && known {
+		return nil
+	}
+	s := &State{Word: WordWindow, Detail: windowText(w), Until: timeOf(next)}
+	if !known {
+		s.Class = Failed
+	}
+	return s
+}
+
+// gated: hooks, or other Microservices, have yet to agree.
+func (r *rollout) gated() *State {
+	switch r.gate {
+	case "":
+		return nil
+	case v1alpha1.GateTogether:
+		return r.peers()
+	}
+	s := &State{Word: WordGate, Reason: string(r.gate), Since: timeOf(r.gateTime), Detail: "the hooks of " + string(r.gate)}
+	if hooks := r.waitingHooks(); len(hooks) > 0 {
+		names := make([]string, len(hooks))
+		for i, h := range hooks {
+			names[i] = h.Name
+		}
+		s.Detail = fmt.Sprintf("hook %s (%s)", join(names), r.gate)
+		if m := hookMessage(hooks); m != "" {
+			s.Detail += ", which answers " + m + ","
+		}
+	}
+	s.Next = []Action{r.actOn("adopt", r.row), r.actOn("deprecate", r.row)}
+	return s
+}
+
+// waitingHooks of the present gate.
+func (r *rollout) waitingHooks() (out []v1alpha1.HookStatus) {
+	if r.object == nil {
+		return nil
+	}
+	for _, h := range r.object.Status.Hooks {
+		if h.Run == r.sequence && string(h.Type) == string(r.gate) && h.Phase == v1alpha1.HookWaiting {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// hookMessage is the first answer of hooks; "": none.
+func hookMessage(hooks []v1alpha1.HookStatus) string {
+	for _, h := range hooks {
+		if h.Message != "" {
+			return fmt.Sprintf("%q", h.Message)
+		}
+	}
+	return ""
+}
+
+// peers: other Microservices have yet to come as far as this step.
+func (r *rollout) peers() *State {
+	version := r.row.SemVer.Version
+	if c := meta.FindStatusCondition(r.ms.Status.Conditions, v1alpha1.ConditionBlocked); c != nil && c.Reason == "TogetherHeld" {
+		return &State{Word: WordTogetherHeld, Class: Waiting, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: c.Message, Next: []Action{r.actOn("adopt", r.row), r.actOn("deprecate", r.row)}}
+	}
+	name := togetherOf(r.ms)
+	var late []string
+	for _, peer := range r.together[key(r.ms.Namespace, name)] {
+		if peer.Name != r.ms.Name && !reached(peer, version, r.step) {
+			late = append(late, peer.Name)
+		}
+	}
+	s := &State{Word: WordTogether, Since: timeOf(r.gateTime), Detail: "the services of " + name}
+	if len(late) > 0 {
+		slices.Sort(late)
+		s.Detail = join(late)
+	}
+	return s
+}
+
+// reached reports whether a service has a version active, or at the end of a step, or beyond it.
+func reached(ms *v1alpha1.Microservice, version string, step int32) bool {
+	for i := range ms.Status.ReleaseGroups {
+		g := &ms.Status.ReleaseGroups[i]
+		for _, row := range g.Releases {
+			if row.SemVer.Version != version {
+				continue
+			}
+			x := runOf(g)
+			if row.Status == v1alpha1.ReleaseActive || x != nil && x.release == row.VersionedMicroservice && (x.step > step || x.step == step && slices.Contains([]v1alpha1.Gate{v1alpha1.GateTogether, v1alpha1.GateConfirmTrafficIncrease, v1alpha1.GateConfirmPromotion}, x.gate)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// progress of the rollout, with what its present step has and lacks.
+func (r *rollout) progress() *Rollout {
+	out := &Rollout{Step: r.step, Steps: int32(len(r.steps)), Started: *cmp.Or(timeOf(r.started), &metav1.Time{}), From: r.from}
+	if st := r.present(); st != nil {
+		out.StepName = st.Name
+	}
+	for i := int(r.step); i < len(r.steps); i++ {
+		out.Next = append(out.Next, r.steps[i].Weight)
+	}
+	if len(out.Next) == 0 || out.Next[len(out.Next)-1] != 100 {
+		out.Next = append(out.Next, 100)
+	}
+	if r.object != nil {
+		out.Checks = append(out.Checks, r.availableCheck())
+	}
+	if r.step > 0 && len(r.reports) > 0 {
+		out.Checks = append(out.Checks, r.programmedCheck())
+	}
+	if r.object != nil && r.measures() {
+		out.Checks = append(out.Checks, r.analysisCheck())
+	}
+	return out
+}
+
+func (r *rollout) availableCheck() Check {
+	c := Check{Name: "available", Result: CheckWaiting, Message: "not available"}
+	if p := r.podsOf(r.row, r.object); p != nil {
+		c.Message = fmt.Sprintf("%d of %d pods available", p.Available, p.Wanted)
+	}
+	if r.available() {
+		c.Result, c.Message = CheckPassed, "available"
+		if a := meta.FindStatusCondition(r.object.Status.Conditions, v1alpha1.ConditionAvailable); a != nil && a.Status == metav1.ConditionTrue {
+			c.Since = timeOf(a.LastTransitionTime.Time)
+		}
+	} else if r.object.Status.Failure != "" {
+		c.Result, c.Message = CheckFailed, strings.TrimSuffix(r.object.Status.Failure+": "+r.object.Status.Message, ": ")
+	}
+	return c
+}
+
+func (r *rollout) programmedCheck() Check {
+	c := Check{Name: "programmed", Result: CheckWaiting, Message: fmt.Sprintf("%d %% not programmed", r.row.Weight)}
+	for _, rep := range r.late() {
+		if rep.Message != "" {
+			c.Message += ": " + rep.Message
+			return c
+		}
+	}
+	for _, rep := range r.reports {
+		if rep.Revision >= r.stepRevision && len(r.late()) == 0 {
+			c.Result, c.Message, c.Since = CheckPassed, fmt.Sprintf("%d %% programmed", r.row.Weight), micros(rep.ConfirmedTime)
+		}
+	}
+	return c
+}
+
+func (r *rollout) analysisCheck() Check {
+	c := Check{Name: "analysis", Result: CheckWaiting, Message: "no round yet"}
+	v := r.verdict()
+	if v == nil {
+		return c
+	}
+	c.Message = r.analysis(r.row, r.object).progress()
+	switch v.Phase {
+	case v1alpha1.AnalysisPassed:
+		c.Result = CheckPassed
+	case v1alpha1.AnalysisFailed:
+		c.Result = CheckFailed
+	}
+	return c
+}
+
+// parentsOf names what programs the routes of a policy.
+func parentsOf(p *v1alpha1.NetworkPolicy) string {
+	if v := p.Spec.Provider; v != nil && v.Gateway != nil {
+		var names []string
+		for _, ref := range v.Gateway.ParentRefs {
+			name := "gateway " + cmp.Or(ref.Namespace, p.Namespace) + "/" + ref.Name
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+		if len(names) > 0 {
+			return join(names)
+		}
+	}
+	return "networkpolicy " + p.Name
+}
+
+// join gives "a", "a and b", "a, b and c".
+func join(names []string) string {
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
+	return strings.Join(names, "")
+}
+
+// podsOf a release: as they were listed, else as its object counts them; nil: neither is known.
+func (s *service) podsOf(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) *Pods {
+	var out Pods
+	if o != nil {
+		out.Available, out.Wanted = o.Status.Available, max(o.Spec.Replicas, o.Status.Replicas)
+		if o.Spec.Replicas == 0 {
+			out.Wanted = 0
+		}
+	}
+	if s.Pods == nil {
+		if o == nil || o.Status.ObservedGeneration != o.Generation {
+			return nil
+		}
+		return &out
+	}
+	out.Available = 0
+	for _, p := range s.pods[key(s.ms.Namespace, row.VersionedMicroservice)] {
+		x := podOf(p)
+		if x.Ready {
+			out.Available++
+		}
+		out.Pods = append(out.Pods, x)
+	}
+	if o == nil {
+		out.Wanted = int32(len(out.Pods))
+	}
+	return &out
+}
+
+// podOf gives a pod as readers see it: why it is not ready goes before its phase.
+func podOf(p *corev1.Pod) Pod {
+	out := Pod{Name: p.Name, Phase: string(p.Status.Phase), Message: p.Status.Message}
+	if p.Status.Reason != "" {
+		out.Phase = p.Status.Reason
+	}
+	for _, c := range p.Status.Conditions {
+		switch {
+		case c.Type == corev1.PodReady:
+			out.Ready, out.Since = c.Status == corev1.ConditionTrue && p.DeletionTimestamp.IsZero(), timeOf(c.LastTransitionTime.Time)
+		case c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason != "":
+			out.Phase, out.Message = c.Reason, c.Message
+		}
+	}
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		out.Restarts += c.RestartCount
+		switch {
+		case c.State.Waiting != nil && c.State.Waiting.Reason != "" && c.State.Waiting.Reason != "PodInitializing":
+			out.Phase, out.Message = c.State.Waiting.Reason, cmp.Or(c.State.Waiting.Message, endOf(c.LastTerminationState.Terminated))
+		case c.State.Terminated != nil && c.State.Terminated.ExitCode != 0:
+			out.Phase, out.Message = cmp.Or(c.State.Terminated.Reason, "Terminated"), endOf(c.State.Terminated)
+		}
+	}
+	if !p.DeletionTimestamp.IsZero() {
+		out.Phase = "Terminating"
+	}
+	return out
+}
+
+// endOf gives how a container ended.
+func endOf(t *corev1.ContainerStateTerminated) string {
+	if t == nil {
+		return ""
+	}
+	return strings.TrimSuffix(fmt.Sprintf("exit %d: %s", t.ExitCode, strings.TrimSpace(t.Message)), ": ")
+}

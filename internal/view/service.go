@@ -1,0 +1,418 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// New gives the board of all services, at a time whose zone is the reader's.
+func New(in Input, now time.Time) Board {
+	x := newIndex(in, now)
+	b := Board{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindBoard}, Time: metav1.Time{Time: now.UTC()}, Services: make([]Service, 0, len(in.Microservices))}
+	for i := range in.Microservices {
+		b.Services = append(b.Services, x.service(&in.Microservices[i]).view())
+	}
+	slices.SortFunc(b.Services, func(a, b Service) int {
+		return cmp.Or(cmp.Compare(a.State.Class.rank(), b.State.Class.rank()), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
+	})
+	b.count()
+	return b
+}
+
+// NewService gives one service as an object of its own; false if the input does not have it.
+func NewService(in Input, namespace, name string, now time.Time) (Service, bool) {
+	x := newIndex(in, now)
+	for i := range in.Microservices {
+		if ms := &in.Microservices[i]; ms.Namespace == namespace && ms.Name == name {
+			out := x.service(ms).view()
+			out.TypeMeta = metav1.TypeMeta{APIVersion: APIVersion, Kind: KindService}
+			out.Time = timeOf(now)
+			return out, true
+		}
+	}
+	return Service{}, false
+}
+
+// rank of a class; what is unknown comes last.
+func (c Class) rank() int {
+	if i := slices.Index([]Class{Waiting, Failed, Moving, Stable}, c); i >= 0 {
+		return i
+	}
+	return 4
+}
+
+// view of a service.
+func (s *service) view() Service {
+	ms := s.ms
+	out := Service{Namespace: ms.Namespace, Name: ms.Name, Paused: ms.Spec.Paused, Pins: pinsOf(ms, s.now), Problems: s.problems(), Discovery: s.discovery()}
+	for i := range ms.Status.ReleaseGroups {
+		g := s.group(&ms.Status.ReleaseGroups[i])
+		if g.PullRequest != nil {
+			out.Previews = append(out.Previews, g)
+			continue
+		}
+		out.Groups = append(out.Groups, g)
+	}
+	out.Previews = append(out.Previews, s.unapproved(out.Previews)...)
+	slices.SortStableFunc(out.Previews, func(a, b Group) int { return cmp.Compare(b.PullRequest.Number, a.PullRequest.Number) })
+	out.State = s.gravest(out)
+	return out
+}
+
+// gravest state of a service: its own problem, or that of the group or preview that needs most.
+func (s *service) gravest(out Service) State {
+	var states []State
+	if own := s.problem(); own != nil {
+		states = append(states, s.said(*own))
+	}
+	for _, g := range slices.Concat(out.Groups, out.Previews) {
+		states = append(states, g.State)
+	}
+	if len(states) == 0 {
+		return s.said(s.empty())
+	}
+	best := 0
+	for i := range states {
+		if states[i].Class.rank() < states[best].Class.rank() {
+			best = i
+		}
+	}
+	return states[best]
+}
+
+// said gives a state its sentence.
+func (s *service) said(x State) State {
+	x.Detail, x.Note, x.By = status.Line(x.Detail), status.Line(x.Note), status.Line(x.By)
+	x.Sentence = x.say(s.now)
+	return x
+}
+
+// empty is the state of a service without groups.
+func (s *service) empty() State {
+	x := State{Word: WordEmpty, Class: Moving, Detail: "no version yet"}
+	if len(s.ms.Status.Conditions) == 0 {
+		x.Detail = "not reconciled yet"
+		return x
+	}
+	if d := s.discovery(); d != nil && !d.Ready && d.Message != "" {
+		x.Class, x.Reason, x.Detail = Failed, d.Reason, "no version yet: "+d.Message
+	}
+	return x
+}
+
+// problem is the state of the service itself: what of its specification a user has to change, or
+// what blocks it; nil: nothing.
+func (s *service) problem() *State {
+	conds := s.ms.Status.Conditions
+	if c := meta.FindStatusCondition(conds, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue && c.Reason != "ReleaseFailed" {
+		x := &State{Word: WordProblem, Class: Failed, Reason: c.Reason, Detail: c.Message, Since: timeOf(c.LastTransitionTime.Time)}
+		if strings.HasPrefix(c.Reason, "Pin") {
+			x.Next = []Action{s.act("unpin")}
+		}
+		return x
+	}
+	if c := meta.FindStatusCondition(conds, v1alpha1.ConditionPinned); c != nil && c.Status == metav1.ConditionFalse {
+		return &State{Word: WordProblem, Class: Failed, Reason: c.Reason, Detail: c.Message, Since: timeOf(c.LastTransitionTime.Time), Next: []Action{s.act("unpin")}}
+	}
+	c := meta.FindStatusCondition(conds, v1alpha1.ConditionBlocked)
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason == "Blocked" || c.Reason == "TogetherHeld" || c.Reason == "Superseded" {
+		return nil
+	}
+	return &State{Word: WordProblem, Class: Failed, Reason: c.Reason, Detail: c.Message, Since: timeOf(c.LastTransitionTime.Time)}
+}
+
+// problems are the conditions of a service that need a reader.
+func (s *service) problems() (out []Problem) {
+	kinds := []string{v1alpha1.ConditionStalled, v1alpha1.ConditionBlocked, v1alpha1.ConditionTrafficDegraded, v1alpha1.ConditionAnalysisInconclusive, v1alpha1.ConditionConfigurationLost, v1alpha1.ConditionReleaseFailed}
+	for _, kind := range kinds {
+		if c := meta.FindStatusCondition(s.ms.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
+			out = append(out, problemOf("Microservice/"+s.ms.Name, c))
+		}
+	}
+	for _, kind := range []string{v1alpha1.ConditionPinned, v1alpha1.ConditionDeploymentAdopted} {
+		if c := meta.FindStatusCondition(s.ms.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionFalse {
+			out = append(out, problemOf("Microservice/"+s.ms.Name, c))
+		}
+	}
+	for _, p := range s.policies {
+		for _, c := range p.Status.Conditions {
+			bad := slices.Contains([]string{v1alpha1.ConditionAccepted, v1alpha1.ConditionResolvedRefs, v1alpha1.ConditionProgrammed}, c.Type) && c.Status == metav1.ConditionFalse ||
+				slices.Contains([]string{v1alpha1.ConditionNameConflict, v1alpha1.ConditionCanaryUnmatched, v1alpha1.ConditionSettingsNotApplied, v1alpha1.ConditionDomainShared}, c.Type) && c.Status == metav1.ConditionTrue
+			if bad {
+				out = append(out, problemOf("NetworkPolicy/"+p.Name, &c))
+			}
+		}
+	}
+	return out
+}
+
+func problemOf(object string, c *metav1.Condition) Problem {
+	return Problem{Object: object, Condition: c.Type, Reason: c.Reason, Message: status.Line(c.Message), Since: timeOf(c.LastTransitionTime.Time)}
+}
+
+// pinsOf a service that have not expired.
+func pinsOf(ms *v1alpha1.Microservice, now time.Time) (out []Pin) {
+	m := ms.Spec.UpdateStrategy.Manual
+	if m == nil {
+		return nil
+	}
+	add := func(p Pin) {
+		if p.Until == nil || p.Until.After(now) {
+			out = append(out, p)
+		}
+	}
+	if m.SemVer != nil {
+		add(Pin{Group: m.SemVer.Name, Version: m.SemVer.Version, Until: metas(m.ExpireTime), Reason: m.Reason})
+	}
+	if m.Release != "" {
+		add(Pin{Release: m.Release, Until: metas(m.ExpireTime), Reason: m.Reason})
+	}
+	for _, g := range m.Groups {
+		add(Pin{Group: g.Name, Version: g.Version, Release: g.Release, Until: metas(g.ExpireTime), Reason: g.Reason})
+	}
+	return out
+}
+
+// group as readers see it.
+func (s *service) group(g *v1alpha1.ReleaseGroup) Group {
+	out := Group{Name: cmp.Or(g.Name, g.Slug), Slug: g.Slug, Phase: string(g.Phase), Hosts: s.hosts(g)}
+	if isPreview(g) {
+		out.PullRequest = s.pullRequest(g)
+	}
+	r := s.rollout(g)
+	for i := range g.Releases {
+		row := &g.Releases[i]
+		switch {
+		case row.Status == v1alpha1.ReleaseActive:
+			out.Active = status.Short(row.SemVer.Version)
+		case r != nil && r.row == row:
+			out.Canary = status.Short(row.SemVer.Version)
+			if row.Status == v1alpha1.ReleaseCanary {
+				out.CanaryWeight = &row.Weight
+			}
+		}
+		out.Releases = append(out.Releases, s.releaseOf(g, row, r))
+	}
+	out.State = s.said(s.groupState(g, r))
+	return out
+}
+
+// groupState is the state of a group: of the rollout in progress, else of what failed, else of
+// the active release.
+func (s *service) groupState(g *v1alpha1.ReleaseGroup, r *rollout) State {
+	active := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
+	switch {
+	case g.Phase == v1alpha1.GroupClosing:
+		return State{Word: WordDraining, Class: Moving}
+	case g.Phase == v1alpha1.GroupExpired:
+		return s.expired(g)
+	case r != nil:
+		return r.state()
+	case active >= 0 && g.Target.Reason == "Pinned" && g.Releases[active].Available:
+		return s.pinned(g, &g.Releases[active])
+	}
+	if failed := newestFailure(g); failed != nil {
+		x := s.failure(failed)
+		x.Version = failed.SemVer.Version
+		return x
+	}
+	if active < 0 {
+		return s.withoutActive(g)
+	}
+	return s.activeState(g, &g.Releases[active])
+}
+
+// withoutActive is the state of a group with neither an active release nor one in progress.
+func (s *service) withoutActive(g *v1alpha1.ReleaseGroup) State {
+	x := State{Word: WordEmpty, Class: Moving, Detail: "no active release"}
+	if c := meta.FindStatusCondition(s.ms.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "group "+g.Name+" ") {
+		x.Reason, x.Detail = c.Reason, c.Message
+	}
+	return x
+}
+
+// pinned is the state of a group that a pin holds at its active release.
+func (s *service) pinned(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State {
+	x := State{Word: WordPinned, Class: Stable, Version: status.Short(row.SemVer.Version), Since: micros(&row.LastTransitionTime), Next: []Action{s.act("unpin")}}
+	for _, p := range pinsOf(s.ms, s.now) {
+		mine := p.Group == "" || p.Group == g.Name || p.Group == g.Slug || g.PullRequest > 0 && p.Group == fmt.Sprint(g.PullRequest)
+		if mine && (p.Release == row.VersionedMicroservice || p.Release == "") {
+			x.Until, x.Note = p.Until, p.Reason
+			return x
+		}
+	}
+	return x
+}
+
+// newestFailure is the release that failed last; nil: none did.
+func newestFailure(g *v1alpha1.ReleaseGroup) (out *v1alpha1.Release) {
+	for i := range g.Releases {
+		r := &g.Releases[i]
+		if r.Status == v1alpha1.ReleaseError && (out == nil || r.LastTransitionTime.After(out.LastTransitionTime.Time)) {
+			out = r
+		}
+	}
+	return out
+}
+
+// activeState is the state of the active release of a group.
+func (s *service) activeState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State {
+	x := State{Word: WordActive, Class: Stable, Since: micros(&row.LastTransitionTime)}
+	if o := s.release(row.VersionedMicroservice); !row.Available {
+		x.Word, x.Class = WordUnavailable, Failed
+		if p := s.podsOf(row, o); p != nil {
+			x.Detail = fmt.Sprintf("%d of %d pods", p.Available, p.Wanted)
+		}
+		if o != nil && o.Status.Failure != "" {
+			x.Reason, x.Detail = o.Status.Failure, cmp.Or(o.Status.Message, o.Status.Failure)
+			x.Next = []Action{s.actOn("logs", row)}
+		}
+		return x
+	}
+	if rep := s.unserved(g.Slug); rep != nil {
+		x.Word, x.Class, x.Reason = WordUnavailable, Failed, rep.Reason
+		x.Detail = "networkpolicy " + rep.policy.Name + ": " + cmp.Or(rep.Message, rep.Reason, "not programmed")
+	}
+	return x
+}
+
+// unserved is the report of a policy, where no policy of the service has the group programmed;
+// nil: one has, or there are none.
+func (s *service) unserved(slug string) (out *report) {
+	for _, rep := range s.reports(slug) {
+		if rep.Revision > 0 && !rep.Unrouted {
+			return nil
+		}
+		out = &rep
+	}
+	return out
+}
+
+// failure is the state of a release in error.
+func (s *service) failure(row *v1alpha1.Release) State {
+	o := s.release(row.VersionedMicroservice)
+	x := State{Word: WordFailed, Class: Failed, Reason: row.Reason, Since: micros(&row.LastTransitionTime)}
+	if hadTraffic(row) {
+		x.Word = WordRolledBack
+	}
+	if d := row.Decision; row.Reason == "Aborted" || row.Reason == "TurnedDown" {
+		x.Word = WordAborted
+		x.Class = Stable
+		if d != nil && d.Action == v1alpha1.DecisionDeprecate {
+			x.By, x.Note = d.By, reasonOf(o, d)
+		}
+	} else {
+		x.Detail = s.cause(row, o)
+	}
+	x.Next = []Action{s.actOn("retry", row)}
+	if o != nil && o.Status.Failure != "" && o.Spec.Replicas > 0 {
+		x.Next = []Action{s.actOn("logs", row), s.actOn("retry", row)}
+	}
+	return x
+}
+
+// cause of a failure in words: the metrics that failed, or what the object reports, or the reason.
+func (s *service) cause(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) string {
+	if row.Reason == "AnalysisFailed" {
+		if a := s.analysis(row, o); a != nil {
+			text := cmp.Or(strings.Join(a.metrics(true), ", "), a.Message)
+			if c := s.ms.Spec.UpdateStrategy.Canary; c != nil && a.Step >= 1 && int(a.Step) <= len(c.Steps) && text != "" {
+				text += fmt.Sprintf(" at %d %%", c.Steps[a.Step-1].Weight)
+			}
+			return cmp.Or(text, row.Reason)
+		}
+	}
+	if o != nil && o.Status.Message != "" {
+		return o.Status.Message
+	}
+	if o != nil {
+		for _, h := range o.Status.Hooks {
+			if row.Reason == "HookFailed" && h.Phase == v1alpha1.HookFailed || row.Reason == "RollbackRequested" && h.Type == v1alpha1.HookRollback && h.Phase == v1alpha1.HookOpen {
+				return fmt.Sprintf("hook %s: %s", h.Name, cmp.Or(h.Message, row.Reason))
+			}
+		}
+	}
+	return row.Reason
+}
+
+// reasonOf gives what a person wrote with a decision, while the object still has that one.
+func reasonOf(o *v1alpha1.VersionedMicroservice, d *v1alpha1.HandledDecision) string {
+	if o == nil || o.Spec.Decision == nil || d == nil || o.Spec.Decision.ID != d.ID {
+		return ""
+	}
+	return o.Spec.Decision.Reason
+}
+
+// releaseOf gives a release as readers see it.
+func (s *service) releaseOf(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, r *rollout) Release {
+	o := s.release(row.VersionedMicroservice)
+	out := Release{
+		Name: row.VersionedMicroservice, Version: row.SemVer.Version, Status: string(row.Status), Reason: row.Reason,
+		Since: micros(&row.LastTransitionTime), Share: s.share(g, row), Pods: s.podsOf(row, o),
+		Retained: row.Status == v1alpha1.ReleaseDeprecated && row.Promoted > 0, Attempts: row.Attempt, Analysis: s.analysis(row, o),
+	}
+	if d := row.Decision; d != nil {
+		out.Decision = &Decision{Action: string(d.Action), By: d.By, Time: metav1.Time{Time: d.Time.UTC()}, Reason: reasonOf(o, d), Outcome: d.Outcome}
+	}
+	if o != nil {
+		out.Created, out.Commit = timeOf(o.CreationTimestamp.Time), o.Annotations[v1alpha1.AnnotationCommit]
+		out.Failure, out.Message = o.Status.Failure, status.Line(o.Status.Message)
+		for _, image := range o.Spec.Images {
+			out.Images = append(out.Images, image.Image)
+		}
+	}
+	var x State
+	switch {
+	case r != nil && r.row == row:
+		x, out.Rollout = r.state(), r.progress()
+		x.Version = ""
+	case row.Status == v1alpha1.ReleaseActive:
+		x = s.activeState(g, row)
+	case row.Status == v1alpha1.ReleaseError:
+		x = s.failure(row)
+	case out.Retained && g.Phase == v1alpha1.GroupLive:
+		x = State{Word: WordRetained, Class: Stable, Since: out.Since, Next: []Action{s.act("rollback", "--to", s.nameOf(row))}}
+	case row.Status == v1alpha1.ReleaseDeprecated && row.Reason == "Superseded":
+		x = State{Word: WordSuperseded, Class: Stable, Since: out.Since}
+	case row.Status == v1alpha1.ReleaseDeprecated:
+		x = State{Word: WordDraining, Class: Moving, Since: out.Since}
+	default:
+		x = State{Word: WordEmpty, Class: Moving, Detail: string(row.Status)}
+	}
+	out.State = s.said(x)
+	return out
+}
+
+// Only gives the board of the services with these names; none: of all.
+func (b Board) Only(names []string) Board {
+	if len(names) == 0 {
+		return b
+	}
+	b.Services = slices.DeleteFunc(slices.Clone(b.Services), func(s Service) bool { return !slices.Contains(names, s.Name) })
+	b.count()
+	return b
+}
+
+// count the services by class.
+func (b *Board) count() {
+	b.Counts = Counts{Services: len(b.Services)}
+	for i := range b.Services {
+		switch b.Services[i].State.Class {
+		case Waiting:
+			b.Counts.Waiting++
+		case Failed:
+			b.Counts.Failed++
+		case Moving:
+			b.Counts.Moving++
+		}
+	}
+}

@@ -1,0 +1,256 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Word names a state for programs.
+type Word string
+
+// The words of states.
+const (
+	// WordActive: a release serves. WordUnavailable: it serves, and lacks pods or routes.
+	WordActive      Word = "Active"
+	WordUnavailable Word = "Unavailable"
+	// WordPinned: it serves because of a pin.
+	WordPinned Word = "Pinned"
+	// WordRetained: a release was active, and is there for a rollback.
+	WordRetained Word = "Retained"
+	// WordDraining: a release, or a group, leaves.
+	WordDraining Word = "Draining"
+	// WordSuperseded: a newer version replaced a rollout in progress.
+	WordSuperseded Word = "Superseded"
+
+	// What a rollout does, or waits for.
+	WordStarting     Word = "Starting"
+	WordProgressing  Word = "Progressing"
+	WordPause        Word = "Pause"
+	WordApproval     Word = "Approval"
+	WordAnalysis     Word = "Analysis"
+	WordInconclusive Word = "Inconclusive"
+	WordNoTraffic    Word = "NoTraffic"
+	WordProgramming  Word = "Programming"
+	WordInterrupted  Word = "Interrupted"
+	WordBlocked      Word = "Blocked"
+	WordRetryTime    Word = "RetryTime"
+	WordGate         Word = "Gate"
+	WordTogether     Word = "Together"
+	WordTogetherHeld Word = "TogetherHeld"
+	WordWindow       Word = "Window"
+	WordPaused       Word = "Paused"
+
+	// How a rollout ended.
+	WordRolledBack Word = "RolledBack"
+	WordFailed     Word = "Failed"
+	WordAborted    Word = "Aborted"
+
+	// WordProblem: a condition of the service says what is to be changed.
+	WordProblem Word = "Problem"
+	// WordEmpty: there is no release, nor any in progress.
+	WordEmpty Word = "Empty"
+
+	// States of previews.
+	WordForkApproval Word = "ForkApproval"
+	WordNoSlot       Word = "NoSlot"
+	WordExpired      Word = "Expired"
+)
+
+// State is what a service, group or release does or waits for, since when, until when, and
+// what a person can do.
+type State struct {
+	Word  Word  `json:"word"`
+	Class Class `json:"class"`
+	// Version that the state is about, where it is not that of the object.
+	Version string `json:"version,omitempty"`
+	// Reason is the word of the API behind the state.
+	Reason string `json:"reason,omitempty"`
+	// Detail is what is waited for, or why it failed.
+	Detail string `json:"detail,omitempty"`
+	// Step from 1 of Steps, and its weight in percent; 0 and nil outside of the steps.
+	Step   int32  `json:"step,omitempty"`
+	Steps  int32  `json:"steps,omitempty"`
+	Weight *int32 `json:"weight,omitempty"`
+	// Since when it is so, and until when at most; nil: not known, or without limit.
+	Since *metav1.Time `json:"since,omitempty"`
+	Until *metav1.Time `json:"until,omitempty"`
+	// By is who decided it, and Note what that person wrote.
+	By   string `json:"by,omitempty"`
+	Note string `json:"note,omitempty"`
+	// Sentence for people, at the time of the view.
+	Sentence string `json:"sentence"`
+	// Next are commands for what a person can do, the most likely first.
+	Next []Action `json:"next,omitempty"`
+}
+
+// Action is what a person can do.
+type Action struct {
+	// Verb of the command, which buttons have too.
+	Verb string `json:"verb"`
+	// Command to copy.
+	Command string `json:"command"`
+}
+
+// say gives the one sentence of a state, for a reader at a time and in its zone.
+func (s State) say(now time.Time) string {
+	text := s.what(now)
+	if s.By != "" {
+		text += " by " + s.By
+	}
+	if s.Detail != "" && !s.saysDetail() {
+		text += ": " + s.Detail
+	}
+	if s.Note != "" {
+		text += fmt.Sprintf(": %q", s.Note)
+	}
+	return text
+}
+
+// saysDetail reports whether what already gives the detail.
+func (s State) saysDetail() bool {
+	switch s.Word {
+	case WordProgramming, WordTogether, WordProblem, WordEmpty, WordForkApproval, WordWindow, WordGate, WordExpired, WordBlocked:
+		return true
+	}
+	return false
+}
+
+// what gives the sentence without person and cause.
+func (s State) what(now time.Time) string {
+	switch s.Word {
+	case WordActive:
+		return "active" + s.age(" ", now)
+	case WordUnavailable:
+		return "active" + s.age(" ", now) + ", not available"
+	case WordPinned:
+		return "pinned to " + s.Version + s.until(" until ", now)
+	case WordRetained:
+		return "retained" + s.age(" ", now)
+	case WordDraining:
+		return "drains" + s.age(" ", now)
+	case WordSuperseded, WordRolledBack, WordAborted, WordFailed:
+		return s.ended(now)
+	case WordForkApproval, WordNoSlot, WordExpired:
+		return s.ofPreview(now)
+	case WordProblem, WordEmpty:
+		return s.Detail
+	}
+	return s.waits(now)
+}
+
+// ended gives the sentence of a rollout that ended.
+func (s State) ended(now time.Time) string {
+	text := map[Word]string{WordSuperseded: "superseded", WordRolledBack: "rolled back", WordAborted: "aborted", WordFailed: "failed"}[s.Word]
+	if s.Since != nil {
+		text += " " + Age(now.Sub(s.Since.Time)) + " ago"
+	}
+	return text
+}
+
+// waits gives the sentence of a rollout in progress.
+func (s State) waits(now time.Time) string {
+	switch s.Word {
+	case WordStarting:
+		return "starts" + s.age(", ", now)
+	case WordProgressing:
+		return s.step() + "proceeds"
+	case WordPause:
+		return s.step() + "pause" + s.ends(now)
+	case WordApproval:
+		return "waits for approval" + s.since(now)
+	case WordAnalysis:
+		return "waits for analysis"
+	case WordInconclusive:
+		return "waits for a decision" + s.since(now) + ", its analysis is inconclusive"
+	case WordNoTraffic:
+		return "waits for requests to measure" + s.since(now)
+	case WordProgramming:
+		return "waits for " + s.Detail + s.age(", ", now)
+	case WordInterrupted:
+		return s.step() + "interrupted"
+	case WordBlocked:
+		return "waits for " + s.Detail + s.age(", ", now)
+	case WordRetryTime:
+		return "waits until " + s.until("", now) + " for another try"
+	case WordGate:
+		return "waits for " + s.Detail + s.since(now)
+	case WordTogether:
+		return "waits for " + s.Detail + " (rollout together)"
+	case WordTogetherHeld:
+		return "waits for a decision, it failed elsewhere"
+	case WordWindow:
+		return "waits for the window " + s.Detail + s.opens(now)
+	case WordPaused:
+		return "paused"
+	}
+	return strings.ToLower(string(s.Word))
+}
+
+// ofPreview gives the sentence of a pull request that has no release.
+func (s State) ofPreview(now time.Time) string {
+	switch s.Word {
+	case WordForkApproval:
+		return "waits for approval (fork)"
+	case WordNoSlot:
+		return "waits for a preview slot" + s.since(now)
+	}
+	return "expired: " + s.Detail
+}
+
+// step gives "step 2 of 4 (50 %), ", or nothing outside of the steps.
+func (s State) step() string {
+	if s.Step == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("step %d of %d", s.Step, s.Steps)
+	if s.Weight != nil {
+		text += fmt.Sprintf(" (%d %%)", *s.Weight)
+	}
+	return text + ", "
+}
+
+// age gives how long it is so, after a separator.
+func (s State) age(before string, now time.Time) string {
+	if s.Since == nil {
+		return ""
+	}
+	return before + Age(now.Sub(s.Since.Time))
+}
+
+// since gives " since 14:02".
+func (s State) since(now time.Time) string {
+	if s.Since == nil {
+		return ""
+	}
+	return " since " + Clock(s.Since.Time, now)
+}
+
+// until gives until when it is so, after a text.
+func (s State) until(before string, now time.Time) string {
+	if s.Until == nil {
+		return ""
+	}
+	return before + Clock(s.Until.Time, now)
+}
+
+// ends gives when a pause ends.
+func (s State) ends(now time.Time) string {
+	switch {
+	case s.Until == nil:
+		return ""
+	case !s.Until.After(now):
+		return " ends now"
+	}
+	return " ends in " + Age(s.Until.Sub(now))
+}
+
+// opens gives when a window opens.
+func (s State) opens(now time.Time) string {
+	if s.Until == nil || !s.Until.After(now) {
+		return ""
+	}
+	return ", opens in " + Age(s.Until.Sub(now))
+}

@@ -1,0 +1,175 @@
+package text
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"charm.land/lipgloss/v2"
+
+	"github.com/heighliner/heighliner/internal/view"
+)
+
+// Why writes an answer: the summary, the chain, and what to do.
+func Why(out io.Writer, a view.Answer, o Options) error {
+	p := &page{Options: o}
+	class := map[view.Result]view.Class{view.Serving: view.Stable, view.NotServing: view.Failed, view.ForPerson: view.Waiting}[a.Result]
+	p.line("", "", p.paint(class, clean(a.Summary)))
+	if len(a.Lines) > 0 {
+		p.b.WriteString("\n")
+	}
+	names, texts := 0, 0
+	for _, l := range a.Lines {
+		names, texts = max(names, lipgloss.Width(l.Name)), max(texts, min(maxText, lipgloss.Width(clean(l.Text))))
+	}
+	for _, l := range a.Lines {
+		first := "  " + clean(l.Name) + strings.Repeat(" ", names-lipgloss.Width(l.Name)) + "  "
+		text := clean(l.Text)
+		if l.Object != "" {
+			text += strings.Repeat(" ", max(0, texts-lipgloss.Width(text))) + "   " + p.faint(clean(l.Object))
+		}
+		indent := strings.Repeat(" ", lipgloss.Width(first))
+		if p.Width > 0 && p.Width < minTable {
+			first, indent = "  "+clean(l.Name)+" ", "    "
+		}
+		p.line(first, indent, text)
+	}
+	if a.Do != "" {
+		p.b.WriteString("\n")
+		p.line("", "", clean(a.Do))
+	}
+	return p.write(out)
+}
+
+// maxText is the width from which on a line moves its object, not that of the others.
+const maxText = 72
+
+// History writes a table of past rollouts.
+func History(out io.Writer, h view.History, o Options) error {
+	p := &page{Options: o}
+	if len(h.Rollouts) == 0 {
+		p.line("", "", "no releases")
+		return p.write(out)
+	}
+	rows := make([][]string, 0, len(h.Rollouts))
+	for _, r := range h.Rollouts {
+		started, took, who := "", "", "policy"
+		if r.Started != nil {
+			started = view.Clock(r.Started.Time, p.Now)
+			if p.Wide {
+				started = p.age(r.Started.Time)
+			}
+		}
+		if r.Duration > 0 {
+			took = view.Span(time.Duration(r.Duration) * time.Second)
+		}
+		if d := r.Decision; d != nil {
+			who = strings.TrimSpace(strings.ToLower(d.Action) + " " + by(cmp.Or(d.By, "an unnamed user")))
+		}
+		rows = append(rows, []string{short(r.Version), clean(r.Group), started, took, who, marks[r.Status] + " " + clean(r.Result.Sentence)})
+	}
+	p.grid([]string{"VERSION", "GROUP", "STARTED", "DURATION", "DECIDED", "RESULT"}, rows)
+	return p.write(out)
+}
+
+// grid writes a table; where it is too wide, each row has its lines.
+func (p *page) grid(headers []string, rows [][]string) {
+	total := 0
+	for i := range headers {
+		w := lipgloss.Width(headers[i])
+		for _, r := range rows {
+			if i < len(headers)-1 {
+				w = max(w, lipgloss.Width(r[i]))
+			}
+		}
+		total += w + gap
+	}
+	if p.Width > 0 && (p.Width < minTable || total+minState > p.Width) {
+		for _, r := range rows {
+			p.line("", "  ", strings.Join(filled(r...), "  "))
+		}
+		return
+	}
+	t := newTable(p).Headers(headers...)
+	for _, r := range rows {
+		last := len(r) - 1
+		if p.Width > 0 {
+			r[last] = cut(r[last], p.Width-total+lipgloss.Width(headers[last])+gap)
+		}
+		t.Row(r...)
+	}
+	for l := range strings.SplitSeq(strings.TrimRight(t.Render(), "\n"), "\n") {
+		p.b.WriteString(strings.TrimRight(l, " ") + "\n")
+	}
+}
+
+// Previews writes a table of previews.
+func Previews(out io.Writer, v view.Previews, o Options) error {
+	p := &page{Options: o}
+	var rows [][]string
+	for _, s := range v.Services {
+		name := clean(s.Name)
+		if p.Namespaces {
+			name = clean(s.Namespace) + "/" + name
+		}
+		for _, g := range s.Previews {
+			r, url := g.PullRequest, ""
+			for _, h := range g.Hosts {
+				if h.Programmed {
+					url = clean(cmp.Or(h.URL, h.Host))
+					break
+				}
+			}
+			state := mark(g.State.Class) + clean(g.State.Sentence)
+			if r.Until != nil {
+				state += ", until " + view.Clock(r.Until.Time, p.Now)
+			}
+			rows = append(rows, []string{name, fmt.Sprintf("pr-%d", r.Number), cut(clean(r.Title), 30), clean(r.Author), short(cmp.Or(g.Active, r.Head)), url, p.paint(g.State.Class, state)})
+		}
+	}
+	if len(rows) == 0 {
+		p.line("", "", "no previews")
+		return p.write(out)
+	}
+	p.grid([]string{"SERVICE", "PREVIEW", "TITLE", "AUTHOR", "COMMIT", "URL", "STATE"}, rows)
+	return p.write(out)
+}
+
+// Events writes one line for each event, the newest last.
+func Events(out io.Writer, v view.Events, o Options) error {
+	p := &page{Options: o}
+	if len(v.Events) == 0 {
+		p.line("", "", "no events: the API server keeps them for an hour by default")
+	}
+	for _, e := range v.Events {
+		object := clean(e.Object)
+		if p.Namespaces {
+			object = clean(e.Namespace) + "/" + object
+		}
+		class := view.Stable
+		if e.Type == "Warning" {
+			class = view.Failed
+		}
+		text := p.age(e.Time.Time) + "  " + p.paint(class, clean(e.Reason)) + "  " + object + "  " + clean(e.Note)
+		if e.Count > 1 {
+			text += fmt.Sprintf(" (%d times)", e.Count)
+		}
+		p.line("", "    ", text)
+	}
+	return p.write(out)
+}
+
+// Changes writes one line for each change of a service.
+func Changes(out io.Writer, changes []view.Change, o Options) error {
+	p := &page{Options: o}
+	for _, c := range changes {
+		at := p.Now.Format("15:04:05")
+		if p.Wide {
+			at = p.Now.Format(time.RFC3339)
+		}
+		p.line("", "          ", at+"  "+clean(c.Group)+"  "+short(c.Version)+"  "+p.paint(c.Class, clean(c.Text)))
+	}
+	return p.write(out)
+}

@@ -1,0 +1,268 @@
+package text
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+	"charm.land/lipgloss/v2/table"
+
+	"github.com/heighliner/heighliner/internal/view"
+)
+
+// Status writes one line for each group of each service, and counts them.
+func Status(out io.Writer, b view.Board, o Options) error {
+	p := &page{Options: o}
+	if len(b.Services) == 0 {
+		p.line("", "", "no services")
+		return p.write(out)
+	}
+	rows := p.rows(b)
+	if p.Width > 0 && p.Width < minTable || !p.fits(rows) {
+		p.cards(rows)
+	} else {
+		p.table(rows)
+	}
+	p.line("", "", counts(b.Counts))
+	return p.write(out)
+}
+
+// row of a service or a group.
+type row struct {
+	namespace, service, group, active, canary, share string
+	state                                            view.State
+	text                                             string
+}
+
+// rows of the table: the first of a service has its name, and its state where that needs more
+// than the one of its group.
+func (p *page) rows(b view.Board) (out []row) {
+	for i := range b.Services {
+		s := &b.Services[i]
+		first := len(out)
+		for _, g := range s.Groups {
+			out = append(out, p.groupRow(g))
+		}
+		if len(s.Previews) > 0 {
+			out = append(out, previewRow(s))
+		}
+		if len(out) == first {
+			out = append(out, row{state: s.State, text: clean(s.State.Sentence)})
+		}
+		r := &out[first]
+		r.namespace, r.service = clean(s.Namespace), clean(s.Name)
+		if s.State.Word == view.WordProblem {
+			r.state, r.text = s.State, clean(s.State.Sentence)
+		}
+		if s.Paused && s.State.Word != view.WordPaused {
+			r.text = "paused, " + r.text
+		}
+	}
+	return out
+}
+
+func (p *page) groupRow(g view.Group) row {
+	r := row{group: clean(g.Name), active: short(g.Active), canary: short(g.Canary), state: g.State, text: clean(g.State.Sentence)}
+	if g.CanaryWeight != nil {
+		r.share = fmt.Sprintf("%d %%", *g.CanaryWeight)
+	}
+	if v := short(g.State.Version); (g.State.Class == view.Failed || g.State.Word == view.WordAborted) && v != "" && v != r.canary && !strings.HasPrefix(r.text, v) {
+		r.text = v + " " + r.text
+	}
+	return r
+}
+
+// previewRow counts the previews of a service, and gives the state of the one that needs most.
+func previewRow(s *view.Service) row {
+	best, n := s.Previews[0], map[view.Class]int{}
+	for _, g := range s.Previews {
+		n[g.State.Class]++
+		if n[g.State.Class] == 1 && rank(g.State.Class) < rank(best.State.Class) {
+			best = g
+		}
+	}
+	r := row{group: fmt.Sprintf("%d previews", len(s.Previews)), state: best.State}
+	if len(s.Previews) == 1 {
+		r.group = "1 preview"
+	}
+	r.state.Next = []view.Action{{Verb: "previews", Command: "hlnr previews " + s.Name}}
+	switch c := best.State.Class; c {
+	case view.Stable:
+		r.text, r.state.Next = "all active", nil
+	default:
+		r.text = fmt.Sprintf("%d of them: pr-%d %s", n[c], best.PullRequest.Number, clean(best.State.Sentence))
+	}
+	return r
+}
+
+func rank(c view.Class) int {
+	return map[view.Class]int{view.Waiting: 0, view.Failed: 1, view.Moving: 2, view.Stable: 3}[c]
+}
+
+func (r row) cells(namespaces bool) []string {
+	out := []string{cmp.Or(r.service, ""), r.group, r.active, r.canary, r.share}
+	if namespaces {
+		out = append([]string{r.namespace}, out...)
+	}
+	return out
+}
+
+func (p *page) headers() []string {
+	out := []string{"SERVICE", "GROUP", "ACTIVE", "CANARY", "SHARE", "STATE"}
+	if p.Namespaces {
+		out = append([]string{"NAMESPACE"}, out...)
+	}
+	return out
+}
+
+// before is the width of all columns before the state.
+func (p *page) before(rows []row) int {
+	headers := p.headers()
+	widths := make([]int, len(headers)-1)
+	for i := range widths {
+		widths[i] = lipgloss.Width(headers[i])
+	}
+	total := 0
+	for _, r := range rows {
+		for i, c := range r.cells(p.Namespaces) {
+			widths[i] = max(widths[i], lipgloss.Width(c))
+		}
+	}
+	for _, w := range widths {
+		total += w + gap
+	}
+	return total
+}
+
+// gap between columns, and minState the least width of the last one.
+const (
+	gap      = 3
+	minState = 24
+)
+
+// fits reports whether the table leaves the states room.
+func (p *page) fits(rows []row) bool { return p.Width == 0 || p.before(rows)+minState <= p.Width }
+
+// table of all rows; a state that is too wide is cut, and commands that are too wide follow on a
+// line of their own.
+func (p *page) table(rows []row) {
+	room := 0
+	if p.Width > 0 {
+		room = p.Width - p.before(rows)
+	}
+	t := newTable(p).Headers(p.headers()...)
+	below := make([]string, len(rows))
+	for i, r := range rows {
+		text, next := mark(r.state.Class)+r.text, commands(r.state)
+		if r.state.Class == view.Moving || r.state.Class == view.Stable {
+			next = ""
+		}
+		switch {
+		case next == "":
+		case room == 0 || lipgloss.Width(text)+gap+lipgloss.Width(next) <= room:
+			text += strings.Repeat(" ", gap) + next
+		default:
+			below[i] = next
+		}
+		if room > 0 {
+			text = cut(text, room)
+		}
+		t.Row(append(r.cells(p.Namespaces), p.paint(r.state.Class, text))...)
+	}
+	lines := strings.Split(strings.TrimRight(t.Render(), "\n"), "\n")
+	for i, l := range lines {
+		p.b.WriteString(strings.TrimRight(l, " ") + "\n")
+		if i > 0 && i-1 < len(below) && below[i-1] != "" {
+			p.line("    ", "    ", below[i-1])
+		}
+	}
+}
+
+// newTable without borders, with a gap after each column but the last.
+func newTable(p *page) *table.Table {
+	return table.New().Border(lipgloss.HiddenBorder()).BorderTop(false).BorderBottom(false).BorderLeft(false).BorderRight(false).
+		BorderHeader(false).BorderColumn(false).BorderRow(false).Wrap(false).
+		StyleFunc(func(row, _ int) lipgloss.Style {
+			style := lipgloss.NewStyle().PaddingRight(gap)
+			if row == table.HeaderRow && p.Color {
+				style = style.Bold(true)
+			}
+			return style
+		})
+}
+
+// cut shortens a text to a width.
+func cut(text string, width int) string {
+	if lipgloss.Width(text) <= width {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if lipgloss.Width(b.String())+lipgloss.Width(string(r)) >= width {
+			break
+		}
+		b.WriteRune(r)
+	}
+	return b.String() + "…"
+}
+
+// cards give each row its lines, for narrow terminals.
+func (p *page) cards(rows []row) {
+	for _, r := range rows {
+		name := r.service
+		if p.Namespaces && r.namespace != "" {
+			name = r.namespace + "/" + name
+		}
+		head := strings.Join(filled(name, r.group, r.active), " ")
+		if r.canary != "" {
+			head += " → " + strings.Join(filled(r.canary, r.share), " ")
+		}
+		indent := "  "
+		if name == "" {
+			head = "  " + head
+		}
+		p.line("", indent, p.bold(head))
+		p.line(indent, indent, p.paint(r.state.Class, mark(r.state.Class)+r.text))
+		if r.state.Class == view.Waiting || r.state.Class == view.Failed {
+			for _, n := range r.state.Next {
+				p.line(indent, indent, clean(n.Command))
+			}
+		}
+	}
+}
+
+// filled gives the texts that are not empty.
+func filled(texts ...string) (out []string) {
+	for _, t := range texts {
+		if t != "" {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// counts of a board: "5 services: 1 waits for you, 1 failed, 1 moving".
+func counts(c view.Counts) string {
+	text := fmt.Sprintf("%d services", c.Services)
+	if c.Services == 1 {
+		text = "1 service"
+	}
+	var parts []string
+	for _, x := range []struct {
+		n         int
+		one, many string
+	}{{c.Waiting, "waits for you", "wait for you"}, {c.Failed, "failed", "failed"}, {c.Moving, "moving", "moving"}} {
+		switch {
+		case x.n == 1:
+			parts = append(parts, "1 "+x.one)
+		case x.n > 1:
+			parts = append(parts, fmt.Sprintf("%d %s", x.n, x.many))
+		}
+	}
+	if len(parts) > 0 {
+		text += ": " + strings.Join(parts, ", ")
+	}
+	return text
+}

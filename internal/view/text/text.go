@@ -1,0 +1,171 @@
+// Package text writes views for terminals and pipes. It is pure: a view in, lines out, in the
+// width, colors and characters of the reader.
+//
+//	text.go     the options, and how lines get their width, colors and characters
+//	status.go   one line for each group of each service
+//	tree.go     one service with all that it has
+//	answers.go  answers to why, past rollouts, previews, events and changes
+package text
+
+import (
+	"io"
+	"strings"
+	"time"
+	"unicode"
+
+	"charm.land/lipgloss/v2"
+
+	"github.com/heighliner/heighliner/internal/view"
+)
+
+// Options are what a reader's terminal shows.
+type Options struct {
+	// Width of the terminal in cells; 0: there is no limit, as for a pipe.
+	Width int
+	// Color of marks and states. They are never the only sign of anything.
+	Color bool
+	// Unicode allows characters beyond ASCII.
+	Unicode bool
+	// Wide gives more columns, and times absolute and with their zone.
+	Wide bool
+	// Namespaces gives each service with its namespace.
+	Namespaces bool
+	// Now is the time of the view, in the reader's zone.
+	Now time.Time
+}
+
+// minTable is the least width in which tables are legible; below it each service has its lines.
+const minTable = 60
+
+// minText is the least room of a text next to its first part; with less it begins on the next line.
+const minText = 12
+
+// page collects the lines of one output.
+type page struct {
+	Options
+	b strings.Builder
+}
+
+// write gives the page to a writer at once.
+func (p *page) write(out io.Writer) error {
+	text := p.b.String()
+	if !p.Unicode {
+		text = toASCII(text)
+	}
+	_, err := io.WriteString(out, text)
+	return err
+}
+
+// ascii are the characters of the renderers without Unicode.
+var ascii = strings.NewReplacer(
+	"✔", "+", "◐", "~", "○", "-", "✖", "x", "…", "...", "├", "|", "└", "`", "│", "|", "·", "|", "→", "->", "≤", "<=", "≥", ">=", "–", "-", "—", "-", "“", `"`, "”", `"`, "’", "'",
+)
+
+// toASCII replaces what the renderers write; other characters of users become a question mark.
+func toASCII(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r > unicode.MaxASCII {
+			return '?'
+		}
+		return r
+	}, ascii.Replace(text))
+}
+
+// clean takes control characters out of a text of users, so that none of it steers the terminal.
+func clean(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\t' {
+			return ' '
+		}
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// line writes one line; what is too wide continues on further lines, after the indent.
+func (p *page) line(first, indent, text string) {
+	if p.Width == 0 || lipgloss.Width(first+text) <= p.Width {
+		p.b.WriteString(strings.TrimRight(first+text, " ") + "\n")
+		return
+	}
+	width := max(8, p.Width-max(lipgloss.Width(first), lipgloss.Width(indent)))
+	if p.Width-lipgloss.Width(first) < minText && lipgloss.Width(indent) < lipgloss.Width(first) {
+		p.b.WriteString(strings.TrimRight(first, " ") + "\n")
+		first, width = indent, max(8, p.Width-lipgloss.Width(indent))
+	}
+	for i, l := range strings.Split(lipgloss.Wrap(text, width, ""), "\n") {
+		before := indent
+		if i == 0 {
+			before = first
+		}
+		p.b.WriteString(strings.TrimRight(before+strings.TrimRight(l, " "), " ") + "\n")
+	}
+}
+
+// The colors of classes and marks: those of the terminal's own palette.
+var colors = map[view.Class]string{view.Waiting: "5", view.Failed: "1", view.Moving: "6", view.Stable: ""}
+
+// paint gives a text the color of a class.
+func (p *page) paint(class view.Class, text string) string {
+	if c := colors[class]; p.Color && c != "" && text != "" {
+		return lipgloss.NewStyle().Foreground(lipgloss.Color(c)).Render(text)
+	}
+	return text
+}
+
+// faint gives what readers need last.
+func (p *page) faint(text string) string {
+	if !p.Color || text == "" {
+		return text
+	}
+	return lipgloss.NewStyle().Faint(true).Render(text)
+}
+
+// bold gives what readers need first.
+func (p *page) bold(text string) string {
+	if !p.Color || text == "" {
+		return text
+	}
+	return lipgloss.NewStyle().Bold(true).Render(text)
+}
+
+// mark of a class in front of a state.
+func mark(class view.Class) string {
+	switch class {
+	case view.Waiting:
+		return "! "
+	case view.Failed:
+		return "✖ "
+	}
+	return ""
+}
+
+// marks of the statuses of releases.
+var marks = map[string]string{"active": "✔", "canary": "◐", "deprecated": "○", "error": "✖", "pending": "…"}
+
+// short is a version as columns show it: of a commit the first seven digits.
+func short(version string) string {
+	if len(version) == 40 && strings.Trim(version, "0123456789abcdef") == "" {
+		return version[:7]
+	}
+	return clean(version)
+}
+
+// commands of a state, ready to copy.
+func commands(s view.State) string {
+	out := make([]string, len(s.Next))
+	for i, n := range s.Next {
+		out[i] = clean(n.Command)
+	}
+	return strings.Join(out, " · ")
+}
+
+// age of a time, or, wide, the time with its zone.
+func (p *page) age(t time.Time) string {
+	if p.Wide {
+		return t.In(p.Now.Location()).Format("2006-01-02 15:04:05 MST")
+	}
+	return view.Age(p.Now.Sub(t))
+}

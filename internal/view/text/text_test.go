@@ -1,0 +1,148 @@
+package text
+
+import (
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"charm.land/lipgloss/v2"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/heighliner/heighliner/internal/view"
+	"github.com/heighliner/heighliner/internal/view/viewtest"
+)
+
+var update = flag.Bool("update", false, "write testdata again")
+
+// all writes every text of a story.
+func all(t testing.TB, s viewtest.Story, o Options) string {
+	t.Helper()
+	o.Now = s.Now
+	var b strings.Builder
+	board := view.New(s.Input, s.Now)
+	section := func(title string, write func(io.Writer) error) {
+		b.WriteString("--- " + title + "\n")
+		if err := write(&b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	why := func(title string, a view.Answer, err error) {
+		if err == nil {
+			section(title, func(w io.Writer) error { return Why(w, a, o) })
+		}
+	}
+	section("status", func(w io.Writer) error { return Status(w, board, o) })
+	section("tree", func(w io.Writer) error { return Tree(w, board.Services[0], o, TreeOptions{}) })
+	section("tree --all --pods", func(w io.Writer) error { return Tree(w, board.Services[0], o, TreeOptions{All: true, Pods: true}) })
+	h, _ := view.NewHistory(s.Input, "shop", "shop", s.Now)
+	section("history", func(w io.Writer) error { return History(w, h, o) })
+	section("previews", func(w io.Writer) error { return Previews(w, board.Previews(""), o) })
+	a, err := view.WhyHost(s.Input, "shop.example.com", "/cart", s.Now)
+	why("why host", a, err)
+	for _, v := range []string{"1.1.0", "1.3.0-rc.1"} {
+		a, err := view.WhyVersion(s.Input, "shop", "shop", v, s.Now)
+		why("why "+v, a, err)
+	}
+	a, err = view.WhyPullRequest(s.Input, "shop", "shop", 17, s.Now)
+	why("why pr/17", a, err)
+	return b.String()
+}
+
+// TestTexts compares all texts of each story with testdata/*.txt; -update writes them.
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	for _, s := range viewtest.Stories() {
+		path := filepath.Join("testdata", strings.ReplaceAll(s.Name, " ", "-")+".txt")
+		got := all(t, s, Options{Unicode: true})
+		if *update {
+			if err := os.MkdirAll("testdata", 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got); diff != "" {
+			t.Errorf("%s changed (-update writes it, if it should):\n%s", path, diff)
+		}
+	}
+}
+
+// TestWidths: no line of the renderers is wider than the terminal but for words and commands that
+// cannot be broken, and colors change no width and no text.
+func TestWidths(t *testing.T) {
+	t.Parallel()
+	for _, s := range viewtest.Stories() {
+		for _, width := range []int{20, 40, 80, 120} {
+			plain := all(t, s, Options{Width: width, Unicode: true})
+			for line := range strings.Lines(plain) {
+				if w := lipgloss.Width(strings.TrimRight(line, "\n")); w > width && !strings.HasPrefix(line, "--- ") {
+					t.Errorf("%s: %d cells in a terminal of %d: %q", s.Name, w, width, line)
+				}
+			}
+			colored := all(t, s, Options{Width: width, Unicode: true, Color: true})
+			if diff := cmp.Diff(plain, stripped(colored)); diff != "" {
+				t.Errorf("%s: colors change the text: %s", s.Name, diff)
+			}
+		}
+	}
+}
+
+var trailing = regexp.MustCompile(` +\n`)
+
+// stripped takes the escape sequences of styles out, and blanks at the ends of lines.
+func stripped(text string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] == 0x1b {
+			for i < len(text) && text[i] != 'm' {
+				i++
+			}
+			continue
+		}
+		b.WriteByte(text[i])
+	}
+	return trailing.ReplaceAllString(b.String(), "\n")
+}
+
+// TestASCII: without Unicode there is nothing but ASCII, and no color without Color.
+func TestASCII(t *testing.T) {
+	t.Parallel()
+	for _, s := range viewtest.Stories() {
+		for _, r := range all(t, s, Options{}) {
+			if r > 0x7f {
+				t.Fatalf("%s: %q", s.Name, r)
+			}
+			if r == 0x1b {
+				t.Fatalf("%s: an escape sequence", s.Name)
+			}
+		}
+	}
+}
+
+// TestHostileTexts: what users wrote cannot steer a terminal.
+func TestHostileTexts(t *testing.T) {
+	t.Parallel()
+	s := viewtest.Stories()[0]
+	ms := &s.Input.Microservices[0]
+	ms.Name = "a\x1b[31m\u009b31m\u202eb"
+	var b strings.Builder
+	board := view.New(s.Input, s.Now)
+	if err := Status(&b, board, Options{Unicode: true, Now: s.Now}); err != nil {
+		t.Fatal(err)
+	}
+	if err := Tree(&b, board.Services[0], Options{Unicode: true, Now: s.Now}, TreeOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.String(); strings.ContainsAny(got, "\x1b\u009b\u202e") {
+		t.Errorf("%q", got)
+	}
+}

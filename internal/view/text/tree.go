@@ -1,0 +1,310 @@
+package text
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+
+	"github.com/heighliner/heighliner/internal/view"
+)
+
+// TreeOptions choose what of a service is written.
+type TreeOptions struct {
+	// Pods writes each pod; else they are counted.
+	Pods bool
+	// All writes releases that are not retained, all previews, and what is rejected.
+	All bool
+}
+
+// maxPreviews that a tree has without All.
+const maxPreviews = 5
+
+// Tree writes a service with its groups, releases, and what it waits for.
+func Tree(out io.Writer, s view.Service, o Options, t TreeOptions) error {
+	p := &page{Options: o}
+	p.head(s)
+	for _, g := range s.Groups {
+		p.b.WriteString("\n")
+		p.group(g, g.Name, t)
+	}
+	shown := s.Previews
+	if !t.All && len(shown) > maxPreviews {
+		shown = slices.Clone(shown)
+		slices.SortStableFunc(shown, func(a, b view.Group) int { return cmp.Compare(rank(a.State.Class), rank(b.State.Class)) })
+		shown = shown[:maxPreviews]
+	}
+	for _, g := range shown {
+		p.b.WriteString("\n")
+		p.group(g, fmt.Sprintf("pr-%d", g.PullRequest.Number), t)
+	}
+	if n := len(s.Previews) - len(shown); n > 0 {
+		p.line("", "", p.faint(fmt.Sprintf("and %d more previews: --all, or hlnr previews %s", n, clean(s.Name))))
+	}
+	p.problems(s)
+	if t.All {
+		p.rejected(s)
+	}
+	return p.write(out)
+}
+
+// head of a service: its name, rollouts in progress, and its state.
+func (p *page) head(s view.Service) {
+	name, n := clean(s.Name), 0
+	if p.Namespaces {
+		name = clean(s.Namespace) + "/" + name
+	}
+	for _, g := range slices.Concat(s.Groups, s.Previews) {
+		if g.Canary != "" {
+			n++
+		}
+	}
+	parts := []string{p.bold(name)}
+	switch {
+	case n == 1:
+		parts = append(parts, "1 rollout")
+	case n > 1:
+		parts = append(parts, fmt.Sprintf("%d rollouts", n))
+	}
+	if s.Paused {
+		parts = append(parts, "paused")
+	}
+	text := clean(s.State.Sentence)
+	if v := short(s.State.Version); v != "" && s.State.Word != view.WordPinned && s.State.Class != view.Moving && !strings.Contains(text, v) {
+		text = v + " " + text
+	}
+	if s.State.Word != view.WordPaused {
+		parts = append(parts, p.paint(s.State.Class, text))
+	}
+	p.line("", "  ", strings.Join(parts, " · "))
+}
+
+// group with its hosts and releases.
+func (p *page) group(g view.Group, name string, t TreeOptions) {
+	p.line("", "  ", strings.Join(append([]string{p.bold(clean(name))}, p.hosts(g)...), "  "))
+	if r := g.PullRequest; r != nil && (r.Title != "" || r.Author != "") {
+		p.line("  ", "  ", p.faint(strings.Join(filled(quoted(r.Title), by(r.Author)), " ")))
+	}
+	shown := make([]view.Release, 0, len(g.Releases))
+	for _, r := range g.Releases {
+		if r.Status != "deprecated" || r.Retained || t.All {
+			shown = append(shown, r)
+		}
+	}
+	order := []string{"active", "canary", "pending", "error", "deprecated"}
+	slices.SortStableFunc(shown, func(a, b view.Release) int {
+		return cmp.Compare(slices.Index(order, a.Status), slices.Index(order, b.Status))
+	})
+	if len(shown) == 0 {
+		p.line(" └ ", "   ", p.paint(g.State.Class, clean(g.State.Sentence)))
+		return
+	}
+	widths := columns(p, shown)
+	for i, r := range shown {
+		branch, stem := " ├ ", " │ "
+		if i == len(shown)-1 {
+			branch, stem = " └ ", "   "
+		}
+		p.release(r, branch, stem, widths, t)
+	}
+}
+
+func quoted(text string) string {
+	if text == "" {
+		return ""
+	}
+	return fmt.Sprintf("%q", clean(text))
+}
+
+func by(author string) string {
+	if author == "" {
+		return ""
+	}
+	return "by " + clean(author)
+}
+
+// hosts of a group, those that are not programmed with why.
+func (p *page) hosts(g view.Group) (out []string) {
+	for _, h := range g.Hosts {
+		text := clean(cmp.Or(h.URL, h.Host+h.Path))
+		if !h.Programmed {
+			text += " (" + clean(cmp.Or(h.Message, h.Reason, "not programmed")) + ")"
+			text = p.paint(view.Failed, text)
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// cells of a release: mark and version, status, share, pods, age.
+func (p *page) cells(r view.Release) []string {
+	share, pods, age := "–", "", ""
+	if r.Share.Asked != nil && (r.Status == "active" || r.Status == "canary") {
+		share = r.Share.String(p.Now)
+	}
+	if r.Pods != nil {
+		pods = fmt.Sprintf("%d/%d pods", r.Pods.Available, r.Pods.Wanted)
+		if r.Pods.Wanted == 0 {
+			pods = "0 pods"
+		}
+	}
+	if r.Since != nil {
+		age = p.age(r.Since.Time)
+	}
+	return []string{marks[r.Status] + " " + short(r.Version), r.Status, share, pods, age}
+}
+
+// columns gives the widths of the cells of releases.
+func columns(p *page, releases []view.Release) []int {
+	widths := make([]int, 5)
+	for _, r := range releases {
+		for i, c := range p.cells(r) {
+			widths[i] = max(widths[i], lipgloss.Width(c))
+		}
+	}
+	return widths
+}
+
+// release in one line, and what its rollout has and waits for below.
+func (p *page) release(r view.Release, branch, stem string, widths []int, t TreeOptions) {
+	var b strings.Builder
+	narrow := p.Width > 0 && p.Width < minTable
+	for i, c := range p.cells(r) {
+		space := max(0, widths[i]-lipgloss.Width(c))
+		if i == 0 {
+			c = p.paint(classOf(r), c)
+		}
+		if narrow {
+			space = 0
+		}
+		if c == "" && narrow {
+			continue
+		}
+		b.WriteString(c + strings.Repeat(" ", space) + "  ")
+	}
+	b.WriteString(p.paint(r.State.Class, p.sentence(r)))
+	p.line(branch, stem+"  ", b.String())
+	inner := stem + "   "
+	if r.Rollout != nil {
+		p.rollout(r, inner)
+	} else if next := commands(r.State); next != "" {
+		p.line(inner, inner, next)
+	}
+	if p.Wide {
+		for _, image := range r.Images {
+			p.line(inner, inner, p.faint(clean(image)))
+		}
+	}
+	p.pods(r, inner, t)
+}
+
+// classOf gives the color of the mark of a release.
+func classOf(r view.Release) view.Class {
+	switch r.Status {
+	case "error":
+		return view.Failed
+	case "canary", "pending":
+		return view.Moving
+	}
+	return view.Stable
+}
+
+// sentence of a release: what its status does not say already.
+func (p *page) sentence(r view.Release) string {
+	text := clean(r.State.Sentence)
+	switch r.State.Word {
+	case view.WordActive:
+		text = "deployed by policy"
+		if d := r.Decision; d != nil && d.Outcome == "Applied" && d.By != "" {
+			text = strings.ToLower(d.Action) + " by " + clean(d.By)
+		}
+		if r.Commit != "" {
+			text += ", from " + clean(r.Commit[:min(8, len(r.Commit))])
+		}
+	case view.WordRetained:
+		text = "retained for rollback"
+	}
+	if s := r.Rollout; s != nil && s.Step > 0 && !strings.HasPrefix(text, "step ") {
+		text = fmt.Sprintf("step %d of %d, %s", s.Step, s.Steps, text)
+	}
+	return text
+}
+
+// checkMarks of results.
+var checkMarks = map[view.CheckResult]string{view.CheckPassed: "✔", view.CheckWaiting: "…", view.CheckFailed: "✖"}
+
+// rollout of a release: what its step has, what comes next, and what a person can do.
+func (p *page) rollout(r view.Release, indent string) {
+	var checks []string
+	for _, c := range r.Rollout.Checks {
+		checks = append(checks, checkMarks[c.Result]+" "+clean(c.Message))
+	}
+	if len(checks) > 0 {
+		p.line(indent, indent, strings.Join(checks, "   "))
+	}
+	next := make([]string, len(r.Rollout.Next))
+	for i, w := range r.Rollout.Next {
+		next[i] = fmt.Sprintf("%d %%", w)
+	}
+	text := "next: " + strings.Join(next, ", then ")
+	if c := commands(r.State); c != "" {
+		text += "   " + c
+	}
+	p.line(indent, indent, text)
+}
+
+// pods of a release: those that are not ready, or all.
+func (p *page) pods(r view.Release, indent string, t TreeOptions) {
+	if r.Pods == nil {
+		return
+	}
+	for _, pod := range r.Pods.Pods {
+		if pod.Ready && !t.Pods {
+			continue
+		}
+		text := clean(pod.Name) + "  " + clean(pod.Phase)
+		if pod.Ready {
+			text = clean(pod.Name) + "  ready"
+		}
+		if pod.Restarts > 0 {
+			text += fmt.Sprintf("  %d restarts", pod.Restarts)
+		}
+		if pod.Message != "" && !pod.Ready {
+			text += ": " + clean(pod.Message)
+		}
+		p.line(indent, indent+"  ", p.faint(text))
+	}
+}
+
+// shownByStates are reasons of problems that the states of releases have in their sentences.
+var shownByStates = []string{"ReleaseFailed", "Blocked", "TogetherHeld", "AnalysisInconclusive", "AnalysisNoTraffic"}
+
+// problems of a service that no state of a group has as its sentence.
+func (p *page) problems(s view.Service) {
+	first := true
+	for _, x := range s.Problems {
+		if slices.Contains(shownByStates, x.Reason) || strings.Contains(s.State.Sentence, x.Message) {
+			continue
+		}
+		if first {
+			p.b.WriteString("\n")
+			first = false
+		}
+		p.line("! ", "  ", p.paint(view.Failed, clean(x.Object+" "+x.Reason+": "+x.Message)))
+	}
+}
+
+// rejected versions of a service.
+func (p *page) rejected(s view.Service) {
+	if s.Discovery == nil || len(s.Discovery.Rejected) == 0 {
+		return
+	}
+	p.b.WriteString("\n")
+	p.line("", "  ", "rejected by ImagePolicy "+clean(s.Discovery.Policy)+":")
+	for _, v := range s.Discovery.Rejected {
+		p.line("  ", "    ", clean(v.Version+"  "+v.Verdict+"  "+v.Reason))
+	}
+}

@@ -1,0 +1,93 @@
+package view
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Age gives a duration in one unit: 12s, 6m, 3h, 17d. What is below zero is 0s: clocks differ.
+func Age(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// Span gives a duration in its two greatest units: 38s, 15m42s, 3h2m, 17d4h.
+func Span(d time.Duration) string {
+	if d < 0 {
+		d = 0
+	}
+	s := int(d.Seconds())
+	pair := func(a int, x string, b int, y string) string {
+		if b == 0 {
+			return fmt.Sprintf("%d%s", a, x)
+		}
+		return fmt.Sprintf("%d%s%d%s", a, x, b, y)
+	}
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%ds", s)
+	case s < 3600:
+		return pair(s/60, "m", s%60, "s")
+	case s < 86400:
+		return pair(s/3600, "h", s%3600/60, "m")
+	}
+	return pair(s/86400, "d", s%86400/3600, "h")
+}
+
+// Clock gives a time as a reader at now, and in its zone, says it: 14:02 on the same day, Mon
+// 14:02 within six days, else the date too.
+func Clock(t, now time.Time) string {
+	t = t.In(now.Location())
+	y, m, d := t.Date()
+	ny, nm, nd := now.Date()
+	switch away := t.Sub(now).Abs(); {
+	case y == ny && m == nm && d == nd:
+		return t.Format("15:04")
+	case away < 6*24*time.Hour:
+		return t.Format("Mon 15:04")
+	}
+	return t.Format("2006-01-02 15:04")
+}
+
+// timeOf gives a time as it is shown; nil for none.
+func timeOf(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &metav1.Time{Time: t.UTC()}
+}
+
+// micros is timeOf of an optional time of the API.
+func micros(t *metav1.MicroTime) *metav1.Time {
+	if t == nil {
+		return nil
+	}
+	return timeOf(t.Time)
+}
+
+// metas is timeOf of an optional time of the API.
+func metas(t *metav1.Time) *metav1.Time {
+	if t == nil {
+		return nil
+	}
+	return timeOf(t.Time)
+}
+
+// micro gives an optional time of the API; zero for none.
+func micro(t *metav1.MicroTime) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
+}

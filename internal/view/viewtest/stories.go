@@ -1,0 +1,181 @@
+package viewtest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
+	"github.com/heighliner/heighliner/internal/view"
+)
+
+// Story is a service at a moment of its history.
+type Story struct {
+	Name  string
+	Input view.Input
+	Now   time.Time
+}
+
+// Steps of most stories.
+var twoSteps = []release.Step{{Name: "tenth", Weight: 10, Pause: 10 * time.Minute}, {Name: "half", Weight: 50, Pause: 10 * time.Minute}}
+
+// live has an active release for an hour.
+func live(w *world) {
+	w.push("1.0.0")
+	w.wait(time.Hour)
+	w.spec.Steps = twoSteps
+}
+
+// measured gives a version measurements.
+func measured(w *world, version string, phase v1alpha1.AnalysisPhase, value string, result v1alpha1.MeasurementResult) {
+	limit := 0.5
+	w.spec.Analysis = true
+	w.metrics = []v1alpha1.AnalysisMetric{{Name: "latency-p99", Latency: &v1alpha1.LatencyMetric{Quantile: "P99"}, ThresholdRange: v1alpha1.ValueRange{Max: &limit}}}
+	w.analyses[version] = &v1alpha1.ReleaseAnalysis{
+		Phase: phase, Rounds: 3, Message: "latency-p99 is " + value,
+		Metrics: []v1alpha1.MetricStatus{{Name: "latency-p99", Result: result, Measurements: []v1alpha1.Measurement{{Value: value, Result: result}}}},
+	}
+}
+
+var stories = map[string]func(w *world){
+	"no version": func(*world) {},
+	"starts": func(w *world) {
+		w.broken["1.0.0"] = "CrashLoopBackOff"
+		w.messages["1.0.0"] = "exit 1: missing DATABASE_URL"
+		w.push("1.0.0")
+		w.now = w.now.Add(time.Minute)
+	},
+	"active":      live,
+	"two groups":  func(w *world) { live(w); w.push("2.0.0"); w.wait(2 * time.Hour) },
+	"pause":       func(w *world) { live(w); w.push("1.1.0"); w.wait(4 * time.Minute) },
+	"second step": func(w *world) { live(w); w.push("1.1.0"); w.wait(12 * time.Minute) },
+	"promoted":    func(w *world) { live(w); w.push("1.1.0"); w.wait(time.Hour) },
+	"approval": func(w *world) {
+		live(w)
+		w.spec.Steps = []release.Step{{Name: "ask", Weight: 10, Approval: true}, {Weight: 50}}
+		w.push("1.1.0")
+		w.wait(41 * time.Minute)
+	},
+	"continued": func(w *world) {
+		live(w)
+		w.spec.Steps = []release.Step{{Name: "ask", Weight: 10, Approval: true}}
+		w.push("1.1.0")
+		w.wait(time.Minute)
+		w.decide("1.1.0", release.Continue, "ask", "ana", "dashboards are quiet")
+		w.wait(time.Hour)
+	},
+	"aborted": func(w *world) {
+		live(w)
+		w.push("1.1.0")
+		w.wait(time.Minute)
+		w.decide("1.1.0", release.Deprecate, "", "ana", "sessions lost")
+		w.wait(8 * time.Minute)
+	},
+	"crashes": func(w *world) {
+		live(w)
+		w.broken["1.1.0"], w.messages["1.1.0"] = "CrashLoopBackOff", `container shop: exit 1: missing DATABASE_URL`
+		w.push("1.1.0")
+		w.wait(2 * time.Hour)
+	},
+	"no capacity": func(w *world) {
+		live(w)
+		w.broken["1.1.0"], w.messages["1.1.0"] = "Unschedulable", "0/3 nodes are available: insufficient cpu"
+		w.push("1.1.0")
+		w.wait(30 * time.Minute)
+	},
+	"analysis": func(w *world) {
+		live(w)
+		measured(w, "1.1.0", v1alpha1.AnalysisRunning, "0.212", v1alpha1.MeasurementPassed)
+		w.push("1.1.0")
+		w.wait(15 * time.Minute)
+	},
+	"inconclusive": func(w *world) {
+		live(w)
+		measured(w, "1.1.0", v1alpha1.AnalysisInconclusive, "0.612", v1alpha1.MeasurementInconclusive)
+		w.push("1.1.0")
+		w.wait(15 * time.Minute)
+	},
+	"rolled back": func(w *world) {
+		live(w)
+		measured(w, "1.1.0", v1alpha1.AnalysisFailed, "0.612", v1alpha1.MeasurementFailed)
+		w.push("1.1.0")
+		w.wait(8 * time.Minute)
+	},
+	"not programmed": func(w *world) {
+		live(w)
+		w.settle()
+		w.stuck = true
+		w.push("1.1.0")
+		w.now = w.now.Add(12 * time.Second)
+	},
+	"routes withheld": func(w *world) { live(w); w.stuck = true; w.push("1.1.0"); w.wait(30 * time.Minute) },
+	"window": func(w *world) {
+		live(w)
+		w.spec.Steps = []release.Step{{Weight: 10}, {Weight: 50, Window: &release.Window{Next: time.Date(2030, 2, 4, 8, 0, 0, 0, time.UTC)}}}
+		w.push("1.1.0")
+		w.wait(5 * time.Hour)
+		w.now = time.Date(2030, 1, 31, 17, 0, 0, 0, time.UTC)
+	},
+	"paused": func(w *world) { live(w); w.push("1.1.0"); w.wait(time.Minute); w.spec.Paused = true; w.wait(time.Hour) },
+	"pinned": func(w *world) {
+		live(w)
+		w.push("1.1.0")
+		w.wait(time.Hour)
+		w.spec.Pins = []release.Pin{{Field: "spec.updateStrategy.manual.groups[0].name", Group: "1.x", Version: "1.0.0", Reason: "sessions lost", Expire: time.Date(2030, 2, 4, 8, 0, 0, 0, time.UTC)}}
+		w.wait(time.Hour)
+	},
+	"pin of nothing": func(w *world) {
+		live(w)
+		w.spec.Pins = []release.Pin{{Field: "spec.updateStrategy.manual.groups[0].name", Group: "1.x", Version: "9.9.9"}}
+		w.wait(time.Hour)
+	},
+	"previews": func(w *world) {
+		w.titles[19] = "From a fork"
+		w.verdicts = []v1alpha1.RefusedCandidate{{Version: fmt.Sprintf("%040x", 19), Verdict: "Fork", Reason: "pull request 19 (cart): it is from a fork and has no label preview"}}
+		w.pull(16, strings.Repeat("16", 20), "Old cart")
+		w.now = w.now.Add(time.Minute)
+		w.pull(17, strings.Repeat("17", 20), "New checkout")
+		w.wait(3 * time.Hour)
+		w.pull(18, strings.Repeat("18", 20), "No slot left")
+		w.wait(time.Minute)
+	},
+	"rejected": func(w *world) {
+		live(w)
+		w.verdicts = []v1alpha1.RefusedCandidate{{Version: "1.3.0-rc.1", Verdict: "Level", Reason: "prereleases are off"}, {Version: "latest", Verdict: "Parse", Reason: "not a version"}}
+	},
+}
+
+// Stories plays all histories. The service of each is called shop.
+func Stories() []Story {
+	out := make([]Story, 0, len(stories))
+	for _, name := range slices.Sorted(maps.Keys(stories)) {
+		out = append(out, play(name, "shop"))
+	}
+	return out
+}
+
+func play(name, service string) Story {
+	w := newWorld(service)
+	stories[name](w)
+	return Story{Name: name, Input: w.input(), Now: w.now}
+}
+
+// Many gives n services in different states, at one time.
+func Many(n int) (view.Input, time.Time) {
+	var in view.Input
+	names := slices.Sorted(maps.Keys(stories))
+	now := time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
+	in.Namespace = namespace
+	for i := range n {
+		s := play(names[i%len(names)], fmt.Sprintf("s%03d", i))
+		in.Microservices = append(in.Microservices, s.Input.Microservices...)
+		in.Releases = append(in.Releases, s.Input.Releases...)
+		in.NetworkPolicies = append(in.NetworkPolicies, s.Input.NetworkPolicies...)
+		in.ImagePolicies = append(in.ImagePolicies, s.Input.ImagePolicies...)
+		in.Repositories = append(in.Repositories, s.Input.Repositories...)
+	}
+	return in, now
+}

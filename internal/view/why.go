@@ -1,0 +1,658 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
+	"github.com/heighliner/heighliner/internal/version"
+)
+
+// Answer to why a host, a version or a pod serves as it does: the whole chain, and what to do.
+type Answer struct {
+	metav1.TypeMeta `json:",inline"`
+	Time            metav1.Time `json:"time"`
+	// Question as it was understood.
+	Question string `json:"question"`
+	// Result: serving, notServing, or waiting for a person.
+	Result Result `json:"result"`
+	// Summary answers in one line.
+	Summary string `json:"summary"`
+	// Lines of the chain, each with the object that has it.
+	Lines []Line `json:"lines,omitempty"`
+	// Do is what a person can do; empty: nothing is to be done.
+	Do   string   `json:"do,omitempty"`
+	Next []Action `json:"next,omitempty"`
+}
+
+// Result of an [Answer].
+type Result string
+
+// The results.
+const (
+	Serving    Result = "serving"
+	NotServing Result = "notServing"
+	ForPerson  Result = "waiting"
+)
+
+// Line of an answer.
+type Line struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+	// Object that says so, as kind and namespace/name.
+	Object string `json:"object,omitempty"`
+}
+
+// Unknown is an error about a name that is not there.
+type Unknown struct {
+	// What it should be the name of, such as "host".
+	What, Name string
+	// Names that are there.
+	Names []string
+}
+
+// Error gives what is unknown.
+func (e *Unknown) Error() string { return fmt.Sprintf("there is no %s %q", e.What, e.Name) }
+
+// Ambiguous is an error about a name that several objects have.
+type Ambiguous struct {
+	What, Name string
+	// Objects that have it, and how to name one of them.
+	Objects []string
+	Remedy  string
+}
+
+// Error lists what has the name.
+func (e *Ambiguous) Error() string {
+	return fmt.Sprintf("%s %q is ambiguous, there are %s: %s", e.What, e.Name, strings.Join(e.Objects, ", "), e.Remedy)
+}
+
+// answer begins an answer.
+func (x *index) answer(question string) Answer {
+	return Answer{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindAnswer}, Time: metav1.Time{Time: x.now.UTC()}, Question: question}
+}
+
+func (a *Answer) add(name, object, format string, args ...any) {
+	if text := status.Line(fmt.Sprintf(format, args...)); text != "" {
+		a.Lines = append(a.Lines, Line{Name: name, Text: text, Object: object})
+	}
+}
+
+// conclude with what a person can do about a state.
+func (a *Answer) conclude(subject string, s State) {
+	a.Next = s.Next
+	commands := make([]string, len(s.Next))
+	for i, n := range s.Next {
+		commands[i] = n.Command
+	}
+	if a.Do = strings.TrimSpace(subject + " " + s.Sentence); len(commands) > 0 {
+		a.Do += ": " + strings.Join(commands, ", or ")
+	}
+}
+
+// object names an object of the service.
+func (s *service) object(kind, name string) string { return kind + " " + s.ms.Namespace + "/" + name }
+
+// place is a domain of a policy.
+type place struct {
+	service *service
+	policy  *v1alpha1.NetworkPolicy
+	domain  *v1alpha1.DomainStatus
+}
+
+// WhyHost answers for a host and a path, by the policy that has them with the longest path. An
+// error is *Unknown or *Ambiguous.
+func WhyHost(in Input, host, path string, now time.Time) (Answer, error) {
+	x := newIndex(in, now)
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	found, names := x.places(host, path)
+	if len(found) == 0 {
+		return Answer{}, &Unknown{What: "host", Name: host, Names: names}
+	}
+	if len(found) > 1 {
+		var objects []string
+		for _, p := range found {
+			objects = append(objects, "networkpolicy "+p.policy.Namespace+"/"+p.policy.Name)
+		}
+		return Answer{}, &Ambiguous{What: "host", Name: host, Objects: objects, Remedy: "name one namespace with -n"}
+	}
+	return found[0].answer(host, path), nil
+}
+
+// places that have a host: of those with the longest path, the ones that are programmed, if any is.
+func (x *index) places(host, path string) (best []place, names []string) {
+	length, programmed, exact := -1, false, false
+	for i := range x.NetworkPolicies {
+		p := &x.NetworkPolicies[i]
+		for j := range p.Status.Domains {
+			d := &p.Status.Domains[j]
+			names = append(names, d.Domain)
+			if !covers(d, host, path) {
+				continue
+			}
+			same := d.Domain == host
+			switch c := cmp.Or(compareBool(same, exact), cmp.Compare(len(d.Path), length), compareBool(d.Programmed, programmed)); {
+			case len(best) > 0 && c < 0:
+				continue
+			case len(best) == 0 || c > 0:
+				best, length, programmed, exact = nil, len(d.Path), d.Programmed, same
+			}
+			best = append(best, place{x.serviceNamed(p.Namespace, p.MicroserviceName()), p, d})
+		}
+	}
+	return best, names
+}
+
+func compareBool(a, b bool) int { return cmp.Compare(rankOf(b), rankOf(a)) }
+
+// serviceNamed finds a service; one whose Microservice was not read has an empty one.
+func (x *index) serviceNamed(namespace, name string) *service {
+	for i := range x.Microservices {
+		if ms := &x.Microservices[i]; ms.Namespace == namespace && ms.Name == name {
+			return x.service(ms)
+		}
+	}
+	ms := &v1alpha1.Microservice{}
+	ms.Namespace, ms.Name = namespace, name
+	return x.service(ms)
+}
+
+// covers reports whether a domain has a host, itself or by a wildcard, and a path.
+func covers(d *v1alpha1.DomainStatus, host, path string) bool {
+	rest, wild := strings.CutPrefix(d.Domain, "*")
+	if d.Domain != host && !(wild && strings.HasSuffix(host, rest) && len(host) > len(rest)) {
+		return false
+	}
+	prefix := strings.TrimSuffix(d.Path, "/")
+	return prefix == "" || path == prefix || strings.HasPrefix(path, prefix+"/")
+}
+
+// answer for one domain.
+func (p place) answer(host, path string) Answer {
+	s, d := p.service, p.domain
+	a := s.index.answer("why " + host + path)
+	policy := s.object("NetworkPolicy", p.policy.Name)
+	at := host + strings.TrimSuffix(path, "/")
+	var served []string
+	for _, b := range d.Backends {
+		if b.Weight > 0 {
+			served = append(served, fmt.Sprintf("%s (%d %%)", status.Short(b.Version), b.Weight))
+		}
+	}
+	switch {
+	case d.Programmed && len(served) > 0:
+		a.Result, a.Summary = Serving, fmt.Sprintf("%s is served by %s.", at, join(served))
+	case len(served) > 0:
+		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not known to be served: it is written to route to %s, and not programmed.", at, join(served))
+	default:
+		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not served: %s.", at, strings.TrimSuffix(cmp.Or(d.Message, d.Reason, "it routes to no release"), "."))
+	}
+	g := s.groupBySlug(d.Group)
+	if g != nil {
+		a.add("host", policy, "%s → group %s%s", d.Domain, g.Name, p.choice())
+	} else {
+		a.add("host", policy, "%s → %s", d.Domain, cmp.Or(d.Group, "no group"))
+	}
+	route := "programmed"
+	if !d.Programmed {
+		route = "not programmed: " + cmp.Or(d.Message, d.Reason, "not known why")
+	} else if d.Message != "" {
+		route += ": " + d.Message
+	}
+	a.add("route", parentsOf(p.policy), "%s", route)
+	if g == nil {
+		return a
+	}
+	view := s.group(g)
+	view.chain(&a, s, d)
+	s.newer(&a, g)
+	if view.State.Class != Stable {
+		a.conclude(view.State.Version, view.State)
+	}
+	return a
+}
+
+// groupBySlug finds a group; nil: there is none.
+func (s *service) groupBySlug(slug string) *v1alpha1.ReleaseGroup {
+	for i := range s.ms.Status.ReleaseGroups {
+		if s.ms.Status.ReleaseGroups[i].Slug == slug {
+			return &s.ms.Status.ReleaseGroups[i]
+		}
+	}
+	return nil
+}
+
+// choice is why a domain routes to its group, where its entry of the specification is known.
+func (p place) choice() string {
+	for i := range p.policy.Spec.Domains {
+		e := &p.policy.Spec.Domains[i]
+		if e.Domain != p.domain.Domain || strings.TrimSuffix(e.Path, "/") != strings.TrimSuffix(p.domain.Path, "/") {
+			continue
+		}
+		switch {
+		case e.Release != nil && e.Release.Version != "":
+			return ": it names version " + e.Release.Version
+		case e.Release != nil:
+			return ": it routes to the canary"
+		case e.Groups == nil, e.Groups.Policy == v1alpha1.GroupsNewest:
+			return ": the newest group with an active release"
+		case e.Groups.Policy == v1alpha1.GroupsNamed:
+			return ": the first of " + strings.Join(e.Groups.Names, ", ") + " with an active release"
+		}
+	}
+	return ""
+}
+
+// chain of a group behind a host: shares, releases and images.
+func (g Group) chain(a *Answer, s *service, d *v1alpha1.DomainStatus) {
+	var shares, releases, images []string
+	for _, r := range g.Releases {
+		if r.Share.Asked == nil && !slices.ContainsFunc(d.Backends, func(b v1alpha1.DomainBackend) bool { return b.Release == r.Name }) {
+			continue
+		}
+		v := status.Short(r.Version)
+		if text := r.Share.String(s.now); text != "" {
+			shares = append(shares, v+" "+text)
+		}
+		releases = append(releases, fmt.Sprintf("%s %s", v, r.State.Sentence)+r.Pods.suffix())
+		for _, image := range r.Images {
+			images = append(images, v+" "+image)
+		}
+	}
+	object := s.object("Microservice", s.ms.Name)
+	a.add("shares", object, "%s", strings.Join(shares, " · "))
+	a.add("releases", object, "%s", strings.Join(releases, " · "))
+	a.add("images", "", "%s", strings.Join(images, " · "))
+}
+
+// suffix gives ", 3/3 pods", or nothing where they are not known.
+func (p *Pods) suffix() string {
+	if p == nil {
+		return ""
+	}
+	return fmt.Sprintf(", %d/%d pods", p.Available, p.Wanted)
+}
+
+// String gives a share as one number where what was asked for is programmed, and as two where not;
+// "": not known.
+func (s Share) String(now time.Time) string {
+	if s.Asked == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%d %%", *s.Asked)
+	switch {
+	case s.Withheld:
+		text = fmt.Sprintf("asked %d %% · withheld: no ready endpoint", *s.Asked)
+	case s.Programmed != nil && *s.Programmed != *s.Asked:
+		text = fmt.Sprintf("asked %d %% · programmed %d %%", *s.Asked, *s.Programmed)
+		if s.Since != nil {
+			text += " (" + Age(now.Sub(s.Since.Time)) + ")"
+		}
+	case s.Programmed == nil && s.Since != nil:
+		text = fmt.Sprintf("asked %d %% · not programmed (%s)", *s.Asked, Age(now.Sub(s.Since.Time)))
+	}
+	if s.Observed != nil {
+		text += fmt.Sprintf(" · observed %s %% (%s)", strconv.FormatFloat(*s.Observed, 'f', 1, 64), s.Window)
+	}
+	return text
+}
+
+// newer versions than the active one that the ImagePolicy rejects, or that did not start.
+func (s *service) newer(a *Answer, g *v1alpha1.ReleaseGroup) {
+	p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]
+	if p == nil || g.Active == "" || isPreview(g) {
+		return
+	}
+	n := 0
+	for _, c := range p.Status.Candidates {
+		if _, err := version.Parse(version.Meant(c.Version), ""); err != nil || version.Compare(version.Meant(c.Version), g.Active) <= 0 || n == 3 {
+			continue
+		}
+		n++
+		a.add("newer", s.object("ImagePolicy", p.Name), "%s is rejected by %s: %s", c.Version, c.Verdict, c.Reason)
+	}
+}
+
+// WhyVersion answers for a version, or the name of a release, of one service. An error is
+// *Unknown where the service is not in the input.
+func WhyVersion(in Input, namespace, name, wanted string, now time.Time) (Answer, error) {
+	x := newIndex(in, now)
+	for i := range in.Microservices {
+		if ms := &in.Microservices[i]; ms.Namespace == namespace && ms.Name == name {
+			return x.service(ms).whyVersion(wanted), nil
+		}
+	}
+	return Answer{}, &Unknown{What: "Microservice", Name: name}
+}
+
+// Services that know a version, by namespace and name: that have a release of it, or whose
+// ImagePolicy reports it.
+func Services(in Input, wanted string) (out []string) {
+	x := newIndex(in, time.Time{})
+	for i := range in.Microservices {
+		s := x.service(&in.Microservices[i])
+		if g, _ := s.find(wanted); g != nil || s.offers(wanted) != nil || s.rejects(wanted) != nil {
+			out = append(out, s.ms.Namespace+"/"+s.ms.Name)
+		}
+	}
+	return out
+}
+
+// names reports whether a text names a version: as it is, as a tag, or as the start of a commit.
+func names(wanted, v string) bool {
+	return version.Names(wanted, v) || len(wanted) >= 7 && len(v) == 40 && strings.HasPrefix(v, wanted)
+}
+
+// find the release of a version, or of a name: one that serves rather than another, then the
+// newest.
+func (s *service) find(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) {
+	order := []v1alpha1.ReleaseStatus{v1alpha1.ReleaseActive, v1alpha1.ReleaseCanary, v1alpha1.ReleasePending, v1alpha1.ReleaseError, v1alpha1.ReleaseDeprecated}
+	for i := range s.ms.Status.ReleaseGroups {
+		g := &s.ms.Status.ReleaseGroups[i]
+		for j := range g.Releases {
+			r := &g.Releases[j]
+			if r.VersionedMicroservice != wanted && !names(wanted, r.SemVer.Version) {
+				continue
+			}
+			if row == nil || slices.Index(order, r.Status) < slices.Index(order, row.Status) {
+				group, row = g, r
+			}
+		}
+	}
+	return group, row
+}
+
+// offers is the offer of a version; nil: none is known.
+func (s *service) offers(wanted string) *v1alpha1.OfferedRelease {
+	if p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]; p != nil {
+		for i := range p.Status.Releases {
+			if names(wanted, p.Status.Releases[i].SemVer.Version) {
+				return &p.Status.Releases[i]
+			}
+		}
+	}
+	return nil
+}
+
+// rejects is the verdict on a version; nil: none is known.
+func (s *service) rejects(wanted string) *v1alpha1.RefusedCandidate {
+	if p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]; p != nil {
+		for i := range p.Status.Candidates {
+			if names(wanted, p.Status.Candidates[i].Version) {
+				return &p.Status.Candidates[i]
+			}
+		}
+	}
+	return nil
+}
+
+// whyVersion answers for a version of the service.
+func (s *service) whyVersion(wanted string) Answer {
+	g, row := s.find(wanted)
+	a := s.index.answer("why " + s.ms.Name + " " + wanted)
+	if row == nil {
+		s.whyAbsent(&a, wanted)
+		return a
+	}
+	r := s.releaseOf(g, row, s.rollout(g))
+	v, object := status.Short(r.Version), s.object("Microservice", s.ms.Name)
+	s.foundLine(&a, r.Version)
+	if r.Created != nil {
+		a.add("created", s.object("VersionedMicroservice", r.Name), "%s", Clock(r.Created.Time, s.now))
+	}
+	switch row.Status {
+	case v1alpha1.ReleaseActive:
+		a.Result, a.Summary = Serving, fmt.Sprintf("%s is live: %s.", v, r.State.Sentence)
+	case v1alpha1.ReleaseCanary:
+		a.Result, a.Summary = Serving, fmt.Sprintf("%s is live for %d %% of group %s: %s.", v, row.Weight, g.Name, r.State.Sentence)
+		if row.Weight == 0 && !row.Match {
+			a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not live yet: %s.", v, r.State.Sentence)
+		}
+	case v1alpha1.ReleaseError:
+		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not live: it %s%s.", v, map[bool]string{true: "was "}[r.State.Word != WordFailed], r.State.Sentence)
+	default:
+		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not live: %s.", v, r.State.Sentence)
+	}
+	if a.Result == NotServing && r.State.Class == Waiting {
+		a.Result = ForPerson
+	}
+	if r.Failure != "" {
+		a.add("failure", s.object("VersionedMicroservice", r.Name), "%s: %s", r.Failure, r.Message)
+	}
+	r.measured(&a, s)
+	if r.Rollout != nil {
+		for _, c := range r.Rollout.Checks {
+			a.add(c.Name, s.object("VersionedMicroservice", r.Name), "%s: %s", c.Result, c.Message)
+		}
+	}
+	if d := r.Decision; d != nil {
+		a.add("decision", s.object("VersionedMicroservice", r.Name), "%s by %s at %s: %s", d.Action, cmp.Or(d.By, "an unnamed user"), Clock(d.Time.Time, s.now), cmp.Or(d.Reason, d.Outcome))
+	}
+	if row.Status != v1alpha1.ReleaseActive && g.Active != "" {
+		a.add("active", object, "%s serves group %s", status.Short(g.Active), g.Name)
+	}
+	for _, h := range s.hosts(g) {
+		if i := slices.IndexFunc(h.Backends, func(b Backend) bool { return b.Release == r.Name }); i >= 0 && h.Programmed {
+			a.add("host", s.object("NetworkPolicy", h.Policy), "%s: %d %%", h.Host+h.Path, h.Backends[i].Weight)
+		}
+	}
+	if r.State.Class != Stable || row.Status != v1alpha1.ReleaseActive && len(r.State.Next) > 0 {
+		a.conclude(v, r.State)
+	}
+	return a
+}
+
+// foundLine says where a version comes from.
+func (s *service) foundLine(a *Answer, v string) {
+	o := s.offers(v)
+	if o == nil {
+		return
+	}
+	text := "offered"
+	if len(o.Images) > 0 {
+		text += ": " + o.Images[0].Image
+	}
+	if o.ReleaseTime != nil {
+		text += ", published " + Clock(o.ReleaseTime.Time, s.now)
+	}
+	a.add("found", s.object("ImagePolicy", s.ms.Spec.ImagePolicyRef.Name), "%s", text)
+}
+
+// measured adds the metrics that failed, with their queries.
+func (r Release) measured(a *Answer, s *service) {
+	if r.Analysis == nil || r.Status != string(v1alpha1.ReleaseError) {
+		return
+	}
+	for _, m := range r.Analysis.Metrics {
+		if m.Result != string(v1alpha1.MeasurementPassed) {
+			a.add("metric", s.object("VersionedMicroservice", r.Name), "%s", strings.TrimSpace(m.String()+"  "+m.Query))
+		}
+	}
+}
+
+// whyAbsent answers for a version without a release.
+func (s *service) whyAbsent(a *Answer, wanted string) {
+	a.Result = NotServing
+	p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]
+	if p == nil {
+		a.Summary = fmt.Sprintf("%s is not live: the service has no release of it, and its ImagePolicy is not known.", wanted)
+		return
+	}
+	object := s.object("ImagePolicy", p.Name)
+	for _, w := range p.Status.Withdrawn {
+		if names(wanted, w.Version) && w.Version != "" {
+			a.Summary = fmt.Sprintf("%s is not live: it was withdrawn (%s).", wanted, w.Reason)
+			a.add("withdrawn", object, "%s at %s", w.Reason, Clock(w.Time.Time, s.now))
+			return
+		}
+	}
+	if o := s.offers(wanted); o != nil {
+		s.whyNotStarted(a, o)
+		return
+	}
+	if c := s.rejects(wanted); c != nil {
+		a.Summary = fmt.Sprintf("%s is not live: the ImagePolicy rejects it (%s).", wanted, c.Verdict)
+		a.add("verdict", object, "%s: %s", c.Verdict, c.Reason)
+		return
+	}
+	a.Summary = fmt.Sprintf("%s is not live: the ImagePolicy does not offer it.", wanted)
+	total := int32(0)
+	for _, r := range p.Status.Rejected {
+		total += r.Count
+	}
+	text := "it is not among the offered versions"
+	if p.Status.Latest != "" {
+		text += ", of which the newest is " + status.Short(p.Status.Latest)
+	}
+	if int(total) > len(p.Status.Candidates) {
+		text += fmt.Sprintf("; of %d rejected tags the verdicts of %d are recorded: see hlnr explain for the others", total, len(p.Status.Candidates))
+	} else if p.Status.Scan != nil {
+		text += fmt.Sprintf("; there is no such tag among %d tags", p.Status.Scan.Tags)
+	}
+	a.add("found", object, "%s", text)
+	if d := s.discovery(); d != nil && !d.Ready && d.Message != "" {
+		a.add("source", object, "%s: %s", d.Reason, d.Message)
+	}
+}
+
+// whyNotStarted answers for a version that is offered and has no release.
+func (s *service) whyNotStarted(a *Answer, o *v1alpha1.OfferedRelease) {
+	v, object := status.Short(o.SemVer.Version), s.object("Microservice", s.ms.Name)
+	s.foundLine(a, o.SemVer.Version)
+	g := s.groupBySlug(o.Group)
+	cause := "it has not started yet"
+	switch {
+	case slices.ContainsFunc(s.ms.Spec.EndedGroups, func(n string) bool { return n == o.Group || n == o.SemVer.Name }):
+		cause = "spec.endedGroups names its group " + o.SemVer.Name
+	case s.ms.Spec.Paused:
+		cause = "spec.paused is set"
+		a.Next = []Action{s.act("resume")}
+	case g == nil && o.Held:
+		cause = "it is beyond spec.limits of the ImagePolicy, and no group of this service holds it"
+	case g != nil && g.Target.Reason == "Pinned":
+		cause = "group " + g.Name + " is pinned to " + cmp.Or(g.Active, g.Target.Release)
+		a.Next = []Action{s.act("unpin")}
+	case g != nil && g.Active != "" && !isPreview(g) && version.Compare(o.SemVer.Version, g.Active) < 0:
+		cause = "it is older than the active " + g.Active
+	case g != nil && g.Target.Reason == "FinishFirst":
+		cause = "the rollout in progress is finished first"
+	}
+	a.Summary = fmt.Sprintf("%s is not live: %s.", v, cause)
+	if g != nil {
+		a.add("target", object, "group %s moves to %s (%s)", g.Name, cmp.Or(g.Target.Release, "nothing"), cmp.Or(g.Target.Reason, "no reason recorded"))
+	}
+	for _, x := range s.problems() {
+		if strings.HasPrefix(x.Object, "Microservice/") {
+			a.add(strings.ToLower(x.Condition), object, "%s: %s", x.Reason, x.Message)
+		}
+	}
+	if len(a.Next) > 0 {
+		a.Do = "to start it: " + a.Next[0].Command
+	}
+}
+
+// WhyPod answers for a pod of a release. An error is *Unknown.
+func WhyPod(in Input, namespace, name string, now time.Time) (Answer, error) {
+	x := newIndex(in, now)
+	var known []string
+	for i := range in.Pods {
+		p := &in.Pods[i]
+		known = append(known, p.Name)
+		if p.Namespace != namespace || p.Name != name {
+			continue
+		}
+		s := x.serviceNamed(namespace, p.Labels[v1alpha1.LabelMicroservice])
+		a := s.whyVersion(p.Labels[v1alpha1.LabelRelease])
+		a.Question = "why pod/" + name
+		pod := podOf(p)
+		text := pod.Phase
+		if pod.Ready {
+			text = "ready"
+		}
+		a.Lines = append([]Line{{Name: "pod", Text: status.Line(strings.TrimSuffix(text+": "+pod.Message, ": ")), Object: "Pod " + namespace + "/" + name}}, a.Lines...)
+		return a, nil
+	}
+	return Answer{}, &Unknown{What: "pod of a release", Name: name, Names: known}
+}
+
+// WhyPullRequest answers for the preview of a pull request of a service. An error is *Unknown.
+func WhyPullRequest(in Input, namespace, name string, number int64, now time.Time) (Answer, error) {
+	svc, ok := NewService(in, namespace, name, now)
+	if !ok {
+		return Answer{}, &Unknown{What: "Microservice", Name: name}
+	}
+	x := newIndex(in, now)
+	s := x.serviceNamed(namespace, name)
+	var known []string
+	for _, g := range svc.Previews {
+		known = append(known, strconv.FormatInt(g.PullRequest.Number, 10))
+		if g.PullRequest.Number == number {
+			return s.whyPreview(g), nil
+		}
+	}
+	a := x.answer(fmt.Sprintf("why pr/%d", number))
+	a.Result = NotServing
+	policy, repo := s.repository()
+	if repo != nil {
+		for _, pr := range repo.Status.PullRequests {
+			if pr.Number != number {
+				continue
+			}
+			a.Summary = fmt.Sprintf("pull request %d has no preview: no image of its head commit is offered.", number)
+			if c := s.rejects(pr.HeadSHA); c != nil {
+				a.Summary = fmt.Sprintf("pull request %d has no preview: the ImagePolicy rejects it (%s).", number, c.Verdict)
+				a.add("verdict", s.object("ImagePolicy", policy.Name), "%s", c.Reason)
+			}
+			a.add("pull request", "GitHubRepository "+repo.Namespace+"/"+repo.Name, "%s, head %s", strings.ToLower(string(pr.State)), status.Short(pr.HeadSHA))
+			return a, nil
+		}
+	}
+	return Answer{}, &Unknown{What: "preview of pull request", Name: strconv.FormatInt(number, 10), Names: known}
+}
+
+// whyPreview answers for a preview.
+func (s *service) whyPreview(g Group) Answer {
+	a := s.index.answer(fmt.Sprintf("why pr/%d", g.PullRequest.Number))
+	name := fmt.Sprintf("pull request %d", g.PullRequest.Number)
+	a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not served: %s.", name, g.State.Sentence)
+	if g.State.Class == Waiting {
+		a.Result = ForPerson
+	}
+	for _, h := range g.Hosts {
+		if h.Programmed && len(h.Backends) > 0 {
+			a.Result, a.Summary = Serving, fmt.Sprintf("%s is served at %s by %s: %s.", name, cmp.Or(h.URL, h.Host), status.Short(h.Backends[0].Version), g.State.Sentence)
+			break
+		}
+	}
+	p := g.PullRequest
+	if p.Title != "" || p.Author != "" {
+		a.add("pull request", "", "%q by %s", p.Title, cmp.Or(p.Author, "a deleted account"))
+	}
+	if p.Head != "" {
+		a.add("head", "", "%s", status.Short(p.Head))
+	}
+	for _, h := range g.Hosts {
+		text := "programmed"
+		if !h.Programmed {
+			text = strings.TrimSuffix("not programmed: "+cmp.Or(h.Message, h.Reason), ": ")
+		}
+		a.add("host", s.object("NetworkPolicy", h.Policy), "%s %s", h.Host, text)
+	}
+	for _, r := range g.Releases {
+		a.add("release", s.object("VersionedMicroservice", r.Name), "%s %s: %s%s", status.Short(r.Version), r.Status, r.State.Sentence, r.Pods.suffix())
+	}
+	if p.Until != nil {
+		a.add("until", s.object("Microservice", s.ms.Name), "%s", Clock(p.Until.Time, s.now))
+	}
+	if g.State.Class != Stable {
+		a.conclude(name, g.State)
+	}
+	return a
+}
