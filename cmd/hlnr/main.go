@@ -13,6 +13,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/cmd/hlnr/doctor"
 	"github.com/heighliner/heighliner/cmd/hlnr/explain"
+	"github.com/heighliner/heighliner/cmd/hlnr/show"
 	"github.com/heighliner/heighliner/cmd/hlnr/wait"
 )
 
@@ -22,6 +23,7 @@ var version = "dev"
 // commands in no order: help sorts them.
 var commands = slices.Concat(
 	act.Commands, change.Commands,
+	show.Commands,
 	[]cli.NewCommand{doctor.NewCommand, explain.NewCommand, wait.NewCommand},
 )
 

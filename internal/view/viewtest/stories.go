@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/release"
 	"github.com/heighliner/heighliner/internal/view"
@@ -36,7 +38,7 @@ func measured(w *world, version string, phase v1alpha1.AnalysisPhase, value stri
 	w.metrics = []v1alpha1.AnalysisMetric{{Name: "latency-p99", Latency: &v1alpha1.LatencyMetric{Quantile: "P99"}, ThresholdRange: v1alpha1.ValueRange{Max: &limit}}}
 	w.analyses[version] = &v1alpha1.ReleaseAnalysis{
 		Phase: phase, Rounds: 3, Message: "latency-p99 is " + value,
-		Metrics: []v1alpha1.MetricStatus{{Name: "latency-p99", Result: result, Measurements: []v1alpha1.Measurement{{Value: value, Result: result}}}},
+		Metrics: []v1alpha1.MetricStatus{{Name: "latency-p99", Result: result, Measurements: []v1alpha1.Measurement{{Time: metav1.NewMicroTime(w.now), Value: value, Result: result}}}},
 	}
 }
 

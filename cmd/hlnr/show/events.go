@@ -1,0 +1,233 @@
+package show
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/view"
+	"github.com/heighliner/heighliner/internal/view/text"
+)
+
+func newEvents(f *cli.Factory) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "events [MICROSERVICE]",
+		Short: "List the events of services, the newest last",
+		Long: `List the events of Microservices, their releases, ImagePolicies and NetworkPolicies, the
+newest last. The API server keeps events for an hour by default.`,
+		Example: `  hlnr events
+  hlnr events shop -o wide`,
+		Args:              cobra.MaximumNArgs(1),
+		GroupID:           cli.GroupSee,
+		ValidArgsFunction: f.CompleteNames(1, microservices),
+	}
+	scope, output := cli.AddScope(cmd), cli.AddOutput(cmd, cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		q, err := queryOf(f, scope)
+		if err != nil {
+			return err
+		}
+		name, home, in := "", q.namespace, view.Input{}
+		if len(args) > 0 {
+			name = args[0]
+			if in, err = objects(cmd.Context(), f, q); err != nil {
+				return err
+			}
+			if home, err = find(in, q.namespace, name); err != nil {
+				return err
+			}
+		}
+		c, err := f.Client()
+		if err != nil {
+			return err
+		}
+		var list eventsv1.EventList
+		if err := c.List(cmd.Context(), &list, client.InNamespace(home)); err != nil {
+			return fmt.Errorf("list events: %w", err)
+		}
+		v := view.NewEvents(in, list.Items, home, name, f.Now())
+		return output.Print(f.Out, v, func(out io.Writer) error {
+			o := terminal(f, output)
+			o.Namespaces = scope.AllNamespaces()
+			return text.Events(out, v, o)
+		}, nil)
+	}
+	return cmd
+}
+
+// logOptions are the flags of logs.
+type logOptions struct {
+	follow, previous bool
+	tail             int64
+	since            time.Duration
+	container        string
+}
+
+func newLogs(f *cli.Factory) *cobra.Command {
+	var o logOptions
+	cmd := &cobra.Command{
+		Use:   "logs MICROSERVICE [VERSION]",
+		Short: "Print the logs of the pods of a release",
+		Long: `Print the logs of the pods of a release: of the version, else of the rollout in
+progress, else of the active release of the newest group. With several pods each line
+begins with the name of its pod.`,
+		Example: `  hlnr logs shop
+  hlnr logs shop 1.2.0 --follow --tail 20
+
+  # Why did it crash?
+  hlnr logs shop 1.2.0 --previous`,
+		Args:              cobra.RangeArgs(1, 2),
+		GroupID:           cli.GroupSee,
+		ValidArgsFunction: f.CompleteNames(1, microservices),
+	}
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "print new lines until interrupted")
+	cmd.Flags().BoolVarP(&o.previous, "previous", "p", false, "print the logs of the containers before they were started again")
+	cmd.Flags().Int64Var(&o.tail, "tail", -1, "number of lines at the end of each log; -1 for all")
+	cmd.Flags().DurationVar(&o.since, "since", 0, "print only lines that are younger, such as 10m")
+	cmd.Flags().StringVarP(&o.container, "container", "c", "", "container of the pods; by default the one that kubectl prints")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		namespace, err := f.Namespace()
+		if err != nil {
+			return err
+		}
+		in, err := objects(cmd.Context(), f, query{namespace: namespace, pods: true})
+		if err != nil {
+			return err
+		}
+		s, ok := view.NewService(in, namespace, args[0], f.Now())
+		if !ok {
+			_, err := find(in, namespace, args[0])
+			return err
+		}
+		wanted := ""
+		if len(args) > 1 {
+			wanted = args[1]
+		}
+		r, err := releaseFor(s, wanted)
+		if err != nil {
+			return err
+		}
+		var pods []string
+		for _, p := range in.Pods {
+			if p.Labels[v1alpha1.LabelRelease] == r.Name {
+				pods = append(pods, p.Name)
+			}
+		}
+		if len(pods) == 0 {
+			return cli.No(fmt.Errorf("release %s (%s) has no pods: %s", r.Version, r.Name, r.State.Sentence))
+		}
+		return o.print(cmd.Context(), f, namespace, pods)
+	}
+	return cmd
+}
+
+// releaseFor finds the release that is meant: by version or name, else the rollout in progress,
+// else the active release of the newest group.
+func releaseFor(s view.Service, wanted string) (view.Release, error) {
+	var best view.Release
+	var names []string
+	rank := func(r view.Release) int {
+		i := slices.Index([]string{"canary", "pending", "active"}, r.Status)
+		if wanted != "" {
+			i = slices.Index([]string{"active", "canary", "pending", "error", "deprecated"}, r.Status)
+		}
+		if i < 0 {
+			return 9
+		}
+		return i
+	}
+	for _, g := range slices.Concat(s.Groups, s.Previews) {
+		for _, r := range g.Releases {
+			names = append(names, r.Version)
+			if wanted != "" && r.Version != wanted && r.Name != wanted && !(len(wanted) >= 7 && len(r.Version) == 40 && strings.HasPrefix(r.Version, wanted)) {
+				continue
+			}
+			if best.Name == "" || rank(r) < rank(best) {
+				best = r
+			}
+		}
+	}
+	if best.Name == "" {
+		return best, cli.Unknown("release of "+s.Name, cmp.Or(wanted, "any"), names)
+	}
+	return best, nil
+}
+
+// print the logs of pods: one after the other, or, with follow, all at the same time.
+func (o logOptions) print(ctx context.Context, f *cli.Factory, namespace string, pods []string) error {
+	config, err := f.Config()
+	if err != nil {
+		return err
+	}
+	set, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("connect to the cluster: %w", err)
+	}
+	options := &corev1.PodLogOptions{Follow: o.follow, Previous: o.previous, Container: o.container}
+	if o.tail >= 0 {
+		options.TailLines = &o.tail
+	}
+	if o.since > 0 {
+		seconds := max(1, int64(o.since.Seconds()))
+		options.SinceSeconds = &seconds
+	}
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	if !o.follow {
+		g.SetLimit(1)
+	}
+	slices.Sort(pods)
+	for _, pod := range pods {
+		prefix := ""
+		if len(pods) > 1 {
+			prefix = pod + "  "
+		}
+		g.Go(func() error {
+			stream, err := set.CoreV1().Pods(namespace).GetLogs(pod, options).Stream(ctx)
+			if err != nil {
+				return fmt.Errorf("read the log of pod %s: %w", pod, err)
+			}
+			defer stream.Close()
+			return copyLines(f.Out, stream, prefix, &mu)
+		})
+	}
+	return g.Wait()
+}
+
+// copyLines copies whole lines, each after a prefix.
+func copyLines(out io.Writer, in io.Reader, prefix string, mu *sync.Mutex) error {
+	r := bufio.NewReader(in)
+	for {
+		line, err := r.ReadString('\n')
+		if line != "" {
+			mu.Lock()
+			_, writeErr := io.WriteString(out, prefix+strings.TrimSuffix(line, "\n")+"\n")
+			mu.Unlock()
+			if writeErr != nil {
+				return fmt.Errorf("write output: %w", writeErr)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read log: %w", err)
+		}
+	}
+}

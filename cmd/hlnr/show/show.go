@@ -1,0 +1,67 @@
+// Package show has the commands of hlnr that read: what services do, why, and since when. What they
+// print is made by internal/view, from objects that are listed once.
+//
+//	show.go     the commands, and what they share: terminal, names, errors
+//	objects.go  reads the objects that a view is made from
+//	status.go   status and previews
+//	tree.go     tree and history
+//	why.go      why
+//	events.go   events and logs
+package show
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/view"
+	"github.com/heighliner/heighliner/internal/view/text"
+)
+
+// Commands that read.
+var Commands = []cli.NewCommand{newStatus, newTree, newWhy, newHistory, newPreviews, newEvents, newLogs}
+
+// terminal gives the options of the texts: those of the terminal behind the output, if there is one.
+func terminal(f *cli.Factory, output *cli.Output) text.Options {
+	o := text.Options{Unicode: isUTF8(os.Getenv), Now: f.Now(), Wide: output.Wide()}
+	file, ok := f.Out.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return o
+	}
+	o.Color = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	if width, _, err := term.GetSize(int(file.Fd())); err == nil {
+		o.Width = width
+	}
+	return o
+}
+
+// isUTF8 reports whether the locale has more than ASCII.
+func isUTF8(env func(string) string) bool {
+	locale := strings.ToLower(cmp.Or(env("LC_ALL"), env("LC_CTYPE"), env("LANG")))
+	return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
+}
+
+// microservices is the list that arguments are completed from.
+func microservices() client.ObjectList { return &v1alpha1.MicroserviceList{} }
+
+// explain gives the errors of views the words and the exit code of the command.
+func explain(err error) error {
+	var unknown *view.Unknown
+	var ambiguous *view.Ambiguous
+	switch {
+	case errors.As(err, &unknown):
+		return cli.Unknown(unknown.What, unknown.Name, unknown.Names)
+	case errors.As(err, &ambiguous):
+		return cli.Usage(err)
+	}
+	return err
+}
+
+// nameOf a service for "-o name".
+func nameOf(name string) string { return "microservice." + v1alpha1.GroupVersion.Group + "/" + name }

@@ -1,0 +1,258 @@
+package show
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/view"
+	"github.com/heighliner/heighliner/internal/view/viewtest"
+	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
+)
+
+var env *apiserver.Env
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m, apiserver.Options{}, &env)) }
+
+// scene is a story in a namespace of the API server.
+type scene struct {
+	*testing.T
+	namespace string
+	story     viewtest.Story
+}
+
+// stage writes the objects of a story, with their statuses.
+func stage(t *testing.T, name string) scene {
+	t.Helper()
+	all := viewtest.Stories()
+	i := slices.IndexFunc(all, func(s viewtest.Story) bool { return s.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no story %q", name)
+	}
+	s := scene{t, env.Namespace(t), all[i]}
+	in := s.story.Input
+	for i := range in.Microservices {
+		s.create(&in.Microservices[i], in.Microservices[i].DeepCopy())
+	}
+	for i := range in.Releases {
+		s.create(&in.Releases[i], in.Releases[i].DeepCopy())
+	}
+	for i := range in.NetworkPolicies {
+		s.create(&in.NetworkPolicies[i], in.NetworkPolicies[i].DeepCopy())
+	}
+	for i := range in.ImagePolicies {
+		s.create(&in.ImagePolicies[i], in.ImagePolicies[i].DeepCopy())
+	}
+	for i := range in.Repositories {
+		s.create(&in.Repositories[i], in.Repositories[i].DeepCopy())
+	}
+	return s
+}
+
+// create an object, and then its status as the copy has it.
+func (s scene) create(o, status client.Object) {
+	s.Helper()
+	o.SetNamespace(s.namespace)
+	o.SetGeneration(0)
+	if err := env.Client.Create(s.Context(), o); err != nil {
+		s.Fatal(err)
+	}
+	status.SetNamespace(s.namespace)
+	status.SetResourceVersion(o.GetResourceVersion())
+	if err := env.Client.Status().Update(s.Context(), status); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// hlnr runs a command in the namespace, at the time of the story.
+func (s scene) hlnr(args ...string) (code cli.Code, stdout, stderr string) {
+	s.Helper()
+	var out, err bytes.Buffer
+	f := cli.New("hlnr", "v1", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &err})
+	f.Clock = clocktesting.NewFakeClock(s.story.Now)
+	code = cli.Run(s.Context(), f, append(args, "--kubeconfig", env.Kubeconfig(), "-n", s.namespace), Commands...)
+	return code, out.String(), err.String()
+}
+
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	approval, rolledBack, previews := stage(t, "approval"), stage(t, "rolled back"), stage(t, "previews")
+	for name, test := range map[string]struct {
+		scene  scene
+		args   []string
+		code   cli.Code
+		stdout string // part of the output
+		stderr string // part of the messages
+	}{
+		"status":                  {approval, []string{"status"}, cli.ExitYes, "waits for approval since 10:00   hlnr continue shop 1.1.0", ""},
+		"status of one":           {approval, []string{"status", "shop"}, cli.ExitYes, "1 service: 1 waits for you\n", ""},
+		"status of an unknown":    {approval, []string{"status", "shpo"}, cli.ExitUsage, "", `did you mean "shop"?`},
+		"status by label":         {approval, []string{"status", "-l", "team=none"}, cli.ExitYes, "no services\n", ""},
+		"status by a wrong label": {approval, []string{"status", "-l", "a in"}, cli.ExitUsage, "", "--selector"},
+		"status as names":         {approval, []string{"status", "-o", "name"}, cli.ExitYes, "microservice.hlnr.io/shop\n", ""},
+		"status in another form":  {approval, []string{"status", "-o", "xml"}, cli.ExitUsage, "", `unknown format "xml"`},
+		"tree":                    {approval, []string{"tree", "shop"}, cli.ExitYes, "step 1 of 2, waits for approval since 10:00", ""},
+		"tree of an unknown":      {approval, []string{"tree", "other"}, cli.ExitUsage, "", "there is shop"},
+		"history":                 {rolledBack, []string{"history", "shop"}, cli.ExitYes, "rolled back 8m ago: latency-p99 612 ms > 500 ms at 10 %", ""},
+		"previews":                {previews, []string{"previews"}, cli.ExitYes, "https://cart-17.shop.example.com", ""},
+		"no previews":             {approval, []string{"previews"}, cli.ExitYes, "no previews\n", ""},
+		"events":                  {approval, []string{"events", "shop"}, cli.ExitYes, "no events", ""},
+		"why of a URL":            {approval, []string{"why", "https://shop.example.com/cart"}, cli.ExitYes, "shop.example.com/cart is served by 1.1.0 (10 %) and 1.0.0 (90 %).", ""},
+		"why of a host":           {approval, []string{"why", "shop.example.com"}, cli.ExitYes, "NetworkPolicy " + approval.namespace + "/shop", ""},
+		"why of a service":        {approval, []string{"why", "shop"}, cli.ExitYes, "1.1.0 is live for 10 % of group 1.x", ""},
+		"why of an unknown host":  {approval, []string{"why", "shop.example.org"}, cli.ExitUsage, "", "did you mean"},
+		"why of no URL":           {approval, []string{"why", "https://"}, cli.ExitUsage, "", "is not a URL"},
+		"why of a failure":        {rolledBack, []string{"why", "shop", "1.1.0"}, cli.ExitNo, "1.1.0 is not live: it was rolled back 8m ago", ""},
+		"why of a version alone":  {rolledBack, []string{"why", "1.1.0"}, cli.ExitNo, "metric", ""},
+		"why of no version":       {rolledBack, []string{"why", "shop", "7.0.0"}, cli.ExitNo, "the ImagePolicy does not offer it", ""},
+		"why of a pull request":   {previews, []string{"why", "pr/17"}, cli.ExitYes, "pull request 17 is served at https://cart-17.shop.example.com", ""},
+		"why of a fork":           {previews, []string{"why", "shop", "pr/19"}, cli.ExitWaits, "waits for approval (fork)", ""},
+		"why of no pull request":  {previews, []string{"why", "pr/99"}, cli.ExitUsage, "", "preview of a pull request"},
+		"why of no number":        {previews, []string{"why", "pr/x"}, cli.ExitUsage, "", "write pr/17"},
+		"why of no pod":           {approval, []string{"why", "pod/x"}, cli.ExitUsage, "", "there are none"},
+		"logs without pods":       {approval, []string{"logs", "shop"}, cli.ExitNo, "", "release 1.1.0 (shop-1-1-0-0a1b2c3d) has no pods"},
+		"logs of no version":      {approval, []string{"logs", "shop", "7.0.0"}, cli.ExitUsage, "", `did you mean "1.0.0"?`},
+		"without rights":          {approval, []string{"status", "--as", "eve"}, cli.ExitFailed, "", "you (eve) may not list microservices.hlnr.io in namespace " + approval.namespace},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := test.scene
+			s.T = t
+			code, stdout, stderr := s.hlnr(test.args...)
+			if code != test.code || !strings.Contains(stdout, test.stdout) || !strings.Contains(stderr, test.stderr) || test.stderr == "" && stderr != "" {
+				t.Errorf("hlnr %s: exit code %d, want %d\noutput:\n%s\nmessages:\n%s", strings.Join(test.args, " "), code, test.code, stdout, stderr)
+			}
+		})
+	}
+}
+
+// TestOutputsAgree: text and JSON of a command say the same.
+func TestOutputsAgree(t *testing.T) {
+	t.Parallel()
+	s := stage(t, "approval")
+	_, table, _ := s.hlnr("status")
+	_, raw, _ := s.hlnr("status", "-o", "json")
+	var b view.Board
+	if err := json.Unmarshal([]byte(raw), &b); err != nil {
+		t.Fatal(err)
+	}
+	if b.APIVersion != view.APIVersion || b.Kind != view.KindBoard || len(b.Services) != 1 || !strings.Contains(table, b.Services[0].State.Sentence) {
+		t.Errorf("%s\n%s", table, raw)
+	}
+	_, yaml, _ := s.hlnr("tree", "shop", "-o", "yaml")
+	if !strings.HasPrefix(yaml, "apiVersion: view.hlnr.io/v1\n") || !strings.Contains(yaml, "kind: Service\n") {
+		t.Errorf("%s", yaml)
+	}
+}
+
+// TestPartOfTheRights: what a user may not read is reported, and left out.
+func TestPartOfTheRights(t *testing.T) {
+	t.Parallel()
+	s := stage(t, "approval")
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "some"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"hlnr.io"}, Resources: []string{"microservices", "versionedmicroservices"}, Verbs: []string{"list"}}},
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "some"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "some"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "some-" + s.namespace}},
+	}
+	for _, o := range []client.Object{role, binding} {
+		if err := env.Client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await.Nil(t, func(ctx context.Context) error { // the authorizer follows the roles after a while
+		return env.As(t, "some-"+s.namespace).List(ctx, &v1alpha1.VersionedMicroserviceList{}, client.InNamespace(s.namespace))
+	})
+	code, stdout, stderr := s.hlnr("tree", "shop", "--as", "some-"+s.namespace)
+	if code != cli.ExitYes || !strings.Contains(stdout, "1.1.0") || strings.Contains(stdout, "example.com") {
+		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
+	}
+	for _, resource := range []string{"networkpolicies.hlnr.io", "imagepolicies.hlnr.io", "githubrepositories.hlnr.io", "pods"} {
+		if strings.Count(stderr, "may not list "+resource) != 1 {
+			t.Errorf("%s is not reported once:\n%s", resource, stderr)
+		}
+	}
+}
+
+// TestAmbiguousServices: a name in two namespaces is one of both only with -n.
+func TestAmbiguousServices(t *testing.T) {
+	t.Parallel()
+	a, _ := stage(t, "active"), stage(t, "active")
+	code, _, stderr := a.hlnr("why", "-A", "shop")
+	if code != cli.ExitUsage || !strings.Contains(stderr, "is ambiguous") || !strings.Contains(stderr, a.namespace) {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+// TestClosedPipe: a reader that leaves ends the command without a message.
+func TestClosedPipe(t *testing.T) {
+	t.Parallel()
+	s := stage(t, "active")
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	var messages bytes.Buffer
+	f := cli.New("hlnr", "v1", genericiooptions.IOStreams{In: strings.NewReader(""), Out: w, ErrOut: &messages})
+	code := cli.Run(t.Context(), f, []string{"status", "--kubeconfig", env.Kubeconfig(), "-n", s.namespace}, Commands...)
+	if code != cli.ExitFailed || messages.String() != "" {
+		t.Errorf("exit code %d, message %q", code, messages.String())
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	s := stage(t, "active")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(context.Canceled)
+	var out, messages bytes.Buffer
+	f := cli.New("hlnr", "v1", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &messages})
+	code := cli.Run(ctx, f, []string{"status", "--kubeconfig", env.Kubeconfig(), "-n", s.namespace}, Commands...)
+	if code != cli.ExitInterrupted || out.String() != "" {
+		t.Errorf("exit code %d, output %q, message %q", code, out.String(), messages.String())
+	}
+}
+
+func TestLocale(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		env  map[string]string
+		want bool
+	}{
+		"none":                {nil, false},
+		"POSIX":               {map[string]string{"LANG": "C"}, false},
+		"LANG":                {map[string]string{"LANG": "de_CH.UTF-8"}, true},
+		"in lower case":       {map[string]string{"LC_CTYPE": "C.utf8"}, true},
+		"LC_ALL before LANG":  {map[string]string{"LC_ALL": "C", "LANG": "de_CH.UTF-8"}, false},
+		"LC_CTYPE, then LANG": {map[string]string{"LC_CTYPE": "de_CH.ISO-8859-1", "LANG": "de_CH.UTF-8"}, false},
+	} {
+		if got := isUTF8(func(key string) string { return test.env[key] }); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestExplainKeepsOtherErrors(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("cause")
+	if got := explain(cause); got != cause {
+		t.Error(got)
+	}
+}

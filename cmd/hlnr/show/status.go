@@ -1,0 +1,107 @@
+package show
+
+import (
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/view"
+	"github.com/heighliner/heighliner/internal/view/text"
+)
+
+func newStatus(f *cli.Factory) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status [MICROSERVICE...]",
+		Short: "Show what each service does or waits for",
+		Long: `Show a line for each group of each service: the active version, the canary with
+its share, and what it does or waits for. Services that wait for a person come first,
+then those that failed, then those with a rollout in progress.`,
+		Example: `  # The services of the namespace
+  hlnr status
+
+  # Which services of the cluster wait for me?
+  hlnr status -A
+
+  # For scripts: see the reference of view.hlnr.io/v1
+  hlnr status -o json`,
+		GroupID:           cli.GroupSee,
+		ValidArgsFunction: f.CompleteNames(1, microservices),
+	}
+	scope, output := cli.AddScope(cmd), cli.AddOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		b, err := board(cmd, f, scope, args)
+		if err != nil {
+			return err
+		}
+		return output.Print(f.Out, b, func(out io.Writer) error {
+			o := terminal(f, output)
+			o.Namespaces = scope.AllNamespaces()
+			return text.Status(out, b, o)
+		}, func() []string { return serviceNames(b) })
+	}
+	return cmd
+}
+
+// board of the services that a command is about: those with the names, or all.
+func board(cmd *cobra.Command, f *cli.Factory, scope *cli.Scope, names []string) (view.Board, error) {
+	q, err := queryOf(f, scope)
+	if err != nil {
+		return view.Board{}, err
+	}
+	in, err := objects(cmd.Context(), f, q)
+	if err != nil {
+		return view.Board{}, err
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(in.Microservices, func(ms v1alpha1.Microservice) bool { return ms.Name == name }) {
+			_, err := find(in, q.namespace, name)
+			return view.Board{}, err
+		}
+	}
+	return view.New(in, f.Now()).Only(names), nil
+}
+
+func serviceNames(b view.Board) []string {
+	out := make([]string, len(b.Services))
+	for i, s := range b.Services {
+		out[i] = nameOf(s.Name)
+	}
+	return out
+}
+
+func newPreviews(f *cli.Factory) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "previews [MICROSERVICE]",
+		Short: "List the previews of pull requests",
+		Long: `List the pull requests that have a preview, wait for a slot, or wait for an approval,
+with their addresses and until when they stay.`,
+		Example: `  hlnr previews
+  hlnr previews shop -o json`,
+		Args:              cobra.MaximumNArgs(1),
+		GroupID:           cli.GroupSee,
+		ValidArgsFunction: f.CompleteNames(1, microservices),
+	}
+	scope, output := cli.AddScope(cmd), cli.AddOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		b, err := board(cmd, f, scope, args)
+		if err != nil {
+			return err
+		}
+		v := b.Previews("")
+		return output.Print(f.Out, v, func(out io.Writer) error {
+			o := terminal(f, output)
+			o.Namespaces = scope.AllNamespaces()
+			return text.Previews(out, v, o)
+		}, func() []string {
+			var names []string
+			for _, s := range v.Services {
+				names = append(names, nameOf(s.Name))
+			}
+			return names
+		})
+	}
+	return cmd
+}

@@ -1,0 +1,92 @@
+package show
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/view"
+	"github.com/heighliner/heighliner/internal/view/text"
+)
+
+func newTree(f *cli.Factory) *cobra.Command {
+	var pods, all bool
+	cmd := &cobra.Command{
+		Use:   "tree MICROSERVICE",
+		Short: "Show a service with its groups, releases and rollouts",
+		Long: `Show a service: its groups with their hosts, the releases of each with status, share
+and pods, what a rollout has and waits for, and the commands that a person can use.
+
+Pods that are not ready are named; others are counted.`,
+		Example: `  hlnr tree shop
+
+  # With each pod, releases that drain, and rejected versions
+  hlnr tree shop --pods --all`,
+		Args:              cobra.ExactArgs(1),
+		GroupID:           cli.GroupSee,
+		ValidArgsFunction: f.CompleteNames(1, microservices),
+	}
+	cmd.Flags().BoolVar(&pods, "pods", false, "name each pod")
+	cmd.Flags().BoolVar(&all, "all", false, "show releases that drain, all previews, and rejected versions")
+	output := cli.AddOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		namespace, err := f.Namespace()
+		if err != nil {
+			return err
+		}
+		in, err := objects(cmd.Context(), f, query{namespace: namespace, pods: true})
+		if err != nil {
+			return err
+		}
+		s, ok := view.NewService(in, namespace, args[0], f.Now())
+		if !ok {
+			_, err := find(in, namespace, args[0])
+			return err
+		}
+		return output.Print(f.Out, s, func(out io.Writer) error {
+			return text.Tree(out, s, terminal(f, output), text.TreeOptions{Pods: pods, All: all})
+		}, func() []string { return []string{nameOf(s.Name)} })
+	}
+	return cmd
+}
+
+func newHistory(f *cli.Factory) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "history MICROSERVICE",
+		Short: "List the releases of a service with their results",
+		Long: `List the releases that a service still has, the newest first: when each started, how
+long it took to become active or to fail, who decided about it, and its result. Releases
+that were removed are not listed.`,
+		Example:           `  hlnr history shop`,
+		Args:              cobra.ExactArgs(1),
+		GroupID:           cli.GroupSee,
+		ValidArgsFunction: f.CompleteNames(1, microservices),
+	}
+	output := cli.AddOutput(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		namespace, err := f.Namespace()
+		if err != nil {
+			return err
+		}
+		in, err := objects(cmd.Context(), f, query{namespace: namespace})
+		if err != nil {
+			return err
+		}
+		h, ok := view.NewHistory(in, namespace, args[0], f.Now())
+		if !ok {
+			_, err := find(in, namespace, args[0])
+			return err
+		}
+		return output.Print(f.Out, h, func(out io.Writer) error {
+			return text.History(out, h, terminal(f, output))
+		}, func() []string {
+			names := make([]string, len(h.Rollouts))
+			for i, r := range h.Rollouts {
+				names[i] = "versionedmicroservice.hlnr.io/" + r.Release
+			}
+			return names
+		})
+	}
+	return cmd
+}
