@@ -23,7 +23,7 @@ var version = "dev"
 // commands in no order: help sorts them.
 var commands = slices.Concat(
 	act.Commands, change.Commands,
-	show.Commands,
+	show.NewCommands(act.Commands...),
 	[]cli.NewCommand{doctor.NewCommand, explain.NewCommand, wait.NewCommand},
 )
 

@@ -5,6 +5,8 @@
 //	objects.go  reads the objects that a view is made from
 //	status.go   status and previews
 //	tree.go     tree and history
+//	watch.go    tree -w: watches, and a line for each change
+//	live.go     tree -w on a terminal
 //	why.go      why
 //	events.go   events and logs
 package show
@@ -13,8 +15,10 @@ import (
 	"cmp"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,21 +28,32 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// Commands that read.
-var Commands = []cli.NewCommand{newStatus, newTree, newWhy, newHistory, newPreviews, newEvents, newLogs}
+// NewCommands gives the commands that read. acts are the commands that keys of a live tree run, in
+// addition to these.
+func NewCommands(acts ...cli.NewCommand) []cli.NewCommand {
+	commands := []cli.NewCommand{newStatus, newWhy, newHistory, newPreviews, newEvents, newLogs}
+	tree := func(f *cli.Factory) *cobra.Command { return newTree(f, slices.Concat(commands, acts)) }
+	return append(slices.Clone(commands), tree)
+}
 
 // terminal gives the options of the texts: those of the terminal behind the output, if there is one.
 func terminal(f *cli.Factory, output *cli.Output) text.Options {
 	o := text.Options{Unicode: isUTF8(os.Getenv), Now: f.Now(), Wide: output.Wide()}
-	file, ok := f.Out.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
+	if !isTerminal(f.Out) {
 		return o
 	}
+	file := f.Out.(*os.File)
 	o.Color = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	if width, _, err := term.GetSize(int(file.Fd())); err == nil {
 		o.Width = width
 	}
 	return o
+}
+
+// isTerminal reports whether a stream is a terminal.
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // isUTF8 reports whether the locale has more than ASCII.

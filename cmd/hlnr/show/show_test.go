@@ -84,7 +84,7 @@ func (s scene) hlnr(args ...string) (code cli.Code, stdout, stderr string) {
 	var out, err bytes.Buffer
 	f := cli.New("hlnr", "v1", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &err})
 	f.Clock = clocktesting.NewFakeClock(s.story.Now)
-	code = cli.Run(s.Context(), f, append(args, "--kubeconfig", env.Kubeconfig(), "-n", s.namespace), Commands...)
+	code = cli.Run(s.Context(), f, append(args, "--kubeconfig", env.Kubeconfig(), "-n", s.namespace), NewCommands()...)
 	return code, out.String(), err.String()
 }
 
@@ -211,7 +211,7 @@ func TestClosedPipe(t *testing.T) {
 	r.Close()
 	var messages bytes.Buffer
 	f := cli.New("hlnr", "v1", genericiooptions.IOStreams{In: strings.NewReader(""), Out: w, ErrOut: &messages})
-	code := cli.Run(t.Context(), f, []string{"status", "--kubeconfig", env.Kubeconfig(), "-n", s.namespace}, Commands...)
+	code := cli.Run(t.Context(), f, []string{"status", "--kubeconfig", env.Kubeconfig(), "-n", s.namespace}, NewCommands()...)
 	if code != cli.ExitFailed || messages.String() != "" {
 		t.Errorf("exit code %d, message %q", code, messages.String())
 	}
@@ -224,7 +224,7 @@ func TestInterrupted(t *testing.T) {
 	cancel(context.Canceled)
 	var out, messages bytes.Buffer
 	f := cli.New("hlnr", "v1", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &messages})
-	code := cli.Run(ctx, f, []string{"status", "--kubeconfig", env.Kubeconfig(), "-n", s.namespace}, Commands...)
+	code := cli.Run(ctx, f, []string{"status", "--kubeconfig", env.Kubeconfig(), "-n", s.namespace}, NewCommands()...)
 	if code != cli.ExitInterrupted || out.String() != "" {
 		t.Errorf("exit code %d, output %q, message %q", code, out.String(), messages.String())
 	}

@@ -1,6 +1,7 @@
 package show
 
 import (
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -10,16 +11,21 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-func newTree(f *cli.Factory) *cobra.Command {
-	var pods, all bool
+func newTree(f *cli.Factory, keyed []cli.NewCommand) *cobra.Command {
+	var pods, all, follow bool
 	cmd := &cobra.Command{
 		Use:   "tree MICROSERVICE",
 		Short: "Show a service with its groups, releases and rollouts",
 		Long: `Show a service: its groups with their hosts, the releases of each with status, share
 and pods, what a rollout has and waits for, and the commands that a person can use.
 
-Pods that are not ready are named; others are counted.`,
+Pods that are not ready are named; others are counted.
+
+With --watch it follows changes. On a terminal the picture redraws in place, and keys
+continue, deprecate, retry or adopt a release, after a question. Elsewhere it prints a
+line for each release, and one for each change.`,
 		Example: `  hlnr tree shop
+  hlnr tree shop -w
 
   # With each pod, releases that drain, and rejected versions
   hlnr tree shop --pods --all`,
@@ -27,6 +33,7 @@ Pods that are not ready are named; others are counted.`,
 		GroupID:           cli.GroupSee,
 		ValidArgsFunction: f.CompleteNames(1, microservices),
 	}
+	cmd.Flags().BoolVarP(&follow, "watch", "w", false, "follow changes until interrupted")
 	cmd.Flags().BoolVar(&pods, "pods", false, "name each pod")
 	cmd.Flags().BoolVar(&all, "all", false, "show releases that drain, all previews, and rejected versions")
 	output := cli.AddOutput(cmd)
@@ -44,8 +51,17 @@ Pods that are not ready are named; others are counted.`,
 			_, err := find(in, namespace, args[0])
 			return err
 		}
+		o, t := terminal(f, output), text.TreeOptions{Pods: pods, All: all}
+		switch {
+		case follow && output.Format != cli.FormatText && !output.Wide():
+			return cli.Usage(fmt.Errorf("--watch has no format %q: omit --output", output.Format))
+		case follow && isTerminal(f.Out) && isTerminal(f.In):
+			return watchLive(cmd.Context(), f, newLive(f, namespace, s.Name, in, o, t), keyed)
+		case follow:
+			return watchLines(cmd.Context(), f, namespace, s.Name, in, o)
+		}
 		return output.Print(f.Out, s, func(out io.Writer) error {
-			return text.Tree(out, s, terminal(f, output), text.TreeOptions{Pods: pods, All: all})
+			return text.Tree(out, s, o, t)
 		}, func() []string { return []string{nameOf(s.Name)} })
 	}
 	return cmd

@@ -1,0 +1,256 @@
+package show
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/view"
+	"github.com/heighliner/heighliner/internal/view/text"
+)
+
+// live is a tree that redraws in place.
+type live struct {
+	factory         *cli.Factory
+	namespace, name string
+	input           view.Input
+	service         view.Service
+	options         text.Options
+	tree            text.TreeOptions
+	// run runs a command of hlnr by its words, outside of the picture.
+	run func(words []string) tea.Cmd
+
+	height, offset int
+	// asked is the action that waits for a yes.
+	asked *view.Action
+	// note is the last thing that happened outside of the objects.
+	note string
+}
+
+// Messages of the live tree.
+type (
+	// objectsRead: the objects changed.
+	objectsRead struct{ input view.Input }
+	// watchLost: a watch was interrupted.
+	watchLost struct{ err error }
+	// second: ages are another second older.
+	second struct{}
+	// ran: a command ended.
+	ran struct{ err error }
+)
+
+// Init starts the clock.
+func (l *live) Init() tea.Cmd { return tick() }
+
+func tick() tea.Cmd { return tea.Tick(time.Second, func(time.Time) tea.Msg { return second{} }) }
+
+// Update follows objects, time, size and keys.
+func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch m := msg.(type) {
+	case objectsRead:
+		l.input, l.note = m.input, ""
+	case watchLost:
+		l.note = "the watch was interrupted and is taken up again: " + m.err.Error()
+	case ran:
+		if l.note = ""; m.err != nil {
+			l.note = m.err.Error()
+		}
+	case tea.WindowSizeMsg:
+		l.options.Width, l.height = m.Width, m.Height
+	case tea.KeyPressMsg:
+		return l, l.key(m.String())
+	case second:
+		l.refresh()
+		return l, tick()
+	}
+	l.refresh()
+	return l, nil
+}
+
+// refresh makes the view of the present time.
+func (l *live) refresh() {
+	l.options.Now = l.factory.Now()
+	if s, ok := view.NewService(l.input, l.namespace, l.name, l.options.Now); ok {
+		l.service = s
+		return
+	}
+	l.note = "Microservice " + l.name + " does not exist any more"
+}
+
+// keys of actions, by their verbs.
+var keys = []struct{ key, verb string }{{"c", "continue"}, {"d", "deprecate"}, {"r", "retry"}, {"a", "adopt"}, {"l", "logs"}}
+
+// key handles one key. What acts asks first.
+func (l *live) key(key string) tea.Cmd {
+	if l.asked != nil {
+		action := *l.asked
+		l.asked = nil
+		if key == "y" {
+			return l.run(strings.Fields(action.Command))
+		}
+		return nil
+	}
+	switch key {
+	case "q", "esc", "ctrl+c":
+		return tea.Quit
+	case "up", "k":
+		l.offset = max(0, l.offset-1)
+	case "down", "j":
+		l.offset++
+	case "pgup":
+		l.offset = max(0, l.offset-l.room())
+	case "pgdown", "space":
+		l.offset += l.room()
+	case "p":
+		l.tree.Pods = !l.tree.Pods
+	case "A":
+		l.tree.All = !l.tree.All
+	case "w":
+		return l.run([]string{l.factory.Program(), "why", l.name})
+	}
+	for _, k := range keys {
+		if action := l.action(k.verb); k.key == key && action != nil {
+			if k.verb == "logs" {
+				return l.run(strings.Fields(action.Command))
+			}
+			l.asked = action
+		}
+	}
+	return nil
+}
+
+// action that a person can do now by its verb: that of the state of the service, else of the
+// first release that has it; nil: none.
+func (l *live) action(verb string) *view.Action {
+	actions := slices.Clone(l.service.State.Next)
+	for _, g := range slices.Concat(l.service.Groups, l.service.Previews) {
+		for _, r := range g.Releases {
+			actions = append(actions, r.State.Next...)
+		}
+	}
+	if i := slices.IndexFunc(actions, func(a view.Action) bool { return a.Verb == verb }); i >= 0 {
+		return &actions[i]
+	}
+	return nil
+}
+
+// room is how many lines the tree has.
+func (l *live) room() int { return max(1, l.height-2) }
+
+// View draws the tree, and the keys below it.
+func (l *live) View() tea.View {
+	lines := l.lines()
+	l.offset = max(0, min(l.offset, len(lines)-l.room()))
+	shown := lines[l.offset:min(len(lines), l.offset+l.room())]
+	v := tea.NewView(strings.Join(shown, "\n") + strings.Repeat("\n", l.room()-len(shown)+1) + l.help())
+	v.AltScreen = true
+	return v
+}
+
+func (l *live) lines() []string {
+	var b strings.Builder
+	if err := text.Tree(&b, l.service, l.options, l.tree); err != nil {
+		return []string{err.Error()}
+	}
+	return strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
+}
+
+// help names the keys that do something now, or asks, or reports what happened.
+func (l *live) help() string {
+	switch {
+	case l.asked != nil:
+		return l.asked.Command + "  [y/N]"
+	case l.note != "":
+		return cutLine(l.note, l.options.Width)
+	}
+	parts := []string{"q quit"}
+	for _, k := range keys {
+		if l.action(k.verb) != nil {
+			parts = append(parts, k.key+" "+k.verb)
+		}
+	}
+	parts = append(parts, "w why", "p pods", "A all")
+	return cutLine(strings.Join(parts, "  "), l.options.Width)
+}
+
+// cutLine shortens a line to a width of cells; 0: there is none yet.
+func cutLine(line string, width int) string {
+	if r := []rune(line); width > 0 && len(r) > width {
+		return string(r[:width])
+	}
+	return line
+}
+
+// newLive gives a live tree of objects that were read.
+func newLive(f *cli.Factory, namespace, name string, in view.Input, o text.Options, t text.TreeOptions) *live {
+	l := &live{factory: f, namespace: namespace, name: name, input: in, options: o, tree: t, height: 24}
+	l.refresh()
+	return l
+}
+
+// watchLive redraws the tree until the user quits.
+func watchLive(ctx context.Context, f *cli.Factory, l *live, acts []cli.NewCommand) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	l.run = func(words []string) tea.Cmd {
+		return tea.Exec(&inner{ctx: ctx, factory: f, words: words, commands: acts}, func(err error) tea.Msg { return ran{err} })
+	}
+	program := tea.NewProgram(l, tea.WithContext(ctx), tea.WithInput(f.In), tea.WithOutput(f.Out), tea.WithoutSignalHandler())
+	problem := make(chan error, 1)
+	go func() {
+		err := watch(ctx, f, l.namespace, l.input, func(in view.Input) { program.Send(objectsRead{in}) }, func(err error) { program.Send(watchLost{err}) })
+		problem <- err
+		program.Quit()
+	}()
+	_, err := program.Run()
+	stop()
+	watched := <-problem
+	switch {
+	case err != nil && !errors.Is(err, tea.ErrProgramKilled) && !errors.Is(err, tea.ErrInterrupted):
+		return fmt.Errorf("draw: %w", err)
+	case watched != nil && !errors.Is(watched, context.Canceled):
+		return watched
+	}
+	return context.Cause(ctx)
+}
+
+// inner runs a command of hlnr in the terminal of the live tree, and waits for a key.
+type inner struct {
+	ctx         context.Context
+	factory     *cli.Factory
+	words       []string
+	commands    []cli.NewCommand
+	in          io.Reader
+	out, errOut io.Writer
+}
+
+// SetStdin is of [tea.ExecCommand].
+func (i *inner) SetStdin(in io.Reader) { i.in = in }
+
+// SetStdout is of [tea.ExecCommand].
+func (i *inner) SetStdout(out io.Writer) { i.out = out }
+
+// SetStderr is of [tea.ExecCommand].
+func (i *inner) SetStderr(out io.Writer) { i.errOut = out }
+
+// Run runs the command. Its errors are on its standard error.
+func (i *inner) Run() error {
+	words := i.words[1:]
+	if strings.HasPrefix(i.factory.Program(), "kubectl ") {
+		words = i.words[2:]
+	}
+	cli.Run(i.ctx, i.factory, words, i.commands...)
+	fmt.Fprint(i.out, "\npress Enter to return ")
+	_, err := fmt.Fscanln(i.in)
+	if err != nil && err.Error() == "unexpected newline" {
+		return nil
+	}
+	return err
+}

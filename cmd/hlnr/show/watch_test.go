@@ -1,0 +1,159 @@
+package show
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	tea "charm.land/bubbletea/v2"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/view/text"
+	"github.com/heighliner/heighliner/internal/view/viewtest"
+	"github.com/heighliner/heighliner/test/await"
+)
+
+// buffer is safe for a writer and a reader at the same time.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write is of [io.Writer].
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+// String is all that was written.
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// TestWatchLines: without a terminal there is a line for each release, and one for each change.
+func TestWatchLines(t *testing.T) {
+	t.Parallel()
+	s := stage(t, "approval")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var out, messages buffer
+	f := cli.New("hlnr", "v1", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &messages})
+	f.Clock = clocktesting.NewFakeClock(s.story.Now)
+	code := make(chan cli.Code, 1)
+	go func() {
+		code <- cli.Run(ctx, f, []string{"tree", "shop", "-w", "--kubeconfig", env.Kubeconfig(), "-n", s.namespace}, NewCommands()...)
+	}()
+	await.Until(t, "the first lines", func() bool { return strings.Count(out.String(), "\n") == 2 })
+	var ms v1alpha1.Microservice
+	await.Nil(t, func(ctx context.Context) error {
+		if err := env.Client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: "shop"}, &ms); err != nil {
+			return err
+		}
+		ms.Status.ReleaseGroups[0].Rollout.Interrupted = true
+		for i := range ms.Status.ReleaseGroups[0].Releases {
+			if r := &ms.Status.ReleaseGroups[0].Releases[i]; r.Status == v1alpha1.ReleaseCanary {
+				r.Weight = 20
+			}
+		}
+		return env.Client.Status().Update(ctx, &ms)
+	})
+	await.Until(t, "the change", func() bool { return strings.Contains(out.String(), "1.x  1.1.0  canary 20 %") })
+	cancel()
+	if got := await.Receive(t, "the exit code", code); got != cli.ExitInterrupted {
+		t.Errorf("exit code %d: %s", got, messages.String())
+	}
+	if strings.Contains(out.String(), "\x1b") {
+		t.Errorf("escape sequences outside of a terminal: %q", out.String())
+	}
+}
+
+// newTestLive gives a live tree of a story, and the commands that it ran.
+func newTestLive(t *testing.T, name string) (*live, *[]string) {
+	t.Helper()
+	for _, s := range viewtest.Stories() {
+		if s.Name != name {
+			continue
+		}
+		f := cli.New("hlnr", "v1", genericiooptions.IOStreams{})
+		f.Clock = clocktesting.NewFakeClock(s.Now)
+		l := newLive(f, "shop", "shop", s.Input, text.Options{Unicode: true, Width: 80}, text.TreeOptions{})
+		ran := &[]string{}
+		l.run = func(words []string) tea.Cmd {
+			*ran = append(*ran, strings.Join(words, " "))
+			return nil
+		}
+		return l, ran
+	}
+	t.Fatalf("there is no story %q", name)
+	return nil, nil
+}
+
+func press(l *live, keys ...string) {
+	for _, k := range keys {
+		r := []rune(k)
+		l.Update(tea.KeyPressMsg{Code: r[0], Text: k})
+	}
+}
+
+// TestLiveAsks: what acts runs after a yes only, and only what the state allows.
+func TestLiveAsks(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		story string
+		keys  []string
+		want  string
+	}{
+		"yes":              {"approval", []string{"c", "y"}, "hlnr continue shop 1.1.0"},
+		"no":               {"approval", []string{"c", "n"}, ""},
+		"another key":      {"approval", []string{"d", "d", "y"}, ""},
+		"abort":            {"approval", []string{"d", "y"}, "hlnr deprecate shop 1.1.0"},
+		"nothing to do":    {"active", []string{"c", "y", "d", "y", "r", "y"}, ""},
+		"retry":            {"rolled back", []string{"r", "y"}, "hlnr retry shop 1.1.0"},
+		"why needs no yes": {"active", []string{"w"}, "hlnr why shop"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, ran := newTestLive(t, test.story)
+			press(l, test.keys...)
+			if got := strings.Join(*ran, ", "); got != test.want {
+				t.Errorf("ran %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestLivePicture: the picture fits the window, and scrolls.
+func TestLivePicture(t *testing.T) {
+	t.Parallel()
+	l, _ := newTestLive(t, "previews")
+	for _, size := range [][2]int{{120, 40}, {80, 12}, {40, 6}, {20, 3}, {10, 1}} {
+		l.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
+		for _, key := range []string{"j", "j", "k", "A", "p"} {
+			press(l, key)
+			lines := strings.Split(l.View().Content, "\n")
+			if len(lines) > max(3, size[1]) {
+				t.Errorf("%d lines in a window of %d", len(lines), size[1])
+			}
+		}
+	}
+	l.Update(tea.WindowSizeMsg{Width: 120, Height: 40})
+	if got := l.View(); !got.AltScreen || !strings.Contains(got.Content, "q quit") || !strings.Contains(got.Content, "pr-17") {
+		t.Errorf("%s", got.Content)
+	}
+	l.Update(watchLost{context.DeadlineExceeded})
+	if got := l.View().Content; !strings.Contains(got, "interrupted") {
+		t.Errorf("%s", got)
+	}
+	if _, cmd := l.Update(second{}); cmd == nil {
+		t.Error("the clock stops")
+	}
+}
