@@ -34,8 +34,8 @@ func TestObjectsStaySmall(t *testing.T) {
 		object client.Object
 		limit  int
 	}{
-		"a ledger":                           {fullMicroservice(t, ordinary), 256 * kib},
-		"a ledger with the longest name":     {fullMicroservice(t, longest), 272 * kib},
+		"a ledger":                           {fullMicroservice(t, ordinary), 260 * kib},
+		"a ledger with the longest name":     {fullMicroservice(t, longest), 276 * kib},
 		"an image policy":                    {fullImagePolicy(t, ordinary), 256 * kib},
 		"a ledger of 20 previews":            {fullPreviews(t, ordinary, 20), 256 * kib},
 		"a ledger of 256 previews":           {fullPreviews(t, ordinary, mostGroups), 512 * kib},
