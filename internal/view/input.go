@@ -26,7 +26,7 @@ type Input struct {
 	Pods []corev1.Pod
 	// Observed shares of traffic, by release.
 	Observed map[types.NamespacedName]Observation
-	// Namespace of the reader: commands for services in others name theirs. "": all commands do.
+	// Namespace in which commands act by default: those for services in others name theirs. "": all commands do.
 	Namespace string
 	// Program that commands begin with; "": hlnr.
 	Program string

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -108,6 +109,20 @@ func (f *Factory) newClient() (client.WithWatch, error) {
 func (f *Factory) Namespace() (string, error) {
 	namespace, _, err := f.Kubeconfig().Namespace()
 	return namespace, err
+}
+
+// Home is the namespace in which a command without --namespace acts: that of the context, else "default". Commands
+// that are suggested name every other one, so that they can be copied.
+func (f *Factory) Home() (string, error) {
+	raw, err := f.Kubeconfig().RawConfig()
+	if err != nil {
+		return "", err
+	}
+	context := cmp.Or(ptr.Deref(f.flags.Context, ""), raw.CurrentContext)
+	if c := raw.Contexts[context]; c != nil && c.Namespace != "" {
+		return c.Namespace, nil
+	}
+	return metav1.NamespaceDefault, nil
 }
 
 // Now is the time of the clock.

@@ -42,11 +42,11 @@ func objects(ctx context.Context, f *cli.Factory, q query) (view.Input, error) {
 	if err != nil {
 		return view.Input{}, err
 	}
-	own, err := f.Namespace()
+	home, err := f.Home()
 	if err != nil {
 		return view.Input{}, err
 	}
-	in := view.Input{Namespace: own, Program: f.Program()}
+	in := view.Input{Namespace: home, Program: f.Program()}
 	var (
 		services     v1alpha1.MicroserviceList
 		releases     v1alpha1.VersionedMicroserviceList

@@ -98,7 +98,7 @@ func TestCommands(t *testing.T) {
 		stdout string // part of the output
 		stderr string // part of the messages
 	}{
-		"status":                  {approval, []string{"status"}, cli.ExitYes, "waits for approval since 10:00   hlnr continue shop 1.1.0", ""},
+		"status":                  {approval, []string{"status"}, cli.ExitYes, "waits for approval since 10:00   hlnr continue -n " + approval.namespace + " shop 1.1.0", ""},
 		"status of one":           {approval, []string{"status", "shop"}, cli.ExitYes, "1 service: 1 waits for you\n", ""},
 		"status of an unknown":    {approval, []string{"status", "shpo"}, cli.ExitUsage, "", `did you mean "shop"?`},
 		"status by label":         {approval, []string{"status", "-l", "team=none"}, cli.ExitYes, "no services\n", ""},
