@@ -93,7 +93,7 @@ func TestBadInput(t *testing.T) {
 		},
 		"Gateway that does not exist": {
 			network: func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider = gateway("missing", "infra") },
-			want:    complaint{"ResolvedRefs", "False", "ParentNotFound", []string{"spec.provider.gateway.parentRefs[0]", "infra/missing", "create it, or name one that does"}},
+			want:    complaint{"ResolvedRefs", "False", "ParentNotFound", []string{"spec.provider.gateway.parentRefs[0]", "infra/missing", "create it, or correct the name"}},
 		},
 		"Gateway that does not accept the route": {
 			network: func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider = gateway("closed", "infra") },
