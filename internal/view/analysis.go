@@ -10,7 +10,7 @@ import (
 )
 
 // analysis of a release next to the bounds of the specification; nil: there is none.
-func (s *service) analysis(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) *Analysis {
+func (s *service) analysis(o *v1alpha1.VersionedMicroservice) *Analysis {
 	if o == nil || o.Status.Analysis == nil {
 		return nil
 	}

@@ -242,7 +242,7 @@ func (r *rollout) person() *State {
 	if v := r.verdict(); r.measures() && (v == nil || v.Phase != v1alpha1.AnalysisPassed) {
 		s := &State{Word: WordAnalysis, Since: timeOf(since), Next: next[:1]}
 		if v != nil {
-			a := r.analysis(r.row, r.object)
+			a := r.analysis(r.object)
 			s.Until, s.Detail = a.Next, a.progress()
 		}
 		return s
@@ -451,7 +451,7 @@ func (r *rollout) analysisCheck() Check {
 	if v == nil {
 		return c
 	}
-	c.Message = r.analysis(r.row, r.object).progress()
+	c.Message = r.analysis(r.object).progress()
 	switch v.Phase {
 	case v1alpha1.AnalysisPassed:
 		c.Result = CheckPassed

@@ -323,7 +323,7 @@ func (s *service) failure(row *v1alpha1.Release) State {
 // cause of a failure in words: the metrics that failed, or what the object reports, or the reason.
 func (s *service) cause(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) string {
 	if row.Reason == "AnalysisFailed" {
-		if a := s.analysis(row, o); a != nil {
+		if a := s.analysis(o); a != nil {
 			text := cmp.Or(strings.Join(a.metrics(true), ", "), a.Message)
 			if c := s.ms.Spec.UpdateStrategy.Canary; c != nil && a.Step >= 1 && int(a.Step) <= len(c.Steps) && text != "" {
 				text += fmt.Sprintf(" at %d %%", c.Steps[a.Step-1].Weight)
@@ -358,7 +358,7 @@ func (s *service) releaseOf(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, r *
 	out := Release{
 		Name: row.VersionedMicroservice, Version: row.SemVer.Version, Status: string(row.Status), Reason: row.Reason,
 		Since: micros(&row.LastTransitionTime), Share: s.share(g, row), Pods: s.podsOf(row, o),
-		Retained: row.Status == v1alpha1.ReleaseDeprecated && row.Promoted > 0, Attempts: row.Attempt, Analysis: s.analysis(row, o),
+		Retained: row.Status == v1alpha1.ReleaseDeprecated && row.Promoted > 0, Attempts: row.Attempt, Analysis: s.analysis(o),
 	}
 	if d := row.Decision; d != nil {
 		out.Decision = &Decision{Action: string(d.Action), By: d.By, Time: metav1.Time{Time: d.Time.UTC()}, Reason: reasonOf(o, d), Outcome: d.Outcome}

@@ -46,13 +46,11 @@ type world struct {
 	stuck    bool                      // the policy confirms nothing more
 	reports  map[string]release.Report
 	written  map[string]map[string]int // by group: weights of the routes
-	revision int64
 	titles   map[int64]string
 	verdicts []v1alpha1.RefusedCandidate
 	analyses map[string]*v1alpha1.ReleaseAnalysis // by version
 	metrics  []v1alpha1.AnalysisMetric
 	reasons  map[string]string // of decisions, by id
-	pods     int
 }
 
 func newWorld(name string) *world {
