@@ -58,9 +58,6 @@ func TestVersionAndHelp(t *testing.T) {
 // The binary itself gives the exit codes, and knows its version.
 func TestBinary(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds a binary")
-	}
 	binary := filepath.Join(t.TempDir(), "hlnr")
 	args := []string{"build", "-ldflags", "-X main.version=v1.2.3", "-o", binary}
 	if raceDetector() {

@@ -190,31 +190,40 @@ func TestPingIsForgotten(t *testing.T) {
 // TestPingOfAnOutage: that neither scheme answers is not remembered.
 func TestPingOfAnOutage(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
-	scanner := scannerAt(newClock())
-	r := Request{Repository: address + "/acme/web"}
-	if _, err := scanner.List(t.Context(), r); KindOf(err) != Unreachable {
-		t.Fatalf("List = %v, want %s", err, Unreachable)
-	}
-	if l, err = net.Listen("tcp", address); err != nil {
-		t.Skip("the port was taken meanwhile")
-	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/v2/" {
 			registrytest.Page("", "1.0.0")(w, r)
 		}
 	}))
-	server.Listener.Close()
-	server.Listener = l
+	outage := &outageListener{Listener: server.Listener}
+	outage.down.Store(true)
+	server.Listener = outage
 	server.Start()
 	t.Cleanup(server.Close)
+	scanner := scannerAt(newClock())
+	r := Request{Repository: server.Listener.Addr().String() + "/acme/web"}
+	if _, err := scanner.List(t.Context(), r); KindOf(err) != Unreachable {
+		t.Fatalf("List = %v, want %s", err, Unreachable)
+	}
+	outage.down.Store(false)
 	if _, err := scanner.List(t.Context(), r); err != nil {
 		t.Errorf("after the outage: %v", err)
+	}
+}
+
+// outageListener closes each connection while it is down, before anything is read.
+type outageListener struct {
+	net.Listener
+	down atomic.Bool
+}
+
+func (l *outageListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil || !l.down.Load() {
+			return c, err
+		}
+		c.Close()
 	}
 }
 
