@@ -7,9 +7,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,15 +17,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
-	"github.com/heighliner/heighliner/test/apiserver"
 	"github.com/heighliner/heighliner/test/await"
 )
 
@@ -122,44 +115,11 @@ func (l *ledger) clear() map[string]map[string]int {
 	return writes
 }
 
-// counted serves the API server like watched, and counts writes by service.
+// counted serves the API server like proxied, and counts writes by service.
 func counted(t *testing.T) (*ledger, string) {
 	t.Helper()
-	config := rest.CopyConfig(env.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: apiserver.ManagerUser, Groups: []string{"system:masters"}}
-	transport, err := rest.TransportFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	to, err := url.Parse(env.Config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
 	l := &ledger{writes: map[string]map[string]int{}}
-	address := freeAddress(t)
-	server := &http.Server{Addr: address, Handler: &httputil.ReverseProxy{
-		Transport: transport, FlushInterval: -1,
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(to)
-			l.note(r.Out)
-		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
-	}}
-	done := make(chan error, 1)
-	go func() { done <- server.ListenAndServe() }()
-	t.Cleanup(func() {
-		server.Close()
-		<-done
-	})
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	kubeconfig := clientcmdapi.NewConfig()
-	kubeconfig.Clusters["a"] = &clientcmdapi.Cluster{Server: "http://" + address}
-	kubeconfig.Contexts["a"] = &clientcmdapi.Context{Cluster: "a"}
-	kubeconfig.CurrentContext = "a"
-	if err := clientcmd.WriteToFile(*kubeconfig, file); err != nil {
-		t.Fatal(err)
-	}
-	return l, file
+	return l, proxied(t, l.note)
 }
 
 // counts are the writes since the last call: those of the service with the fewest, and all of them
@@ -220,7 +180,7 @@ func (p phases) over(b budget) (out []string) {
 const rounds = 4
 
 // TestWriteBudget counts what a manager writes for the creation of a service with a canary and a
-// domain, for its upgrades, and at rest.
+// domain, for its upgrades, and when it is stable.
 func TestWriteBudget(t *testing.T) {
 	for name, test := range map[string]struct {
 		pause *v1alpha1.CanaryPause
@@ -242,7 +202,7 @@ func TestWriteBudget(t *testing.T) {
 }
 
 // playBudget counts the writes of new services from their creation to the fourth upgrade, and asks that
-// nothing is written at rest.
+// nothing is written when they are stable.
 func playBudget(t *testing.T, pause *v1alpha1.CanaryPause, least phases) {
 	namespace := env.Namespace(t)
 	env.PlayKubelet(t, namespace, nil)
@@ -254,7 +214,7 @@ func playBudget(t *testing.T, pause *v1alpha1.CanaryPause, least phases) {
 	gateway.Spec.Listeners = []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}}
 	create(t, gateway)
 	startManager(t, "v1.0.0", kubeconfig, namespace)
-	waitFor(t, "a manager at rest", await.Limit, func() string { return notQuiet(writes) })
+	waitFor(t, "a manager without requests", await.Limit, func() string { return notQuiet(writes) })
 	writes.clear()
 
 	for _, service := range budgeted {
@@ -288,7 +248,7 @@ func playBudget(t *testing.T, pause *v1alpha1.CanaryPause, least phases) {
 	}
 	time.Sleep(15 * time.Second)
 	if at := writes.clear(); len(at) > 0 {
-		t.Errorf("writes at rest: %v", at)
+		t.Errorf("writes of stable services: %v", at)
 	}
 }
 
@@ -296,7 +256,7 @@ func playBudget(t *testing.T, pause *v1alpha1.CanaryPause, least phases) {
 // what may wait is written.
 func notQuiet(l *ledger) string {
 	if !l.quiet(5 * time.Second) {
-		return "it is not at rest"
+		return "it still sends requests"
 	}
 	return ""
 }

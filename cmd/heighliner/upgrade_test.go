@@ -73,9 +73,16 @@ func (p *traffic) quiet(d time.Duration) bool {
 	return time.Since(p.last) > d
 }
 
-// watched serves the API server on a loopback address without credentials, and gives
-// a kubeconfig for it.
+// watched serves the API server like proxied, and notes what is written.
 func watched(t *testing.T) (*traffic, string) {
+	t.Helper()
+	p := &traffic{}
+	return p, proxied(t, p.note)
+}
+
+// proxied serves the API server on a loopback address without credentials, with the rights of the manager, and gives
+// a kubeconfig for it. Each request is given to note before it is sent.
+func proxied(t *testing.T, note func(*http.Request)) (kubeconfigFile string) {
 	t.Helper()
 	config := rest.CopyConfig(env.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: apiserver.ManagerUser, Groups: []string{"system:masters"}}
@@ -87,17 +94,15 @@ func watched(t *testing.T) (*traffic, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &traffic{}
-	proxy := &httputil.ReverseProxy{
+	address := freeAddress(t)
+	server := &http.Server{Addr: address, Handler: &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(to)
-			p.note(r.In)
+			note(r.Out)
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
-	}
-	address := freeAddress(t)
-	server := &http.Server{Addr: address, Handler: proxy}
+	}}
 	done := make(chan error, 1)
 	go func() { done <- server.ListenAndServe() }()
 	t.Cleanup(func() {
@@ -112,7 +117,7 @@ func watched(t *testing.T) (*traffic, string) {
 	if err := clientcmd.WriteToFile(*kubeconfig, file); err != nil {
 		t.Fatal(err)
 	}
-	return p, file
+	return file
 }
 
 // manager is a process of one build.

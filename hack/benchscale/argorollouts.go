@@ -43,13 +43,7 @@ func unstructuredList(kind schema.GroupVersionKind) client.ObjectList {
 func (a *argoRollouts) start(ctx context.Context, p *plane) (*process, error) {
 	a.plane = p
 	const own = "argo-rollouts"
-	if err := p.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: own}}); err != nil {
-		return nil, fmt.Errorf("create namespace %s: %w", own, err)
-	}
-	if err := p.admin(ctx, own); err != nil {
-		return nil, fmt.Errorf("grant rights to %s: %w", own, err)
-	}
-	config, err := p.serviceAccount(own, own)
+	config, err := p.administrator(ctx, own)
 	if err != nil {
 		return nil, err
 	}

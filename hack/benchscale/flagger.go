@@ -43,14 +43,7 @@ func withGatewayAPI(path string) []string {
 
 func (f *flagger) start(ctx context.Context, p *plane) (*process, error) {
 	f.plane = p
-	const own = "flagger"
-	if err := p.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: own}}); err != nil {
-		return nil, fmt.Errorf("create namespace %s: %w", own, err)
-	}
-	if err := p.admin(ctx, own); err != nil {
-		return nil, fmt.Errorf("grant rights to %s: %w", own, err)
-	}
-	config, err := p.serviceAccount(own, own)
+	config, err := p.administrator(ctx, "flagger")
 	if err != nil {
 		return nil, err
 	}

@@ -265,13 +265,20 @@ func (p *plane) applyFile(ctx context.Context, file string) error {
 	return nil
 }
 
-// admin lets a user do everything: for products whose roles are not in their definitions.
-func (p *plane) admin(ctx context.Context, name string) error {
-	return p.client.Create(ctx, &rbacv1.ClusterRoleBinding{
+// administrator gives the kubeconfig of a ServiceAccount that may do everything, in a namespace of the same name: for
+// products whose roles are not in their definitions.
+func (p *plane) administrator(ctx context.Context, name string) (kubeconfig string, err error) {
+	if err := p.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		return "", fmt.Errorf("create namespace %s: %w", name, err)
+	}
+	if err := p.client.Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: name, Name: name}},
-	})
+	}); err != nil {
+		return "", fmt.Errorf("grant rights to %s: %w", name, err)
+	}
+	return p.serviceAccount(name, name)
 }
 
 // stop ends everything that was started, in reverse order.
