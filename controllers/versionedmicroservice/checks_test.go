@@ -121,7 +121,7 @@ func TestListenAsks(t *testing.T) {
 		"a step with a match":             {both(run(func(_ *v1alpha1.Rollout, row *v1alpha1.Release) { row.Weight, row.Match = 0, true })), time.Second, "rollout rollback event"},
 		"a step with a mirror":            {both(run(func(_ *v1alpha1.Rollout, row *v1alpha1.Release) { row.Weight, row.MirrorPercent = 0, 5 })), time.Second, "rollout rollback event"},
 		"paused at a gate, measured on":   {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.Gate = v1alpha1.GateConfirmPromotion })), time.Minute, "round at 1m0s of " + releaseName + " rollout rollback event"},
-		"at rest":                         {both(func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups[1].Rollout = nil }), time.Minute, "measure nothing"},
+		"stable":                          {both(func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups[1].Rollout = nil }), time.Minute, "measure nothing"},
 		"another release is under way":    {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.Release = "other" })), time.Minute, "measure nothing"},
 		"no row":                          {func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups = nil }, time.Minute, "forget"},
 		"hooks without an analysis":       {hooked(v1alpha1.HookRollout), time.Second, "rollout"},

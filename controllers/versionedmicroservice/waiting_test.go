@@ -23,7 +23,7 @@ func TestWaitToWrite(t *testing.T) {
 		edit edit
 		want time.Duration
 	}{
-		"its status, at rest":        {canary, repeatsWait},
+		"its status, when stable":    {canary, repeatsWait},
 		"its status, in a rollout":   {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) { canary(o, next); running(o, 1) }, repeatsWaitLong},
 		"a person is waited for":     {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) { canary(o, next); running(o, 3) }, repeatsWait},
 		"it failed":                  {func(_ *observed, next *v1alpha1.VersionedMicroserviceStatus) { next.Release = v1alpha1.ReleaseError }, 0},

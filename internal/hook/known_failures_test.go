@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// Row 60 of the known failures: whoever waits for the end of a release is notified,
+// Row 60 of the known failures: each caller that waits for the end of a release is notified,
 // with the status that it ended in, however it came about: by steps, without any
 // analysis, by a person, as the first of its group, on a way back, and as a failure.
 func TestToldHoweverItEnds(t *testing.T) {

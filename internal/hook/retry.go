@@ -44,7 +44,7 @@ func backOff(retry int) time.Duration {
 // try calls until yes, or until the retries are used up; false: it was given up.
 func (p *Pool) try(ctx context.Context, namespace string, q Call, attempts int, before <-chan struct{}) (Outcome, bool) {
 	if before != nil {
-		<-before // even if given up: whoever comes next waits for all that came before
+		<-before // even if given up: the next delivery waits for all that came before
 	}
 	for retry := 0; ; retry++ {
 		if retry > 0 && !sleep(ctx, p.wait(retry)) {

@@ -472,7 +472,7 @@ var networkPolicyRows = map[string]row{
 	"hnp groups newest":                     {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, groups: {policy: Newest}}]}`},
 	"hnp groups named":                      {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, groups: {policy: Named, names: [1.x]}}]}`},
 	"hnp groups unknown":                    {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, groups: {policy: All}}]}`, refused: "spec.domains[0].groups.policy"},
-	"hnp groups named by nobody":            {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, groups: {policy: Named}}]}`, refused: "spec.domains[].groups: set names if and only if policy is Named"},
+	"hnp groups Named without names":        {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, groups: {policy: Named}}]}`, refused: "spec.domains[].groups: set names if and only if policy is Named"},
 	"hnp groups each with names":            {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, groups: {policy: Each, names: [1.x]}}]}`, refused: "spec.domains[].groups: set names if and only if policy is Named"},
 	"hnp too many group names":              {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, groups: {policy: Named, names: ` + numbered("g#", 33) + `}}]}`, refused: "spec.domains[0].groups.names: Too many"},
 	"hnp group name empty":                  {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, groups: {policy: Named, names: [""]}}]}`, refused: "spec.domains[0].groups.names[0]"},
