@@ -58,9 +58,7 @@ superseded, or another version is pinned; 4 the timeout was over; 5 it waits for
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: f.CompleteNames(1, func() client.ObjectList { return &v1alpha1.MicroserviceList{} }),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, errOver)
-			defer cancel()
-			return w.run(ctx, args[0], args[1], timeout)
+			return w.run(cmd.Context(), args[0], args[1], timeout)
 		},
 	}
 	flags := cmd.Flags()
@@ -90,12 +88,20 @@ func (w *waiter) run(ctx context.Context, name, wanted string, timeout time.Dura
 	if w.namespace, err = w.Namespace(); err != nil {
 		return err
 	}
+	return w.follow(ctx, timeout)
+}
+
+// follow reads, and judges what it reads, until there is an answer or the timeout is over. The first read
+// has the limit of a request only, so that there is an answer however short the timeout is.
+func (w *waiter) follow(ctx context.Context, timeout time.Duration) error {
+	within, cancel := context.WithTimeoutCause(ctx, timeout, errOver)
+	defer cancel()
+	changes := w.watch(within)
 	var last snapshot
-	changes := w.watch(ctx)
-	for {
-		s, err := w.read(ctx)
+	for limit := ctx; ; limit = within {
+		s, err := w.read(limit)
 		if err != nil {
-			if errors.Is(context.Cause(ctx), errOver) && last.ms != nil {
+			if errors.Is(context.Cause(within), errOver) && last.ms != nil {
 				return w.over(last, timeout)
 			}
 			return err
@@ -112,8 +118,8 @@ func (w *waiter) run(ctx context.Context, name, wanted string, timeout time.Dura
 			return w.end(a)
 		}
 		select {
-		case <-ctx.Done():
-			if errors.Is(context.Cause(ctx), errOver) {
+		case <-within.Done():
+			if errors.Is(context.Cause(within), errOver) {
 				return w.over(last, timeout)
 			}
 			return ctx.Err()

@@ -54,7 +54,7 @@ func TestWait(t *testing.T) {
 	expect(t, namespace, cli.ExitUsage, `there is no Microservice in namespace `+namespace+` with the name "shpo"; did you mean "shop"?`, "shpo", "1.0.0")
 	expect(t, namespace, cli.ExitUsage, `there is no canary step of shop with the name "halv"; did you mean "half"?`, "shop", "1.0.0", "--for", "step=halv")
 	expect(t, namespace, cli.ExitUsage, `--for: "done" is not a state`, "shop", "1.0.0", "--for", "done")
-	expect(t, namespace, cli.ExitTimeout, "1.0.0 is not active after 50ms: ImagePolicy shop has not found it", "shop", "1.0.0", "--timeout", "50ms")
+	expect(t, namespace, cli.ExitTimeout, "1.0.0 is not active after 1ms: ImagePolicy shop has not found it", "shop", "1.0.0", "--timeout", "1ms")
 
 	first := make(chan string, 1)
 	go func() {
@@ -77,7 +77,7 @@ func TestWait(t *testing.T) {
 	expect(t, namespace, cli.ExitYes, "", "shop", "1.1.0", "--for", "approval")
 	expect(t, namespace, cli.ExitYes, "", "shop", "1.1.0", "--for", "canary")
 	expect(t, namespace, cli.ExitYes, "", "shop", "1.1.0", "--for", "step=tenth")
-	expect(t, namespace, cli.ExitTimeout, "1.1.0 is not active after 50ms: it is canary, step half", "shop", "1.1.0", "--through-approvals", "--timeout", "50ms")
+	expect(t, namespace, cli.ExitTimeout, "1.1.0 is not active after 1ms: it is canary, step half", "shop", "1.1.0", "--through-approvals", "--timeout", "1ms")
 
 	aborted := cluster.Await(t, namespace, "shop", "1.1.0", v1alpha1.ReleaseCanary)
 	patch := `{"metadata":{"annotations":{"hlnr.io/decided-by":"ana"}},"spec":{"decision":{"action":"Deprecate","id":"1"}}}`
