@@ -4,14 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/cluster"
 	"github.com/heighliner/heighliner/internal/view"
 )
 
@@ -35,8 +31,7 @@ func queryOf(f *cli.Factory, scope *cli.Scope) (query, error) {
 	return query{namespace: namespace, selector: selector}, err
 }
 
-// objects reads what a view is made from, all kinds at the same time. Microservices have to be
-// readable; of the other kinds, what the user may not read is reported once and is left out.
+// objects reads what a view is made from. What the user may not read is reported once and is left out.
 func objects(ctx context.Context, f *cli.Factory, q query) (view.Input, error) {
 	c, err := f.Client()
 	if err != nil {
@@ -46,62 +41,15 @@ func objects(ctx context.Context, f *cli.Factory, q query) (view.Input, error) {
 	if err != nil {
 		return view.Input{}, err
 	}
-	in := view.Input{Namespace: home, Program: f.Program()}
-	var (
-		services     v1alpha1.MicroserviceList
-		releases     v1alpha1.VersionedMicroserviceList
-		policies     v1alpha1.NetworkPolicyList
-		images       v1alpha1.ImagePolicyList
-		repositories v1alpha1.GitHubRepositoryList
-		pods         corev1.PodList
-	)
-	optional := []client.ObjectList{&releases, &policies, &images, &repositories}
-	if q.pods {
-		optional = append(optional, &pods)
-	}
-	missing := make([]error, len(optional))
-	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		options := []client.ListOption{client.InNamespace(q.namespace)}
-		if q.selector != nil {
-			options = append(options, client.MatchingLabelsSelector{Selector: q.selector})
-		}
-		if err := c.List(gctx, &services, options...); err != nil {
-			return fmt.Errorf("list microservices: %w", err)
-		}
-		return nil
-	})
-	for i, list := range optional {
-		g.Go(func() error {
-			options := []client.ListOption{client.InNamespace(q.namespace)}
-			if list == client.ObjectList(&pods) {
-				options = append(options, client.HasLabels{v1alpha1.LabelRelease})
-			}
-			err := c.List(gctx, list, options...)
-			if apierrors.IsForbidden(err) {
-				missing[i] = err
-				return nil
-			}
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
+	read, missing, err := cluster.Read(ctx, c, cluster.Query{Namespace: q.namespace, Selector: q.selector, Pods: q.pods})
+	if err != nil {
 		return view.Input{}, err
 	}
 	for _, err := range missing {
-		if err != nil {
-			fmt.Fprintln(f.ErrOut, "hlnr: not shown:", f.Explain(ctx, err))
-		}
+		fmt.Fprintln(f.ErrOut, "hlnr: not shown:", f.Explain(ctx, err))
 	}
-	for i := range services.Items {
-		services.Items[i].Status.Convert()
-	}
-	in.Microservices, in.Releases, in.NetworkPolicies = services.Items, releases.Items, policies.Items
-	in.ImagePolicies, in.Repositories, in.Pods = images.Items, repositories.Items, pods.Items
-	if q.pods && in.Pods == nil && missing[len(missing)-1] == nil {
-		in.Pods = []corev1.Pod{}
-	}
-	return in, nil
+	read.Namespace, read.Program = home, f.Program()
+	return read.Input, nil
 }
 
 // find gives the namespace of a service by its name, or an error that offers others.

@@ -4,31 +4,19 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
-	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
-	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
+	"k8s.io/utils/clock"
 
-	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/cluster"
 	"github.com/heighliner/heighliner/internal/view"
 	"github.com/heighliner/heighliner/internal/view/text"
 )
-
-// together is how long changes are collected before they are shown: a step changes several objects.
-const together = 50 * time.Millisecond
 
 // watch calls changed after each change of the objects of a namespace, until the context ends.
 // seen are the objects that were read before; a kind that could not be read is not watched. lost
 // is called when a watch is interrupted; it is taken up again.
 func watch(ctx context.Context, f *cli.Factory, namespace string, seen view.Input, changed func(view.Input), lost func(error)) error {
-	log.SetLogger(logr.Discard()) // what the watches report goes to lost
 	config, err := f.Config()
 	if err != nil {
 		return err
@@ -37,115 +25,10 @@ func watch(ctx context.Context, f *cli.Factory, namespace string, seen view.Inpu
 	if err != nil {
 		return err
 	}
-	ofReleases, err := labels.NewRequirement(v1alpha1.LabelRelease, selection.Exists, nil)
-	if err != nil {
-		return fmt.Errorf("select pods: %w", err)
-	}
-	objects, err := cache.New(config, cache.Options{
-		Scheme: scheme, DefaultNamespaces: map[string]cache.Config{namespace: {}}, DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject:                 map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: labels.NewSelector().Add(*ofReleases)}},
-		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) { lost(err) },
-	})
-	if err != nil {
-		return fmt.Errorf("connect to the cluster: %w", err)
-	}
-	dirty := make(chan struct{}, 1)
-	note := func(any) {
-		select {
-		case dirty <- struct{}{}:
-		default:
-		}
-	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	failed := make(chan error, 1)
-	go func() { failed <- objects.Start(ctx) }()
-	for _, kind := range watched(seen) {
-		informer, err := objects.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
-		if err != nil {
-			return fmt.Errorf("watch %T: %w", kind, err)
-		}
-		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: note, UpdateFunc: func(_, now any) { note(now) }, DeleteFunc: note}); err != nil {
-			return fmt.Errorf("watch %T: %w", kind, err)
-		}
-	}
-	if !objects.WaitForCacheSync(ctx) {
-		return ctx.Err()
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case err := <-failed:
-			return err
-		case <-dirty:
-		}
-		timer := time.NewTimer(together)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		case <-timer.C:
-		}
-		in, err := cached(ctx, objects, namespace, seen)
-		if err != nil {
-			return err
-		}
-		changed(in)
-	}
-}
-
-// watched are the kinds that could be read.
-func watched(seen view.Input) []client.Object {
-	kinds := []client.Object{&v1alpha1.Microservice{}}
-	for _, k := range []struct {
-		kind client.Object
-		read bool
-	}{
-		{&v1alpha1.VersionedMicroservice{}, seen.Releases != nil}, {&v1alpha1.NetworkPolicy{}, seen.NetworkPolicies != nil},
-		{&v1alpha1.ImagePolicy{}, seen.ImagePolicies != nil}, {&v1alpha1.GitHubRepository{}, seen.Repositories != nil}, {&corev1.Pod{}, seen.Pods != nil},
-	} {
-		if k.read {
-			kinds = append(kinds, k.kind)
-		}
-	}
-	return kinds
-}
-
-// cached reads the objects of the watches.
-func cached(ctx context.Context, c client.Reader, namespace string, seen view.Input) (view.Input, error) {
-	in := view.Input{Namespace: seen.Namespace, Program: seen.Program}
-	read := func(list client.ObjectList, wanted bool) error {
-		if !wanted {
-			return nil
-		}
-		return c.List(ctx, list, client.InNamespace(namespace))
-	}
-	var (
-		services     v1alpha1.MicroserviceList
-		releases     v1alpha1.VersionedMicroserviceList
-		policies     v1alpha1.NetworkPolicyList
-		images       v1alpha1.ImagePolicyList
-		repositories v1alpha1.GitHubRepositoryList
-		pods         corev1.PodList
-	)
-	for _, l := range []struct {
-		list   client.ObjectList
-		wanted bool
-	}{
-		{&services, true}, {&releases, seen.Releases != nil}, {&policies, seen.NetworkPolicies != nil},
-		{&images, seen.ImagePolicies != nil}, {&repositories, seen.Repositories != nil}, {&pods, seen.Pods != nil},
-	} {
-		if err := read(l.list, l.wanted); err != nil {
-			return in, fmt.Errorf("read watched objects: %w", err)
-		}
-	}
-	for i := range services.Items {
-		services.Items[i].Status.Convert() // a list of copies
-	}
-	in.Microservices, in.Releases, in.NetworkPolicies = services.Items, releases.Items, policies.Items
-	in.ImagePolicies, in.Repositories, in.Pods = images.Items, repositories.Items, pods.Items
-	return in, nil
+	return cluster.Watch(ctx, cluster.Options{
+		Config: config, Scheme: scheme, Namespace: namespace, Clock: clock.RealClock{}, Lost: lost,
+		Changed: func(o cluster.Objects) { changed(o.Input) },
+	}, cluster.Objects{Input: seen})
 }
 
 // watchLines prints a line for each release, and one for each change.

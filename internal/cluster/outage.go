@@ -1,0 +1,83 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Outage is since when, and why, what is shown may be old.
+type Outage struct {
+	Since time.Time
+	Cause string
+}
+
+// Monitor observes the requests of watches: Wrap is for the transport of their configuration. While the last
+// request for one of the resources failed, there is an outage.
+type Monitor struct {
+	now     func() time.Time
+	changed func(*Outage)
+
+	mu      sync.Mutex
+	failing map[string]string // by path: the cause
+	since   time.Time
+}
+
+// NewMonitor gives a monitor that reports each beginning of an outage, and nil for its end.
+func NewMonitor(now func() time.Time, changed func(*Outage)) *Monitor {
+	return &Monitor{now: now, changed: changed, failing: map[string]string{}}
+}
+
+// Wrap gives a transport whose requests are observed.
+func (m *Monitor) Wrap(next http.RoundTripper) http.RoundTripper { return observed{next, m} }
+
+type observed struct {
+	next    http.RoundTripper
+	monitor *Monitor
+}
+
+// RoundTrip sends a request, and records how a list or a watch ended.
+func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := o.next.RoundTrip(r)
+	if q := r.URL.Query(); !q.Has("watch") && !q.Has("resourceVersion") {
+		return response, err // discovery
+	}
+	switch {
+	case errors.Is(err, context.Canceled) || r.Context().Err() != nil:
+	case err != nil:
+		o.monitor.failed(r.URL.Path, err.Error())
+	case response.StatusCode >= 400 && response.StatusCode != http.StatusGone:
+		o.monitor.failed(r.URL.Path, fmt.Sprintf("the API server answers %s", response.Status))
+	default:
+		o.monitor.succeeded(r.URL.Path)
+	}
+	return response, err
+}
+
+func (m *Monitor) failed(path, cause string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	first := len(m.failing) == 0
+	if first {
+		m.since = m.now()
+	}
+	m.failing[path] = cause
+	if first {
+		m.changed(&Outage{m.since, cause})
+	}
+}
+
+func (m *Monitor) succeeded(path string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, was := m.failing[path]; !was {
+		return
+	}
+	delete(m.failing, path)
+	if len(m.failing) == 0 {
+		m.changed(nil)
+	}
+}

@@ -1,0 +1,145 @@
+// Package cluster reads the objects that views are made from, and keeps them up to date by watches.
+//
+//	read.go    the kinds, and how they are listed once
+//	watch.go   watches, with changes that are collected
+//	outage.go  whether the requests of the watches succeed
+//	store.go   the newest objects, for many readers
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/view"
+)
+
+// Query chooses the objects that are read.
+type Query struct {
+	// Namespace; "" for all.
+	Namespace string
+	// Selector of Microservices; nil for all.
+	Selector labels.Selector
+	// Pods of releases, and Events of objects of hlnr.io, are read too.
+	Pods, Events bool
+}
+
+// Objects are what views are made from. A list that is nil was not read; an empty one was.
+type Objects struct {
+	view.Input
+	// Events of objects of hlnr.io.
+	Events []eventsv1.Event
+}
+
+// lists are the kinds as they are listed.
+type lists struct {
+	services     v1alpha1.MicroserviceList
+	releases     v1alpha1.VersionedMicroserviceList
+	policies     v1alpha1.NetworkPolicyList
+	images       v1alpha1.ImagePolicyList
+	repositories v1alpha1.GitHubRepositoryList
+	pods         corev1.PodList
+	events       eventsv1.EventList
+}
+
+// ofHeighliner chooses the events of objects of hlnr.io.
+var ofHeighliner = client.MatchingFields{"regarding.apiVersion": v1alpha1.GroupVersion.String()}
+
+// Read lists all kinds at the same time. Microservices have to be readable; of the other kinds, what
+// the user may not read is omitted, and the refusals are returned.
+func Read(ctx context.Context, c client.Reader, q Query) (Objects, []error, error) {
+	var l lists
+	optional := []client.ObjectList{&l.releases, &l.policies, &l.images, &l.repositories}
+	if q.Pods {
+		optional = append(optional, &l.pods)
+	}
+	if q.Events {
+		optional = append(optional, &l.events)
+	}
+	refused := make([]error, len(optional))
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		options := []client.ListOption{client.InNamespace(q.Namespace)}
+		if q.Selector != nil {
+			options = append(options, client.MatchingLabelsSelector{Selector: q.Selector})
+		}
+		if err := c.List(gctx, &l.services, options...); err != nil {
+			return fmt.Errorf("list microservices: %w", err)
+		}
+		return nil
+	})
+	for i, list := range optional {
+		g.Go(func() error {
+			options := []client.ListOption{client.InNamespace(q.Namespace)}
+			switch list {
+			case client.ObjectList(&l.pods):
+				options = append(options, client.HasLabels{v1alpha1.LabelRelease})
+			case client.ObjectList(&l.events):
+				options = append(options, ofHeighliner)
+			}
+			err := c.List(gctx, list, options...)
+			if apierrors.IsForbidden(err) {
+				refused[i] = err
+				return nil
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return Objects{}, nil, err
+	}
+	var missing []error
+	for i, err := range refused {
+		if err != nil {
+			missing = append(missing, err)
+			continue
+		}
+		l.read(optional[i])
+	}
+	for i := range l.services.Items {
+		l.services.Items[i].Status.Convert()
+	}
+	return l.objects(), missing, nil
+}
+
+// read makes an empty list of what was read different from one that was not.
+func (l *lists) read(list client.ObjectList) {
+	switch list {
+	case client.ObjectList(&l.releases):
+		l.releases.Items = present(l.releases.Items)
+	case client.ObjectList(&l.policies):
+		l.policies.Items = present(l.policies.Items)
+	case client.ObjectList(&l.images):
+		l.images.Items = present(l.images.Items)
+	case client.ObjectList(&l.repositories):
+		l.repositories.Items = present(l.repositories.Items)
+	case client.ObjectList(&l.pods):
+		l.pods.Items = present(l.pods.Items)
+	case client.ObjectList(&l.events):
+		l.events.Items = present(l.events.Items)
+	}
+}
+
+func present[T any](items []T) []T {
+	if items == nil {
+		return []T{}
+	}
+	return items
+}
+
+func (l *lists) objects() Objects {
+	return Objects{
+		Input: view.Input{
+			Microservices: l.services.Items, Releases: l.releases.Items, NetworkPolicies: l.policies.Items,
+			ImagePolicies: l.images.Items, Repositories: l.repositories.Items, Pods: l.pods.Items,
+		},
+		Events: l.events.Items,
+	}
+}

@@ -1,0 +1,182 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// together is how long changes are collected before they are shown: a step changes several objects.
+const together = 50 * time.Millisecond
+
+// Options of watches.
+type Options struct {
+	// Config of the cluster, and Scheme with the kinds of views.
+	Config *rest.Config
+	Scheme *runtime.Scheme
+	// Namespace; "" for all.
+	Namespace string
+	// Selector of Microservices; nil for all.
+	Selector labels.Selector
+	// Clock is the only source of time.
+	Clock clock.Clock
+	// Changed is called after each change with objects that are not to be changed.
+	Changed func(Objects)
+	// Lost is called when a watch is interrupted; it is taken up again. nil: no one is interested.
+	Lost func(error)
+}
+
+// Watch follows the objects until the context ends. seen are the objects that were read before, and a
+// kind that could not be read is not watched. Program and Namespace of its Input are those of what
+// Changed gets.
+func Watch(ctx context.Context, o Options, seen Objects) error {
+	log.SetLogger(logr.Discard()) // what the watches report goes to Lost
+	objects, err := newCache(o)
+	if err != nil {
+		return err
+	}
+	dirty := make(chan struct{}, 1)
+	note := func(any) {
+		select {
+		case dirty <- struct{}{}:
+		default:
+		}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	failed := make(chan error, 1)
+	go func() { failed <- objects.Start(ctx) }()
+	for _, kind := range watched(seen) {
+		informer, err := objects.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", kind, err)
+		}
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: note, UpdateFunc: func(_, now any) { note(now) }, DeleteFunc: note}); err != nil {
+			return fmt.Errorf("watch %T: %w", kind, err)
+		}
+	}
+	if !objects.WaitForCacheSync(ctx) {
+		return ctx.Err()
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-failed:
+			return err
+		case <-dirty:
+		}
+		timer := o.Clock.NewTimer(together)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C():
+		}
+		now, err := cached(ctx, objects, o.Namespace, seen)
+		if err != nil {
+			return err
+		}
+		o.Changed(now)
+	}
+}
+
+// newCache gives a cache of what views need of the objects, and no more.
+func newCache(o Options) (cache.Cache, error) {
+	ofReleases, err := labels.NewRequirement(v1alpha1.LabelRelease, selection.Exists, nil)
+	if err != nil {
+		return nil, fmt.Errorf("select pods: %w", err)
+	}
+	objects, err := cache.New(o.Config, cache.Options{
+		Scheme: o.Scheme, DefaultNamespaces: map[string]cache.Config{o.Namespace: {}},
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&v1alpha1.Microservice{}: {Label: o.Selector, Transform: convert},
+			&corev1.Pod{}:            {Label: labels.NewSelector().Add(*ofReleases), Transform: withoutSpec},
+			&eventsv1.Event{}:        {Field: fields.Set(ofHeighliner).AsSelector()},
+		},
+		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) {
+			if o.Lost != nil {
+				o.Lost(err)
+			}
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	return objects, nil
+}
+
+// convert gives a Microservice the present form of its status.
+func convert(o any) (any, error) {
+	if ms, ok := o.(*v1alpha1.Microservice); ok {
+		ms.ManagedFields = nil
+		ms.Status.Convert()
+	}
+	return o, nil
+}
+
+// withoutSpec removes what views do not need of a pod, such as the values of its environment.
+func withoutSpec(o any) (any, error) {
+	if pod, ok := o.(*corev1.Pod); ok {
+		pod.ManagedFields, pod.Annotations, pod.Spec = nil, nil, corev1.PodSpec{NodeName: pod.Spec.NodeName}
+	}
+	return o, nil
+}
+
+// watched are the kinds that could be read.
+func watched(seen Objects) []client.Object {
+	kinds := []client.Object{&v1alpha1.Microservice{}}
+	for _, k := range []struct {
+		kind client.Object
+		read bool
+	}{
+		{&v1alpha1.VersionedMicroservice{}, seen.Releases != nil}, {&v1alpha1.NetworkPolicy{}, seen.NetworkPolicies != nil},
+		{&v1alpha1.ImagePolicy{}, seen.ImagePolicies != nil}, {&v1alpha1.GitHubRepository{}, seen.Repositories != nil},
+		{&corev1.Pod{}, seen.Pods != nil}, {&eventsv1.Event{}, seen.Events != nil},
+	} {
+		if k.read {
+			kinds = append(kinds, k.kind)
+		}
+	}
+	return kinds
+}
+
+// cached reads the objects of the watches. They share memory with the cache.
+func cached(ctx context.Context, c client.Reader, namespace string, seen Objects) (Objects, error) {
+	var l lists
+	for _, x := range []struct {
+		list   client.ObjectList
+		wanted bool
+	}{
+		{&l.services, true}, {&l.releases, seen.Releases != nil}, {&l.policies, seen.NetworkPolicies != nil},
+		{&l.images, seen.ImagePolicies != nil}, {&l.repositories, seen.Repositories != nil}, {&l.pods, seen.Pods != nil}, {&l.events, seen.Events != nil},
+	} {
+		if !x.wanted {
+			continue
+		}
+		if err := c.List(ctx, x.list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return Objects{}, fmt.Errorf("read watched objects: %w", err)
+		}
+		l.read(x.list)
+	}
+	out := l.objects()
+	out.Namespace, out.Program, out.Observed = seen.Namespace, seen.Program, seen.Observed
+	return out, nil
+}
