@@ -13,6 +13,8 @@ const (
 	KindHistory  = "History"
 	KindPreviews = "Previews"
 	KindEvents   = "Events"
+	KindRelease  = "Release"
+	KindVersions = "Versions"
 )
 
 // Board is what a reader sees of all services.

@@ -21,4 +21,6 @@
 //	why.go       answers for hosts, versions, pods and pull requests
 //	changes.go   what is different between two views of a service
 //	history.go   past rollouts, events, lists of previews
+//	detail.go    one release next to the release before it
+//	versions.go  what is offered and rejected
 package view

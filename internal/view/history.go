@@ -47,14 +47,19 @@ func NewHistory(in Input, namespace, name string, now time.Time) (History, bool)
 	if !ok {
 		return History{}, false
 	}
-	out := History{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindHistory}, Time: metav1.Time{Time: now.UTC()}, Namespace: namespace, Name: name, Rollouts: []Past{}}
+	return s.History(now), true
+}
+
+// History of the releases of a service.
+func (s Service) History(now time.Time) History {
+	out := History{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindHistory}, Time: metav1.Time{Time: now.UTC()}, Namespace: s.Namespace, Name: s.Name, Rollouts: []Past{}}
 	for _, g := range slices.Concat(s.Groups, s.Previews) {
 		for _, r := range g.Releases {
 			out.Rollouts = append(out.Rollouts, pastOf(g, r))
 		}
 	}
 	slices.SortStableFunc(out.Rollouts, func(a, b Past) int { return newest(a.Started, a.Changed, b.Started, b.Changed) })
-	return out, true
+	return out
 }
 
 // newest orders by start, else by change, the newest first.

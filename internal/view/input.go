@@ -167,7 +167,11 @@ func (s *service) act(verb string, args ...string) Action {
 		words = append(words, "-n", s.ms.Namespace)
 	}
 	words = append(words, s.ms.Name)
-	return Action{Verb: verb, Command: strings.Join(append(words, args...), " ")}
+	target := ""
+	if len(args) > 0 {
+		target = args[len(args)-1]
+	}
+	return Action{Verb: verb, Command: strings.Join(append(words, args...), " "), Target: target}
 }
 
 // actOn gives a command about a release, by its version, or by its name where another release of

@@ -402,6 +402,19 @@ func (b Board) Only(names []string) Board {
 	return b
 }
 
+// Where gives the board of the services that are chosen.
+func (b Board) Where(chosen func(Service) bool) Board {
+	out := b
+	out.Services = make([]Service, 0, len(b.Services))
+	for _, s := range b.Services {
+		if chosen(s) {
+			out.Services = append(out.Services, s)
+		}
+	}
+	out.count()
+	return out
+}
+
 // count the services by class.
 func (b *Board) count() {
 	b.Counts = Counts{Services: len(b.Services)}

@@ -92,6 +92,8 @@ type Action struct {
 	Verb string `json:"verb"`
 	// Command to copy.
 	Command string `json:"command"`
+	// Target is the version, or the name of the release, that it is about; "": the service.
+	Target string `json:"target,omitempty"`
 }
 
 // say gives the one sentence of a state, for a reader at a time and in its zone.

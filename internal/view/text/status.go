@@ -63,6 +63,22 @@ func (p *page) rows(b view.Board) (out []row) {
 	return out
 }
 
+// Row is a group of a service in a table, or all its previews.
+type Row struct {
+	// Group, Active, Canary and Share in short, and Text with the state.
+	Group, Active, Canary, Share, Text string
+	// State with what a person can do.
+	State view.State
+}
+
+// Rows of a service: a row for each group, one for all previews, and at least one.
+func Rows(s view.Service) (out []Row) {
+	for _, r := range (&page{}).rows(view.Board{Services: []view.Service{s}}) {
+		out = append(out, Row{Group: r.group, Active: r.active, Canary: r.canary, Share: r.share, Text: r.text, State: r.state})
+	}
+	return out
+}
+
 func (p *page) groupRow(g view.Group) row {
 	r := row{group: clean(g.Name), active: short(g.Active), canary: short(g.Canary), state: g.State, text: clean(g.State.Sentence)}
 	if g.CanaryWeight != nil {

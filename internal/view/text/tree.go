@@ -72,10 +72,7 @@ func (p *page) head(s view.Service) {
 	if s.Paused {
 		parts = append(parts, "paused")
 	}
-	text := clean(s.State.Sentence)
-	if v := short(s.State.Version); v != "" && s.State.Word != view.WordPinned && s.State.Class != view.Moving && !strings.Contains(text, v) {
-		text = v + " " + text
-	}
+	text := Headline(s)
 	if s.State.Word != view.WordPaused {
 		parts = append(parts, p.paint(s.State.Class, text))
 	}
@@ -185,7 +182,7 @@ func (p *page) release(r view.Release, branch, stem string, widths []int, t Tree
 		}
 		b.WriteString(c + strings.Repeat(" ", space) + "  ")
 	}
-	b.WriteString(p.paint(r.State.Class, p.sentence(r)))
+	b.WriteString(p.paint(r.State.Class, Sentence(r)))
 	p.line(branch, stem+"  ", b.String())
 	inner := stem + "   "
 	if r.Rollout != nil {
@@ -212,8 +209,17 @@ func classOf(r view.Release) view.Class {
 	return view.Stable
 }
 
-// sentence of a release: what its status does not say already.
-func (p *page) sentence(r view.Release) string {
+// Headline is the state of a service with the version that it is about.
+func Headline(s view.Service) string {
+	text := clean(s.State.Sentence)
+	if v := short(s.State.Version); v != "" && s.State.Word != view.WordPinned && s.State.Class != view.Moving && !strings.Contains(text, v) {
+		text = v + " " + text
+	}
+	return text
+}
+
+// Sentence of a release: what its status does not say already.
+func Sentence(r view.Release) string {
 	text := clean(r.State.Sentence)
 	switch r.State.Word {
 	case view.WordActive:

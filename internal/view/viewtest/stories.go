@@ -159,6 +159,14 @@ func Stories() []Story {
 	return out
 }
 
+// Play gives a service at the moment of a story; false if there is no such story.
+func Play(name, service string) (Story, bool) {
+	if stories[name] == nil {
+		return Story{}, false
+	}
+	return play(name, service), true
+}
+
 func play(name, service string) Story {
 	w := newWorld(service)
 	stories[name](w)

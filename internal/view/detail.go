@@ -1,0 +1,174 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// ReleaseDetail is one release, and what is different from the release before it.
+type ReleaseDetail struct {
+	metav1.TypeMeta `json:",inline"`
+	Time            metav1.Time `json:"time"`
+	Namespace       string      `json:"namespace"`
+	Service         string      `json:"service"`
+	Group           string      `json:"group"`
+	Release         Release     `json:"release"`
+	// Before is the version, and BeforeRelease the name, of the release of the group that was created before; "": there
+	// is none, or its object is not known.
+	Before        string `json:"before,omitempty"`
+	BeforeRelease string `json:"beforeRelease,omitempty"`
+	// Changes are the fields of the pod template that differ, at most [MaxChanges]; More counts the others.
+	Changes []FieldChange `json:"changes,omitempty"`
+	More    int           `json:"more,omitempty"`
+	// URL of the source: a release or a pull request at GitHub.
+	URL string `json:"url,omitempty"`
+}
+
+// MaxChanges of a [ReleaseDetail].
+const MaxChanges = 100
+
+// FieldChange is a field that differs. Its value is never shown: it may be secret.
+type FieldChange struct {
+	// Path such as spec.containers[shop].resources.limits.memory.
+	Path string `json:"path"`
+	// Change: added, removed or changed.
+	Change string `json:"change"`
+}
+
+// NewRelease gives a release of a service that was viewed; false if the service does not have it.
+func NewRelease(in Input, s Service, name string, now time.Time) (ReleaseDetail, bool) {
+	for _, g := range slices.Concat(s.Groups, s.Previews) {
+		for _, r := range g.Releases {
+			if r.Name != name {
+				continue
+			}
+			out := ReleaseDetail{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindRelease}, Time: metav1.Time{Time: now.UTC()}, Namespace: s.Namespace, Service: s.Name, Group: g.Name, Release: r}
+			out.compare(in, g)
+			if p := g.PullRequest; p != nil {
+				out.URL = p.URL
+			}
+			for i := range in.ImagePolicies {
+				p := &in.ImagePolicies[i]
+				if d := s.Discovery; d == nil || p.Namespace != s.Namespace || p.Name != d.Policy {
+					continue
+				}
+				for _, o := range p.Status.Releases {
+					if o.SemVer.Version == r.Version && o.URL != "" {
+						out.URL = o.URL
+					}
+				}
+			}
+			return out, true
+		}
+	}
+	return ReleaseDetail{}, false
+}
+
+// compare with the release of the group that was created before.
+func (d *ReleaseDetail) compare(in Input, g Group) {
+	var before *Release
+	for i := range g.Releases {
+		r := &g.Releases[i]
+		if r.Created == nil || d.Release.Created == nil || r.Name == d.Release.Name || !r.Created.Before(d.Release.Created) {
+			continue
+		}
+		if before == nil || before.Created.Before(r.Created) {
+			before = r
+		}
+	}
+	if before == nil {
+		return
+	}
+	var templates [2]any
+	for i := range in.Releases {
+		o := &in.Releases[i]
+		for k, name := range []string{before.Name, d.Release.Name} {
+			if o.Namespace == d.Namespace && o.Name == name {
+				templates[k] = templateOf(o)
+			}
+		}
+	}
+	if templates[0] == nil || templates[1] == nil {
+		return
+	}
+	d.Before, d.BeforeRelease = before.Version, before.Name
+	d.Changes = differences("", templates[0], templates[1])
+	if n := len(d.Changes); n > MaxChanges {
+		d.Changes, d.More = d.Changes[:MaxChanges], n-MaxChanges
+	}
+}
+
+// templateOf a release as fields, without the labels and images that each release has.
+func templateOf(o *v1alpha1.VersionedMicroservice) any {
+	raw, err := json.Marshal(o.Spec.Template)
+	if err != nil {
+		return nil
+	}
+	var out map[string]any
+	if json.Unmarshal(raw, &out) != nil {
+		return nil
+	}
+	delete(out, "metadata")
+	return out
+}
+
+// differences are the paths of the fields that differ. Items of lists are named by their name, where they have one.
+func differences(path string, before, after any) []FieldChange {
+	if reflect.DeepEqual(before, after) {
+		return nil
+	}
+	x, y := members(before), members(after)
+	if x == nil || y == nil {
+		change := "changed"
+		switch {
+		case before == nil:
+			change = "added"
+		case after == nil:
+			change = "removed"
+		}
+		return []FieldChange{{Path: strings.TrimPrefix(path, "."), Change: change}}
+	}
+	all := maps.Clone(x)
+	maps.Copy(all, y)
+	var out []FieldChange
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, differences(path+k, x[k], y[k])...)
+	}
+	return out
+}
+
+// members of an object or a list, by what follows in the path; nil: it has none.
+func members(v any) map[string]any {
+	out := map[string]any{}
+	switch v := v.(type) {
+	case map[string]any:
+		for k, item := range v {
+			out["."+k] = item
+		}
+	case []any:
+		for i, item := range v {
+			key := fmt.Sprintf("[%d]", i)
+			if m, ok := item.(map[string]any); ok {
+				if name, ok := m["name"].(string); ok {
+					key = "[" + name + "]"
+				}
+			}
+			if _, twice := out[key]; twice {
+				key = fmt.Sprintf("[%d]", i)
+			}
+			out[key] = item
+		}
+	default:
+		return nil
+	}
+	return out
+}
