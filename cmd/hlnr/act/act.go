@@ -12,6 +12,7 @@
 //	git.go        fields that a GitOps tool owns
 //	until.go      times in the future
 //	scan.go       scan
+//	request.go    the same acts for other programs, such as the board
 package act
 
 import (

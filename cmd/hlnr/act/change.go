@@ -3,6 +3,7 @@ package act
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -43,48 +44,73 @@ type edit struct {
 	done Done
 }
 
+// gitOwned refuses a change of a field that a GitOps tool set.
+type gitOwned struct {
+	gitOwner
+	path, object string
+}
+
+// Error names the field and the tool.
+func (e *gitOwned) Error() string {
+	return fmt.Sprintf("%s of %s is set by %s (field manager %s), which would undo a change here", e.path, e.object, e.Tool, e.Manager)
+}
+
 // run makes the change, or shows it, or leaves it to Git.
 func (c *change) run(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e edit) error {
-	after := ms.DeepCopy()
-	e.apply(&after.Spec)
-	e.done.Object, e.done.Namespace, e.done.Microservice = "microservice.hlnr.io/"+ms.Name, s.namespace, ms.Name
-	e.done.DryRun = c.dryRun
 	if c.printPatch {
-		return c.patchForGit(s, ms, after)
+		return c.patchForGit(s, ms, e.after(ms))
 	}
-	owner := ownerOf(ms.ManagedFields, e.field...)
-	if owner.Owns && !c.force && !c.dryRun {
-		path := "spec." + strings.Join(e.field, ".")
-		if err := c.patchForGit(s, ms, after); err != nil {
+	done, owner, err := c.do(ctx, s, ms, e)
+	var owned *gitOwned
+	if errors.As(err, &owned) {
+		if err := c.patchForGit(s, ms, e.after(ms)); err != nil {
 			return err
 		}
-		return cli.No(fmt.Errorf("%s of %s/%s is set by %s (field manager %s), which would undo a change here: commit the patch above instead, or use --force",
-			path, ms.Namespace, ms.Name, owner.Tool, owner.Manager))
+		return cli.No(fmt.Errorf("%w: commit the patch above instead, or use --force", owned))
 	}
-	by, err := s.me(ctx)
 	if err != nil {
 		return err
 	}
-	e.done.By = by
-	options := []client.PatchOption{client.FieldOwner(cli.FieldManager)}
-	if c.dryRun {
-		facts, err := forecast.Read(ctx, s.client, after, s.Now())
-		if err != nil {
-			return fmt.Errorf("play the change: %w", err)
-		}
-		e.done.Effects = facts.Play(s.Now()).Lines()
-		options = append(options, client.DryRunAll)
-	}
-	if err := s.write(ctx, ms, e.apply, options...); err != nil {
-		return err
-	}
-	if err := e.done.print(s.Out, c.output); err != nil {
+	if err := done.print(s.Out, c.output); err != nil {
 		return err
 	}
 	if owner.Tool != "" {
 		fmt.Fprintf(s.ErrOut, "hlnr: note: %s (field manager %s) applies this object; keep the change in Git too: --print-patch prints it\n", owner.Tool, owner.Manager)
 	}
 	return nil
+}
+
+// after is the object with the change.
+func (e edit) after(ms *v1alpha1.Microservice) *v1alpha1.Microservice {
+	after := ms.DeepCopy()
+	e.apply(&after.Spec)
+	return after
+}
+
+// do makes the change, or plays it. A field that a GitOps tool owns is refused with a [gitOwned].
+func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e edit) (*Done, gitOwner, error) {
+	done := e.done
+	done.Object, done.Namespace, done.Microservice = "microservice.hlnr.io/"+ms.Name, s.namespace, ms.Name
+	done.DryRun = c.dryRun
+	owner := ownerOf(ms.ManagedFields, e.field...)
+	if owner.Owns && !c.force && !c.dryRun {
+		return nil, owner, &gitOwned{owner, "spec." + strings.Join(e.field, "."), ms.Namespace + "/" + ms.Name}
+	}
+	by, err := s.me(ctx)
+	if err != nil {
+		return nil, owner, err
+	}
+	done.By = by
+	options := []client.PatchOption{client.FieldOwner(cli.FieldManager)}
+	if c.dryRun {
+		facts, err := forecast.Read(ctx, s.client, e.after(ms), s.Now())
+		if err != nil {
+			return nil, owner, fmt.Errorf("play the change: %w", err)
+		}
+		done.Effects = facts.Play(s.Now()).Lines()
+		options = append(options, client.DryRunAll)
+	}
+	return &done, owner, s.write(ctx, ms, e.apply, options...)
 }
 
 // maxWrites is how often a change is written that meets newer objects.

@@ -121,21 +121,32 @@ meant for which the decision makes sense. The API server records who decided.`,
 }
 
 func (d *decision) run(cmd *cobra.Command, f *cli.Factory, args []string) error {
-	ctx := cmd.Context()
 	s, err := newScope(f)
 	if err != nil {
 		return err
 	}
+	done, t, err := d.do(cmd.Context(), s, args)
+	switch {
+	case err != nil:
+		return err
+	case d.dryRun:
+		return done.print(f.Out, d.output)
+	}
+	return d.report(cmd.Context(), s, t, done, done.text)
+}
+
+// do finds the release, and records the decision, or plays it.
+func (d *decision) do(ctx context.Context, s *scope, args []string) (*Done, target, error) {
 	t, err := s.target(ctx, d.action, args)
 	if err != nil {
-		return err
+		return nil, t, err
 	}
 	if err := d.sensible(t, s.Program()); err != nil {
-		return err
+		return nil, t, err
 	}
 	by, err := s.me(ctx)
 	if err != nil {
-		return err
+		return nil, t, err
 	}
 	if d.id == "" {
 		d.id = "hlnr-" + strconv.FormatInt(s.Now().Unix(), 36) + "-" + rand.String(5)
@@ -144,25 +155,19 @@ func (d *decision) run(cmd *cobra.Command, f *cli.Factory, args []string) error 
 		Action: string(d.action), Object: "versionedmicroservice.hlnr.io/" + t.row.VersionedMicroservice, Namespace: s.namespace, Microservice: t.ms.Name,
 		Group: t.group.Name, Version: t.row.SemVer.Version, Step: d.step, By: by, Reason: d.reason, DryRun: d.dryRun,
 	}
-	about := fmt.Sprintf("%s: %s", t, d.action)
+	done.text = fmt.Sprintf("%s: %s", t, d.action)
 	if d.step != "" {
-		about += " of step " + d.step
+		done.text += " of step " + d.step
 	}
-	about += " by " + by
+	done.text += " by " + by
+	var options []client.PatchOption
 	if d.dryRun {
 		if done.Effects, err = d.play(ctx, s, t, by); err != nil {
-			return err
+			return nil, t, err
 		}
-		if err := d.write(ctx, s, t, by, client.DryRunAll); err != nil {
-			return err
-		}
-		done.text = about
-		return done.print(f.Out, d.output)
+		options = append(options, client.DryRunAll)
 	}
-	if err := d.write(ctx, s, t, by); err != nil {
-		return err
-	}
-	return d.report(ctx, s, t, done, about)
+	return done, t, d.write(ctx, s, t, by, options...)
 }
 
 // report waits until the decision was handled, and prints what became of it.

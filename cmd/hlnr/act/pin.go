@@ -265,14 +265,23 @@ func latestOf(g *v1alpha1.ReleaseGroup, version string) *v1alpha1.Release {
 }
 
 func (o *pinOptions) pin(ctx context.Context, s *scope, ms *v1alpha1.Microservice, what string) error {
-	w, err := o.resolve(ctx, s, ms, what)
+	e, err := o.pinned(ctx, s, ms, what)
 	if err != nil {
 		return err
+	}
+	return o.run(ctx, s, ms, e)
+}
+
+// pinned is the change that pins a group to a version or a release.
+func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microservice, what string) (edit, error) {
+	w, err := o.resolve(ctx, s, ms, what)
+	if err != nil {
+		return edit{}, err
 	}
 	w.pin.Reason = o.reason
 	if o.current {
 		if w.pin.Release != "" {
-			return cli.Usage(fmt.Errorf("--current-configuration: %s is a release with its configuration: name a version", what))
+			return edit{}, cli.Usage(fmt.Errorf("--current-configuration: %s is a release with its configuration: name a version", what))
 		}
 		w.pin.Configuration = v1alpha1.PinCurrent
 	}
@@ -280,7 +289,7 @@ func (o *pinOptions) pin(ctx context.Context, s *scope, ms *v1alpha1.Microservic
 	if o.until != "" {
 		at, err := until(o.until, s.Now())
 		if err != nil {
-			return cli.Usage(err)
+			return edit{}, cli.Usage(err)
 		}
 		w.pin.ExpireTime = &metav1.Time{Time: at}
 		text += " until " + at.Format("Mon 2006-01-02 15:04 MST")
@@ -289,7 +298,7 @@ func (o *pinOptions) pin(ctx context.Context, s *scope, ms *v1alpha1.Microservic
 		text += fmt.Sprintf(" (%q)", o.reason)
 	}
 	if err := o.sensible(s, ms, w); err != nil {
-		return err
+		return edit{}, err
 	}
 	switch r := w.row; {
 	case r == nil:
@@ -299,11 +308,11 @@ func (o *pinOptions) pin(ctx context.Context, s *scope, ms *v1alpha1.Microservic
 	case r.Promoted > 0 && r.Status == v1alpha1.ReleaseDeprecated && !o.current:
 		text += "; it is retained, and returns without canary steps"
 	}
-	return o.run(ctx, s, ms, edit{
+	return edit{
 		field: pinField,
 		apply: func(spec *v1alpha1.MicroserviceSpec) { setPin(spec, w.group, w.pin) },
 		done:  Done{Action: "Pin", Group: w.group.Name, Version: w.version, Reason: o.reason, Until: rfc3339(w.pin.ExpireTime), text: text},
-	})
+	}, nil
 }
 
 // sensible refuses a pin that changes nothing or cannot hold.
@@ -326,6 +335,15 @@ func (o *pinOptions) sensible(s *scope, ms *v1alpha1.Microservice, w wanted) err
 }
 
 func (o *pinOptions) unpin(ctx context.Context, s *scope, ms *v1alpha1.Microservice) error {
+	e, err := o.unpinned(s, ms)
+	if err != nil {
+		return err
+	}
+	return o.run(ctx, s, ms, e)
+}
+
+// unpinned is the change that removes the pin of a group.
+func (o *pinOptions) unpinned(s *scope, ms *v1alpha1.Microservice) (edit, error) {
 	now := metav1.NewTime(s.Now())
 	var found []*v1alpha1.ReleaseGroup
 	var list []string
@@ -337,23 +355,23 @@ func (o *pinOptions) unpin(ctx context.Context, s *scope, ms *v1alpha1.Microserv
 	}
 	if o.group != "" {
 		if _, err := groupOf(ms, o.group); err != nil {
-			return err
+			return edit{}, err
 		}
 	}
 	switch {
 	case len(found) > 1:
-		return cli.Usage(fmt.Errorf("several groups of %s are pinned: choose with --group: %s", ms.Name, cli.ThereAre(list)))
+		return edit{}, cli.Usage(fmt.Errorf("several groups of %s are pinned: choose with --group: %s", ms.Name, cli.ThereAre(list)))
 	case len(found) == 0 && o.group == "" && ms.Spec.UpdateStrategy.Manual != nil:
-		return cli.No(fmt.Errorf("no group of %s is pinned; spec.updateStrategy.manual has pins that ended or name no group: remove them with kubectl edit", ms.Name))
+		return edit{}, cli.No(fmt.Errorf("no group of %s is pinned; spec.updateStrategy.manual has pins that ended or name no group: remove them with kubectl edit", ms.Name))
 	case len(found) == 0:
-		return cli.No(fmt.Errorf("%s is not pinned", ms.Name+spaced(o.group)))
+		return edit{}, cli.No(fmt.Errorf("%s is not pinned", ms.Name+spaced(o.group)))
 	}
 	g := found[0]
-	return o.run(ctx, s, ms, edit{
+	return edit{
 		field: pinField,
 		apply: func(spec *v1alpha1.MicroserviceSpec) { removePin(spec, g) },
 		done:  Done{Action: "Unpin", Group: g.Name, text: fmt.Sprintf("%s %s: the pin is removed, and the group follows the newest version", ms.Name, g.Name)},
-	})
+	}, nil
 }
 
 func spaced(text string) string {

@@ -37,24 +37,33 @@ func pauseCommand(f *cli.Factory, paused bool, name, short, long, example string
 			if err != nil {
 				return err
 			}
-			e := edit{
-				field: []string{"paused"},
-				apply: func(spec *v1alpha1.MicroserviceSpec) { spec.Paused = paused },
-				done:  Done{Action: "Pause", text: ms.Name + ": paused; rollouts and new versions wait"},
-			}
-			switch {
-			case paused && ms.Spec.Paused:
-				return cli.No(fmt.Errorf("%s is paused already", ms.Name))
-			case !paused && !ms.Spec.Paused:
-				return cli.No(fmt.Errorf("%s is not paused", ms.Name))
-			case !paused:
-				e.done.Action, e.done.text = "Resume", ms.Name+": resumed"
+			e, err := pauseOf(ms, paused)
+			if err != nil {
+				return err
 			}
 			return c.run(cmd.Context(), s, ms, e)
 		},
 	}
 	c.addFlags(cmd)
 	return cmd
+}
+
+// pauseOf is the change that pauses a Microservice, or ends the pause.
+func pauseOf(ms *v1alpha1.Microservice, paused bool) (edit, error) {
+	e := edit{
+		field: []string{"paused"},
+		apply: func(spec *v1alpha1.MicroserviceSpec) { spec.Paused = paused },
+		done:  Done{Action: "Pause", text: ms.Name + ": paused; rollouts and new versions wait"},
+	}
+	switch {
+	case paused && ms.Spec.Paused:
+		return e, cli.No(fmt.Errorf("%s is paused already", ms.Name))
+	case !paused && !ms.Spec.Paused:
+		return e, cli.No(fmt.Errorf("%s is not paused", ms.Name))
+	case !paused:
+		e.done.Action, e.done.text = "Resume", ms.Name+": resumed"
+	}
+	return e, nil
 }
 
 func newEndGroupCommand(f *cli.Factory) *cobra.Command {

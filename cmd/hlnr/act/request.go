@@ -1,0 +1,101 @@
+package act
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+)
+
+// Request is an act that is not written on a command line.
+type Request struct {
+	// Verb is the name of the command: continue, adopt, deprecate, retry, pin, unpin, rollback, pause or resume.
+	Verb string
+	// Namespace and name of the Microservice.
+	Namespace, Microservice string
+	// Target is a version, or the name of a release; "": the only one that fits, or, for a rollback, the one before.
+	Target string
+	// Group by its name, for pin, unpin and rollback; "": the only one that fits.
+	Group string
+	// Until is when a pin ends, as --until takes it; "": it has no end.
+	Until string
+	// Reason for others.
+	Reason string
+	// ID of a decision; a release handles each one once. "": a new one.
+	ID string
+	// DryRun plays the act, and writes nothing. A field that a GitOps tool owns is refused all the same.
+	DryRun bool
+}
+
+// decides are the verbs of decisions.
+var decides = map[string]v1alpha1.DecisionAction{
+	"continue": v1alpha1.DecisionContinue, "adopt": v1alpha1.DecisionAdopt, "deprecate": v1alpha1.DecisionDeprecate, "retry": v1alpha1.DecisionRetry,
+}
+
+// Do acts as the command of the verb does, once, with a client, and gives what became of it. It does not
+// wait for the manager.
+func (r Request) Do(ctx context.Context, f *cli.Factory, c client.WithWatch) (*Done, error) {
+	s := &scope{f, c, r.Namespace}
+	if action, is := decides[r.Verb]; is {
+		d := &decision{action: action, reason: r.Reason, id: r.ID, dryRun: r.DryRun}
+		args := []string{r.Microservice}
+		if r.Target != "" {
+			args = append(args, r.Target)
+		}
+		done, _, err := d.do(ctx, s, args)
+		return done, err
+	}
+	ms, err := s.microservice(ctx, r.Microservice)
+	if err != nil {
+		return nil, err
+	}
+	e, err := r.edit(ctx, s, ms)
+	if err != nil {
+		return nil, err
+	}
+	done, owner, err := (&change{dryRun: r.DryRun}).do(ctx, s, ms, e)
+	if err == nil && owner.Owns {
+		err = &gitOwned{owner, "spec." + strings.Join(e.field, "."), r.Namespace + "/" + r.Microservice}
+	}
+	return done, err
+}
+
+// edit is the change of the specification of a Microservice.
+func (r Request) edit(ctx context.Context, s *scope, ms *v1alpha1.Microservice) (edit, error) {
+	o := &pinOptions{group: r.Group, until: r.Until, reason: r.Reason}
+	switch r.Verb {
+	case "pause", "resume":
+		return pauseOf(ms, r.Verb == "pause")
+	case "unpin":
+		return o.unpinned(s, ms)
+	case "rollback":
+		to := r.Target
+		if to == "" {
+			var err error
+			if to, err = o.before(ms); err != nil {
+				return edit{}, err
+			}
+		}
+		return o.pinned(ctx, s, ms, to)
+	case "pin":
+		if r.Target == "" {
+			return edit{}, cli.Usage(fmt.Errorf("choose the version that %s is to be pinned to", ms.Name))
+		}
+		return o.pinned(ctx, s, ms, r.Target)
+	}
+	return edit{}, cli.Usage(fmt.Errorf("there is no act %q", r.Verb))
+}
+
+// Text is what became of an act, in one line.
+func (d *Done) Text() string { return d.text }
+
+// IsGitOwned reports whether an act was refused because a GitOps tool set the field, and would undo it.
+func IsGitOwned(err error) bool {
+	var owned *gitOwned
+	return errors.As(err, &owned)
+}
