@@ -15,6 +15,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/explain"
 	"github.com/heighliner/heighliner/cmd/hlnr/show"
 	"github.com/heighliner/heighliner/cmd/hlnr/wait"
+	"github.com/heighliner/heighliner/cmd/hlnr/web"
 )
 
 // version is set when the binary is built.
@@ -24,7 +25,7 @@ var version = "dev"
 var commands = slices.Concat(
 	act.Commands, change.Commands,
 	show.NewCommands(act.Commands...),
-	[]cli.NewCommand{doctor.NewCommand, explain.NewCommand, wait.NewCommand},
+	[]cli.NewCommand{doctor.NewCommand, explain.NewCommand, wait.NewCommand, web.NewCommand},
 )
 
 func main() { os.Exit(cli.Main(os.Args, version, commands...)) }

@@ -1,0 +1,119 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/act"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/web"
+)
+
+// rightsAge is how long an answer to what the user may do is used.
+const rightsAge = 10 * time.Second
+
+// acts are those of one user. They are what the commands of the same names do.
+type acts struct {
+	factory *cli.Factory
+	client  client.WithWatch
+
+	mu    sync.Mutex
+	known map[string]rights // by namespace
+}
+
+// rights of the user in a namespace.
+type rights struct {
+	decide, change bool
+	at             time.Time
+}
+
+func newActs(f *cli.Factory, c client.WithWatch) *acts {
+	return &acts{factory: f, client: c, known: map[string]rights{}}
+}
+
+// May asks the API server, at most every ten seconds for each namespace.
+func (a *acts) May(ctx context.Context, namespace string) (decide, change bool) {
+	now := a.factory.Now()
+	a.mu.Lock()
+	r, ok := a.known[namespace]
+	a.mu.Unlock()
+	if ok && now.Sub(r.at) < rightsAge {
+		return r.decide, r.change
+	}
+	r = rights{a.allowed(ctx, namespace, "versionedmicroservices"), a.allowed(ctx, namespace, "microservices"), now}
+	a.mu.Lock()
+	a.known[namespace] = r
+	a.mu.Unlock()
+	return r.decide, r.change
+}
+
+// allowed reports whether the user may patch the objects of a resource. Without an answer they may not.
+func (a *acts) allowed(ctx context.Context, namespace, resource string) bool {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Namespace: namespace, Verb: "patch", Group: v1alpha1.GroupVersion.Group, Resource: resource,
+	}}}
+	return a.client.Create(ctx, review) == nil && review.Status.Allowed
+}
+
+// Preview plays an act.
+func (a *acts) Preview(ctx context.Context, x web.Act) (web.Outcome, error) {
+	return a.do(ctx, x, true)
+}
+
+// Do acts.
+func (a *acts) Do(ctx context.Context, x web.Act) (web.Outcome, error) { return a.do(ctx, x, false) }
+
+func (a *acts) do(ctx context.Context, x web.Act, dryRun bool) (web.Outcome, error) {
+	done, err := act.Request{
+		Verb: x.Verb, Namespace: x.Namespace, Microservice: x.Service, Target: x.Target, Group: x.Group, Until: x.Until, Reason: x.Reason, ID: x.ID, DryRun: dryRun,
+	}.Do(ctx, a.factory, a.client)
+	if err != nil {
+		return web.Outcome{}, a.problem(ctx, err)
+	}
+	return web.Outcome{Text: done.Text(), Effects: done.Effects, By: done.By, Command: a.command(x)}, nil
+}
+
+// problem gives an error of an act the words of the command, and a status.
+func (a *acts) problem(ctx context.Context, err error) *web.Problem {
+	explained := a.factory.Explain(ctx, err)
+	p := &web.Problem{Status: http.StatusBadGateway, Title: "The API server did not do this", Text: explained.Error()}
+	switch code := cli.CodeOf(explained); {
+	case act.IsGitOwned(err):
+		p.Status, p.Title, p.Text = http.StatusConflict, "This field is managed in Git", err.Error()+". Commit the change there; the command with --print-patch prints it."
+	case apierrors.IsForbidden(err):
+		p.Status, p.Title = http.StatusForbidden, "The API server refused this"
+	case code == cli.ExitNo:
+		p.Status, p.Title = http.StatusConflict, "This makes no sense now"
+	case code == cli.ExitUsage:
+		p.Status, p.Title = http.StatusBadRequest, "This needs a choice"
+	}
+	return p
+}
+
+// command that does the same as an act.
+func (a *acts) command(x web.Act) string {
+	words := []string{a.factory.Program(), x.Verb, "-n", x.Namespace, x.Service}
+	switch {
+	case x.Target != "" && x.Verb == "rollback":
+		words = append(words, "--to", x.Target)
+	case x.Target != "":
+		words = append(words, x.Target)
+	}
+	for _, flag := range []struct{ name, value string }{{"--group", x.Group}, {"--until", x.Until}, {"--reason", x.Reason}} {
+		if flag.value != "" {
+			words = append(words, flag.name, strconv.Quote(flag.value))
+		}
+	}
+	return strings.Join(words, " ")
+}

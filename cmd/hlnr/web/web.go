@@ -1,0 +1,153 @@
+// Package web has the command that serves the board, of internal/web, to its user.
+//
+//	web.go   the command: what it reads, and where it listens
+//	acts.go  acts with the kubeconfig of the user
+package web
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/cluster"
+	"github.com/heighliner/heighliner/internal/web"
+)
+
+// defaultPort is the port of the board, so that its pages keep their addresses.
+const defaultPort = 8095
+
+// NewCommand gives the command web.
+func NewCommand(f *cli.Factory) *cobra.Command {
+	var port int
+	var readOnly bool
+	cmd := &cobra.Command{
+		Use:   "web",
+		Short: "Serve the board: services, releases and previews in a browser",
+		Long: `Serve the board on this machine, with your kubeconfig: what waits for you, all services, their
+releases, hosts, events and previews, and forms for the acts that you may do. Open the URL that
+it prints. Its token changes with each start, and keeps other users of the machine out.
+
+The board follows the cluster by watches, and shows when the API server is not available. It ends
+with Ctrl-C. Each page answers as JSON too.`,
+		Example: `  # The services of all namespaces
+  hlnr web -A
+
+  # On a wall: no acts, and one namespace
+  hlnr web -n shop --read-only
+
+  # From a script
+  curl -H "Authorization: Bearer $TOKEN" -H "Accept: application/json" http://127.0.0.1:8095/`,
+		GroupID: cli.GroupSee,
+		Args:    cobra.NoArgs,
+	}
+	scope := cli.AddScope(cmd)
+	cmd.Flags().IntVar(&port, "port", defaultPort, "port on 127.0.0.1; 0 for any free one")
+	cmd.Flags().BoolVar(&readOnly, "read-only", false, "show no acts, and refuse them")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if port < 0 || port > 65535 {
+			return cli.Usage(fmt.Errorf("--port: %d is not a port: choose 0 to 65535", port))
+		}
+		return run(cmd.Context(), f, scope, port, readOnly)
+	}
+	return cmd
+}
+
+// run serves until the context ends.
+func run(ctx context.Context, f *cli.Factory, scope *cli.Scope, port int, readOnly bool) error {
+	namespace, err := scope.Namespace(f)
+	if err != nil {
+		return err
+	}
+	selector, err := scope.Selector()
+	if err != nil {
+		return err
+	}
+	c, err := f.Client()
+	if err != nil {
+		return err
+	}
+	objects, missing, err := cluster.Read(ctx, c, cluster.Query{Namespace: namespace, Selector: selector, Pods: true, Events: true})
+	if err != nil {
+		return err
+	}
+	if objects.Namespace, err = f.Home(); err != nil {
+		return err
+	}
+	objects.Program = f.Program()
+	var sentences []string
+	for _, err := range missing {
+		sentences = append(sentences, f.Explain(ctx, err).Error())
+	}
+	store := cluster.NewStore(objects, sentences...)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return cli.Failed(fmt.Errorf("the board cannot listen: %w: choose another --port, or 0", err))
+	}
+	defer listener.Close()
+	number := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+	token, err := newToken()
+	if err != nil {
+		return err
+	}
+	options := web.Options{
+		Store: store, Token: token, Title: titleOf(f), Version: f.Version, Clock: clock.RealClock{},
+		Hosts: []string{net.JoinHostPort("127.0.0.1", number), net.JoinHostPort("localhost", number)},
+	}
+	if !readOnly {
+		options.Acts = newActs(f, c)
+	}
+	server, err := web.New(options)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(f.Out, "The board is at http://127.0.0.1:%s/?token=%s\n", number, token)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return server.Serve(ctx, listener) })
+	g.Go(func() error {
+		return follow(ctx, f, cluster.Query{Namespace: namespace, Selector: selector}, store, objects)
+	})
+	return g.Wait()
+}
+
+// follow keeps a store up to date.
+func follow(ctx context.Context, f *cli.Factory, q cluster.Query, store *cluster.Store, seen cluster.Objects) error {
+	config, err := f.Config()
+	if err != nil {
+		return err
+	}
+	scheme, err := cli.Scheme()
+	if err != nil {
+		return err
+	}
+	monitor := cluster.NewMonitor(f.Now, store.SetOutage)
+	config = rest.CopyConfig(config)
+	config.Wrap(monitor.Wrap)
+	return cluster.Watch(ctx, cluster.Options{Config: config, Scheme: scheme, Namespace: q.Namespace, Selector: q.Selector, Clock: clock.RealClock{}, Changed: store.Set}, seen)
+}
+
+// newToken gives 256 random bits.
+func newToken() (string, error) {
+	raw := make([]byte, 32)
+	if _, err := rand.Read(raw); err != nil {
+		return "", fmt.Errorf("make a token: %w", err)
+	}
+	return base64.RawURLEncoding.EncodeToString(raw), nil
+}
+
+// titleOf the cluster: the context of the kubeconfig.
+func titleOf(f *cli.Factory) string {
+	raw, err := f.Kubeconfig().RawConfig()
+	if err != nil || raw.CurrentContext == "" {
+		return "cluster"
+	}
+	return raw.CurrentContext
+}

@@ -1,0 +1,140 @@
+// Command board serves the board with made-up services, to work on its design and to take its pictures. With -pictures it
+// opens it in Chromium, writes the pictures into a folder, and ends.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/cluster"
+	"github.com/heighliner/heighliner/internal/view/viewtest"
+	"github.com/heighliner/heighliner/internal/web"
+)
+
+// services of the board, with their stories.
+var services = []struct{ name, story string }{
+	{"shop", "approval"}, {"payments", "rolled back"}, {"checkout", "second step"}, {"search", "two groups"}, {"web", "previews"},
+	{"orders", "pinned"}, {"invoices", "no capacity"}, {"mail", "active"}, {"catalog", "analysis"}, {"accounts", "promoted"},
+	{"stock", "window"}, {"reviews", "crashes"}, {"gateway", "not programmed"}, {"ratings", "continued"}, {"pricing", "rejected"},
+}
+
+// pictures by name: the page, and the window.
+var pictures = []struct {
+	name, path    string
+	width, height int
+	dark          bool
+}{
+	{"board.png", "/", 1360, 800, false},
+	{"board-service.png", "/services/shop/shop", 1360, 1000, false},
+	{"board-narrow-dark.png", "/", 500, 1000, true},
+	{"board-service-narrow-dark.png", "/services/shop/shop", 500, 1000, true},
+}
+
+// allow lets a reader do anything, and does nothing.
+type allow struct{}
+
+func (allow) May(context.Context, string) (decide, change bool) { return true, true }
+
+func (allow) Preview(_ context.Context, a web.Act) (web.Outcome, error) {
+	return web.Outcome{Text: a.Service + " " + a.Target + ": " + a.Verb + " by ana", Effects: []string{"1.x: 1.1.0 gets 50 %", "after 10m: 1.x: 1.1.0 is active"}, By: "ana", Command: "hlnr " + a.Verb + " " + a.Service + " " + a.Target}, nil
+}
+
+func (allow) Do(context.Context, web.Act) (web.Outcome, error) {
+	return web.Outcome{}, errors.New("made-up services do not change")
+}
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:0", "address to listen on")
+	folder := flag.String("pictures", "", "write pictures into this folder, and end")
+	browser := flag.String("browser", "chromium", "program that takes the pictures")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *listen, *folder, *browser); err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "board:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, listen, folder, browser string) error {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
+	if err != nil {
+		return err
+	}
+	const token = "made-up-services"
+	now := time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
+	server, err := web.New(web.Options{
+		Store: cluster.NewStore(madeUp(now)), Acts: allow{}, Token: token, Hosts: []string{l.Addr().String()}, Title: "production", Version: "dev", Clock: clocktesting.NewFakeClock(now),
+	})
+	if err != nil {
+		return err
+	}
+	url := "http://" + l.Addr().String()
+	fmt.Printf("%s/?token=%s\n", url, token)
+	if folder == "" {
+		return server.Serve(ctx, l)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ctx, l) }()
+	for _, p := range pictures {
+		args := []string{
+			"--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=2000", "--force-prefers-reduced-motion",
+			fmt.Sprintf("--window-size=%d,%d", p.width, p.height), "--screenshot=" + filepath.Join(folder, p.name),
+		}
+		if p.dark {
+			args = append(args, "--blink-settings=preferredColorScheme=0")
+		}
+		command := exec.CommandContext(ctx, browser, append(args, url+p.path+"?token="+token)...)
+		if out, err := command.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", browser, err, out)
+		}
+	}
+	return nil
+}
+
+// madeUp services with pods and events.
+func madeUp(now time.Time) cluster.Objects {
+	var o cluster.Objects
+	o.Events, o.Pods = []eventsv1.Event{}, []corev1.Pod{}
+	for i, x := range services {
+		s, ok := viewtest.Play(x.story, x.name)
+		if !ok {
+			panic("there is no story " + x.story)
+		}
+		o.Namespace = s.Input.Namespace
+		o.Microservices = append(o.Microservices, s.Input.Microservices...)
+		o.Releases = append(o.Releases, s.Input.Releases...)
+		o.NetworkPolicies = append(o.NetworkPolicies, s.Input.NetworkPolicies...)
+		o.ImagePolicies = append(o.ImagePolicies, s.Input.ImagePolicies...)
+		o.Repositories = append(o.Repositories, s.Input.Repositories...)
+		for _, r := range s.Input.Releases {
+			for k := range r.Status.Available {
+				o.Pods = append(o.Pods, corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: fmt.Sprintf("%s-%d", r.Name, k), Labels: map[string]string{v1alpha1.LabelRelease: r.Name}},
+					Status:     corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: now.Add(-time.Hour)}}}},
+				})
+			}
+		}
+		o.Events = append(o.Events, eventsv1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: x.name}, EventTime: metav1.NewMicroTime(now.Add(-time.Duration(i) * time.Minute)), Type: "Normal", Reason: "Started",
+			Note: "group 1.x: 1.1.0 started; 1.0.0 keeps serving", Regarding: corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Microservice", Namespace: "shop", Name: x.name},
+		})
+	}
+	return o
+}

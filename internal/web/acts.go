@@ -1,0 +1,226 @@
+package web
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/heighliner/heighliner/internal/view"
+)
+
+// Acts changes services for a reader.
+type Acts interface {
+	// May reports whether the reader may decide about releases, and change services, of a namespace.
+	May(ctx context.Context, namespace string) (decide, change bool)
+	// Preview shows what an act would do, and does nothing. A refusal is a [Problem].
+	Preview(ctx context.Context, a Act) (Outcome, error)
+	// Do acts. A refusal is a [Problem].
+	Do(ctx context.Context, a Act) (Outcome, error)
+}
+
+// Act is what a reader wants to do.
+type Act struct {
+	// Verb: continue, adopt, deprecate, retry, pin, unpin, rollback, pause or resume.
+	Verb               string
+	Namespace, Service string
+	// Target is a version or the name of a release; "": the only one that fits.
+	Target string
+	// Group by name, and Until as "hlnr pin" takes it; "": all that fit, and without end.
+	Group, Until string
+	Reason       string
+	// ID identifies the act: a decision with the same ID is handled once.
+	ID string
+}
+
+// Outcome of an act.
+type Outcome struct {
+	// Text is the result in one line, and Effects what follows from it.
+	Text    string   `json:"text"`
+	Effects []string `json:"effects,omitempty"`
+	// By is the reader as the API server knows them.
+	By string `json:"by,omitempty"`
+	// Command that does the same.
+	Command string `json:"command,omitempty"`
+}
+
+// actVerbs are the acts, with the words of their buttons.
+var actVerbs = map[string]string{
+	"continue": "Continue", "adopt": "Adopt", "deprecate": "Deprecate", "retry": "Retry",
+	"pin": "Pin", "unpin": "Unpin", "rollback": "Roll back", "pause": "Pause", "resume": "Resume",
+}
+
+// decides are the acts about releases; the others change the service.
+var decides = []string{"continue", "adopt", "deprecate", "retry"}
+
+// permissions of a reader by namespace: whether buttons are shown. They are asked for once for each page.
+func (s *Server) permissions(ctx context.Context) func(namespace string) bool {
+	known := map[string]bool{}
+	return func(namespace string) bool {
+		if s.Acts == nil {
+			return false
+		}
+		may, is := known[namespace]
+		if !is {
+			decide, change := s.Acts.May(ctx, namespace)
+			may = decide || change
+			known[namespace] = may
+		}
+		return may
+	}
+}
+
+// actOf reads an act from the path and the values of a form.
+func (s *Server) actOf(r *http.Request, values url.Values) (Act, *view.Service, error) {
+	a := Act{Verb: r.PathValue("verb"), Namespace: r.PathValue("namespace"), Service: r.PathValue("service")}
+	a.Target, a.Group, a.Until, a.ID = values.Get("target"), values.Get("group"), values.Get("until"), values.Get("id")
+	a.Reason = strings.TrimSpace(values.Get("reason"))
+	if s.Acts == nil {
+		return a, nil, &Problem{Status: http.StatusForbidden, Title: "This board only reads", Text: "It was started with --read-only. Use the command hlnr " + a.Verb + "."}
+	}
+	if _, known := actVerbs[a.Verb]; !known {
+		return a, nil, &Problem{Status: http.StatusNotFound, Title: "There is no such act", Text: "The page of the service has a button for each act."}
+	}
+	m, _, err := s.board.get(s)
+	if err != nil {
+		return a, nil, err
+	}
+	e := m.services[keyOf(a.Namespace, a.Service)]
+	if e == nil {
+		return a, nil, &Problem{Status: http.StatusNotFound, Title: "There is no service " + a.Service + " in namespace " + a.Namespace, Text: "It was deleted in the meantime. Nothing was done."}
+	}
+	decide, change := s.Acts.May(r.Context(), a.Namespace)
+	if slices.Contains(decides, a.Verb) && !decide || !slices.Contains(decides, a.Verb) && !change {
+		return a, nil, &Problem{Status: http.StatusForbidden, Title: "You may not " + strings.ToLower(actVerbs[a.Verb]) + " in namespace " + a.Namespace, Text: "Ask an administrator of the namespace for the right, or to act. Nothing was done."}
+	}
+	return a, &e.Service, nil
+}
+
+// showAct shows what an act would do, with the form that does it.
+func (s *Server) showAct(w http.ResponseWriter, r *http.Request) {
+	a, x, err := s.actOf(r, r.URL.Query())
+	if err != nil {
+		s.failed(w, r, err)
+		return
+	}
+	a.ID = "web-" + strings.ToLower(rand.Text()[:20])
+	s.writeAct(w, r, a, x, nil)
+}
+
+// writeAct writes the page of an act; refused is why it was not done.
+func (s *Server) writeAct(w http.ResponseWriter, r *http.Request, a Act, x *view.Service, refused *Problem) {
+	outcome, err := s.Acts.Preview(r.Context(), a)
+	problem := refused
+	if err != nil && problem == nil {
+		problem = problemOf(err)
+	}
+	if wantsJSON(r) {
+		if problem != nil {
+			respondJSON(w, r, problem.Status, problem)
+			return
+		}
+		respondJSON(w, r, http.StatusOK, outcome)
+		return
+	}
+	data := map[string]any{"A": a, "S": x, "Button": actVerbs[a.Verb], "Outcome": outcome, "Problem": problem, "Possible": err == nil, "HasReason": a.Verb != "pause" && a.Verb != "resume" && a.Verb != "unpin", "HasUntil": a.Verb == "pin" || a.Verb == "rollback", "Versions": versionsOf(x)}
+	p := &page{title: actVerbs[a.Verb] + " " + a.Service}
+	if err := p.add(s, "act", "", data); err != nil {
+		s.failed(w, r, err)
+		return
+	}
+	l := s.layout(r, "")
+	l.Title, l.Live, l.Refresh = p.title, false, false
+	head, err := s.templates.execute("head", l)
+	if err != nil {
+		s.failed(w, r, err)
+		return
+	}
+	foot, err := s.templates.execute("foot", l)
+	if err != nil {
+		s.failed(w, r, err)
+		return
+	}
+	status := http.StatusOK
+	if refused != nil {
+		status = refused.Status
+	}
+	respond(w, r, status, "text/html; charset=utf-8", head, p.chunks[0].html, foot)
+}
+
+// versionsOf a service that a pin can be to.
+func versionsOf(x *view.Service) (out []string) {
+	for _, g := range x.Groups {
+		for _, r := range g.Releases {
+			if r.Status != "error" && !slices.Contains(out, r.Version) {
+				out = append(out, r.Version)
+			}
+		}
+	}
+	return out
+}
+
+// problemOf an error of an act.
+func problemOf(err error) *Problem {
+	if p, ok := err.(*Problem); ok {
+		return p
+	}
+	return &Problem{Status: http.StatusInternalServerError, Title: "This could not be done", Text: err.Error()}
+}
+
+// doAct acts, and redirects to the service, which shows the result.
+func (s *Server) doAct(w http.ResponseWriter, r *http.Request) {
+	if err := r.ParseForm(); err != nil {
+		s.fail(w, r, &Problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Text: "Load the page again. Nothing was done."})
+		return
+	}
+	a, x, err := s.actOf(r, r.PostForm)
+	if err != nil {
+		s.failed(w, r, err)
+		return
+	}
+	outcome, err := s.Acts.Do(r.Context(), a)
+	if err != nil {
+		s.writeAct(w, r, a, x, problemOf(err))
+		return
+	}
+	if wantsJSON(r) {
+		respondJSON(w, r, http.StatusOK, outcome)
+		return
+	}
+	id := rand.Text()
+	s.done.put(id, outcome)
+	http.Redirect(w, r, servicePath(a.Namespace, a.Service)+"?done="+id, http.StatusSeeOther)
+}
+
+// maxDone results are kept for the page after an act.
+const maxDone = 100
+
+// doneActs are the results of the newest acts, by a random id.
+type doneActs struct {
+	mu   sync.Mutex
+	ids  []string
+	byID map[string]Outcome
+}
+
+func (d *doneActs) put(id string, o Outcome) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.byID == nil {
+		d.byID = map[string]Outcome{}
+	}
+	if len(d.ids) == maxDone {
+		delete(d.byID, d.ids[0])
+		d.ids = d.ids[1:]
+	}
+	d.ids, d.byID[id] = append(d.ids, id), o
+}
+
+// get gives the text of a result; "": it is not known.
+func (d *doneActs) get(id string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.byID[id].Text
+}

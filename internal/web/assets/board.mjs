@@ -1,0 +1,119 @@
+// Follows the changes of a page, opens acts in a panel, and gives the board its keys. Pages work without it.
+const page = document.body.dataset.page
+const connection = document.getElementById('connection')
+let state = document.body.dataset.state
+let source
+
+const parse = html => {
+  const t = document.createElement('template')
+  t.innerHTML = html
+  return t.content.firstElementChild
+}
+
+// swap keeps what the reader opened, and the focus.
+function swap(old, now) {
+  for (const d of old.querySelectorAll('details[open]')) {
+    const same = d.id && now.querySelector('#' + CSS.escape(d.id))
+    if (same) same.open = true
+  }
+  const focused = old.contains(document.activeElement) ? document.activeElement : null
+  const links = focused && [...old.querySelectorAll('a, button, summary, input, select')].indexOf(focused)
+  old.replaceWith(now)
+  if (focused) now.querySelectorAll('a, button, summary, input, select')[links]?.focus({preventScroll: true})
+}
+
+function apply(patch) {
+  for (const id of patch.gone ?? []) document.getElementById(id)?.remove()
+  for (const e of patch.set ?? []) {
+    const now = parse(e.html)
+    const old = document.getElementById(e.id)
+    if (old) swap(old, now)
+    if (e.parent) {
+      const after = e.after && document.getElementById(e.after)
+      const parent = document.getElementById(e.parent)
+      if (after) after.after(now)
+      else if (parent.tHead) parent.tHead.after(now)
+      else parent.prepend(now)
+    }
+    if (e.parent && old && old.textContent !== now.textContent) now.classList.add('changed')
+  }
+}
+
+async function reload() {
+  const response = await fetch(location.href, {headers: {Accept: 'text/html'}})
+  const next = new DOMParser().parseFromString(await response.text(), 'text/html')
+  const main = next.querySelector('main')
+  if (!main) return location.reload()
+  document.querySelector('main').replaceWith(main)
+  document.title = next.title
+  state = next.body.dataset.state ?? ''
+  if (response.status >= 400) stop()
+}
+
+const show = (text, cut) => {
+  connection.hidden = false
+  connection.textContent = text
+  connection.classList.toggle('cut', cut)
+}
+
+function start() {
+  if (source || !page) return
+  source = new EventSource('/live?' + new URLSearchParams({page, state}))
+  source.onopen = () => show('● live', false)
+  source.onerror = () => show('○ not connected, trying again', true)
+  source.addEventListener('patch', e => { apply(JSON.parse(e.data)); state = e.lastEventId })
+  source.addEventListener('stale', reload)
+}
+
+function stop() {
+  source?.close()
+  source = undefined
+}
+
+// A browser has few connections to one host: pages that no one sees give theirs back.
+document.addEventListener('visibilitychange', () => document.hidden ? stop() : start())
+if (!document.hidden) start()
+
+// Acts open in a panel. Escape closes it.
+const dialog = document.createElement('dialog')
+dialog.setAttribute('aria-label', 'Act')
+document.body.append(dialog)
+async function open(href) {
+  const response = await fetch(href, {headers: {Accept: 'text/html'}})
+  const act = new DOMParser().parseFromString(await response.text(), 'text/html').querySelector('main > *')
+  if (!act?.classList.contains('act')) return location.assign(href)
+  dialog.dataset.href = href.split('?')[0]
+  dialog.replaceChildren(act)
+  if (!dialog.open) dialog.showModal()
+  dialog.querySelector('[autofocus], .primary, select, a')?.focus()
+}
+document.addEventListener('click', e => {
+  const link = e.target.closest('a')
+  if (!link || e.ctrlKey || e.metaKey || e.shiftKey || e.button) return
+  if (link.dataset.act !== undefined) { e.preventDefault(); open(link.href) }
+  if (link.dataset.close !== undefined && dialog.open) { e.preventDefault(); dialog.close() }
+})
+dialog.addEventListener('submit', async e => {
+  const form = e.target
+  e.preventDefault()
+  const values = new URLSearchParams(new FormData(form, e.submitter))
+  if (form.method === 'get') return open(dialog.dataset.href + '?' + values)
+  form.querySelectorAll('button').forEach(b => { b.disabled = true })
+  const response = await fetch(form.action, {method: 'POST', body: values, headers: {Accept: 'text/html'}})
+  if (response.redirected) return location.assign(response.url)
+  const act = new DOMParser().parseFromString(await response.text(), 'text/html').querySelector('main > *')
+  if (act) dialog.replaceChildren(act)
+})
+
+// Keys: / searches, j and k move between the rows.
+document.addEventListener('keydown', e => {
+  if (e.ctrlKey || e.metaKey || e.altKey || e.target.closest('input, select, textarea, dialog')) return
+  const links = [...document.querySelectorAll('tbody th a')]
+  const at = links.indexOf(document.activeElement)
+  if (e.key === '/') { e.preventDefault(); document.querySelector('[data-shortcut="/"]')?.focus() }
+  if (e.key === 'j') links[Math.min(at + 1, links.length - 1)]?.focus()
+  if (e.key === 'k') links[Math.max(at - 1, 0)]?.focus()
+})
+
+// Filters apply when they change.
+for (const select of document.querySelectorAll('.filter select')) select.addEventListener('change', () => select.form.requestSubmit())

@@ -1,0 +1,236 @@
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/internal/cluster"
+	"github.com/heighliner/heighliner/internal/status"
+	"github.com/heighliner/heighliner/internal/view"
+	"github.com/heighliner/heighliner/internal/view/text"
+)
+
+// page is an answer: a value for programs, and chunks of HTML for people.
+type page struct {
+	title string
+	value any
+	// chunks in the order of the page. Those with an id are replaced when they change.
+	chunks []chunk
+	// live pages follow changes.
+	live bool
+	// wide pages use the whole width.
+	wide bool
+}
+
+// chunk is a part of a page. One with an id is an element with that id.
+type chunk struct {
+	id string
+	// parent is the id of the element that it is in, where chunks come and go; "": it stays.
+	parent string
+	html   []byte
+}
+
+// layout is what all pages have.
+type layout struct {
+	Title, Name, Version, Section string
+	CSS, Script, Icon             string
+	// Stream is the path and the query of the page, and State what it shows, for the stream of its changes.
+	Stream, State string
+	Live, Wide    bool
+	// Refresh is for readers without JavaScript.
+	Refresh bool
+}
+
+// templates of all pages.
+type templates struct {
+	set   *template.Template
+	names map[string]string
+}
+
+func parseTemplates(names map[string]string) (*templates, error) {
+	set, err := template.New("").Funcs(functions).ParseFS(files, "templates/*.html")
+	if err != nil {
+		return nil, fmt.Errorf("parse templates: %w", err)
+	}
+	return &templates{set, names}, nil
+}
+
+func (t *templates) execute(name string, data any) ([]byte, error) {
+	var b bytes.Buffer
+	if err := t.set.ExecuteTemplate(&b, name, data); err != nil {
+		return nil, fmt.Errorf("render %s: %w", name, err)
+	}
+	return b.Bytes(), nil
+}
+
+// layout of a page in a section of the navigation.
+func (s *Server) layout(r *http.Request, section string) layout {
+	n := s.templates.names
+	return layout{
+		Name: s.Title, Version: s.Version, Section: section, CSS: n["board.css"], Script: n["board.mjs"], Icon: n["icon.svg"],
+		Stream: streamOf(r.URL), Live: true, Refresh: true,
+	}
+}
+
+// streamOf is the path and the query of a page.
+func streamOf(u *url.URL) string {
+	q := u.Query()
+	q.Del("done")
+	return (&url.URL{Path: u.Path, RawQuery: q.Encode()}).RequestURI()
+}
+
+// banner shows that data is old, and what could not be read.
+func (s *Server) banner(data cluster.Data, now time.Time) (chunk, error) {
+	x := map[string]any{"Missing": data.Missing}
+	if data.Outage != nil {
+		x["Outage"], x["Since"] = data.Outage, view.Clock(data.Outage.Since, now)
+	}
+	html, err := s.templates.execute("banner", x)
+	return chunk{id: "banner", html: html}, err
+}
+
+// state is a fingerprint of what changes of a page.
+func (p *page) state() string {
+	h := fnv.New64a()
+	for _, c := range p.chunks {
+		if c.id != "" {
+			_, _ = h.Write(c.html)
+		}
+	}
+	return strconv.FormatUint(h.Sum64(), 36)
+}
+
+// write a page as HTML.
+func (s *Server) write(w http.ResponseWriter, r *http.Request, section string, p *page) error {
+	l := s.layout(r, section)
+	l.Title, l.Live, l.Wide, l.Refresh, l.State = p.title, p.live, p.wide, p.live, p.state()
+	head, err := s.templates.execute("head", l)
+	if err != nil {
+		return err
+	}
+	foot, err := s.templates.execute("foot", l)
+	if err != nil {
+		return err
+	}
+	chunks := [][]byte{head}
+	for _, c := range p.chunks {
+		chunks = append(chunks, c.html)
+	}
+	respond(w, r, http.StatusOK, "text/html; charset=utf-8", append(chunks, foot)...)
+	return nil
+}
+
+// moment is a time as pages show it: short, absolute on hover, and for programs.
+type moment struct{ ISO, Full, Text string }
+
+// part of the bar of a group: a release with its share in percent.
+type part struct {
+	Class, Label string
+	X, Width     int32
+}
+
+// functions of the templates.
+var functions = template.FuncMap{
+	"short":    status.Short,
+	"sentence": text.Sentence,
+	"headline": text.Headline,
+	"lower":    strings.ToLower,
+	"digest":   func(image string) string { _, d, _ := strings.Cut(image, "@"); return d },
+	"ago": func(now time.Time, t *metav1.Time) *moment {
+		if t == nil || t.IsZero() {
+			return nil
+		}
+		return momentOf(now, t.Time, view.Age(now.Sub(t.Time)))
+	},
+	"clock": func(now time.Time, t *metav1.Time) *moment {
+		if t == nil || t.IsZero() {
+			return nil
+		}
+		return momentOf(now, t.Time, view.Clock(t.Time, now))
+	},
+	"clockOf": func(now time.Time, t metav1.Time) *moment { return momentOf(now, t.Time, view.Clock(t.Time, now)) },
+	"share":   func(now time.Time, s view.Share) string { return s.String(now) },
+	"percent": func(p int32) string { return fmt.Sprintf("%d %%", p) },
+	"bar":     bar,
+	"mark":    func(s string) string { return marks[s] },
+	"service": func(namespace, name string) string { return servicePath(namespace, name) },
+	"release": func(namespace, name, release string) string {
+		return servicePath(namespace, name) + "/releases/" + url.PathEscape(release)
+	},
+	"act":    actPath,
+	"metric": func(m view.Metric) string { return m.String() },
+	"safeURL": func(u string) string {
+		if strings.HasPrefix(u, "https://") || strings.HasPrefix(u, "http://") {
+			return u
+		}
+		return ""
+	},
+	"span":   func(seconds int64) string { return view.Span(time.Duration(seconds) * time.Second) },
+	"dict":   dict,
+	"pods":   func(p *view.Pods) string { return fmt.Sprintf("%d/%d", p.Available, p.Wanted) },
+	"isAct":  func(verb string) bool { _, ok := actVerbs[verb]; return ok },
+	"titled": func(verb string) string { return cmp.Or(actVerbs[verb], verb) },
+}
+
+// marks of classes and statuses, always next to a word.
+var marks = map[string]string{
+	"waiting": "!", "failed": "✖", "moving": "…", "stable": "✔",
+	"active": "✔", "canary": "◐", "deprecated": "○", "error": "✖", "pending": "…", "passed": "✔",
+	"Normal": "·", "Warning": "!",
+}
+
+func momentOf(now, t time.Time, short string) *moment {
+	return &moment{ISO: t.UTC().Format(time.RFC3339), Full: t.In(now.Location()).Format("Mon 2006-01-02 15:04:05 MST"), Text: short}
+}
+
+func dict(pairs ...any) (map[string]any, error) {
+	out := map[string]any{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		k, ok := pairs[i].(string)
+		if !ok {
+			return nil, fmt.Errorf("dict: key %d has another type than string", i)
+		}
+		out[k] = pairs[i+1]
+	}
+	return out, nil
+}
+
+// bar gives the shares of the releases of a group that are asked for, the active one first.
+func bar(g view.Group) (out []part) {
+	x := int32(0)
+	for _, status := range []string{"active", "canary"} {
+		for _, r := range g.Releases {
+			if r.Status != status || r.Share.Asked == nil || *r.Share.Asked <= 0 {
+				continue
+			}
+			width := min(*r.Share.Asked, 100-x)
+			out = append(out, part{Class: status, Label: fmt.Sprintf("%s %d %%", cut(r.Version), *r.Share.Asked), X: x, Width: width})
+			x += width
+		}
+	}
+	return out
+}
+
+func cut(version string) string { return status.Short(version) }
+
+func servicePath(namespace, name string) string {
+	return "/services/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
+}
+
+func actPath(namespace, name, verb, target string) string {
+	p := servicePath(namespace, name) + "/acts/" + url.PathEscape(verb)
+	if target != "" {
+		p += "?target=" + url.QueryEscape(target)
+	}
+	return p
+}

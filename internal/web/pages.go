@@ -1,0 +1,153 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/internal/view"
+)
+
+// get answers with a page.
+func (s *Server) get(w http.ResponseWriter, r *http.Request) {
+	p, section, _, err := s.page(r.Context(), r.URL)
+	if err != nil {
+		s.failed(w, r, err)
+		return
+	}
+	if wantsJSON(r) {
+		respondJSON(w, r, http.StatusOK, p.value)
+		return
+	}
+	if err := s.write(w, r, section, p); err != nil {
+		s.failed(w, r, err)
+	}
+}
+
+// failed answers with an error: a [Problem], or one of the server.
+func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
+	var problem *Problem
+	if !errors.As(err, &problem) {
+		problem = &Problem{Status: http.StatusInternalServerError, Title: "The page could not be made", Text: err.Error()}
+	}
+	s.fail(w, r, problem)
+}
+
+// page of a URL, with the section of the navigation that it belongs to, and a channel that is closed when there is a change.
+func (s *Server) page(ctx context.Context, u *url.URL) (*page, string, <-chan struct{}, error) {
+	m, changed, err := s.board.get(s)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	p, section, err := s.content(ctx, m, u)
+	if err != nil {
+		return nil, section, changed, err
+	}
+	banner, err := s.banner(m.data, m.now)
+	if err != nil {
+		return nil, section, changed, err
+	}
+	p.chunks = append([]chunk{banner}, p.chunks...)
+	return p, section, changed, nil
+}
+
+// content of a page, by its path.
+func (s *Server) content(ctx context.Context, m *moments, u *url.URL) (*page, string, error) {
+	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
+	var p *page
+	var err error
+	section := parts[0]
+	switch {
+	case u.Path == "/":
+		p, err = s.boardPage(ctx, m, u)
+	case u.Path == "/previews":
+		p, err = s.previewsPage(m)
+	case u.Path == "/discovery":
+		p, err = s.discoveryPage(m)
+	case u.Path == "/diary":
+		p, err = s.diaryPage(m, u)
+	case parts[0] == "services" && len(parts) >= 3:
+		section = ""
+		e := m.services[keyOf(parts[1], parts[2])]
+		switch {
+		case e == nil:
+			err = &Problem{Status: http.StatusNotFound, Title: "There is no service " + parts[2] + " in namespace " + parts[1], Text: "It was deleted, or its name is different. The board lists all services."}
+		case len(parts) == 3:
+			p, err = s.servicePage(ctx, m, e.Service, u)
+		case len(parts) == 4 && parts[3] == "discovery":
+			section = "discovery"
+			p, err = s.versionsPage(m, e.Service)
+		case len(parts) == 4 && parts[3] == "history":
+			p, err = s.historyPage(m, e.Service)
+		case len(parts) == 5 && parts[3] == "releases":
+			p, err = s.releasePage(ctx, m, e.Service, parts[4])
+		}
+	}
+	if p == nil && err == nil {
+		err = &Problem{Status: http.StatusNotFound, Title: "There is no such page", Text: "The board lists all services."}
+	}
+	return p, section, err
+}
+
+// single gives a page whose content is one chunk.
+func (s *Server) single(title, template string, value any, data map[string]any) (*page, error) {
+	p := &page{title: title, value: value, live: true}
+	return p, p.add(s, template, "content", data)
+}
+
+// whole gives a service as an object that is not part of a board.
+func whole(m *moments, x view.Service) view.Service {
+	x.TypeMeta = metav1.TypeMeta{APIVersion: view.APIVersion, Kind: view.KindService}
+	now := metav1.Time{Time: m.now.UTC()}
+	x.Time = &now
+	return x
+}
+
+// maxEvents on the page of a service.
+const maxEvents = 50
+
+func (s *Server) servicePage(ctx context.Context, m *moments, x view.Service, u *url.URL) (*page, error) {
+	events := view.NewEvents(m.data.Input, m.data.Events, x.Namespace, x.Name, m.now).Events
+	more := max(0, len(events)-maxEvents)
+	events = newestFirst(events[more:])
+	data := map[string]any{
+		"S": x, "Now": m.now, "Events": events, "EventsRead": m.data.Events != nil, "MoreEvents": more, "History": x.History(m.now),
+		"May": s.permissions(ctx)(x.Namespace), "PodsRead": m.data.Pods != nil, "Done": s.done.get(u.Query().Get("done")),
+	}
+	p := &page{title: x.Name, value: whole(m, x), live: true}
+	if err := p.add(s, "done", "", data); err != nil { // of this reader alone, so not live
+		return nil, err
+	}
+	return p, p.add(s, "service", "content", data)
+}
+
+func (s *Server) historyPage(m *moments, x view.Service) (*page, error) {
+	h := x.History(m.now)
+	return s.single("History of "+x.Name, "history-page", h, map[string]any{"S": x, "Now": m.now, "History": h})
+}
+
+func (s *Server) releasePage(ctx context.Context, m *moments, x view.Service, name string) (*page, error) {
+	d, ok := view.NewRelease(m.data.Input, x, name, m.now)
+	if !ok {
+		return nil, &Problem{Status: http.StatusNotFound, Title: "There is no release " + name + " of " + x.Name, Text: "It was removed, or its name is different. The page of the service lists its releases."}
+	}
+	return s.single(x.Name+" "+cut(d.Release.Version), "release-page", d, map[string]any{"S": x, "D": d, "R": d.Release, "Now": m.now, "May": s.permissions(ctx)(x.Namespace)})
+}
+
+func (s *Server) previewsPage(m *moments) (*page, error) {
+	p := m.board.Previews("")
+	return s.single("Previews", "previews", p, map[string]any{"P": p, "Now": m.now})
+}
+
+func (s *Server) discoveryPage(m *moments) (*page, error) {
+	return s.single("Discovery", "discovery", m.board, map[string]any{"Services": m.board.Services, "Now": m.now})
+}
+
+func (s *Server) versionsPage(m *moments, x view.Service) (*page, error) {
+	v := view.NewVersions(m.data.Input, x, m.now)
+	return s.single("Versions of "+x.Name, "versions", v, map[string]any{"S": x, "V": v, "Now": m.now})
+}

@@ -1,0 +1,90 @@
+package web
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// Problem is an answer that is an error: what is wrong, and what to do.
+type Problem struct {
+	Status int    `json:"status"`
+	Title  string `json:"title"`
+	Text   string `json:"detail"`
+}
+
+// Error gives the problem in one line.
+func (p *Problem) Error() string { return p.Title + ": " + p.Text }
+
+// wantsJSON reports whether a request asks for JSON.
+func wantsJSON(r *http.Request) bool {
+	accept := r.Header.Get("Accept")
+	json := strings.Index(accept, "application/json")
+	html := strings.Index(accept, "text/html")
+	return json >= 0 && (html < 0 || json < html)
+}
+
+// fail answers with a problem.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, p *Problem) {
+	if wantsJSON(r) {
+		respondJSON(w, r, p.Status, p)
+		return
+	}
+	data := s.layout(r, "")
+	data.Title, data.Live = p.Title, false
+	body, err := s.templates.execute("problem", map[string]any{"Layout": data, "Problem": p, "Known": p.Status != http.StatusUnauthorized})
+	if err != nil {
+		http.Error(w, p.Error(), p.Status)
+		return
+	}
+	respond(w, r, p.Status, "text/html; charset=utf-8", body)
+}
+
+func respondJSON(w http.ResponseWriter, r *http.Request, status int, value any) {
+	body, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		http.Error(w, "the answer cannot be written as JSON", http.StatusInternalServerError)
+		return
+	}
+	respond(w, r, status, "application/json", append(body, '\n'))
+}
+
+// writers are compressors that are not in use.
+var writers = sync.Pool{New: func() any {
+	w, _ := gzip.NewWriterLevel(io.Discard, gzip.DefaultCompression)
+	return w
+}}
+
+// minCompressed is the size in bytes from which an answer is compressed.
+const minCompressed = 512
+
+// respond writes an answer, compressed where the reader accepts that.
+func respond(w http.ResponseWriter, r *http.Request, status int, contentType string, chunks ...[]byte) {
+	h := w.Header()
+	h.Set("Content-Type", contentType)
+	h.Add("Vary", "Accept, Accept-Encoding")
+	size := 0
+	for _, c := range chunks {
+		size += len(c)
+	}
+	out := io.Writer(w)
+	if size >= minCompressed && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		h.Set("Content-Encoding", "gzip")
+		z := writers.Get().(*gzip.Writer)
+		z.Reset(w)
+		defer func() {
+			_ = z.Close() // the reader left
+			writers.Put(z)
+		}()
+		out = z
+	}
+	w.WriteHeader(status)
+	for _, c := range chunks {
+		if _, err := out.Write(c); err != nil {
+			return // the reader left
+		}
+	}
+}

@@ -1,0 +1,208 @@
+// Package web serves the board: pages about services, their JSON, a feed, and forms for acts. It renders what
+// internal/view makes of the objects of a [cluster.Store], and derives nothing itself.
+//
+//	server.go    options, routes, and what every answer has
+//	session.go   who may ask: the token, the session, and the Host header
+//	respond.go   a page as HTML, as JSON, and as an error; compression
+//	page.go      pages as fragments, templates and their functions
+//	shared.go    the board that all readers share
+//	board.go     filter, search and order of the board
+//	pages.go     pages of services, releases, previews and versions
+//	diary.go     events across services, as a page and as a feed
+//	stream.go    changes of open pages
+//	acts.go      forms of acts
+package web
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"log"
+	"net"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/heighliner/heighliner/internal/cluster"
+)
+
+//go:embed assets templates
+var files embed.FS
+
+// The limits of the server.
+const (
+	maxHeader   = 16 << 10
+	maxBody     = 16 << 10
+	maxQuery    = 2 << 10
+	maxStreams  = 256
+	readTimeout = 10 * time.Second
+	// writeTimeout bounds a page, with the planner's preview and the write of an act.
+	writeTimeout = 60 * time.Second
+	idleTimeout  = 2 * time.Minute
+)
+
+// Options of a server.
+type Options struct {
+	// Store has the objects.
+	Store *cluster.Store
+	// Acts of the reader; nil: the board only reads.
+	Acts Acts
+	// Token that a reader has to know: at least 16 characters.
+	Token string
+	// Hosts are the values of the Host header that are accepted, with their port.
+	Hosts []string
+	// Title names the cluster or context.
+	Title string
+	// Version of the program.
+	Version string
+	// Clock is the only source of time.
+	Clock clock.Clock
+}
+
+// Server answers requests about the objects of one store.
+type Server struct {
+	Options
+	templates *templates
+	assets    map[string]asset // by path
+	board     shared
+	done      doneActs
+	streams   chan struct{}
+	handler   http.Handler
+}
+
+// asset is a file of the server, under a name with its hash.
+type asset struct {
+	contentType string
+	body        []byte
+}
+
+// New gives a server.
+func New(o Options) (*Server, error) {
+	if len(o.Token) < 16 || len(o.Hosts) == 0 || o.Store == nil || o.Clock == nil {
+		return nil, errors.New("web: token of 16 characters, hosts, store and clock are required")
+	}
+	s := &Server{Options: o, streams: make(chan struct{}, maxStreams)}
+	names, err := s.readAssets()
+	if err != nil {
+		return nil, err
+	}
+	if s.templates, err = parseTemplates(names); err != nil {
+		return nil, err
+	}
+	s.handler = s.routes()
+	return s, nil
+}
+
+// readAssets gives the paths of the files by their names.
+func (s *Server) readAssets() (map[string]string, error) {
+	s.assets = map[string]asset{}
+	names := map[string]string{}
+	types := map[string]string{".css": "text/css; charset=utf-8", ".mjs": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+	entries, err := fs.ReadDir(files, "assets")
+	if err != nil {
+		return nil, fmt.Errorf("read assets: %w", err)
+	}
+	for _, e := range entries {
+		body, err := files.ReadFile("assets/" + e.Name())
+		if err != nil {
+			return nil, fmt.Errorf("read assets: %w", err)
+		}
+		h := fnv.New64a()
+		_, _ = h.Write(body)
+		ext := path.Ext(e.Name())
+		name := fmt.Sprintf("/assets/%s-%x%s", strings.TrimSuffix(e.Name(), ext), h.Sum64(), ext)
+		s.assets[name], names[e.Name()] = asset{types[ext], body}, name
+	}
+	return names, nil
+}
+
+// routes of the server.
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /assets/{name}", s.serveAsset)
+	mux.HandleFunc("GET /favicon.ico", http.NotFound)
+	mux.HandleFunc("GET /live", s.live)
+	mux.HandleFunc("GET /diary.atom", s.atom)
+	mux.HandleFunc("GET /services/{namespace}/{service}/acts/{verb}", s.showAct)
+	mux.HandleFunc("POST /services/{namespace}/{service}/acts/{verb}", s.doAct)
+	mux.HandleFunc("GET /", s.get)
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.fail(w, r, &Problem{Status: http.StatusForbidden, Title: "The request comes from another site", Text: "Nothing was done. Open the board itself, and use its form."})
+	}))
+	return s.secure(s.authenticated(protection.Handler(limited(mux))))
+}
+
+// limited bounds what a request may send.
+func limited(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.URL.RawQuery) > maxQuery {
+			http.Error(w, "the query is too long", http.StatusRequestURITooLong)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// policy is the Content-Security-Policy of all answers.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// secure sets the headers of all answers, and refuses other hosts.
+func (s *Server) secure(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		if !s.knownHost(r.Host) {
+			http.Error(w, "this server is not known under that name", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) serveAsset(w http.ResponseWriter, r *http.Request) {
+	a, ok := s.assets[r.URL.Path]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Cache-Control", "private, max-age=31536000, immutable")
+	respond(w, r, http.StatusOK, a.contentType, a.body)
+}
+
+// ServeHTTP answers a request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// Serve answers the requests of a listener until the context ends. Open streams end with it.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	server := &http.Server{
+		Handler: s, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeader, BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog: log.New(discard{}, "", 0),
+	}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve: %w", err)
+	}
+	return ctx.Err()
+}
+
+// discard drops what the HTTP server reports about connections of readers.
+type discard struct{}
+
+// Write drops a line.
+func (discard) Write(p []byte) (int, error) { return len(p), nil }

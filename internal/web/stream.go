@@ -1,0 +1,200 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// The pace of a stream: changes are collected, ages are sent again, and a reader that takes nothing is cut off.
+const (
+	settle      = 250 * time.Millisecond
+	refresh     = 15 * time.Second
+	takeTimeout = 20 * time.Second
+)
+
+// patch is a change of an open page.
+type patch struct {
+	// Set replaces elements by their id. One that the page does not have is inserted after the element After, or
+	// first in the element Parent.
+	Set []element `json:"set,omitempty"`
+	// Gone are the ids of elements to remove.
+	Gone []string `json:"gone,omitempty"`
+}
+
+type element struct {
+	ID     string `json:"id"`
+	After  string `json:"after,omitempty"`
+	Parent string `json:"parent,omitempty"`
+	HTML   string `json:"html"`
+}
+
+// between gives what changed from one page to the next; nil: nothing.
+func between(old, now *page) *patch {
+	known := make(map[string][]byte, len(old.chunks))
+	for _, c := range old.chunks {
+		if c.id != "" {
+			known[c.id] = c.html
+		}
+	}
+	var p patch
+	last := ""
+	for _, c := range now.chunks {
+		if c.id == "" {
+			continue
+		}
+		html, is := known[c.id]
+		delete(known, c.id)
+		if !is || !same(html, c.html) {
+			e := element{ID: c.id, Parent: c.parent, HTML: string(c.html)}
+			if c.parent != "" {
+				e.After = last
+			}
+			p.Set = append(p.Set, e)
+		}
+		if c.parent != "" {
+			last = c.id
+		}
+	}
+	for _, c := range old.chunks {
+		if _, gone := known[c.id]; gone && c.id != "" {
+			p.Gone = append(p.Gone, c.id)
+		}
+	}
+	if len(p.Set) == 0 && len(p.Gone) == 0 {
+		return nil
+	}
+	return &p
+}
+
+// same reports whether two renderings are equal: shared ones are the same memory.
+func same(a, b []byte) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	return len(a) == 0 || &a[0] == &b[0] || string(a) == string(b)
+}
+
+// live sends the changes of a page until its reader leaves.
+func (s *Server) live(w http.ResponseWriter, r *http.Request) {
+	select {
+	case s.streams <- struct{}{}:
+		defer func() { <-s.streams }()
+	default:
+		s.fail(w, r, &Problem{Status: http.StatusServiceUnavailable, Title: "Too many open pages", Text: "Close some, and load this page again."})
+		return
+	}
+	u, err := url.ParseRequestURI(r.URL.Query().Get("page"))
+	if err != nil || u.Host != "" || u.Path == "/live" {
+		s.fail(w, r, &Problem{Status: http.StatusBadRequest, Title: "The stream has no page", Text: "Load the page again."})
+		return
+	}
+	seen := r.Header.Get("Last-Event-ID")
+	if seen == "" {
+		seen = r.URL.Query().Get("state")
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	stream := &stream{Server: s, w: w, control: http.NewResponseController(w), url: u}
+	if err := stream.begin(r, seen); err != nil {
+		return // the reader left, or loads the page again
+	}
+	_ = stream.run(r)
+}
+
+// stream is an open page.
+type stream struct {
+	*Server
+	w       http.ResponseWriter
+	control *http.ResponseController
+	url     *url.URL
+	last    *page
+	changed <-chan struct{}
+}
+
+// errEnded ends a stream whose page is to be loaded again.
+var errEnded = errors.New("the stream ended")
+
+// begin sends nothing but a sign of life where the page shows what there is; else it is loaded again.
+func (s *stream) begin(r *http.Request, seen string) error {
+	p, err := s.render(r)
+	if err != nil {
+		return err
+	}
+	s.last = p
+	if seen != p.state() {
+		return s.send("stale", p.state(), "{}")
+	}
+	return s.send("", "", "")
+}
+
+// render the page again. Where it can no longer be made, the reader loads it again and sees why.
+func (s *stream) render(r *http.Request) (*page, error) {
+	p, _, changed, err := s.page(r.Context(), s.url)
+	if changed != nil {
+		s.changed = changed
+	}
+	if err != nil {
+		return nil, errors.Join(errEnded, s.send("stale", "", "{}"), err)
+	}
+	return p, nil
+}
+
+// run sends changes.
+func (s *stream) run(r *http.Request) error {
+	for {
+		tick := s.Clock.NewTimer(refresh)
+		select {
+		case <-r.Context().Done():
+			tick.Stop()
+			return r.Context().Err()
+		case <-tick.C():
+		case <-s.changed:
+			tick.Stop()
+			pause := s.Clock.NewTimer(settle)
+			select {
+			case <-r.Context().Done():
+				pause.Stop()
+				return r.Context().Err()
+			case <-pause.C():
+			}
+		}
+		now, err := s.render(r)
+		if err != nil {
+			return err
+		}
+		p := between(s.last, now)
+		s.last = now
+		if p == nil {
+			if err := s.send("", "", ""); err != nil {
+				return err
+			}
+			continue
+		}
+		raw, err := json.Marshal(p)
+		if err != nil {
+			return fmt.Errorf("write patch: %w", err)
+		}
+		if err := s.send("patch", now.state(), string(raw)); err != nil {
+			return err
+		}
+	}
+}
+
+// send an event; without a name, a comment that keeps the connection open.
+func (s *stream) send(name, id, data string) error {
+	_ = s.control.SetWriteDeadline(s.Clock.Now().Add(takeTimeout)) // a recorder of a test has none
+	text := ": open\n\n"
+	if name != "" {
+		text = fmt.Sprintf("event: %s\nid: %s\ndata: %s\n\n", name, id, data)
+	}
+	if _, err := s.w.Write([]byte(text)); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}
