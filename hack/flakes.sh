@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # flakes.sh RUNS LOAD [PACKAGE...]: runs the tests RUNS times next to LOAD busy processes, and lists each test that failed,
 # with the number of runs in which it did. Without packages it runs those of make test; PLAIN are the folders of those that
-# make test runs without the race detector.
+# make test runs without the race detector, FLAGS those of go test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=$1 load=$2
@@ -15,7 +15,7 @@ for _ in $(seq "$load"); do
 done
 
 # run FOLDER ARGUMENT...: the events of one run.
-run() { (cd "$1" && shift && go test -shuffle=on -parallel 4 -count=1 -timeout 60m -json "$@"); }
+run() { (cd "$1" && shift && go test ${FLAGS:--shuffle=on -parallel 4} -count=1 -timeout 60m -json "$@"); }
 
 # failures of a run: "package test", and the package alone where none of its tests failed, as when it does not compile.
 failures() {

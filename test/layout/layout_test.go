@@ -98,6 +98,7 @@ func TestImpure(t *testing.T) {
 		"same file": {[]string{"package a\nvar seen int\nfunc f() { seen++ }"}, []string{"0.go:3:12 changes the variable seen of the package"}},
 		"map":       {[]string{"package a\nvar seen = map[string][]int{}\nfunc f() { seen[\"a\"][0] += 1 }"}, []string{"0.go:3:12 changes the variable seen of the package"}},
 		"field":     {[]string{"package a\nvar seen struct{ n int }\nfunc f() { (&seen).n, _ = 1, 2 }"}, []string{"0.go:3:14 changes the variable seen of the package"}},
+		"no name":   {[]string{"package a\nvar _ = 1\nfunc f() { _ = 2 }"}, nil},
 		"deletion":  {[]string{"package a\nvar seen = map[string]int{}\nfunc f() { delete(seen, \"a\") }"}, []string{"0.go:3:19 changes the variable seen of the package"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +131,7 @@ func impure(t *testing.T, texts map[string]string) (faults []string) {
 				for _, spec := range g.Specs {
 					shared[spec] = true
 					for _, name := range spec.(*ast.ValueSpec).Names {
-						variables[name.Name] = true
+						variables[name.Name] = name.Name != "_"
 					}
 				}
 			}
