@@ -93,7 +93,7 @@ func builtin(spec *v1alpha1.CanaryAnalysis, metric *v1alpha1.AnalysisMetric, t T
 	}
 	s, ok := sources[name]
 	if !ok {
-		return "", errorf(BadQuery, "analysis.source: nothing is known of %q", name)
+		return "", errorf(BadQuery, "analysis.source: %q is not supported", name)
 	}
 	if metric.SuccessRate != nil {
 		return s.successRate(t, intervalOf(spec), enough(metric))
@@ -128,7 +128,7 @@ func (s source) successRate(t Target, interval time.Duration, enough string) (st
 func (s source) latency(t Target, interval time.Duration, enough string, quantile v1alpha1.LatencyQuantile, name v1alpha1.MetricsSource) (string, *Error) {
 	q, ok := map[v1alpha1.LatencyQuantile]string{v1alpha1.LatencyP50: "0.5", v1alpha1.LatencyP95: "0.95", v1alpha1.LatencyP99: "0.99"}[quantile]
 	if !ok {
-		return "", errorf(BadQuery, "latency.quantile: nothing is known of %q", quantile)
+		return "", errorf(BadQuery, "latency.quantile: %q is not supported", quantile)
 	}
 	if s.buckets == "" {
 		return "", errorf(BadQuery, "source %s has no latency per release: use source Application, or your own query", name)

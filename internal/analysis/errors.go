@@ -57,7 +57,7 @@ const (
 type Error struct {
 	// Reason in one word.
 	Reason Reason
-	// Message names the cause and the mend. It holds no credentials.
+	// Message names the cause and the fix. It holds no credentials.
 	Message string
 	// RetryAfter is how long the provider wants to be left alone; 0: it did not say.
 	RetryAfter time.Duration

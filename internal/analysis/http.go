@@ -194,7 +194,7 @@ func classify(err error) *Error {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
 		return errorf(Timeout, "no answer in time")
 	case errors.Is(err, context.Canceled):
-		return errorf(Timeout, "the round was given up")
+		return errorf(Timeout, "the round was canceled")
 	case errors.As(err, &api):
 		return errorf(apiReason(api), "%s", cmp.Or(outbound.Printable([]byte(api.Msg), maxMessage), "the provider gives no reason"))
 	case errors.As(err, &request):

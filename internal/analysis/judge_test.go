@@ -42,7 +42,7 @@ func TestJudge(t *testing.T) {
 		"at max":                  {ranges(nil, ptr(0.5)), answer{value: 0.5}, Measurement{Result: "Passed", Value: "0.5"}},
 		"above max":               {ranges(nil, ptr(0.5)), answer{value: 0.75}, Measurement{Result: "Failed", Value: "0.75", Message: "0.75 is above 0.5"}},
 		"zero":                    {ranges(ptr(0.0), ptr(0.0)), answer{}, Measurement{Result: "Passed", Value: "0"}},
-		"no range at all":         {ranges(nil, nil), answer{value: 1}, Measurement{Result: "Failed", Value: "1", Message: "1 is in no range"}},
+		"no range at all":         {ranges(nil, nil), answer{value: 1}, Measurement{Result: "Failed", Value: "1", Message: "1 is outside of all ranges"}},
 		"between the ranges":      {unclear(ptr(99.0), nil, ptr(95.0), nil), answer{value: 97}, Measurement{Result: "Inconclusive", Value: "97", Message: "97 is below 99"}},
 		"at the outer bound":      {unclear(ptr(99.0), nil, ptr(95.0), nil), answer{value: 95}, Measurement{Result: "Inconclusive", Value: "95", Message: "95 is below 99"}},
 		"below both":              {unclear(ptr(99.0), nil, ptr(95.0), nil), answer{value: 94}, Measurement{Result: "Failed", Value: "94", Message: "94 is below 99"}},

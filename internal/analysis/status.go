@@ -154,7 +154,7 @@ func verdict(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, la
 	case status.Inconclusive > 0:
 		return v1alpha1.AnalysisInconclusive, fmt.Sprintf("inconclusive rounds in this step: %d", status.Inconclusive)
 	case status.Errors >= MaxErrors:
-		return v1alpha1.AnalysisInconclusive, fmt.Sprintf("rounds in a row that could not be measured: %d", status.Errors)
+		return v1alpha1.AnalysisInconclusive, fmt.Sprintf("consecutive rounds that could not be measured: %d", status.Errors)
 	case status.Rounds >= count(spec):
 		return v1alpha1.AnalysisPassed, progress(status, spec)
 	case last == v1alpha1.MeasurementNoTraffic:

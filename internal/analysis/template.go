@@ -40,7 +40,7 @@ func (v values) fill(template string, escape func(string) string) (string, *Erro
 		return escape(value)
 	})
 	if unknown == nil && strings.Contains(filled, "{{") {
-		unknown = errorf(BadQuery, "the template has a {{ that begins no field; fields are bare, as in {{.Release}}")
+		unknown = errorf(BadQuery, "the template has {{ without a field: write fields as in {{.Release}}")
 	}
 	return filled, unknown
 }

@@ -176,7 +176,7 @@ func outside(r v1alpha1.ValueRange, v float64) string {
 	case r.Max != nil && v > *r.Max:
 		return "above " + text(*r.Max)
 	}
-	return "in no range"
+	return "outside of all ranges"
 }
 
 // text is a value for people: ten digits.

@@ -30,7 +30,7 @@ var ErrTooLarge = fmt.Errorf("an RSA key has more than %d bits: use one of 2048 
 
 // Errors of input without valid content.
 var (
-	errNoCertificate = errors.New("no certificate in PEM found: it begins with -----BEGIN CERTIFICATE-----")
+	errNoCertificate = errors.New("no certificate in PEM format found: it begins with -----BEGIN CERTIFICATE-----")
 	errNoKey         = errors.New("no valid RSA private key in PEM found")
 	errNoPair        = errors.New("the certificate and the key are not a pair in PEM")
 )

@@ -161,7 +161,7 @@ func parseBase(text string) (*url.URL, error) {
 	case u.Scheme != "https" && u.Scheme != "http", u.Hostname() == "":
 		return nil, bad("it is not the URL of a server")
 	case u.User != nil:
-		return nil, bad("it holds a credential")
+		return nil, bad("it contains a credential")
 	case u.RawQuery != "" || u.Fragment != "":
 		return nil, bad("it has a query")
 	}

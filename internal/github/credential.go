@@ -63,7 +63,7 @@ func ReadCredential(data map[string][]byte, owner string) (Credential, error) {
 		return bad("it has both a token and a GitHub App", "keep either "+KeyToken+" or "+KeyAppID)
 	case token != "":
 		if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-			return bad("the token has characters that no token has", "write the token alone into the key "+KeyToken)
+			return bad("the token contains characters that are not allowed in tokens", "store only the token under the key "+KeyToken)
 		}
 		return Credential{Token: token}, nil
 	case id == "" && len(key) == 0:
@@ -72,7 +72,7 @@ func ReadCredential(data map[string][]byte, owner string) (Credential, error) {
 	app := &App{Owner: owner, PrivateKey: key}
 	var err error
 	if app.ID, err = strconv.ParseInt(id, 10, 64); err != nil || app.ID <= 0 {
-		return bad("the ID of the GitHub App is not a number", "write the App ID of the App's page into the key "+KeyAppID)
+		return bad("the ID of the GitHub App is not a number", "store the App ID, which the page of the App shows, under the key "+KeyAppID)
 	}
 	if text := strings.TrimSpace(string(data[KeyAppInstallationID])); text != "" {
 		if app.InstallationID, err = strconv.ParseInt(text, 10, 64); err != nil || app.InstallationID <= 0 {
@@ -81,9 +81,9 @@ func ReadCredential(data map[string][]byte, owner string) (Credential, error) {
 	}
 	switch _, err := certs.RSAKey(key); {
 	case errors.Is(err, certs.ErrTooLarge):
-		return bad(fmt.Sprintf("the private key has more than %d bits", certs.MaxBits), "write the key that GitHub made for the App into the key "+KeyAppPrivateKey)
+		return bad(fmt.Sprintf("the private key has more than %d bits", certs.MaxBits), "store the key that GitHub generated for the App under the key "+KeyAppPrivateKey)
 	case err != nil:
-		return bad("the private key cannot be read", "write the PEM file of an RSA key into the key "+KeyAppPrivateKey)
+		return bad("the private key cannot be read", "store the PEM file of an RSA key under the key "+KeyAppPrivateKey)
 	}
 	return Credential{App: app}, nil
 }

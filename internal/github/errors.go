@@ -106,9 +106,9 @@ func KindOf(err error) Kind {
 // Errors of reading an answer.
 var (
 	errForeign  = errors.New("request to another host")
-	errUnusable = errors.New("answer lacks what GitHub always sends")
-	errLink     = errors.New("link header leads elsewhere")
-	errLoop     = errors.New("list leads back to itself")
+	errUnusable = errors.New("the answer lacks a field that GitHub always sends")
+	errLink     = errors.New("the Link header refers to another host")
+	errLoop     = errors.New("the list is a loop")
 	errMethod   = errors.New("redirect changes the method")
 	errWriting  = errors.New("too many concurrent writes")
 )
@@ -151,7 +151,7 @@ func classify(c call, err error) *Error {
 		e.RetryAt = paused.until
 		switch {
 		case errors.Is(err, errWriting):
-			e.set(RateLimited, "more is written than GitHub accepts", again)
+			e.set(RateLimited, "the limit of GitHub for writes is reached", again)
 		case paused.reserved:
 			e.set(Reserved, "90% of the hourly limit of requests are used", "reads continue when the limit is reset; use separate credentials, or a longer spec.interval")
 		default:
@@ -160,15 +160,15 @@ func classify(c call, err error) *Error {
 	case errors.As(err, &refused):
 		e.set(Refused, refused.Error(), "check spec.baseURL")
 	case errors.As(err, &redirect), errors.Is(err, errForeign), errors.Is(err, errLink):
-		e.set(Refused, "the answer leads to another host", "name the server by its own host in spec.baseURL")
+		e.set(Refused, "the answer refers to another host", "set spec.baseURL to the server's own host")
 	case errors.Is(err, errMethod):
-		e.set(NotFound, "the repository was moved", "write its name of today into spec.owner and spec.repo")
+		e.set(NotFound, "the repository was moved", "set spec.owner and spec.repo to its present name")
 	case errors.As(err, &large):
-		e.set(Malformed, "the answer is larger than GitHub's are", "check that spec.baseURL names a GitHub server")
+		e.set(Malformed, "the answer is larger than the limit for GitHub", "check that spec.baseURL names a GitHub server")
 	case errors.Is(err, errLoop):
 		e.set(Malformed, "the pages of the list form a loop", "fix the server, or its proxy")
 	case errors.As(err, &accepted):
-		e.set(Conflict, "GitHub accepted it, and has not done it yet", again)
+		e.set(Conflict, "GitHub accepted the request, and has not completed it yet", again)
 	case errors.As(err, &answer) && answer.Response != nil:
 		e.setAnswer(c, answer)
 	default:
@@ -190,13 +190,13 @@ func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 	case code == http.StatusUnauthorized && c.app:
 		e.set(Unauthorized, detail, "check appID and privateKey in the Secret of spec.credentialsSecretRef, and the clock of this cluster")
 	case code == http.StatusUnauthorized:
-		e.set(Unauthorized, detail, "the token is wrong, revoked or expired: write a new one into the Secret of spec.credentialsSecretRef")
+		e.set(Unauthorized, detail, "the token is wrong, revoked or expired: store a new one in the Secret of spec.credentialsSecretRef")
 	case code == http.StatusForbidden:
 		e.setForbidden(c, detail, answer)
 	case code == http.StatusUnavailableForLegalReasons:
 		e.set(Blocked, detail, "GitHub has blocked this repository: contact its owner, or GitHub support")
 	case code == http.StatusBadRequest:
-		e.set(Invalid, detail, "the server does not understand the request: use a version of Heighliner and of the server that know the same version of GitHub's API")
+		e.set(Invalid, detail, "the server does not understand the request: use versions of Heighliner and of the server that support the same version of GitHub's API")
 	case code == http.StatusNotFound && c.app:
 		e.set(NotFound, detail, "install the GitHub App for the owner, or correct installationID in the Secret of spec.credentialsSecretRef")
 	case code == http.StatusNotFound && c.anonymous:
@@ -208,7 +208,7 @@ func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 	case code == http.StatusConflict:
 		e.set(Conflict, detail, again)
 	case code == http.StatusUnprocessableEntity:
-		e.set(Invalid, detail, "GitHub does not accept the value; it is tried again when it changes")
+		e.set(Invalid, detail, "GitHub rejects the value; it is sent again when it changes")
 	case code >= 500 || code == http.StatusRequestTimeout:
 		e.set(Unreachable, detail, again)
 	default:
@@ -226,7 +226,7 @@ var reasons = []struct {
 }{
 	{"is locked", Locked, "the conversation is locked", "unlock it at GitHub; other conversations are not affected"},
 	{"installation has been suspended", Blocked, "the installation of the GitHub App is suspended", "unsuspend it in the settings of its owner at GitHub, or use another credential"},
-	{"ip allow list", Blocked, "the organization has an IP allow list, on which this cluster is not", "add the addresses from which this cluster reaches GitHub to the list"},
+	{"ip allow list", Blocked, "the IP allow list of the organization does not contain this cluster", "add the addresses from which this cluster reaches GitHub to the list"},
 	{"saml", Blocked, "the organization requires single sign-on", "authorize the token for the organization's single sign-on"},
 	{"forbids access via a", Blocked, "the organization does not accept tokens of this kind or age", "use a token that the rules of the organization allow, or a GitHub App"},
 	{"enterprise managed user", Blocked, "the account of the token belongs to an enterprise, and may not use this repository", "use the token of another account, or a GitHub App that its owner installed"},
@@ -257,7 +257,7 @@ func (e *Error) setForbidden(c call, detail string, answer *github.ErrorResponse
 	case lacking.MatchString(message):
 		e.set(Forbidden, detail, "give the credential the permission "+permission(c, header))
 	default:
-		e.set(Denied, detail, "see whether the account of the credential may do it at GitHub, and that the credential has the permission "+permission(c, header))
+		e.set(Denied, detail, "check that the account of the credential has this right at GitHub, and that the credential has the permission "+permission(c, header))
 	}
 }
 
@@ -289,23 +289,23 @@ func (e *Error) setNetwork(err error) {
 		syntax      *json.SyntaxError
 		mistyped    *json.UnmarshalTypeError
 	)
-	const remedy = again + "; check spec.baseURL and the way to it"
+	const remedy = again + "; check spec.baseURL and the network path to it"
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &request) && request.Timeout():
-		e.set(Unreachable, "no full answer in time", remedy)
+		e.set(Unreachable, "no complete answer in time", remedy)
 	case errors.As(err, &certificate), errors.As(err, &authority):
 		e.set(Unreachable, "the server's certificate is not trusted", remedy)
 	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, new(tls.RecordHeaderError)):
 		e.set(Unreachable, "the server speaks plain HTTP", remedy)
 	case errors.As(err, &dns):
-		e.set(Unreachable, fmt.Sprintf("host %q is not resolved", dns.Name), remedy)
+		e.set(Unreachable, fmt.Sprintf("host %q cannot be resolved", dns.Name), remedy)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		e.set(Unreachable, "connection refused", remedy)
 	case errors.Is(err, errUnusable), errors.As(err, &syntax), errors.As(err, &mistyped):
-		e.set(Malformed, "the answer is not GitHub's", "check that spec.baseURL names a GitHub server")
+		e.set(Malformed, "the answer is not from a GitHub server", "check that spec.baseURL names a GitHub server")
 	case errors.Is(err, context.Canceled), errors.As(err, &operation), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		e.set(Unreachable, "the connection broke", remedy)
+		e.set(Unreachable, "the connection was interrupted", remedy)
 	default:
-		e.set(Malformed, "the answer cannot be used", "check spec.baseURL, or the proxy before the server")
+		e.set(Malformed, "the answer cannot be used", "check spec.baseURL, or the proxy in front of the server")
 	}
 }

@@ -96,7 +96,7 @@ func (p *Pool) transport(ca []byte) (http.RoundTripper, error) {
 	}
 	client, err := p.options.Outbound.Client(outbound.Options{Timeout: requestTimeout, MaxBody: maxBody, MaxElements: maxElements, CA: ca})
 	if err != nil {
-		return nil, &Error{Kind: BadConfig, Op: "read", Object: "certificates", detail: "no certificate in PEM found", remedy: "write certificates in PEM into the Secret", cause: err}
+		return nil, &Error{Kind: BadConfig, Op: "read", Object: "certificates", detail: "no certificate in PEM format found", remedy: "store certificates in PEM format in the Secret", cause: err}
 	}
 	transport := counting{client.Transport, &p.codes}
 	if len(ca) == 0 {

@@ -6,7 +6,7 @@
 // credential go through one gate: a token bucket, and a pause for everybody when
 // the registry answers 429. Pages, tags, bytes, elements of JSON and time are
 // bounded, and the pace of an answer from below; what nobody waits for any more ends.
-// What internal/outbound refuses is not dialled, after name resolution, so redirects
+// What internal/outbound refuses is not contacted, after name resolution, so redirects
 // and token servers cannot reach it either; private addresses are allowed, because
 // clusters have registries there. Proxies of the environment are used, and are not
 // asked for what is refused. A token server is named by the registry, and may have a

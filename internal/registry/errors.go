@@ -96,7 +96,7 @@ func (*pausedError) Error() string { return "paused by the registry" }
 var (
 	errTooLarge = errors.New("answer too large")
 	errTooSlow  = errors.New("answer too slow")
-	errPageLoop = errors.New("list of tags leads back to itself")
+	errPageLoop = errors.New("the list of tags is a loop")
 
 	// errNotModified is no failure: the list is the one whose ETag was sent.
 	errNotModified = errors.New("list of tags did not change")
@@ -123,15 +123,15 @@ func classify(op, object string, t target, err error) *Error {
 	case errors.As(err, &refused):
 		e.setRefused(refused)
 	case strings.Contains(err.Error(), privateRealm):
-		e.set(Refused, "the registry sends to a token server by a private IP address", "have the registry name its token server by a host name")
+		e.set(Refused, "the registry refers to a token server at a private IP address", "configure the registry to name its token server by a host name")
 	case errors.Is(err, errTooLarge):
-		e.set(Malformed, "the answer is larger than a registry's may be", "check that spec.image names a registry")
+		e.set(Malformed, "the answer is larger than the limit for registries", "check that spec.image names a registry")
 	case errors.Is(err, errTooSlow):
 		e.set(Unreachable, "the answer is too slow", "the request is retried; check the registry, and the network path to it")
 	case errors.Is(err, errPageLoop):
 		e.set(Malformed, "the pages of the list of tags form a loop", "fix the registry, or its proxy")
 	case errors.Is(err, errSchema1):
-		e.set(Malformed, "the image is in Docker's schema 1", "push it again with a tool of today")
+		e.set(Malformed, "the image is in Docker's schema 1", "push it again with a current tool")
 	case errors.Is(err, errNoImage):
 		e.set(Malformed, "the tag names neither an image nor an index", "exclude it with spec.tagFilter.exclude")
 	case errors.Is(err, errManifest):
@@ -150,10 +150,10 @@ func classify(op, object string, t target, err error) *Error {
 // address; it has no type of error for it.
 const privateRealm = "is a private or link-local address"
 
-// setRefused says which address is not dialled. Of several that a name has, none is
+// setRefused reports which address is not contacted. Of several that a name has, none is
 // named: their order changes.
 func (e *Error) setRefused(refused *outbound.RefusedError) {
-	detail := fmt.Sprintf("%q is not dialled: %s", refused.Host, refused.Why)
+	detail := fmt.Sprintf("%q is not contacted: %s", refused.Host, refused.Why)
 	switch refused.Flag {
 	case outbound.FlagAllow:
 		e.set(Refused, detail, "use a registry on another address, or name this one in the manager's flag "+refused.Flag)
@@ -239,33 +239,33 @@ func (e *Error) setNetwork(err error, t target) {
 	case !t.plain() && (errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, new(tls.RecordHeaderError))):
 		e.set(Untrusted, "the registry speaks plain HTTP", plainMend(own))
 	case errors.As(err, &operation) && operation.Op == "remote error": // the alert that ends a TLS handshake, in words of the TLS specification
-		e.set(Untrusted, fmt.Sprintf("the registry ends the TLS handshake (%v)", operation.Err), clientMend(own))
+		e.set(Untrusted, fmt.Sprintf("the registry aborts the TLS handshake (%v)", operation.Err), clientRemedy(own))
 	case errors.As(err, &dns):
-		e.set(Unreachable, fmt.Sprintf("host %q is not resolved", dns.Name), again)
+		e.set(Unreachable, fmt.Sprintf("host %q cannot be resolved", dns.Name), again)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		e.set(Unreachable, "connection refused", again)
 	case errors.Is(err, context.Canceled), errors.As(err, &operation), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		e.set(Unreachable, "the connection broke", again)
+		e.set(Unreachable, "the connection was interrupted", again)
 	case errors.As(err, &syntax), errors.As(err, &mistyped):
 		e.set(Malformed, "the answer is not from a registry", "check the host in spec.image")
 	case errors.Is(err, errPlain):
-		e.set(Untrusted, "the registry does not answer by HTTPS with the certificates of spec.certSecretRef", clientMend(own)+", and check the port in spec.image")
+		e.set(Untrusted, "the registry does not answer by HTTPS with the certificates of spec.certSecretRef", clientRemedy(own)+", and check the port in spec.image")
 	default:
-		e.set(Malformed, "the answer cannot be used", "check the host in spec.image, or the proxy before the registry")
+		e.set(Malformed, "the answer cannot be used", "check the host in spec.image, or the proxy in front of the registry")
 	}
 }
 
 func plainMend(own TLS) string {
 	if own.Default() {
-		return "set spec.insecure if that is meant"
+		return "set spec.insecure if that is intended"
 	}
-	return "name its port for HTTPS in spec.image: with spec.certSecretRef nothing else is spoken"
+	return "name its port for HTTPS in spec.image: with spec.certSecretRef only HTTPS is used"
 }
 
-// clientMend is for a registry that refuses the client's certificate, or lacks it.
-func clientMend(own TLS) string {
+// clientRemedy is for a registry that refuses the client's certificate, or lacks it.
+func clientRemedy(own TLS) string {
 	if own.Certificate == "" {
-		return "it may want a client certificate: name a Secret with tls.crt and tls.key in spec.certSecretRef"
+		return "it may require a client certificate: name a Secret with tls.crt and tls.key in spec.certSecretRef"
 	}
 	return "check tls.crt and tls.key in the Secret of spec.certSecretRef"
 }
@@ -278,13 +278,13 @@ func (e *Error) setCertificate(err *tls.CertificateVerificationError, own TLS) {
 	)
 	switch {
 	case errors.As(err, &host):
-		e.set(Untrusted, "the registry's certificate is not for this host", "use one that names it, or the host that it names in spec.image")
+		e.set(Untrusted, "the registry's certificate is not for this host", "use a certificate for this host, or set spec.image to a host that the certificate names")
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		e.set(Untrusted, "the registry's certificate has expired or is not valid yet", "renew it, and check the clock of the node")
 	case own.CA == "":
-		e.set(Untrusted, "the registry's certificate is not trusted", "name a Secret with its authority as ca.crt in spec.certSecretRef, or use one of a known authority")
+		e.set(Untrusted, "the registry's certificate is not trusted", "set spec.certSecretRef to a Secret with the certificate of its authority as ca.crt, or use a certificate of a public authority")
 	default:
-		e.set(Untrusted, "the registry's certificate is not trusted", "it is of another authority than ca.crt in the Secret of spec.certSecretRef: put the right one there")
+		e.set(Untrusted, "the registry's certificate is not trusted", "another authority than that of ca.crt in the Secret of spec.certSecretRef signed it: correct ca.crt")
 	}
 }
 

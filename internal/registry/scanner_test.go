@@ -911,7 +911,7 @@ func TestOutboundPolicyHoldsForRegistries(t *testing.T) {
 		says   string // "" is no error
 	}{
 		"loopback":                  {host: server.Host(), says: `it is a loopback address: use a registry on another address, or name this one in the manager's flag --outbound-allow`},
-		"loopback by name":          {host: "localhost:" + port, says: `"localhost" is not dialled: it is a loopback address`},
+		"loopback by name":          {host: "localhost:" + port, says: `"localhost" is not contacted: it is a loopback address`},
 		"loopback that is open":     {host: server.Host(), config: outbound.Config{Allow: []string{"127.0.0.0/8"}}},
 		"loopback, one port":        {host: server.Host(), config: outbound.Config{Allow: []string{server.Host()}}},
 		"loopback, another port":    {host: server.Host(), config: outbound.Config{Allow: []string{"127.0.0.1:1"}}, says: "--outbound-allow"},

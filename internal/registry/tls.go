@@ -107,9 +107,9 @@ func (t TLS) checkClient(now time.Time) error {
 	case t.Certificate == "" && t.Key == "":
 		return nil
 	case t.Certificate == "":
-		return fmt.Errorf("key %q is there without %q: set both", keyPrivate, keyCertificate)
+		return fmt.Errorf("key %q is set without %q: set both", keyPrivate, keyCertificate)
 	case t.Key == "":
-		return fmt.Errorf("key %q is there without %q: set both", keyCertificate, keyPrivate)
+		return fmt.Errorf("key %q is set without %q: set both", keyCertificate, keyPrivate)
 	}
 	chain, err := certificates(keyCertificate, t.Certificate)
 	if err != nil {
@@ -122,7 +122,7 @@ func (t TLS) checkClient(now time.Time) error {
 	case errors.Is(err, certs.ErrTooLarge):
 		return fmt.Errorf("key %q: %w", keyPrivate, err)
 	case err != nil:
-		return fmt.Errorf("key %q is not the private key of the first certificate in %q: put the client's certificate first", keyPrivate, keyCertificate)
+		return fmt.Errorf("key %q is not the private key of the first certificate in %q: store the client's certificate first", keyPrivate, keyCertificate)
 	}
 	return checkTime(keyCertificate, chain[0], now)
 }
@@ -137,12 +137,12 @@ func certificates(key, text string) ([]*x509.Certificate, error) {
 		}
 		if strings.HasSuffix(block.Type, "PRIVATE KEY") {
 			if key == keyCA {
-				return nil, fmt.Errorf("key %q holds a private key: remove it, certificates of authorities alone are needed", key)
+				return nil, fmt.Errorf("key %q holds a private key: remove it, only certificates of authorities are needed", key)
 			}
 			continue
 		}
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("key %q holds a block of type %q: put certificates there", key, clip(block.Type))
+			return nil, fmt.Errorf("key %q holds a block of type %q: store certificates there", key, clip(block.Type))
 		}
 		c, err := certs.Parse(block.Bytes)
 		switch {
@@ -185,7 +185,7 @@ func checkPrivateKey(text string) error {
 }
 
 // errTransport: nothing but a transport of net/http can carry certificates.
-var errTransport = errors.New("the transport cannot carry certificates")
+var errTransport = errors.New("the transport does not support certificates")
 
 // over gives a transport like base that uses the certificates.
 func (t TLS) over(base http.RoundTripper) (http.RoundTripper, error) {
@@ -222,7 +222,7 @@ func (t TLS) over(base http.RoundTripper) (http.RoundTripper, error) {
 }
 
 // errPlain: plain HTTP where there is TLS material.
-var errPlain = errors.New("plain HTTP is not spoken where there are certificates")
+var errPlain = errors.New("plain HTTP is not used together with certificates")
 
 // encrypted refuses plain HTTP.
 type encrypted struct{ *http.Transport }

@@ -59,8 +59,8 @@ func TestParseTLS(t *testing.T) {
 		"authority is a request": {data: map[string][]byte{"ca.crt": request}, says: `block of type "CERTIFICATE REQUEST"`},
 		"authority has expired":  {data: map[string][]byte{"ca.crt": expired}, says: `key "ca.crt": the certificate expired at`},
 		"authority is too large": {data: map[string][]byte{"ca.crt": join(ca, make([]byte, maxPEM))}, says: `key "ca.crt" has more than`},
-		"key only":               {data: map[string][]byte{"tls.key": key}, says: `key "tls.key" is there without "tls.crt"`},
-		"certificate only":       {kind: TypeTLS, data: map[string][]byte{"tls.crt": certificate}, says: `key "tls.crt" is there without "tls.key"`},
+		"key only":               {data: map[string][]byte{"tls.key": key}, says: `key "tls.key" is set without "tls.crt"`},
+		"certificate only":       {kind: TypeTLS, data: map[string][]byte{"tls.crt": certificate}, says: `key "tls.crt" is set without "tls.key"`},
 		"client is no PEM":       {data: map[string][]byte{"tls.crt": []byte("hunter2"), "tls.key": key}, says: `key "tls.crt" holds no certificate`},
 		"key is no PEM":          {data: map[string][]byte{"tls.crt": certificate, "tls.key": []byte("hunter2")}, says: `key "tls.key" has no private key`},
 		"key is encrypted":       {data: map[string][]byte{"tls.crt": certificate, "tls.key": encrypted}, says: `key "tls.key" is encrypted`},
@@ -68,7 +68,7 @@ func TestParseTLS(t *testing.T) {
 		"key of another":         {data: map[string][]byte{"tls.crt": certificate, "tls.key": otherKey}, says: `key "tls.key" is not the private key`},
 		"key of a huge factor":   {kind: TypeTLS, data: map[string][]byte{"tls.crt": certificate, "tls.key": certstest.KeyPEM(t, 2_800_000)}, says: `key "tls.key": an RSA key has more than 8192 bits`},
 		"authority is huge":      {data: map[string][]byte{"ca.crt": join(ca, certstest.RootPEM(t, 262_144))}, says: `key "ca.crt": certificate 2: an RSA key has more than 8192 bits`},
-		"authority's own first":  {data: map[string][]byte{"tls.crt": join(ca, certificate), "tls.key": key}, says: "put the client's certificate first"},
+		"authority's own first":  {data: map[string][]byte{"tls.crt": join(ca, certificate), "tls.key": key}, says: "store the client's certificate first"},
 		"client has expired":     {data: map[string][]byte{"tls.crt": expired, "tls.key": expiredKey}, says: `key "tls.crt": the certificate expired at`},
 		"client is of tomorrow":  {data: map[string][]byte{"tls.crt": certificate, "tls.key": key}, at: now.Add(-2 * time.Hour), says: `not valid before`},
 	} {
@@ -114,8 +114,8 @@ func TestOwnCertificates(t *testing.T) {
 		says   string
 	}{
 		"authority":                    {server: authority.Server(t, soon, nil), tls: trusted},
-		"authority of nobody":          {server: authority.Server(t, soon, nil), want: Untrusted, says: "as ca.crt in spec.certSecretRef"},
-		"another authority":            {server: authority.Server(t, soon, nil), tls: TLS{CA: string(other.PEM())}, want: Untrusted, says: "of another authority than ca.crt in the Secret of spec.certSecretRef"},
+		"authority of nobody":          {server: authority.Server(t, soon, nil), want: Untrusted, says: "set spec.certSecretRef to a Secret with the certificate of its authority as ca.crt"},
+		"another authority":            {server: authority.Server(t, soon, nil), tls: TLS{CA: string(other.PEM())}, want: Untrusted, says: "another authority than that of ca.crt in the Secret of spec.certSecretRef"},
 		"expired server":               {server: authority.Server(t, time.Now().Add(-time.Minute), nil), tls: trusted, want: Untrusted, says: "has expired"},
 		"client":                       {server: authority.Server(t, soon, authority), tls: with(certificate, key)},
 		"client without a certificate": {server: authority.Server(t, soon, authority), tls: trusted, want: Untrusted, says: "name a Secret with tls.crt and tls.key in spec.certSecretRef"},

@@ -140,7 +140,7 @@ func TestExplainRefuses(t *testing.T) {
 		"certificates and tags":   {[]string{"-f", "-", "--tags", "x", "--ca-file", "y"}, "", "--tags does not use the registry"},
 		"certificate is no file":  {[]string{"-f", "-", "--ca-file", "testdata/none"}, smallPolicy, "--key-file: open testdata/none"},
 		"certificate is none":     {[]string{"-f", "-", "--ca-file", "testdata/explain/deny/tags"}, smallPolicy, `key "ca.crt" holds no certificate`},
-		"certificate without key": {[]string{"-f", "-", "--cert-file", "testdata/explain/deny/tags"}, smallPolicy, `key "tls.crt" is there without "tls.key"`},
+		"certificate without key": {[]string{"-f", "-", "--cert-file", "testdata/explain/deny/tags"}, smallPolicy, `key "tls.crt" is set without "tls.key"`},
 		"manifest is large":       {[]string{"-f", "-"}, strings.Repeat("#", maxInput+1), "larger than 32 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
