@@ -24,15 +24,15 @@ import (
 const switchDrain = 15 * time.Second
 
 // TestProviders takes a service from one provider to the next, each in the middle of a canary: from the Gateway to plain
-// Ingresses, to its Services alone, and back. One load asks by its domain for as long as there is one, one by the Service of
-// its group all the time. None of their requests fails, and nothing of a previous provider remains.
+// Ingresses, to its Services alone, and back. One load asks by its domain for as long as there is one, one by its
+// Service all the time. None of their requests fails, and nothing of a previous provider remains.
 func TestProviders(t *testing.T) {
 	s := newService(t, "providers").steps(pausing(10, 3*time.Second), asking("half", 50))
 	s.network.Spec.DrainDelay = v1alpha1.DurationOf(switchDrain)
 	domains := s.network.Spec.Domains
 	s.start("1.0.0")
 	var group corev1.Service
-	if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: appName + "-" + slug}, &group); err != nil {
+	if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: appName}, &group); err != nil {
 		t.Fatal(err)
 	}
 	inside := harness.LoadConfig{Gateway: net.JoinHostPort(group.Spec.ClusterIP, "80"), Network: env.Network(), Host: "Service", Rate: 50, Duration: time.Hour,

@@ -31,8 +31,8 @@ const (
 	interval = 5 * time.Second
 	// patience with a single step of a test.
 	patience = 3 * time.Minute
-	// soon bounds what takes two seconds at most on a quiet machine, as docs/results.md shows, so that only a fault takes longer.
-	soon = 15 * time.Second
+	// soon bounds what takes seconds on a quiet machine, as docs/results.md shows, so that only a fault takes longer.
+	soon = 30 * time.Second
 )
 
 // service is an application under test: a namespace with an ImagePolicy, a Microservice and a NetworkPolicy, all of one

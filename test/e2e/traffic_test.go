@@ -42,7 +42,7 @@ func TestTraffic(t *testing.T) {
 	s.start("1.0.0")
 	s.create(web)
 	loads := s.everyLoad()
-	moved := s.moves(appName + "-" + slug)
+	moved := s.moves(appName)
 	phase := func(name string) {
 		t.Log(name)
 		for _, l := range loads {
@@ -224,7 +224,7 @@ func (s *service) everyLoad() []*harness.Load {
 	answers(s.t, web)
 	answers(s.t, s.host())
 	var group corev1.Service
-	if err := env.Client.Get(s.t.Context(), client.ObjectKey{Namespace: s.namespace, Name: appName + "-" + slug}, &group); err != nil {
+	if err := env.Client.Get(s.t.Context(), client.ObjectKey{Namespace: s.namespace, Name: appName}, &group); err != nil {
 		s.t.Fatal(err)
 	}
 	inside := func(port int) string { return net.JoinHostPort(env.GatewayInternal, strconv.Itoa(port)) }

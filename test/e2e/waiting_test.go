@@ -21,9 +21,6 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// soon is how long after the end of its cause a release that waited may take to be active.
-const soon = 30 * time.Second
-
 // TestFullClusterWaitsForTheNewest installs a service on a node without room for it, with several versions in its registry.
 // Nothing but the newest is started, through several deadlines, and it is active soon after there is room.
 func TestFullClusterWaitsForTheNewest(t *testing.T) {
