@@ -13,6 +13,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/cmd/hlnr/doctor"
 	"github.com/heighliner/heighliner/cmd/hlnr/explain"
+	"github.com/heighliner/heighliner/cmd/hlnr/measure"
 	"github.com/heighliner/heighliner/cmd/hlnr/show"
 	"github.com/heighliner/heighliner/cmd/hlnr/wait"
 	"github.com/heighliner/heighliner/cmd/hlnr/web"
@@ -25,7 +26,7 @@ var version = "dev"
 var commands = slices.Concat(
 	act.Commands, change.Commands,
 	show.NewCommands(act.Commands...),
-	[]cli.NewCommand{doctor.NewCommand, explain.NewCommand, wait.NewCommand, web.NewCommand},
+	[]cli.NewCommand{doctor.NewCommand, explain.NewCommand, measure.NewCommand, wait.NewCommand, web.NewCommand},
 )
 
 func main() { os.Exit(cli.Main(os.Args, version, commands...)) }

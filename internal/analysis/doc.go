@@ -25,6 +25,7 @@
 //	http.go        HTTP to providers
 //	thresholds.go  compares an answer with thresholds
 //	status.go      Begin, Due and Fold: the pure half
+//	replay.go      rounds of the past, and counts of requests, for people who ask
 //	errors.go      the reasons why a metric could not be measured
 //	measurer.go    the Measurer: rounds next to the reconcile
 //	pool.go        how many questions are asked at a time

@@ -22,16 +22,21 @@ func (s *service) analysis(o *v1alpha1.VersionedMicroservice) *Analysis {
 		out.Count = max(1, spec.Count)
 	}
 	for _, m := range a.Metrics {
-		x := Metric{Name: m.Name, Result: string(m.Result), DryRun: m.DryRun}
-		if len(m.Measurements) > 0 {
-			x.Value, x.Message, x.Result = m.Measurements[0].Value, m.Measurements[0].Message, string(m.Measurements[0].Result)
-		}
-		if spec != nil {
-			x.bounds(spec)
-		}
-		out.Metrics = append(out.Metrics, x)
+		out.Metrics = append(out.Metrics, NewMetric(m, spec))
 	}
 	return out
+}
+
+// NewMetric gives the last measurement of a metric next to its bounds. spec may be nil.
+func NewMetric(m v1alpha1.MetricStatus, spec *v1alpha1.CanaryAnalysis) Metric {
+	x := Metric{Name: m.Name, Result: string(m.Result), DryRun: m.DryRun}
+	if len(m.Measurements) > 0 {
+		x.Value, x.Message, x.Result = m.Measurements[0].Value, m.Measurements[0].Message, string(m.Measurements[0].Result)
+	}
+	if spec != nil {
+		x.bounds(spec)
+	}
+	return x
 }
 
 // bounds fills in what the specification says of a metric.

@@ -1,0 +1,149 @@
+// Package measure asks the providers of metrics on behalf of a person: the command "hlnr analysis test", and the
+// shares of traffic that other commands show.
+//
+//	measure.go   the providers as a person reaches them, and the releases that are measured
+//	command.go   the command, and which rounds it asks for
+//	report.go    what it prints
+//	observed.go  shares of traffic
+package measure
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/analysis"
+	"github.com/heighliner/heighliner/internal/outbound"
+	"github.com/heighliner/heighliner/internal/version"
+)
+
+// AddPrometheus adds the flag --prometheus. what is asked there completes its help.
+func AddPrometheus(flags *pflag.FlagSet, what string) *string {
+	return flags.String("prometheus", "", "URL of a Prometheus server to ask "+what+"; by default the one of the analysis")
+}
+
+// The bounds of one call.
+const (
+	perSecond = 100 // questions to one provider
+	workers   = 64
+)
+
+// credentials are the Secrets of providers, read with the rights of the user.
+type credentials struct{ client client.Client }
+
+// Secret is of [analysis.Secrets].
+func (c credentials) Secret(ctx context.Context, namespace, name string) (map[string][]byte, error) {
+	var secret corev1.Secret
+	if err := c.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret); err != nil {
+		return nil, err
+	}
+	return secret.Data, nil
+}
+
+// newMeasurer asks from this machine: a person may reach the addresses of its network anyway.
+func newMeasurer(f *cli.Factory, secrets analysis.Secrets) (*analysis.Measurer, error) {
+	policy, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.0/8", "::1", "localhost"}})
+	if err != nil {
+		return nil, fmt.Errorf("allow this machine: %w", err)
+	}
+	return analysis.New(analysis.Config{Outbound: policy, Secrets: secrets, UserAgent: "hlnr/" + f.Version, Workers: workers, QueriesPerSecond: perSecond, Now: f.Now})
+}
+
+// at lets an analysis ask another Prometheus; "": its own. Credentials are for the server that they were made for, and
+// go to no other one.
+func at(spec v1alpha1.CanaryAnalysis, address string) (v1alpha1.CanaryAnalysis, error) {
+	if address == "" {
+		return spec, nil
+	}
+	if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return spec, cli.Usage(fmt.Errorf("--prometheus: %q is not a URL such as http://127.0.0.1:9090", address))
+	}
+	spec.Provider.Prometheus = &v1alpha1.PrometheusProvider{Address: address}
+	return spec, nil
+}
+
+// measured is a release that is asked about.
+type measured struct {
+	group *v1alpha1.ReleaseGroup
+	row   *v1alpha1.Release
+}
+
+// find the release that is meant: by its version or name, else the active one of the newest group.
+func find(ms *v1alpha1.Microservice, wanted string) (measured, error) {
+	var names []string
+	for i := range ms.Status.ReleaseGroups {
+		g := &ms.Status.ReleaseGroups[i]
+		for j := range g.Releases {
+			r := &g.Releases[j]
+			names = append(names, r.SemVer.Version)
+			if wanted == "" && r.Status == v1alpha1.ReleaseActive || wanted != "" && (r.VersionedMicroservice == wanted || version.Names(wanted, r.SemVer.Version)) {
+				return measured{g, r}, nil
+			}
+		}
+	}
+	if wanted == "" {
+		return measured{}, cli.No(fmt.Errorf("%s has no active release to measure", ms.Name))
+	}
+	return measured{}, cli.Unknown("release of "+ms.Name, wanted, names)
+}
+
+// target of the queries about a release; services are its own Services.
+func (m measured) target(ms *v1alpha1.Microservice, services []corev1.Service) analysis.Target {
+	t := analysis.Target{Namespace: ms.Namespace, Microservice: ms.Name, Group: m.group.Slug, Release: m.row.VersionedMicroservice, Version: m.row.SemVer.Version}
+	for i := range services {
+		if s := &services[i]; s.Namespace == ms.Namespace && s.Labels[v1alpha1.LabelRelease] == t.Release {
+			t.Services = append(t.Services, s.Name)
+		}
+	}
+	slices.Sort(t.Services)
+	return t
+}
+
+// servicesOf releases in a namespace; "" for all.
+func servicesOf(ctx context.Context, c client.Client, namespace string) ([]corev1.Service, error) {
+	var list corev1.ServiceList
+	err := c.List(ctx, &list, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelRelease})
+	return list.Items, err
+}
+
+// active release of the group of another one, which metrics with a baseline compare with; the release itself where it is
+// the active one.
+func (m measured) active() measured {
+	for i := range m.group.Releases {
+		if r := &m.group.Releases[i]; r.Status == v1alpha1.ReleaseActive {
+			return measured{m.group, r}
+		}
+	}
+	return m
+}
+
+// Ping asks a Prometheus server without credentials a question that each one can answer, and gives how long that took.
+func Ping(ctx context.Context, f *cli.Factory, address string, timeout time.Duration) (time.Duration, error) {
+	measurer, err := newMeasurer(f, nil)
+	if err != nil {
+		return 0, err
+	}
+	least := 1.0
+	spec := v1alpha1.CanaryAnalysis{Metrics: []v1alpha1.AnalysisMetric{{Name: "ping", Prometheus: &v1alpha1.PrometheusMetric{Query: "vector(1)"}, ThresholdRange: v1alpha1.ValueRange{Min: &least}}}}
+	spec.Provider = v1alpha1.AnalysisProvider{Prometheus: &v1alpha1.PrometheusProvider{Address: address}, Timeout: v1alpha1.DurationOf(timeout)}
+	began := f.Now()
+	round := measurer.Measure(ctx, analysis.Request{At: began, Spec: spec})
+	if m := round.Measurements[0]; m.Result != v1alpha1.MeasurementPassed {
+		return 0, errors.New(m.Message)
+	}
+	return f.Now().Sub(began), nil
+}
+
+func intervalText(spec *v1alpha1.CanaryAnalysis) string {
+	return cmp.Or(string(spec.Interval), analysis.DefaultInterval.String())
+}

@@ -1,0 +1,142 @@
+package measure
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/view"
+)
+
+const (
+	// window of observed shares: scrapes are up to a minute apart.
+	window = 5 * time.Minute
+	// Without --prometheus the address is one of the cluster, which this machine may not reach: an answer does not wait
+	// for it. With the flag it was asked for.
+	patience, patienceOfFlag = 250 * time.Millisecond, 5 * time.Second
+)
+
+// Observe adds the shares of traffic that Prometheus observed to what a view is made from. Where no server is named,
+// or it does not know, they stay empty. Of a server that the flag names, the first error is returned.
+func Observe(ctx context.Context, f *cli.Factory, in *view.Input, namespace, address string) error {
+	specs, err := specsOf(in.Microservices, address)
+	if err != nil || len(specs) == 0 {
+		return err
+	}
+	limit := patience
+	if address != "" {
+		limit = patienceOfFlag
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	c, err := f.Client()
+	if err != nil {
+		return err
+	}
+	measurer, err := newMeasurer(f, nil)
+	if err != nil {
+		return err
+	}
+	services, err := servicesOf(ctx, c, namespace)
+	if err != nil {
+		return asked(err, address)
+	}
+	in.Observed = map[types.NamespacedName]view.Observation{}
+	now := f.Now()
+	var mu sync.Mutex
+	var g errgroup.Group
+	for i := range in.Microservices {
+		ms := &in.Microservices[i]
+		spec, ok := specs[types.NamespacedName{Namespace: ms.Namespace, Name: ms.Name}]
+		for j := range ms.Status.ReleaseGroups {
+			group := &ms.Status.ReleaseGroups[j]
+			if !ok || group.Phase != v1alpha1.GroupLive {
+				continue
+			}
+			g.Go(func() error {
+				counts, err := countsOf(group, func(row *v1alpha1.Release) (float64, error) {
+					return measurer.Requests(ctx, &spec, measured{group, row}.target(ms, services), window, now)
+				})
+				mu.Lock()
+				defer mu.Unlock()
+				for name, percent := range shares(counts) {
+					in.Observed[types.NamespacedName{Namespace: ms.Namespace, Name: name}] = view.Observation{Percent: percent, Window: window}
+				}
+				return err
+			})
+		}
+	}
+	return asked(g.Wait(), address)
+}
+
+// asked keeps an error about a server that a person named.
+func asked(err error, address string) error {
+	if address == "" {
+		return nil
+	}
+	return err
+}
+
+// specsOf are the analyses of Microservices that name a server which needs no credentials; with an address, all ask that.
+func specsOf(all []v1alpha1.Microservice, address string) (map[types.NamespacedName]v1alpha1.CanaryAnalysis, error) {
+	specs := map[types.NamespacedName]v1alpha1.CanaryAnalysis{}
+	for i := range all {
+		ms := &all[i]
+		var spec v1alpha1.CanaryAnalysis
+		if c := ms.Spec.UpdateStrategy.Canary; c != nil && c.Analysis != nil {
+			spec = *c.Analysis.DeepCopy()
+		}
+		spec, err := at(spec, address)
+		if err != nil {
+			return nil, err
+		}
+		if p := spec.Provider.Prometheus; p != nil && p.SecretRef == nil && p.CASecretRef == nil {
+			specs[types.NamespacedName{Namespace: ms.Namespace, Name: ms.Name}] = spec
+		}
+	}
+	return specs, nil
+}
+
+// countsOf the releases of a group that get traffic. Where one cannot be counted, none is known.
+func countsOf(g *v1alpha1.ReleaseGroup, count func(*v1alpha1.Release) (float64, error)) (map[string]float64, error) {
+	var mu sync.Mutex
+	counts := map[string]float64{}
+	var group errgroup.Group
+	for i := range g.Releases {
+		row := &g.Releases[i]
+		if row.Status != v1alpha1.ReleaseActive && row.Status != v1alpha1.ReleaseCanary {
+			continue
+		}
+		group.Go(func() error {
+			n, err := count(row)
+			mu.Lock()
+			defer mu.Unlock()
+			counts[row.VersionedMicroservice] = n
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return counts, nil
+}
+
+// shares in percent; none where nothing was counted.
+func shares(counts map[string]float64) map[string]float64 {
+	sum := 0.0
+	for _, n := range counts {
+		sum += n
+	}
+	out := map[string]float64{}
+	for name, n := range counts {
+		if sum > 0 {
+			out[name] = 100 * n / sum
+		}
+	}
+	return out
+}

@@ -1,0 +1,159 @@
+package measure
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/analysis"
+	"github.com/heighliner/heighliner/internal/view"
+)
+
+// Report is what an analysis would have decided. Its JSON fields are an interface for scripts.
+type Report struct {
+	APIVersion   string `json:"apiVersion"`
+	Kind         string `json:"kind"`
+	Namespace    string `json:"namespace"`
+	Microservice string `json:"microservice"`
+	// Release that was measured, and its version.
+	Release string `json:"release"`
+	Version string `json:"version"`
+	// Since and Time are the bounds of the time that was tried.
+	Since metav1.Time `json:"since"`
+	Time  metav1.Time `json:"time"`
+	// Phase after the last round, and Failures: how many rollouts would have failed.
+	Phase    string `json:"phase"`
+	Failures int    `json:"failures"`
+	// Counts of rounds by their results: Passed, Failed, Inconclusive, NoTraffic, Error.
+	Counts map[string]int `json:"counts"`
+	// Omitted are metrics that have no past.
+	Omitted []string `json:"omitted,omitempty"`
+	Rounds  []Round  `json:"rounds"`
+}
+
+// Round is one round.
+type Round struct {
+	Time metav1.Time `json:"time"`
+	// Result of the round, and Phase of the analysis after it.
+	Result  string        `json:"result"`
+	Phase   string        `json:"phase"`
+	Message string        `json:"message,omitempty"`
+	Metrics []view.Metric `json:"metrics"`
+}
+
+func newReport(spec *v1alpha1.CanaryAnalysis, decided []analysis.Decided) *Report {
+	r := &Report{APIVersion: view.APIVersion, Kind: "AnalysisTest", Counts: map[string]int{}, Rounds: []Round{}}
+	for _, d := range decided {
+		round := Round{Time: metav1.Time{Time: d.At.UTC()}, Result: string(d.Result), Phase: string(d.Phase), Message: d.Message}
+		for _, m := range d.Measurements {
+			status := v1alpha1.MetricStatus{Name: m.Metric, Result: m.Result, Measurements: []v1alpha1.Measurement{{Value: m.Value, Result: m.Result, Message: m.Message}}}
+			for i := range spec.Metrics {
+				status.DryRun = status.DryRun || spec.Metrics[i].Name == m.Metric && spec.Metrics[i].DryRun
+			}
+			round.Metrics = append(round.Metrics, view.NewMetric(status, spec))
+		}
+		r.Rounds = append(r.Rounds, round)
+		r.Counts[round.Result]++
+		if d.Phase == v1alpha1.AnalysisFailed {
+			r.Failures++
+		}
+		r.Phase = round.Phase
+	}
+	return r
+}
+
+// exit is the answer as an exit code.
+func (r *Report) exit() error {
+	switch all := len(r.Rounds); {
+	case r.Failures > 0:
+		return cli.No(nil)
+	case r.Counts[string(v1alpha1.MeasurementError)] == all:
+		return cli.Failed(errors.New("no round could be measured: check the provider, or name a Prometheus server that this machine reaches with --prometheus"))
+	case r.Phase == string(v1alpha1.AnalysisInconclusive):
+		return cli.Waits(nil)
+	case r.Counts[string(v1alpha1.MeasurementNoTraffic)] == all:
+		return cli.No(nil)
+	}
+	return nil
+}
+
+// span are rounds of the same result, one after the other.
+type span struct {
+	first, last Round
+	n           int
+}
+
+// spans joins rounds that differ in nothing but values; wide: none.
+func (r *Report) spans(wide bool) (all []span) {
+	for _, round := range r.Rounds {
+		if i := len(all) - 1; !wide && i >= 0 && all[i].last.Result == round.Result && all[i].last.Phase != string(v1alpha1.AnalysisFailed) && round.Phase != string(v1alpha1.AnalysisFailed) {
+			all[i].last, all[i].n = round, all[i].n+1
+			continue
+		}
+		all = append(all, span{round, round, 1})
+	}
+	return all
+}
+
+// summary answers in one line.
+func (r *Report) summary() string {
+	passed, all := r.Counts[string(v1alpha1.MeasurementPassed)], len(r.Rounds)
+	text := fmt.Sprintf("%s %s: ", r.Microservice, r.Version)
+	switch {
+	case r.Failures == 1:
+		text += "it would have failed"
+	case r.Failures > 1:
+		text += fmt.Sprintf("it would have failed %d times", r.Failures)
+	case r.Counts[string(v1alpha1.MeasurementError)] == all:
+		text += "it could not be measured"
+	case r.Phase == string(v1alpha1.AnalysisInconclusive):
+		text += "it would have waited for a person"
+	case r.Counts[string(v1alpha1.MeasurementNoTraffic)] == all:
+		text += "no traffic to measure"
+	default:
+		text += "it would have continued"
+	}
+	return text + fmt.Sprintf(": %d of %d rounds passed", passed, all)
+}
+
+func (r *Report) write(out io.Writer, wide bool, now time.Time) error {
+	var b strings.Builder
+	b.WriteString(r.summary() + "\n")
+	clock := func(t metav1.Time) string {
+		if at := t.In(now.Location()); !wide && now.Sub(at) < 12*time.Hour {
+			return at.Format(time.TimeOnly)
+		}
+		return t.In(now.Location()).Format("2006-01-02 15:04:05")
+	}
+	for _, s := range r.spans(wide) {
+		when := clock(s.first.Time)
+		if s.n > 1 {
+			when += " to " + clock(s.last.Time) + fmt.Sprintf(", %d rounds", s.n)
+		}
+		var metrics []string
+		for _, m := range s.last.Metrics {
+			text := m.String()
+			if m.DryRun {
+				text += " (dry run)"
+			}
+			metrics = append(metrics, text)
+		}
+		fmt.Fprintf(&b, "  %s: %s: %s\n", when, strings.ToLower(s.last.Result), strings.Join(metrics, ", "))
+		if s.last.Phase == string(v1alpha1.AnalysisFailed) {
+			fmt.Fprintf(&b, "    failed: %s\n", s.last.Message)
+		}
+	}
+	if len(r.Omitted) > 0 {
+		fmt.Fprintf(&b, "  without a past, and omitted: %s\n", strings.Join(r.Omitted, ", "))
+	}
+	if _, err := io.WriteString(out, b.String()); err != nil {
+		return fmt.Errorf("write output: %w", err)
+	}
+	return nil
+}
