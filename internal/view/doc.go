@@ -19,6 +19,7 @@
 //	previews.go  pull requests
 //
 //	why.go       answers for hosts, versions, pods and pull requests
+//	routes.go    what routes and Gateways behind a host report
 //	changes.go   what is different between two views of a service
 //	history.go   past rollouts, events, lists of previews
 //	detail.go    one release next to the release before it

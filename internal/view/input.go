@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
@@ -24,6 +25,9 @@ type Input struct {
 	Repositories    []v1alpha1.GitHubRepository
 	// Pods of releases; others are ignored.
 	Pods []corev1.Pod
+	// Routes and Gateways behind hosts, for answers about these. Others are ignored.
+	Routes   []gatewayv1.HTTPRoute
+	Gateways []gatewayv1.Gateway
 	// Observed shares of traffic, by release.
 	Observed map[types.NamespacedName]Observation
 	// Namespace in which commands act by default: those for services in others name theirs. "": all commands do.

@@ -415,6 +415,18 @@ func (b Board) Where(chosen func(Service) bool) Board {
 	return out
 }
 
+// Of leaves the services of which the service, a group or a preview is of one of the classes; none chosen: all. The counts
+// stay those of all.
+func (b Board) Of(classes []Class) Board {
+	if len(classes) == 0 {
+		return b
+	}
+	b.Services = slices.DeleteFunc(slices.Clone(b.Services), func(s Service) bool {
+		return !slices.Contains(classes, s.State.Class) && !slices.ContainsFunc(slices.Concat(s.Groups, s.Previews), func(g Group) bool { return slices.Contains(classes, g.State.Class) })
+	})
+	return b
+}
+
 // count the services by class.
 func (b *Board) count() {
 	b.Counts = Counts{Services: len(b.Services)}

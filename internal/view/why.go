@@ -207,6 +207,7 @@ func (p place) answer(host, path string) Answer {
 		route += ": " + d.Message
 	}
 	a.add("route", parentsOf(p.policy), "%s", route)
+	p.gatewayLines(&a)
 	if g == nil {
 		return a
 	}

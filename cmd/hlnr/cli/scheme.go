@@ -51,6 +51,10 @@ func knownKinds(scheme *runtime.Scheme) meta.RESTMapper {
 		if slices.Contains(clusterScoped, kind.Kind) {
 			scope = meta.RESTScopeRoot
 		}
+		if kind.Kind == "Gateway" { // its plural is not that of other words with y
+			mapper.AddSpecific(kind, kind.GroupVersion().WithResource("gateways"), kind.GroupVersion().WithResource("gateway"), scope)
+			continue
+		}
 		mapper.Add(kind, scope)
 	}
 	return mapper

@@ -85,7 +85,7 @@ func (l *live) refresh() {
 }
 
 // keys of actions, by their verbs.
-var keys = []struct{ key, verb string }{{"c", "continue"}, {"d", "deprecate"}, {"r", "retry"}, {"a", "adopt"}, {"l", "logs"}}
+var keys = []struct{ key, verb string }{{"c", "continue"}, {"d", "deprecate"}, {"r", "retry"}, {"a", "adopt"}}
 
 // key handles one key. What acts asks first.
 func (l *live) key(key string) tea.Cmd {
@@ -113,17 +113,24 @@ func (l *live) key(key string) tea.Cmd {
 	case "A":
 		l.tree.All = !l.tree.All
 	case "w":
-		return l.run([]string{l.factory.Program(), "why", l.name})
+		return l.run(l.command("why"))
+	case "l":
+		if action := l.action("logs"); action != nil {
+			return l.run(strings.Fields(action.Command))
+		}
+		return l.run(append(l.command("logs"), "--tail", fmt.Sprint(max(20, l.height))))
 	}
 	for _, k := range keys {
 		if action := l.action(k.verb); k.key == key && action != nil {
-			if k.verb == "logs" {
-				return l.run(strings.Fields(action.Command))
-			}
 			l.asked = action
 		}
 	}
 	return nil
+}
+
+// command about the service by its verb.
+func (l *live) command(verb string) []string {
+	return append(strings.Fields(l.factory.Program()), verb, l.name)
 }
 
 // action that a person can do now by its verb: that of the state of the service, else of the
@@ -166,7 +173,7 @@ func (l *live) lines() []string {
 func (l *live) help() string {
 	switch {
 	case l.asked != nil:
-		return l.asked.Command + "  [y/N]"
+		return cutLine(l.asked.Verb+" [y/N]: "+l.asked.Command, l.options.Width)
 	case l.note != "":
 		return cutLine(l.note, l.options.Width)
 	}
@@ -176,7 +183,7 @@ func (l *live) help() string {
 			parts = append(parts, k.key+" "+k.verb)
 		}
 	}
-	parts = append(parts, "w why", "p pods", "A all")
+	parts = append(parts, "w why", "l logs", "p pods", "A all")
 	return cutLine(strings.Join(parts, "  "), l.options.Width)
 }
 
@@ -196,8 +203,8 @@ func newLive(f *cli.Factory, namespace, name string, in view.Input, o text.Optio
 }
 
 // watchLive redraws the tree until the user quits.
-func watchLive(ctx context.Context, f *cli.Factory, l *live, acts []cli.NewCommand) error {
-	ctx, stop := context.WithCancel(ctx)
+func watchLive(called context.Context, f *cli.Factory, l *live, acts []cli.NewCommand) error {
+	ctx, stop := context.WithCancel(called)
 	defer stop()
 	l.run = func(words []string) tea.Cmd {
 		return tea.Exec(&inner{ctx: ctx, factory: f, words: words, commands: acts}, func(err error) tea.Msg { return ran{err} })
@@ -218,7 +225,7 @@ func watchLive(ctx context.Context, f *cli.Factory, l *live, acts []cli.NewComma
 	case watched != nil && !errors.Is(watched, context.Canceled):
 		return watched
 	}
-	return context.Cause(ctx)
+	return called.Err() // none where the user quit
 }
 
 // inner runs a command of hlnr in the terminal of the live tree, and waits for a key.

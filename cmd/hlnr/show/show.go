@@ -8,12 +8,15 @@
 //	watch.go    tree -w: watches, and a line for each change
 //	live.go     tree -w on a terminal
 //	why.go      why
+//	routes.go   routes and Gateways behind a host
 //	events.go   events and logs
 package show
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -24,6 +27,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/cmd/hlnr/measure"
 	"github.com/heighliner/heighliner/internal/view"
 	"github.com/heighliner/heighliner/internal/view/text"
 )
@@ -48,6 +52,28 @@ func terminal(f *cli.Factory, output *cli.Output) text.Options {
 		o.Width = width
 	}
 	return o
+}
+
+// addPrometheus adds the flag --prometheus to a command that shows shares of traffic.
+func addPrometheus(cmd *cobra.Command) *string {
+	return measure.AddPrometheus(cmd.Flags(), "for the shares of traffic that it observed")
+}
+
+// observe adds observed shares of traffic, where a server is named and knows them. That the server of the flag does not
+// answer is reported, and leaves them out.
+func observe(ctx context.Context, f *cli.Factory, in *view.Input, namespace string, prometheus *string) error {
+	if prometheus == nil {
+		return nil
+	}
+	err := measure.Observe(ctx, f, in, namespace, *prometheus)
+	var usage *cli.Exit
+	if errors.As(err, &usage) || ctx.Err() != nil {
+		return err
+	}
+	if err != nil {
+		fmt.Fprintln(f.ErrOut, "hlnr: observed shares are not shown: --prometheus:", err)
+	}
+	return nil
 }
 
 // isTerminal reports whether a stream is a terminal.

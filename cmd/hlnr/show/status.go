@@ -1,8 +1,10 @@
 package show
 
 import (
+	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,19 +25,27 @@ then those that failed, then those with a rollout in progress.`,
   hlnr status
 
   # Which services of the cluster wait for me?
-  hlnr status -A
+  hlnr status -A --only waiting
 
   # For scripts: see the reference of view.hlnr.io/v1
   hlnr status -o json`,
 		GroupID:           cli.GroupSee,
 		ValidArgsFunction: f.CompleteNames(1, microservices),
 	}
-	scope, output := cli.AddScope(cmd), cli.AddOutput(cmd)
+	scope, output, prometheus := cli.AddScope(cmd), cli.AddOutput(cmd), addPrometheus(cmd)
+	only := []string{}
+	cmd.Flags().StringSliceVar(&only, "only", nil, "show only services that are: "+strings.Join(classes, ", ")+"; waiting is for a person")
+	_ = cmd.RegisterFlagCompletionFunc("only", cobra.FixedCompletions(classes, cobra.ShellCompDirectiveNoFileComp)) // the flag was added above
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		b, err := board(cmd, f, scope, args)
+		chosen, err := classesOf(only)
 		if err != nil {
 			return err
 		}
+		b, err := board(cmd, f, scope, args, prometheus)
+		if err != nil {
+			return err
+		}
+		b = b.Of(chosen)
 		return output.Print(f.Out, b, func(out io.Writer) error {
 			o := terminal(f, output)
 			o.Namespaces = scope.AllNamespaces()
@@ -45,8 +55,21 @@ then those that failed, then those with a rollout in progress.`,
 	return cmd
 }
 
-// board of the services that a command is about: those with the names, or all.
-func board(cmd *cobra.Command, f *cli.Factory, scope *cli.Scope, names []string) (view.Board, error) {
+// classes of states, as --only has them.
+var classes = []string{string(view.Waiting), string(view.Failed), string(view.Moving), string(view.Stable)}
+
+func classesOf(names []string) (out []view.Class, err error) {
+	for _, n := range names {
+		if !slices.Contains(classes, n) {
+			return nil, cli.Usage(fmt.Errorf("--only: %q is not a state: use one of %s", n, strings.Join(classes, ", ")))
+		}
+		out = append(out, view.Class(n))
+	}
+	return out, nil
+}
+
+// board of the services that a command is about: those with the names, or all. prometheus is asked for shares; nil: none is.
+func board(cmd *cobra.Command, f *cli.Factory, scope *cli.Scope, names []string, prometheus *string) (view.Board, error) {
 	q, err := queryOf(f, scope)
 	if err != nil {
 		return view.Board{}, err
@@ -60,6 +83,9 @@ func board(cmd *cobra.Command, f *cli.Factory, scope *cli.Scope, names []string)
 			_, err := find(in, q.namespace, name)
 			return view.Board{}, err
 		}
+	}
+	if err := observe(cmd.Context(), f, &in, q.namespace, prometheus); err != nil {
+		return view.Board{}, err
 	}
 	return view.New(in, f.Now()).Only(names), nil
 }
@@ -86,7 +112,7 @@ with their addresses and until when they stay.`,
 	}
 	scope, output := cli.AddScope(cmd), cli.AddOutput(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		b, err := board(cmd, f, scope, args)
+		b, err := board(cmd, f, scope, args, nil)
 		if err != nil {
 			return err
 		}

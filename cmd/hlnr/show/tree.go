@@ -1,6 +1,7 @@
 package show
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -14,10 +15,11 @@ import (
 func newTree(f *cli.Factory, keyed []cli.NewCommand) *cobra.Command {
 	var pods, all, follow bool
 	cmd := &cobra.Command{
-		Use:   "tree MICROSERVICE",
+		Use:   "tree [MICROSERVICE]",
 		Short: "Show a service with its groups, releases and rollouts",
-		Long: `Show a service: its groups with their hosts, the releases of each with status, share
-and pods, what a rollout has and waits for, and the commands that a person can use.
+		Long: `Show a service, or all: its groups with their hosts, the releases of each with status, share
+and pods, what a rollout has and waits for, and the commands that a person can use. Several services are
+in the order of status; as JSON they are a Board.
 
 Pods that are not ready are named; others are counted.
 
@@ -28,33 +30,47 @@ line for each release, and one for each change.`,
   hlnr tree shop -w
 
   # With each pod, releases that drain, and rejected versions
-  hlnr tree shop --pods --all`,
-		Args:              cobra.ExactArgs(1),
+  hlnr tree shop --pods --all
+
+  # All services of the cluster
+  hlnr tree -A`,
+		Args:              cobra.MaximumNArgs(1),
 		GroupID:           cli.GroupSee,
 		ValidArgsFunction: f.CompleteNames(1, microservices),
 	}
 	cmd.Flags().BoolVarP(&follow, "watch", "w", false, "follow changes until interrupted")
 	cmd.Flags().BoolVar(&pods, "pods", false, "name each pod")
 	cmd.Flags().BoolVar(&all, "all", false, "show releases that drain, all previews, and rejected versions")
-	output := cli.AddOutput(cmd)
+	scope, output, prometheus := cli.AddScope(cmd), cli.AddOutput(cmd), addPrometheus(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		namespace, err := f.Namespace()
+		q, err := queryOf(f, scope)
 		if err != nil {
 			return err
 		}
-		in, err := objects(cmd.Context(), f, query{namespace: namespace, pods: true})
+		q.pods = true
+		in, err := objects(cmd.Context(), f, q)
 		if err != nil {
 			return err
 		}
-		s, ok := view.NewService(in, namespace, args[0], f.Now())
-		if !ok {
-			_, err := find(in, namespace, args[0])
-			return err
+		if follow && (len(args) == 0 || output.Format != cli.FormatText && !output.Wide()) {
+			return cli.Usage(errors.New("--watch follows one Microservice, and has no output format but text: name it, and omit --output"))
+		}
+		if !follow { // what was observed once would soon be wrong
+			if err := observe(cmd.Context(), f, &in, q.namespace, prometheus); err != nil {
+				return err
+			}
 		}
 		o, t := terminal(f, output), text.TreeOptions{Pods: pods, All: all}
+		o.Namespaces = scope.AllNamespaces()
+		if len(args) == 0 {
+			return printTrees(f, output, view.New(in, f.Now()), o, t)
+		}
+		namespace, err := find(in, q.namespace, args[0])
+		if err != nil {
+			return err
+		}
+		s, _ := view.NewService(in, namespace, args[0], f.Now())
 		switch {
-		case follow && output.Format != cli.FormatText && !output.Wide():
-			return cli.Usage(fmt.Errorf("--watch has no format %q: omit --output", output.Format))
 		case follow && isTerminal(f.Out) && isTerminal(f.In):
 			return watchLive(cmd.Context(), f, newLive(f, namespace, s.Name, in, o, t), keyed)
 		case follow:
@@ -65,6 +81,26 @@ line for each release, and one for each change.`,
 		}, func() []string { return []string{nameOf(s.Name)} })
 	}
 	return cmd
+}
+
+// printTrees writes all services, one after the other.
+func printTrees(f *cli.Factory, output *cli.Output, b view.Board, o text.Options, t text.TreeOptions) error {
+	return output.Print(f.Out, b, func(out io.Writer) error {
+		if len(b.Services) == 0 {
+			return text.Status(out, b, o)
+		}
+		for i, s := range b.Services {
+			if i > 0 {
+				if _, err := fmt.Fprintln(out); err != nil {
+					return fmt.Errorf("write output: %w", err)
+				}
+			}
+			if err := text.Tree(out, s, o, t); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, func() []string { return serviceNames(b) })
 }
 
 func newHistory(f *cli.Factory) *cobra.Command {

@@ -119,6 +119,7 @@ func TestLiveAsks(t *testing.T) {
 		"nothing to do":    {"active", []string{"c", "y", "d", "y", "r", "y"}, ""},
 		"retry":            {"rolled back", []string{"r", "y"}, "hlnr retry shop 1.1.0"},
 		"why needs no yes": {"active", []string{"w"}, "hlnr why shop"},
+		"logs need no yes": {"active", []string{"l"}, "hlnr logs shop --tail 24"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -35,7 +35,7 @@ Exit codes: 0 it is serving, 3 it is not, 5 it waits for a person.`,
 		GroupID:           cli.GroupSee,
 		ValidArgsFunction: f.CompleteNames(1, microservices),
 	}
-	scope, output := cli.AddScope(cmd), cli.AddOutput(cmd, cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
+	scope, output, prometheus := cli.AddScope(cmd), cli.AddOutput(cmd, cli.FormatJSON, cli.FormatYAML, cli.FormatWide), addPrometheus(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		q, err := queryOf(f, scope)
 		if err != nil {
@@ -44,6 +44,14 @@ Exit codes: 0 it is serving, 3 it is not, 5 it waits for a person.`,
 		q.pods = strings.HasPrefix(args[0], "pod/")
 		in, err := objects(cmd.Context(), f, q)
 		if err != nil {
+			return err
+		}
+		if asksHost(in, args) {
+			if err := addRoutes(cmd.Context(), f, &in, q.namespace); err != nil {
+				return err
+			}
+		}
+		if err := observe(cmd.Context(), f, &in, q.namespace, prometheus); err != nil {
 			return err
 		}
 		a, err := ask(in, q.namespace, args, f.Now())
@@ -62,6 +70,16 @@ Exit codes: 0 it is serving, 3 it is not, 5 it waits for a person.`,
 		return nil
 	}
 	return cmd
+}
+
+// asksHost reports whether a question is about a host, as ask understands it.
+func asksHost(in view.Input, args []string) bool {
+	q := args[0]
+	if len(args) > 1 || strings.HasPrefix(q, "pod/") || strings.HasPrefix(q, "pr/") {
+		return false
+	}
+	known := slices.ContainsFunc(in.Microservices, func(ms v1alpha1.Microservice) bool { return ms.Name == q })
+	return strings.Contains(q, "/") || !known && len(view.Services(in, q)) == 0
 }
 
 // ask answers a question as users write it.

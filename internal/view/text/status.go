@@ -16,7 +16,11 @@ import (
 func Status(out io.Writer, b view.Board, o Options) error {
 	p := &page{Options: o}
 	if len(b.Services) == 0 {
-		p.line("", "", "no services")
+		text := "no services"
+		if b.Counts.Services > 0 {
+			text = "none of " + counts(b.Counts)
+		}
+		p.line("", "", text)
 		return p.write(out)
 	}
 	rows := p.rows(b)

@@ -1,0 +1,105 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// GatewaysOf a policy: the Gateways that its routes name, as namespace and name.
+func GatewaysOf(p *v1alpha1.NetworkPolicy) (out [][2]string) {
+	if p.Spec.Provider == nil || p.Spec.Provider.Gateway == nil {
+		return nil
+	}
+	for _, ref := range p.Spec.Provider.Gateway.ParentRefs {
+		if name := [2]string{cmp.Or(ref.Namespace, p.Namespace), ref.Name}; !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// gatewayLines add what routes and Gateways of a domain report themselves, where they were read.
+func (p place) gatewayLines(a *Answer) {
+	for i := range p.service.Routes {
+		r := &p.service.Routes[i]
+		if r.Namespace == p.policy.Namespace && slices.Contains(r.Spec.Hostnames, gatewayv1.Hostname(p.domain.Domain)) {
+			a.add("httproute", "HTTPRoute "+r.Namespace+"/"+r.Name, "%s", routeText(r))
+		}
+	}
+	for _, name := range GatewaysOf(p.policy) {
+		for i := range p.service.Gateways {
+			if g := &p.service.Gateways[i]; g.Namespace == name[0] && g.Name == name[1] {
+				a.add("gateway", "Gateway "+g.Namespace+"/"+g.Name, "%s", gatewayText(g))
+			}
+		}
+	}
+}
+
+// routeText gives which parents accept a route, and why others do not.
+func routeText(r *gatewayv1.HTTPRoute) string {
+	if len(r.Status.Parents) == 0 {
+		return "no gateway reports about it: check the parents of the route, and that a controller of their class runs"
+	}
+	var texts []string
+	for _, p := range r.Status.Parents {
+		namespace := r.Namespace
+		if p.ParentRef.Namespace != nil {
+			namespace = string(*p.ParentRef.Namespace)
+		}
+		name := namespace + "/" + string(p.ParentRef.Name)
+		bad := faultOf(p.Conditions, string(gatewayv1.RouteConditionAccepted), string(gatewayv1.RouteConditionResolvedRefs))
+		accepted := meta.FindStatusCondition(p.Conditions, string(gatewayv1.RouteConditionAccepted))
+		switch {
+		case bad != "":
+			texts = append(texts, "not accepted by "+name+": "+bad)
+		case accepted == nil || accepted.Status != metav1.ConditionTrue:
+			texts = append(texts, name+" does not report whether it accepts it")
+		case accepted.ObservedGeneration < r.Generation:
+			texts = append(texts, name+" has not read its last change")
+		default:
+			texts = append(texts, "accepted by "+name)
+		}
+	}
+	return strings.Join(texts, " · ")
+}
+
+// gatewayText gives what a Gateway has programmed.
+func gatewayText(g *gatewayv1.Gateway) string {
+	if bad := faultOf(g.Status.Conditions, string(gatewayv1.GatewayConditionAccepted), string(gatewayv1.GatewayConditionProgrammed)); bad != "" {
+		return "not programmed: " + bad
+	}
+	text := "programmed"
+	if !meta.IsStatusConditionTrue(g.Status.Conditions, string(gatewayv1.GatewayConditionProgrammed)) {
+		text = "does not report whether it is programmed"
+	}
+	var listeners []string
+	for _, l := range g.Status.Listeners {
+		one := fmt.Sprintf("%s (%d routes)", l.Name, l.AttachedRoutes)
+		if bad := faultOf(l.Conditions, string(gatewayv1.ListenerConditionAccepted), string(gatewayv1.ListenerConditionProgrammed), string(gatewayv1.ListenerConditionResolvedRefs)); bad != "" {
+			one = fmt.Sprintf("%s not programmed: %s", l.Name, bad)
+		}
+		listeners = append(listeners, one)
+	}
+	if len(listeners) > 0 {
+		text += ", listeners " + strings.Join(listeners, ", ")
+	}
+	return text
+}
+
+// faultOf gives the first of these conditions that is False, with its reason; "": none is.
+func faultOf(conditions []metav1.Condition, kinds ...string) string {
+	for _, kind := range kinds {
+		if c := meta.FindStatusCondition(conditions, kind); c != nil && c.Status == metav1.ConditionFalse {
+			return strings.TrimSuffix(c.Reason+": "+c.Message, ": ")
+		}
+	}
+	return ""
+}
