@@ -4,6 +4,7 @@
 //	doctor.go   the command, and its findings
 //	checks.go   the checks of the installation
 //	objects.go  the checks of objects
+//	traffic.go  the checks of Gateways and Prometheus servers that objects name
 //	report.go   the archive
 //	redact.go   what is removed from it; pure
 package doctor
@@ -89,7 +90,8 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 		Short:   "Check the installation and all objects for known faults",
 		GroupID: cli.GroupCheck,
 		Long: `doctor checks Kubernetes, the CRDs, your rights, the admission policies, the manager, the clock, the kinds of
-the Gateway API, the existence of the Secrets that objects name, and each object of hlnr.io. What you may
+the Gateway API, the existence of the Secrets that objects name, each object of hlnr.io, the listeners of the
+Gateways for their hosts, and whether Prometheus servers of analyses answer this machine. What you may
 not read is shown as unknown. It writes nothing to the cluster, and reads no content of a Secret.
 
 --report writes an archive with the findings and the objects for others, without secrets: values of
@@ -148,7 +150,10 @@ func (d *doctor) run(ctx context.Context) ([]client.Object, error) {
 	d.checkAdmission(ctx)
 	d.checkManager(ctx)
 	d.checkGatewayKinds(ctx)
-	return d.checkObjects(ctx), nil
+	objects := d.checkObjects(ctx)
+	d.checkGateways(ctx, objects)
+	d.checkPrometheus(ctx, objects)
+	return objects, nil
 }
 
 // add adds a finding.

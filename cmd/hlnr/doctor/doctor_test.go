@@ -6,7 +6,10 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +26,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
@@ -256,4 +260,112 @@ func TestJudgements(t *testing.T) {
 
 func established() apiextensionsv1.CustomResourceDefinitionCondition {
 	return apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}
+}
+
+// TestJudgeGateway: listeners take hosts by name and by wildcards, and what is missing is named.
+func TestJudgeGateway(t *testing.T) {
+	t.Parallel()
+	listener := func(name, hostname string, protocol gatewayv1.ProtocolType) gatewayv1.Listener {
+		l := gatewayv1.Listener{Name: gatewayv1.SectionName(name), Protocol: protocol, Port: 80}
+		if h := gatewayv1.Hostname(hostname); hostname != "" {
+			l.Hostname = &h
+		}
+		return l
+	}
+	none := func(host string) string {
+		return "Gateway infra/public has no listener for " + host + ": NetworkPolicy shop/shop cannot be programmed"
+	}
+	for name, test := range map[string]struct {
+		listeners []gatewayv1.Listener
+		section   string
+		hosts     []string
+		status    []metav1.Condition
+		want      []string
+	}{
+		"any host":          {[]gatewayv1.Listener{listener("http", "", "HTTP")}, "", []string{"a.example.com"}, nil, nil},
+		"by name":           {[]gatewayv1.Listener{listener("http", "a.example.com", "HTTP")}, "", []string{"a.example.com", "b.example.com"}, nil, []string{none("b.example.com")}},
+		"by wildcard":       {[]gatewayv1.Listener{listener("http", "*.example.com", "HTTPS")}, "", []string{"a.b.example.com", "*.b.example.com", "example.com"}, nil, []string{none("example.com")}},
+		"wildcard of hosts": {[]gatewayv1.Listener{listener("http", "a.example.com", "HTTP")}, "", []string{"*.example.com"}, nil, nil},
+		"another section":   {[]gatewayv1.Listener{listener("http", "", "HTTP"), listener("tls", "b.example.com", "HTTPS")}, "tls", []string{"a.example.com"}, nil, []string{none("a.example.com")}},
+		"not for hosts":     {[]gatewayv1.Listener{listener("tcp", "", "TCP")}, "", []string{"a.example.com"}, nil, []string{none("a.example.com")}},
+		"not programmed": {[]gatewayv1.Listener{listener("http", "", "HTTP")}, "", []string{"a.example.com"},
+			[]metav1.Condition{{Type: "Programmed", Status: "False", Reason: "AddressNotAssigned", Message: "no address"}}, []string{"Gateway infra/public is not programmed: AddressNotAssigned: no address"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "public"}, Spec: gatewayv1.GatewaySpec{Listeners: test.listeners}}
+			g.Status.Conditions = test.status
+			p := &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
+			p.Spec.Provider = &v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: []v1alpha1.ParentReference{{Namespace: "infra", Name: "public", SectionName: test.section}}}}
+			p.Spec.Domains = []v1alpha1.Domain{{Domain: "{{.ReleaseGroupName}}.nowhere"}}
+			for _, h := range test.hosts {
+				p.Status.Domains = append(p.Status.Domains, v1alpha1.DomainStatus{Domain: h})
+			}
+			var got []string
+			for _, f := range judgeGateway(g, []*v1alpha1.NetworkPolicy{p}) {
+				got = append(got, f.Text)
+				if f.Level != Problem || f.Fix == "" {
+					t.Errorf("%+v", f)
+				}
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestTraffic: Gateways and Prometheus servers that objects name are looked for.
+func TestTraffic(t *testing.T) {
+	t.Parallel()
+	namespace := env.Namespace(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[%s,"1"]}]}}`, r.FormValue("time"))
+	}))
+	t.Cleanup(server.Close)
+	gateway := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "public"}}
+	gateway.Spec.GatewayClassName = "test"
+	gateway.Spec.Listeners = []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}}
+	policy := func(name, gateway string) *v1alpha1.NetworkPolicy {
+		p := &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		p.Spec.Ports = []v1alpha1.NetworkPort{{Name: "http", Port: 80}}
+		p.Spec.Provider = &v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: []v1alpha1.ParentReference{{Name: gateway}}}}
+		p.Spec.Domains = []v1alpha1.Domain{{Domain: name + ".example.com"}}
+		return p
+	}
+	service := func(name, address string) *v1alpha1.Microservice {
+		ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		ms.Spec.ImagePolicyRef.Name = name
+		ms.Spec.Template.Spec.Containers = []corev1.Container{{Name: name}}
+		least := 99.0
+		ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}, Analysis: &v1alpha1.CanaryAnalysis{
+			Provider: v1alpha1.AnalysisProvider{Prometheus: &v1alpha1.PrometheusProvider{Address: address}},
+			Metrics:  []v1alpha1.AnalysisMetric{{Name: "rate", SuccessRate: &v1alpha1.SuccessRateMetric{}, ThresholdRange: v1alpha1.ValueRange{Min: &least}}},
+		}}
+		return ms
+	}
+	locked := service("locked", server.URL)
+	locked.Spec.UpdateStrategy.Canary.Analysis.Provider.Prometheus.SecretRef = &v1alpha1.Reference{Name: "prometheus"}
+	for _, o := range []client.Object{gateway, policy("shop", "public"), policy("cart", "publik"), service("shop", server.URL), service("cart", "http://127.0.0.1:1"), locked} {
+		if err := env.Client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, all := findings(t, namespace)
+	for _, want := range []string{
+		"OK Gateway: 1 Gateway with listeners for all hosts",
+		"Problem Gateway: Gateway " + namespace + "/publik does not exist, which NetworkPolicy " + namespace + "/cart names",
+		"OK Prometheus: " + server.URL + " answers",
+		"Unknown Prometheus: http://127.0.0.1:1 does not answer this machine, the manager may reach it: Unreachable: ",
+		"Unknown Prometheus: the servers of 1 service need Secrets, whose content is not read",
+	} {
+		if !has(all, want) {
+			t.Errorf("no finding %q in:\n%s", want, strings.Join(all, "\n"))
+		}
+	}
+	slow := judgeServer("http://p:9090", 12, 4*time.Second, nil)
+	if slow.Level != Warning || slow.Text != "http://p:9090 answers in 4s: the analyses of 12 services may time out" {
+		t.Errorf("%+v", slow)
+	}
 }

@@ -1,0 +1,183 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/measure"
+	"github.com/heighliner/heighliner/internal/view"
+)
+
+// checkGateways checks that the Gateways of policies exist, are programmed, and have listeners for their hosts.
+func (d *doctor) checkGateways(ctx context.Context, objects []client.Object) {
+	named := map[client.ObjectKey][]*v1alpha1.NetworkPolicy{}
+	for _, o := range objects {
+		if p, ok := o.(*v1alpha1.NetworkPolicy); ok {
+			for _, g := range view.GatewaysOf(p) {
+				key := client.ObjectKey{Namespace: g[0], Name: g[1]}
+				named[key] = append(named[key], p)
+			}
+		}
+	}
+	keys := slices.SortedFunc(maps.Keys(named), func(a, b client.ObjectKey) int { return strings.Compare(a.String(), b.String()) })
+	good := 0
+	for _, key := range keys {
+		var gateway gatewayv1.Gateway
+		err := d.client.Get(ctx, key, &gateway)
+		switch {
+		case apierrors.IsNotFound(err):
+			d.add(Problem, "Gateway", "create the Gateway, or correct spec.provider.gateway.parentRefs", "Gateway %s does not exist, which %s", key, namesOf(named[key]))
+			continue
+		case err != nil:
+			d.unknown("Gateway", "Gateway "+key.String(), err)
+			continue
+		}
+		found := judgeGateway(&gateway, named[key])
+		if d.result.Findings = append(d.result.Findings, found...); len(found) == 0 {
+			good++
+		}
+	}
+	if good > 0 {
+		d.add(OK, "Gateway", "", "%s with listeners for all hosts", plural(good, "Gateway"))
+	}
+}
+
+// namesOf policies, for a sentence that names what refers to something.
+func namesOf(policies []*v1alpha1.NetworkPolicy) string {
+	text := "NetworkPolicy " + policies[0].Namespace + "/" + policies[0].Name + " names"
+	if more := len(policies) - 1; more > 0 {
+		text = "NetworkPolicy " + policies[0].Namespace + "/" + policies[0].Name + " and " + plural(more, "other") + " name"
+	}
+	return text
+}
+
+// judgeGateway finds the faults of a Gateway for its policies.
+func judgeGateway(g *gatewayv1.Gateway, policies []*v1alpha1.NetworkPolicy) (found []Finding) {
+	name := g.Namespace + "/" + g.Name
+	for _, kind := range []gatewayv1.GatewayConditionType{gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayConditionProgrammed} {
+		if c := meta.FindStatusCondition(g.Status.Conditions, string(kind)); c != nil && c.Status == metav1.ConditionFalse {
+			return []Finding{{Problem, "Gateway", "Gateway " + name + " is not programmed: " + cleanText(strings.TrimSuffix(c.Reason+": "+c.Message, ": ")), "kubectl -n " + g.Namespace + " describe gateway " + g.Name}}
+		}
+	}
+	for _, p := range policies {
+		if len(p.Spec.Listeners) > 0 {
+			continue // it brings its own listeners
+		}
+		for _, host := range hostsOf(p) {
+			if !slices.ContainsFunc(sectionsOf(p, g), func(l gatewayv1.Listener) bool { return takes(l, host) }) {
+				found = append(found, Finding{
+					Problem, "Gateway", "Gateway " + name + " has no listener for " + host + ": NetworkPolicy " + p.Namespace + "/" + p.Name + " cannot be programmed",
+					"add a listener, or change spec.domains of " + p.Namespace + "/" + p.Name,
+				})
+			}
+		}
+	}
+	return found
+}
+
+// hostsOf a policy: those that it reports, and those of its specification without a template.
+func hostsOf(p *v1alpha1.NetworkPolicy) []string {
+	hosts := map[string]bool{}
+	for _, d := range p.Status.Domains {
+		hosts[d.Domain] = true
+	}
+	for _, d := range p.Spec.Domains {
+		if !strings.Contains(d.Domain, "{{") {
+			hosts[d.Domain] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(hosts))
+}
+
+// sectionsOf a Gateway that a policy uses.
+func sectionsOf(p *v1alpha1.NetworkPolicy, g *gatewayv1.Gateway) (out []gatewayv1.Listener) {
+	for _, l := range g.Spec.Listeners {
+		for _, ref := range p.Spec.Provider.Gateway.ParentRefs {
+			if ref.Name == g.Name && cmp.Or(ref.Namespace, p.Namespace) == g.Namespace && (ref.SectionName == "" || ref.SectionName == string(l.Name)) {
+				out = append(out, l)
+				break
+			}
+		}
+	}
+	return out
+}
+
+// takes reports whether a listener takes requests for a host.
+func takes(l gatewayv1.Listener, host string) bool {
+	switch l.Protocol {
+	case gatewayv1.TCPProtocolType, gatewayv1.UDPProtocolType:
+		return false
+	}
+	if l.Hostname == nil || *l.Hostname == "" {
+		return true
+	}
+	own := string(*l.Hostname)
+	below := func(wildcard, host string) bool {
+		suffix, is := strings.CutPrefix(wildcard, "*")
+		return is && strings.HasSuffix(strings.TrimPrefix(host, "*"), suffix)
+	}
+	return own == host || below(own, host) || below(host, own)
+}
+
+// The bounds of the check of Prometheus servers.
+const (
+	askTimeout   = 5 * time.Second
+	slowAnswer   = 2 * time.Second
+	maxQuestions = 8
+)
+
+// checkPrometheus asks the servers that analyses name, from this machine.
+func (d *doctor) checkPrometheus(ctx context.Context, objects []client.Object) {
+	services, locked := map[string]int{}, 0
+	for _, o := range objects {
+		ms, ok := o.(*v1alpha1.Microservice)
+		if !ok || ms.Spec.UpdateStrategy.Canary == nil || ms.Spec.UpdateStrategy.Canary.Analysis == nil {
+			continue
+		}
+		switch p := ms.Spec.UpdateStrategy.Canary.Analysis.Provider.Prometheus; {
+		case p == nil:
+		case p.SecretRef != nil || p.CASecretRef != nil:
+			locked++
+		default:
+			services[p.Address]++
+		}
+	}
+	addresses := slices.Sorted(maps.Keys(services))
+	findings := make([]Finding, len(addresses))
+	var g errgroup.Group
+	g.SetLimit(maxQuestions)
+	for i, address := range addresses {
+		g.Go(func() error {
+			took, err := measure.Ping(ctx, d.Factory, address, askTimeout)
+			findings[i] = judgeServer(cleanText(address), services[address], took, err)
+			return nil
+		})
+	}
+	_ = g.Wait() // no function fails
+	d.result.Findings = append(d.result.Findings, findings...)
+	if locked > 0 {
+		d.add(Unknown, "Prometheus", "", "the servers of %s need Secrets, whose content is not read", plural(locked, "service"))
+	}
+}
+
+func judgeServer(address string, services int, took time.Duration, err error) Finding {
+	switch {
+	case err != nil:
+		return Finding{Unknown, "Prometheus", address + " does not answer this machine, the manager may reach it: " + cleanText(err.Error()), ""}
+	case took > slowAnswer:
+		return Finding{Warning, "Prometheus", address + " answers in " + took.Round(100*time.Millisecond).String() + ": the analyses of " + plural(services, "service") + " may time out", "look at the load of the server, or increase provider.timeout of the analyses"}
+	}
+	return Finding{OK, "Prometheus", address + " answers", ""}
+}
