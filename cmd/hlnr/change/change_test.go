@@ -177,6 +177,14 @@ func TestPlan(t *testing.T) {
 	expect(cli.ExitNo, "plan", strings.Replace(microservice, "weight: 50", "weight: 150", 1), "shop: not allowed\n", "spec.updateStrategy.canary.steps[1].weight: Invalid value: 150")
 	expect(cli.ExitYes, "plan", strings.Replace(microservice, "name: shop}\nspec", "name: cart}\nspec", 1), "cart: is created\n", "1.0.0 (cart-1-0-0-")
 	expect(cli.ExitYes, "plan", "apiVersion: hlnr.io/v1alpha1\nkind: NetworkPolicy\nmetadata: {name: shop}\nspec: {provider: {ingress: {className: nginx}}, ports: [{name: http, port: 80}], domains: [{domain: shop.example.com}]}\n", "NetworkPolicy shop: is created\n", "host shop.example.com is added")
+	network := "apiVersion: hlnr.io/v1alpha1\nkind: NetworkPolicy\nmetadata: {name: shop}\nspec: {provider: {gateway: {parentRefs: [{name: public}]}}, ports: [{name: http, port: 80}], domains: [{domain: \"{{.ReleaseGroupName}}.shop.example.com\"}]}\n"
+	expect(cli.ExitYes, "plan", network, "NetworkPolicy shop: is created\n", "host {{.ReleaseGroupName}}.shop.example.com is added\n", "host 1-x.shop.example.com is added\n")
+
+	policy := "apiVersion: hlnr.io/v1alpha1\nkind: ImagePolicy\nmetadata: {name: shop}\nspec: {image: r.example/shop"
+	cluster.Offer(t, namespace, "shop", "2.0.0", "1.0.0")
+	expect(cli.ExitYes, "plan", policy+"}\n", "ImagePolicy shop: nothing changes\n")
+	expect(cli.ExitYes, "plan", policy+", versioning: {range: \"<2.0.0\"}}\n", "not offered any more: 2.0.0 (Range: ", "the newest is 1.0.0 instead of 2.0.0", "among the 2 tags that the last scan recorded")
+	expect(cli.ExitYes, "plan", policy+", versioning: {range: \">=1.0.0\"}}\n", "the same versions are offered")
 	expect(cli.ExitUsage, "plan", "kind: ConfigMap\napiVersion: v1\n", "no object of hlnr.io found")
 
 	release := cluster.Await(t, namespace, "shop", "1.0.0", v1alpha1.ReleaseActive)

@@ -4,6 +4,7 @@
 //	lint.go    lint: without a cluster
 //	files.go   the flag --filename
 //	plan.go    plan: the releases that would start, and what they need
+//	versions.go  which versions a change of an ImagePolicy lets in or keeps out
 //	fields.go  the fields that differ
 package change
 

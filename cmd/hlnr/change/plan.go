@@ -17,6 +17,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/cmd/hlnr/forecast"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
 // Report is what applying manifests would do. Its JSON fields are an interface for scripts.
@@ -43,6 +44,8 @@ type Object struct {
 	Forecast *forecast.Forecast `json:"forecast,omitempty"`
 	// Hosts of a NetworkPolicy that differ.
 	Hosts []string `json:"hosts,omitempty"`
+	// Versions that an ImagePolicy offers then, and no longer offers.
+	Versions []string `json:"versions,omitempty"`
 	// Notes for people.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -59,8 +62,8 @@ func newPlanCommand(f *cli.Factory) *cobra.Command {
 		Use:   "plan -f FILE",
 		Short: "Show what applying manifests would start: releases, steps, times, pods and hosts",
 		Long: `plan compares manifests with what is stored, and plays the planner of the manager over the change:
-which releases start, their steps with the shortest times, how many pods more they need, and which hosts
-move. In the play pods are available at once, and hooks and measurements agree. Fields that a manifest
+which releases start, their steps with the shortest times, how many pods more they need, which hosts move,
+and which of the recorded versions an ImagePolicy lets in or keeps out. In the play pods are available at once, and hooks and measurements agree. Fields that a manifest
 does not set count as removed, but for pins, pauses and ended groups that hlnr set. Nothing is written.
 
 Exit codes: 0 it may be applied, 2 a file cannot be read, 3 it is not allowed.`,
@@ -175,10 +178,11 @@ func (p *planner) object(ctx context.Context, d document) (Object, error) {
 		err = p.microservice(ctx, &out, live, after)
 	case *v1alpha1.NetworkPolicy:
 		live, _ := before.(*v1alpha1.NetworkPolicy)
-		out.Hosts = hosts(live, after)
+		out.Hosts, err = p.hosts(ctx, live, after)
 	case *v1alpha1.ImagePolicy:
-		if len(out.Fields) > 0 {
-			out.Notes = append(out.Notes, "hlnr explain -f shows which versions it would offer")
+		live, _ := before.(*v1alpha1.ImagePolicy)
+		if live == nil || len(out.Fields) > 0 {
+			out.Versions = versions(live, after)
 		}
 	}
 	return out, err
@@ -289,8 +293,35 @@ func (p *planner) microservice(ctx context.Context, out *Object, before, after *
 	return nil
 }
 
-// hosts that a NetworkPolicy gains, loses, or routes differently.
-func hosts(before, after *v1alpha1.NetworkPolicy) []string {
+// hosts that a NetworkPolicy gains, loses, or routes differently: its entries, and what they are for the groups that there are.
+func (p *planner) hosts(ctx context.Context, before, after *v1alpha1.NetworkPolicy) ([]string, error) {
+	ms := &v1alpha1.Microservice{}
+	err := p.client.Get(ctx, client.ObjectKey{Namespace: after.Namespace, Name: after.MicroserviceName()}, ms)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read the Microservice of NetworkPolicy %s: %w", after.Name, err)
+	}
+	ms.Status.Convert()
+	out := entries(before, after)
+	var was []string
+	if before != nil {
+		was = traffic.Hosts(&traffic.Observed{Policy: before, Microservice: ms})
+	}
+	is := traffic.Hosts(&traffic.Observed{Policy: after, Microservice: ms})
+	for _, h := range is {
+		if !slices.Contains(was, h) && !slices.Contains(out, "host "+h+" is added") {
+			out = append(out, "host "+h+" is added")
+		}
+	}
+	for _, h := range was {
+		if !slices.Contains(is, h) && !slices.Contains(out, "host "+h+" is removed") {
+			out = append(out, "host "+h+" is removed")
+		}
+	}
+	return out, nil
+}
+
+// entries of a NetworkPolicy that it gains, loses, or routes differently.
+func entries(before, after *v1alpha1.NetworkPolicy) []string {
 	was := map[string]v1alpha1.Domain{}
 	if before != nil {
 		for _, d := range before.Spec.Domains {
@@ -362,7 +393,7 @@ func (r *Report) writePlan(out io.Writer) error {
 	var b strings.Builder
 	for _, o := range r.Objects {
 		fmt.Fprintf(&b, "%s: %s\n", o.name(), o.headline())
-		for _, line := range slices.Concat(o.NotAllowed, o.Hosts, o.Notes) {
+		for _, line := range slices.Concat(o.NotAllowed, o.Hosts, o.Versions, o.Notes) {
 			fmt.Fprintf(&b, "  %s\n", line)
 		}
 		if f := o.Forecast; f != nil && len(f.Events) > 0 {
