@@ -172,9 +172,20 @@ func TestDecisionOfAnID(t *testing.T) {
 	p.offer("1.1.0", "1.0.0")
 	p.await("1.1.0", v1alpha1.ReleaseCanary)
 	p.want(cli.ExitYes, "applied", "continue", "shop", "--id", "build-7")
-	before := p.await("1.1.0", v1alpha1.ReleaseCanary).Status.LastHandledDecision
+	name := p.await("1.1.0", v1alpha1.ReleaseCanary).Name
+	decided := func() v1alpha1.HandledDecision {
+		t.Helper()
+		var ms v1alpha1.Microservice
+		p.get("shop", &ms)
+		d := recorded(&ms, name)
+		if d == nil || d.ID != "build-7" {
+			t.Fatalf("the Microservice records %+v", d)
+		}
+		return *d
+	}
+	before := decided()
 	p.want(cli.ExitYes, "applied", "continue", "shop", "--id", "build-7")
-	if after := p.await("1.1.0", v1alpha1.ReleaseCanary).Status.LastHandledDecision; !after.Time.Equal(&before.Time) {
+	if after := decided(); !after.Time.Equal(&before.Time) {
 		t.Errorf("handled at %s and %s", before.Time, after.Time)
 	}
 }

@@ -274,16 +274,22 @@ func (d *decision) write(ctx context.Context, s *scope, t target, by string, opt
 // pollInterval is the time between two reads of what is waited for.
 const pollInterval = 100 * time.Millisecond
 
-// handled waits until the manager has handled the decision; nil: not within the timeout.
+// handled waits until the manager has handled the decision; nil: not within the timeout. The Microservice records it first,
+// the release some seconds later.
 func (d *decision) handled(ctx context.Context, s *scope, t target) (*v1alpha1.HandledDecision, error) {
 	end := s.Now().Add(d.timeout)
 	for s.Now().Before(end) {
-		vsvc := &v1alpha1.VersionedMicroservice{}
+		ms, vsvc := &v1alpha1.Microservice{}, &v1alpha1.VersionedMicroservice{}
+		if err := s.client.Get(ctx, client.ObjectKeyFromObject(t.ms), ms); err != nil {
+			return nil, err
+		}
 		if err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: t.row.VersionedMicroservice}, vsvc); err != nil {
 			return nil, err
 		}
-		if h := vsvc.Status.LastHandledDecision; h != nil && h.ID == d.id {
-			return h, nil
+		for _, h := range []*v1alpha1.HandledDecision{recorded(ms, vsvc.Name), vsvc.Status.LastHandledDecision} {
+			if h != nil && h.ID == d.id {
+				return h, nil
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -292,6 +298,18 @@ func (d *decision) handled(ctx context.Context, s *scope, t target) (*v1alpha1.H
 		}
 	}
 	return nil, nil
+}
+
+// recorded is the last decision about a release that its Microservice records; nil: none.
+func recorded(ms *v1alpha1.Microservice, release string) *v1alpha1.HandledDecision {
+	for i := range ms.Status.ReleaseGroups {
+		for j := range ms.Status.ReleaseGroups[i].Releases {
+			if r := &ms.Status.ReleaseGroups[i].Releases[j]; r.VersionedMicroservice == release {
+				return r.Decision
+			}
+		}
+	}
+	return nil
 }
 
 // play shows what the planner does with the decision.

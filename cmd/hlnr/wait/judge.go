@@ -29,8 +29,17 @@ type question struct {
 	state string
 	// people: waits for people do not end the wait.
 	people bool
-	// program is how the user called the command.
-	program string
+	// program is how the user called the command, and home the namespace in which it acts by default.
+	program, home string
+}
+
+// command about the Microservice, to copy: outside of the user's namespace it names its own.
+func (q question) command(verb string, s snapshot, args ...string) string {
+	words := []string{q.program, verb}
+	if s.ms.Namespace != q.home {
+		words = append(words, "-n", s.ms.Namespace)
+	}
+	return strings.Join(append(append(words, s.ms.Name), args...), " ")
 }
 
 // snapshot is what is known at a time.
@@ -84,6 +93,9 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 	case v1alpha1.ReleaseError:
 		return lines, &answer{cli.ExitNo, q.failed(s, g, row)}
 	case v1alpha1.ReleaseDeprecated:
+		if row.Promoted > 0 && s.pinnedTo(g, q.version) {
+			return lines, nil // it returns
+		}
 		text := fmt.Sprintf("%s is retained, and was replaced by %s", q.version, cmp.Or(g.Active, "another release"))
 		if row.Promoted == 0 {
 			text = fmt.Sprintf("%s was superseded before it was active: %s", q.version, replacement(g))
@@ -114,9 +126,9 @@ func (q question) judgeRun(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.R
 	}
 	switch c := meta.FindStatusCondition(s.ms.Status.Conditions, v1alpha1.ConditionAnalysisInconclusive); {
 	case approval:
-		return &answer{cli.ExitWaits, fmt.Sprintf("%s waits for approval: %s continue %s %s", q.version, q.program, s.ms.Name, q.version)}
+		return &answer{cli.ExitWaits, fmt.Sprintf("%s waits for approval: %s", q.version, q.command("continue", s, q.version))}
 	case s.ms.Spec.Paused:
-		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s resume %s", s.ms.Name, q.program, s.ms.Name)}
+		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.command("resume", s))}
 	case run != nil && c != nil && c.Status == "True" && c.Reason == v1alpha1.ConditionAnalysisInconclusive && strings.Contains(c.Message, q.version):
 		return &answer{cli.ExitWaits, c.Message}
 	case s.pinnedAway(g, q.version) != "":
@@ -135,7 +147,7 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 	}
 	if g == nil {
 		if s.offered(q.version) && s.ms.Spec.Paused && !q.people {
-			return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s resume %s", s.ms.Name, q.program, s.ms.Name)}
+			return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.command("resume", s))}
 		}
 		return nil
 	}
@@ -143,10 +155,10 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 		return &answer{cli.ExitNo, text}
 	}
 	if g.Active != "" && version.Compare(g.Active, q.version) > 0 && !s.pinnedTo(g, q.version) {
-		return &answer{cli.ExitNo, fmt.Sprintf("%s is superseded: %s is active in group %s; \"%s pin %s %s\" goes back", q.version, g.Active, g.Name, q.program, s.ms.Name, q.version)}
+		return &answer{cli.ExitNo, fmt.Sprintf("%s is superseded: %s is active in group %s; %q goes back", q.version, g.Active, g.Name, q.command("pin", s, q.version))}
 	}
 	if s.ms.Spec.Paused && !q.people {
-		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s resume %s", s.ms.Name, q.program, s.ms.Name)}
+		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.command("resume", s))}
 	}
 	return nil
 }

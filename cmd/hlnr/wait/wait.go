@@ -88,6 +88,9 @@ func (w *waiter) run(ctx context.Context, name, wanted string, timeout time.Dura
 	if w.namespace, err = w.Namespace(); err != nil {
 		return err
 	}
+	if w.question.home, err = w.Home(); err != nil {
+		return err
+	}
 	return w.follow(ctx, timeout)
 }
 

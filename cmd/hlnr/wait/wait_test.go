@@ -70,7 +70,7 @@ func TestWait(t *testing.T) {
 	}
 
 	cluster.Offer(t, namespace, "shop", "1.1.0", "1.0.0")
-	out := expect(t, namespace, cli.ExitWaits, "1.1.0 waits for approval: hlnr continue shop 1.1.0", "shop", "1.1.0")
+	out := expect(t, namespace, cli.ExitWaits, "1.1.0 waits for approval: hlnr continue -n "+namespace+" shop 1.1.0", "shop", "1.1.0")
 	if !strings.Contains(out, "started") || !strings.Contains(out, "half, 50 % (2 of 2), waits for approval") {
 		t.Errorf("the second version: %s", out)
 	}
@@ -172,6 +172,15 @@ func TestJudge(t *testing.T) {
 			s.release.Status.Message = "exit 1"
 		}, cli.ExitNo, "1.3.0 failed: CrashLoopBackOff: exit 1; 1.2.0 has all traffic of group 1.x"},
 		"superseded": {"1.3.0", forActive, true, func(s *snapshot) { row(v1alpha1.ReleaseDeprecated, 0)(s); s.ms.Status.ReleaseGroups[0].Rollout = nil }, cli.ExitNo, "1.3.0 was superseded before it was active: 1.2.0 is active"},
+		"retained": {"1.3.0", forActive, true, func(s *snapshot) {
+			row(v1alpha1.ReleaseDeprecated, 0)(s)
+			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted = 1
+		}, cli.ExitNo, "1.3.0 is retained, and was replaced by 1.2.0"},
+		"retained, pinned": {"1.3.0", forActive, true, func(s *snapshot) {
+			pin("1.3.0", nil)(s)
+			row(v1alpha1.ReleaseDeprecated, 0)(s)
+			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted = 1
+		}, none, ""},
 		"stalled": {"1.3.0", forActive, false, func(s *snapshot) {
 			s.ms.Status.Conditions = []metav1.Condition{{Type: "Stalled", Status: "True", Reason: "ContainerNotFound", Message: "set spec.containerName"}}
 		}, cli.ExitNo, "nothing starts at shop: ContainerNotFound: set spec.containerName"},
@@ -179,7 +188,7 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := fixture(c.edit)
-			_, a := question{version: c.version, state: c.state, people: c.people, program: "hlnr"}.judge(s)
+			_, a := question{version: c.version, state: c.state, people: c.people, program: "hlnr", home: "shop"}.judge(s)
 			got, text := none, ""
 			if a != nil {
 				got, text = a.code, a.text
