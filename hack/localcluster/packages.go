@@ -33,6 +33,7 @@ var testTools = []tool{
 	{"docker-registry", "docker-registry"},
 	{"gcc", "gcc"},
 	{"git", "git"},
+	{"tmux", "tmux"},
 }
 
 // toolsNamed are the tools of these programs.

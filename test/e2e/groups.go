@@ -25,7 +25,9 @@ var groups = map[string][]string{
 	// Pull requests.
 	"previews": {"TestPreviews"},
 	// Killed and absent parts, and objects that are deleted by hand.
-	"faults": {"TestFaultsMidCanary", "TestCanaryPodsKilled", "TestDeletedByHand", "TestDemoSurvivesKills", "TestPreviewsSurviveKills", "TestManagerAway", "TestUninstall"},
+	// What people do with hlnr.
+	"terminal": {"TestTerminal"},
+	"faults":   {"TestFaultsMidCanary", "TestCanaryPodsKilled", "TestDeletedByHand", "TestDemoSurvivesKills", "TestPreviewsSurviveKills", "TestManagerAway", "TestUninstall"},
 	// Durations and numbers of writes.
 	"measurements": {"TestLatencies", "TestSteadyState", "TestWeightLatency"},
 }

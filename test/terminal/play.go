@@ -1,0 +1,238 @@
+package terminal
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+)
+
+// Play plays the whole story. It ends with 2.0.0 active, and 2.1.0 in error.
+func (s *Stage) Play() {
+	for _, act := range []struct {
+		name string
+		play func()
+	}{
+		{"without a cluster", s.offline}, {"first version", s.first}, {"canary", s.canary}, {"pins", s.pins},
+		{"abort and retry", s.abort}, {"live", s.live}, {"end of a group", s.endGroup}, {"broken version", s.broken},
+	} {
+		whole := s.T
+		if !whole.Run(act.name, func(t *testing.T) {
+			s.T = t
+			defer func() {
+				if t.Failed() {
+					s.dump()
+				}
+				s.T = whole
+			}()
+			act.play()
+		}) {
+			return
+		}
+	}
+}
+
+// dump shows what a failed act left.
+func (s *Stage) dump() {
+	for _, args := range [][]string{{"tree", s.Name, "--pods", "--all"}, {"why", s.Name}, {"doctor"}} {
+		r := s.call("", args...)
+		s.Logf("hlnr %s: exit code %d\n%s%s", strings.Join(args, " "), r.Code, r.Stdout, r.Stderr)
+	}
+}
+
+// publish pushes a version and lets the manager scan for it.
+func (s *Stage) publish(version string, broken bool) {
+	s.Helper()
+	s.Push(version, broken)
+	s.eventually(cli.ExitYes, []string{"latest " + version}, "scan", s.Name, "--timeout", s.Limit.String())
+}
+
+// wait waits for a version, and expects how it ends.
+func (s *Stage) wait(code cli.Code, version string, parts []string, args ...string) {
+	s.Helper()
+	s.want(code, parts, append([]string{"wait", s.Name, version, "--timeout", s.Limit.String()}, args...)...)
+}
+
+// decide makes a decision and expects that it is applied.
+func (s *Stage) decide(action v1alpha1.DecisionAction, args ...string) {
+	s.Helper()
+	r := s.want(cli.ExitYes, []string{"applied"}, append(args, "--timeout", s.Limit.String())...)
+	if !strings.Contains(r.Stdout, string(action)) {
+		s.Errorf("hlnr %s does not name the action %s: %s", strings.Join(args, " "), action, r.Stdout)
+	}
+}
+
+// first starts the service.
+func (s *Stage) first() {
+	s.want(cli.ExitUsage, []string{"there is no Microservice"}, "wait", s.Name, "1.0.0", "--timeout", "1s")
+	s.want(cli.ExitYes, []string{"no services"}, "status")
+	s.Push("1.0.0", false)
+	for _, o := range s.Objects {
+		if err := s.Client.Create(s.Context(), o); err != nil {
+			s.Fatal(err)
+		}
+	}
+	s.wait(cli.ExitYes, "1.0.0", []string{"found", "started", "active"})
+	s.wait(cli.ExitNo, "1.0.0", []string{"1.0.0 is active, and waits for no approval"}, "--for", "approval")
+	s.wait(cli.ExitUsage, "1.0.0", []string{`"none"`, "tenth"}, "--for", "step=none")
+	s.want(cli.ExitTimeout, []string{"9.9.9 is not active after 1s"}, "wait", s.Name, "9.9.9", "--timeout", "1s")
+	s.want(cli.ExitNo, []string{"nothing to continue"}, "continue", s.Name)
+	s.want(cli.ExitYes, []string{s.Name}, "__complete", "continue", "")
+	s.status()
+	s.tree()
+}
+
+// canary goes through the steps of 1.1.0, with all that can be asked on the way.
+func (s *Stage) canary() {
+	followed := s.follow()
+	s.publish("1.1.0", false)
+	s.wait(cli.ExitYes, "1.1.0", nil, "--for", "canary")
+	s.wait(cli.ExitYes, "1.1.0", nil, "--for", "step=tenth")
+	s.wait(cli.ExitYes, "1.1.0", nil, "--for", "approval")
+	s.wait(cli.ExitWaits, "1.1.0", []string{"1.1.0 waits for approval: hlnr continue -n " + s.Namespace + " " + s.Name + " 1.1.0"})
+	s.readAll("1.0.0", "1.1.0")
+	s.plan()
+	s.doctor()
+
+	dry := s.want(cli.ExitYes, []string{"Continue of step tenth", "Nothing was written: dry run."}, "continue", s.Name, "--dry-run")
+	if _, r := row(s.microservice(), "1.1.0"); r == nil || r.Decision != nil {
+		s.Fatalf("a dry run decided: %+v\n%s", r, dry.Stdout)
+	}
+	s.decide(v1alpha1.DecisionContinue, "continue", s.Name, "--reason", "looked at the logs")
+	s.wait(cli.ExitYes, "1.1.0", nil, "--for", "step=half")
+	s.want(cli.ExitTimeout, []string{"it is canary, step half, 50 % (2 of 2)"}, "wait", s.Name, "1.1.0", "--timeout", "1s")
+
+	s.want(cli.ExitYes, []string{"paused"}, "pause", s.Name)
+	s.wait(cli.ExitWaits, "1.1.0", []string{s.Name + " is paused: hlnr resume -n " + s.Namespace + " " + s.Name})
+	s.want(cli.ExitNo, []string{"is paused already"}, "pause", s.Name)
+	s.status()
+	s.want(cli.ExitYes, []string{"resumed"}, "resume", s.Name)
+	s.status()
+	s.tree()
+
+	s.decide(v1alpha1.DecisionAdopt, "adopt", s.Name, "1.1.0", "--reason", "urgent fix")
+	s.wait(cli.ExitYes, "1.1.0", []string{"active"})
+	s.history("1.0.0", "1.1.0")
+	s.want(cli.ExitYes, []string{"adopt"}, "history", s.Name)
+	lines := followed()
+	for _, want := range []string{"1.0.0  active", "1.1.0  canary 10 %", "1.1.0  canary 50 %", "1.1.0  active 100 %"} {
+		if !strings.Contains(lines, want) {
+			s.Errorf("tree --watch has no %q:\n%s", want, lines)
+		}
+	}
+}
+
+// follow runs tree --watch outside of a terminal, and gives what ends it and returns what it printed.
+func (s *Stage) follow() (stop func() string) {
+	s.Helper()
+	ctx, cancel := context.WithCancel(s.Context())
+	cmd := exec.CommandContext(ctx, s.Hlnr, "tree", s.Name, "--watch", "--kubeconfig", s.Kubeconfig, "-n", s.Namespace)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 30 * time.Second
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err := cmd.Start(); err != nil {
+		s.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // its exit code is looked at
+	}()
+	s.Cleanup(func() { cancel(); <-ended })
+	return func() string {
+		s.Helper()
+		cancel()
+		<-ended
+		if code := cli.Code(cmd.ProcessState.ExitCode()); code != cli.ExitInterrupted {
+			s.Errorf("tree --watch ended with exit code %d: %s", code, errOut.String())
+		}
+		return out.String()
+	}
+}
+
+// pins go back to 1.0.0, and to 1.1.0 again.
+func (s *Stage) pins() {
+	s.want(cli.ExitYes, []string{"kind: Microservice"}, "rollback", s.Name, "--print-patch")
+	s.want(cli.ExitYes, []string{"Nothing was written: dry run."}, "rollback", s.Name, "--dry-run")
+	if m := s.microservice().Spec.UpdateStrategy.Manual; m != nil {
+		s.Fatalf("neither may write: %+v", m)
+	}
+	r := s.want(cli.ExitYes, nil, "rollback", s.Name, "--until", "4h", "--reason", "sessions lost", "-o", "json")
+	var done struct{ Action, Version, Reason, Until string }
+	if err := json.Unmarshal([]byte(r.Stdout), &done); err != nil || done.Action != "Pin" || done.Version != "1.0.0" || done.Reason != "sessions lost" || done.Until == "" {
+		s.Errorf("rollback: %v: %s", err, r.Stdout)
+	}
+	if m := s.microservice().Spec.UpdateStrategy.Manual; m == nil || len(m.Groups) != 1 || m.Groups[0].Reason != "sessions lost" || m.Groups[0].ExpireTime == nil {
+		s.Errorf("the pin is %+v", m)
+	}
+	s.wait(cli.ExitYes, "1.0.0", []string{"active"})
+	s.wait(cli.ExitNo, "1.1.0", []string{"1.1.0"})
+	s.why(cli.ExitNo, []string{"1.1.0 is not live"}, s.Name, "1.1.0")
+	s.eventually(cli.ExitYes, []string{"pinned to 1.0.0", "sessions lost"}, "status")
+	s.status()
+	s.tree()
+	s.want(cli.ExitYes, []string{"pinned to 1.1.0"}, "pin", s.Name, "1.1.0", "--until", "4h")
+	s.wait(cli.ExitYes, "1.1.0", []string{"active"})
+	s.want(cli.ExitYes, nil, "unpin", s.Name)
+	s.want(cli.ExitNo, []string{"is not pinned"}, "unpin", s.Name)
+	s.wait(cli.ExitYes, "1.1.0", []string{"active"})
+	s.status()
+}
+
+// abort lets 1.2.0 fail by a decision, and brings it to active after a retry.
+func (s *Stage) abort() {
+	s.publish("1.2.0", false)
+	s.wait(cli.ExitYes, "1.2.0", nil, "--for", "approval")
+	s.decide(v1alpha1.DecisionDeprecate, "deprecate", s.Name, "--reason", "error rate")
+	s.wait(cli.ExitNo, "1.2.0", nil)
+	s.why(cli.ExitNo, []string{"1.2.0 is not live", "hlnr retry", "error rate"}, s.Name, "1.2.0")
+	s.status()
+	s.tree()
+	s.decide(v1alpha1.DecisionRetry, "retry", s.Name, "--reason", "it was the database")
+	s.eventually(cli.ExitYes, nil, "wait", s.Name, "1.2.0", "--for", "approval", "--timeout", s.Limit.String())
+	s.decide(v1alpha1.DecisionContinue, "promote", s.Name)
+	s.wait(cli.ExitYes, "1.2.0", nil, "--for", "step=half")
+	s.decide(v1alpha1.DecisionAdopt, "promote", s.Name, "1.2.0", "--full")
+	s.wait(cli.ExitYes, "1.2.0", []string{"active"})
+	s.history("1.2.0", "1.1.0")
+}
+
+// endGroup ends group 1.x, next to which 2.x serves.
+func (s *Stage) endGroup() {
+	s.publish("2.0.0", false)
+	s.wait(cli.ExitYes, "2.0.0", []string{"active"})
+	s.status()
+	s.want(cli.ExitYes, []string{"Nothing was written: dry run."}, "end-group", s.Name, "1.x", "--dry-run")
+	s.want(cli.ExitYes, []string{"ends; it loses its traffic"}, "end-group", s.Name, "1.x")
+	s.until("group 1.x to end", func() string {
+		ms := s.microservice()
+		if slices.ContainsFunc(ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.Name == "1.x" && g.Phase == v1alpha1.GroupLive }) {
+			return fmt.Sprintf("%+v", ms.Status.ReleaseGroups)
+		}
+		return ""
+	})
+	s.want(cli.ExitNo, []string{"is ended already"}, "end-group", s.Name, "1.x")
+	s.status()
+	s.tree()
+}
+
+// broken lets 2.1.0 fail.
+func (s *Stage) broken() {
+	s.publish("2.1.0", true)
+	s.wait(cli.ExitNo, "2.1.0", []string{"2.1.0"})
+	s.why(cli.ExitNo, []string{"2.1.0 is not live: it failed", "2.0.0 serves group 2.x"}, s.Name, "2.1.0")
+	s.status()
+	s.tree()
+	s.history("2.1.0", "2.0.0")
+}

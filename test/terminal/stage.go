@@ -1,0 +1,180 @@
+// Package terminal plays what a person does with hlnr during rollouts: each command, as a process, against
+// a cluster with a manager. What the commands print as text is compared with what they print as JSON, and that with the
+// objects. The end-to-end tests play it on a node; this package's own test plays it on an API server, with stand-ins for
+// kubelet and gateway.
+//
+//	stage.go    the cluster of a play, and how commands are called there
+//	play.go     the acts of the play, in their order
+//	read.go     the commands that read, in the middle of a rollout
+//	files.go    the commands that check manifests
+//	live.go     tree -w on a terminal, with keys and in windows of several sizes
+//	compare.go  text, JSON and objects next to each other
+package terminal
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+)
+
+// Stage is the cluster on which a play is played. The Microservice, its ImagePolicy and its NetworkPolicy have the same
+// name; the ImagePolicy groups by major versions, and the canary has the steps of [Steps].
+type Stage struct {
+	*testing.T
+	// Client sees the objects as they are.
+	Client client.Client
+	// Hlnr is the program, and Kubeconfig what it uses.
+	Hlnr, Kubeconfig string
+	// Namespace and Name of the three objects.
+	Namespace, Name string
+	// Objects that are created when the first version is there.
+	Objects []client.Object
+	// Push makes a version available in the registry. A broken one is never ready.
+	Push func(version string, broken bool)
+	// Host gives where a group answers, by its slug, and Gateway what takes its requests, as namespace/name.
+	Host    func(group string) string
+	Gateway string
+	// Log is a part of the log of each pod; "": there is no kubelet, and logs cannot be read.
+	Log string
+	// Doctor is the exit code of doctor.
+	Doctor cli.Code
+	// Limit of each wait.
+	Limit time.Duration
+}
+
+// Steps are the canary steps of the Microservice: one that a person approves, and one that takes an hour.
+func Steps() []v1alpha1.CanaryStep {
+	return []v1alpha1.CanaryStep{
+		{Name: "tenth", Weight: 10, Approval: &v1alpha1.CanaryApproval{}},
+		{Name: "half", Weight: 50, Pause: &v1alpha1.CanaryPause{Duration: "1h"}},
+	}
+}
+
+// Result is how a call of the program ended.
+type Result struct {
+	Code           cli.Code
+	Stdout, Stderr string
+}
+
+// call runs the program in the namespace of the play, with an input.
+func (s *Stage) call(input string, args ...string) Result {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), s.Limit+time.Minute)
+	defer cancel()
+	cluster := []string{"--kubeconfig", s.Kubeconfig, "-n", s.Namespace}
+	if args[0] == "__complete" { // what is completed comes last
+		args = slices.Insert(slices.Clone(args), len(args)-1, cluster...)
+	} else {
+		args = append(slices.Clone(args), cluster...)
+	}
+	cmd := exec.CommandContext(ctx, s.Hlnr, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "NO_COLOR=1")
+	var out, errOut bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errOut
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+		s.Fatalf("hlnr %s: %v", strings.Join(args, " "), err)
+	}
+	return Result{cli.Code(cmd.ProcessState.ExitCode()), out.String(), errOut.String()}
+}
+
+// want runs the program and expects its exit code, and parts of what it prints on standard output and standard error.
+func (s *Stage) want(code cli.Code, parts []string, args ...string) Result {
+	s.Helper()
+	return s.wantOf("", code, parts, args...)
+}
+
+func (s *Stage) wantOf(input string, code cli.Code, parts []string, args ...string) Result {
+	s.Helper()
+	r := s.call(input, args...)
+	if fault := r.fault(code, parts); fault != "" {
+		s.Fatalf("hlnr %s: %s", strings.Join(args, " "), fault)
+	}
+	return r
+}
+
+// fault describes how a result differs from what is expected; "": it does not.
+func (r Result) fault(code cli.Code, parts []string) string {
+	if r.Code != code {
+		return fmt.Sprintf("exit code %d, want %d\n%s%s", r.Code, code, r.Stdout, r.Stderr)
+	}
+	for _, part := range parts {
+		if !strings.Contains(r.Stdout+r.Stderr, part) {
+			return fmt.Sprintf("no %q in\n%s%s", part, r.Stdout, r.Stderr)
+		}
+	}
+	return ""
+}
+
+// eventually runs the program until it gives what is expected: what a manager reports later.
+func (s *Stage) eventually(code cli.Code, parts []string, args ...string) {
+	s.Helper()
+	s.until("hlnr "+strings.Join(args, " "), func() string { return s.call("", args...).fault(code, parts) })
+}
+
+// until polls until there is no fault any more.
+func (s *Stage) until(what string, fault func() string) {
+	s.Helper()
+	end := time.Now().Add(s.Limit)
+	for {
+		last := fault()
+		if last == "" {
+			return
+		}
+		if time.Now().After(end) {
+			s.Fatalf("%s: still so after %s: %s", what, s.Limit, last)
+		}
+		select {
+		case <-s.Context().Done():
+			s.Fatal(s.Context().Err())
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// read runs a command with -o json, and reads what it prints.
+func read[T any](s *Stage, args ...string) (out T) {
+	s.Helper()
+	r := s.call("", append(args, "-o", "json")...)
+	if err := json.Unmarshal([]byte(r.Stdout), &out); err != nil {
+		s.Fatalf("hlnr %s -o json: %v: exit code %d\n%s%s", strings.Join(args, " "), err, r.Code, r.Stdout, r.Stderr)
+	}
+	return out
+}
+
+// microservice as it is now.
+func (s *Stage) microservice() *v1alpha1.Microservice {
+	s.Helper()
+	ms := &v1alpha1.Microservice{}
+	if err := s.Client.Get(s.Context(), client.ObjectKey{Namespace: s.Namespace, Name: s.Name}, ms); err != nil {
+		s.Fatal(err)
+	}
+	ms.Status.Convert()
+	return ms
+}
+
+// row of a version, with its group; nil: there is none.
+func row(ms *v1alpha1.Microservice, version string) (*v1alpha1.ReleaseGroup, *v1alpha1.Release) {
+	for i := range ms.Status.ReleaseGroups {
+		g := &ms.Status.ReleaseGroups[i]
+		for j := range g.Releases {
+			if g.Releases[j].SemVer.Version == version {
+				return g, &g.Releases[j]
+			}
+		}
+	}
+	return nil, nil
+}
