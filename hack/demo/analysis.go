@@ -9,7 +9,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -83,29 +82,27 @@ func (s *story) silentContinued(ctx context.Context) error {
 	if err := s.run(ctx, "patch", "msvc", service, "-n", namespace, "--type=merge", "-p", testers); err != nil {
 		return err
 	}
-	return s.decided(ctx, "1.4.0", `"action":"Continue","id":"continue","step":"testers"`, v1alpha1.ReleaseActive)
+	return s.decided(ctx, "1.4.0", v1alpha1.ReleaseActive, "continue", "--step", "testers", "--reason", "only testers see it")
 }
 
 func (s *story) silentAborted(ctx context.Context) error {
-	return s.decided(ctx, "1.5.0", `"action":"Deprecate","id":"no","step":null`, v1alpha1.ReleaseError)
+	return s.decided(ctx, "1.5.0", v1alpha1.ReleaseError, "deprecate", "--reason", "no one sees it")
 }
 
 // decided pushes a version that gets no requests, waits until it waits for traffic, and
 // speaks a person's word.
-func (s *story) decided(ctx context.Context, version, decision string, status v1alpha1.ReleaseStatus) error {
+func (s *story) decided(ctx context.Context, version string, status v1alpha1.ReleaseStatus, verb string, flags ...string) error {
 	began := time.Now()
 	if err := s.push(ctx, version, nil); err != nil {
 		return err
 	}
 	s.mark(version + " waits")
-	var name string
 	err := s.until(ctx, version+" to wait for traffic", func(ms *v1alpha1.Microservice) (bool, string) {
 		r := release(ms, "1-x", version)
 		if r == nil {
 			return false, "not seen yet"
 		}
-		name = r.VersionedMicroservice
-		analysis, err := s.analysis(ctx, name)
+		analysis, err := s.analysis(ctx, r.VersionedMicroservice)
 		if err != nil || analysis == nil {
 			return false, fmt.Sprintf("%s, not measured yet", r.Status)
 		}
@@ -118,15 +115,10 @@ func (s *story) decided(ctx context.Context, version, decision string, status v1
 	if err := s.run(ctx, "get", "msvc,vsvc", "-n", namespace); err != nil {
 		return err
 	}
-	if err := s.run(ctx, "get", "msvc", service, "-n", namespace, "-o", `jsonpath={.status.conditions[?(@.type=="Progressing")].message}`); err != nil {
+	if _, _, err := s.ask(ctx, "why", service, version); err != nil {
 		return err
 	}
-	self := &authenticationv1.SelfSubjectReview{}
-	if err := s.cluster.Client.Create(ctx, self); err != nil {
-		return err
-	}
-	if err := s.run(ctx, "patch", "vsvc", name, "-n", namespace, "--type=merge", "-p",
-		fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"decision":{%s}}}`, v1alpha1.AnnotationDecidedBy, self.Status.UserInfo.Username, decision)); err != nil {
+	if err := s.act(ctx, append([]string{verb, service, version}, flags...)...); err != nil {
 		return err
 	}
 	e, err := s.ended(ctx, version, status)

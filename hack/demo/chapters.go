@@ -132,6 +132,11 @@ func (s *story) broken(ctx context.Context) error {
 	}
 	s.note("its status shows which probe failed, and what it got", reason == v1alpha1.FailureReadinessFailing && release.Status.Failure == reason && strings.Contains(release.Status.Message, "503"), release.Status.Message)
 	share := s.loads[0].Split("1.2.0 broken")
+	why, code, err := s.ask(ctx, "why", service, "1.2.0")
+	if err != nil {
+		return err
+	}
+	s.note("hlnr why answers no, with the same message", code == 3 && strings.Contains(why, "1.2.0 is not live") && strings.Contains(why, "503"), fmt.Sprintf("exit code %d", code))
 	s.note("1.2.0 ended in error, and 1.1.0 kept serving", share.Fraction("1.2.0") == 0 && share.Fraction("1.1.0") == 1, reason)
 	return s.show(ctx)
 }
@@ -171,8 +176,7 @@ func (s *story) second(ctx context.Context) error {
 func (s *story) pin(ctx context.Context) error {
 	s.mark("pinned to 1.0.0")
 	began := time.Now()
-	if err := s.run(ctx, "patch", "msvc", service, "-n", namespace, "--type=merge", "-p",
-		`{"spec":{"updateStrategy":{"manual":{"reason":"demo","groups":[{"name":"1.x","version":"1.0.0"}]}}}}`); err != nil {
+	if err := s.act(ctx, "pin", service, "1.0.0", "--until", "4h", "--reason", "demo"); err != nil {
 		return err
 	}
 	if err := s.moved(ctx, "1-x", "1.0.0"); err != nil {
@@ -185,8 +189,7 @@ func (s *story) pin(ctx context.Context) error {
 func (s *story) unpin(ctx context.Context) error {
 	s.mark("unpinned")
 	began := time.Now()
-	if err := s.run(ctx, "patch", "msvc", service, "-n", namespace, "--type=json", "-p",
-		`[{"op":"remove","path":"/spec/updateStrategy/manual"}]`); err != nil {
+	if err := s.act(ctx, "unpin", service); err != nil {
 		return err
 	}
 	if err := s.moved(ctx, "1-x", "1.1.1"); err != nil {
@@ -338,7 +341,10 @@ func (s *story) answers(ctx context.Context, domain string) error {
 	})
 }
 
-// show prints the chain of objects.
+// show prints the chain of objects, and what follows from it.
 func (s *story) show(ctx context.Context) error {
-	return s.run(ctx, "get", "imgp,msvc,vsvc,hnp", "-n", namespace)
+	if err := s.run(ctx, "get", "imgp,msvc,vsvc,hnp", "-n", namespace); err != nil {
+		return err
+	}
+	return s.act(ctx, "tree", service)
 }

@@ -4,7 +4,7 @@
 // main job, the analysis of canaries, the previews of pull requests, and domains and
 // TCP.
 //
-// It expects Heighliner to be installed, and the sample application to be built;
+// It expects Heighliner to be installed, and the sample application and hlnr to be built;
 // "make demo", "make demo-analysis", "make demo-previews" and "make demo-traffic" see to
 // both.
 //
@@ -41,6 +41,7 @@ func main() {
 	flag.StringVar(&o.samples, "samples", "", "folder of the samples to apply (default: the story's)")
 	flag.StringVar(&o.app, "app", "bin/sampleapp", "static binary of the sample application")
 	flag.StringVar(&o.kubectl, "kubectl", "kubectl", "kubectl to apply and show with")
+	flag.StringVar(&o.hlnr, "hlnr", "bin/hlnr", "hlnr to show and act with")
 	flag.Float64Var(&o.rate, "rate", 50, "requests per second")
 	flag.DurationVar(&o.patience, "patience", 3*time.Minute, "how long a single step may take")
 	record := flag.String("record", "", "file to write weights and answers of each second to, from which hack/picture draws")

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,9 +24,9 @@ const (
 )
 
 type options struct {
-	samples, app, kubectl string
-	rate                  float64
-	patience              time.Duration
+	samples, app, kubectl, hlnr string
+	rate                        float64
+	patience                    time.Duration
 }
 
 // script is what a story plays.
@@ -159,17 +161,45 @@ func parenthesis(note string) string {
 
 // run runs kubectl, as the reader would.
 func (s *story) run(ctx context.Context, args ...string) error {
-	s.say("   $ kubectl %s", strings.Join(args, " "))
-	cmd := exec.CommandContext(ctx, s.kubectl, args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.cluster.Kubeconfig)
+	_, err := s.command(ctx, "kubectl", s.kubectl, args)
+	return err
+}
+
+// act runs hlnr on the sample, as the reader would.
+func (s *story) act(ctx context.Context, args ...string) error {
+	_, err := s.command(ctx, "hlnr", s.hlnr, append(args, "-n", namespace))
+	return err
+}
+
+// ask runs hlnr, and gives its answer and its exit code, of which some are not failures.
+func (s *story) ask(ctx context.Context, args ...string) (answer string, code int, err error) {
+	answer, err = s.command(ctx, "hlnr", s.hlnr, append(args, "-n", namespace))
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() > 1 {
+		return answer, exit.ExitCode(), nil
+	}
+	return answer, 0, err
+}
+
+// command runs a program of the reader, and shows it with its output.
+func (s *story) command(ctx context.Context, name, program string, args []string) (string, error) {
+	shown := make([]string, len(args))
+	for i, a := range args {
+		if shown[i] = a; strings.Contains(a, " ") {
+			shown[i] = strconv.Quote(a)
+		}
+	}
+	s.say("   $ %s %s", name, strings.Join(shown, " "))
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.cluster.Kubeconfig, "LC_ALL=C.UTF-8")
 	out, err := cmd.CombinedOutput()
 	for line := range strings.Lines(string(out)) {
 		s.say("     %s", strings.TrimRight(line, "\n"))
 	}
 	if err != nil {
-		return fmt.Errorf("kubectl %s: %w", strings.Join(args, " "), err)
+		return string(out), fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
 	}
-	return nil
+	return string(out), nil
 }
 
 // push builds and pushes an image of the sample application.

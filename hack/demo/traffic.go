@@ -91,8 +91,7 @@ func (s *story) everywhereByWeight(ctx context.Context) error {
 // everywhereBack rolls back by hand: every domain and the TCP port follow.
 func (s *story) everywhereBack(ctx context.Context) error {
 	s.mark("pinned to 1.0.0")
-	if err := s.run(ctx, "patch", "msvc", service, "-n", namespace, "--type=merge", "-p",
-		`{"spec":{"updateStrategy":{"manual":{"reason":"demo","groups":[{"name":"1.x","version":"1.0.0"}]}}}}`); err != nil {
+	if err := s.act(ctx, "rollback", service, "--reason", "demo"); err != nil {
 		return err
 	}
 	began := time.Now()
