@@ -16,19 +16,19 @@ help: ## List the targets
 ##@ The two commands
 
 .PHONY: demo
-demo: cluster-up local-install bin/demo bin/sampleapp ## Play the main job on the local cluster; exits non-zero on failure
+demo: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Play the main job on the local cluster; exits non-zero on failure
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: demo-analysis
-demo-analysis: cluster-up local-install bin/demo bin/sampleapp ## Play good, bad, slow and silent canaries that Prometheus judges; exits non-zero on failure
+demo-analysis: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Play good, bad, slow and silent canaries that Prometheus judges; exits non-zero on failure
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story analysis -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: demo-previews
-demo-previews: cluster-up local-install bin/demo bin/sampleapp ## Play the life of pull requests' previews, with a server that stands in for GitHub; exits non-zero on failure
+demo-previews: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Play the life of pull requests' previews, with a server that stands in for GitHub; exits non-zero on failure
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story previews -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: demo-traffic
-demo-traffic: cluster-up local-install bin/demo bin/sampleapp ## Play a canary at several domains, at its own and over TCP; exits non-zero on failure
+demo-traffic: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Play a canary at several domains, at its own and over TCP; exits non-zero on failure
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story traffic -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: demo-all
@@ -48,7 +48,7 @@ TESTFLAGS := -shuffle=on -vet=off -parallel 4 -p $(shell echo $$(($$(nproc) + 1)
 .PHONY: test
 test: $(LOCALCLUSTER) ## Run all tests that need no local cluster, on a real API server
 	@echo "building or finding the API server's binaries (the first time this takes about five minutes)"
-	@$(LOCALCLUSTER) packages prometheus promtool docker-registry
+	@$(LOCALCLUSTER) packages prometheus promtool docker-registry tmux
 	@assets=$$($(LOCALCLUSTER) assets); distribution=$$($(LOCALCLUSTER) programs distribution); \
 		export KUBEBUILDER_ASSETS="$$assets" TEST_DISTRIBUTION="$$distribution"; \
 		go test -race $(TESTFLAGS) -timeout 30m $$(go list ./... | grep -vE '/($(subst $(space),|,$(PURE) $(PLAIN)))$$'); \
@@ -140,12 +140,13 @@ local-install: build $(LOCALCLUSTER) ## Install this tree's Heighliner into the 
 ##@ Long runs
 
 .PHONY: e2e
-e2e: cluster-up local-install bin/demo bin/sampleapp ## Run the end-to-end tests on the local cluster, 80 minutes; GROUP=traffic for one group of them, E2E='-run TestSplit' for one
+e2e: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the end-to-end tests on the local cluster, 80 minutes; GROUP=traffic for one group of them, E2E='-run TestSplit' for one
+	@$(LOCALCLUSTER) packages tmux
 	@echo "compiling the end-to-end tests (the first time about a minute more)"
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) KUBECTL="$$($(LOCALCLUSTER) assets)/kubectl" CGO_ENABLED=0 go test -trimpath -tags e2e -count=1 -timeout 100m -v ./test/e2e $(if $(GROUP),-group $(GROUP)) $(E2E)
 
 .PHONY: smoke
-smoke: cluster-up local-install bin/demo bin/sampleapp ## Run the short end-to-end test: the demo, which exits non-zero on failure
+smoke: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the short end-to-end test: the demo, which exits non-zero on failure
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
 .PHONY: sim sim-planner sim-pair
@@ -182,6 +183,10 @@ bench-scale: build $(LOCALCLUSTER) ## Measure requests, processor time and memor
 	@assets=$$($(LOCALCLUSTER) assets) && kwok=$$($(LOCALCLUSTER) programs kwok) && $(GOBUILD) -o bin/benchscale ./hack/benchscale && \
 		exec bin/benchscale -n "$(or $(N),200)" -assets "$$assets" -kwok "$$kwok" -manager bin/heighliner -comment "$(VERSION)" \
 		$(if $(PEER),-peer "$(PEER)" -peer-bin "$(PEER_BIN)" -peer-crds "$(PEER_CRDS)") $(ARGS)
+
+.PHONY: bench-hlnr
+bench-hlnr: bin/hlnr $(LOCALCLUSTER) ## Measure how long people wait for hlnr: first outputs with 200 services, changes with 500; ARGS='-runs 50'
+	@KUBEBUILDER_ASSETS="$$($(LOCALCLUSTER) assets)" go run ./hack/benchhlnr -hlnr bin/hlnr $(ARGS)
 
 ##@ Documents
 
