@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -299,5 +300,26 @@ func TestHelpWithoutKubeconfig(t *testing.T) {
 	code, stdout, stderr := call(t.Context(), t, []string{"hlnr", "list", "--help"}, list)
 	if code != ExitYes || !strings.Contains(stdout, "--all-namespaces") || stderr != "" {
 		t.Errorf("exit code %d after %s, output %q, error %q", code, time.Since(start), stdout, stderr)
+	}
+}
+
+// TestKnownKinds: the resources of the kinds that are not discovered are those of the cluster.
+func TestKnownKinds(t *testing.T) {
+	t.Parallel()
+	scheme, err := Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapper := knownKinds(scheme)
+	for kind, want := range map[schema.GroupVersionKind]string{
+		{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "Gateway"}:   "gateways",
+		{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}: "httproutes",
+		{Group: "hlnr.io", Version: "v1alpha1", Kind: "NetworkPolicy"}:         "networkpolicies",
+		{Version: "v1", Kind: "Pod"}:                                           "pods",
+	} {
+		m, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		if err != nil || m.Resource.Resource != want {
+			t.Errorf("%s: %+v, %v; want %s", kind, m, err, want)
+		}
 	}
 }
