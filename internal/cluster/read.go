@@ -27,6 +27,9 @@ type Query struct {
 	Namespace string
 	// Selector of Microservices; nil for all.
 	Selector labels.Selector
+	// Service is the Microservice whose releases and pods are read; "" for those of all. Of the other kinds all are read: a
+	// service may wait together with others.
+	Service string
 	// Pods of releases, and Events of objects of hlnr.io, are read too.
 	Pods, Events bool
 }
@@ -79,8 +82,8 @@ func Read(ctx context.Context, c client.Reader, q Query) (Objects, []error, erro
 		g.Go(func() error {
 			options := []client.ListOption{client.InNamespace(q.Namespace)}
 			switch list {
-			case client.ObjectList(&l.pods):
-				options = append(options, client.HasLabels{v1alpha1.LabelRelease})
+			case client.ObjectList(&l.releases), client.ObjectList(&l.pods):
+				options = append(options, ofService(q.Service, list == client.ObjectList(&l.pods)))
 			case client.ObjectList(&l.events):
 				options = append(options, ofHeighliner)
 			}
@@ -107,6 +110,17 @@ func Read(ctx context.Context, c client.Reader, q Query) (Objects, []error, erro
 		l.services.Items[i].Status.Convert()
 	}
 	return l.objects(), missing, nil
+}
+
+// ofService chooses the releases, or the pods, of a service; "" those of all.
+func ofService(name string, pods bool) client.ListOption {
+	switch {
+	case name != "":
+		return client.MatchingLabels{v1alpha1.LabelMicroservice: name}
+	case pods:
+		return client.HasLabels{v1alpha1.LabelRelease}
+	}
+	return client.MatchingLabels{}
 }
 
 // read makes an empty list of what was read different from one that was not.

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/view"
 )
 
 // together is how long changes are collected before they are shown: a step changes several objects.
@@ -34,6 +35,8 @@ type Options struct {
 	Namespace string
 	// Selector of Microservices; nil for all.
 	Selector labels.Selector
+	// Service whose releases and pods are followed; "" those of all. Of other services only what is needed for it is kept.
+	Service string
 	// Clock is the only source of time.
 	Clock clock.Clock
 	// Changed is called after each change with objects that are not to be changed.
@@ -51,6 +54,7 @@ func Watch(ctx context.Context, o Options, seen Objects) error {
 	if err != nil {
 		return err
 	}
+	seen = seen.kinds()
 	dirty := make(chan struct{}, 1)
 	note := func(any) {
 		select {
@@ -103,13 +107,23 @@ func newCache(o Options) (cache.Cache, error) {
 	if err != nil {
 		return nil, fmt.Errorf("select pods: %w", err)
 	}
+	releases := labels.NewSelector()
+	if o.Service != "" {
+		ofName, err := labels.NewRequirement(v1alpha1.LabelMicroservice, selection.Equals, []string{o.Service})
+		if err != nil {
+			return nil, fmt.Errorf("select releases: %w", err)
+		}
+		releases = releases.Add(*ofName)
+	}
 	objects, err := cache.New(o.Config, cache.Options{
 		Scheme: o.Scheme, DefaultNamespaces: map[string]cache.Config{o.Namespace: {}},
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&v1alpha1.Microservice{}: {Label: o.Selector, Transform: convert},
-			&corev1.Pod{}:            {Label: labels.NewSelector().Add(*ofReleases), Transform: withoutSpec},
-			&eventsv1.Event{}:        {Field: fields.Set(ofHeighliner).AsSelector()},
+			&v1alpha1.Microservice{}:          {Label: o.Selector, Transform: o.convert},
+			&v1alpha1.VersionedMicroservice{}: {Label: releases},
+			&v1alpha1.NetworkPolicy{}:         {Transform: o.policy},
+			&corev1.Pod{}:                     {Label: releases.Add(*ofReleases), Transform: withoutSpec},
+			&eventsv1.Event{}:                 {Field: fields.Set(ofHeighliner).AsSelector()},
 		},
 		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) {
 			if o.Lost != nil {
@@ -123,13 +137,51 @@ func newCache(o Options) (cache.Cache, error) {
 	return objects, nil
 }
 
-// convert gives a Microservice the present form of its status.
-func convert(o any) (any, error) {
-	if ms, ok := o.(*v1alpha1.Microservice); ok {
+// convert gives a Microservice the present form of its status. Of services that are not followed the pods are not needed.
+func (o Options) convert(object any) (any, error) {
+	if ms, ok := object.(*v1alpha1.Microservice); ok {
 		ms.ManagedFields = nil
 		ms.Status.Convert()
+		if o.Service != "" && ms.Name != o.Service {
+			ms.Annotations, ms.Spec.Template = nil, corev1.PodTemplateSpec{}
+		}
 	}
-	return o, nil
+	return object, nil
+}
+
+// policy without what is not needed of those of services that are not followed.
+func (o Options) policy(object any) (any, error) {
+	if p, ok := object.(*v1alpha1.NetworkPolicy); ok {
+		p.ManagedFields = nil
+		if o.Service != "" && p.MicroserviceName() != o.Service {
+			p.Annotations, p.Spec.Domains, p.Status = nil, nil, v1alpha1.NetworkPolicyStatus{}
+		}
+	}
+	return object, nil
+}
+
+// kinds are lists without objects, of the kinds that were read.
+func (o Objects) kinds() Objects {
+	out := Objects{Input: view.Input{Namespace: o.Namespace, Program: o.Program, Observed: o.Observed}}
+	if o.Releases != nil {
+		out.Releases = []v1alpha1.VersionedMicroservice{}
+	}
+	if o.NetworkPolicies != nil {
+		out.NetworkPolicies = []v1alpha1.NetworkPolicy{}
+	}
+	if o.ImagePolicies != nil {
+		out.ImagePolicies = []v1alpha1.ImagePolicy{}
+	}
+	if o.Repositories != nil {
+		out.Repositories = []v1alpha1.GitHubRepository{}
+	}
+	if o.Pods != nil {
+		out.Pods = []corev1.Pod{}
+	}
+	if o.Events != nil {
+		out.Events = []eventsv1.Event{}
+	}
+	return out
 }
 
 // withoutSpec removes what views do not need of a pod, such as the values of its environment.

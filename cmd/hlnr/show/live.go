@@ -212,7 +212,7 @@ func watchLive(called context.Context, f *cli.Factory, l *live, acts []cli.NewCo
 	program := tea.NewProgram(l, tea.WithContext(ctx), tea.WithInput(f.In), tea.WithOutput(f.Out), tea.WithoutSignalHandler())
 	problem := make(chan error, 1)
 	go func() {
-		err := watch(ctx, f, l.namespace, l.input, func(in view.Input) { program.Send(objectsRead{in}) }, func(err error) { program.Send(watchLost{err}) })
+		err := watch(ctx, f, l.namespace, l.name, l.input, func(in view.Input) { program.Send(objectsRead{in}) }, func(err error) { program.Send(watchLost{err}) })
 		problem <- err
 		program.Quit()
 	}()

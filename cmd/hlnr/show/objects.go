@@ -17,6 +17,8 @@ type query struct {
 	namespace string
 	// selector of Microservices; nil for all.
 	selector labels.Selector
+	// service whose releases and pods are read; "" for those of all.
+	service string
 	// pods are read too.
 	pods bool
 }
@@ -41,7 +43,7 @@ func objects(ctx context.Context, f *cli.Factory, q query) (view.Input, error) {
 	if err != nil {
 		return view.Input{}, err
 	}
-	read, missing, err := cluster.Read(ctx, c, cluster.Query{Namespace: q.namespace, Selector: q.selector, Pods: q.pods})
+	read, missing, err := cluster.Read(ctx, c, cluster.Query{Namespace: q.namespace, Selector: q.selector, Service: q.service, Pods: q.pods})
 	if err != nil {
 		return view.Input{}, err
 	}

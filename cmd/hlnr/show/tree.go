@@ -47,7 +47,9 @@ line for each release, and one for each change.`,
 		if err != nil {
 			return err
 		}
-		q.pods = true
+		if q.pods = true; len(args) > 0 {
+			q.service = args[0]
+		}
 		in, err := objects(cmd.Context(), f, q)
 		if err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"runtime/debug"
 
 	"k8s.io/utils/clock"
 
@@ -13,10 +14,13 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// watch calls changed after each change of the objects of a namespace, until the context ends.
+// frugal is the percentage of the garbage collector of a tree that is followed: it runs for hours, and does little.
+const frugal = 20
+
+// watch calls changed after each change of the objects of a service in a namespace, until the context ends.
 // seen are the objects that were read before; a kind that could not be read is not watched. lost
 // is called when a watch is interrupted; it is taken up again.
-func watch(ctx context.Context, f *cli.Factory, namespace string, seen view.Input, changed func(view.Input), lost func(error)) error {
+func watch(ctx context.Context, f *cli.Factory, namespace, service string, seen view.Input, changed func(view.Input), lost func(error)) error {
 	config, err := f.Config()
 	if err != nil {
 		return err
@@ -25,8 +29,9 @@ func watch(ctx context.Context, f *cli.Factory, namespace string, seen view.Inpu
 	if err != nil {
 		return err
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(frugal))
 	return cluster.Watch(ctx, cluster.Options{
-		Config: config, Scheme: scheme, Namespace: namespace, Clock: clock.RealClock{}, Lost: lost,
+		Config: config, Scheme: scheme, Namespace: namespace, Service: service, Clock: clock.RealClock{}, Lost: lost,
 		Changed: func(o cluster.Objects) { changed(o.Input) },
 	}, cluster.Objects{Input: seen})
 }
@@ -46,7 +51,7 @@ func watchLines(ctx context.Context, f *cli.Factory, namespace, name string, in 
 	show(in)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	err := watch(ctx, f, namespace, in, func(in view.Input) {
+	err := watch(ctx, f, namespace, name, in, func(in view.Input) {
 		if show(in); problem != nil {
 			stop()
 		}

@@ -292,6 +292,7 @@ func (w *world) canary() *v1alpha1.CanaryStrategy {
 // object of a release.
 func (w *world) object(c *fact) v1alpha1.VersionedMicroservice {
 	o := v1alpha1.VersionedMicroservice{ObjectMeta: w.meta(c.Release)}
+	o.Labels = map[string]string{v1alpha1.LabelMicroservice: w.name}
 	o.CreationTimestamp = metav1.Time{Time: c.Created}
 	o.Spec.MicroserviceName, o.Spec.Group, o.Spec.Replicas = w.name, c.Slug, int32(c.Replicas)
 	o.Spec.Template.Spec.Containers = []corev1.Container{{Name: w.name, Image: "registry.example.com/" + w.name}}
