@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -11,6 +12,9 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 	"github.com/heighliner/heighliner/internal/view/text"
 )
+
+// frugal is the percentage of the garbage collector of a tree that is followed: it runs for hours, and does little.
+const frugal = 20
 
 func newTree(f *cli.Factory, keyed []cli.NewCommand) *cobra.Command {
 	var pods, all, follow bool
@@ -46,6 +50,9 @@ line for each release, and one for each change.`,
 		q, err := queryOf(f, scope)
 		if err != nil {
 			return err
+		}
+		if follow {
+			defer debug.SetGCPercent(debug.SetGCPercent(frugal))
 		}
 		if q.pods = true; len(args) > 0 {
 			q.service = args[0]

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"runtime/debug"
 
 	"k8s.io/utils/clock"
 
@@ -13,9 +12,6 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 	"github.com/heighliner/heighliner/internal/view/text"
 )
-
-// frugal is the percentage of the garbage collector of a tree that is followed: it runs for hours, and does little.
-const frugal = 20
 
 // watch calls changed after each change of the objects of a service in a namespace, until the context ends.
 // seen are the objects that were read before; a kind that could not be read is not watched. lost
@@ -29,7 +25,6 @@ func watch(ctx context.Context, f *cli.Factory, namespace, service string, seen 
 	if err != nil {
 		return err
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(frugal))
 	return cluster.Watch(ctx, cluster.Options{
 		Config: config, Scheme: scheme, Namespace: namespace, Service: service, Clock: clock.RealClock{}, Lost: lost,
 		Changed: func(o cluster.Objects) { changed(o.Input) },
