@@ -18,8 +18,9 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// rightsAge is how long an answer to what the user may do is used.
-const rightsAge = 10 * time.Second
+// rightsAge is how long an answer to what the user may do is used. It decides about buttons only: the API server
+// decides about each act again.
+const rightsAge = time.Minute
 
 // acts are those of one user. They are what the commands of the same names do.
 type acts struct {
@@ -40,8 +41,14 @@ func newActs(f *cli.Factory, c client.WithWatch) *acts {
 	return &acts{factory: f, client: c, known: map[string]rights{}}
 }
 
-// May asks the API server, at most every ten seconds for each namespace.
+// May asks the API server: who may act in all namespaces costs two requests a minute, anyone else two for each
+// namespace that they see.
 func (a *acts) May(ctx context.Context, namespace string) (decide, change bool) {
+	if namespace != "" {
+		if decide, change := a.May(ctx, ""); decide && change {
+			return true, true
+		}
+	}
 	now := a.factory.Now()
 	a.mu.Lock()
 	r, ok := a.known[namespace]

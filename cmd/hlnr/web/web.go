@@ -56,13 +56,17 @@ with Ctrl-C. Each page answers as JSON too.`,
 		if port < 0 || port > 65535 {
 			return cli.Usage(fmt.Errorf("--port: %d is not a port: choose 0 to 65535", port))
 		}
-		return run(cmd.Context(), f, scope, port, readOnly)
+		title := titleOf(f)
+		if name := cmd.Flags().Lookup("context"); name != nil && name.Value.String() != "" {
+			title = name.Value.String()
+		}
+		return run(cmd.Context(), f, scope, title, port, readOnly)
 	}
 	return cmd
 }
 
 // run serves until the context ends.
-func run(ctx context.Context, f *cli.Factory, scope *cli.Scope, port int, readOnly bool) error {
+func run(ctx context.Context, f *cli.Factory, scope *cli.Scope, title string, port int, readOnly bool) error {
 	namespace, err := scope.Namespace(f)
 	if err != nil {
 		return err
@@ -99,7 +103,7 @@ func run(ctx context.Context, f *cli.Factory, scope *cli.Scope, port int, readOn
 		return err
 	}
 	options := web.Options{
-		Store: store, Token: token, Title: titleOf(f), Version: f.Version, Clock: clock.RealClock{},
+		Store: store, Token: token, Title: title, Version: f.Version, Clock: clock.RealClock{},
 		Hosts: []string{net.JoinHostPort("127.0.0.1", number), net.JoinHostPort("localhost", number)},
 	}
 	if !readOnly {

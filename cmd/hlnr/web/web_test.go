@@ -1,0 +1,223 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-logr/logr"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/release"
+	"github.com/heighliner/heighliner/test/await"
+	"github.com/heighliner/heighliner/test/manager"
+)
+
+var kube *manager.Cluster
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(manager.Run(m, &kube))
+}
+
+// buffer is safe for a writer and a reader at the same time.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write is of [io.Writer].
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+// String is all that was written.
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// reader is a person with a browser at a board of their own.
+type reader struct {
+	*testing.T
+	http.Client
+	address string
+}
+
+// open runs hlnr web for a user, and opens the URL that it prints.
+func open(t *testing.T, namespace string, flags ...string) *reader {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var out, messages buffer
+	f := cli.New("hlnr", "test", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &messages})
+	code := make(chan cli.Code, 1)
+	go func() {
+		code <- cli.Run(ctx, f, append([]string{"web", "--port", "0", "--kubeconfig", kube.Kubeconfig(), "-n", namespace}, flags...), NewCommand)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if got := await.Receive(t, "the end of hlnr web", code); got != cli.ExitInterrupted {
+			t.Errorf("exit code %d: %s", got, messages.String())
+		}
+	})
+	printed := regexp.MustCompile(`(http://127\.0\.0\.1:\d+)/\?token=\S+`)
+	await.Until(t, "the URL", func() bool { return printed.MatchString(out.String()) })
+	found := printed.FindStringSubmatch(out.String())
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &reader{T: t, address: found[1]}
+	r.Jar = jar
+	if status, page := r.page(strings.TrimPrefix(found[0], found[1])); status != http.StatusOK || !strings.Contains(page, "Heighliner") {
+		t.Fatalf("%d %s", status, page)
+	}
+	return r
+}
+
+func (r *reader) do(request *http.Request) (int, string) {
+	r.Helper()
+	response, err := r.Client.Do(request)
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
+
+func (r *reader) page(path string) (int, string) {
+	r.Helper()
+	request, err := http.NewRequestWithContext(r.Context(), http.MethodGet, r.address+path, nil)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return r.do(request)
+}
+
+// send a form of the board, or with another origin one of another site.
+func (r *reader) send(path, origin string, form url.Values) (int, string) {
+	r.Helper()
+	request, err := http.NewRequestWithContext(r.Context(), http.MethodPost, r.address+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		r.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.Header.Set("Origin", origin)
+	return r.do(request)
+}
+
+// want waits until a page has a text.
+func (r *reader) want(path, text string) {
+	r.Helper()
+	last := ""
+	await.Until(r, path+" to show "+text, func() bool {
+		_, last = r.page(path)
+		return strings.Contains(last, text)
+	})
+}
+
+// TestBoard: a canary waits for the reader, who sees what an approval does, gives it with a reason, and sees it handled. Refusals of
+// the API server are shown.
+func TestBoard(t *testing.T) {
+	t.Parallel()
+	namespace := kube.Namespace(t)
+	kube.Microservice(t, namespace, "shop", v1alpha1.CanaryStep{Name: "tenth", Weight: 10, Approval: &v1alpha1.CanaryApproval{}}, v1alpha1.CanaryStep{Name: "half", Weight: 50, Pause: &v1alpha1.CanaryPause{Duration: "1h"}})
+	kube.Offer(t, namespace, "shop", "1.0.0")
+	kube.Await(t, namespace, "shop", "1.0.0", v1alpha1.ReleaseActive)
+	r := open(t, namespace, "--as", "ana", "--as-group", "system:masters")
+	r.want("/", "active")
+	kube.Offer(t, namespace, "shop", "1.1.0", "1.0.0")
+	o := kube.Await(t, namespace, "shop", "1.1.0", v1alpha1.ReleaseCanary)
+	r.want("/", "waits for approval since")
+	service := "/services/" + namespace + "/shop"
+	form := url.Values{"target": {o.Name}, "reason": {"checked the logs"}, "id": {"web-1"}}
+
+	if status, page := r.page(service + "/acts/continue?target=" + o.Name); status != http.StatusOK || !strings.Contains(page, "Recorded as <b>ana</b>") || !strings.Contains(page, "hlnr continue -n "+namespace+" shop "+o.Name) {
+		t.Errorf("%d %s", status, page)
+	}
+	if status, _ := r.send(service+"/acts/continue", "https://evil.example.com", form); status != http.StatusForbidden {
+		t.Errorf("forged form: %d", status)
+	}
+	if status, page := r.send(service+"/acts/continue", r.address, url.Values{"target": {o.Name}, "reason": {strings.Repeat("long ", 60)}}); status != http.StatusBadRequest || !strings.Contains(page, "Too long") {
+		t.Errorf("long reason: %d %s", status, page)
+	}
+	if status, page := r.send(service+"/acts/retry", r.address, url.Values{"target": {o.Name}}); status != http.StatusConflict || !strings.Contains(page, "is canary") {
+		t.Errorf("senseless act: %d %s", status, page)
+	}
+	if status, page := r.send(service+"/acts/continue", r.address, form); status != http.StatusOK || !strings.Contains(page, "shop 1.1.0: Continue of step tenth by ana") {
+		t.Errorf("act: %d %s", status, page)
+	}
+	await.Nil(t, func(ctx context.Context) error {
+		if err := kube.Client.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		if h := o.Status.LastHandledDecision; h == nil || h.ID != "web-1" || h.By != "ana" || h.Outcome != release.DecisionApplied {
+			return io.EOF
+		}
+		return nil
+	})
+	r.want(service, "checked the logs")
+	r.want("/", "step 2 of 2 (50 %)")
+	for _, verb := range []string{"pause", "resume"} {
+		if status, page := r.send(service+"/acts/"+verb, r.address, nil); status != http.StatusOK {
+			t.Errorf("%s: %d %s", verb, status, page)
+		}
+	}
+	if err := kube.Client.Delete(t.Context(), &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"}}); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "the end of the page", func() bool { status, _ := r.page(service); return status == http.StatusNotFound })
+}
+
+// TestRights: who may only read has no buttons, and is refused; who may not read some kinds sees which.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	namespace := kube.Namespace(t)
+	kube.Microservice(t, namespace, "shop")
+	kube.Offer(t, namespace, "shop", "1.0.0")
+	kube.Await(t, namespace, "shop", "1.0.0", v1alpha1.ReleaseActive)
+	for _, o := range []client.Object{
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "read"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"hlnr.io"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}}},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "read"}, RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: "read"}, Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: "rbac.authorization.k8s.io", Name: "bob"}}},
+	} {
+		if err := kube.Client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := open(t, namespace, "--as", "bob")
+	service := "/services/" + namespace + "/shop"
+	r.want(service, "deployed by policy")
+	_, page := r.page(service)
+	for _, missing := range []string{"may not list pods", "may not list events"} {
+		if !strings.Contains(page, missing) {
+			t.Errorf("no %q in %s", missing, page)
+		}
+	}
+	if strings.Contains(page, "data-act") {
+		t.Error("buttons for who may only read")
+	}
+	if status, _ := r.send(service+"/acts/pause", r.address, nil); status != http.StatusForbidden {
+		t.Errorf("act without the right: %d", status)
+	}
+}
