@@ -12,11 +12,13 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -39,9 +41,8 @@ var pictures = []struct {
 	dark          bool
 }{
 	{"board.png", "/", 1360, 800, false},
-	{"board-service.png", "/services/shop/shop", 1360, 1000, false},
+
 	{"board-narrow-dark.png", "/", 500, 1000, true},
-	{"board-service-narrow-dark.png", "/services/shop/shop", 500, 1000, true},
 }
 
 // allow lets a reader do anything, and does nothing.
@@ -59,26 +60,33 @@ func (allow) Do(context.Context, web.Act) (web.Outcome, error) {
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "address to listen on")
+	moving := flag.Bool("moving", false, "change a service every second, to see how pages follow")
 	folder := flag.String("pictures", "", "write pictures into this folder, and end")
 	browser := flag.String("browser", "chromium", "program that takes the pictures")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *listen, *folder, *browser); err != nil && !errors.Is(err, context.Canceled) {
+	if err := run(ctx, *listen, *folder, *browser, *moving); err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "board:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, listen, folder, browser string) error {
+func run(ctx context.Context, listen, folder, browser string, moving bool) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
 	if err != nil {
 		return err
 	}
 	const token = "made-up-services"
 	now := time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
+	store := cluster.NewStore(madeUp(now))
+	var times clock.Clock = clocktesting.NewFakeClock(now)
+	if moving {
+		times = clock.RealClock{}
+		go move(ctx, store)
+	}
 	server, err := web.New(web.Options{
-		Store: cluster.NewStore(madeUp(now)), Acts: allow{}, Token: token, Hosts: []string{l.Addr().String()}, Title: "production", Version: "dev", Clock: clocktesting.NewFakeClock(now),
+		Store: store, Acts: allow{}, Token: token, Hosts: []string{l.Addr().String()}, Title: "production", Version: "dev", Clock: times,
 	})
 	if err != nil {
 		return err
@@ -94,7 +102,7 @@ func run(ctx context.Context, listen, folder, browser string) error {
 	go func() { served <- server.Serve(ctx, l) }()
 	for _, p := range pictures {
 		args := []string{
-			"--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=2000", "--force-prefers-reduced-motion",
+			"--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--timeout=5000",
 			fmt.Sprintf("--window-size=%d,%d", p.width, p.height), "--screenshot=" + filepath.Join(folder, p.name),
 		}
 		if p.dark {
@@ -106,6 +114,25 @@ func run(ctx context.Context, listen, folder, browser string) error {
 		}
 	}
 	return nil
+}
+
+// move pauses the last service, and ends the pause, every second.
+func move(ctx context.Context, store *cluster.Store) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		data, _ := store.Data()
+		o := data.Objects
+		o.Microservices = slices.Clone(o.Microservices)
+		last := &o.Microservices[len(o.Microservices)-1]
+		last.Spec.Paused = !last.Spec.Paused
+		store.Set(o)
+	}
 }
 
 // madeUp services with pods and events.

@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -178,6 +179,7 @@ var functions = template.FuncMap{
 	"span":   func(seconds int64) string { return view.Span(time.Duration(seconds) * time.Second) },
 	"dict":   dict,
 	"pods":   func(p *view.Pods) string { return fmt.Sprintf("%d/%d", p.Available, p.Wanted) },
+	"others": others,
 	"isAct":  func(verb string) bool { _, ok := actVerbs[verb]; return ok },
 	"titled": func(verb string) string { return cmp.Or(actVerbs[verb], verb) },
 }
@@ -187,6 +189,20 @@ var marks = map[string]string{
 	"waiting": "!", "failed": "✖", "moving": "…", "stable": "✔",
 	"active": "✔", "canary": "◐", "deprecated": "○", "error": "✖", "pending": "…", "passed": "✔",
 	"Normal": "·", "Warning": "!",
+}
+
+// others are the acts that make sense for a release, and that its state does not name.
+func others(r view.Release) (out []view.Action) {
+	verbs := map[string][]string{"canary": {"adopt", "deprecate"}, "pending": {"adopt", "deprecate"}, "error": {"retry"}, "active": {"pin"}, "deprecated": {"rollback"}}[r.Status]
+	if r.Status == "deprecated" && !r.Retained {
+		verbs = nil
+	}
+	for _, verb := range verbs {
+		if !slices.ContainsFunc(r.State.Next, func(a view.Action) bool { return a.Verb == verb }) {
+			out = append(out, view.Action{Verb: verb, Target: r.Name})
+		}
+	}
+	return out
 }
 
 func momentOf(now, t time.Time, short string) *moment {

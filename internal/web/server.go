@@ -73,7 +73,9 @@ type Server struct {
 	board     shared
 	done      doneActs
 	streams   chan struct{}
-	handler   http.Handler
+	// readTimeout bounds the reading of a request.
+	readTimeout time.Duration
+	handler     http.Handler
 }
 
 // asset is a file of the server, under a name with its hash.
@@ -87,7 +89,7 @@ func New(o Options) (*Server, error) {
 	if len(o.Token) < 16 || len(o.Hosts) == 0 || o.Store == nil || o.Clock == nil {
 		return nil, errors.New("web: token of 16 characters, hosts, store and clock are required")
 	}
-	s := &Server{Options: o, streams: make(chan struct{}, maxStreams)}
+	s := &Server{Options: o, streams: make(chan struct{}, maxStreams), readTimeout: readTimeout}
 	names, err := s.readAssets()
 	if err != nil {
 		return nil, err
@@ -189,7 +191,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 // Serve answers the requests of a listener until the context ends. Open streams end with it.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
-		Handler: s, ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		Handler: s, ReadHeaderTimeout: s.readTimeout, ReadTimeout: s.readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader, BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog: log.New(discard{}, "", 0),
 	}

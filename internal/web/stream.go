@@ -101,6 +101,8 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
 	stream := &stream{Server: s, w: w, control: http.NewResponseController(w), url: u}
+	// The limit of reading a request would end the stream too.
+	_ = stream.control.SetReadDeadline(time.Time{})
 	if err := stream.begin(r, seen); err != nil {
 		return // the reader left, or loads the page again
 	}

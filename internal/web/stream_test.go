@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/cluster"
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 	"github.com/heighliner/heighliner/test/await"
@@ -90,6 +91,7 @@ func serveHTTP(t *testing.T, name string) (*httptest.Server, *board) {
 	}
 	b.Server = s
 	server.Config.Handler = s
+	server.Config.ReadTimeout = 50 * time.Millisecond // streams last longer
 	server.Start()
 	t.Cleanup(server.Close)
 	return server, b
@@ -129,7 +131,7 @@ func TestStream(t *testing.T) {
 	if counts := ids["counts"]; !strings.Contains(counts.HTML, "<b>2</b>") {
 		t.Errorf("counts %+v", counts)
 	}
-	o.Microservices = o.Microservices[:1]
+	o.Microservices = slices.Clone(o.Microservices[:1])
 	b.store.Set(o)
 	p = patch{}
 	if err := json.Unmarshal([]byte(await.Receive(t, "the removal", f.events).data), &p); err != nil || !slices.Equal(p.Gone, []string{"s-shop.zoo"}) {
@@ -190,4 +192,22 @@ func TestCut(t *testing.T) {
 		server.Client().CloseIdleConnections()
 		return len(b.streams) == 0 && runtime.NumGoroutine() <= before+5
 	})
+}
+
+// TestLongStream: a stream outlives the limit of reading a request many times.
+func TestLongStream(t *testing.T) {
+	t.Parallel()
+	server, b := serveHTTP(t, "active")
+	f := follow(t, server, b.Server, "/")
+	for i := range 5 {
+		data, _ := b.store.Data()
+		o := data.Objects
+		ms := *o.Microservices[0].DeepCopy()
+		ms.Spec.Paused = i%2 == 0
+		o.Microservices = []v1alpha1.Microservice{ms}
+		b.store.Set(o)
+		if e := await.Receive(t, "a change", f.events); e.name != "patch" {
+			t.Fatalf("change %d: %+v", i, e)
+		}
+	}
 }

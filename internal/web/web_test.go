@@ -251,7 +251,7 @@ func TestWords(t *testing.T) {
 		want        []string
 	}{
 		"board":       {"approval", "/", []string{"All 1", "Waiting for you 1", "shop 1.x 1.0.0 1.1.0", "10 %", "waits for approval since 10:00 Continue"}},
-		"service":     {"approval", "/services/shop/shop", []string{"1.1.0 waits for approval since 10:00", "step 1 of 2, waits for approval", "✔ programmed", "1.1.0 10 %", "next: 50 %, then 100 %", "Adopt", "Deprecate"}},
+		"service":     {"approval", "/services/shop/shop", []string{"1.1.0 waits for approval since 10:00", "step 1 of 2, waits for approval", "✔ programmed", "1.1.0 10 %", "next: 50 %, then 100 %", "Continue Deprecate Adopt"}},
 		"failure":     {"rolled back", "/services/shop/shop", []string{"1.1.0 rolled back 8m ago: latency-p99 612 ms > 500 ms at 10 %", "Retry"}},
 		"crash":       {"crashes", "/", []string{"1.1.0 failed 110m ago: container shop: exit 1: missing DATABASE_URL"}},
 		"decision":    {"continued", "/services/shop/shop", []string{`Continue by ana`, "dashboards are quiet"}},
