@@ -2,6 +2,7 @@ package web
 
 import (
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,16 +89,15 @@ func (s *Server) entry(x view.Service, now time.Time) (*entry, error) {
 		}
 	}
 	e := &entry{Service: x}
-	for _, acts := range []bool{true, false} {
-		html, err := s.templates.execute("board-row", map[string]any{"S": x, "Lines": lines, "Now": now, "ID": "s-" + x.Namespace + "." + x.Name, "Acts": acts})
-		if err != nil {
-			return nil, err
-		}
-		if acts {
-			e.with = html
-		} else {
-			e.without = html
-		}
+	data := map[string]any{"S": x, "Lines": lines, "Now": now, "ID": "s-" + x.Namespace + "." + x.Name, "Acts": false}
+	var err error
+	if e.without, err = s.templates.execute("board-row", data); err != nil {
+		return nil, err
 	}
-	return e, nil
+	e.with = e.without
+	if slices.ContainsFunc(lines, func(l line) bool { return len(l.State.Next) > 0 }) {
+		data["Acts"] = true
+		e.with, err = s.templates.execute("board-row", data)
+	}
+	return e, err
 }

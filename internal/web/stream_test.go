@@ -15,7 +15,6 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/cluster"
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 	"github.com/heighliner/heighliner/test/await"
@@ -30,7 +29,7 @@ type follower struct {
 type sent struct{ name, data string }
 
 // follow opens a page of a server, and then its stream.
-func follow(t *testing.T, server *httptest.Server, s *Server, path string) *follower {
+func follow(t testing.TB, server *httptest.Server, s *Server, path string) *follower {
 	t.Helper()
 	do := func(ctx context.Context, target string) *http.Response {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+target, nil)
@@ -81,9 +80,15 @@ func follow(t *testing.T, server *httptest.Server, s *Server, path string) *foll
 }
 
 // serveHTTP serves a story with the real time.
-func serveHTTP(t *testing.T, name string) (*httptest.Server, *board) {
+func serveHTTP(t testing.TB, name string) (*httptest.Server, *board) {
 	t.Helper()
 	b := story(t, name)
+	return b.listen(t), b
+}
+
+// listen serves a board over HTTP, with the real time.
+func (b *board) listen(t testing.TB) *httptest.Server {
+	t.Helper()
 	server := httptest.NewUnstartedServer(nil)
 	s, err := New(Options{Store: b.store, Acts: b.acts, Token: token, Hosts: []string{server.Listener.Addr().String()}, Title: "kind", Version: "v1", Clock: clock.RealClock{}})
 	if err != nil {
@@ -91,10 +96,9 @@ func serveHTTP(t *testing.T, name string) (*httptest.Server, *board) {
 	}
 	b.Server = s
 	server.Config.Handler = s
-	server.Config.ReadTimeout = 50 * time.Millisecond // streams last longer
 	server.Start()
 	t.Cleanup(server.Close)
-	return server, b
+	return server
 }
 
 // TestStream: an open board gets the rows that changed, were added and were removed, and nothing else.
@@ -194,20 +198,71 @@ func TestCut(t *testing.T) {
 	})
 }
 
-// TestLongStream: a stream outlives the limit of reading a request many times.
-func TestLongStream(t *testing.T) {
+// deadlines records the limits that a handler sets for its connection.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	read, write []time.Time
+}
+
+// SetReadDeadline is of [http.ResponseController].
+func (d *deadlines) SetReadDeadline(t time.Time) error { d.read = append(d.read, t); return nil }
+
+// SetWriteDeadline is of [http.ResponseController].
+func (d *deadlines) SetWriteDeadline(t time.Time) error { d.write = append(d.write, t); return nil }
+
+// TestStreamLimits: the limit of reading a request does not end a stream, and each write has its own limit.
+func TestStreamLimits(t *testing.T) {
 	t.Parallel()
-	server, b := serveHTTP(t, "active")
-	f := follow(t, server, b.Server, "/")
-	for i := range 5 {
-		data, _ := b.store.Data()
+	b := story(t, "active")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // the reader leaves after the first write
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/live?page=%2F", nil)
+	r.Host = host
+	r.Header.Set("Authorization", "Bearer "+token)
+	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	b.ServeHTTP(w, r)
+	if len(w.read) != 1 || !w.read[0].IsZero() {
+		t.Errorf("read deadlines %v", w.read)
+	}
+	if len(w.write) != 1 || !w.write[0].Equal(b.clock.Now().Add(takeTimeout)) {
+		t.Errorf("write deadlines %v", w.write)
+	}
+	if got := w.Body.String(); !strings.HasPrefix(got, "event: stale\nid: ") || len(b.streams) != 0 {
+		t.Errorf("%q, %d streams", got, len(b.streams))
+	}
+}
+
+// BenchmarkOpenBoards measures the time from a change of one of 2,000 services until fifty open boards have it, and the heap
+// of the server with the objects and the readers.
+func BenchmarkOpenBoards(b *testing.B) {
+	const boards = 50
+	in, now := viewtest.Many(2000)
+	s := serve(b, in, now)
+	server := s.listen(b)
+	var all []*follower
+	for range boards {
+		all = append(all, follow(b, server, s.Server, "/"))
+	}
+	for i := 0; b.Loop(); i++ {
+		data, _ := s.store.Data()
 		o := data.Objects
-		ms := *o.Microservices[0].DeepCopy()
-		ms.Spec.Paused = i%2 == 0
-		o.Microservices = []v1alpha1.Microservice{ms}
-		b.store.Set(o)
-		if e := await.Receive(t, "a change", f.events); e.name != "patch" {
-			t.Fatalf("change %d: %+v", i, e)
+		o.Microservices = slices.Clone(o.Microservices)
+		o.Microservices[7].Spec.Paused = i%2 == 0
+		s.store.Set(o)
+		for _, f := range all {
+			for e := (sent{}); !strings.Contains(e.data, "s-shop."+o.Microservices[7].Name); {
+				if e = await.Receive(b, "the change", f.events); e.name == "" {
+					b.Fatal("a stream ended")
+				}
+			}
 		}
+	}
+	b.StopTimer()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	b.ReportMetric(float64(m.HeapAlloc)/(1<<20), "heap-MiB")
+	for _, f := range all {
+		f.cancel()
 	}
 }

@@ -54,7 +54,7 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// reader is a person with a browser at a board of their own.
+// reader is a person with a browser at a board.
 type reader struct {
 	*testing.T
 	http.Client
