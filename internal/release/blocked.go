@@ -1,11 +1,15 @@
 package release
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // outside are the causes outside of a release, in words. None of them makes another version
 // the target, because it would be blocked as well (rule 29).
 var outside = map[Reason]string{
 	"Unschedulable":        "the cluster has no capacity for its pods",
+	"ContainerCreating":    "a node does not create its containers",
 	"QuotaExceeded":        "a resource quota is exceeded",
 	"ImagePullBackOff":     "an image cannot be pulled",
 	"AdmissionUnavailable": "an admission webhook does not respond",
@@ -20,12 +24,9 @@ var outside = map[Reason]string{
 // it needs for that does not wait: at its deadline it gives the traffic back.
 func (s *scope) obstacle(run *Rollout, r *Row, c Child) (Reason, *wait) {
 	healthy, cause, _ := s.health(run, r, c)
-	_, there := s.child(r.Release)
 	switch {
 	case healthy:
 		return "", nil
-	case run.Step == 0 && !there:
-		cause = notCreated
 	case outside[cause] == "", run.Step > 0 && (cause == notProgrammed || !s.available(*r, c)):
 		return "", nil
 	}
@@ -44,6 +45,15 @@ func (s *scope) obstacle(run *Rollout, r *Row, c Child) (Reason, *wait) {
 	}
 	return cause, nil
 }
+
+// uncreated reports that the object of a release is not there, or does not ask for its pods, for
+// longer than a write of it takes. In that time the release could not become available.
+func (s *scope) uncreated(run *Rollout, cause Reason) bool {
+	return cause == notCreated && !s.now.Before(s.stepClock(run).Add(s.moment()))
+}
+
+// stepClock is since when a step has been unhealthy, if it always was, without its waits.
+func (s *scope) stepClock(run *Rollout) time.Time { return run.Started.Add(run.Waited) }
 
 // block lets a rollout wait for a cause outside of its release; "": for none.
 func (s *scope) block(run *Rollout, r *Row, cause Reason, c Child) {

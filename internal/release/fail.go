@@ -13,7 +13,7 @@ func (s *scope) health(run *Rollout, r *Row, c Child) (healthy bool, cause Reaso
 		case run.Gate == ConfirmRollout:
 			return true, "", s.now // it is not to have pods yet
 		case !s.available(*r, c):
-			return false, or(c.Failure, progressDeadlineExceeded), noTime
+			return false, s.lacking(r, c), noTime
 		case r.Promoted == 0 && !s.stable():
 			return false, notProgrammed, noTime
 		case s.untried(run, r):
@@ -35,13 +35,22 @@ func (s *scope) health(run *Rollout, r *Row, c Child) (healthy bool, cause Reaso
 	case s.masked(r.Release):
 		return false, availabilityLost, noTime
 	case run.Continued == run.Step && !c.has(s.nextSize(run)):
-		return false, or(c.Failure, progressDeadlineExceeded), noTime // nothing but pods is missing
+		return false, s.lacking(r, c), noTime // nothing but pods is missing
 	case run.Interrupted:
 		return true, "", s.now
 	case !run.WaitingSince.IsZero():
 		return true, "", run.WaitingSince
 	}
 	return true, "", s.confirmedTime(run.Started)
+}
+
+// lacking is why a release has too few pods: what they show, or that its object is not there or
+// does not ask for them, because the server refuses to create or change it; else they take too long.
+func (s *scope) lacking(r *Row, c Child) Reason {
+	if c.Release == "" || c.Slug != s.g.Slug || c.Failure == "" && c.Replicas < s.runSize(*r, c) {
+		return notCreated
+	}
+	return or(c.Failure, progressDeadlineExceeded)
 }
 
 // stable reports whether no change of traffic is in progress. One that cannot be confirmed
@@ -75,7 +84,11 @@ func (s *scope) servesLess(active *Row, cause Reason) bool {
 
 // ends is when the clock of a step passes the deadline, if it runs from now on.
 func (s *scope) ends(run *Rollout) time.Time {
-	end := run.Started.Add(run.Waited).Add(s.o.Spec.Deadline)
+	start := s.stepClock(run)
+	if _, _, c := s.rollout(); run.Step == 0 && c.Created.After(start) {
+		start = stored(c.Created) // its creation was refused, or this manager was suspended
+	}
+	end := start.Add(s.o.Spec.Deadline)
 	if run.Grace.After(end) {
 		return run.Grace
 	}

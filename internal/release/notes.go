@@ -105,8 +105,8 @@ const (
 	// notProgrammed is the cause of a run whose weight, or the change of traffic before it,
 	// no policy confirms.
 	notProgrammed Reason = "TrafficNotProgrammed"
-	// notCreated is the cause of a run whose release has no object, because the server
-	// refuses it.
+	// notCreated is the cause of a run whose release has no object, or one that does not ask for
+	// its pods, because the server refuses to create or change it.
 	notCreated Reason = "NotCreated"
 	// noDomains is the cause of a rollout about which no hook of PreRollout is asked, because
 	// domains of the canary do not route to its release.

@@ -70,6 +70,65 @@ var refused = []scene{
 		h.run(time.Hour)
 		h.want("tried again", map[string]string{"1.1.0": "active 100"})
 	}},
+	{"refused: a release whose object does not get its pods after ConfirmRollout waits, and does not fail", func(h tale) {
+		h.live()
+		h.gates(ConfirmRollout)
+		h.hooks[ConfirmRollout] = "no"
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.want("without pods", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.denied[h.release("1.1.0")] = true
+		delete(h.hooks, ConfirmRollout)
+		h.run(time.Hour)
+		h.want("the hooks agree", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.says("the hooks agree", Blocked, "1.1.0 is blocked at 0%: the API server rejects its VersionedMicroservice (NotCreated)")
+		clear(h.denied)
+		h.run(time.Minute)
+		h.want("changed", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"refused: a release that is created after its deadline has its time to become available", func(h tale) {
+		h.policy("web")
+		h.startup = time.Minute
+		h.refuse = true
+		h.push("1.0.0", "1.1.0")
+		h.run(time.Hour)
+		h.want("refused", map[string]string{"1.1.0": "pending 0", "1.0.0": ""})
+		h.state("refused", Blocked, true)
+		h.refuse = false
+		h.run(2 * time.Minute)
+		h.want("created", map[string]string{"1.1.0": "active 100", "1.0.0": ""})
+	}},
+	{"refused: a release that is created shortly before its deadline has its time to become available", func(h tale) {
+		h.policy("web")
+		h.startup = time.Minute
+		h.refuse = true
+		h.push("1.0.0", "1.1.0")
+		h.run(9*time.Minute + 50*time.Second)
+		h.want("refused", map[string]string{"1.1.0": "pending 0", "1.0.0": ""})
+		h.refuse = false
+		h.run(2 * time.Minute)
+		h.want("created", map[string]string{"1.1.0": "active 100", "1.0.0": ""})
+	}},
+	{"refused: a canary whose object does not grow keeps its step, and does not fail", func(h tale) {
+		h.edit("size", func(s *Spec) { s.Replicas, s.MatchWeight = 4, true })
+		h.live()
+		h.steps(Step{Weight: 25, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute})
+		h.push("1.1.0")
+		h.run(time.Second)
+		for range 100 { // until it has the pods of the step after its first one
+			if h.object("1.1.0").Replicas == 2 {
+				break
+			}
+			h.run(time.Second)
+		}
+		h.denied[h.release("1.1.0")] = true
+		h.run(time.Hour)
+		h.want("as far as its pods go", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
+		h.state("as far as its pods go", Blocked, true)
+		clear(h.denied)
+		h.run(5 * time.Minute)
+		h.want("changed", map[string]string{"1.1.0": "active 100"})
+	}},
 	{"refused: a retained release takes over from one that is lost", func(h tale) {
 		h.live()
 		h.push("1.1.0")

@@ -230,6 +230,10 @@ func keepClock(s *scope) {
 	s.record(w)
 	s.block(run, r, obstacle, c)
 	switch {
+	case s.uncreated(run, cause), slices.Contains([]Reason{noDomains, noAnswer, notProgrammed}, run.WaitsFor):
+		// This lasted for as long as it may before it counts as a wait. It was one from the start.
+		s.idle(run, s.stepClock(run))
+		run.Interrupted = false
 	case run.WaitsFor != "":
 		s.idle(run, s.now)
 		run.Interrupted = false
