@@ -1,8 +1,8 @@
 package v1alpha1
 
 // The words of VersionedMicroservice's status.failure: why a release is not
-// available. They are an API. AdmissionUnavailable, ImagePullBackOff, QuotaExceeded and
-// Unschedulable are causes outside the release; all others are its own fault.
+// available. They are an API. AdmissionUnavailable, ContainerCreating, ImagePullBackOff,
+// QuotaExceeded and Unschedulable are causes outside the release; all others are its own fault.
 const (
 	// FailureImageNotFound: the registry answered that there is no such image.
 	FailureImageNotFound = "ImageNotFound"
@@ -33,8 +33,11 @@ const (
 	// FailurePodRejected: the server or an admission plugin refuses the pods for
 	// another cause.
 	FailurePodRejected = "PodRejected"
-	// FailureUnschedulable: no node takes a pod.
+	// FailureUnschedulable: no node takes a pod, or no scheduler has decided about it.
 	FailureUnschedulable = "Unschedulable"
+	// FailureContainerCreating: a node does not create the network, the volumes or a
+	// container of a pod.
+	FailureContainerCreating = "ContainerCreating"
 	// FailureReadinessFailing: a container runs and does not become ready in the
 	// time that its probes give.
 	FailureReadinessFailing = "ReadinessFailing"

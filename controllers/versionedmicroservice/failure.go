@@ -46,6 +46,7 @@ var ranks = map[string]int{
 	v1alpha1.FailureQuotaExceeded:              11,
 	v1alpha1.FailureAdmissionUnavailable:       12,
 	v1alpha1.FailureUnschedulable:              13,
+	v1alpha1.FailureContainerCreating:          14,
 }
 
 const (
@@ -53,7 +54,7 @@ const (
 	rankTried = 9
 	// rankNotTried is their rank if too few pods ran, or not all of their containers did: a
 	// pod may need other pods, and a container others of its pod, to become ready.
-	rankNotTried = 14
+	rankNotTried = 15
 )
 
 // diagnose returns the most specific failure of the pods of a release.
@@ -165,15 +166,16 @@ func classifyRefusal(message string) failure {
 }
 
 func diagnosePod(o *observed, state rolloutState, pod *corev1.Pod, now time.Time) []failure {
-	var found []failure
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-			found = append(found, failure{reason: v1alpha1.FailureUnschedulable, message: c.Message})
-		}
-	}
+	found := []failure{notScheduled(o, pod, now), notCreated(o, pod, now)}
 	since, whole := complete(pod)
 	for _, c := range pod.Status.InitContainerStatuses {
-		found = append(found, notRunning(c, "init container"))
+		f := notRunning(c, "init container")
+		if f.reason == "" && isSidecar(o.release, c.Name) {
+			f = notReady(o, state, c, since, now)
+			// The containers after it start when its startup probe succeeds, and it cannot need them for that.
+			f.notTried = !whole && c.Started != nil && *c.Started
+		}
+		found = append(found, f)
 	}
 	for _, c := range pod.Status.ContainerStatuses {
 		f := notRunning(c, "container")
@@ -184,6 +186,82 @@ func diagnosePod(o *observed, state rolloutState, pod *corev1.Pod, now time.Time
 		found = append(found, f)
 	}
 	return found
+}
+
+// notScheduled returns why a pod has no node: none takes it, or no scheduler has decided
+// about it: a scheduling gate keeps it waiting, or none responds.
+func notScheduled(o *observed, pod *corev1.Pod, now time.Time) failure {
+	var scheduled corev1.PodCondition
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled {
+			scheduled = c
+		}
+	}
+	switch {
+	case scheduled.Status == corev1.ConditionFalse && scheduled.Reason == corev1.PodReasonUnschedulable:
+		return failure{reason: v1alpha1.FailureUnschedulable, message: scheduled.Message}
+	case pod.Spec.NodeName != "", scheduled.Status == corev1.ConditionTrue, hasStatuses(pod), pod.CreationTimestamp.IsZero():
+		return failure{}
+	}
+	if due := pod.CreationTimestamp.Add(graceOf(o.microservice)); now.Before(due) {
+		return failure{requeueAt: due}
+	}
+	return failure{reason: v1alpha1.FailureUnschedulable, message: cmp.Or(scheduled.Message, "no scheduler has assigned the pod to a node")}
+}
+
+// notCreated returns that the node of a pod does not create its network, its volumes or a
+// container. The containers that could show a failure of the release have not started.
+func notCreated(o *observed, pod *corev1.Pod, now time.Time) failure {
+	since := pod.CreationTimestamp.Time
+	if start := pod.Status.StartTime; start != nil && start.After(since) {
+		since = start.Time
+	}
+	if pod.Spec.NodeName == "" && !hasStatuses(pod) || since.IsZero() {
+		return failure{}
+	}
+	created := hasStatuses(pod)
+	for _, c := range pod.Status.InitContainerStatuses {
+		switch end := c.State.Terminated; {
+		case end != nil && end.FinishedAt.After(since):
+			since = end.FinishedAt.Time
+		case c.State.Running != nil && !isSidecar(o.release, c.Name):
+			return failure{} // the others start when it ends
+		case c.State.Running != nil && (c.Started == nil || !*c.Started):
+			return failure{} // and when its startup probe succeeds
+		case c.State.Running != nil && c.State.Running.StartedAt.After(since):
+			since = c.State.Running.StartedAt.Time
+		}
+	}
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if w := c.State.Waiting; w != nil && (w.Reason == "ContainerCreating" || w.Reason == "PodInitializing") && c.LastTerminationState.Terminated == nil {
+			created = false
+		}
+	}
+	if created {
+		return failure{}
+	}
+	if due := since.Add(creationTime(o.microservice)); now.Before(due) {
+		return failure{requeueAt: due}
+	}
+	what := "a node has not created a container of the pod: it may still pull the image"
+	if slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionFalse
+	}) {
+		what = "a node has not created the network and volumes of the pod"
+	}
+	return failure{reason: v1alpha1.FailureContainerCreating, message: what + "; the events of the pod show the cause"}
+}
+
+// hasStatuses reports whether the kubelet of a node has reported the containers of a pod.
+func hasStatuses(pod *corev1.Pod) bool {
+	return len(pod.Status.InitContainerStatuses)+len(pod.Status.ContainerStatuses) > 0
+}
+
+// isSidecar reports whether an init container runs as long as the others: its restartPolicy is Always.
+func isSidecar(release *v1alpha1.VersionedMicroservice, name string) bool {
+	return slices.ContainsFunc(release.Spec.Template.Spec.InitContainers, func(c corev1.Container) bool {
+		return c.Name == name && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+	})
 }
 
 // notRunning returns why a container does not run, or does not keep running.
@@ -285,6 +363,16 @@ func graceOf(ms *v1alpha1.Microservice) time.Duration {
 	return min(grace, time.Duration(ms.Spec.UpdateStrategy.ProgressDeadlineSeconds)*time.Second/2)
 }
 
+// creationTime is how long a node may take to create a container, the pull of its image
+// included: at most half of the progress deadline, so that the cause is known when it passes.
+func creationTime(ms *v1alpha1.Microservice) time.Duration {
+	const most = 5 * time.Minute
+	if ms == nil || ms.Spec.UpdateStrategy.ProgressDeadlineSeconds <= 0 {
+		return most
+	}
+	return min(most, time.Duration(ms.Spec.UpdateStrategy.ProgressDeadlineSeconds)*time.Second/2)
+}
+
 // notReady returns the failure of a container that runs and has not become ready within
 // the time that its probes allow, counted from when its pod was complete. The containers of
 // a failed release get no more time.
@@ -319,8 +407,8 @@ func notReady(o *observed, state rolloutState, c corev1.ContainerStatus, whole, 
 }
 
 func probes(release *v1alpha1.VersionedMicroservice, container string) (startup, readiness *corev1.Probe) {
-	for i := range release.Spec.Template.Spec.Containers {
-		if c := &release.Spec.Template.Spec.Containers[i]; c.Name == container {
+	for _, c := range slices.Concat(release.Spec.Template.Spec.InitContainers, release.Spec.Template.Spec.Containers) {
+		if c.Name == container {
 			return c.StartupProbe, c.ReadinessProbe
 		}
 	}

@@ -155,7 +155,7 @@ func (r *reconciler) probeMessages(ctx context.Context, o *observed) map[string]
 			return found
 		}
 		for _, e := range list.Items {
-			container, ok := strings.CutPrefix(e.Regarding.FieldPath, "spec.containers{")
+			container, ok := strings.CutPrefix(strings.Replace(e.Regarding.FieldPath, "spec.initContainers{", "spec.containers{", 1), "spec.containers{")
 			if _, answer, cut := strings.Cut(e.Note, " probe failed: "); ok && cut {
 				found[strings.TrimSuffix(container, "}")] = answer
 			}

@@ -7,7 +7,7 @@ import (
 )
 
 // outsideCauses are the failures that the world plays of which no release is the cause.
-var outsideCauses = []Reason{"Unschedulable", "QuotaExceeded", "ImagePullBackOff", "AdmissionUnavailable", "TrafficNotProgrammed", "NotCreated", "HookUnanswered"}
+var outsideCauses = []Reason{"Unschedulable", "ContainerCreating", "QuotaExceeded", "ImagePullBackOff", "AdmissionUnavailable", "TrafficNotProgrammed", "NotCreated", "HookUnanswered"}
 
 // denied reports whether a version of a group is withdrawn, as a plan saw it.
 func denied(o Observed, slug, version string) bool {
@@ -146,7 +146,7 @@ func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 // why not.
 func (w *world) checkGroups(o Observed, p Result) {
 	for _, c := range o.Candidates {
-		if p.State.group(c.Slug) == nil && !slices.ContainsFunc(o.Withdrawn, func(x Withdrawal) bool { return x.Slug == c.Slug && x.Version == "" }) &&
+		if p.State.group(c.Slug) == nil && !w.endedByUser(&Group{Slug: c.Slug, Name: c.Name, PullRequest: c.PullRequest}) && !slices.ContainsFunc(o.Withdrawn, func(x Withdrawal) bool { return x.Slug == c.Slug && x.Version == "" }) &&
 			!slices.ContainsFunc(p.Notes, func(n Note) bool {
 				return n.Slug == c.Slug && n.Reason == "OlderGroup" || slices.Contains([]Reason{"PinnedVersionMissing", PinsConflict, "TooManyGroups"}, n.Reason)
 			}) {
