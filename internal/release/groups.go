@@ -3,6 +3,7 @@ package release
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -255,6 +256,26 @@ func (s *scope) takeDown(to Phase, reason Reason) {
 			s.turn(r, Deprecated, reason)
 		}
 	}
+}
+
+// endWait is what a group waits for that a user ends: that its domains have moved to the newer
+// group. Where that is gone without a release, they would route to nothing, and it keeps serving.
+func (s *scope) endWait() *wait {
+	if to := s.successorGroup(); to != nil {
+		return newWait(s.g.ActiveRow(), true, GroupExcluded, "group %s is in spec.endedGroups: it closes when its domains have moved to group %s, which has no active release yet%s; to end both, list both", s.g.Name, to.Name, to.standing())
+	}
+	waited := s.g.Target.Reason == GroupExcluded // by the plan before
+	if !waited || s.servingGroup() != s.g || !s.followed() || s.endsNewer() {
+		return nil
+	}
+	return newWait(s.g.ActiveRow(), true, GroupExcluded, "group %s is in spec.endedGroups but keeps serving: the newer group to which its domains were moving has no release any more; push another version for it, or, to end group %s all the same, remove it from spec.endedGroups and add it again", s.g.Name, s.g.Name)
+}
+
+// endsNewer reports whether a user ends a newer group too, which may be gone already.
+func (s *scope) endsNewer() bool {
+	return slices.ContainsFunc(s.o.Spec.Ended, func(group string) bool {
+		return compareNames(strings.ReplaceAll(group, "-", "."), s.g.Name) > 0
+	})
 }
 
 // standing is what keeps a group from having an active release, where that is known.

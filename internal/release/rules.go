@@ -87,8 +87,8 @@ func closeGroup(s *scope) {
 	case s.g.Phase == Live && s.closed(s.g.Slug), s.g.Phase == Expired && s.groupWithdrawn(s.g.Slug, Closed):
 		s.close(GroupClosed)
 	case ended && s.g.Phase != Closing:
-		if to := s.successorGroup(); to != nil {
-			s.state(s.g.ActiveRow(), true, GroupExcluded, fmt.Sprintf("group %s is in spec.endedGroups: it closes when its domains have moved to group %s, which has no active release yet%s; to end both, list both", s.g.Name, to.Name, to.standing()))
+		if w := s.endWait(); w != nil {
+			s.record(w)
 			return
 		}
 		s.close(GroupEnded)

@@ -113,7 +113,7 @@ func (w *world) carryStream(n *net) {
 	base := n.holder()
 	if !n.newest || base == nil {
 		if n.stream != nil {
-			n.stream.written = nil
+			n.stream.written, n.stream.revisions = nil, nil
 		}
 		return
 	}
