@@ -147,6 +147,37 @@ var causes = []scene{
 			h.fail("its routes were changed")
 		}
 	}},
+	{"a canary that serves in the place of a dead active release finishes before a newer one starts", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: 10 * time.Minute}, Step{Weight: 50, Pause: 10 * time.Minute})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
+		h.run(time.Minute)
+		h.want("it stands in", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.broken["1.2.0"] = "CrashLoopBackOff"
+		h.push("1.2.0")
+		h.run(time.Minute)
+		h.want("a newer one is pushed", map[string]string{"1.1.0": "canary 10", "1.2.0": ""})
+		h.says("a newer one is pushed", Superseded, "1.1.0 finishes before 1.2.0 starts")
+		h.run(30 * time.Minute)
+		h.want("finished", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
+	}},
+	{"a canary that is not healthy within its deadline is superseded by a newer one though it alone serves", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
+		canary := h.object("1.1.0")
+		canary.ready, canary.why = 1, "CrashLoopBackOff"
+		h.run(time.Minute)
+		h.push("1.2.0")
+		h.run(5 * time.Minute)
+		h.want("in time", map[string]string{"1.1.0": "canary 10", "1.2.0": ""})
+		h.run(20 * time.Minute)
+		h.want("late", map[string]string{"1.1.0": "", "1.2.0": "canary 10"})
+	}},
 	{"a failed release without pods waits for no gateway when the record is lost", func(h tale) {
 		h.reviewed()
 		odd := h.policy("odd")

@@ -156,6 +156,12 @@ func (s *scope) finishes(target Target) bool {
 	if _, out := s.withdrawn(r.Version); out {
 		return false
 	}
+	switch {
+	case s.overdue():
+		return false
+	case s.standsIn(r):
+		return true
+	}
 	if run.Gate == Together || run.Gate == ConfirmRollout {
 		return false // the others may be at the newer version; nothing is lost of what has no pods yet
 	}
@@ -164,6 +170,24 @@ func (s *scope) finishes(target Target) bool {
 	}
 	last := run.Step > 0 && run.Step >= len(s.steps())
 	return (last || s.g.Superseded >= maxSuperseded) && run.WaitsFor == ""
+}
+
+// standsIn reports whether what runs is all that answers, in the place of an active release that is
+// dead: without it there would be none until a newer one is available.
+func (s *scope) standsIn(r *Row) bool {
+	from, active := s.rival()
+	return active != nil && r.Status == Canary && from.dead(active) && !s.dead(r)
+}
+
+// overdue reports whether a rollout is past its deadline, and does not end for that because nothing
+// else serves: it is superseded by a newer one.
+func (s *scope) overdue() bool {
+	run, r, c := s.rollout()
+	healthy, cause, _ := s.health(run, r, c)
+	if healthy || run.WaitsFor != "" || cause == TrafficLost || run.Grace.IsZero() && s.began() {
+		return false
+	}
+	return !s.now.Before(s.ends(run))
 }
 
 func (s *scope) known(release string) bool {
