@@ -128,6 +128,9 @@ func (s *scope) domainsWait(run *Rollout, r *Row) *wait {
 func (s *scope) unreachable(r *Row) string {
 	var out []string
 	for _, rep := range s.reports {
+		if rep.unreported && s.reaches(rep) {
+			out = append(out, fmt.Sprintf("networkpolicies.hlnr.io %q does not report yet whether it has canary domains for group %s", rep.policy, s.g.Name))
+		}
 		if rep.CanaryDomains && rep.Canary != r.Release && s.reaches(rep) {
 			out = append(out, fmt.Sprintf("the canary domains of networkpolicies.hlnr.io %q do not route to it yet", rep.policy))
 			if rep.Message != "" {
@@ -139,14 +142,15 @@ func (s *scope) unreachable(r *Row) string {
 }
 
 // reaches reports whether a policy counts for the domains of the canary of this group. The first
-// release of a newer group has none confirmed yet: then the policy counts by the group from which
-// its newest domains move.
+// release of a newer group has none confirmed yet: then the policy counts by the group that serves, from which
+// domains of the newest group move.
 func (s *scope) reaches(rep Report) bool {
 	if rep.counts(s.g) {
 		return true
 	}
-	from := s.older()
-	return from != nil && s.follows(rep.policy) && slices.ContainsFunc(from.reports, func(x Report) bool { return x.policy == rep.policy && x.counts(from.g) })
+	from := s.servingGroup()
+	return from != nil && s.g.ActiveRow() == nil && byNewest(s.g, from) < 0 &&
+		slices.ContainsFunc(s.reportsOf(from.Slug), func(x Report) bool { return x.policy == rep.policy && x.counts(from) })
 }
 
 // gateWait is that hooks do not agree.

@@ -485,8 +485,9 @@ func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
 func TestPreRolloutWaitsForDomainsThatLeaveTheOlderGroup(t *testing.T) {
 	t.Parallel()
 	spec := Spec{Replicas: 1, MinimumAvailable: 2, Deadline: time.Minute, Steps: []Step{{Weight: 10}}, Gates: []Point{PreRollout}}
+	newest := true
 	report := Report{Slug: "2-x", CanaryDomains: true}
-	asked := func(r Report) bool {
+	asked := func(reports ...Report) bool {
 		t.Helper()
 		g := Plan(Observed{
 			Spec: spec,
@@ -505,17 +506,30 @@ func TestPreRolloutWaitsForDomainsThatLeaveTheOlderGroup(t *testing.T) {
 					Releases: []Row{{Release: "old", Version: "1.0.0", Status: Active, Weight: 100, Available: true, Promoted: 1}},
 				},
 			}},
-			Policies: []Policy{{Name: "shop", Groups: []Report{{Slug: "1-x", Revision: 8, Newest: true, Active: "old", References: []string{"old"}}, r}}},
+			Policies: []Policy{
+				{Name: "shop", Groups: []Report{{Slug: "1-x", Revision: 8, Newest: newest, Active: "old", References: []string{"old"}}, {Slug: "2-x"}}},
+				{Name: "try", Groups: append([]Report{{Slug: "1-x", Revision: 8, Active: "old", References: []string{"old"}}}, reports...)}, // its domains are of canaries alone
+			},
 		}, t0).State.Groups[0]
 		if g.Slug != "2-x" || g.Rollout == nil || g.Rollout.Gate != PreRollout {
 			t.Fatalf("it does not come to its hooks: %+v", g)
 		}
 		return !g.Rollout.GateTime.IsZero()
 	}
+	if asked() {
+		t.Error("hooks are asked before the policy reports whether it has a domain for the canary of the group")
+	}
 	if asked(report) {
 		t.Error("hooks are asked while the domain of the canary routes to the older group")
 	}
-	report.Canary = "new"
+	if !asked(Report{Slug: "2-x"}) {
+		t.Error("hooks are not asked though there is no domain of the canary")
+	}
+	newest = false
+	if asked(report) {
+		t.Error("hooks are asked while the domain of the canary routes to the older group, from which no other domain moves")
+	}
+	newest, report.Canary = true, "new"
 	if !asked(report) {
 		t.Error("hooks are not asked though the domain of the canary routes to the release")
 	}

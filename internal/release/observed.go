@@ -340,6 +340,8 @@ type Report struct {
 	Reason, Message string
 
 	policy string
+	// unreported groups are those of which the policy reports nothing yet.
+	unreported bool
 }
 
 // Previews bound the groups that are pull requests.

@@ -277,7 +277,7 @@ func (b *planner) reportsOf(slug string) []Report {
 	}
 	reports := make([]Report, 0, len(b.o.Policies))
 	for _, p := range b.o.Policies {
-		r := Report{Slug: slug}
+		r := Report{Slug: slug, unreported: true}
 		for _, x := range p.Groups {
 			if x.Slug == slug {
 				r = x

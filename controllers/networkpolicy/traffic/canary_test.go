@@ -197,6 +197,12 @@ func TestDomainOfTheCanaryOfAGroupThatComes(t *testing.T) {
 	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}, {Domain: try, Release: canaryOf("")}, {Domain: "try-{{.ReleaseGroupName}}.e.com", Release: canaryOf(v1alpha1.AbsentNotFound)}}
 	w.ready = map[string]int{"a": 1, "b": 1}
 	w.settle()
+	starting := asked(group("2-x", 0, "b 2.0.0 pending 0"), "b")
+	starting.Rollout.Gate = ""
+	w.rollout(starting, group("1-x", 1, "a 1.0.0 active 100"))
+	w.settle()
+	want(t, "before it is tried", w.split(try), "1.0.0=100")
+	want(t, "so that hooks wait for the domain", w.groupTraffic("2-x").CanaryDomains, true)
 	w.rollout(asked(group("2-x", 0, "b 2.0.0 pending 0"), "b"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
 	want(t, "tried at", w.split(try), "2.0.0=100")

@@ -141,7 +141,17 @@ func (r *reporter) ofCanary(row *Row, g *v1alpha1.ReleaseGroup) bool {
 	if of := r.rollout.groupOf[row.pinned]; of != nil {
 		return of == g
 	}
-	return row.newer == g || row.newer == nil && row.group == g
+	return row.newer == g || row.newer == nil && (row.group == g || row.newest && r.mayMoveTo(row.group, g))
+}
+
+// mayMoveTo reports whether domains that route to the newest group will route to another one, when
+// hooks try its first release: what hooks would meet by them before that is the older one.
+func (r *reporter) mayMoveTo(base, g *v1alpha1.ReleaseGroup) bool {
+	if g.Rollout == nil || activeOf(g) != nil || g.Level == v1alpha1.LevelPreview || base == nil || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
+		return false
+	}
+	groups := r.liveGroups()
+	return slices.Contains(groups, g) && slices.Index(groups, g) < slices.Index(groups, base)
 }
 
 // cameFrom reports whether domains are moving to a group from one of which a revision
