@@ -205,7 +205,7 @@ func (r *reporter) written(slug string) []string {
 func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha1.GroupTraffic) verdict {
 	if !live(g.group) {
 		if len(written) > 0 || r.liveSlugs()[g.slug] {
-			return verdict{Pending: true, Reason: ReasonPending, Message: "the routes and Services of the group are being deleted"}
+			return r.leavingVerdict(g.slug)
 		}
 		return r.removedVerdict(written, prev)
 	}
@@ -226,6 +226,29 @@ func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha
 		}
 	}
 	return r.removedVerdict(written, prev)
+}
+
+// leavingVerdict is about the objects of a group that ends: what its routes wait for, because
+// nothing else has their hosts, or that they are being deleted.
+func (r *reporter) leavingVerdict(slug string) verdict {
+	for _, name := range SortedKeys(r.Live) {
+		route := r.Live[name]
+		if route.Group() != slug {
+			continue
+		}
+		if row := r.out.held[name]; row != nil && row.reason != "" {
+			return verdict{Reason: row.reason, Message: row.message}
+		}
+		for _, by := range r.out.Routes {
+			if !slices.ContainsFunc(by.Hostnames, func(host string) bool { return slices.Contains(route.Hostnames, host) }) {
+				continue
+			}
+			if v := r.routeState(by); !v.Accepted && !v.Pending {
+				return v
+			}
+		}
+	}
+	return verdict{Pending: true, Reason: ReasonPending, Message: "the routes and Services of the group are being deleted"}
 }
 
 // unseen is why nothing is known of the endpoints of a release: its Service was not there
