@@ -431,6 +431,7 @@ func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 		}
 		if r.Status == Error {
 			w.stats.failures++
+			w.checkTime(o, r)
 			// 8: an error touches only what it names.
 			if g.Rollout == nil || g.Rollout.Release != r.Release {
 				if r.Reason != "Aborted" {
@@ -451,6 +452,18 @@ func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 			w.fail("rule 21: decision %s on %s is applied again", d.ID, r.Release)
 		}
 		w.handed[key] = true
+	}
+}
+
+// checkTime: a release that is too slow had its deadline from when it asked for pods, less the
+// moment that its object may take to be created.
+func (w *world) checkTime(o Observed, r Row) {
+	x := w.objects[r.Release]
+	if r.Reason != "ProgressDeadlineExceeded" || x == nil || x.asked.IsZero() {
+		return
+	}
+	if had := w.now.Sub(x.asked); had < o.Spec.Deadline-10*time.Second {
+		w.fail("deadline: %s fails (%s) %s after it asked for pods", r.Release, r.Reason, had)
 	}
 }
 

@@ -319,6 +319,45 @@ var happenings = []happening{
 			w.loseRecord()
 		}
 	}},
+	{"end groups", 2, func(w *world, a, b int) {
+		w.edit("end groups", func(s *Spec) {
+			s.Ended = nil
+			for i, group := range []string{"1.x", "2-x", "7", "release", "1.1.x"} {
+				if b%3 > 0 && a>>i&1 > 0 {
+					s.Ended = append(s.Ended, group)
+				}
+			}
+		})
+	}},
+	{"no template", 1, func(w *world, a, b int) {
+		if w.configure(""); b%2 == 0 {
+			w.configure("c1")
+		}
+	}},
+	{"no one answers hooks", 1, func(w *world, a, b int) {
+		p := []Point{ConfirmRollout, PreRollout, ConfirmTrafficIncrease, ConfirmPromotion}[a%4]
+		w.hooks[p] = "away"
+		w.say("no one answers the hooks of %s", p)
+	}},
+	{"Gateway is deleted or back", 1, func(w *world, a, b int) {
+		if n, ok := pick(w.nets, a); ok {
+			n.away = !n.away
+			w.say("the Gateway of %s is deleted: %t", n.name, n.away)
+			w.stats.faults++
+		}
+	}},
+	{"pin a release", 1, func(w *world, a, b int) {
+		if o, ok := pick(w.objects, a); ok {
+			pin := Pin{Release: o.Release, Global: b%2 == 0}
+			if !pin.Global {
+				pin.Group = o.Name
+			}
+			w.edit("pin a release", func(s *Spec) { s.Pins = []Pin{pin} })
+		}
+	}},
+	{"deadline", 1, func(w *world, a, b int) {
+		w.edit("deadline", func(s *Spec) { s.Deadline = []time.Duration{time.Minute, 10 * time.Minute, time.Hour}[a%3] })
+	}},
 }
 
 // manySteps are the steps that a history may have.
@@ -417,7 +456,10 @@ func (w *world) epilogue() {
 		}
 	}
 	for _, n := range w.nets {
-		n.stuck = false
+		n.stuck, n.away = false, false
+	}
+	if w.config == "" {
+		w.configure("c1")
 	}
 	w.stale, w.refuse, w.room = false, false, -1
 	clear(w.denied)
@@ -457,7 +499,7 @@ func (w *world) checkRegrouped(o Observed, p Result) {
 			continue
 		}
 		for _, c := range o.Candidates {
-			if c.Level == preview || compare(c.Version, a.Version) < 0 || b.withdrawnGroup(c.Slug) || o.State.group(c.Slug) != nil {
+			if c.Level == preview || compare(c.Version, a.Version) < 0 || b.withdrawnGroup(c.Slug) || o.State.group(c.Slug) != nil || w.endedByUser(&Group{Slug: c.Slug, Name: c.Name}) {
 				continue
 			}
 			w.fail("regroup: excluded group %s stays on %s, and %s of group %s is offered and not started\n%s", g.Slug, a.Version, c.Version, c.Slug, renderGroup(g))
@@ -471,6 +513,9 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 	}
 	if a := g.ActiveRow(); waits("TrafficUnconfirmed") && (a == nil || w.objects[a.Release].ready == 0) {
 		return // the routes keep what still answers, and say so
+	}
+	if w.endedByUser(g) && g.Phase == Live && !waits("GroupExcluded") {
+		w.fail("liveness: group %s is ended, and stays\n%s", g.Slug, renderGroup(g))
 	}
 	switch g.Phase {
 	case Closing:
@@ -503,6 +548,13 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 	if g.Target.Reason == "Latest" && g.Rollout == nil && g.ActiveRow() != nil && g.Target.Release != g.ActiveRow().Release {
 		w.fail("liveness: group %s does not move to %s\n%s", g.Slug, g.Target.Release, renderGroup(g))
 	}
+}
+
+// endedByUser reports whether a user ends a group.
+func (w *world) endedByUser(g *Group) bool {
+	return slices.ContainsFunc(w.spec.Ended, func(name string) bool {
+		return name == g.Name || name == g.Slug || g.PullRequest > 0 && name == fmt.Sprint(g.PullRequest)
+	})
 }
 
 // heldBy reports whether a policy whose gateway is not there still reports a release, or has not

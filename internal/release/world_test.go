@@ -94,6 +94,7 @@ type object struct {
 	uid, rv int
 	ready   int       // pods with a ready endpoint
 	up      time.Time // when its pods can be ready
+	asked   time.Time // when it began to ask for pods
 	auto    bool      // it has an autoscaler, which does not go below Replicas
 	why     string    // they never are, and why
 	crowded bool      // some of them find no room
@@ -1038,14 +1039,14 @@ func (o *object) same(x *object) bool {
 		o.Created == x.Created && o.Terminating == x.Terminating && o.Stamp == x.Stamp && o.Replicas == x.Replicas && o.Available == x.Available && o.Unsettled == x.Unsettled &&
 		o.Failure == x.Failure && o.Message == x.Message && o.Decision == x.Decision && o.Current == x.Current && o.Analysis == x.Analysis && o.Rollback == x.Rollback &&
 		o.Refused == x.Refused && o.NeverActive == x.NeverActive && o.Reported == x.Reported &&
-		o.uid == x.uid && o.rv == x.rv && o.ready == x.ready && o.up == x.up && o.auto == x.auto && o.why == x.why && o.crowded == x.crowded
+		o.uid == x.uid && o.rv == x.rv && o.ready == x.ready && o.up == x.up && o.asked == x.asked && o.auto == x.auto && o.why == x.why && o.crowded == x.crowded
 }
 
 // sameReport reports whether two reports are the same in all.
 func sameReport(a, b Report) bool {
 	return a.Slug == b.Slug && a.Revision == b.Revision && a.Confirmed == b.Confirmed && slices.Equal(a.References, b.References) && slices.Equal(a.Masked, b.Masked) &&
 		slices.Equal(a.Pinned, b.Pinned) && a.Active == b.Active && a.Newest == b.Newest && a.CanaryDomains == b.CanaryDomains && a.Canary == b.Canary && a.Unrouted == b.Unrouted &&
-		a.Reason == b.Reason && a.Message == b.Message && a.policy == b.policy
+		a.Reason == b.Reason && a.Message == b.Message && a.policy == b.policy && a.unreported == b.unreported
 }
 
 // ago is the world lag snapshots ago.
@@ -1290,7 +1291,7 @@ func (w *world) ensure(x write) bool {
 		delete(w.taken, e.Release) // of an object of the same name, which is gone
 		w.objects[e.Release] = &object{
 			Child: Child{Release: e.Release, Slug: x.cand.Slug, Name: x.cand.Name, Level: x.cand.Level, PullRequest: x.cand.PullRequest, Version: x.cand.Version, Config: x.config, Created: w.now, Stamp: e.Stamp, NeverActive: x.never, Replicas: e.Replicas, Unsettled: true},
-			uid:   w.id(), rv: w.id(), up: w.now.Add(w.startup), why: w.broken[x.cand.Version],
+			uid:   w.id(), rv: w.id(), up: w.now.Add(w.startup), asked: w.now, why: w.broken[x.cand.Version],
 		}
 		return true
 	}
@@ -1360,7 +1361,7 @@ func (w *world) turnBack(d time.Duration) {
 		w.named[r] = at.Add(-d)
 	}
 	for _, o := range w.objects {
-		o.up = o.up.Add(-d)
+		o.up, o.asked = o.up.Add(-d), o.asked.Add(-d)
 	}
 }
 

@@ -237,12 +237,46 @@ var pairHappenings = []pairHappening{
 			p.say("policy %s can create Services: %t", name, !n.full)
 		}
 	}},
+	{"end groups", 1, func(p *pair, a, b int) {
+		p.spec.Ended = nil
+		for i, group := range []string{"1.x", "2-x", "3.x", "1.1.x"} {
+			if b%3 > 0 && a>>i&1 > 0 {
+				p.spec.Ended = append(p.spec.Ended, group)
+			}
+		}
+		p.say("ended groups: %v", p.spec.Ended)
+	}},
+	{"webhook of changes", 1, func(p *pair, a, b int) {
+		clear(p.denied)
+		if name, _, ok := choose(p.objects, a); ok && b%3 > 0 {
+			p.denied[name] = true
+			p.say("changes of %s are refused", name)
+		}
+	}},
+	{"no template", 1, func(p *pair, a, b int) { p.config = []string{"", "c1"}[b%2] }},
+	{"pin a release", 1, func(p *pair, a, b int) {
+		if name, o, ok := choose(p.objects, a); ok {
+			p.spec.Pins = []release.Pin{{Group: o.Name, Release: name}}
+		}
+	}},
+	{"gates", 2, func(p *pair, a, b int) {
+		p.spec.Gates = nil
+		for i, point := range []release.Point{release.PreRollout, release.ConfirmRollout, release.ConfirmPromotion} {
+			if a>>i&1 > 0 {
+				p.spec.Gates = append(p.spec.Gates, point)
+			}
+		}
+	}},
+	{"hooks", 2, func(p *pair, a, b int) {
+		p.hooks[[]release.Point{release.PreRollout, release.ConfirmRollout, release.ConfirmPromotion}[a%3]] = []string{"", "no", "away"}[b%3]
+	}},
 }
 
 // pairFaults are the happenings that are faults of what surrounds planner and policies.
 var pairFaults = map[string]bool{
 	"plan that ends": true, "lose policy": true, "policy made again": true, "stick": true, "gateway": true, "lose pods": true, "spoil": true, "break": true,
 	"remove": true, "restore": true, "clock goes back": true, "full cluster": true, "webhook": true, "quota of Services": true,
+	"webhook of changes": true, "no template": true,
 }
 
 // pairDeck holds each happening as often as its share.
@@ -298,7 +332,12 @@ func playPair(ops []pairOp, start int) (p *pair) {
 func (p *pair) epilogue() {
 	p.say("epilogue")
 	clear(p.broken)
+	clear(p.denied)
+	clear(p.hooks)
 	p.spec.Paused, p.room, p.refuse = false, -1, false
+	if p.config == "" {
+		p.config = "c1"
+	}
 	for _, o := range p.objects {
 		if o.why == "Unschedulable" {
 			o.why = ""
@@ -341,6 +380,9 @@ func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 	if g.Phase == release.Closing {
 		p.fail("group %s is still closing: %s", g.Slug, said())
 	}
+	if p.ended(g) && !waits("GroupExcluded") {
+		p.fail("group %s is ended, and stays: %s", g.Slug, said())
+	}
 	if g.Rollout != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost") {
 		p.fail("the run of %s never ends: %s", g.Rollout.Release, said())
 	}
@@ -369,6 +411,11 @@ func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 			}
 		}
 	}
+}
+
+// ended reports whether a user ends a group.
+func (p *pair) ended(g *release.Group) bool {
+	return slices.Contains(p.spec.Ended, g.Name) || slices.Contains(p.spec.Ended, g.Slug)
 }
 
 // checkNewest: once stable, a group is at its newest good version, as pins say, or it is reported

@@ -11,6 +11,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/release"
+	"github.com/heighliner/heighliner/internal/version"
 )
 
 // pair is the planner and the policies of one Microservice, with all that surrounds
@@ -27,6 +28,11 @@ type pair struct {
 	refuse    bool // an admission webhook is down: what is created is refused
 	room      int  // pods that find room in the cluster; below 0: any number
 	load      int  // pods that all traffic of a group needs, where releases have autoscalers
+	// denied releases: the server refuses that their objects are changed.
+	denied map[string]bool
+	// unstamped are those of them that the last plan could not stamp.
+	unstamped map[string]bool
+	hooks     map[release.Point]string // what hooks answer: "" yes, "no", "away" for no answer
 
 	rollout release.State
 	ms      *v1alpha1.Microservice // the rollout state as policies read it
@@ -75,7 +81,7 @@ func newPair() *pair {
 	p := &pair{
 		now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), config: "c1", room: -1,
 		spec:   release.Spec{Replicas: 2, Standby: 1, MinimumAvailable: 2, Deadline: 10 * time.Minute, Drain: 5 * time.Second, Previews: release.Previews{MaxGroups: 20}},
-		offers: map[string]release.Candidate{}, objects: map[string]*object{}, nets: map[string]*front{}, broken: map[string]bool{}, named: map[string]time.Time{},
+		offers: map[string]release.Candidate{}, objects: map[string]*object{}, nets: map[string]*front{}, broken: map[string]bool{}, denied: map[string]bool{}, unstamped: map[string]bool{}, hooks: map[release.Point]string{}, named: map[string]time.Time{},
 		ms: &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod", UID: "ledger"}},
 	}
 	p.setSteps(nil)
@@ -220,8 +226,66 @@ func (p *pair) pods() (did bool) {
 			o.Unsettled, o.Available, o.Failure, did = false, o.ready, failure, true
 		}
 	}
+	did = p.answerHooks() || did
 	p.endpoints()
 	return did
+}
+
+// answerHooks lets the controllers of releases call the hooks of the gates at which rollouts wait.
+func (p *pair) answerHooks() (did bool) {
+	for i := range p.rollout.Groups {
+		run := p.rollout.Groups[i].Rollout
+		if run == nil || run.Gate == "" || run.GateTime.IsZero() || p.objects[run.Release] == nil {
+			continue
+		}
+		answer := p.hooks[run.Gate]
+		fact := release.GateFact{Rollout: run.Sequence, Step: run.Step, Point: run.Gate, Since: run.GateTime, Open: answer == "", Unanswered: answer == "away", Message: answer}
+		o := p.objects[run.Release]
+		if slices.Contains(o.Gates, fact) {
+			continue
+		}
+		p.checkTried(&p.rollout.Groups[i], run)
+		o.Gates, did = []release.GateFact{fact}, true
+	}
+	return did
+}
+
+// checkTried: hooks that are to try a release before its traffic do not meet another one by
+// the domain of the canary.
+func (p *pair) checkTried(g *release.Group, run *release.Rollout) {
+	for i := range p.rollout.Groups {
+		if x := &p.rollout.Groups[i]; x.Slug != g.Slug && (x.Rollout != nil || x.Phase == release.Live && version.Compare(strings.TrimSuffix(x.Name, ".x"), strings.TrimSuffix(g.Name, ".x")) > 0) {
+			return // the domain is that of the newest group
+		}
+	}
+	for name, n := range p.nets {
+		if run.Gate != release.PreRollout || n.stuck || n.full || n.gateways[pairGateway] == nil || !p.confirms(n, g) {
+			continue
+		}
+		for route, s := range n.serves {
+			if s.deleted || !slices.Contains(s.hosts, "try.example.com") && !slices.Contains(s.hosts, "try2.example.com") {
+				continue
+			}
+			for other, weight := range s.releases {
+				if weight > 0 && other != run.Release {
+					p.fail("policy %s: PreRollout hooks of %s meet %s by route %s of %v", name, run.Release, other, route, s.hosts)
+				}
+			}
+		}
+	}
+}
+
+// confirms reports whether a policy has confirmed a group, or, before that has anything to confirm,
+// the one that serves: a policy that never has blocks nothing.
+func (p *pair) confirms(n *front, g *release.Group) bool {
+	for i := range p.rollout.Groups {
+		if x := &p.rollout.Groups[i]; g.TrafficRevision == 0 && x.Phase == release.Live && x.ActiveRow() != nil {
+			g = x
+			break
+		}
+	}
+	report := n.groupTraffic(g.Slug)
+	return report.Revision > 0 && report.Revision == g.TrafficRevision
 }
 
 func (p *pair) free() int {
@@ -251,8 +315,11 @@ func (p *pair) endpoints() {
 // --- the planner ---
 
 func (p *pair) observe() release.Observed {
-	o := release.Observed{Spec: p.spec, Config: p.config, State: p.rollout, Began: p.began}
+	o := release.Observed{Spec: p.spec, Config: p.config, State: p.rollout, Began: p.began, SourceStale: p.config == ""}
 	for _, version := range slices.Sorted(maps.Keys(p.offers)) {
+		if p.config == "" {
+			break // a ConfigMap of the template is missing, say
+		}
 		c := p.offers[version]
 		c.Release = strings.ReplaceAll(c.Slug+"-"+version+"-"+p.config, ".", "-")
 		o.Candidates = append(o.Candidates, c)
@@ -261,6 +328,7 @@ func (p *pair) observe() release.Observed {
 		o.Withdrawn = append(o.Withdrawn, p.withdrawnOf(&p.rollout.Groups[i])...)
 	}
 	for _, name := range SortedKeys(p.objects) {
+		p.objects[name].Refused = p.unstamped[name]
 		o.Children = append(o.Children, p.objects[name].Child)
 	}
 	for _, name := range SortedKeys(p.nets) {
@@ -299,8 +367,7 @@ func (p *pair) withdrawnOf(g *release.Group) (out []release.Withdrawal) {
 // plan makes a whole pass of the planner; stop is the write before which the manager ends,
 // 0: never.
 func (p *pair) plan(stop int) (did bool) {
-	o := p.observe()
-	plan := release.Plan(o, p.now)
+	o, plan := p.make()
 	p.stats.plans++
 	p.wakeAt = plan.RequeueTime
 	writes := 0
@@ -333,6 +400,23 @@ func (p *pair) plan(stop int) (did bool) {
 	return did
 }
 
+// make makes a plan, and another one where the server refuses a stamp of it: of the facts with that.
+func (p *pair) make() (release.Observed, release.Result) {
+	clear(p.unstamped)
+	for {
+		o := p.observe()
+		plan, again := release.Plan(o, p.now), false
+		for _, e := range plan.Ensure {
+			if !e.Create && e.Stamp > 0 && p.denied[e.Release] {
+				p.unstamped[e.Release], again = true, true
+			}
+		}
+		if !again {
+			return o, plan
+		}
+	}
+}
+
 func (p *pair) ensure(o release.Observed, e release.Ensure) bool {
 	k := p.objects[e.Release]
 	if k == nil {
@@ -348,6 +432,9 @@ func (p *pair) ensure(o release.Observed, e release.Ensure) bool {
 		p.objects[e.Release] = k
 		p.say("create %s", e.Release)
 		return true
+	}
+	if p.denied[e.Release] {
+		return false
 	}
 	did := false
 	if e.Stamp > k.Stamp {
@@ -404,6 +491,9 @@ func groupAsRead(g *release.Group) v1alpha1.ReleaseGroup {
 	if a := g.ActiveRow(); a != nil {
 		out.Active = a.Version
 	}
+	if run := g.Rollout; run != nil {
+		out.Rollout = &v1alpha1.Rollout{Release: run.Release, Sequence: run.Sequence, Step: int32(run.Step), Gate: v1alpha1.Gate(run.Gate), From: run.From}
+	}
 	for _, r := range g.Releases {
 		out.Releases = append(out.Releases, v1alpha1.Release{
 			VersionedMicroservice: r.Release, SemVer: v1alpha1.SemVer{Name: r.Name, Version: r.Version}, Config: r.Config,
@@ -416,7 +506,7 @@ func groupAsRead(g *release.Group) v1alpha1.ReleaseGroup {
 
 func (p *pair) retire(x release.Retire) bool {
 	k := p.objects[x.Release]
-	if k == nil {
+	if k == nil || p.denied[x.Release] && !x.Delete {
 		return false
 	}
 	p.checkRetire(k, x)
