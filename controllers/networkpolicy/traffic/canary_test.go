@@ -218,6 +218,27 @@ func TestDomainOfTheCanaryOfAGroupThatComes(t *testing.T) {
 	want(t, "named then", len(w.groupTraffic("2-x").References), 0)
 }
 
+// The first release of a newer group that gave its traffic back is tried by its hooks again: the domain
+// by which they come to it is no route of before, and its group is confirmed.
+func TestDomainOfTheCanaryOfAGroupThatComesAgain(t *testing.T) {
+	for _, try := range []string{"try.example.com", "try-{{.ReleaseGroupName}}.e.com"} {
+		t.Run(try, func(t *testing.T) {
+			w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}, {Domain: try, Release: canaryOf(v1alpha1.AbsentNotFound)}}
+			w.ready = map[string]int{"a": 1, "b": 1}
+			w.settle()
+			w.rollout(group("2-x", 2, "b 2.0.0 canary 10"), group("1-x", 1, "a 1.0.0 active 100"))
+			w.settle()
+			want(t, "in its steps", w.split(newestHost), "1.0.0=90 2.0.0=10")
+			w.rollout(asked(group("2-x", 3, "b 2.0.0 pending 0"), "b"), group("1-x", 1, "a 1.0.0 active 100"))
+			w.settle()
+			want(t, "given back", w.split(newestHost), "1.0.0=100")
+			want(t, "confirmed", w.groupTraffic("2-x").Revision, 3)
+			want(t, "tried again", w.groupTraffic("2-x").Canary, "b")
+		})
+	}
+}
+
 // A domain without a field of the group is of the newest group: of two groups that hooks try it
 // routes to the newer one, as the guide reports. The other one is tried at its own domain, and where it
 // has none the policy reports nothing for which its hooks would wait.

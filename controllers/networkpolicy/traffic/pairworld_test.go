@@ -11,7 +11,6 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/release"
-	"github.com/heighliner/heighliner/internal/version"
 )
 
 // pair is the planner and the policies of one Microservice, with all that surrounds
@@ -253,8 +252,10 @@ func (p *pair) answerHooks() (did bool) {
 // checkTried: hooks that are to try a release before its traffic do not meet another one by
 // the domain of the canary.
 func (p *pair) checkTried(g *release.Group, run *release.Rollout) {
+	newest := true
 	for i := range p.rollout.Groups {
-		if x := &p.rollout.Groups[i]; x.Slug != g.Slug && (x.Rollout != nil || x.Phase == release.Live && version.Compare(strings.TrimSuffix(x.Name, ".x"), strings.TrimSuffix(g.Name, ".x")) > 0) {
+		x := &p.rollout.Groups[i]
+		if newest = newest && x.Slug != g.Slug; newest && x.Phase == release.Live || x.Slug != g.Slug && x.Rollout != nil {
 			return // the domain is that of the newest group
 		}
 	}

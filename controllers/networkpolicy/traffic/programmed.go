@@ -142,24 +142,40 @@ type reporter struct {
 }
 
 // liveSlugs are the groups that live objects were written for.
-func (r *reporter) liveSlugs() map[string]bool {
+func (r *reporter) liveSlugs() map[string]bool { return r.liveSlugsBut(nil) }
+
+// liveSlugsBut are the same without some routes.
+func (r *reporter) liveSlugsBut(without map[string]bool) map[string]bool {
 	out := map[string]bool{}
 	for _, s := range r.Services {
 		if slug := s.Labels[v1alpha1.LabelGroup]; slug != "" && !OfRelease(s) {
 			out[slug] = true
 		}
 	}
-	for _, route := range r.Live {
-		if slug := route.Group(); slug != "" {
+	for name, route := range r.Live {
+		if slug := route.Group(); slug != "" && !without[name] {
 			out[slug] = true
 		}
 	}
 	return out
 }
 
+// tests are the routes that route to nothing but the release that hooks try.
+func (r *reporter) tests(g *v1alpha1.ReleaseGroup) map[string]bool {
+	tried := testable(g)
+	out := map[string]bool{}
+	for _, route := range r.out.Routes {
+		out[route.Name] = tried != nil && !slices.ContainsFunc(route.rows, func(row *Row) bool { return !row.canary || row.pinned != tried.VersionedMicroservice })
+	}
+	return out
+}
+
 // written are the releases of a group that any object names, as it was read or as
 // it is written in this reconcile.
-func (r *reporter) written(slug string) []string {
+func (r *reporter) written(slug string) []string { return r.writtenBut(slug, nil) }
+
+// writtenBut are the same without some routes.
+func (r *reporter) writtenBut(slug string, without map[string]bool) []string {
 	var out []string
 	add := func(release, fallback string) {
 		owner := fallback
@@ -170,9 +186,11 @@ func (r *reporter) written(slug string) []string {
 			out = append(out, release)
 		}
 	}
-	for _, route := range r.Live {
+	for name, route := range r.Live {
 		for _, release := range r.releasesOf(route.Services) {
-			add(release, route.Group())
+			if !without[name] {
+				add(release, route.Group())
+			}
 		}
 	}
 	for _, s := range r.Services {
@@ -187,7 +205,9 @@ func (r *reporter) written(slug string) []string {
 	}
 	for _, route := range slices.Concat(r.out.Routes, r.out.Previous) {
 		for _, release := range r.releasesOf(route.services()) {
-			add(release, route.slug)
+			if !without[route.Name] {
+				add(release, route.slug)
+			}
 		}
 	}
 	for _, s := range r.out.Services {
@@ -209,7 +229,7 @@ func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha
 		}
 		return r.removedVerdict(written, prev)
 	}
-	if g.absent && (len(written) > 0 || r.liveSlugs()[g.slug]) {
+	if tests := r.tests(g.group); g.absent && (len(r.writtenBut(g.slug, tests)) > 0 || r.liveSlugsBut(tests)[g.slug]) {
 		return verdict{Reason: reasonNoActiveRelease, Message: fmt.Sprintf("release group %q has no active release, but a route still points to a release that was rolled back", g.group.Name)}
 	}
 	if g.reason != "" {
