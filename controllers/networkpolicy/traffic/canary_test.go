@@ -219,7 +219,7 @@ func TestDomainOfTheCanaryOfAGroupThatComes(t *testing.T) {
 }
 
 // The first release of a newer group that gave its traffic back is tried by its hooks again: the domain
-// by which they come to it is no route of before, and its group is confirmed.
+// by which they come to it is not one of its previous traffic, and its group is confirmed.
 func TestDomainOfTheCanaryOfAGroupThatComesAgain(t *testing.T) {
 	for _, try := range []string{"try.example.com", "try-{{.ReleaseGroupName}}.e.com"} {
 		t.Run(try, func(t *testing.T) {

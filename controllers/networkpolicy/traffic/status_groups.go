@@ -147,7 +147,7 @@ func (r *reporter) ofCanary(row *Row, g *v1alpha1.ReleaseGroup) bool {
 // mayMoveTo reports whether domains that route to the newest group will route to another one, when
 // hooks try its first release: what hooks would meet by them before that is the older one.
 func (r *reporter) mayMoveTo(base, g *v1alpha1.ReleaseGroup) bool {
-	if g.Rollout == nil || activeOf(g) != nil || g.Level == v1alpha1.LevelPreview || base == nil || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
+	if activeOf(g) != nil || g.Level == v1alpha1.LevelPreview || base == nil || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
 		return false
 	}
 	groups := r.liveGroups()
