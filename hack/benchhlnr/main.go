@@ -11,6 +11,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -107,8 +108,8 @@ func (b *bench) first(ctx context.Context, where string, args ...string) error {
 		_, err = out.Read(make([]byte, 1))
 		took = append(took, time.Since(began))
 		_, drained := io.Copy(io.Discard, out)
-		if waited := cmd.Wait(); err != nil || drained != nil || waited != nil {
-			return fmt.Errorf("hlnr %s: %v, %v, %v: %s", strings.Join(args, " "), err, drained, waited, problems.String())
+		if err := errors.Join(err, drained, cmd.Wait()); err != nil {
+			return fmt.Errorf("hlnr %s: %w: %s", strings.Join(args, " "), err, problems.String())
 		}
 		used = append(used, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
 	}
