@@ -73,7 +73,7 @@ func newRollbackCommand(f *cli.Factory) *cobra.Command {
 	o := &pinOptions{}
 	cmd := &cobra.Command{
 		Use:     "rollback MICROSERVICE",
-		Short:   "Go back to the release that was active before, or to another one",
+		Short:   "Go back to the release that was active before, or to another one, also until a time",
 		GroupID: cli.GroupAct,
 		Long: `rollback pins a group to the release that was active before the present one, with its
 configuration. A retained release takes no canary steps. The group stays there until the pin ends or

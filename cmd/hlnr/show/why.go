@@ -20,7 +20,7 @@ import (
 func newWhy(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why (URL | HOST[/PATH] | [MICROSERVICE] VERSION | MICROSERVICE | pod/NAME | [MICROSERVICE] pr/NUMBER)",
-		Short: "Explain why a host, a version or a pod serves as it does",
+		Short: "Explain why a version is live or not, and what a host or a pod serves",
 		Long: `Answer one question with the whole chain: from the host through its route and the
 weights to releases, images and the verdicts on newer versions; or from a version to what
 it waits for or why it failed. Each line names the object that has it. The last line is

@@ -41,7 +41,7 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:     "wait MICROSERVICE VERSION",
-		Short:   "Wait until a version is active, or in a step, for pipelines",
+		Short:   "Wait until a version is active, or in a step: for pipelines (CI)",
 		GroupID: cli.GroupSee,
 		Long: `wait prints one line per change until the version is in the state that --for names, or beyond it. It ends
 early when the version cannot get there.
