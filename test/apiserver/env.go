@@ -35,6 +35,7 @@ package apiserver
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
@@ -150,8 +151,17 @@ func Start(o Options) (_ *Env, err error) {
 		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: startTimeout},
 		ControlPlaneStartTimeout: startTimeout,
 	}}
-	// The range of a real cluster: a few hundred Services do not exhaust it.
-	env.environment.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", "10.96.0.0/16")
+	if env.dir, err = os.MkdirTemp("", "heighliner-apiserver-"); err != nil {
+		return nil, fmt.Errorf("make folder: %w", err)
+	}
+	token, err := env.writeToken()
+	if err != nil {
+		return nil, err
+	}
+	env.environment.ControlPlane.GetAPIServer().Configure().
+		// The range of a real cluster: a few hundred Services do not exhaust it.
+		Set("service-cluster-ip-range", "10.96.0.0/16").
+		Set("token-auth-file", env.tokenFile())
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, env.Stop())
@@ -168,11 +178,10 @@ func Start(o Options) (_ *Env, err error) {
 		return nil, fmt.Errorf("start control plane: %w", err)
 	}
 	env.Config.QPS = -1
+	// The server verifies the certificate of a client with each request, and finds a token in a map.
+	env.Config.CertData, env.Config.KeyData, env.Config.BearerToken = nil, nil, token
 	if env.Client, err = newClient(env.Config); err != nil {
 		return nil, err
-	}
-	if env.dir, err = os.MkdirTemp("", "heighliner-apiserver-"); err != nil {
-		return nil, fmt.Errorf("make folder: %w", err)
 	}
 	if err := os.WriteFile(env.Kubeconfig(), env.environment.KubeConfig, 0o600); err != nil {
 		return nil, fmt.Errorf("write kubeconfig: %w", err)
@@ -195,6 +204,17 @@ func Start(o Options) (_ *Env, err error) {
 	}
 	return env, nil
 }
+
+// writeToken makes a token of a member of system:masters, and the file of the API server with it.
+func (e *Env) writeToken() (string, error) {
+	token := rand.Text()
+	if err := os.WriteFile(e.tokenFile(), []byte(token+",admin,admin,system:masters\n"), 0o600); err != nil {
+		return "", fmt.Errorf("write tokens: %w", err)
+	}
+	return token, nil
+}
+
+func (e *Env) tokenFile() string { return filepath.Join(e.dir, "tokens.csv") }
 
 // Stop ends what Start started.
 func (e *Env) Stop() error {

@@ -54,7 +54,7 @@ func (e *Env) InstallPodMetrics(_ context.Context) error {
 // load over them, until the test ends. It needs InstallPodMetrics and a
 // controller-manager. The load may be changed at any time.
 func (e *Env) PlayLoad(t testing.TB, namespace string, labels client.MatchingLabels, load *atomic.Int64) {
-	play(t, "load", func(ctx context.Context) error {
+	e.play(t, "load", namespace, &corev1.PodList{}, func(ctx context.Context) error {
 		var pods corev1.PodList
 		if err := e.Client.List(ctx, &pods, client.InNamespace(namespace), labels); err != nil {
 			return err

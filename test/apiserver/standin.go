@@ -14,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -24,8 +24,12 @@ import (
 // controller-manager only.
 const nodeName = "test"
 
-// playInterval is how often a stand-in looks for work.
-const playInterval = 50 * time.Millisecond
+// A stand-in acts playDelay after a change of what it watches, so that changes which come together are one, and every
+// playInterval: what it answers may change without one.
+const (
+	playDelay    = 10 * time.Millisecond
+	playInterval = 250 * time.Millisecond
+)
 
 // GatewayController is the controllerName that the Gateway stand-in reports
 // under.
@@ -188,7 +192,7 @@ func podReady(pod *corev1.Pod) corev1.ConditionStatus {
 // of Deployments.
 func (e *Env) PlayKubelet(t testing.TB, namespace string, ready func(*corev1.Pod) bool) {
 	t.Helper()
-	play(t, "kubelet", func(ctx context.Context) error {
+	e.play(t, "kubelet", namespace, &corev1.PodList{}, func(ctx context.Context) error {
 		pods := &corev1.PodList{}
 		if err := e.Client.List(ctx, pods, client.InNamespace(namespace)); err != nil {
 			return err
@@ -260,7 +264,7 @@ func (e *Env) markRoute(ctx context.Context, key client.ObjectKey, accepted meta
 // returns true (nil: all), and leaves the status of the others alone.
 func (e *Env) PlayGateway(t testing.TB, namespace string, accept func(*gatewayv1.HTTPRoute) bool) {
 	t.Helper()
-	play(t, "gateway", func(ctx context.Context) error {
+	e.play(t, "gateway", namespace, &gatewayv1.HTTPRouteList{}, func(ctx context.Context) error {
 		routes := &gatewayv1.HTTPRouteList{}
 		if err := e.Client.List(ctx, routes, client.InNamespace(namespace)); err != nil {
 			return err
@@ -292,20 +296,52 @@ func accepted(route *gatewayv1.HTTPRoute) bool {
 	return true
 }
 
-// play runs a stand-in until the test ends. Conflicts and objects that went
-// away are for its next turn.
-func play(t testing.TB, name string, turn func(context.Context) error) {
+// play runs a stand-in for the objects of a kind in a namespace until the test ends. Conflicts and objects that
+// went away are for its next turn.
+func (e *Env) play(t testing.TB, name, namespace string, kind client.ObjectList, turn func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	t.Cleanup(func() { cancel(); <-done })
 	go func() {
 		defer close(done)
-		wait.UntilWithContext(ctx, func(ctx context.Context) {
-			err := turn(ctx)
-			if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-				t.Errorf("play %s: %v", name, err)
+		for ctx.Err() == nil {
+			// Without a watch, as when one has ended, there are the turns of each interval.
+			var changes <-chan watch.Event
+			w, err := e.Client.Watch(ctx, kind, client.InNamespace(namespace))
+			if err == nil {
+				changes = w.ResultChan()
 			}
-		}, playInterval)
+			for watched := true; watched && ctx.Err() == nil; {
+				err := turn(ctx)
+				if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+					t.Errorf("play %s: %v", name, err)
+				}
+				watched = changed(ctx, changes)
+			}
+			if err == nil {
+				w.Stop()
+			}
+		}
 	}()
+}
+
+// changed waits for the next turn of a stand-in, and reports whether the watch is still open.
+func changed(ctx context.Context, changes <-chan watch.Event) bool {
+	watched, seen, due := changes != nil, false, time.After(playInterval)
+	for {
+		select {
+		case <-ctx.Done():
+			return watched
+		case <-due:
+			return watched
+		case _, ok := <-changes:
+			switch {
+			case !ok:
+				watched, changes = false, nil
+			case !seen:
+				seen, due = true, time.After(playDelay)
+			}
+		}
+	}
 }

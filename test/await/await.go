@@ -19,7 +19,7 @@ const Limit = 2 * time.Minute
 // milliseconds, and a server is not asked more often than it needs to be.
 const (
 	shortest = time.Millisecond
-	longest  = 50 * time.Millisecond
+	longest  = 200 * time.Millisecond
 )
 
 // Nil waits until check returns nil, and fails the test with its last error.

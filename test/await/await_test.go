@@ -25,7 +25,7 @@ func TestWithin(t *testing.T) {
 				return notYet
 			}
 			return nil
-		}, time.Minute, nil, 1013 * time.Millisecond},
+		}, time.Minute, nil, 1055 * time.Millisecond},
 		"never": {func(context.Context, time.Duration) error { return notYet }, time.Minute, notYet, time.Minute},
 		"a check that is cut off reports what was seen before": {func(ctx context.Context, at time.Duration) error {
 			if at == 0 {
