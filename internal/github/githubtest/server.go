@@ -657,15 +657,8 @@ func (s *Server) write(x *exchange, status int, body any, link string) {
 	if x.route.Path != "" && !slices.Contains(x.route.Statuses, status) && !s.book.everywhere[status] {
 		s.fail("%s: the reference has no answer %d there", x.route.name(), status)
 	}
-	whole, err := completeAnswer(x.route.name(), status, body)
-	if err != nil {
-		s.fail("%s: %v", x.route.name(), err)
-	}
-	text, err := json.Marshal(whole)
-	if err != nil {
-		s.fail("%s: %v", x.route.name(), err)
-	}
-	for _, problem := range checkAnswer(x.route.name(), status, text) {
+	text, problems := answerText(x.route.name(), status, body)
+	for _, problem := range problems {
 		s.fail("%s: answer %d: %s", x.route.name(), status, problem)
 	}
 	h := x.w.Header()
