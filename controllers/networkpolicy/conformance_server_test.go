@@ -86,6 +86,8 @@ func TestServerKindsInstalledLater(t *testing.T) {
 type onServer struct {
 	*place
 	kinds *kinds
+	// seen is what observed has read since the last change.
+	seen *traffic.Observed
 }
 
 func newOnServer(t *testing.T, known *kinds) *onServer {
@@ -98,18 +100,26 @@ func newOnServer(t *testing.T, known *kinds) *onServer {
 	gateway := openGateway()
 	gateway.ObjectMeta = metav1.ObjectMeta{Name: "public"}
 	p.create(gateway, policy)
-	return &onServer{p, known}
+	return &onServer{place: p, kinds: known}
 }
 
 func (s *onServer) host(name string) string { return name + "." + s.namespace + ".example.com" }
 
+func (s *onServer) rollout(groups ...v1alpha1.ReleaseGroup) {
+	s.t.Helper()
+	s.seen = nil
+	s.place.rollout(groups...)
+}
+
 func (s *onServer) user(route *unstructured.Unstructured) {
+	s.seen = nil
 	route = route.DeepCopy()
 	unstructured.RemoveNestedField(route.Object, "metadata", "generation")
 	s.create(route)
 }
 
 func (s *onServer) serve(releases ...string) {
+	s.seen = nil
 	for _, r := range releases {
 		s.pod(r)
 	}
@@ -117,6 +127,7 @@ func (s *onServer) serve(releases ...string) {
 
 func (s *onServer) edit(change func(*v1alpha1.NetworkPolicySpec)) {
 	s.t.Helper()
+	s.seen = nil
 	var policy v1alpha1.NetworkPolicy
 	s.get("shop", &policy)
 	before := policy.DeepCopy()
@@ -132,11 +143,15 @@ func (s *onServer) confirmed(slug string, revision int64, references ...string) 
 		g := traffic.Find(p.Status.Groups, slug)
 		return p.Status.ObservedGeneration == p.Generation && g.Revision == revision && slices.Equal(g.References, references)
 	})
+	s.seen = nil
 }
 
-// observed is the server as a reconcile sees it.
+// observed is the server as a reconcile sees it. It is read once after each change and each wait.
 func (s *onServer) observed() *traffic.Observed {
 	s.t.Helper()
+	if s.seen != nil {
+		return s.seen
+	}
 	r := &Reconciler{Client: indexed(), Live: server, Now: time.Now, kinds: s.kinds}
 	var policy v1alpha1.NetworkPolicy
 	s.get("shop", &policy)
@@ -146,6 +161,7 @@ func (s *onServer) observed() *traffic.Observed {
 			s.t.Fatal(err)
 		}
 	}
+	s.seen = f
 	return f
 }
 
@@ -171,6 +187,7 @@ func (s *onServer) drain() {
 	s.eventually("shop", "the end of the switch", func(p *v1alpha1.NetworkPolicy) bool {
 		return p.Status.ObservedGeneration == p.Generation && p.Status.ProviderSwitch == nil
 	})
+	s.seen = nil
 }
 
 func (s *onServer) active(slug string) string { return activeVersion(s.observed(), slug) }
@@ -209,7 +226,8 @@ func (s *onServer) objects() (names []string) {
 	return names
 }
 
-// remove deletes the policy, and waits until the garbage collector has what it owned.
+// remove deletes the policy, and waits until the garbage collector has what it owned. A reconcile that began before
+// may write an object after that, which it collects too: nothing may be asserted once the wait is over.
 func (s *onServer) remove() {
 	s.t.Helper()
 	var policy v1alpha1.NetworkPolicy

@@ -240,16 +240,29 @@ func acceptApisixRoute(ctx context.Context, o client.Object) {
 }
 
 func acceptRoute(ctx context.Context, route client.Object) {
-	parents := []gatewayv1.RouteParentStatus{}
-	for _, p := range parentsOf(route) {
+	parents := parentsOf(route)
+	if mustJSON(answersTo(route, parents)) == mustJSON(answersOf(route)) {
+		return // No Gateway is read for a route that has all answers.
+	}
+	parents = slices.DeleteFunc(slices.Clone(parents), func(p gatewayv1.ParentReference) bool {
 		key := client.ObjectKey{Namespace: refNamespace(p, route.GetNamespace()), Name: string(p.Name)}
 		var parent client.Object = &gatewayv1.Gateway{}
 		if deref(p.Kind) == "ListenerSet" {
 			parent = &gatewayv1.ListenerSet{}
 		}
-		if server.Get(ctx, key, parent) != nil {
-			continue
-		}
+		return server.Get(ctx, key, parent) != nil
+	})
+	next := route.DeepCopyObject().(client.Object)
+	setAnswers(next, answersTo(route, parents))
+	if mustJSON(answersOf(next)) != mustJSON(answersOf(route)) {
+		_ = server.Status().Update(ctx, next)
+	}
+}
+
+// answersTo a route are those of parents that exist.
+func answersTo(route client.Object, parents []gatewayv1.ParentReference) []gatewayv1.RouteParentStatus {
+	answers := []gatewayv1.RouteParentStatus{}
+	for _, p := range parents {
 		a := answer(p, route.GetGeneration(), metav1.ConditionTrue, "Accepted")
 		if deref(p.SectionName) == refusedSection {
 			a = answer(p, route.GetGeneration(), metav1.ConditionFalse, string(gatewayv1.RouteReasonNotAllowedByListeners))
@@ -257,13 +270,9 @@ func acceptRoute(ctx context.Context, route client.Object) {
 		for i := range a.Conditions {
 			a.Conditions[i].LastTransitionTime = route.GetCreationTimestamp()
 		}
-		parents = append(parents, a)
+		answers = append(answers, a)
 	}
-	next := route.DeepCopyObject().(client.Object)
-	setAnswers(next, parents)
-	if mustJSON(answersOf(next)) != mustJSON(answersOf(route)) {
-		_ = server.Status().Update(ctx, next)
-	}
+	return answers
 }
 
 // place is a namespace with a Microservice and a policy.
