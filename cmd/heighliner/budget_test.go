@@ -190,6 +190,7 @@ func TestWriteBudget(t *testing.T) {
 		"with pauses":    {&v1alpha1.CanaryPause{Duration: "3s"}, budgetWithPauses},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // Most of the time they wait until nothing more is written.
 			least := phases{}
 			for round := 1; round <= rounds && len(least.over(test.budget)) > 0 && !t.Failed(); round++ {
 				t.Run(fmt.Sprint("round ", round), func(t *testing.T) { playBudget(t, test.pause, least) })

@@ -191,7 +191,7 @@ func waitFor(t *testing.T, what string, limit time.Duration, wrong func() string
 		if time.Now().After(end) {
 			t.Fatalf("wait for %s: %s", what, last)
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(300 * time.Millisecond)
 	}
 }
 
