@@ -390,7 +390,7 @@ func installTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{ErrorIfPathMissing: true, Paths: []string{
+	_, err = envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{ErrorIfPathMissing: true, MaxTime: await.Limit, Paths: []string{
 		filepath.Join(issued, "cert-manager.io_certificates.yaml"), filepath.Join(newest, "gateway.networking.k8s.io_listenersets.yaml"),
 		filepath.Join(other, "ApisixTls.yaml"), filepath.Join(other, "ApisixRoute.yaml"),
 	}})

@@ -58,7 +58,7 @@ func TestServerKindsInstalledLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	definitions = append(definitions, filepath.Join(dir, "ApisixRoute.yaml"))
-	if _, err := envtest.InstallCRDs(serverConfig, envtest.CRDInstallOptions{Paths: definitions, ErrorIfPathMissing: true}); err != nil {
+	if _, err := envtest.InstallCRDs(serverConfig, envtest.CRDInstallOptions{Paths: definitions, ErrorIfPathMissing: true, MaxTime: await.Limit}); err != nil {
 		t.Fatal(err)
 	}
 	p.eventually("shop", "with UDPRoute", has("Ready", "Programmed"))

@@ -17,6 +17,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // TestServerTLS plays a domain with a listener and its own certificate, whose kinds
@@ -40,7 +41,7 @@ func TestServerTLS(t *testing.T) {
 	}
 	installed := func(file string) {
 		t.Helper()
-		if _, err := envtest.InstallCRDs(serverConfig, envtest.CRDInstallOptions{Paths: []string{file}, ErrorIfPathMissing: true}); err != nil {
+		if _, err := envtest.InstallCRDs(serverConfig, envtest.CRDInstallOptions{Paths: []string{file}, ErrorIfPathMissing: true, MaxTime: await.Limit}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -44,7 +44,7 @@ func (e *Env) InstallPodMetrics(_ context.Context) error {
 			}},
 		},
 	}
-	if _, err := envtest.InstallCRDs(e.Config, envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{definition}}); err != nil {
+	if _, err := envtest.InstallCRDs(e.Config, envtest.CRDInstallOptions{MaxTime: startTimeout, CRDs: []*apiextensionsv1.CustomResourceDefinition{definition}}); err != nil {
 		return fmt.Errorf("install PodMetrics: %w", err)
 	}
 	return nil

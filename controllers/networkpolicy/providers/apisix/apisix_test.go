@@ -342,7 +342,7 @@ func TestDefinitionTakesTheRoute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{Paths: []string{filepath.Join(dir, "ApisixRoute.yaml"), filepath.Join(dir, "ApisixTls.yaml")}, ErrorIfPathMissing: true}); err != nil {
+	if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{Paths: []string{filepath.Join(dir, "ApisixRoute.yaml"), filepath.Join(dir, "ApisixTls.yaml")}, ErrorIfPathMissing: true, MaxTime: await.Limit}); err != nil {
 		t.Fatal(err)
 	}
 	if err := AddToScheme(env.Client.Scheme()); err != nil {

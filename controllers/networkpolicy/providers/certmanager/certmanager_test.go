@@ -129,7 +129,7 @@ func TestDefinitionTakesTheCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{Paths: []string{filepath.Join(dir, "cert-manager.io_certificates.yaml")}, ErrorIfPathMissing: true}); err != nil {
+	if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{Paths: []string{filepath.Join(dir, "cert-manager.io_certificates.yaml")}, ErrorIfPathMissing: true, MaxTime: await.Limit}); err != nil {
 		t.Fatal(err)
 	}
 	if err := AddToScheme(env.Client.Scheme()); err != nil {

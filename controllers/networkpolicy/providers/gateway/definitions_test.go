@@ -100,7 +100,7 @@ func TestDefinitionsTakeTheRoutes(t *testing.T) {
 				definitions = append(definitions, filepath.Join(dir, "gateway.networking.k8s.io_"+strings.ToLower(kind.Kind)+"s.yaml"))
 				served[kind.Kind] = providers.Served{Version: kind.Versions[0], Experimental: channel == "experimental"}
 			}
-			if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{Paths: definitions, ErrorIfPathMissing: true}); err != nil {
+			if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{Paths: definitions, ErrorIfPathMissing: true, MaxTime: await.Limit}); err != nil {
 				t.Fatal(err)
 			}
 			for _, protocol := range []v1alpha1.PortProtocol{"HTTP", "HTTPS", "GRPC", "TLS", "TCP", "UDP"} {
@@ -156,7 +156,7 @@ func TestFormerDefinitionTakesListenerSets(t *testing.T) {
 		t.Fatal(err)
 	}
 	definition := filepath.Join(dir, formerGroupVersion.Group+"_xlistenersets.yaml")
-	if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{Paths: []string{definition}, ErrorIfPathMissing: true}); err != nil {
+	if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{Paths: []string{definition}, ErrorIfPathMissing: true, MaxTime: await.Limit}); err != nil {
 		t.Fatal(err)
 	}
 	if err := AddToScheme(env.Client.Scheme()); err != nil {
