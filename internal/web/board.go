@@ -163,11 +163,11 @@ func (s *Server) boardPage(ctx context.Context, m *moments, u *url.URL) (*page, 
 	for i := range shown.Services {
 		x := &shown.Services[i]
 		e := m.services[keyOf(x.Namespace, x.Name)]
-		html := e.without
+		html, sum := e.without, e.sumWithout
 		if may(x.Namespace) {
-			html = e.with
+			html, sum = e.with, e.sumWith
 		}
-		p.chunks = append(p.chunks, chunk{id: "s-" + x.Namespace + "." + x.Name, parent: "services", html: html})
+		p.chunks = append(p.chunks, chunk{id: "s-" + x.Namespace + "." + x.Name, parent: "services", html: html, sum: sum})
 	}
 	if err := p.add(s, "board-foot", "", data); err != nil {
 		return nil, err

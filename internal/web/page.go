@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"hash/fnv"
 	"html/template"
@@ -39,6 +40,15 @@ type chunk struct {
 	// parent is the id of the element that it is in, where chunks come and go; "": it stays.
 	parent string
 	html   []byte
+	// sum is the fingerprint of html; 0: it is not known yet.
+	sum uint64
+}
+
+// sumOf is a fingerprint of a part of a page.
+func sumOf(html []byte) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(html)
+	return h.Sum64()
 }
 
 // layout is what all pages have.
@@ -104,9 +114,13 @@ func (s *Server) banner(data cluster.Data, now time.Time) (chunk, error) {
 func (p *page) state() string {
 	h := fnv.New64a()
 	for _, c := range p.chunks {
-		if c.id != "" {
-			_, _ = h.Write(c.html)
+		if c.id == "" {
+			continue
 		}
+		if c.sum == 0 {
+			c.sum = sumOf(c.html)
+		}
+		_, _ = h.Write(binary.BigEndian.AppendUint64(nil, c.sum))
 	}
 	return strconv.FormatUint(h.Sum64(), 36)
 }

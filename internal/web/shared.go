@@ -36,7 +36,8 @@ type moments struct {
 type entry struct {
 	view.Service
 	// with and without what the reader can do.
-	with, without []byte
+	with, without       []byte
+	sumWith, sumWithout uint64
 }
 
 func keyOf(namespace, name string) string { return namespace + "/" + name }
@@ -99,5 +100,6 @@ func (s *Server) entry(x view.Service, now time.Time) (*entry, error) {
 		data["Acts"] = true
 		e.with, err = s.templates.execute("board-row", data)
 	}
+	e.sumWith, e.sumWithout = sumOf(e.with), sumOf(e.without)
 	return e, err
 }

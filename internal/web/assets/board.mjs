@@ -85,7 +85,10 @@ async function open(href) {
   dialog.dataset.href = href.split('?')[0]
   dialog.replaceChildren(act)
   if (!dialog.open) dialog.showModal()
-  dialog.querySelector('[autofocus], .primary, select, a')?.focus()
+  for (const first of ['[autofocus]', '.primary', 'select', 'a']) {
+    const found = dialog.querySelector(first)
+    if (found) return found.focus()
+  }
 }
 document.addEventListener('click', e => {
   const link = e.target.closest('a')
