@@ -264,8 +264,11 @@ func (p *pair) checkTried(g *release.Group, run *release.Rollout) {
 			continue
 		}
 		for route, s := range n.serves {
-			if s.deleted || !slices.Contains(s.hosts, "try.example.com") && !slices.Contains(s.hosts, "try2.example.com") {
-				continue
+			asked := func(d v1alpha1.Domain) bool {
+				return d.Release != nil && d.Release.Version == "" && slices.Contains(s.hosts, d.Domain)
+			}
+			if s.deleted || !slices.ContainsFunc(n.policy.Spec.Domains, asked) {
+				continue // it has no domain of a canary, or not any more
 			}
 			for other, weight := range s.releases {
 				if weight > 0 && other != run.Release {
