@@ -24,10 +24,10 @@ var groups = map[string][]string{
 	},
 	// Pull requests.
 	"previews": {"TestPreviews"},
-	// Killed and absent parts, and objects that are deleted by hand.
 	// What people do with hlnr.
 	"terminal": {"TestTerminal"},
-	"faults":   {"TestFaultsMidCanary", "TestCanaryPodsKilled", "TestDeletedByHand", "TestDemoSurvivesKills", "TestPreviewsSurviveKills", "TestManagerAway", "TestUninstall"},
+	// Killed and absent parts, and objects that are deleted by hand.
+	"faults": {"TestFaultsMidCanary", "TestCanaryPodsKilled", "TestDeletedByHand", "TestDemoSurvivesKills", "TestPreviewsSurviveKills", "TestManagerAway", "TestUninstall"},
 	// Durations and numbers of writes.
 	"measurements": {"TestLatencies", "TestSteadyState", "TestWeightLatency"},
 }
