@@ -668,7 +668,9 @@ func (s *Server) write(x *exchange, status int, body any, link string) {
 		// 304 has one; so neither is so here.
 		// A tag is of the credential as well: a new token of the same installation makes
 		// every stored answer count once.
-		tag := fmt.Sprintf(`W/"%x"`, sha256.Sum256(fmt.Appendf(text, "%q", x.r.Header.Get("Authorization"))))
+		sum := sha256.New()
+		fmt.Fprintf(sum, "%s%q", text, x.r.Header.Get("Authorization"))
+		tag := fmt.Sprintf(`W/"%x"`, sum.Sum(nil))
 		h.Set("ETag", tag)
 		if x.r.Method == http.MethodGet && x.r.Header.Get("If-None-Match") == tag {
 			status = http.StatusNotModified
