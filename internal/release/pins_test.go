@@ -28,6 +28,18 @@ var pins = []scene{
 		h.active("retried", "1.0.0-c2")
 		h.state("retried", "PinnedReleaseFailed", false)
 	}},
+	{"rule 16: a pin to a release below the active one that fails does not start it again", func(h tale) {
+		h.live()
+		h.broken["1.1.0"] = "CrashLoopBackOff"
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.push("1.2.0")
+		h.run(time.Hour)
+		h.pin(Pin{Group: "1.x", Release: "1.1.0-c1"})
+		h.run(time.Hour)
+		h.state("failed", "PinnedReleaseFailed", true)
+		h.active("failed", "1.2.0-c1")
+	}},
 	{"rule 16: a pin is resolved to the configuration that ran last", func(h tale) {
 		h.live()
 		h.configure("c2")

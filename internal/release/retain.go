@@ -153,10 +153,8 @@ func (s *scope) forgettable(r Row, kept []string) (bool, *wait) {
 	if r.Status != Error || r.Release == s.g.Target.Release || slices.Contains(kept, r.Release) {
 		return false, nil
 	}
-	for _, p := range s.o.Spec.Pins {
-		if p.Version == r.Version && p.names(s.g.Slug, s.g.Name, s.g.PullRequest) && !expired(p, s.now) {
-			return false, nil
-		}
+	if s.pinned(r) {
+		return false, nil
 	}
 	w := s.undrained(r)
 	return w == nil, w
