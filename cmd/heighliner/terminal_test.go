@@ -2,10 +2,9 @@ package main
 
 import (
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"testing"
 
@@ -47,16 +46,13 @@ func TestTerminal(t *testing.T) {
 	s.Play()
 }
 
-// buildHlnr builds the command, with the race detector where the test has it: the packages are compiled that way already, and to
-// compile all of them again takes minutes.
+// buildHlnr builds the command.
 func buildHlnr(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "hlnr")
-	args := []string{"build", "-o", binary}
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		args = append(args, "-race")
-	}
-	if out, err := exec.CommandContext(t.Context(), "go", append(args, "../hlnr")...).CombinedOutput(); err != nil {
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../hlnr")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build hlnr: %v\n%s", err, out)
 	}
 	return binary
