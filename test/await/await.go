@@ -3,6 +3,9 @@
 // A wait ends as soon as the state is there. Its limit is so generous that only a
 // failure uses it up, however busy the machine is; so no test has a limit for
 // waits that is shorter, and none asserts how long a wait took.
+//
+//	await.go    the waits
+//	buffer.go   output that a test reads while a program writes it
 package await
 
 import (

@@ -1,10 +1,8 @@
 package show
 
 import (
-	"bytes"
 	"context"
 	"strings"
-	"sync"
 	"testing"
 
 	tea "charm.land/bubbletea/v2"
@@ -19,33 +17,13 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// buffer is safe for a writer and a reader at the same time.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-// Write is of [io.Writer].
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-// String is all that was written.
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 // TestWatchLines: without a terminal there is a line for each release, and one for each change.
 func TestWatchLines(t *testing.T) {
 	t.Parallel()
 	s := stage(t, "approval")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var out, messages buffer
+	var out, messages await.Buffer
 	f := cli.New("hlnr", "v1", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &messages})
 	f.Clock = clocktesting.NewFakeClock(s.story.Now)
 	code := make(chan cli.Code, 1)

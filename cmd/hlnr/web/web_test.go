@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -34,26 +32,6 @@ func TestMain(m *testing.M) {
 	os.Exit(manager.Run(m, &kube))
 }
 
-// buffer is safe for a writer and a reader at the same time.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-// Write is of [io.Writer].
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-// String is all that was written.
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 // reader is a person with a browser at a board.
 type reader struct {
 	*testing.T
@@ -65,7 +43,7 @@ type reader struct {
 func open(t *testing.T, namespace string, flags ...string) *reader {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	var out, messages buffer
+	var out, messages await.Buffer
 	f := cli.New("hlnr", "test", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &messages})
 	code := make(chan cli.Code, 1)
 	go func() {
