@@ -84,7 +84,7 @@ func (s *Server) actOf(r *http.Request, values url.Values) (Act, *view.Service, 
 	if _, known := actVerbs[a.Verb]; !known {
 		return a, nil, &Problem{Status: http.StatusNotFound, Title: "There is no such act", Text: "The page of the service has a button for each act."}
 	}
-	m, _, err := s.board.get(s)
+	m, _, err := s.moments(r.Context())
 	if err != nil {
 		return a, nil, err
 	}

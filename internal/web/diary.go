@@ -103,13 +103,13 @@ type (
 
 // atom answers with the diary as a feed.
 func (s *Server) atom(w http.ResponseWriter, r *http.Request) {
-	m, _, err := s.board.get(s)
+	m, _, err := s.moments(r.Context())
 	if err != nil {
 		s.failed(w, r, err)
 		return
 	}
 	events, _ := diaryQueryOf(r.URL.Query()).events(m, maxAtom)
-	base := "http://" + r.Host // a host that secure has checked
+	base := s.scheme() + "://" + r.Host // a host that secure has checked
 	f := feed{Title: "Heighliner: " + s.Title, ID: base + r.URL.Path, Updated: m.now.UTC().Format(time.RFC3339), Author: "Heighliner", Link: []feedLink{{"self", base + r.URL.RequestURI()}, {"alternate", base + "/diary"}}}
 	if len(events.Events) > 0 {
 		f.Updated = events.Events[0].Time.UTC().Format(time.RFC3339)

@@ -60,6 +60,11 @@ type layout struct {
 	Live, Wide    bool
 	// Refresh is for readers without JavaScript.
 	Refresh bool
+	// User is the reader, where the board has many; Logout: they can log out.
+	User   string
+	Logout bool
+	// Retry is in how many seconds an error may be over; 0: it will not be.
+	Retry int
 }
 
 // templates of all pages.
@@ -87,9 +92,11 @@ func (t *templates) execute(name string, data any) ([]byte, error) {
 // layout of a page in a section of the navigation.
 func (s *Server) layout(r *http.Request, section string) layout {
 	n := s.templates.names
+	user := ReaderOf(r.Context()).User
 	return layout{
 		Name: s.Title, Version: s.Version, Section: section, CSS: n["board.css"], Script: n["board.mjs"], Icon: n["icon.svg"],
 		Stream: streamOf(r.URL), Live: true, Refresh: true,
+		User: user, Logout: user != "" && s.Identity != nil && s.Identity.Login() != "",
 	}
 }
 

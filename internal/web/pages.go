@@ -39,7 +39,7 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 
 // page of a URL, with the section of the navigation that it belongs to, and a channel that is closed when there is a change.
 func (s *Server) page(ctx context.Context, u *url.URL) (*page, string, <-chan struct{}, error) {
-	m, changed, err := s.board.get(s)
+	m, changed, err := s.moments(ctx)
 	if err != nil {
 		return nil, "", nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -14,10 +15,16 @@ type Problem struct {
 	Status int    `json:"status"`
 	Title  string `json:"title"`
 	Text   string `json:"detail"`
+	// Link is where a person can continue, with its text; "": the board.
+	Link     string `json:"-"`
+	LinkText string `json:"-"`
 }
 
 // Error gives the problem in one line.
 func (p *Problem) Error() string { return p.Title + ": " + p.Text }
+
+// retrySeconds is when a page loads again that could not be made because something is away.
+const retrySeconds = 10
 
 // wantsJSON reports whether a request asks for JSON.
 func wantsJSON(r *http.Request) bool {
@@ -35,7 +42,11 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, p *Problem) {
 	}
 	data := s.layout(r, "")
 	data.Title, data.Live = p.Title, false
-	body, err := s.templates.execute("problem", map[string]any{"Layout": data, "Problem": p, "Known": p.Status != http.StatusUnauthorized})
+	if p.Status == http.StatusServiceUnavailable && r.Method == http.MethodGet {
+		data.Retry = retrySeconds
+		w.Header().Set("Retry-After", strconv.Itoa(retrySeconds))
+	}
+	body, err := s.templates.execute("problem", map[string]any{"Layout": data, "Problem": p, "Known": s.Identity != nil || p.Status != http.StatusUnauthorized})
 	if err != nil {
 		http.Error(w, p.Error(), p.Status)
 		return

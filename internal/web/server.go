@@ -2,10 +2,11 @@
 // internal/view makes of the objects of a [cluster.Store], and derives nothing itself.
 //
 //	server.go    options, routes, and what every answer has
-//	session.go   who may ask: the token, the session, and the Host header
+//	session.go   who may ask, where the board has one reader: the token, the session, and the Host header
+//	readers.go   who reads, and what they see, where the board has many readers
 //	respond.go   a page as HTML, as JSON, and as an error; compression
 //	page.go      pages as fragments, templates and their functions
-//	shared.go    the board that all readers share
+//	shared.go    boards that readers share
 //	board.go     filter, search and order of the board
 //	pages.go     pages of services, releases, previews and versions
 //	diary.go     events across services, as a page and as a feed
@@ -25,6 +26,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -37,10 +39,12 @@ var files embed.FS
 
 // The limits of the server.
 const (
-	maxHeader   = 16 << 10
-	maxBody     = 16 << 10
-	maxQuery    = 2 << 10
-	maxStreams  = 256
+	maxHeader  = 16 << 10
+	maxBody    = 16 << 10
+	maxQuery   = 2 << 10
+	maxStreams = 256
+	// maxOfReader is how many of the streams one of many readers may have.
+	maxOfReader = 32
 	readTimeout = 10 * time.Second
 	// writeTimeout bounds a page, with the planner's preview and the write of an act.
 	writeTimeout = 60 * time.Second
@@ -53,8 +57,14 @@ type Options struct {
 	Store *cluster.Store
 	// Acts of the reader; nil: the board only reads.
 	Acts Acts
-	// Token that a reader has to know: at least 16 characters.
+	// Token that the one reader has to know: at least 16 characters. It is not used with an Identity.
 	Token string
+	// Identity of many readers; nil: there is one, who has the Token.
+	Identity Identity
+	// Access bounds what readers see; nil: they see everything.
+	Access Access
+	// Secure: readers use HTTPS, whatever ends it.
+	Secure bool
 	// Hosts are the values of the Host header that are accepted, with their port.
 	Hosts []string
 	// Title names the cluster or context.
@@ -68,14 +78,18 @@ type Options struct {
 // Server answers requests about the objects of one store.
 type Server struct {
 	Options
-	templates *templates
-	assets    map[string]asset // by path
-	board     shared
-	done      doneActs
-	streams   chan struct{}
+	templates  *templates
+	assets     map[string]asset // by path
+	boards     boards
+	namespaces namespaces
+	done       doneActs
+	streams    chan struct{}
 	// readTimeout bounds the reading of a request.
 	readTimeout time.Duration
 	handler     http.Handler
+
+	streamsMu sync.Mutex
+	streamsOf map[string]int // by user
 }
 
 // asset is a file of the server, under a name with its hash.
@@ -86,10 +100,10 @@ type asset struct {
 
 // New gives a server.
 func New(o Options) (*Server, error) {
-	if len(o.Token) < 16 || len(o.Hosts) == 0 || o.Store == nil || o.Clock == nil {
-		return nil, errors.New("web: token of 16 characters, hosts, store and clock are required")
+	if o.Identity == nil && len(o.Token) < 16 || o.Identity != nil && o.Access == nil || len(o.Hosts) == 0 || o.Store == nil || o.Clock == nil {
+		return nil, errors.New("web: token of 16 characters or identity with access, hosts, store and clock are required")
 	}
-	s := &Server{Options: o, streams: make(chan struct{}, maxStreams), readTimeout: readTimeout}
+	s := &Server{Options: o, streams: make(chan struct{}, maxStreams), streamsOf: map[string]int{}, readTimeout: readTimeout}
 	names, err := s.readAssets()
 	if err != nil {
 		return nil, err
@@ -138,6 +152,9 @@ func (s *Server) routes() http.Handler {
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, &Problem{Status: http.StatusForbidden, Title: "The request comes from another site", Text: "Nothing was done. Open the board itself, and use its form."})
 	}))
+	if s.Identity != nil {
+		return s.secure(protection.Handler(limited(s.identified(mux))))
+	}
 	return s.secure(s.authenticated(protection.Handler(limited(mux))))
 }
 
@@ -167,6 +184,9 @@ func (s *Server) secure(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
+		if s.Secure {
+			h.Set("Strict-Transport-Security", "max-age=31536000")
+		}
 		if !s.knownHost(r.Host) {
 			http.Error(w, "this server is not known under that name", http.StatusMisdirectedRequest)
 			return
@@ -195,7 +215,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		MaxHeaderBytes: maxHeader, BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog: log.New(discard{}, "", 0),
 	}
-	go func() { _, _, _ = s.board.get(s) }() // so that the first reader does not wait for all rows
+	go func() { // so that the first reader does not wait for all rows
+		data, _ := s.Store.Data()
+		_, _ = s.boards.of("").get(s, data, Scope{})
+	}()
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

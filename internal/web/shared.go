@@ -1,6 +1,7 @@
 package web
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -11,17 +12,90 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// The ages of the shared board: it is made again after a change, though not more often than every
+// The ages of a shared board: it is made again after a change, though not more often than every
 // minAge, and after maxAge because ages are part of sentences.
 const (
 	minAge = 200 * time.Millisecond
 	maxAge = 5 * time.Second
 )
 
-// shared is the board that all readers share.
+// shared is the board that readers with the same scope share.
 type shared struct {
 	mu      sync.Mutex
 	current *moments
+}
+
+// maxBoards are kept, those of the scopes that were used last.
+const maxBoards = 64
+
+// boards are those of all scopes. They share the rows of services that are equal.
+type boards struct {
+	mu    sync.Mutex
+	byKey map[string]*shared
+	used  []string // keys, the one that was used last at the end
+	rows  map[string]*entry
+}
+
+// of gives the board of a scope.
+func (b *boards) of(key string) *shared {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.byKey == nil {
+		b.byKey, b.rows = map[string]*shared{}, map[string]*entry{}
+	}
+	if i := slices.Index(b.used, key); i >= 0 {
+		b.used = append(slices.Delete(b.used, i, i+1), key)
+		return b.byKey[key]
+	}
+	if len(b.used) == maxBoards {
+		delete(b.byKey, b.used[0])
+		b.used = slices.Delete(b.used, 0, 1)
+	}
+	b.used, b.byKey[key] = append(b.used, key), &shared{}
+	return b.byKey[key]
+}
+
+// row of a service as some board has it; nil: there is none that is equal.
+func (b *boards) row(key string, x view.Service) *entry {
+	b.mu.Lock()
+	e := b.rows[key]
+	b.mu.Unlock()
+	if e == nil || !reflect.DeepEqual(e.Service, x) {
+		return nil
+	}
+	return e
+}
+
+// keep rows for other boards. Those of services that are gone are dropped when they are too many.
+func (b *boards) keep(rows map[string]*entry, services int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.rows) > 2*services {
+		clear(b.rows)
+	}
+	maps.Copy(b.rows, rows)
+}
+
+// namespaces of the services of the newest objects.
+type namespaces struct {
+	mu       sync.Mutex
+	revision uint64
+	names    []string
+}
+
+func (n *namespaces) of(data cluster.Data) []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.revision == data.Revision {
+		return n.names
+	}
+	var names []string
+	for i := range data.Microservices {
+		names = append(names, data.Microservices[i].Namespace)
+	}
+	slices.Sort(names)
+	n.revision, n.names = data.Revision, slices.Compact(names)
+	return n.names
 }
 
 // moments is the board at a moment. It is not changed.
@@ -43,36 +117,40 @@ type entry struct {
 func keyOf(namespace, name string) string { return namespace + "/" + name }
 
 // get gives the newest board.
-func (b *shared) get(s *Server) (*moments, <-chan struct{}, error) {
-	data, changed := s.Store.Data()
+func (b *shared) get(s *Server, data cluster.Data, scope Scope) (*moments, error) {
 	now := s.Clock.Now()
+	missing := slices.Concat(data.Missing, scope.Missing)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if c := b.current; c != nil {
 		age := now.Sub(c.now)
 		if age >= 0 && age < maxAge && (c.data.Revision == data.Revision || age < minAge) {
 			fresh := *c
-			fresh.data.Outage, fresh.data.Missing = data.Outage, data.Missing
-			return &fresh, changed, nil
+			fresh.data.Outage, fresh.data.Missing = data.Outage, missing
+			return &fresh, nil
 		}
 	}
+	services := len(data.Microservices)
+	if scope.Filter != nil {
+		data.Objects = scope.Filter(data.Objects)
+	}
+	data.Missing = missing
 	m := &moments{data: data, now: now, board: view.New(data.Input, now), services: make(map[string]*entry, len(data.Microservices))}
 	for _, x := range m.board.Services {
 		k := keyOf(x.Namespace, x.Name)
-		if b.current != nil {
-			if old := b.current.services[k]; old != nil && reflect.DeepEqual(old.Service, x) {
-				m.services[k] = old
-				continue
-			}
+		if old := s.boards.row(k, x); old != nil {
+			m.services[k] = old
+			continue
 		}
 		e, err := s.entry(x, now)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		m.services[k] = e
 	}
+	s.boards.keep(m.services, services)
 	b.current = m
-	return m, changed, nil
+	return m, nil
 }
 
 // entry renders the part of the board that a service has.

@@ -87,6 +87,12 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, &Problem{Status: http.StatusServiceUnavailable, Title: "Too many open pages", Text: "Close some, and load this page again."})
 		return
 	}
+	reader := ReaderOf(r.Context())
+	if !s.follows(reader.User, 1) {
+		s.fail(w, r, &Problem{Status: http.StatusTooManyRequests, Title: "You have too many open pages", Text: "Close some, and load this page again."})
+		return
+	}
+	defer s.follows(reader.User, -1)
 	u, err := url.ParseRequestURI(r.URL.Query().Get("page"))
 	if err != nil || u.Host != "" || u.Path == "/live" {
 		s.fail(w, r, &Problem{Status: http.StatusBadRequest, Title: "The stream has no page", Text: "Load the page again."})
@@ -147,14 +153,27 @@ func (s *stream) render(r *http.Request) (*page, error) {
 	return p, nil
 }
 
-// run sends changes.
+// run sends changes, until the reader leaves or has to show again who they are.
 func (s *stream) run(r *http.Request) error {
+	var until <-chan time.Time
+	if reader := ReaderOf(r.Context()); !reader.Until.IsZero() {
+		left := reader.Until.Sub(s.Clock.Now())
+		if left <= 0 {
+			return errEnded
+		}
+		end := s.Clock.NewTimer(left)
+		defer end.Stop()
+		until = end.C()
+	}
 	for {
 		tick := s.Clock.NewTimer(refresh)
 		select {
 		case <-r.Context().Done():
 			tick.Stop()
 			return r.Context().Err()
+		case <-until:
+			tick.Stop()
+			return errEnded
 		case <-tick.C():
 		case <-s.changed:
 			tick.Stop()

@@ -47,7 +47,8 @@ async function reload() {
   document.querySelector('main').replaceWith(main)
   document.title = next.title
   state = next.body.dataset.state ?? ''
-  if (response.status >= 400) stop()
+  if (response.status === 401 || response.status === 503) again()
+  else if (response.status >= 400) stop()
 }
 
 const show = (text, cut) => {
@@ -60,9 +61,23 @@ function start() {
   if (source || !page) return
   source = new EventSource('/live?' + new URLSearchParams({page, state}))
   source.onopen = () => show('● live', false)
-  source.onerror = () => show('○ not connected, trying again', true)
+  source.onerror = () => {
+    show('○ not connected, trying again', true)
+    // The server refused the stream: the session ended, or the page is gone. Loading the page shows which.
+    if (source.readyState === EventSource.CLOSED) again()
+  }
   source.addEventListener('patch', e => { apply(JSON.parse(e.data)); state = e.lastEventId })
   source.addEventListener('stale', reload)
+}
+
+// again loads the page, though never while an act is open, nor without a pause.
+function again() {
+  stop()
+  setTimeout(() => {
+    if (document.hidden) return // it starts when it is seen
+    if (dialog.open) start()
+    else location.reload()
+  }, 5000)
 }
 
 function stop() {
@@ -104,8 +119,10 @@ dialog.addEventListener('submit', async e => {
   form.querySelectorAll('button').forEach(b => { b.disabled = true })
   const response = await fetch(form.action, {method: 'POST', body: values, headers: {Accept: 'text/html'}})
   if (response.redirected) return location.assign(response.url)
-  const act = new DOMParser().parseFromString(await response.text(), 'text/html').querySelector('main > *')
-  if (act) dialog.replaceChildren(act)
+  const text = await response.text()
+  const act = new DOMParser().parseFromString(text, 'text/html').querySelector('main > *')
+  if (act?.classList.contains('act')) dialog.replaceChildren(act)
+  else dialog.replaceChildren(...new DOMParser().parseFromString(text, 'text/html').querySelector('main').childNodes)
 })
 
 // Keys: / searches, j and k move between the rows.

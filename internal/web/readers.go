@@ -1,0 +1,128 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/heighliner/heighliner/internal/cluster"
+)
+
+// Reader is who reads the board.
+type Reader struct {
+	// User and Groups as the API server knows them; "" for the one reader who has the token.
+	User   string
+	Groups []string
+	// Until is when readers have to show again who they are; zero: never.
+	Until time.Time
+}
+
+// Identity finds out who readers are.
+type Identity interface {
+	// Reader of a request. An error is a [Problem], with status 401 for readers who have to log in.
+	Reader(r *http.Request) (Reader, error)
+	// Login is the path at which readers log in, with the parameter "return" for the page that they want; "": there is none.
+	Login() string
+	// Serve answers requests for /logout, /login and paths below it. An error is a [Problem].
+	Serve(w http.ResponseWriter, r *http.Request) error
+}
+
+// Access bounds what readers see.
+type Access interface {
+	// Scope of a reader, in namespaces that have services. While it cannot be known, that is an error.
+	Scope(ctx context.Context, reader Reader, namespaces []string) (Scope, error)
+}
+
+// Scope is what a reader may see. The zero value is everything.
+type Scope struct {
+	// Key: those with equal keys show the same objects.
+	Key string
+	// Filter gives the objects that may be seen, and does not change its argument; nil: all.
+	Filter func(cluster.Objects) cluster.Objects
+	// Missing are sentences about what is not shown.
+	Missing []string
+}
+
+// readerKey is the key of the reader in the context of a request.
+type readerKey struct{}
+
+// ReaderOf is the reader of a request that passed the identity of a server.
+func ReaderOf(ctx context.Context) Reader {
+	r, _ := ctx.Value(readerKey{}).(Reader)
+	return r
+}
+
+// WithReader gives a context the reader that [ReaderOf] finds.
+func WithReader(ctx context.Context, r Reader) context.Context {
+	return context.WithValue(ctx, readerKey{}, r)
+}
+
+// identified lets requests of known readers through. Files of the pages are for all.
+func (s *Server) identified(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p := r.URL.Path; p == "/login" || strings.HasPrefix(p, "/login/") || p == "/logout" {
+			if err := s.Identity.Serve(w, r); err != nil {
+				s.failed(w, r, err)
+			}
+			return
+		}
+		if strings.HasPrefix(r.URL.Path, "/assets/") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		reader, err := s.Identity.Reader(r)
+		var problem *Problem
+		switch {
+		case err == nil:
+			next.ServeHTTP(w, r.WithContext(WithReader(r.Context(), reader)))
+		case errors.As(err, &problem) && problem.Status == http.StatusUnauthorized && s.Identity.Login() != "" && navigates(r):
+			http.Redirect(w, r, s.Identity.Login()+"?"+url.Values{"return": {r.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
+		default:
+			s.failed(w, r, err)
+		}
+	})
+}
+
+// navigates reports whether a person opens a page: requests of scripts cannot follow to another site.
+func navigates(r *http.Request) bool {
+	mode := r.Header.Get("Sec-Fetch-Mode")
+	return r.Method == http.MethodGet && (mode == "" || mode == "navigate") && !wantsJSON(r) && r.URL.Path != "/live"
+}
+
+// moments is the board as the reader of a context sees it, with a channel that is closed when there is a change.
+func (s *Server) moments(ctx context.Context) (*moments, <-chan struct{}, error) {
+	data, changed := s.Store.Data()
+	var scope Scope
+	if s.Access != nil {
+		var err error
+		if scope, err = s.Access.Scope(ctx, ReaderOf(ctx), s.namespaces.of(data)); err != nil {
+			return nil, changed, &Problem{Status: http.StatusServiceUnavailable, Title: "What you may see cannot be known now", Text: "The API server does not answer: " + err.Error() + ". Load the page again in some seconds."}
+		}
+	}
+	m, err := s.boards.of(scope.Key).get(s, data, scope)
+	return m, changed, err
+}
+
+// scheme of the URLs of readers.
+func (s *Server) scheme() string {
+	if s.Secure {
+		return "https"
+	}
+	return "http"
+}
+
+// follows counts the streams of readers: one of many readers cannot have all.
+func (s *Server) follows(reader string, by int) bool {
+	s.streamsMu.Lock()
+	defer s.streamsMu.Unlock()
+	if by > 0 && s.Identity != nil && s.streamsOf[reader] >= maxOfReader {
+		return false
+	}
+	if s.streamsOf[reader] += by; s.streamsOf[reader] == 0 {
+		delete(s.streamsOf, reader)
+	}
+	return true
+}
