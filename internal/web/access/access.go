@@ -1,0 +1,183 @@
+// Package access answers what readers of the board may see and do, by the access reviews of the API server. Answers are
+// used for seconds, so that a right that is withdrawn ends soon; equal questions at the same time are asked once.
+//
+//	access.go  questions and answers
+//	scope.go   what a reader sees
+package access
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/web"
+)
+
+// The bounds of answers.
+const (
+	// allowedAge is how long an answer that allows is used. It bounds how long a withdrawn right lasts.
+	allowedAge = 5 * time.Second
+	// deniedAge is how long one that denies is used.
+	deniedAge = 30 * time.Second
+	// outageAge is how long the last answer is used while the API server does not give a newer one. No one can withdraw a right
+	// then, and what the board shows is as old.
+	outageAge = 10 * time.Minute
+	// pause after an answer that failed, before the API server is asked again.
+	pause = 2 * time.Second
+	// timeout of a review.
+	timeout = 5 * time.Second
+	// maxReviews are asked at the same time.
+	maxReviews = 32
+	// maxAnswers are kept.
+	maxAnswers = 100_000
+	// authenticated is a group of everyone that the API server knows.
+	authenticated = "system:authenticated"
+)
+
+// Options of access.
+type Options struct {
+	// Review asks the API server, and fills in the status of the review.
+	Review func(ctx context.Context, review *authorizationv1.SubjectAccessReview) error
+	// Clock is the only source of time.
+	Clock clock.Clock
+}
+
+// Access answers what readers may.
+type Access struct {
+	Options
+	flight  singleflight.Group
+	reviews chan struct{}
+
+	mu      sync.Mutex
+	answers map[question]answer
+	failure error
+	failed  time.Time
+}
+
+// question of a reader, in a namespace or in all.
+type question struct{ reader, namespace, verb, group, resource string }
+
+type answer struct {
+	allowed bool
+	at      time.Time
+}
+
+// New gives access without answers.
+func New(o Options) *Access {
+	return &Access{Options: o, reviews: make(chan struct{}, maxReviews), answers: map[question]answer{}}
+}
+
+// keyOf a reader: those with the same user and groups have the same rights.
+func keyOf(r web.Reader) string {
+	return r.User + "\x00" + strings.Join(slices.Sorted(slices.Values(r.Groups)), "\x00")
+}
+
+// Allowed reports whether a reader may use a verb on a resource of a namespace; "" for all namespaces. Without an answer
+// of the API server, and without an older one of the last minutes, it is an error.
+func (a *Access) Allowed(ctx context.Context, r web.Reader, namespace, verb, group, resource string) (bool, error) {
+	q := question{keyOf(r), namespace, verb, group, resource}
+	known, is, fresh, failure := a.known(q)
+	switch {
+	case fresh:
+		return known.allowed, nil
+	case failure != nil && is:
+		return known.allowed, nil
+	case failure != nil:
+		return false, failure
+	}
+	key := strings.Join([]string{q.reader, q.namespace, q.verb, q.group, q.resource}, "\x01")
+	result := a.flight.DoChan(key, func() (any, error) { return a.review(context.WithoutCancel(ctx), r, q) })
+	select {
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case got := <-result:
+		if got.Err != nil && is {
+			return known.allowed, nil
+		}
+		allowed, _ := got.Val.(bool)
+		return allowed, got.Err
+	}
+}
+
+// known gives the answer that may be used when no newer one is to be had, whether it is new enough to be used now, and
+// why the API server is not to be asked at the moment.
+func (a *Access) known(q question) (known answer, is, fresh bool, failure error) {
+	now := a.Clock.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	known, is = a.answers[q]
+	age := now.Sub(known.at)
+	limit := deniedAge
+	if known.allowed {
+		limit = allowedAge
+	}
+	is = is && age < outageAge
+	if a.failure != nil && now.Sub(a.failed) < pause {
+		failure = a.failure
+	}
+	return known, is, is && age < limit, failure
+}
+
+// review asks the API server.
+func (a *Access) review(ctx context.Context, r web.Reader, q question) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	select {
+	case a.reviews <- struct{}{}:
+		defer func() { <-a.reviews }()
+	case <-ctx.Done():
+		return false, errors.New("too many access reviews wait")
+	}
+	asked := a.Clock.Now()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: r.User, Groups: append(slices.Clone(r.Groups), authenticated),
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: q.namespace, Verb: q.verb, Group: q.group, Resource: q.resource},
+	}}
+	err := a.Review(ctx, review)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil {
+		a.failure, a.failed = err, asked
+		return false, err
+	}
+	a.failure = nil
+	if len(a.answers) >= maxAnswers {
+		a.forget(asked)
+	}
+	a.answers[q] = answer{review.Status.Allowed && !review.Status.Denied, asked}
+	return a.answers[q].allowed, nil
+}
+
+// forget the answers that are only for outages; if that is not enough, all.
+func (a *Access) forget(now time.Time) {
+	for q, known := range a.answers {
+		if now.Sub(known.at) > deniedAge {
+			delete(a.answers, q)
+		}
+	}
+	if len(a.answers) >= maxAnswers {
+		clear(a.answers)
+	}
+}
+
+// May reports whether a reader may decide about releases, and change services, of a namespace. Without an answer they
+// may not; the API server decides about each act again.
+func (a *Access) May(ctx context.Context, r web.Reader, namespace string) (decide, change bool) {
+	may := func(resource string) bool {
+		for _, n := range []string{"", namespace} {
+			if allowed, err := a.Allowed(ctx, r, n, "patch", v1alpha1.GroupVersion.Group, resource); err == nil && allowed {
+				return true
+			}
+		}
+		return false
+	}
+	return may("versionedmicroservices"), may("microservices")
+}

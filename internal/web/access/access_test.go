@@ -1,0 +1,299 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/cluster"
+	"github.com/heighliner/heighliner/internal/view"
+	"github.com/heighliner/heighliner/internal/web"
+)
+
+// server stands in for the API server: it allows what is in may, as "user verb resource namespace" with "*" for all namespaces.
+type server struct {
+	mu    sync.Mutex
+	may   []string
+	down  error
+	asked []string
+	// hold lets reviews wait.
+	hold chan struct{}
+}
+
+func (s *server) review(ctx context.Context, r *authorizationv1.SubjectAccessReview) error {
+	if s.hold != nil {
+		select {
+		case <-s.hold:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := r.Spec.ResourceAttributes
+	q := fmt.Sprintf("%s %s %s ", r.Spec.User, x.Verb, x.Resource)
+	s.asked = append(s.asked, q+x.Namespace)
+	if !slices.Contains(r.Spec.Groups, authenticated) {
+		return errors.New("no group of all users")
+	}
+	r.Status.Allowed = slices.Contains(s.may, q+"*") || x.Namespace != "" && slices.Contains(s.may, q+x.Namespace)
+	return s.down
+}
+
+func (s *server) set(down error, may ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.may, s.down = may, down
+}
+
+func (s *server) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.asked)
+}
+
+func start(may ...string) (*Access, *server, *clocktesting.FakeClock) {
+	s, c := &server{may: may}, clocktesting.NewFakeClock(time.Unix(1e9, 0))
+	return New(Options{Review: s.review, Clock: c}), s, c
+}
+
+var ana = web.Reader{User: "ana", Groups: []string{"team", "ops"}}
+
+// TestAges: an answer is used for seconds, a withdrawn right ends, and an outage does not end rights for minutes.
+func TestAges(t *testing.T) {
+	t.Parallel()
+	a, s, c := start("ana list pods shop")
+	ask := func() (bool, error) { return a.Allowed(t.Context(), ana, "shop", "list", "", "pods") }
+	want := func(what string, allowed bool, asked int, fails bool) {
+		t.Helper()
+		got, err := ask()
+		if got != allowed || (err != nil) != fails || s.count() != asked {
+			t.Errorf("%s: %t, %v after %d questions, want %t after %d", what, got, err, s.count(), allowed, asked)
+		}
+	}
+	want("first", true, 1, false)
+	want("again", true, 1, false)
+	c.Step(allowedAge)
+	want("old", true, 2, false)
+	s.set(nil)
+	c.Step(allowedAge)
+	want("withdrawn", false, 3, false)
+	c.Step(allowedAge)
+	want("denied", false, 3, false)
+	s.set(nil, "ana list pods *")
+	c.Step(deniedAge)
+	want("granted", true, 4, false)
+	s.set(errors.New("connection refused"), "ana list pods *")
+	c.Step(allowedAge)
+	want("outage", true, 5, false)
+	want("outage, again", true, 5, false)
+	c.Step(pause)
+	want("outage, later", true, 6, false)
+	c.Step(outageAge)
+	want("long outage", false, 7, true)
+	want("long outage, again", false, 7, true)
+	s.set(nil, "ana list pods *")
+	c.Step(pause)
+	want("recovered", true, 8, false)
+	if got, err := a.Allowed(t.Context(), web.Reader{User: "ana", Groups: []string{"team\x00ops"}}, "shop", "list", "", "pods"); err != nil || !got || s.count() != 9 {
+		t.Errorf("groups that look alike: %t, %v, %d questions", got, err, s.count())
+	}
+}
+
+// TestTogether: equal questions at the same time are one question, and one reader who leaves does not end it for others.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	a, s, _ := start("ana list pods *")
+	s.hold = make(chan struct{})
+	leaving, leave := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	for i := range 20 {
+		ctx := t.Context()
+		if i%2 == 0 {
+			ctx = leaving
+		}
+		done.Go(func() {
+			if got, err := a.Allowed(ctx, ana, "", "list", "", "pods"); !errors.Is(err, context.Canceled) && (err != nil || !got) {
+				t.Errorf("%t, %v", got, err)
+			}
+		})
+	}
+	leave()
+	close(s.hold)
+	done.Wait()
+	if _, err := a.Allowed(t.Context(), ana, "", "list", "", "pods"); err != nil {
+		t.Error(err)
+	}
+	if n := s.count(); n != 1 {
+		t.Errorf("%d questions", n)
+	}
+}
+
+// TestBounded: answers do not grow without end.
+func TestBounded(t *testing.T) {
+	t.Parallel()
+	a, _, c := start()
+	for i := range maxAnswers {
+		a.answers[question{reader: fmt.Sprint(i)}] = answer{at: c.Now()}
+	}
+	for range 2 {
+		c.Step(deniedAge)
+		if _, err := a.Allowed(t.Context(), ana, fmt.Sprint(c.Now()), "list", "", "pods"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(a.answers); n > 2 {
+		t.Errorf("%d answers", n)
+	}
+}
+
+// objects in the namespaces bank and shop, one of each kind.
+func objects() cluster.Objects {
+	o := cluster.Objects{Input: view.Input{Program: "hlnr"}}
+	for _, n := range []string{"bank", "shop"} {
+		meta := metav1.ObjectMeta{Namespace: n, Name: n}
+		o.Microservices = append(o.Microservices, v1alpha1.Microservice{ObjectMeta: meta})
+		o.Releases = append(o.Releases, v1alpha1.VersionedMicroservice{ObjectMeta: meta})
+		o.NetworkPolicies = append(o.NetworkPolicies, v1alpha1.NetworkPolicy{ObjectMeta: meta})
+		o.ImagePolicies = append(o.ImagePolicies, v1alpha1.ImagePolicy{ObjectMeta: meta})
+		o.Repositories = append(o.Repositories, v1alpha1.GitHubRepository{ObjectMeta: meta})
+		o.Pods = append(o.Pods, corev1.Pod{ObjectMeta: meta})
+		o.Events = append(o.Events, eventsv1.Event{ObjectMeta: meta})
+	}
+	return o
+}
+
+// everything a reader has the right to list, in a namespace.
+func everything(user, namespace string) (out []string) {
+	for _, k := range resources {
+		out = append(out, user+" list "+k[0].resource+" "+namespace)
+	}
+	return out
+}
+
+// TestScope: of each kind a reader sees the objects of the namespaces in which they may list it, and is told what is missing.
+func TestScope(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		may []string
+		// want are the kinds that are seen, in the namespaces bank and shop.
+		want    map[string]string
+		missing []string
+	}{
+		"everything":    {everything("ana", "*"), map[string]string{"services": "bank shop", "pods": "bank shop", "events": "bank shop", "releases": "bank shop"}, nil},
+		"nothing":       {nil, map[string]string{"services": "nil", "pods": "nil", "events": "nil", "releases": "nil"}, []string{"you (ana) may not list Microservices in any namespace with a service: ask an administrator for the ClusterRole heighliner-view, or for view in a namespace"}},
+		"one namespace": {everything("ana", "shop"), map[string]string{"services": "shop", "pods": "shop", "events": "shop", "releases": "shop"}, nil},
+		"pods without services": {[]string{"ana list pods *", "ana list microservices shop"}, map[string]string{"services": "shop", "pods": "bank shop", "events": "nil", "releases": "nil"},
+			[]string{"versionedmicroservices in namespace shop", "networkpolicies in namespace shop", "imagepolicies in namespace shop", "githubrepositories in namespace shop", "events in namespace shop"}},
+		"another user": {everything("bob", "*"), map[string]string{"services": "nil", "pods": "nil", "events": "nil", "releases": "nil"}, []string{"you (ana) may not list Microservices"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, s, _ := start(tc.may...)
+			scope, err := a.Scope(t.Context(), ana, []string{"bank", "shop"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := objects()
+			if scope.Filter != nil {
+				o = scope.Filter(o)
+			}
+			if diff := cmp.Diff(tc.want, map[string]string{
+				"services": names(o.Microservices, func(x v1alpha1.Microservice) string { return x.Namespace }), "pods": names(o.Pods, func(x corev1.Pod) string { return x.Namespace }),
+				"events": names(o.Events, func(x eventsv1.Event) string { return x.Namespace }), "releases": names(o.Releases, func(x v1alpha1.VersionedMicroservice) string { return x.Namespace }),
+			}); diff != "" {
+				t.Error(diff)
+			}
+			if len(scope.Missing) != len(tc.missing) {
+				t.Errorf("missing %q", scope.Missing)
+			}
+			for i := range min(len(scope.Missing), len(tc.missing)) {
+				if !strings.Contains(scope.Missing[i], tc.missing[i]) {
+					t.Errorf("missing %q, want %q", scope.Missing[i], tc.missing[i])
+				}
+			}
+			n := s.count()
+			again, err := a.Scope(t.Context(), ana, []string{"bank", "shop"})
+			if err != nil || again.Key != scope.Key || s.count() != n {
+				t.Errorf("again: %v, key %q and %q, %d more questions", err, again.Key, scope.Key, s.count()-n)
+			}
+		})
+	}
+}
+
+func names[T any](list []T, namespace func(T) string) string {
+	if list == nil {
+		return "nil"
+	}
+	var out []string
+	for _, x := range list {
+		out = append(out, namespace(x))
+	}
+	return strings.Join(out, " ")
+}
+
+// TestScopeOutage: what a reader may see is not guessed.
+func TestScopeOutage(t *testing.T) {
+	t.Parallel()
+	a, s, _ := start(everything("ana", "*")...)
+	s.set(errors.New("connection refused"))
+	if _, err := a.Scope(t.Context(), ana, []string{"shop"}); err == nil || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestAllKinds: each list of the objects is filtered by a kind, or is one that the board does not read.
+func TestAllKinds(t *testing.T) {
+	t.Parallel()
+	unread := []string{"Routes", "Gateways"}
+	n := 0
+	for _, of := range []reflect.Type{reflect.TypeFor[view.Input](), reflect.TypeFor[cluster.Objects]()} {
+		for i := range of.NumField() {
+			if f := of.Field(i); f.Type.Kind() == reflect.Slice && !slices.Contains(unread, f.Name) {
+				n++
+			}
+		}
+	}
+	if n != int(kinds) {
+		t.Errorf("the objects have %d lists, and access knows %d kinds: add the others to filter, and their right to resources", n, kinds)
+	}
+	o := reflect.ValueOf(filter(objects(), [kinds]seen{}))
+	for _, v := range []reflect.Value{o.FieldByName("Input"), o} {
+		for i := range v.NumField() {
+			if f := v.Field(i); f.Kind() == reflect.Slice && f.Len() > 0 {
+				t.Errorf("%s is not filtered", v.Type().Field(i).Name)
+			}
+		}
+	}
+}
+
+// TestMay: acts need the right to patch, in the namespace or in all.
+func TestMay(t *testing.T) {
+	t.Parallel()
+	a, s, c := start("ana patch microservices shop", "ana patch versionedmicroservices *")
+	if decide, change := a.May(t.Context(), ana, "shop"); !decide || !change {
+		t.Errorf("shop: %t %t", decide, change)
+	}
+	if decide, change := a.May(t.Context(), ana, "bank"); !decide || change {
+		t.Errorf("bank: %t %t", decide, change)
+	}
+	s.set(errors.New("connection refused"))
+	c.Step(outageAge)
+	if decide, change := a.May(t.Context(), ana, "shop"); decide || change {
+		t.Errorf("outage: %t %t", decide, change)
+	}
+}

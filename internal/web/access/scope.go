@@ -1,0 +1,198 @@
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/cluster"
+	"github.com/heighliner/heighliner/internal/view"
+	"github.com/heighliner/heighliner/internal/web"
+)
+
+// kind of objects that pages show.
+type kind int
+
+const (
+	services kind = iota
+	releases
+	networks
+	images
+	repositories
+	pods
+	events
+	kinds // their number
+)
+
+// resources by which the API server knows a kind: one of them has to be readable.
+var resources = [kinds][]struct{ group, resource string }{
+	services:     {{v1alpha1.GroupVersion.Group, "microservices"}},
+	releases:     {{v1alpha1.GroupVersion.Group, "versionedmicroservices"}},
+	networks:     {{v1alpha1.GroupVersion.Group, "networkpolicies"}},
+	images:       {{v1alpha1.GroupVersion.Group, "imagepolicies"}},
+	repositories: {{v1alpha1.GroupVersion.Group, "githubrepositories"}},
+	pods:         {{corev1.GroupName, "pods"}},
+	events:       {{eventsv1.GroupName, "events"}, {corev1.GroupName, "events"}}, // two names of the same objects
+}
+
+// seen are the namespaces in which a kind may be seen.
+type seen struct {
+	all bool
+	in  map[string]bool
+}
+
+func (s seen) has(namespace string) bool { return s.all || s.in[namespace] }
+
+// Scope asks what a reader sees: each kind in all namespaces; where that is denied, services in each namespace, and the
+// other kinds in those whose services may be seen.
+func (a *Access) Scope(ctx context.Context, r web.Reader, namespaces []string) (web.Scope, error) {
+	var all [kinds]seen
+	g, gctx := errgroup.WithContext(ctx)
+	for k := range kinds {
+		g.Go(func() (err error) {
+			all[k].all, err = a.lists(gctx, r, "", k)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return web.Scope{}, err
+	}
+	var err error
+	if all[services], err = a.in(ctx, r, services, all[services], namespaces); err != nil {
+		return web.Scope{}, err
+	}
+	visible := slices.DeleteFunc(slices.Clone(namespaces), func(n string) bool { return !all[services].has(n) })
+	g, gctx = errgroup.WithContext(ctx)
+	for k := releases; k < kinds; k++ {
+		g.Go(func() (err error) {
+			all[k], err = a.in(gctx, r, k, all[k], visible)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return web.Scope{}, err
+	}
+	return scopeOf(r, all, visible), nil
+}
+
+// in asks in which of some namespaces a reader may list a kind that they may not list in all.
+func (a *Access) in(ctx context.Context, r web.Reader, k kind, known seen, namespaces []string) (seen, error) {
+	if known.all {
+		return known, nil
+	}
+	allowed := make([]bool, len(namespaces))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(maxReviews)
+	for i, n := range namespaces {
+		g.Go(func() (err error) {
+			allowed[i], err = a.lists(ctx, r, n, k)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return seen{}, err
+	}
+	known.in = map[string]bool{}
+	for i, n := range namespaces {
+		if allowed[i] {
+			known.in[n] = true
+		}
+	}
+	return known, nil
+}
+
+// lists reports whether a reader may list a kind.
+func (a *Access) lists(ctx context.Context, r web.Reader, namespace string, k kind) (bool, error) {
+	for _, x := range resources[k] {
+		if allowed, err := a.Allowed(ctx, r, namespace, "list", x.group, x.resource); err != nil || allowed {
+			return allowed, err
+		}
+	}
+	return false, nil
+}
+
+// scopeOf gives a scope its key, its filter, and the sentences about what is missing.
+func scopeOf(r web.Reader, all [kinds]seen, visible []string) web.Scope {
+	if !slices.ContainsFunc(all[:], func(s seen) bool { return !s.all }) {
+		return web.Scope{}
+	}
+	h := sha256.New()
+	for k, s := range all {
+		fmt.Fprintf(h, "%d %t", k, s.all)
+		for _, n := range visible {
+			if s.in[n] {
+				fmt.Fprintf(h, " %s", n)
+			}
+		}
+		fmt.Fprintln(h)
+	}
+	out := web.Scope{Key: hex.EncodeToString(h.Sum(nil)), Filter: func(o cluster.Objects) cluster.Objects { return filter(o, all) }}
+	if !all[services].all && len(visible) == 0 {
+		out.Missing = []string{fmt.Sprintf("you (%s) may not list Microservices in any namespace with a service: ask an administrator for the ClusterRole heighliner-view, or for view in a namespace", r.User)}
+		return out
+	}
+	for k := releases; k < kinds; k++ {
+		var hidden []string
+		for _, n := range visible {
+			if !all[k].has(n) {
+				hidden = append(hidden, n)
+			}
+		}
+		if len(hidden) > 0 {
+			out.Missing = append(out.Missing, fmt.Sprintf("you (%s) may not list %s in %s", r.User, resources[k][0].resource, some(hidden)))
+		}
+	}
+	return out
+}
+
+// some names the first namespaces of a list.
+func some(namespaces []string) string {
+	const most = 3
+	switch n := len(namespaces); {
+	case n == 1:
+		return "namespace " + namespaces[0]
+	case n <= most:
+		return "namespaces " + strings.Join(namespaces, ", ")
+	}
+	return fmt.Sprintf("namespaces %s and %d more", strings.Join(namespaces[:most], ", "), len(namespaces)-most)
+}
+
+// filter gives the objects that may be seen: of kinds that it does not know, none. A kind that may be seen nowhere was not read.
+func filter(o cluster.Objects, all [kinds]seen) cluster.Objects {
+	return cluster.Objects{
+		Input: view.Input{
+			Namespace: o.Namespace, Program: o.Program,
+			Microservices:   only(o.Microservices, all[services], func(x *v1alpha1.Microservice) string { return x.Namespace }),
+			Releases:        only(o.Releases, all[releases], func(x *v1alpha1.VersionedMicroservice) string { return x.Namespace }),
+			NetworkPolicies: only(o.NetworkPolicies, all[networks], func(x *v1alpha1.NetworkPolicy) string { return x.Namespace }),
+			ImagePolicies:   only(o.ImagePolicies, all[images], func(x *v1alpha1.ImagePolicy) string { return x.Namespace }),
+			Repositories:    only(o.Repositories, all[repositories], func(x *v1alpha1.GitHubRepository) string { return x.Namespace }),
+			Pods:            only(o.Pods, all[pods], func(x *corev1.Pod) string { return x.Namespace }),
+		},
+		Events: only(o.Events, all[events], func(x *eventsv1.Event) string { return x.Namespace }),
+	}
+}
+
+func only[T any](list []T, s seen, namespace func(*T) string) []T {
+	if s.all || list == nil {
+		return list
+	}
+	if len(s.in) == 0 {
+		return nil
+	}
+	out := make([]T, 0, len(list))
+	for i := range list {
+		if s.in[namespace(&list[i])] {
+			out = append(out, list[i])
+		}
+	}
+	return out
+}
