@@ -110,7 +110,7 @@ func TestAges(t *testing.T) {
 	c.Step(pause)
 	want("recovered", true, 8, false)
 	if got, err := a.Allowed(t.Context(), web.Reader{User: "ana", Groups: []string{"team\x00ops"}}, "shop", "list", "", "pods"); err != nil || !got || s.count() != 9 {
-		t.Errorf("groups that look alike: %t, %v, %d questions", got, err, s.count())
+		t.Errorf("groups that read the same: %t, %v, %d questions", got, err, s.count())
 	}
 }
 
@@ -185,7 +185,7 @@ func everything(user, namespace string) (out []string) {
 	return out
 }
 
-// TestScope: of each kind a reader sees the objects of the namespaces in which they may list it, and is told what is missing.
+// TestScope: of each kind a reader sees the objects of the namespaces in which they may list it, and reads what is missing.
 func TestScope(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

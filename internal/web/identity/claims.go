@@ -1,0 +1,65 @@
+package identity
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/heighliner/heighliner/internal/web"
+)
+
+// Claims of an ID token that make a reader.
+type Claims struct {
+	Rules
+	// User is the claim with the user name, such as sub or email; Groups the one with a group or a list of them, "" for none.
+	User, Groups string
+}
+
+// reader of the claims of a token.
+func (c Claims) reader(claims map[string]any) (web.Reader, error) {
+	user, ok := claims[c.User].(string)
+	if !ok || user == "" {
+		return web.Reader{}, badToken("it has no claim %q with a text: see --oidc-username-claim", c.User)
+	}
+	if c.User == "email" {
+		// As the API server does: an address that the provider says it did not verify can be anyone's.
+		if verified, is := claims["email_verified"]; is && verified != true {
+			return web.Reader{}, refused("The identity provider did not verify your email address.")
+		}
+	}
+	groups, err := c.groups(claims)
+	if err != nil {
+		return web.Reader{}, err
+	}
+	return c.Rules.Reader(user, groups)
+}
+
+// groups of the claims of a token. A token without the claim has none.
+func (c Claims) groups(claims map[string]any) ([]string, error) {
+	if c.Groups == "" {
+		return nil, nil
+	}
+	switch value := claims[c.Groups].(type) {
+	case nil:
+		if names, ok := claims["_claim_names"].(map[string]any); ok && names[c.Groups] != nil {
+			return nil, badToken("it names where the claim %q is instead of the groups, because there are too many: let the provider put only those of the board into the token", c.Groups)
+		}
+		return nil, nil
+	case string:
+		return []string{value}, nil
+	case []any:
+		groups := make([]string, len(value))
+		for i, g := range value {
+			text, ok := g.(string)
+			if !ok {
+				return nil, badToken("its claim %q has a group that is not a text", c.Groups)
+			}
+			groups[i] = text
+		}
+		return groups, nil
+	}
+	return nil, badToken("its claim %q is not a list of texts: see --oidc-groups-claim", c.Groups)
+}
+
+func badToken(format string, args ...any) *web.Problem {
+	return &web.Problem{Status: http.StatusForbidden, Title: "The token of the identity provider does not fit", Text: "An administrator of the board can fix this: " + fmt.Sprintf(format, args...) + "."}
+}

@@ -1,0 +1,87 @@
+// Package identity finds out who the readers of a board are: by an identity provider with OpenID Connect, or by a proxy
+// that authenticates them and shows a certificate. There is no anonymous reader, and none that begins with "system:".
+//
+//	identity.go  which users and groups are taken
+//	proxy.go     headers of a proxy, over mutual TLS
+//	oidc.go      login with an identity provider: authorization code with PKCE
+//	claims.go    the claims of a token, as a reader
+//	session.go   sessions in sealed cookies
+package identity
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/heighliner/heighliner/internal/web"
+)
+
+// The bounds of a reader.
+const (
+	maxName   = 256
+	maxGroups = 500
+	// reserved begins the users and groups of Kubernetes itself.
+	reserved = "system:"
+)
+
+// Rules are which users and groups the API server knows a person by.
+type Rules struct {
+	// UserPrefix and GroupsPrefix are put before names, so that a provider cannot make names of others. "" for none.
+	UserPrefix, GroupsPrefix string
+	// Groups with their prefix that are used; others are ignored. None: all are used.
+	Groups []string
+}
+
+// Reader of a user and groups, which are refused with a [web.Problem] if they are reserved or cannot be names.
+func (r Rules) Reader(user string, groups []string) (web.Reader, error) {
+	if user == "" {
+		return web.Reader{}, refused("There is no user name.")
+	}
+	out := web.Reader{User: r.UserPrefix + user}
+	if why := fault(out.User); why != "" {
+		return web.Reader{}, refused("The user name %q %s.", short(out.User), why)
+	}
+	for _, g := range groups {
+		if g = r.GroupsPrefix + g; g == r.GroupsPrefix || slices.Contains(out.Groups, g) {
+			continue
+		}
+		if why := fault(g); why != "" {
+			return web.Reader{}, refused("The group %q %s.", short(g), why)
+		}
+		if len(r.Groups) == 0 || slices.Contains(r.Groups, g) {
+			out.Groups = append(out.Groups, g)
+		}
+	}
+	if len(out.Groups) > maxGroups {
+		return web.Reader{}, refused("You are in %d groups, at most %d are possible: an administrator of the board can name those that count.", len(out.Groups), maxGroups)
+	}
+	slices.Sort(out.Groups)
+	return out, nil
+}
+
+// fault of a name; "": it has none.
+func fault(name string) string {
+	switch {
+	case strings.HasPrefix(name, reserved):
+		return "is one of Kubernetes itself"
+	case len(name) > maxName:
+		return fmt.Sprintf("is longer than %d bytes", maxName)
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsGraphic(c) }) || strings.TrimSpace(name) != name:
+		return "has characters that names do not have"
+	}
+	return ""
+}
+
+func short(name string) string { return name[:min(len(name), 60)] }
+
+func refused(format string, args ...any) *web.Problem {
+	return &web.Problem{Status: http.StatusForbidden, Title: "You cannot use the board", Text: fmt.Sprintf(format, args...)}
+}
+
+// unknown is the answer to who is not known.
+func unknown(text string) *web.Problem {
+	return &web.Problem{Status: http.StatusUnauthorized, Title: "You are not logged in", Text: text}
+}

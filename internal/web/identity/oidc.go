@@ -1,0 +1,329 @@
+package identity
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+	"k8s.io/utils/clock"
+
+	"github.com/heighliner/heighliner/internal/web"
+)
+
+// The bounds of a login.
+const (
+	// loginAge is how long a login may take.
+	loginAge = 10 * time.Minute
+	// maxLogins are in progress at the same time in one browser, such as of several tabs.
+	maxLogins = 8
+	// exchangeTimeout bounds the requests to the provider.
+	exchangeTimeout = 15 * time.Second
+	// discoveryPause after the provider did not answer.
+	discoveryPause = 2 * time.Second
+)
+
+// The paths of a login.
+const (
+	loginPath    = "/login"
+	callbackPath = "/login/callback"
+	logoutPath   = "/logout"
+)
+
+// OIDCOptions are about an identity provider with OpenID Connect.
+type OIDCOptions struct {
+	Claims
+	// Issuer is the URL of the provider, ClientID is what it knows the board by. ClientSecret is "" for a public client.
+	Issuer, ClientID, ClientSecret string
+	// Scopes that are asked for besides openid.
+	Scopes []string
+	// URL of the board for its readers, without a path: https://board.example.com. The provider redirects to its /login/callback.
+	URL string
+	// Key of sessions, of [KeyLength] bytes; nil: a random one.
+	Key []byte
+	// Length is how long a session lasts at most. It ends with the token of the provider too.
+	Length time.Duration
+	// Client for requests to the provider.
+	Client *http.Client
+	// Clock is the only source of time.
+	Clock clock.Clock
+}
+
+// OIDC lets readers log in with an identity provider.
+type OIDC struct {
+	OIDCOptions
+	sealer *sealer
+	ended  ended
+
+	mu       sync.Mutex
+	provider *oidc.Provider
+	failure  error
+	failed   time.Time
+}
+
+// login is one in progress, in its cookie.
+type login struct {
+	State    string    `json:"s"`
+	Nonce    string    `json:"n"`
+	Verifier string    `json:"v"`
+	Return   string    `json:"r"`
+	Expires  time.Time `json:"e"`
+}
+
+// NewOIDC gives the identity of a provider. The provider is not asked before the first login.
+func NewOIDC(o OIDCOptions) (*OIDC, error) {
+	for name, value := range map[string]string{"URL": o.URL, "issuer": o.Issuer} {
+		if u, err := url.Parse(value); err != nil || u.Scheme != "https" || u.Host == "" {
+			return nil, fmt.Errorf("the %s %q is not a URL with https://", name, value)
+		}
+	}
+	if o.ClientID == "" || o.User == "" || o.Length <= 0 {
+		return nil, errors.New("client ID, claim of the user, and length of sessions are required")
+	}
+	s, err := newSealer(o.Key)
+	if err != nil {
+		return nil, err
+	}
+	return &OIDC{OIDCOptions: o, sealer: s}, nil
+}
+
+// Login is the path at which readers log in.
+func (*OIDC) Login() string { return loginPath }
+
+// Reader of a request with a session.
+func (o *OIDC) Reader(r *http.Request) (web.Reader, error) {
+	s, err := o.session(r)
+	if err != nil {
+		return web.Reader{}, err
+	}
+	return web.Reader{User: s.User, Groups: s.Groups, Until: s.Expires}, nil
+}
+
+func (o *OIDC) session(r *http.Request) (session, error) {
+	var s session
+	c, err := r.Cookie(sessionCookie)
+	if err != nil || o.sealer.open(sessionCookie, c.Value, &s) != nil || !s.Expires.After(o.Clock.Now()) || o.ended.has(s.ID) {
+		p := unknown("Your session ended, or there was none. Nothing was done.")
+		p.Link, p.LinkText = loginPath, "Log in"
+		return session{}, p
+	}
+	return s, nil
+}
+
+// Serve answers requests about logins. Where one fails, the person can try again.
+func (o *OIDC) Serve(w http.ResponseWriter, r *http.Request) error {
+	var err error
+	switch r.URL.Path {
+	case loginPath:
+		err = o.begin(w, r)
+	case callbackPath:
+		err = o.finish(w, r)
+	case logoutPath:
+		err = o.logout(w, r)
+	default:
+		return &web.Problem{Status: http.StatusNotFound, Title: "There is no such page", Text: "The board lists all services."}
+	}
+	var p *web.Problem
+	if errors.As(err, &p) && p.Link == "" {
+		p.Link, p.LinkText = loginPath, "Log in again"
+	}
+	return err
+}
+
+// config of the provider, which is asked for its endpoints once.
+func (o *OIDC) config(ctx context.Context) (*oauth2.Config, *oidc.Provider, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := o.Clock.Now()
+	if o.provider == nil {
+		if o.failure == nil || now.Sub(o.failed) >= discoveryPause {
+			o.provider, o.failure = oidc.NewProvider(ctx, o.Issuer)
+			o.failed = now
+		}
+		if o.failure != nil {
+			return nil, nil, o.away(o.failure)
+		}
+	}
+	return &oauth2.Config{
+		ClientID: o.ClientID, ClientSecret: o.ClientSecret, Endpoint: o.provider.Endpoint(),
+		RedirectURL: strings.TrimSuffix(o.URL, "/") + callbackPath, Scopes: append([]string{oidc.ScopeOpenID}, o.Scopes...),
+	}, o.provider, nil
+}
+
+// away is the answer while the provider does not answer.
+func (o *OIDC) away(err error) *web.Problem {
+	return &web.Problem{Status: http.StatusServiceUnavailable, Title: "The identity provider does not answer", Text: fmt.Sprintf("%s: %v. This page tries again.", o.Issuer, err)}
+}
+
+// context for requests to the provider.
+func (o *OIDC) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(oidc.ClientContext(ctx, o.Client), exchangeTimeout)
+}
+
+// begin sends a person to the provider.
+func (o *OIDC) begin(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodGet {
+		return &web.Problem{Status: http.StatusMethodNotAllowed, Title: "This page can only be opened", Text: "Follow the link."}
+	}
+	ctx, cancel := o.context(r.Context())
+	defer cancel()
+	config, _, err := o.config(ctx)
+	if err != nil {
+		return err
+	}
+	l := login{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), Return: local(r.URL.Query().Get("return")), Expires: o.Clock.Now().Add(loginAge)}
+	name := loginCookie + l.State[:8]
+	value, err := o.sealer.seal(name, l)
+	if err != nil {
+		return err
+	}
+	o.clear(w, r, maxLogins-1)
+	http.SetCookie(w, cookie(name, value, int(loginAge.Seconds())))
+	http.Redirect(w, r, config.AuthCodeURL(l.State, oidc.Nonce(l.Nonce), oauth2.S256ChallengeOption(l.Verifier)), http.StatusSeeOther)
+	return nil
+}
+
+// clear the logins in progress of a browser that has more than some.
+func (o *OIDC) clear(w http.ResponseWriter, r *http.Request, most int) {
+	var found []string
+	for _, c := range r.Cookies() {
+		if strings.HasPrefix(c.Name, loginCookie) {
+			found = append(found, c.Name)
+		}
+	}
+	if len(found) <= most {
+		return
+	}
+	for _, name := range found {
+		http.SetCookie(w, cookie(name, "", -1))
+	}
+}
+
+// local is the path of a page of this board; "/" for any other URL.
+func local(target string) string {
+	u, err := url.Parse(target)
+	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(target, "/") || strings.HasPrefix(target, "//") || strings.ContainsAny(target, "\\\r\n\t") ||
+		u.Path == logoutPath || u.Path == loginPath || strings.HasPrefix(u.Path, loginPath+"/") || len(target) > 1000 {
+		return "/"
+	}
+	return target
+}
+
+// finish takes a person back from the provider.
+func (o *OIDC) finish(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	l, err := o.inProgress(r, q.Get("state"))
+	if err != nil {
+		return err
+	}
+	s, err := o.answered(r.Context(), l, q)
+	var p *web.Problem
+	if errors.As(err, &p) && p.Status == http.StatusServiceUnavailable {
+		return err // the page tries again, with the same login
+	}
+	http.SetCookie(w, cookie(loginCookie+l.State[:8], "", -1)) // each one is used once by a browser
+	if err != nil {
+		return err
+	}
+	value, err := o.sealer.seal(sessionCookie, s)
+	if err != nil {
+		return err
+	}
+	if len(value) > maxCookie {
+		return refused("You are in %d groups, which is too many for a cookie: an administrator of the board can name those that count, by --groups.", len(s.Groups))
+	}
+	http.SetCookie(w, cookie(sessionCookie, value, int(s.Expires.Sub(o.Clock.Now()).Seconds())))
+	http.Redirect(w, r, l.Return, http.StatusSeeOther)
+	return nil
+}
+
+// answered gives the session that follows from the answer of the provider to a login.
+func (o *OIDC) answered(ctx context.Context, l login, q url.Values) (session, error) {
+	if code := q.Get("error"); code != "" {
+		return session{}, refused("The identity provider refused: %s.", cmp.Or(q.Get("error_description"), code))
+	}
+	if iss := q.Get("iss"); iss != "" && iss != o.Issuer { // RFC 9207
+		return session{}, refused("The answer is of another identity provider, %q.", short(iss))
+	}
+	ctx, cancel := o.context(ctx)
+	defer cancel()
+	return o.exchange(ctx, l, q.Get("code"))
+}
+
+// inProgress gives the login in progress with a state.
+func (o *OIDC) inProgress(r *http.Request, state string) (login, error) {
+	var l login
+	failed := &web.Problem{Status: http.StatusForbidden, Title: "This login cannot be finished", Text: "It was not begun in this browser, took longer than 10 minutes, or was finished before."}
+	if len(state) < 8 {
+		return l, failed
+	}
+	name := loginCookie + state[:8]
+	c, err := r.Cookie(name)
+	if err != nil || o.sealer.open(name, c.Value, &l) != nil || subtle.ConstantTimeCompare([]byte(l.State), []byte(state)) != 1 || !l.Expires.After(o.Clock.Now()) {
+		return l, failed
+	}
+	return l, nil
+}
+
+// exchange the code of a login for a session.
+func (o *OIDC) exchange(ctx context.Context, l login, code string) (session, error) {
+	config, provider, err := o.config(ctx)
+	if err != nil {
+		return session{}, err
+	}
+	token, err := config.Exchange(ctx, code, oauth2.VerifierOption(l.Verifier))
+	var answer *oauth2.RetrieveError
+	switch {
+	case errors.As(err, &answer) && answer.Response.StatusCode < http.StatusInternalServerError:
+		return session{}, refused("The identity provider refused the code of the login: %s.", cmp.Or(answer.ErrorDescription, answer.ErrorCode, answer.Response.Status))
+	case err != nil:
+		return session{}, o.away(err)
+	}
+	raw, ok := token.Extra("id_token").(string)
+	if !ok {
+		return session{}, badToken("the provider gave no ID token")
+	}
+	now := o.Clock.Now()
+	id, err := provider.Verifier(&oidc.Config{ClientID: o.ClientID, Now: func() time.Time { return now }}).Verify(ctx, raw)
+	if err != nil {
+		return session{}, badToken("%v", err)
+	}
+	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(l.Nonce)) != 1 {
+		return session{}, badToken("it is of another login")
+	}
+	claims := map[string]any{}
+	if err := id.Claims(&claims); err != nil {
+		return session{}, badToken("%v", err)
+	}
+	reader, err := o.Claims.reader(claims)
+	if err != nil {
+		return session{}, err
+	}
+	expires := now.Add(o.Length)
+	if id.Expiry.Before(expires) {
+		expires = id.Expiry
+	}
+	return session{ID: rand.Text(), User: reader.User, Groups: reader.Groups, Expires: expires}, nil
+}
+
+// logout ends the session.
+func (o *OIDC) logout(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodPost {
+		http.Redirect(w, r, "/", http.StatusSeeOther)
+		return nil
+	}
+	if s, err := o.session(r); err == nil {
+		o.ended.add(s, o.Clock.Now())
+	}
+	http.SetCookie(w, cookie(sessionCookie, "", -1))
+	return &web.Problem{Status: http.StatusOK, Title: "You are logged out", Text: "Your session at the identity provider may continue.", Link: loginPath, LinkText: "Log in again"}
+}

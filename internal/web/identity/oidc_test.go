@@ -1,0 +1,361 @@
+package identity
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/html"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/heighliner/heighliner/internal/cluster"
+	"github.com/heighliner/heighliner/internal/view/viewtest"
+	"github.com/heighliner/heighliner/internal/web"
+	"github.com/heighliner/heighliner/internal/web/identity/identitytest"
+)
+
+// all lets everyone see everything.
+type all struct{}
+
+func (all) Scope(context.Context, web.Reader, []string) (web.Scope, error) { return web.Scope{}, nil }
+
+// site is a board, its provider, and the browser of a person.
+type site struct {
+	testing.TB
+	provider *identitytest.Provider
+	board    *httptest.Server
+	oidc     *OIDC
+	clock    *clocktesting.FakeClock
+	browser  *http.Client
+}
+
+// open a board that identifies its readers with a provider.
+func open(t *testing.T, change func(*OIDCOptions)) *site {
+	t.Helper()
+	s := &site{TB: t, board: httptest.NewUnstartedServer(nil), clock: clocktesting.NewFakeClock(time.Now())}
+	address := s.board.Listener.Addr().String()
+	s.provider = identitytest.New(t, "https://"+address+"/login/callback")
+	s.provider.Person(map[string]any{"sub": "ana", "groups": []string{"team", "ops"}})
+	o := OIDCOptions{
+		Claims: Claims{Rules: Rules{UserPrefix: "oidc:"}, User: "sub", Groups: "groups"}, Issuer: s.provider.URL, ClientID: identitytest.ClientID, ClientSecret: identitytest.ClientSecret,
+		URL: "https://" + address, Length: 30 * time.Minute, Client: s.provider.Client(), Clock: s.clock,
+	}
+	if change != nil {
+		change(&o)
+	}
+	var err error
+	if s.oidc, err = NewOIDC(o); err != nil {
+		t.Fatal(err)
+	}
+	story := viewtest.Stories()[0]
+	handler, err := web.New(web.Options{Store: cluster.NewStore(cluster.Objects{Input: story.Input}), Identity: s.oidc, Access: all{}, Secure: true, Hosts: []string{address}, Title: "test", Clock: clock.RealClock{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.board.Config.Handler = handler
+	s.board.StartTLS()
+	t.Cleanup(s.board.Close)
+	s.browser = s.person()
+	return s
+}
+
+// person with a browser that trusts both servers.
+func (s *site) person() *http.Client {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(s.board.Certificate())
+	pool.AddCert(s.provider.Certificate())
+	transport := s.board.Client().Transport.(*http.Transport).Clone()
+	transport.TLSClientConfig.RootCAs = pool
+	return &http.Client{Jar: jar, Transport: transport, Timeout: time.Minute}
+}
+
+// get a page, with the address that it has in the end.
+func (s *site) get(target string) (int, string, *url.URL) {
+	s.Helper()
+	return s.do(http.MethodGet, target)
+}
+
+func (s *site) do(method, target string) (int, string, *url.URL) {
+	s.Helper()
+	if strings.HasPrefix(target, "/") {
+		target = s.board.URL + target
+	}
+	r, err := http.NewRequestWithContext(s.Context(), method, target, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	response, err := s.browser.Do(r)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return response.StatusCode, html.UnescapeString(string(body)), response.Request.URL
+}
+
+// want a status and a text of a page.
+func (s *site) want(target string, status int, text string) {
+	s.Helper()
+	if code, page, at := s.get(target); code != status || !strings.Contains(page, text) {
+		s.Errorf("%s: %d at %s, want %d and %q in %s", target, code, at, status, text, page)
+	}
+}
+
+// TestLogin: a person who opens a page logs in with the provider, and sees that page; and after a logout does not.
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	s := open(t, nil)
+	code, page, at := s.get("/diary?q=a%26b")
+	if code != http.StatusOK || at.RequestURI() != "/diary?q=a%26b" || !strings.Contains(page, "oidc:ana") {
+		t.Fatalf("%d at %s: %s", code, at, page)
+	}
+	u, err := url.Parse(s.board.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cookies := s.browser.Jar.Cookies(u)
+	if len(cookies) != 1 || cookies[0].Name != sessionCookie || strings.Contains(cookies[0].Value, "ana") {
+		t.Errorf("cookies %v", cookies)
+	}
+	s.want("/", 200, "oidc:ana")
+	if n := s.provider.Logins(); n != 1 {
+		t.Errorf("%d logins", n)
+	}
+	stolen := cookies[0].Value
+	if code, page, _ := s.do(http.MethodPost, "/logout"); code != http.StatusOK || !strings.Contains(page, "You are logged out") {
+		t.Errorf("logout: %d %s", code, page)
+	}
+	if left := s.browser.Jar.Cookies(u); len(left) > 0 {
+		t.Errorf("cookies after the logout: %v", left)
+	}
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.AddCookie(&http.Cookie{Name: sessionCookie, Value: stolen})
+	if _, err := s.oidc.Reader(r); err == nil {
+		t.Error("the session is used after the logout")
+	}
+}
+
+// TestCookies: cookies have the attributes that keep scripts, other sites and plain HTTP away from them.
+func TestCookies(t *testing.T) {
+	t.Parallel()
+	s := open(t, nil)
+	s.browser.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.board.URL+"/login", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := s.browser.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	for _, c := range response.Cookies() {
+		if !strings.HasPrefix(c.Name, "__Host-") || !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Domain != "" || c.MaxAge <= 0 || c.MaxAge > 600 {
+			t.Errorf("cookie %v", c)
+		}
+	}
+	to, err := url.Parse(response.Header.Get("Location"))
+	if err != nil || response.StatusCode != http.StatusSeeOther || len(response.Cookies()) != 1 {
+		t.Fatalf("%s %v %v", response.Status, response.Cookies(), err)
+	}
+	for name, want := range map[string]bool{"code_challenge": true, "nonce": true, "state": true, "code_verifier": false} {
+		if got := to.Query().Get(name) != ""; got != want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// TestExpiry: a session ends with the token, and at the latest after its length; the person logs in again without noticing.
+func TestExpiry(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		token time.Duration
+		ends  time.Duration
+	}{"with the token": {5 * time.Minute, 5 * time.Minute}, "after its length": {time.Hour, 30 * time.Minute}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, nil)
+			s.provider.Person(map[string]any{"sub": "ana", "exp": s.clock.Now().Add(tc.token).Unix()})
+			s.want("/", 200, "oidc:ana")
+			s.clock.Step(tc.ends - 2*time.Second)
+			s.want("/", 200, "oidc:ana")
+			if n := s.provider.Logins(); n != 1 {
+				t.Errorf("%d logins", n)
+			}
+			s.clock.Step(3 * time.Second)
+			if code, page, _ := s.do(http.MethodPost, "/services/shop/shop/acts/pause"); code != http.StatusUnauthorized || !strings.Contains(page, "Nothing was done") || !strings.Contains(page, `href="/login"`) {
+				t.Errorf("act after the session: %d %s", code, page)
+			}
+			s.provider.Person(map[string]any{"sub": "ana", "exp": s.clock.Now().Add(time.Hour).Unix()})
+			s.want("/diary", 200, "oidc:ana")
+			if n := s.provider.Logins(); n != 2 {
+				t.Errorf("%d logins", n)
+			}
+		})
+	}
+}
+
+// TestTokens: what a token may not have is refused, with who can fix it.
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		claims map[string]any
+		change func(*OIDCOptions)
+		status int
+		text   string
+	}{
+		"system user":        {map[string]any{"sub": "system:admin"}, func(o *OIDCOptions) { o.UserPrefix = "" }, 403, "of Kubernetes itself"},
+		"system group":       {map[string]any{"sub": "ana", "groups": []string{"system:masters"}}, nil, 403, "of Kubernetes itself"},
+		"prefixed":           {map[string]any{"sub": "ana", "groups": []string{"system:masters"}}, func(o *OIDCOptions) { o.GroupsPrefix = "oidc:" }, 200, "oidc:ana"},
+		"one group":          {map[string]any{"sub": "ana", "groups": "team"}, nil, 200, "oidc:ana"},
+		"groups of objects":  {map[string]any{"sub": "ana", "groups": []any{map[string]any{"a": 1}}}, nil, 403, "not a text"},
+		"groups of a number": {map[string]any{"sub": "ana", "groups": 7}, nil, 403, "not a list of texts"},
+		"groups elsewhere":   {map[string]any{"sub": "ana", "_claim_names": map[string]any{"groups": "src1"}, "_claim_sources": map[string]any{"src1": map[string]any{"endpoint": "https://id.example.com"}}}, nil, 403, "too many"},
+		"no user":            {map[string]any{}, nil, 403, "--oidc-username-claim"},
+		"email":              {map[string]any{"sub": "1", "email": "ana@example.com", "email_verified": true}, func(o *OIDCOptions) { o.User = "email" }, 200, "oidc:ana@example.com"},
+		"unverified email":   {map[string]any{"sub": "1", "email": "ana@example.com", "email_verified": false}, func(o *OIDCOptions) { o.User = "email" }, 403, "did not verify"},
+		"other audience":     {map[string]any{"sub": "ana", "aud": "other"}, nil, 403, "audience"},
+		"other issuer":       {map[string]any{"sub": "ana", "iss": "https://evil.example.com"}, nil, 403, "issued by a different provider"},
+		"expired":            {map[string]any{"sub": "ana", "exp": 1}, nil, 403, "expired"},
+		"other login":        {map[string]any{"sub": "ana", "nonce": "other"}, nil, 403, "of another login"},
+		"wrong secret":       {map[string]any{"sub": "ana"}, func(o *OIDCOptions) { o.ClientSecret = "wrong" }, 403, "invalid_client"},
+		"too many groups":    {map[string]any{"sub": "ana", "groups": groups(200)}, nil, 403, "too many for a cookie"},
+		"those that count":   {map[string]any{"sub": "ana", "groups": groups(200)}, func(o *OIDCOptions) { o.Rules.Groups = groups(1) }, 200, "oidc:ana"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, tc.change)
+			s.provider.Person(tc.claims)
+			code, page, _ := s.get("/")
+			if code != tc.status || !strings.Contains(page, tc.text) || (code == http.StatusOK) == strings.Contains(page, "Log in again") {
+				t.Errorf("%d, want %d and %q in %s", code, tc.status, tc.text, page)
+			}
+			if code != http.StatusOK && strings.Contains(page, "waits for") {
+				t.Error("a person who was refused sees data")
+			}
+		})
+	}
+}
+
+func groups(n int) (out []string) {
+	for i := range n {
+		out = append(out, fmt.Sprintf("a-team-with-a-name-%03d", i))
+	}
+	return out
+}
+
+// TestForgedCallback: an answer that this browser did not ask for does not log in.
+func TestForgedCallback(t *testing.T) {
+	t.Parallel()
+	s := open(t, nil)
+	const refusal = "This login cannot be finished"
+	s.want("/login/callback?code=a&state=b", 403, refusal)
+	s.want("/login/callback?code=a&state="+strings.Repeat("A", 26), 403, refusal)
+	s.want("/login/callback", 403, refusal)
+	// Mallory begins a login, and lets Ana finish it.
+	ana := s.browser
+	s.browser = s.person()
+	s.browser.CheckRedirect = func(r *http.Request, _ []*http.Request) error {
+		if r.URL.Path == callbackPath {
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}
+	_, _, at := s.get("/login")
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at.String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := s.browser.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	mallory, callback := s.browser, response.Header.Get("Location")
+	if !strings.Contains(callback, "code=") {
+		t.Fatalf("no code in %q", callback)
+	}
+	s.browser = ana
+	s.want(callback, 403, refusal)
+	s.browser = mallory
+	s.browser.CheckRedirect = nil
+	s.want(callback, 200, "oidc:ana")
+	s.want(callback, 403, refusal)
+	s.want("/login/callback/other", 404, "no such page")
+}
+
+// TestProviderDown: while the provider does not answer, the page shows that and tries again; sessions continue.
+func TestProviderDown(t *testing.T) {
+	t.Parallel()
+	s := open(t, nil)
+	s.provider.Down(true)
+	s.want("/", 503, "The identity provider does not answer")
+	s.provider.Down(false)
+	s.want("/", 503, `http-equiv="refresh"`)
+	s.clock.Step(discoveryPause)
+	s.want("/", 200, "oidc:ana")
+	s.provider.Down(true)
+	s.want("/", 200, "oidc:ana")
+	s.provider.Down(false)
+	s.provider.Rotate(t)
+	s.browser = s.person()
+	s.want("/", 200, "oidc:ana")
+	s.provider.Refuse("access_denied")
+	s.browser = s.person()
+	s.want("/", 403, "The identity provider refused: access_denied")
+}
+
+// TestManyTabs: tabs that log in at the same time do not disturb each other, and their cookies are bounded.
+func TestManyTabs(t *testing.T) {
+	t.Parallel()
+	s := open(t, nil)
+	follow := s.browser.CheckRedirect
+	s.browser.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	u, err := url.Parse(s.board.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 * maxLogins {
+		s.get("/login")
+	}
+	if n := len(s.browser.Jar.Cookies(u)); n == 0 || n > maxLogins {
+		t.Errorf("%d cookies of logins", n)
+	}
+	s.browser.CheckRedirect = follow
+	s.want("/", 200, "oidc:ana")
+}
+
+// TestOptions: what cannot work is refused at the start.
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	good := OIDCOptions{Claims: Claims{User: "sub"}, Issuer: "https://id.example.com", ClientID: "board", URL: "https://board.example.com", Length: time.Hour}
+	if _, err := NewOIDC(good); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(*OIDCOptions){
+		"issuer over HTTP": func(o *OIDCOptions) { o.Issuer = "http://id.example.com" }, "URL over HTTP": func(o *OIDCOptions) { o.URL = "http://board.example.com" },
+		"no client": func(o *OIDCOptions) { o.ClientID = "" }, "no claim": func(o *OIDCOptions) { o.User = "" }, "no length": func(o *OIDCOptions) { o.Length = 0 }, "short key": func(o *OIDCOptions) { o.Key = []byte("k") },
+	} {
+		o := good
+		change(&o)
+		if _, err := NewOIDC(o); err == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package identity
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/heighliner/heighliner/internal/web"
+)
+
+// proxyAge is after how long a stream ends, so that the proxy authenticates its reader again.
+const proxyAge = 5 * time.Minute
+
+// Proxy believes the headers of an authenticating proxy, as the API server of Kubernetes does with its request headers: of
+// connections whose client certificate the server has verified, and no others.
+type Proxy struct {
+	Rules
+	// Names are the common names of certificates that are allowed; none: all that the authority signed.
+	Names []string
+	// UserHeaders: the first one with a value has the user. GroupHeaders: all of them have groups.
+	UserHeaders, GroupHeaders []string
+	// Separator between groups within a header; "": each header has one.
+	Separator string
+	// Clock is the only source of time.
+	Clock clock.Clock
+}
+
+// Reader of a request.
+func (p *Proxy) Reader(r *http.Request) (web.Reader, error) {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.TLS.VerifiedChains[0]) == 0 {
+		return web.Reader{}, unknown("The request did not come through the proxy of the board. Open the board at the address of the proxy.")
+	}
+	if name := r.TLS.VerifiedChains[0][0].Subject.CommonName; len(p.Names) > 0 && !slices.Contains(p.Names, name) {
+		return web.Reader{}, refused("The certificate of the proxy has the name %q, which is not allowed.", short(name))
+	}
+	var user string
+	for _, h := range p.UserHeaders {
+		if values := r.Header.Values(h); len(values) > 1 {
+			return web.Reader{}, refused("The request has several headers %s.", h)
+		}
+		if user = r.Header.Get(h); user != "" {
+			break
+		}
+	}
+	if user == "" {
+		return web.Reader{}, unknown("The proxy did not pass a user. Log in at the proxy.")
+	}
+	var groups []string
+	for _, h := range p.GroupHeaders {
+		for _, value := range r.Header.Values(h) {
+			if p.Separator == "" {
+				groups = append(groups, value)
+				continue
+			}
+			for g := range strings.SplitSeq(value, p.Separator) {
+				groups = append(groups, strings.TrimSpace(g))
+			}
+		}
+	}
+	reader, err := p.Rules.Reader(user, groups)
+	reader.Until = p.Clock.Now().Add(proxyAge)
+	return reader, err
+}
+
+// Login is the proxy's.
+func (*Proxy) Login() string { return "" }
+
+// Serve refuses: readers log in and out at the proxy.
+func (*Proxy) Serve(http.ResponseWriter, *http.Request) error {
+	return &web.Problem{Status: http.StatusNotFound, Title: "There is no such page", Text: "Log in and out at the proxy."}
+}
