@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -41,6 +42,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/registry"
+	"github.com/heighliner/heighliner/internal/servicemetrics"
 )
 
 // version is set when the binary is built.
@@ -60,6 +62,7 @@ type options struct {
 	workers         int
 	prometheus      string
 	registryRate    float64
+	serviceMetrics  int
 	outbound        outbound.Config
 }
 
@@ -101,6 +104,7 @@ It connects to the cluster of KUBECONFIG, --kubeconfig or the pod's service acco
 	f.StringSliceVar(&o.outbound.Allow, "outbound-allow", nil, "addresses, CIDRs and host names that ImagePolicies, analyses, hooks, GitHubRepositories and probes of Gateways may call even if they are loopback, link-local or multicast; with a port only that port is allowed, such as 127.0.0.1:5000 for a local registry; metadata services are never allowed")
 	f.StringSliceVar(&o.outbound.Deny, "outbound-deny", nil, "addresses, CIDRs and host names, with their subdomains, that ImagePolicies, analyses, hooks, GitHubRepositories and probes of Gateways must not call; takes precedence over --outbound-allow")
 	f.Float64Var(&o.registryRate, "registry-requests-per-second", registry.DefaultPerSecond, "maximum number of requests per second to each registry with each credential; twice as many may follow each other immediately. A registry that answers 429 gets half of it, and then more again every minute")
+	f.IntVar(&o.serviceMetrics, "service-metrics-limit", servicemetrics.DefaultLimit, "maximum number of Microservices with metrics by namespace, Microservice and group; with more there are counts only; 0 disables metrics by name")
 	f.IntVar(&o.workers, "workers", 8, "number of objects of each kind that are reconciled concurrently")
 	std := flag.NewFlagSet("", flag.ContinueOnError)
 	zapOptions.BindFlags(std)
@@ -110,6 +114,9 @@ It connects to the cluster of KUBECONFIG, --kubeconfig or the pod's service acco
 	f.AddGoFlagSet(std)
 	return cmd
 }
+
+// maxServiceMetrics is the upper bound of --service-metrics-limit.
+const maxServiceMetrics = 10_000
 
 // The bounds of --registry-requests-per-second.
 const minRegistryRate, maxRegistryRate = 0.1, 10_000.0
@@ -123,6 +130,8 @@ func (o options) validate() error {
 		return fmt.Errorf("--workers: %d must be at least 1", o.workers)
 	case !(o.registryRate >= minRegistryRate && o.registryRate <= maxRegistryRate):
 		return fmt.Errorf("--registry-requests-per-second: %g must be from %g to %g, such as %d", o.registryRate, minRegistryRate, maxRegistryRate, registry.DefaultPerSecond)
+	case o.serviceMetrics < 0 || o.serviceMetrics > maxServiceMetrics:
+		return fmt.Errorf("--service-metrics-limit: %d must be from 0 to %d, such as %d", o.serviceMetrics, maxServiceMetrics, servicemetrics.DefaultLimit)
 	}
 	_, err := outbound.New(o.outbound)
 	return err
@@ -302,6 +311,11 @@ func setup(mgr ctrl.Manager, o options) error {
 		if err := c.setup(); err != nil {
 			return fmt.Errorf("set up controller %s: %w", c.name, err)
 		}
+	}
+	if err := ctrlmetrics.Registry.Register(servicemetrics.New(servicemetrics.Options{
+		Cache: mgr.GetCache(), Elected: mgr.Elected(), Limit: o.serviceMetrics, Log: mgr.GetLogger().WithName("servicemetrics"),
+	})); err != nil {
+		return fmt.Errorf("set up metrics of services: %w", err)
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("set up /healthz: %w", err)

@@ -47,6 +47,8 @@ func TestRefusedFlags(t *testing.T) {
 		"--registry-requests-per-second=0":   "--registry-requests-per-second: 0 must be from 0.1 to 10000, such as 50",
 		"--registry-requests-per-second=1e9": "--registry-requests-per-second: 1e+09 must be from 0.1 to 10000, such as 50",
 		"--registry-requests-per-second=NaN": "--registry-requests-per-second: NaN must be from 0.1 to 10000, such as 50",
+		"--service-metrics-limit=-1":         "--service-metrics-limit: -1 must be from 0 to 10000, such as 500",
+		"--service-metrics-limit=10001":      "--service-metrics-limit: 10001 must be from 0 to 10000, such as 500",
 		"--unknown":                          "unknown flag: --unknown",
 		"argument":                           `unknown command "argument" for "heighliner"`,
 	} {

@@ -17,6 +17,7 @@
 //	analysis.go  measurements next to their bounds
 //	hosts.go     hosts, shares of traffic, and what is offered
 //	previews.go  pull requests
+//	groups.go    the states of all groups alone, for metrics
 //
 //	why.go       answers for hosts, versions, pods and pull requests
 //	routes.go    what routes and Gateways behind a host report

@@ -12,7 +12,7 @@ var banned = []struct{ phrase, write string }{
 	{"version/semver/release stream/streams", "release group, group"},
 	{"stream/streams of version/versions/releases", "release group, group"},
 	{"led", "routes to, targets"},
-	{"lead/leads", "route to, point to"},
+	{"lead/leads !time/times", "route to, point to"},
 	{"under way", "in progress; canary"},
 	{"underway", "in progress; canary"},
 	{"on its/their way", "in progress"},

@@ -1,0 +1,129 @@
+package servicemetrics
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/view"
+)
+
+// DefaultLimit is the number of Microservices up to which there are metrics by namespace, Microservice and group.
+const DefaultLimit = 500
+
+// readTimeout bounds the reads of the cache, which may not be filled yet.
+const readTimeout = 5 * time.Second
+
+// Options of a Collector.
+type Options struct {
+	// Cache is read at each scrape; nothing that it returns is changed.
+	Cache client.Reader
+	// Elected is closed when this process is the one that acts; others report nothing, so that series are there once. nil: it is.
+	Elected <-chan struct{}
+	// Limit is the number of Microservices up to which there are metrics by namespace, Microservice and group; 0: there are none.
+	Limit int
+	// Clock defaults to the real one.
+	Clock clock.PassiveClock
+	// Log gets one line when these metrics end, and when they begin again.
+	Log logr.Logger
+}
+
+// Collector reports services when it is scraped. It is safe for concurrent use.
+type Collector struct {
+	Options
+
+	mu       sync.Mutex
+	progress progress
+	over     bool // the last scrape had too many Microservices
+}
+
+// New returns a collector.
+func New(o Options) *Collector {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Collector{Options: o}
+}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range described {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	select {
+	case <-c.Elected:
+	default:
+		if c.Elected != nil {
+			return
+		}
+	}
+	in, err := c.read()
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(servicesTotal, err)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.Clock.Now()
+	states, starts := view.GroupStates(in, now), startsOf(in)
+	c.progress.advance(states, starts, now)
+
+	e := emit(func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
+	})
+	e.all(states, &c.progress, in)
+	e(limitOfNames, prometheus.GaugeValue, float64(c.Limit))
+	if !c.within(len(in.Microservices)) {
+		e(namesEnabled, prometheus.GaugeValue, 0)
+		return
+	}
+	e(namesEnabled, prometheus.GaugeValue, 1)
+	e.named(states, &c.progress, starts, in)
+	for k, t := range c.progress.services {
+		ch <- prometheus.MustNewConstSummary(serviceLeadTime, t.leadTime.count, t.leadTime.seconds, nil, k.Namespace, k.Name)
+		ch <- prometheus.MustNewConstSummary(serviceRestored, t.restored.count, t.restored.seconds, nil, k.Namespace, k.Name)
+	}
+}
+
+// within reports whether there are metrics by name for so many Microservices, and logs when that changes.
+func (c *Collector) within(services int) bool {
+	over := services > c.Limit
+	if over != c.over && c.Limit > 0 {
+		text := "metrics by namespace, Microservice and group are reported again"
+		if over {
+			text = "metrics by namespace, Microservice and group are not reported: there are more Microservices than --service-metrics-limit"
+		}
+		c.Log.Info(text, "microservices", services, "limit", c.Limit)
+	}
+	c.over = over
+	return !over && c.Limit > 0
+}
+
+// read what the series are made from. The cache has Microservices with converted statuses.
+func (c *Collector) read() (view.Input, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	var (
+		services v1alpha1.MicroserviceList
+		releases v1alpha1.VersionedMicroserviceList
+		routes   v1alpha1.NetworkPolicyList
+		images   v1alpha1.ImagePolicyList
+	)
+	for _, list := range []client.ObjectList{&services, &releases, &routes, &images} {
+		if err := c.Cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return view.Input{}, fmt.Errorf("list %T for metrics: %w", list, err)
+		}
+	}
+	return view.Input{Microservices: services.Items, Releases: releases.Items, NetworkPolicies: routes.Items, ImagePolicies: images.Items}, nil
+}

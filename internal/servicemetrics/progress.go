@@ -1,0 +1,259 @@
+package servicemetrics
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
+	"github.com/heighliner/heighliner/internal/view"
+)
+
+// Results of rollouts.
+const (
+	// resultPromoted: a release became active for the first time.
+	resultPromoted = "Promoted"
+	// resultFailed: a rollout ended in error.
+	resultFailed = "Failed"
+	// resultAborted: a person aborted a rollout.
+	resultAborted = "Aborted"
+	// resultRolledBack: an active release was replaced by an earlier one.
+	resultRolledBack = "RolledBack"
+)
+
+// results are all results of rollouts, each of which has a series.
+var results = []string{resultAborted, resultFailed, resultPromoted, resultRolledBack}
+
+// gates are the states that a person, time or another system ends, and that count as gates. Hooks count by the
+// point of the rollout at which they are asked.
+var gates = []view.Word{
+	view.WordPause, view.WordApproval, view.WordAnalysis, view.WordInconclusive, view.WordNoTraffic, view.WordProgramming,
+	view.WordBlocked, view.WordRetryTime, view.WordGate, view.WordTogether, view.WordTogetherHeld, view.WordWindow, view.WordPaused,
+}
+
+// groupKey names a group by Microservice and slug.
+type groupKey struct {
+	service types.NamespacedName
+	slug    string
+}
+
+// progress is what a process has counted since it started. The zero value has seen nothing.
+type progress struct {
+	// last is the time of the last scrape; zero: there was none.
+	last     time.Time
+	groups   map[groupKey]seenGroup
+	services map[types.NamespacedName]*totals
+}
+
+// seenGroup is a group at the last scrape.
+type seenGroup struct {
+	word     view.Word
+	since    time.Time // since when it has the state, as far as is known
+	promoted int64
+	rows     map[string]seenRow // by release
+}
+
+// seenRow is a release at the last scrape.
+type seenRow struct {
+	status v1alpha1.ReleaseStatus
+	since  time.Time
+}
+
+// totals of a service since the process started.
+type totals struct {
+	rollouts map[string]float64 // by result
+	leadTime sum
+	restored sum
+	gates    map[string]float64 // seconds, by gate
+}
+
+// sum of observations in seconds.
+type sum struct {
+	count   uint64
+	seconds float64
+}
+
+func (s *sum) add(d time.Duration) {
+	s.count++
+	s.seconds += max(0, d.Seconds())
+}
+
+// advance counts what happened between the last scrape and now. What existed at the first scrape is the baseline, and
+// does not count. Services that are gone are forgotten.
+func (p *progress) advance(states []view.GroupState, starts starts, now time.Time) {
+	first := p.last.IsZero()
+	groups, services := make(map[groupKey]seenGroup, len(states)), make(map[types.NamespacedName]*totals, len(states))
+	for _, g := range states {
+		k := keyOf(g)
+		total := services[k.service]
+		if total == nil {
+			if total = p.services[k.service]; total == nil {
+				total = &totals{rollouts: map[string]float64{}, gates: map[string]float64{}}
+			}
+			services[k.service] = total
+		}
+		was, known := p.groups[k]
+		seen := see(g, was, known, now)
+		groups[k] = seen
+		if gate := gateOf(g.State); gate != "" {
+			total.gates[gate] += waited(p.last, seen.since, now).Seconds()
+		}
+		if !first && !g.Preview {
+			total.promotions(g, was, starts)
+			total.failures(g, was)
+		}
+	}
+	p.last, p.groups, p.services = now, groups, services
+}
+
+// keyOf a group.
+func keyOf(g view.GroupState) groupKey {
+	return groupKey{types.NamespacedName{Namespace: g.Microservice.Namespace, Name: g.Microservice.Name}, g.Group.Slug}
+}
+
+// see records a group. A state whose begin is not known began when it was first seen.
+func see(g view.GroupState, was seenGroup, known bool, now time.Time) seenGroup {
+	out := seenGroup{word: g.State.Word, since: now, rows: make(map[string]seenRow, len(g.Group.Releases))}
+	switch {
+	case g.State.Since != nil && g.State.Word != view.WordUnavailable: // There it is the age of the active release.
+		out.since = g.State.Since.Time
+	case known && was.word == out.word:
+		out.since = was.since
+	}
+	for i := range g.Group.Releases {
+		r := &g.Group.Releases[i]
+		out.promoted = max(out.promoted, r.Promoted)
+		out.rows[r.VersionedMicroservice] = seenRow{r.Status, r.LastTransitionTime.Time}
+	}
+	return out
+}
+
+// waited is how long of the time since the last scrape a state lasted.
+func waited(last, since, now time.Time) time.Duration {
+	if last.IsZero() {
+		return 0
+	}
+	if since.After(last) {
+		last = since
+	}
+	return max(0, now.Sub(last))
+}
+
+// gateOf gives the gate of a state; "": it is none.
+func gateOf(s view.State) string {
+	if !slices.Contains(gates, s.Word) {
+		return ""
+	}
+	if s.Word == view.WordGate && s.Reason != "" {
+		return s.Reason
+	}
+	return string(s.Word)
+}
+
+// activeOf gives the index of the active release; -1: there is none.
+func activeOf(g *v1alpha1.ReleaseGroup) int {
+	return slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
+}
+
+// promotions counts a new active release: its lead time, or that it is an earlier one.
+func (t *totals) promotions(g view.GroupState, was seenGroup, starts starts) {
+	at := activeOf(g.Group)
+	if at < 0 || g.Group.Releases[at].Promoted <= was.promoted {
+		return
+	}
+	active := &g.Group.Releases[at]
+	for i := range g.Group.Releases {
+		r := &g.Group.Releases[i]
+		// Releases are sorted by version, newest first.
+		if old, ok := was.rows[r.VersionedMicroservice]; ok && old.status == v1alpha1.ReleaseActive && i < at {
+			t.rollouts[resultRolledBack]++
+			t.restored.add(active.LastTransitionTime.Sub(old.since))
+			return
+		}
+	}
+	if !again(active) {
+		t.rollouts[resultPromoted]++
+	}
+	if leadTime, _, ok := starts.leadTime(g, active); ok {
+		t.leadTime.add(leadTime)
+	}
+}
+
+// again reports whether an active release was active before, and is again.
+func again(r *v1alpha1.Release) bool {
+	return !slices.Contains([]release.Reason{release.Promoted, release.First, release.Adopted}, release.Reason(r.Reason))
+}
+
+// failures counts releases that ended in error, and how long they had traffic.
+func (t *totals) failures(g view.GroupState, was seenGroup) {
+	for i := range g.Group.Releases {
+		r := &g.Group.Releases[i]
+		old, ok := was.rows[r.VersionedMicroservice]
+		if r.Status != v1alpha1.ReleaseError || ok && old.status == v1alpha1.ReleaseError && old.since.Equal(r.LastTransitionTime.Time) {
+			continue
+		}
+		result := resultFailed
+		if r.Reason == string(release.Aborted) {
+			result = resultAborted
+		}
+		t.rollouts[result]++
+		if ok && old.status == v1alpha1.ReleaseCanary {
+			t.restored.add(r.LastTransitionTime.Sub(old.since))
+		}
+	}
+}
+
+// The times from which a lead time counts.
+const (
+	// fromPublished: the version was published, or its commit pushed, as its source reports.
+	fromPublished = "Published"
+	// fromStarted: the release was created.
+	fromStarted = "Started"
+)
+
+// starts are the times at which versions were published and releases created.
+type starts struct {
+	published map[types.NamespacedName]map[string]time.Time // by ImagePolicy and version
+	created   map[types.NamespacedName]time.Time            // by release
+}
+
+// startsOf what was read.
+func startsOf(in view.Input) starts {
+	out := starts{published: map[types.NamespacedName]map[string]time.Time{}, created: make(map[types.NamespacedName]time.Time, len(in.Releases))}
+	for i := range in.ImagePolicies {
+		p := &in.ImagePolicies[i]
+		for _, r := range p.Status.Releases {
+			if r.ReleaseTime == nil {
+				continue
+			}
+			k := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+			if out.published[k] == nil {
+				out.published[k] = map[string]time.Time{}
+			}
+			out.published[k][r.SemVer.Version] = r.ReleaseTime.Time
+		}
+	}
+	for i := range in.Releases {
+		r := &in.Releases[i]
+		out.created[types.NamespacedName{Namespace: r.Namespace, Name: r.Name}] = r.CreationTimestamp.Time
+	}
+	return out
+}
+
+// leadTime is the time from publication, else from the start of the release, until it was active; false if it became active
+// again, or its start is not known.
+func (s starts) leadTime(g view.GroupState, active *v1alpha1.Release) (leadTime time.Duration, from string, ok bool) {
+	if again(active) {
+		return 0, "", false
+	}
+	ms := g.Microservice
+	if at, ok := s.published[types.NamespacedName{Namespace: ms.Namespace, Name: ms.Spec.ImagePolicyRef.Name}][active.SemVer.Version]; ok {
+		return max(0, active.LastTransitionTime.Sub(at)), fromPublished, true
+	}
+	if at, ok := s.created[types.NamespacedName{Namespace: ms.Namespace, Name: active.VersionedMicroservice}]; ok {
+		return max(0, active.LastTransitionTime.Sub(at)), fromStarted, true
+	}
+	return 0, "", false
+}

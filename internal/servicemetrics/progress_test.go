@@ -1,0 +1,163 @@
+package servicemetrics
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/view"
+)
+
+var epoch = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
+
+// at gives minutes after the epoch.
+func at(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
+
+// row is a release that has a status since a minute.
+func row(version string, status v1alpha1.ReleaseStatus, reason string, since int, promoted int64) v1alpha1.Release {
+	return v1alpha1.Release{
+		VersionedMicroservice: "shop-" + version, SemVer: v1alpha1.SemVer{Version: version}, Status: status, Reason: reason,
+		LastTransitionTime: metav1.NewMicroTime(at(since)), Promoted: promoted, Available: true,
+	}
+}
+
+// shop is a service with one group of releases, newest first. They were created at minute 0, and 1.2.0 published at -30.
+func shop(rollout *v1alpha1.Rollout, rows ...v1alpha1.Release) view.Input {
+	ms := v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
+	ms.Spec.ImagePolicyRef.Name = "shop"
+	ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10, Approval: &v1alpha1.CanaryApproval{}}}}
+	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Name: "1.x", Slug: "1-x", Phase: v1alpha1.GroupLive, Releases: rows, Rollout: rollout}}
+	in := view.Input{Microservices: []v1alpha1.Microservice{ms}}
+	for _, r := range rows {
+		o := v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: r.VersionedMicroservice, CreationTimestamp: metav1.NewTime(at(0))}}
+		o.Spec.MicroserviceName, o.Spec.Replicas, o.Status.Available = "shop", 1, 1
+		in.Releases = append(in.Releases, o)
+	}
+	published := metav1.NewTime(at(-30))
+	p := v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
+	p.Status.Releases = []v1alpha1.OfferedRelease{{SemVer: v1alpha1.SemVer{Version: "1.2.0"}, ReleaseTime: &published}, {SemVer: v1alpha1.SemVer{Version: "1.1.0"}}}
+	in.ImagePolicies = []v1alpha1.ImagePolicy{p}
+	return in
+}
+
+// step is what a scrape finds at a minute.
+type step struct {
+	minute int
+	input  view.Input
+}
+
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	const active, canary, failed, deprecated = v1alpha1.ReleaseActive, v1alpha1.ReleaseCanary, v1alpha1.ReleaseError, v1alpha1.ReleaseDeprecated
+	one := row("1.0.0", active, "First", 1, 1)
+	was := row("1.0.0", deprecated, "Replaced", 20, 1)
+	approval := func(release string) *v1alpha1.Rollout {
+		return &v1alpha1.Rollout{Release: release, Step: 1, StartedTime: metav1.NewMicroTime(at(10))}
+	}
+	for name, tc := range map[string]struct {
+		steps []step
+		// leadTimes and restored in minutes and their numbers, rollouts by result, minutes in gates.
+		leadTimes, restored []float64
+		rollouts            map[string]float64
+		gates               map[string]float64
+	}{
+		"what was there does not count": {
+			steps: []step{{40, shop(nil, row("1.1.0", failed, "ReleaseFailed", 20, 0), row("1.0.0", active, "First", 1, 1))}, {41, shop(nil, row("1.1.0", failed, "ReleaseFailed", 20, 0), one)}},
+		},
+		"promotion of a release": {
+			steps:     []step{{15, shop(approval("shop-1.1.0"), row("1.1.0", canary, "", 10, 0), one)}, {25, shop(nil, row("1.1.0", active, "Promoted", 20, 2), was)}},
+			leadTimes: []float64{1, 20},
+			rollouts:  map[string]float64{resultPromoted: 1},
+		},
+		"promotion of a published version": {
+			steps:     []step{{15, shop(nil, one)}, {25, shop(nil, row("1.2.0", active, "Promoted", 20, 2), was)}},
+			leadTimes: []float64{1, 50},
+			rollouts:  map[string]float64{resultPromoted: 1},
+		},
+		"first release of a new service": {
+			steps:     []step{{0, view.Input{}}, {5, shop(nil, one)}},
+			leadTimes: []float64{1, 1},
+			rollouts:  map[string]float64{resultPromoted: 1},
+		},
+		"rollback to the release before": {
+			steps:    []step{{25, shop(nil, row("1.1.0", active, "Promoted", 20, 2), was)}, {35, shop(nil, row("1.1.0", deprecated, "Replaced", 32, 2), row("1.0.0", active, "RolledBack", 32, 3))}},
+			restored: []float64{1, 12},
+			rollouts: map[string]float64{resultRolledBack: 1},
+		},
+		"canary that fails": {
+			steps:    []step{{15, shop(approval("shop-1.1.0"), row("1.1.0", canary, "", 10, 0), one)}, {19, shop(nil, row("1.1.0", failed, "AnalysisFailed", 17, 0), one)}, {20, shop(nil, row("1.1.0", failed, "AnalysisFailed", 17, 0), one)}},
+			restored: []float64{1, 7},
+			rollouts: map[string]float64{resultFailed: 1},
+		},
+		"release that fails twice, without traffic": {
+			steps:    []step{{1, shop(nil, one)}, {19, shop(nil, row("1.1.0", failed, "ReleaseFailed", 17, 0), one)}, {30, shop(nil, row("1.1.0", failed, "ReleaseFailed", 29, 0), one)}},
+			rollouts: map[string]float64{resultFailed: 2},
+		},
+		"abort by a person": {
+			steps:    []step{{1, shop(nil, one)}, {19, shop(nil, row("1.1.0", failed, "Aborted", 17, 0), one)}},
+			rollouts: map[string]float64{resultAborted: 1},
+		},
+		"approval": {
+			steps: []step{
+				{5, shop(nil, one)}, {12, shop(approval("shop-1.1.0"), row("1.1.0", canary, "", 10, 0), one)},
+				{20, shop(approval("shop-1.1.0"), row("1.1.0", canary, "", 10, 0), one)}, {25, shop(nil, row("1.1.0", active, "Promoted", 22, 2), was)},
+			},
+			leadTimes: []float64{1, 22},
+			rollouts:  map[string]float64{resultPromoted: 1},
+			gates:     map[string]float64{"Approval": 10},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var p progress
+			for _, s := range tc.steps {
+				now := at(s.minute)
+				p.advance(view.GroupStates(s.input, now), startsOf(s.input), now)
+			}
+			got := p.services[keyOf(view.GroupStates(tc.steps[len(tc.steps)-1].input, epoch)[0]).service]
+			minutes := func(s sum) []float64 {
+				if s.count == 0 {
+					return nil
+				}
+				return []float64{float64(s.count), s.seconds / 60}
+			}
+			for what, diff := range map[string]string{
+				"lead time": cmp.Diff(tc.leadTimes, minutes(got.leadTime)), "restored": cmp.Diff(tc.restored, minutes(got.restored)), "rollouts": cmp.Diff(orEmpty(tc.rollouts), got.rollouts),
+			} {
+				if diff != "" {
+					t.Errorf("%s (-want +got):\n%s", what, diff)
+				}
+			}
+			for gate, want := range tc.gates {
+				if got.gates[gate]/60 != want {
+					t.Errorf("%v minutes in gate %s, want %v", got.gates[gate]/60, gate, want)
+				}
+			}
+			if tc.gates == nil && got.gates["Approval"] > 10*60 {
+				t.Errorf("gates: %v", got.gates)
+			}
+		})
+	}
+}
+
+func orEmpty(m map[string]float64) map[string]float64 {
+	if m == nil {
+		return map[string]float64{}
+	}
+	return m
+}
+
+// TestForgotten: services that are gone leave nothing behind.
+func TestForgotten(t *testing.T) {
+	t.Parallel()
+	var p progress
+	in := shop(nil, row("1.0.0", v1alpha1.ReleaseActive, "First", 1, 1))
+	p.advance(view.GroupStates(in, at(2)), startsOf(in), at(2))
+	p.advance(nil, starts{}, at(3))
+	if len(p.groups)+len(p.services) > 0 {
+		t.Errorf("it remembers %v and %v", p.groups, p.services)
+	}
+}

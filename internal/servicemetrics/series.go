@@ -1,0 +1,218 @@
+package servicemetrics
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
+	"github.com/heighliner/heighliner/internal/view"
+)
+
+// The labels of services and groups. They are those of metrics of pods in Kubernetes: a scraper keeps them with honorLabels.
+var (
+	serviceLabels = []string{"namespace", "microservice"}
+	groupLabels   = []string{"namespace", "microservice", "group"}
+	policyLabels  = []string{"kind", "namespace", "name"}
+)
+
+// Metrics of all services, without names of objects.
+var (
+	groupsByState = describe("heighliner_groups", "Release groups, by state.", "state")
+	oldestByState = describe("heighliner_groups_oldest_timestamp_seconds", "Since when the group that is in a state for the longest time is in it, by state.", "state")
+	policyStates  = describe("heighliner_policy_conditions", "ImagePolicies and NetworkPolicies, by condition and its status.", "kind", "condition", "status")
+	servicesTotal = describe("heighliner_microservices", "Microservices.")
+	limitOfNames  = describe("heighliner_service_metrics_limit", "Number of Microservices above which there are no metrics by namespace, Microservice and group.")
+	namesEnabled  = describe("heighliner_service_metrics_enabled", "1 while there are metrics by namespace, Microservice and group; 0 while there are too many Microservices.")
+)
+
+// Metrics by namespace, Microservice and group.
+var (
+	groupState       = describe("heighliner_group_state", "State of a release group: 1 for the present one.", with(groupLabels, "state")...)
+	groupSince       = describe("heighliner_group_state_since_timestamp_seconds", "Since when a release group is in its state, or was first seen in it.", groupLabels...)
+	groupVersion     = describe("heighliner_group_version", "Versions of a release group by status: active, and pending or canary during a rollout.", with(groupLabels, "status", "version")...)
+	groupActiveSince = describe("heighliner_group_active_since_timestamp_seconds", "Since when the active release of a group is active.", groupLabels...)
+	groupStep        = describe("heighliner_group_canary_step", "Step of the rollout in progress, from 1; 0 before the first.", groupLabels...)
+	groupSteps       = describe("heighliner_group_canary_steps", "Number of steps of the rollout in progress.", groupLabels...)
+	groupWeight      = describe("heighliner_group_canary_weight_percent", "Weight that routes are to give the release whose rollout is in progress.", groupLabels...)
+	groupDeployments = describe("heighliner_group_deployments_total", "How many times a release of the group became active, as its status records it.", groupLabels...)
+	groupLeadTime    = describe("heighliner_group_last_lead_time_seconds", "Time until the active release was active, since its version was published (Published), else since its release was created (Started).", with(groupLabels, "from")...)
+
+	serviceLeadTime = describe("heighliner_service_lead_time_seconds", "Lead times of the releases that became active since the manager started.", serviceLabels...)
+	serviceRollouts = describe("heighliner_service_rollouts_total", "Rollouts that ended since the manager started, and rollbacks, by result.", with(serviceLabels, "result")...)
+	serviceRestored = describe("heighliner_service_restore_seconds", "How long releases that failed or were rolled back had traffic, since the manager started.", serviceLabels...)
+	serviceGates    = describe("heighliner_service_gate_seconds_total", "Time that groups spent in each gate since the manager started.", with(serviceLabels, "gate")...)
+
+	policyCondition = describe("heighliner_policy_condition", "Condition of an ImagePolicy or NetworkPolicy: 1 while it is True, else 0.", with(policyLabels, "condition", "reason")...)
+)
+
+// described are all metrics.
+var described []*prometheus.Desc
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	d := prometheus.NewDesc(name, help, labels, nil)
+	described = append(described, d)
+	return d
+}
+
+func with(labels []string, more ...string) []string { return slices.Concat(labels, more) }
+
+// maxGroups of a service that have series, the newest; previews have none.
+const maxGroups = 8
+
+// words are the states that always have a series of heighliner_groups.
+var words = []view.Word{
+	view.WordActive, view.WordUnavailable, view.WordPinned, view.WordDraining, view.WordStarting, view.WordProgressing, view.WordPause,
+	view.WordApproval, view.WordAnalysis, view.WordInconclusive, view.WordNoTraffic, view.WordProgramming, view.WordInterrupted,
+	view.WordBlocked, view.WordRetryTime, view.WordGate, view.WordTogether, view.WordTogetherHeld, view.WordWindow, view.WordPaused,
+	view.WordRolledBack, view.WordFailed, view.WordAborted, view.WordEmpty, view.WordExpired, view.WordNoSlot,
+}
+
+// emit makes series.
+type emit func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string)
+
+// seconds of a time since 1970.
+func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+// all emits what is counted over all services.
+func (e emit) all(states []view.GroupState, p *progress, in view.Input) {
+	count, oldest := map[string]int{}, map[string]time.Time{}
+	for _, w := range words {
+		count[string(w)] = 0
+	}
+	for _, g := range states {
+		word, since := string(g.State.Word), p.groups[keyOf(g)].since
+		count[word]++
+		if at, ok := oldest[word]; !ok || since.Before(at) {
+			oldest[word] = since
+		}
+	}
+	for _, word := range slices.Sorted(maps.Keys(count)) {
+		e(groupsByState, prometheus.GaugeValue, float64(count[word]), word)
+		if at, ok := oldest[word]; ok {
+			e(oldestByState, prometheus.GaugeValue, seconds(at), word)
+		}
+	}
+	e(servicesTotal, prometheus.GaugeValue, float64(len(in.Microservices)))
+
+	conditions := map[[3]string]int{}
+	for _, c := range []struct{ kind, condition string }{
+		{"ImagePolicy", v1alpha1.ConditionReady}, {"ImagePolicy", v1alpha1.ConditionSourceReachable},
+		{"NetworkPolicy", v1alpha1.ConditionReady}, {"NetworkPolicy", v1alpha1.ConditionProgrammed},
+	} {
+		for _, s := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown} {
+			conditions[[3]string{c.kind, c.condition, string(s)}] = 0
+		}
+	}
+	for c := range policyConditions(in) {
+		conditions[[3]string{c.kind, c.Type, string(c.Status)}]++
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(conditions), func(a, b [3]string) int { return slices.Compare(a[:], b[:]) }) {
+		e(policyStates, prometheus.GaugeValue, float64(conditions[k]), k[:]...)
+	}
+}
+
+// named emits the series by namespace, Microservice and group.
+func (e emit) named(states []view.GroupState, p *progress, st starts, in view.Input) {
+	groups := map[types.NamespacedName]int{}
+	for _, g := range states {
+		k := keyOf(g)
+		if g.Preview || groups[k.service] == maxGroups {
+			continue
+		}
+		groups[k.service]++
+		e.group(g, k, p.groups[k], st)
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(p.services), byName) {
+		e.service(k, p.services[k])
+	}
+	for c := range policyConditions(in) {
+		value := 0.0
+		if c.Status == metav1.ConditionTrue {
+			value = 1
+		}
+		e(policyCondition, prometheus.GaugeValue, value, c.kind, c.namespace, c.name, c.Type, c.Reason)
+	}
+}
+
+func byName(a, b types.NamespacedName) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
+// group emits the series of a group.
+func (e emit) group(g view.GroupState, k groupKey, seen seenGroup, st starts) {
+	labels := []string{k.service.Namespace, k.service.Name, k.slug}
+	gauge := func(desc *prometheus.Desc, value float64, more ...string) {
+		e(desc, prometheus.GaugeValue, value, with(labels, more...)...)
+	}
+	gauge(groupState, 1, string(g.State.Word))
+	gauge(groupSince, seconds(seen.since))
+	e(groupDeployments, prometheus.CounterValue, float64(seen.promoted), labels...)
+	if at := activeOf(g.Group); at >= 0 {
+		active := &g.Group.Releases[at]
+		gauge(groupVersion, 1, string(active.Status), status.Short(active.SemVer.Version))
+		gauge(groupActiveSince, seconds(active.LastTransitionTime.Time))
+		if leadTime, from, ok := st.leadTime(g, active); ok {
+			gauge(groupLeadTime, leadTime.Seconds(), from)
+		}
+	}
+	if r := g.Rollout; r != nil {
+		if r.Status != v1alpha1.ReleaseActive {
+			gauge(groupVersion, 1, string(r.Status), status.Short(r.SemVer.Version))
+		}
+		gauge(groupStep, float64(g.Step))
+		gauge(groupSteps, float64(g.Steps))
+		gauge(groupWeight, float64(r.Weight))
+	}
+}
+
+// service emits the series of a service.
+func (e emit) service(k types.NamespacedName, t *totals) {
+	labels := []string{k.Namespace, k.Name}
+	for _, result := range results {
+		e(serviceRollouts, prometheus.CounterValue, t.rollouts[result], with(labels, result)...)
+	}
+	for _, gate := range slices.Sorted(maps.Keys(t.gates)) {
+		e(serviceGates, prometheus.CounterValue, t.gates[gate], with(labels, gate)...)
+	}
+}
+
+// conditionOf an ImagePolicy or a NetworkPolicy.
+type conditionOf struct {
+	kind, namespace, name string
+	*metav1.Condition
+}
+
+// policyConditions are the conditions of ImagePolicies and NetworkPolicies that have series.
+func policyConditions(in view.Input) func(yield func(conditionOf) bool) {
+	return func(yield func(conditionOf) bool) {
+		each := func(kind, namespace, name string, conditions []metav1.Condition, reported ...string) bool {
+			for _, t := range reported {
+				if c := meta.FindStatusCondition(conditions, t); c != nil && !yield(conditionOf{kind, namespace, name, c}) {
+					return false
+				}
+			}
+			return true
+		}
+		for i := range in.ImagePolicies {
+			p := &in.ImagePolicies[i]
+			if !each("ImagePolicy", p.Namespace, p.Name, p.Status.Conditions, v1alpha1.ConditionReady, v1alpha1.ConditionSourceReachable) {
+				return
+			}
+		}
+		for i := range in.NetworkPolicies {
+			p := &in.NetworkPolicies[i]
+			if !each("NetworkPolicy", p.Namespace, p.Name, p.Status.Conditions, v1alpha1.ConditionReady, v1alpha1.ConditionProgrammed) {
+				return
+			}
+		}
+	}
+}
