@@ -112,8 +112,11 @@ func TestCanary(t *testing.T) {
 	s.play(s.until("1.1.0 canary 10%"))
 	s.gateway()
 	s.pass()
-	ms := s.ms()
 	end := s.clock.Now().Add(time.Minute).UTC().Format(time.RFC3339)
+	same(t, "Progressing at first", condition(s.ms(), "Progressing"), "True Canary: 1.1.0 of group release is in progress")
+	s.clock.Step(20 * time.Second)
+	s.pass()
+	ms := s.ms()
 	same(t, "Progressing", condition(ms, "Progressing"), "True Paused: 1.1.0 is waiting at 10% until "+end)
 	same(t, "Ready", condition(ms, "Ready"), "True Succeeded: active: 1.0.0 in group release")
 	same(t, "canary", ms.Status.Summary.Canary, "1.1.0 10% step 1/2 Paused")
@@ -125,7 +128,7 @@ func TestCanary(t *testing.T) {
 	s.clock.Step(30 * time.Second)
 	result, _ := s.pass()
 	same(t, "writes while it waits", len(s.writes), writes)
-	same(t, "wait", result.RequeueAfter, 30*time.Second)
+	same(t, "wait", result.RequeueAfter, 10*time.Second)
 
 	s.broken["1.1.0"] = true
 	s.kubelet()

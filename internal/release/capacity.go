@@ -187,7 +187,13 @@ func (s *scope) want(r Row, c Child) (int, *wait) {
 	if w := s.undrained(r); w != nil {
 		return c.Replicas, w
 	}
-	if r.Status == Error || r.Promoted == 0 || !r.Routed || !slices.Contains(s.retained(), r.Release) {
+	if r.Status == Error || r.Promoted == 0 || !r.Routed {
+		return 0, nil
+	}
+	if !slices.Contains(s.retained(), r.Release) {
+		if w := s.replacedLeaving(); w != nil && !w.Until.IsZero() && s.g.Rollout == nil && !s.o.Spec.Paused {
+			return c.Replicas, w // Its object goes then, and its pods with it.
+		}
 		return 0, nil
 	}
 	pressed, w := s.pressed()

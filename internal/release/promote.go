@@ -55,6 +55,25 @@ func (s *scope) idle(run *Rollout, since time.Time) {
 	}
 }
 
+// recordAfter is how long a canary pauses before the rollout state records it.
+const recordAfter = 20 * time.Second
+
+// unrecorded is until when the pause of a step need not be recorded; zero: it has to be. Its start is
+// the confirmation of the step, and one that breaks off before begins again, so that only its deadline
+// is shorter by what it lasted: at most a tenth.
+func (s *scope) unrecorded(run *Rollout, ws []*wait, since time.Time) time.Time {
+	if len(ws) != 1 || ws[0].Reason != Waiting || !s.onlyPauses(run) || !run.WaitingSince.IsZero() || run.Interrupted {
+		return noTime
+	}
+	return since.Add(min(recordAfter, s.o.Spec.Deadline/10))
+}
+
+// onlyPauses reports whether the present step waits for time, and nothing is measured meanwhile.
+func (s *scope) onlyPauses(run *Rollout) bool {
+	steps := s.steps()
+	return run.Step > 0 && run.Step <= len(steps) && steps[run.Step-1].Pause > 0 && !s.o.Spec.Analysis
+}
+
 // steps of a canary in this group.
 func (s *scope) steps() []Step {
 	if s.g.Level == preview {
@@ -179,6 +198,11 @@ func step(s *scope) {
 		return
 	}
 	if ws := s.stepWaits(run, r, c, since); len(ws) > 0 {
+		if end := s.unrecorded(run, ws, since); s.now.Before(end) {
+			s.requeueAt(end)
+			s.requeueAt(ws[0].Until)
+			return
+		}
 		s.idle(run, since)
 		s.record(ws...)
 		return

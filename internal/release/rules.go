@@ -247,6 +247,8 @@ func keepClock(s *scope) {
 	case !healthy && !run.WaitingSince.IsZero():
 		run.Waited += max(0, s.now.Sub(run.WaitingSince))
 		run.Interrupted, run.WaitingSince = true, noTime
+	case !healthy && s.onlyPauses(run) && s.confirmed(run.StepRevision):
+		run.Interrupted = true // The pause that is not recorded yet.
 	}
 }
 

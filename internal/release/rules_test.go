@@ -251,6 +251,60 @@ var protocol = []scene{
 		h.run(20 * time.Second)
 		h.want("ten minutes", map[string]string{"1.1.0": "active 100"})
 	}},
+	{"rule 13: a pause of less than 20 seconds is not recorded, and a restart does not change it", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 20, Pause: 15 * time.Second})
+		h.push("1.1.0")
+		h.run(10 * time.Second)
+		h.leaders = [2]*leader{{}, {}}
+		h.run(4 * time.Second)
+		h.want("in its pause", map[string]string{"1.1.0": "canary 20"})
+		if run := h.group("1-x").Rollout; run == nil || !run.WaitingSince.IsZero() {
+			h.fail("the pause is recorded: %+v", run)
+		}
+		h.run(2 * time.Second)
+		h.want("after it", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 13: a longer pause is recorded after 20 seconds, from its start", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 20, Pause: 5 * time.Minute})
+		h.push("1.1.0")
+		h.run(21 * time.Second)
+		if since := h.group("1-x").Rollout.WaitingSince; since.IsZero() || h.now.Sub(since) < 20*time.Second {
+			h.fail("recorded since %s, at %s", since, h.now)
+		}
+		h.state("recorded", Waiting, true)
+	}},
+	{"rule 23: a pause that breaks off before it is recorded begins again", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 20, Pause: 5 * time.Minute})
+		h.push("1.1.0")
+		h.run(10 * time.Second)
+		h.kill(h.object("1.1.0"), 1)
+		h.object("1.1.0").up = h.now.Add(time.Minute)
+		h.run(30 * time.Second)
+		h.leaders = [2]*leader{{}, {}}
+		h.run(4*time.Minute + 40*time.Second) // five minutes and 20 s since its start, 4 min 10 s of health
+		h.want("not yet", map[string]string{"1.1.0": "canary 20"})
+		h.run(time.Minute)
+		h.want("five minutes of health", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"the oldest release keeps its size until it goes", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.push("1.2.0")
+		h.run(time.Second)
+		h.want("promoted", map[string]string{"1.2.0": "active 100"})
+		if o := h.object("1.0.0"); o.Replicas != h.spec.Standby {
+			h.fail("1.0.0 has %d replicas, and goes in a moment", o.Replicas)
+		}
+		h.run(time.Minute)
+		h.want("gone", map[string]string{"1.0.0": "", "1.1.0": "deprecated 0"})
+		if h.objects[h.release("1.0.0")] != nil {
+			h.fail("its object remains")
+		}
+	}},
 	{"rule 17: a group that is older than the oldest live one does not start", func(h tale) {
 		h.policy("web")
 		h.push("2.0.0", "3.0.0")

@@ -67,8 +67,8 @@ func TestStory(t *testing.T) {
 	o.Policies[0].Groups[0].Confirmed = now.Add(-3 * time.Second)
 	o.Policies[0].Groups[0].References = []string{"shop-100", "shop-110"}
 	p = do()
-	if want := now.Add(7 * time.Second); !p.RequeueTime.Equal(want) {
-		t.Fatalf("wake at %s, want %s", p.RequeueTime, want)
+	if want := now.Add(3 * time.Second); !p.RequeueTime.Equal(want) {
+		t.Fatalf("wake at %s, want %s, when the pause is recorded", p.RequeueTime, want)
 	}
 	now = now.Add(10 * time.Second)
 	do()
