@@ -193,12 +193,19 @@ func (w Writer) update(ctx context.Context, owner, live, desired client.Object, 
 		return "", false, conflict(intent, "the object that the caller read was replaced")
 	}
 	intent.SetUID(live.GetUID())
-	intent.SetResourceVersion(desired.GetResourceVersion())
+	expected := desired.GetResourceVersion()
+	if w.Matches.haveReplaced(live.GetUID(), expected) {
+		return "", false, conflict(intent, "the object that the caller read is older than the last write of it")
+	}
+	intent.SetResourceVersion(expected)
 	if err := w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner(w.Owner), client.ForceOwnership); err != nil {
 		if apierrors.IsInvalid(err) && names(err, "metadata.uid") {
 			return "", false, conflict(intent, "the object was replaced")
 		}
 		return "", false, fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(), err)
+	}
+	if intent.GetResourceVersion() != expected {
+		w.Matches.noteReplaced(live.GetUID(), expected)
 	}
 	if intent.GetResourceVersion() == live.GetResourceVersion() {
 		return Unchanged, false, nil // The server, or a webhook, reverts the difference.

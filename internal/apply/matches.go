@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
@@ -20,6 +21,18 @@ const maxMatches = 1 << 16
 type Matches struct {
 	once    sync.Once
 	objects *lru.Cache // of match, by UID
+	// replaced are the states that own writes replaced, of *replaced by UID: for a cache that lags.
+	replaced *lru.Cache
+}
+
+// maxRefusals is how often a write on a replaced state is refused here before the server decides: with
+// the back-off of a reconcile for some seconds. A server that was restored from a backup has such states.
+const maxRefusals = 10
+
+// replaced is the state of an object that the last own write replaced.
+type replaced struct {
+	resourceVersion string
+	refusals        atomic.Int32
 }
 
 // match is a state of an object, and the intent that it has.
@@ -29,8 +42,27 @@ type match struct {
 }
 
 func (c *Matches) cache() *lru.Cache {
-	c.once.Do(func() { c.objects = lru.New(maxMatches) })
+	c.once.Do(func() { c.objects, c.replaced = lru.New(maxMatches), lru.New(maxMatches) })
 	return c.objects
+}
+
+// noteReplaced remembers that an own write replaced a state of an object.
+func (c *Matches) noteReplaced(uid types.UID, resourceVersion string) {
+	if c != nil && resourceVersion != "" {
+		c.cache()
+		c.replaced.Add(uid, &replaced{resourceVersion: resourceVersion})
+	}
+}
+
+// haveReplaced reports whether a state of an object is the one that the last own write replaced: a write
+// with it as a precondition would be refused. It reports so maxRefusals times.
+func (c *Matches) haveReplaced(uid types.UID, resourceVersion string) bool {
+	if c == nil || resourceVersion == "" {
+		return false
+	}
+	c.cache()
+	known, ok := c.replaced.Get(uid)
+	return ok && known.(*replaced).resourceVersion == resourceVersion && known.(*replaced).refusals.Add(1) <= maxRefusals
 }
 
 // digest identifies the intent of a desired object with its owner. It is far cheaper than the intent itself, which is converted

@@ -51,6 +51,10 @@ func TestMatches(t *testing.T) {
 		}
 	}
 	var none *Matches
+	none.noteReplaced("web", "6")
+	if none.haveReplaced("web", "6") {
+		t.Error("nil remembers a replaced state")
+	}
 	none.note(configMap("web", "7", "x"), [32]byte{})
 	none.forget("web")
 	if none.have(configMap("web", "7", "x"), [32]byte{}) {
@@ -96,5 +100,36 @@ func BenchmarkUnchanged(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestReplaced: a state that an own write replaced is known until the next write.
+func TestReplaced(t *testing.T) {
+	t.Parallel()
+	c := &Matches{}
+	c.noteReplaced("web", "6")
+	for name, tc := range map[string]struct {
+		uid     types.UID
+		version string
+		want    bool
+	}{
+		"replaced":           {"web", "6", true},
+		"the state after it": {"web", "7", false},
+		"another object":     {"api", "6", false},
+		"no precondition":    {"web", "", false},
+	} {
+		if got := c.haveReplaced(tc.uid, tc.version); got != tc.want {
+			t.Errorf("%s: %t, want %t", name, got, tc.want)
+		}
+	}
+	if c.noteReplaced("web", "7"); c.haveReplaced("web", "6") {
+		t.Error("an older state is remembered too")
+	}
+	refused := 0
+	for c.haveReplaced("web", "7") {
+		refused++
+	}
+	if refused != maxRefusals {
+		t.Errorf("a write is refused %d times before the server is asked, want %d", refused, maxRefusals)
 	}
 }
