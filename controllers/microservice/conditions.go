@@ -94,7 +94,7 @@ func setReady(w *pass, problem *status.Error) {
 	}
 	ready, reason, message := serves(w)
 	switch {
-	case ready && w.facts.SourceStale:
+	case ready && w.facts.SourceStale && !w.sourceFresh:
 		status.Reconciling(conds, gen, "SourcePending", "the ImagePolicy has not been scanned with its current specification yet")
 	case ready:
 		status.Ready(conds, gen, status.ReasonSucceeded, message)

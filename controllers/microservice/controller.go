@@ -85,6 +85,8 @@ type Reconciler struct {
 	// restored is when Deployments of before were back, by UID of the Microservice.
 	restored sync.Map
 	metrics  *metrics
+	// stale is since when the ImagePolicy of a Microservice is to be scanned, by name of the Microservice.
+	stale sync.Map
 	// wakes keeps what the plan waits for when a pass ends in an error.
 	wakes status.Wakes
 }
@@ -154,6 +156,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var ms v1alpha1.Microservice
 	if err := r.Get(ctx, req.NamespacedName, &ms); err != nil {
+		r.stale.Delete(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	convertStatus(&ms.Status)
@@ -174,6 +177,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.fail(ctx, err)
 	}
 	w := &pass{observed: *o}
+	r.noteSource(w)
 	refused, err := r.planAndCreate(ctx, w)
 	switch {
 	case outdated(err):

@@ -41,6 +41,9 @@ type observed struct {
 	// problem is what is wrong with the specification or a referent; nothing new
 	// starts meanwhile.
 	problem *status.Error
+	// sourceFresh: the ImagePolicy has a specification that it has not scanned with, for less than
+	// sourceSilence.
+	sourceFresh bool
 	// policies that route to the Microservice.
 	policies []v1alpha1.NetworkPolicy
 	// deployment that the Microservice takes over from; nil: there is none.

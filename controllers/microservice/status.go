@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/status"
@@ -61,6 +62,24 @@ func silent(w *pass, problem *status.Error, now time.Time) time.Duration {
 		return 0
 	}
 	return max(0, left)
+}
+
+// sourceSilence is how long an ImagePolicy may take for a scan with its present specification before
+// condition Ready shows it.
+const sourceSilence = 5 * time.Second
+
+// noteSource notes whether the ImagePolicy has just got another specification. A Microservice that is
+// not Ready shows it immediately.
+func (r *Reconciler) noteSource(w *pass) {
+	if !w.facts.SourceStale || w.problem != nil || !meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionReady) {
+		r.stale.Delete(client.ObjectKeyFromObject(w.ms))
+		return
+	}
+	first, _ := r.stale.LoadOrStore(client.ObjectKeyFromObject(w.ms), r.clock.Now())
+	if left := first.(time.Time).Add(sourceSilence).Sub(r.clock.Now()); left > 0 && left <= sourceSilence {
+		w.sourceFresh = true
+		w.requeueIn(left)
+	}
 }
 
 // reportProblem reports what keeps a plan from being carried out. The rollout state stays as it is.

@@ -300,6 +300,12 @@ func TestProblems(t *testing.T) {
 			s.offer("1.0.0")
 			s.play()
 			test.break_(s)
+			if strings.Contains(test.want, "SourcePending") {
+				if _, err := s.pass(); err != nil {
+					t.Fatalf("reconcile: %v", err)
+				}
+				s.clock.Step(sourceSilence)
+			}
 			result, err := s.pass()
 			if err != nil {
 				t.Fatalf("reconcile: %v", err)

@@ -132,14 +132,33 @@ func (r *reconciler) createDeployment(ctx context.Context, release *v1alpha1.Ver
 	if err != nil {
 		return fmt.Errorf("hash template of Deployment %q: %w", d.Name, err)
 	}
-	r.created.Store(client.ObjectKeyFromObject(release), createdDeployment{d.UID, hash})
+	r.created.Store(client.ObjectKeyFromObject(release), createdDeployment{d.UID, hash, r.clock.Now()})
 	return nil
 }
 
-// createdDeployment is a Deployment that this process created, and the hash of its template.
+// createdDeployment is a Deployment that this process created, when it did, and the hash of its template.
 type createdDeployment struct {
 	uid  types.UID
 	hash string
+	at   time.Time
+}
+
+// createdLag is how long the cache may lack a Deployment that was created: its event brings the next
+// reconcile.
+const createdLag = 2 * time.Second
+
+// awaitsDeployment is how long the cache may still lack the Deployment of a release; 0: it has it, or
+// the Deployment is gone.
+func (r *reconciler) awaitsDeployment(o *observed) time.Duration {
+	c, ok := r.created.Load(client.ObjectKeyFromObject(o.release))
+	if !ok || o.deployment != nil {
+		return 0
+	}
+	left := c.(createdDeployment).at.Add(createdLag).Sub(r.clock.Now())
+	if left > createdLag {
+		return 0 // The clock was set back.
+	}
+	return max(0, left)
 }
 
 // createdTemplate returns the hash of the template of a Deployment that this process created,
@@ -294,19 +313,19 @@ func dryRunUnsupported(err error) bool {
 // the rollout continues without a person the next fact takes it along.
 const (
 	repeatsWait     = 2 * time.Second
-	repeatsWaitLong = 20 * time.Second
+	repeatsWaitLong = 30 * time.Second
 )
 
 // waitToWrite is how long a status that differs has to wait; 0: it is to be written.
 func (r *reconciler) waitToWrite(o *observed, next v1alpha1.VersionedMicroserviceStatus) time.Duration {
 	release, now := o.release, r.clock.Now()
-	first, _ := r.differs.LoadOrStore(client.ObjectKeyFromObject(release), now)
+	first := r.differsSince(release, now)
 	state := rolloutStateOf(o.microservice, release.Name)
 	switch before := release.Status; {
 	case state.promoted && next.Available > before.Available:
 		return 0 // A rollback may begin with its first replica.
 	case next.Release == v1alpha1.ReleaseDeprecated && next.Replicas > release.Spec.Replicas && next.Failure == before.Failure:
-		return max(0, first.(time.Time).Add(repeatsWait).Sub(now)) // Its pods are just going.
+		return max(0, first.Add(repeatsWait).Sub(now)) // Its pods are just going.
 	case isTransition(before, next):
 		return 0
 	case repeats(before, next):
@@ -320,9 +339,25 @@ func (r *reconciler) waitToWrite(o *observed, next v1alpha1.VersionedMicroservic
 		case next.Release == v1alpha1.ReleaseDeprecated && before.Release != next.Release:
 			limit = repeatsWaitLong + drainOf(o.microservice) // Then it gets another size.
 		}
-		return max(0, first.(time.Time).Add(limit).Sub(now))
+		return max(0, first.Add(limit).Sub(now))
 	}
 	return r.journal.Wait(release, now)
+}
+
+// difference is when the status of a release was first found to differ, at a generation of it.
+type difference struct {
+	generation int64
+	since      time.Time
+}
+
+// differsSince is since when the status of a release differs: another size is another difference.
+func (r *reconciler) differsSince(release *v1alpha1.VersionedMicroservice, now time.Time) time.Time {
+	key := client.ObjectKeyFromObject(release)
+	if known, ok := r.differs.Load(key); ok && known.(difference).generation == release.Generation {
+		return known.(difference).since
+	}
+	r.differs.Store(key, difference{release.Generation, now})
+	return now
 }
 
 // drainOf is how long a release that is replaced keeps its size.

@@ -149,6 +149,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || observed == nil {
 		return ctrl.Result{}, err
 	}
+	if wait := r.awaitsDeployment(observed); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
 	plan := newPlan(observed, r.clock.Now())
 	done := r.apply(ctx, observed, plan)
 	if err := done.outdated(); err != nil {
