@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
 	"github.com/heighliner/heighliner/internal/apply"
 )
@@ -83,12 +84,25 @@ func edited(known string, live *appsv1.Deployment) bool {
 
 // planBudget leaves the comparison with an existing budget to the writer.
 func planBudget(o *observed, p *plan) {
+	if o.budget == nil && starts(o) {
+		return // The server would write its status again for each pod.
+	}
 	if p.budget = resources.Budget(o.release); p.budget != nil {
 		return
 	}
 	if o.budget != nil && o.budget.DeletionTimestamp == nil && metav1.IsControlledBy(o.budget, o.release) {
 		p.deleteBudget = o.budget
 	}
+}
+
+// starts reports whether a release has no traffic yet, and is not available: none of its pods has
+// to be protected from evictions.
+func starts(o *observed) bool {
+	state := rolloutStateOf(o.microservice, o.release.Name)
+	if o.microservice == nil || state.promoted || state.release != "" && state.release != v1alpha1.ReleasePending {
+		return false
+	}
+	return o.deployment == nil || o.deployment.Status.AvailableReplicas < o.release.Spec.Replicas
 }
 
 // planAutoscaler leaves the comparison with an existing autoscaler to the writer.
