@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -128,6 +129,25 @@ func (r *Reconciler) enqueue(ctx context.Context, index string, o client.Object)
 // forNetworkPolicy enqueues the Microservice that a NetworkPolicy routes to.
 func forNetworkPolicy(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.(*v1alpha1.NetworkPolicy).MicroserviceName()}}}
+}
+
+// forRelease enqueues the Microservice of a release.
+func forRelease(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.(*v1alpha1.VersionedMicroservice).Spec.MicroserviceName}}}
+}
+
+// specChanged reports whether a user edited an object, such as a pin.
+func specChanged(before, now client.Object) bool {
+	return before.GetGeneration() != now.GetGeneration()
+}
+
+// decidedOrFailed reports whether a user decided about a release, or a fact came that can roll it back.
+func decidedOrFailed(before, now client.Object) bool {
+	old, release := before.(*v1alpha1.VersionedMicroservice), now.(*v1alpha1.VersionedMicroservice)
+	failed := func(v *v1alpha1.VersionedMicroservice) bool {
+		return v.Status.Failure != "" || v.Status.Analysis != nil && v.Status.Analysis.Phase == v1alpha1.AnalysisFailed
+	}
+	return !equality.Semantic.DeepEqual(old.Spec.Decision, release.Spec.Decision) || !failed(old) && failed(release)
 }
 
 // forPeers enqueues the Microservices that may wait for one.

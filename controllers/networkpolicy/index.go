@@ -58,6 +58,26 @@ func (r *Reconciler) byMicroservice(ctx context.Context, m client.Object) []reco
 	return r.requests(ctx, client.InNamespace(m.GetNamespace()), client.MatchingFields{indexMicroservice: m.GetName()})
 }
 
+// rolledBack reports whether a canary failed or was aborted, or a release is active again.
+func rolledBack(before, now client.Object) bool {
+	was := map[string]v1alpha1.Release{}
+	for _, g := range before.(*v1alpha1.Microservice).Status.ReleaseGroups {
+		for _, r := range g.Releases {
+			was[r.VersionedMicroservice] = r
+		}
+	}
+	for _, g := range now.(*v1alpha1.Microservice).Status.ReleaseGroups {
+		for _, r := range g.Releases {
+			switch old := was[r.VersionedMicroservice]; {
+			case old.Status == v1alpha1.ReleaseCanary && r.Status == v1alpha1.ReleaseError,
+				old.Status == v1alpha1.ReleaseDeprecated && r.Status == v1alpha1.ReleaseActive:
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // byReferent enqueues the policies that name an object of a kind.
 func (r *Reconciler) byReferent(kind string) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {

@@ -43,6 +43,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/outbound"
+	"github.com/heighliner/heighliner/internal/queue"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -127,6 +128,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		For(&v1alpha1.VersionedMicroservice{}, builder.WithPredicates(changed())).
+		Watches(&v1alpha1.VersionedMicroservice{}, queue.Prefer(revived, queue.Itself)).
 		Owns(&appsv1.Deployment{}, builder.WithPredicates(changed())).
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(budgetChanged())).
 		Owns(&autoscalingv2.HorizontalPodAutoscaler{}, builder.WithPredicates(autoscalerChanged())).

@@ -22,7 +22,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+type workQueue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
 // CacheByObject configures a manager's cache for this controller: only objects with the
 // label of a release, and of pods only the fields that explain why they are not ready.
@@ -53,6 +53,11 @@ func trimPod(obj any) (any, error) {
 // changed admits all events but resyncs. Writes of the release's own status are admitted
 // too: a reconcile with a stale cache waits for them.
 func changed() predicate.Predicate { return predicate.ResourceVersionChangedPredicate{} }
+
+// revived reports whether a release that exists is to have more pods, as for a rollback.
+func revived(before, now client.Object) bool {
+	return before.(*v1alpha1.VersionedMicroservice).Spec.Replicas < now.(*v1alpha1.VersionedMicroservice).Spec.Replicas
+}
 
 // budgetChanged admits edits, and ignores the status, which changes with each pod.
 func budgetChanged() predicate.Predicate {
@@ -100,7 +105,7 @@ func podToRelease() handler.EventHandler {
 
 // statesToReleases enqueues the releases of a Microservice whose rollout state changed.
 func statesToReleases() handler.EventHandler {
-	enqueue := func(before, now client.Object, q queue) {
+	enqueue := func(before, now client.Object, q workQueue) {
 		ms, ok := now.(*v1alpha1.Microservice)
 		if !ok {
 			return
@@ -111,8 +116,8 @@ func statesToReleases() handler.EventHandler {
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { enqueue(nil, e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { enqueue(e.ObjectOld, e.ObjectNew, q) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q workQueue) { enqueue(nil, e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workQueue) { enqueue(e.ObjectOld, e.ObjectNew, q) },
 	}
 }
 

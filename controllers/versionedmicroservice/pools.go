@@ -24,7 +24,7 @@ type pools struct {
 	hooks    *hook.Pool
 
 	mu    sync.Mutex
-	queue queue // nil until the controller starts
+	queue workQueue // nil until the controller starts
 }
 
 func newPools(mgr ctrl.Manager, opts Options) (*pools, error) {
@@ -61,7 +61,7 @@ func newPools(mgr ctrl.Manager, opts Options) (*pools, error) {
 // source enqueues the releases for which a pool has a result. The pools make no calls
 // until it starts.
 func (a *pools) source() source.Source {
-	return source.Func(func(ctx context.Context, q queue) error {
+	return source.Func(func(ctx context.Context, q workQueue) error {
 		a.mu.Lock()
 		a.queue = q
 		a.mu.Unlock()

@@ -1,0 +1,39 @@
+package microservice
+
+import (
+	"testing"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// What a user decides about a release, and what can roll it back, goes before everything else.
+func TestDecisionsAndFailuresAreUrgent(t *testing.T) {
+	plain := func(edit func(*v1alpha1.VersionedMicroservice)) *v1alpha1.VersionedMicroservice {
+		v := &v1alpha1.VersionedMicroservice{}
+		if edit != nil {
+			edit(v)
+		}
+		return v
+	}
+	failed := func(v *v1alpha1.VersionedMicroservice) { v.Status.Failure = v1alpha1.FailureUnschedulable }
+	for name, test := range map[string]struct {
+		before, now func(*v1alpha1.VersionedMicroservice)
+		want        bool
+	}{
+		"a decision": {nil, func(v *v1alpha1.VersionedMicroservice) {
+			v.Spec.Decision = &v1alpha1.Decision{Action: v1alpha1.DecisionDeprecate, ID: "1"}
+		}, true},
+		"a failure": {nil, failed, true},
+		"a failed analysis": {nil, func(v *v1alpha1.VersionedMicroservice) {
+			v.Status.Analysis = &v1alpha1.ReleaseAnalysis{Phase: v1alpha1.AnalysisFailed}
+		}, true},
+		"still failed":      {failed, failed, false},
+		"available":         {nil, func(v *v1alpha1.VersionedMicroservice) { v.Status.Available = 2 }, false},
+		"another size":      {nil, func(v *v1alpha1.VersionedMicroservice) { v.Spec.Replicas = 2 }, false},
+		"no longer failing": {failed, nil, false},
+	} {
+		if got := decidedOrFailed(plain(test.before), plain(test.now)); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
+		}
+	}
+}

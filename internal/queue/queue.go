@@ -1,0 +1,43 @@
+// Package queue gives requests a priority in the work queues of controllers.
+package queue
+
+import (
+	"context"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Urgent is the priority of decisions of people, and of rollbacks. Everything else has 0, and what
+// a new process finds has a priority below 0.
+const Urgent = 100
+
+// Prefer returns a handler that enqueues the requests of an object with priority Urgent when urgent
+// reports so of its update. It is meant for an additional watch: of several priorities of
+// one request the highest counts.
+func Prefer(urgent func(before, now client.Object) bool, requests handler.MapFunc) handler.EventHandler {
+	return handler.Funcs{
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			if !urgent(e.ObjectOld, e.ObjectNew) {
+				return
+			}
+			of := requests(ctx, e.ObjectNew)
+			if prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+				prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: new(Urgent)}, of...)
+				return
+			}
+			for _, request := range of {
+				q.Add(request)
+			}
+		},
+	}
+}
+
+// Itself is the request of an object.
+func Itself(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
+}

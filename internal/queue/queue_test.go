@@ -1,0 +1,49 @@
+package queue
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+func object(name, version string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name, ResourceVersion: version}, Data: map[string]string{}}
+}
+
+// What is urgent comes before a thousand requests that wait longer.
+func TestPrefer(t *testing.T) {
+	q := priorityqueue.New[reconcile.Request]("test")
+	defer q.ShutDown()
+	decided := func(before, now client.Object) bool {
+		return before.(*corev1.ConfigMap).Data["decision"] != now.(*corev1.ConfigMap).Data["decision"]
+	}
+	usual, preferred := &handler.EnqueueRequestForObject{}, Prefer(decided, Itself)
+	update := func(name, decision string) {
+		now := object(name, "2")
+		if decision != "" {
+			now.Data["decision"] = decision
+		}
+		e := event.UpdateEvent{ObjectOld: object(name, "1"), ObjectNew: now}
+		usual.Update(t.Context(), e, q)
+		preferred.Update(t.Context(), e, q)
+	}
+	for i := range 1000 {
+		update(fmt.Sprint("service-", i), "")
+	}
+	update("service-990", "abort")
+	first, priority, _ := q.GetWithPriority()
+	if first.Name != "service-990" || priority != Urgent {
+		t.Errorf("the first is %s with priority %d, want service-990 with %d", first.Name, priority, Urgent)
+	}
+	second, priority, _ := q.GetWithPriority()
+	if second.Name == "service-990" || priority != 0 {
+		t.Errorf("the second is %s with priority %d, want another one with 0", second.Name, priority)
+	}
+}
