@@ -89,11 +89,20 @@ bin/sampleapp:
 	@cd hack/sampleapp && $(GOBUILD) -ldflags "-s -w" -o $(CURDIR)/$@ .
 
 .PHONY: generate
-generate: ## Generate deep copies, CRDs and the manager's role
+generate: ## Generate deep copies, CRDs, the manager's role, and the chart's copies of them
 	@$(CONTROLLER_GEN) object paths=./apis/...
 	@$(CONTROLLER_GEN) crd:generateEmbeddedObjectMeta=true,allowDangerousTypes=true paths=./apis/... output:crd:dir=config/crd
 	@go run ./hack/crdgen config/crd
 	@$(CONTROLLER_GEN) rbac:roleName=heighliner-manager paths=./controllers/... output:rbac:dir=config/rbac
+	@go run ./hack/chartgen .
+
+.PHONY: chart
+chart: ## Generate the parts of charts/heighliner that come from config, and values.yaml and its reference from the schema
+	@go run ./hack/chartgen .
+
+.PHONY: helm-test
+helm-test: $(LOCALCLUSTER) ## Test the chart: rendered like kustomize, linted, installed into a real API server, upgraded and uninstalled
+	@cd hack/helm && KUBEBUILDER_ASSETS="$$($(CURDIR)/$(LOCALCLUSTER) assets)" go test -count=1 -timeout 30m ./...
 
 # The linters at the versions of hack/lint/go.mod.
 LINT := bin/golangci-lint
@@ -114,7 +123,7 @@ lint: $(LINT) ## Check formatting, and run golangci-lint and kube-api-linter; .g
 
 .PHONY: verify
 verify: lint generate ## Fail on findings of linters, and when generated files are not up to date
-	@git diff --exit-code -- apis config || { echo "generated files are not up to date: commit the changes above" >&2; exit 1; }
+	@git diff --exit-code -- apis config charts docs/reference/helm-values.md || { echo "generated files are not up to date: commit the changes above" >&2; exit 1; }
 
 .PHONY: words words-update
 words: ## List words that this tree no longer uses, with file and line; IN=regexp for some files or phrases

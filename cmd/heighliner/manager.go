@@ -112,6 +112,9 @@ It connects to the cluster of KUBECONFIG, --kubeconfig or the pod's service acco
 		std.Var(k.Value, k.Name, k.Usage)
 	}
 	f.AddGoFlagSet(std)
+	cmd.AddCommand(checkCommand())
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	cmd.SetHelpCommand(&cobra.Command{Hidden: true})
 	return cmd
 }
 
@@ -220,7 +223,7 @@ func managerOptions(o options) ctrl.Options {
 		HealthProbeBindAddress:  o.probeAddress,
 		PprofBindAddress:        o.pprofAddress,
 		LeaderElection:          o.leaderElect,
-		LeaderElectionID:        "manager.hlnr.io",
+		LeaderElectionID:        leaseName,
 		LeaderElectionNamespace: o.leaderNamespace,
 		// The binary ends when the manager does: the Lease may go at once.
 		LeaderElectionReleaseOnCancel: true,

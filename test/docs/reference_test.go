@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"encoding/json"
 	"go/ast"
 	"os"
 	"path"
@@ -87,6 +88,41 @@ func flagNames(t *testing.T) []string {
 		})
 	}
 	return found
+}
+
+// TestChartFlags: the values of the chart can set each flag of the manager but those that its templates set.
+func TestChartFlags(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "charts", "heighliner", "values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema struct {
+		Properties struct {
+			Flags struct {
+				Properties map[string]any `json:"properties"`
+			} `json:"flags"`
+		} `json:"properties"`
+	}
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for name := range schema.Properties.Flags.Properties {
+		if !strings.HasPrefix(name, "zap-") { // of a library
+			got = append(got, name)
+		}
+	}
+	set := []string{
+		"kubeconfig", "leader-elect", "leader-election-namespace", "health-probe-bind-address", "metrics-bind-address", "metrics-insecure",
+		"webhook-bind-address", "namespace", "timeout",
+	}
+	want := slices.DeleteFunc(flagNames(t), func(name string) bool { return slices.Contains(set, name) })
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(slices.Compact(want), got); diff != "" || len(got) == 0 {
+		t.Errorf("flags of charts/heighliner/values.schema.json (-manager +schema); after a change run make chart:\n%s", diff)
+	}
 }
 
 // literals are the strings of the code below dirs that a pattern matches.

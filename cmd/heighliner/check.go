@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// leaseName is the name of the leader election Lease.
+const leaseName = "manager.hlnr.io"
+
+// checkPoll is the time between two reads of a check; a manager renews its Lease every two seconds.
+const checkPoll = 500 * time.Millisecond
+
+// checkCommand is "heighliner check".
+func checkCommand() *cobra.Command {
+	var o options
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Wait until a manager works in the cluster, for helm test",
+		Long: `check waits until the API server serves all kinds of hlnr.io and a manager renews the leader
+election Lease. It exits non-zero, with what is missing, when that takes longer than --timeout.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if timeout <= 0 {
+				return fmt.Errorf("--timeout: %s must be greater than 0, such as 60s", timeout)
+			}
+			config, err := ctrl.GetConfig()
+			if err != nil {
+				return fmt.Errorf("find the cluster: %w; set KUBECONFIG", err)
+			}
+			namespace := o.ownNamespace()
+			if namespace == "" {
+				return errors.New("--leader-election-namespace: set it to the namespace of the manager")
+			}
+			ctx, cancel := context.WithTimeout(ctrl.SetupSignalHandler(), timeout)
+			defer cancel()
+			return check(ctx, config, namespace, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVar(&o.leaderNamespace, "leader-election-namespace", "", "namespace of the Lease; defaults to the namespace of the pod")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the kinds and the Lease")
+	return cmd
+}
+
+// check returns nil when the API server serves all kinds and the Lease was renewed since the first read: two clocks need not agree.
+// When ctx ends before, it returns what is missing.
+func check(ctx context.Context, config *rest.Config, namespace string, out io.Writer) error {
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	var first, holder string
+	missing := errors.New("the API server does not answer")
+	err = wait.PollUntilContextCancel(ctx, checkPoll, true, func(ctx context.Context) (bool, error) {
+		at, by, err := renewed(ctx, clients, namespace)
+		if ctx.Err() != nil {
+			return false, nil // What the last read found is missing, and not an answer.
+		}
+		if err != nil {
+			missing = err
+			return false, nil
+		}
+		if first == "" {
+			first = at
+		}
+		holder, missing = by, fmt.Errorf("the manager %s does not renew the Lease %s/%s; see its log", by, namespace, leaseName)
+		return at != first, nil
+	})
+	if err != nil {
+		return missing
+	}
+	_, err = fmt.Fprintf(out, "The API server serves the kinds of %s, and manager %s renews the Lease %s/%s.\n", v1alpha1.GroupVersion, holder, namespace, leaseName)
+	return err
+}
+
+// renewed returns when the Lease was renewed, as text, and by which manager, if the API server serves all kinds.
+func renewed(ctx context.Context, clients kubernetes.Interface, namespace string) (at, holder string, _ error) {
+	if err := servedKinds(clients); err != nil {
+		return "", "", err
+	}
+	lease, err := clients.CoordinationV1().Leases(namespace).Get(ctx, leaseName, metav1.GetOptions{})
+	if err != nil {
+		return "", "", fmt.Errorf("get Lease %q: %w; no manager runs in namespace %q", leaseName, err, namespace)
+	}
+	if lease.Spec.HolderIdentity == nil || lease.Spec.RenewTime == nil || *lease.Spec.HolderIdentity == "" {
+		return "", "", fmt.Errorf("the Lease %s/%s has no holder; see the log of Deployment heighliner", namespace, leaseName)
+	}
+	holder = *lease.Spec.HolderIdentity
+	return holder + " " + lease.Spec.RenewTime.String(), holder, nil
+}
+
+// servedKinds reports which kinds of hlnr.io the API server does not serve.
+func servedKinds(clients kubernetes.Interface) error {
+	served, err := clients.Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
+	if err != nil {
+		return fmt.Errorf("find the kinds of %s: %w; install the CRDs", v1alpha1.GroupVersion, err)
+	}
+	var missing []string
+	known := newScheme().KnownTypes(v1alpha1.GroupVersion)
+	for kind := range known {
+		if _, object := known[kind+"List"]; object && !slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind }) {
+			missing = append(missing, kind)
+		}
+	}
+	if slices.Sort(missing); len(missing) > 0 {
+		return fmt.Errorf("the API server does not serve %s of %s; install the CRDs", strings.Join(missing, ", "), v1alpha1.GroupVersion)
+	}
+	return nil
+}

@@ -1,0 +1,325 @@
+package helm
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	release "helm.sh/helm/v4/pkg/release/v1"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// root of the repository, and the chart, as seen from this package.
+const (
+	root      = "../.."
+	chartPath = root + "/charts/heighliner"
+)
+
+// system is the namespace of the release.
+const system = "heighliner-system"
+
+// image of the manager in all variants.
+var image = map[string]any{"repository": "registry.example.com/heighliner", "tag": "v0.1.0"}
+
+// rendered by the chart; an error where the chart refuses the values.
+func rendered(t *testing.T, values map[string]any) (*release.Release, error) {
+	t.Helper()
+	chart, err := loader.LoadDir(chartPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := dryRun(system).Run(chart, values)
+	if err != nil {
+		return nil, err
+	}
+	return result.(*release.Release), nil
+}
+
+// dryRun installs nothing.
+func dryRun(namespace string) *action.Install {
+	install := action.NewInstall(action.NewConfiguration())
+	install.DryRunStrategy, install.ReleaseName, install.Namespace = action.DryRunClient, "heighliner", namespace
+	install.KubeVersion = &common.KubeVersion{Version: "v1.35.0", Major: "1", Minor: "35"}
+	return install
+}
+
+// object of a manifest, as JSON has it.
+type object map[string]any
+
+// key names an object.
+func (o object) key() string {
+	m := o["metadata"].(map[string]any)
+	return strings.TrimSpace(fmt.Sprintf("%s %v %v", o["kind"], m["namespace"], m["name"]))
+}
+
+// objects of a manifest by their names.
+func objects(t *testing.T, manifest string) map[string]object {
+	t.Helper()
+	found := map[string]object{}
+	for document := range strings.SplitSeq("\n"+manifest, "\n---\n") {
+		var o object
+		if err := yaml.UnmarshalStrict([]byte(document), &o); err != nil {
+			t.Fatalf("%v in:\n%s", err, document)
+		}
+		if o == nil {
+			continue
+		}
+		if _, ok := found[o.key()]; ok {
+			t.Errorf("%s is rendered twice", o.key())
+		}
+		found[o.key()] = o
+	}
+	return found
+}
+
+// chartObjects are the objects of the chart.
+func chartObjects(t *testing.T, values map[string]any) map[string]object {
+	t.Helper()
+	r, err := rendered(t, with(values))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects(t, r.Manifest)
+}
+
+// with adds the image to values.
+func with(values map[string]any) map[string]any {
+	values = maps.Clone(values)
+	if values == nil {
+		values = map[string]any{}
+	}
+	if _, ok := values["image"]; !ok {
+		values["image"] = maps.Clone(image)
+	}
+	return values
+}
+
+// kustomized are the objects of a kustomization, whose paths start with config.
+func kustomized(t *testing.T, kustomization map[string]any) map[string]object {
+	t.Helper()
+	dir := t.TempDir()
+	absolute, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := filepath.Rel(dir, absolute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kustomization = maps.Clone(kustomization)
+	for _, field := range []string{"resources", "components"} {
+		var paths []string
+		for _, path := range strings.Fields(fmt.Sprint(kustomization[field])) {
+			if path = strings.Trim(path, "[]<>"); path != "nil" && path != "" {
+				paths = append(paths, filepath.Join(to, path))
+			}
+		}
+		kustomization[field] = paths
+	}
+	kustomization["images"] = []any{map[string]any{"name": "heighliner/heighliner", "newName": image["repository"], "newTag": image["tag"]}}
+	text, err := yaml.Marshal(kustomization)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := built.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects(t, string(manifest))
+}
+
+// chartLabels are the labels that only the chart sets.
+var chartLabels = []string{
+	"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart",
+	"app.kubernetes.io/name", // kustomize sets it on some objects
+}
+
+// onlyChart removes what only the chart sets from its objects, and reports what an object lacks of it.
+func onlyChart(t *testing.T, all, others map[string]object) {
+	t.Helper()
+	for key, o := range all {
+		m := o["metadata"].(map[string]any)
+		labels, _ := m["labels"].(map[string]any)
+		theirs := map[string]any{}
+		if other := others[key]; other != nil {
+			theirs, _ = other["metadata"].(map[string]any)["labels"].(map[string]any)
+		}
+		for _, label := range chartLabels {
+			if labels[label] == nil {
+				t.Errorf("%s has no label %s", key, label)
+			}
+			if theirs[label] == nil {
+				delete(labels, label)
+			}
+		}
+		if len(labels) == 0 {
+			delete(m, "labels")
+		}
+		if o["kind"] == "CustomResourceDefinition" {
+			annotations := m["annotations"].(map[string]any)
+			if annotations["helm.sh/resource-policy"] != "keep" {
+				t.Errorf("%s is not kept", key)
+			}
+			delete(annotations, "helm.sh/resource-policy")
+		}
+	}
+}
+
+// folded takes out empty lines of expressions: kustomize writes some into folded scalars, where CEL ignores them.
+func folded(value any) any {
+	switch x := value.(type) {
+	case map[string]any:
+		for key := range x {
+			x[key] = folded(x[key])
+		}
+	case []any:
+		for i := range x {
+			x[i] = folded(x[i])
+		}
+	case string:
+		for strings.Contains(x, "\n\n") {
+			x = strings.ReplaceAll(x, "\n\n", "\n")
+		}
+		return x
+	}
+	return value
+}
+
+// The chart and kustomize render the same objects. The differences are the labels of charts, the annotation that keeps CRDs, empty
+// lines in CEL, and the Namespace, which Helm must find or create before it installs.
+func TestSameAsKustomize(t *testing.T) {
+	t.Parallel()
+	install := map[string]any{"resources": []string{"config/default"}}
+	for name, test := range map[string]struct {
+		values map[string]any
+		// kustomizations of the whole, each built alone.
+		kustomizations []map[string]any
+	}{
+		"default": {nil, []map[string]any{install}},
+		"components/secrets-by-namespace": {
+			map[string]any{"secrets": map[string]any{"access": "Granted"}},
+			[]map[string]any{{"resources": []string{"config/default"}, "components": []string{"config/components/secrets-by-namespace"}}},
+		},
+		"components/read-secrets": {
+			map[string]any{"secrets": map[string]any{"read": []any{"shop"}}},
+			[]map[string]any{install, {"namespace": "shop", "components": []string{"config/components/read-secrets"}}},
+		},
+		"components/secrets": {
+			map[string]any{"secrets": map[string]any{"track": []any{"shop", "pay"}}},
+			[]map[string]any{install, {"namespace": "shop", "components": []string{"config/components/secrets"}}, {"namespace": "pay", "components": []string{"config/components/secrets"}}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want := map[string]object{}
+			for _, k := range test.kustomizations {
+				maps.Copy(want, kustomized(t, k))
+			}
+			const namespace = "Namespace <nil> " + system
+			if want[namespace] == nil {
+				t.Errorf("kustomize renders no Namespace")
+			}
+			delete(want, namespace)
+			got := chartObjects(t, test.values)
+			onlyChart(t, got, want)
+			for _, all := range []map[string]object{want, got} {
+				for _, o := range all {
+					if o["kind"] == "ValidatingAdmissionPolicy" {
+						o["spec"] = folded(o["spec"])
+					}
+				}
+			}
+			if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); diff != "" || len(want) < 20 {
+				t.Errorf("objects (-kustomize +chart):\n%s", diff)
+			}
+			for key := range want {
+				if !reflect.DeepEqual(want[key], got[key]) { // a difference of CRDs takes minutes to write
+					diff := cmp.Diff(want[key], got[key])
+					t.Errorf("%s (-kustomize +chart):\n%s", key, diff)
+				}
+			}
+		})
+	}
+}
+
+// A release in another namespace names it wherever kustomize names heighliner-system.
+func TestOtherNamespace(t *testing.T) {
+	t.Parallel()
+	chart, err := loader.LoadDir(chartPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := dryRun("platform").Run(chart, with(map[string]any{"secrets": map[string]any{"track": []any{"shop"}}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := result.(*release.Release)
+	if strings.Contains(r.Manifest+r.Info.Notes, system) {
+		t.Error("the manifest names heighliner-system")
+	}
+	for _, want := range []string{"system:serviceaccount:platform:heighliner'", "namespace: platform"} {
+		if !strings.Contains(r.Manifest, want) {
+			t.Errorf("the manifest does not contain %q", want)
+		}
+	}
+}
+
+// The schema refuses unknown values and values that are wrong, by their names.
+func TestRefusedValues(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		values map[string]any
+		want   string
+	}{
+		"unknown value":      {map[string]any{"replicaCount": 2}, "replicaCount"},
+		"unknown flag":       {map[string]any{"flags": map[string]any{"worker": 2}}, "worker"},
+		"unknown in image":   {map[string]any{"image": map[string]any{"name": "x"}}, "name"},
+		"flag of the chart":  {map[string]any{"flags": map[string]any{"namespace": "x"}}, "namespace"},
+		"wrong type":         {map[string]any{"replicas": "two"}, "replicas"},
+		"wrong digest":       {map[string]any{"image": map[string]any{"digest": "sha256:12"}}, "digest"},
+		"wrong access":       {map[string]any{"secrets": map[string]any{"access": "None"}}, "access"},
+		"wrong namespace":    {map[string]any{"namespaces": []any{"Shop"}}, "namespaces"},
+		"image is not named": {map[string]any{"image": map[string]any{"tag": "v1"}}, "image.repository is required"},
+	} {
+		if _, err := rendered(t, with(test.values)); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want an error with %q", name, err, test.want)
+		}
+	}
+}
+
+// helm lint finds nothing but the missing icon.
+func TestLint(t *testing.T) {
+	t.Parallel()
+	version, err := common.ParseKubeVersion("v1.35.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range variants {
+		linter := lint.RunAll(chartPath, with(values), system, lint.WithKubeVersion(version))
+		for _, m := range linter.Messages {
+			if m.Severity > support.InfoSev {
+				t.Errorf("%s: %s", name, m.Error())
+			}
+		}
+	}
+}

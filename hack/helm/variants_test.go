@@ -1,0 +1,207 @@
+package helm
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// variants of values that differ from each other in the objects.
+var variants = map[string]map[string]any{
+	"default":           {},
+	"high availability": {"replicas": 2},
+	"namespaces":        {"namespaces": []any{"shop", "infra"}},
+	"granted secrets":   {"namespaces": []any{"shop", "infra"}, "secrets": map[string]any{"access": "Granted", "read": []any{"shop"}, "track": []any{"shop"}}},
+	"no receiver":       {"webhooks": map[string]any{"enabled": false}, "metrics": map[string]any{"enabled": false}, "crds": map[string]any{"install": false}},
+	"everything": {
+		"replicas": 3, "labels": map[string]any{"team": "platform"}, "podLabels": map[string]any{"team": "platform"}, "podAnnotations": map[string]any{"a": "b"},
+		"serviceAccountAnnotations": map[string]any{"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/heighliner"},
+		"imagePullSecrets":          []any{map[string]any{"name": "registry"}}, "priorityClassName": "system-cluster-critical",
+		"nodeSelector": map[string]any{"kubernetes.io/os": "linux"}, "tolerations": []any{map[string]any{"operator": "Exists"}},
+		"affinity": map[string]any{"nodeAffinity": map[string]any{}},
+		"flags":    map[string]any{"workers": 16, "outbound-allow": []any{"127.0.0.1:5000", "10.0.0.0/8"}, "zap-devel": true, "registry-requests-per-second": 0.5},
+		"webhooks": map[string]any{"httpRoute": map[string]any{"parentRefs": []any{map[string]any{"name": "public", "namespace": "infra"}}, "hostnames": []any{"hooks.example.com"}}},
+		"metrics": map[string]any{
+			"readers":        []any{map[string]any{"name": "prometheus", "namespace": "monitoring"}},
+			"serviceMonitor": map[string]any{"enabled": true, "interval": "30s", "labels": map[string]any{"release": "prometheus"}},
+		},
+		"firewall": map[string]any{
+			"enabled": true, "webhooksFrom": []any{map[string]any{"namespaceSelector": map[string]any{}}},
+			"egress": []any{map[string]any{"ports": []any{map[string]any{"port": 443}}}},
+		},
+	},
+}
+
+// field of an object by path; nil where it is absent.
+func field(o object, path string) any {
+	var at any = map[string]any(o)
+	for step := range strings.SplitSeq(path, "/") {
+		switch x := at.(type) {
+		case map[string]any:
+			at = x[step]
+		case []any:
+			var i int
+			if _, err := fmt.Sscan(step, &i); err != nil || i >= len(x) {
+				return nil
+			}
+			at = x[i]
+		default:
+			return nil
+		}
+	}
+	return at
+}
+
+// differences of a variant from the default: objects that come and go.
+func TestVariants(t *testing.T) {
+	t.Parallel()
+	standard := chartObjects(t, variants["default"])
+	role := func(namespace string) []string {
+		return []string{"Role " + namespace + " heighliner-manager", "RoleBinding " + namespace + " heighliner-manager"}
+	}
+	readSecrets := "ClusterRoleBinding <nil> heighliner-read-secrets"
+	for name, want := range map[string]struct{ more, fewer []string }{
+		"default":           {},
+		"high availability": {more: []string{"PodDisruptionBudget heighliner-system heighliner"}},
+		"namespaces": {
+			more: append(append(role("shop"), role("infra")...), "Role heighliner-system heighliner-domains", "RoleBinding heighliner-system heighliner-domains",
+				"RoleBinding shop heighliner-read-secrets", "RoleBinding infra heighliner-read-secrets"),
+			fewer: []string{readSecrets},
+		},
+		"granted secrets": {
+			more: append(append(role("shop"), role("infra")...), "Role heighliner-system heighliner-domains", "RoleBinding heighliner-system heighliner-domains",
+				"RoleBinding shop heighliner-read-secrets", "Role shop heighliner-secrets", "RoleBinding shop heighliner-secrets"),
+			fewer: []string{readSecrets},
+		},
+		"everything": {more: []string{
+			"PodDisruptionBudget heighliner-system heighliner", "HTTPRoute heighliner-system heighliner-webhooks", "ServiceMonitor heighliner-system heighliner",
+			"NetworkPolicy heighliner-system heighliner", "ClusterRoleBinding <nil> heighliner-metrics-reader",
+		}},
+		"no receiver": {fewer: []string{
+			"Service heighliner-system heighliner-webhooks", "Service heighliner-system heighliner-metrics", "ClusterRole <nil> heighliner-metrics-auth",
+			"ClusterRoleBinding <nil> heighliner-metrics-auth", "ClusterRole <nil> heighliner-metrics-reader",
+			"CustomResourceDefinition <nil> githubrepositories.hlnr.io", "CustomResourceDefinition <nil> imagepolicies.hlnr.io", "CustomResourceDefinition <nil> microservices.hlnr.io",
+			"CustomResourceDefinition <nil> networkpolicies.hlnr.io", "CustomResourceDefinition <nil> versionedmicroservices.hlnr.io",
+		}},
+	} {
+		got := chartObjects(t, variants[name])
+		expected := map[string]bool{}
+		for key := range standard {
+			expected[key] = true
+		}
+		for _, key := range want.more {
+			expected[key] = true
+		}
+		for _, key := range want.fewer {
+			if !expected[key] {
+				t.Errorf("%s: the default has no %s", name, key)
+			}
+			delete(expected, key)
+		}
+		have := map[string]bool{}
+		for key := range got {
+			have[key] = true
+		}
+		if diff := cmp.Diff(expected, have); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// The values reach the fields that they are for.
+func TestFields(t *testing.T) {
+	t.Parallel()
+	all := chartObjects(t, variants["everything"])
+	deployment := all["Deployment heighliner-system heighliner"]
+	for path, want := range map[string]any{
+		"spec/replicas":                                              3.0,
+		"metadata/labels/team":                                       "platform",
+		"spec/template/metadata/labels/team":                         "platform",
+		"spec/template/metadata/annotations/a":                       "b",
+		"spec/template/spec/imagePullSecrets/0":                      map[string]any{"name": "registry"},
+		"spec/template/spec/priorityClassName":                       "system-cluster-critical",
+		"spec/template/spec/tolerations/0/operator":                  "Exists",
+		"spec/template/spec/nodeSelector":                            map[string]any{"kubernetes.io/os": "linux"},
+		"spec/template/spec/topologySpreadConstraints/0/topologyKey": "kubernetes.io/hostname",
+		"spec/template/spec/topologySpreadConstraints/1/topologyKey": "topology.kubernetes.io/zone",
+		"spec/template/spec/containers/0/args": []any{
+			"--leader-elect", "--leader-election-namespace=$(NAMESPACE)", "--health-probe-bind-address=:8081", "--metrics-bind-address=:8443", "--webhook-bind-address=:8082",
+			"--outbound-allow=127.0.0.1:5000,10.0.0.0/8", "--registry-requests-per-second=0.5", "--workers=16", "--zap-devel=true",
+		},
+	} {
+		if diff := cmp.Diff(want, field(deployment, path)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", path, diff)
+		}
+	}
+	for key, o := range all {
+		if field(o, "metadata/labels/team") != "platform" {
+			t.Errorf("%s does not have the label of all objects", key)
+		}
+	}
+	namespaced := chartObjects(t, variants["granted secrets"])["Deployment heighliner-system heighliner"]
+	if args := fmt.Sprint(field(namespaced, "spec/template/spec/containers/0/args")); !strings.Contains(args, "--namespace=shop,infra") {
+		t.Errorf("the manager does not watch the namespaces: %s", args)
+	}
+	digest := "sha256:" + strings.Repeat("0", 64)
+	byDigest := chartObjects(t, map[string]any{"image": map[string]any{"repository": "localhost:5000/heighliner", "digest": digest, "tag": "v1"}})
+	if got := field(byDigest["Deployment heighliner-system heighliner"], "spec/template/spec/containers/0/image"); got != "localhost:5000/heighliner@"+digest {
+		t.Errorf("the image is %v", got)
+	}
+}
+
+// The rules of a manager that watches some namespaces are those of the one that watches all.
+func TestNamespacedRules(t *testing.T) {
+	t.Parallel()
+	rules := func(o object) map[string]bool {
+		found := map[string]bool{}
+		for _, r := range o["rules"].([]any) {
+			rule := r.(map[string]any)
+			names := maps.Clone(rule)
+			delete(names, "resources")
+			for _, resource := range rule["resources"].([]any) {
+				found[fmt.Sprint(resource, names)] = true
+			}
+		}
+		return found
+	}
+	all, some := chartObjects(t, nil), chartObjects(t, variants["namespaces"])
+	union := rules(some["ClusterRole <nil> heighliner-manager"])
+	if len(union) != 2 {
+		t.Errorf("the ClusterRole has %d rules: %v", len(union), union)
+	}
+	maps.Copy(union, rules(some["Role shop heighliner-manager"]))
+	if diff := cmp.Diff(rules(all["ClusterRole <nil> heighliner-manager"]), union); diff != "" {
+		t.Errorf("rules (-all +some):\n%s", diff)
+	}
+}
+
+// The notes name what to do next, for the values of the release.
+func TestNotes(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string][]string{
+		"default":         {"helm test heighliner -n heighliner-system", "may read each Secret of the cluster"},
+		"granted secrets": {"watches shop, infra", "create rolebinding heighliner-read-secrets"},
+	} {
+		r, err := rendered(t, with(variants[name]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range want {
+			if !strings.Contains(r.Info.Notes, text) {
+				t.Errorf("%s: the notes do not contain %q:\n%s", name, text, r.Info.Notes)
+			}
+		}
+		for path := range strings.FieldsSeq(r.Info.Notes) {
+			if strings.HasPrefix(path, "docs/") {
+				if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		}
+	}
+}
