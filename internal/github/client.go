@@ -95,11 +95,11 @@ func newClient(config Config, base *url.URL, transport http.RoundTripper, answer
 		}
 		// What the App asks for itself has limits of its own.
 		self := &authorize{next: newGate(transport, c), base: base, source: &signer{id: app.ID, key: key, clock: c}}
-		client.apps = newAPI(base, self)
+		client.apps = newAPI(base, &held{next: self, decoding: answers.decoding})
 		source = &installation{app: *app, clock: c, apps: client.apps}
 	}
 	client.api = newAPI(base, &conditional{
-		next:  &authorize{next: client.gate, base: base, source: source},
+		next:  &held{next: &authorize{next: client.gate, base: base, source: source}, decoding: answers.decoding},
 		store: answers, scope: scope,
 	})
 	return client, nil

@@ -20,6 +20,8 @@ const (
 	maxLabel  = 200 // fifty characters
 	maxLabels = 100
 	maxURL    = 500
+	// maxText of all pull requests of a list: 2,000 with some labels each have half of it.
+	maxText = 8 << 20
 	// maxParents of a commit that are read; a merge by GitHub has two.
 	maxParents = 16
 )
@@ -129,12 +131,16 @@ func (c *Client) OpenPullRequests(ctx context.Context, repo Repo) (PullRequests,
 	}
 	var all PullRequests
 	seen := map[int]bool{}
+	text := 0
 	list, err := pages(ctx, c, what, func(ctx context.Context, o github.ListOptions) ([]*github.PullRequest, *github.Response, error) {
 		return c.api.PullRequests.List(ctx, repo.Owner, repo.Name, &github.PullRequestListOptions{State: "open", Sort: "created", Direction: "asc", ListOptions: o})
 	}, func(p *github.PullRequest) (PullRequest, bool, error) {
 		converted, err := pullRequest(p)
 		wanted := err == nil && converted.State == Open && !seen[converted.Number]
 		seen[converted.Number] = true
+		if text += converted.Text(); text > maxText {
+			return PullRequest{}, false, &outbound.TooLargeError{Limit: maxText}
+		}
 		if wanted && converted.HeadRef == "" { // people name branches, and none may end the list
 			all.Unusable = append(all.Unusable, converted.Number)
 			return converted, false, nil
@@ -199,6 +205,15 @@ func pullRequest(p *github.PullRequest) (PullRequest, error) {
 		return PullRequest{}, errUnusable
 	}
 	return converted, nil
+}
+
+// Text is how many bytes of text it has.
+func (p *PullRequest) Text() int {
+	n := len(p.Title) + len(p.Author) + len(p.Association) + len(p.HeadRef) + len(p.HeadSHA) + len(p.HeadRepo) + len(p.BaseRef) + len(p.MergeCommitSHA) + len(p.URL)
+	for _, label := range p.Labels {
+		n += len(label) + 16
+	}
+	return n
 }
 
 // webAddress gives an address of a page, or "" for anything else.

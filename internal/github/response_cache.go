@@ -8,15 +8,22 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+
+	"github.com/heighliner/heighliner/internal/outbound"
 )
 
 // Bounds of the store of answers.
 const (
 	maxStored = 64 << 20 // bytes, packed; a page of 100 pull requests has some 100 KB
-	maxBody   = 8 << 20  // bytes of one answer, unpacked
-	// maxElements are values of JSON in one answer. go-github makes a structure of up to a
-	// kilobyte of a few bytes of text; a full page of pull requests has some 40,000.
-	maxElements = 1 << 17
+	maxBody   = 5 << 20  // bytes of one answer, unpacked: ten of the longest pull requests have fewer
+	// maxElements are values of JSON in one answer. A full page of pull requests has some
+	// 40,000.
+	maxElements = 1 << 16
+	// decodedElement is what a value takes at most: go-github makes a structure of a kilobyte
+	// of a few bytes of text. maxDecoded are the bytes that answers take at a time while they
+	// are decoded, those of all clients of a pool together.
+	decodedElement = 1 << 10
+	maxDecoded     = 96 << 20
 )
 
 // headerUnchanged marks an answer out of the store.
@@ -26,6 +33,8 @@ const headerUnchanged = "X-Heighliner-Unchanged"
 // number of bytes.
 type store struct {
 	max int
+	// decoding is of all answers, stored or not.
+	decoding *outbound.Decoding
 
 	mu      sync.Mutex
 	size    int
@@ -53,7 +62,7 @@ func (s *stored) size() int {
 }
 
 func newStore(limit int) *store {
-	return &store{max: limit, order: list.New(), entries: map[string]*list.Element{}}
+	return &store{max: limit, decoding: outbound.NewDecoding(maxDecoded, decodedElement), order: list.New(), entries: map[string]*list.Element{}}
 }
 
 func (s *store) get(key string) *stored {
@@ -103,6 +112,32 @@ func (s *store) drop(prefix string) {
 	}
 }
 
+// held gives an answer when it has been read whole, and there is memory to decode it.
+type held struct {
+	next     http.RoundTripper
+	decoding *outbound.Decoding
+}
+
+func (h *held) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := h.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	source := response.Body
+	if response.StatusCode >= http.StatusBadRequest { // of errors the beginning is read
+		source = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(source, maxRefusal), source}
+	}
+	body, err := h.decoding.Hold(r.Context(), source)
+	if err != nil {
+		return nil, err
+	}
+	response.Body = body
+	return response, nil
+}
+
 // conditional asks only for what changed: it sends the ETag or date of the stored
 // answer, and gives that answer again for a 304.
 type conditional struct {
@@ -133,36 +168,45 @@ func (c *conditional) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case response.StatusCode == http.StatusNotModified && known != nil:
 		response.Body.Close()
-		return known.answer(r, response.Header.Values("Link"))
+		return c.stored(r, known, response.Header.Values("Link"))
 	case response.StatusCode == http.StatusOK:
-		return c.keep(key, response)
+		if body, ok := response.Body.(*outbound.Held); ok {
+			c.keep(key, response.Header, body)
+		}
 	}
 	return response, nil
 }
 
-// keep reads a whole answer, and stores it when it can be asked for conditionally.
-func (c *conditional) keep(key string, response *http.Response) (*http.Response, error) {
-	body, err := io.ReadAll(response.Body)
-	response.Body.Close()
-	if err != nil {
-		return nil, err
-	}
-	response.Body = io.NopCloser(bytes.NewReader(body))
-	entry := &stored{key: key, header: http.Header{}, length: len(body)}
+// keep stores an answer when it can be asked for conditionally.
+func (c *conditional) keep(key string, header http.Header, body *outbound.Held) {
+	entry := &stored{key: key, header: http.Header{}, length: body.Len()}
 	for _, name := range []string{"ETag", "Last-Modified", "Link", "Content-Type"} {
-		if values := response.Header.Values(name); len(values) > 0 {
+		if values := header.Values(name); len(values) > 0 {
 			entry.header[http.CanonicalHeaderKey(name)] = values
 		}
 	}
 	if entry.header.Get("ETag") == "" && entry.header.Get("Last-Modified") == "" {
-		return response, nil
+		return
 	}
 	var packed bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // fails for an unknown level only
-	if _, err := w.Write(body); err == nil && w.Close() == nil {
+	if err := body.CopyTo(w); err == nil && w.Close() == nil {
 		entry.packed = packed.Bytes()
 		c.store.put(entry)
 	}
+}
+
+// stored gives a stored answer when there is memory to decode it.
+func (c *conditional) stored(r *http.Request, known *stored, link []string) (*http.Response, error) {
+	response, err := known.answer(r, link)
+	if err != nil {
+		return nil, err
+	}
+	body, err := c.store.decoding.Hold(r.Context(), response.Body)
+	if err != nil {
+		return nil, err
+	}
+	response.Body = body
 	return response, nil
 }
 

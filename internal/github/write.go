@@ -293,7 +293,7 @@ func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state Comm
 			return state, failure
 		}
 	}
-	current, err := c.comment(ctx, what, repo, n, state.ID, mark)
+	current, err := c.comment(ctx, what, repo, n, state.ID, mark, body)
 	if err != nil {
 		return state, err
 	}
@@ -314,25 +314,33 @@ func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state Comm
 			c.login.Store(&login)
 		}
 		return CommentState{ID: made.GetID(), Recreated: state.Recreated || lost}, nil
-	case current.GetBody() != body:
-		if _, _, err := c.api.Issues.EditComment(ctx, repo.Owner, repo.Name, current.GetID(), &github.IssueComment{Body: &body}); err != nil {
+	case current.change:
+		if _, _, err := c.api.Issues.EditComment(ctx, repo.Owner, repo.Name, current.id, &github.IssueComment{Body: &body}); err != nil {
 			return state, classify(what, err)
 		}
 	}
-	state.ID = current.GetID()
+	state.ID = current.id
 	return state, nil
+}
+
+// marked is a comment that begins with our mark. Everybody who read ours can copy it, with as
+// much text as a comment may have.
+type marked struct {
+	id     int64
+	login  string
+	change bool // its text is another one
 }
 
 // comment gives the first comment of our own that begins with mark; nil when there is
 // none on a pull request that can be seen. The one of the ID was deleted.
-func (c *Client) comment(ctx context.Context, what call, repo Repo, n int, deleted int64, mark string) (*github.IssueComment, error) {
+func (c *Client) comment(ctx context.Context, what call, repo Repo, n int, deleted int64, mark, body string) (*marked, error) {
 	found, err := pages(ctx, c, what, func(ctx context.Context, o github.ListOptions) ([]*github.IssueComment, *github.Response, error) {
 		return c.api.Issues.ListComments(ctx, repo.Owner, repo.Name, n, &github.IssueListCommentsOptions{ListOptions: o})
-	}, func(g *github.IssueComment) (*github.IssueComment, bool, error) {
+	}, func(g *github.IssueComment) (marked, bool, error) {
 		if g.GetID() == 0 {
-			return nil, false, errUnusable
+			return marked{}, false, errUnusable
 		}
-		return g, g.GetID() != deleted && strings.HasPrefix(g.GetBody(), mark), nil
+		return marked{g.GetID(), strings.Clone(g.GetUser().GetLogin()), g.GetBody() != body}, g.GetID() != deleted && strings.HasPrefix(g.GetBody(), mark), nil
 	})
 	if err != nil || len(found.Items) == 0 {
 		return nil, err
@@ -346,10 +354,10 @@ func (c *Client) comment(ctx context.Context, what call, repo Repo, n int, delet
 
 // firstBy gives the first comment of an author; nil when there is none, and when the
 // author is not known: everybody who read ours can copy its mark.
-func firstBy(login string, comments []*github.IssueComment) (first *github.IssueComment) {
-	for _, comment := range comments {
-		if login != "" && strings.EqualFold(comment.GetUser().GetLogin(), login) && (first == nil || comment.GetID() < first.GetID()) {
-			first = comment
+func firstBy(login string, comments []marked) (first *marked) {
+	for i, comment := range comments {
+		if login != "" && strings.EqualFold(comment.login, login) && (first == nil || comment.id < first.id) {
+			first = &comments[i]
 		}
 	}
 	return first

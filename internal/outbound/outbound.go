@@ -8,6 +8,7 @@
 //	outbound.go  policies of addresses, and HTTP clients
 //	address.go   classes of addresses
 //	elements.go  a bound on the values of JSON
+//	decoding.go  a bound on the memory of answers that are decoded at a time
 //	errors.go    the errors
 //	places.go    bounds on what is in progress at a time, in shares
 package outbound

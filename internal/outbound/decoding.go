@@ -1,0 +1,109 @@
+package outbound
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// Decoding bounds the memory that answers take together while they are decoded. The bounds of
+// one answer do not bound that of all, because as many as are read at a time may be the largest.
+// It is safe for concurrent use.
+type Decoding struct {
+	memory, perValue int64
+	free             *semaphore.Weighted
+}
+
+const (
+	// perByte is what a byte of text takes while it is decoded: in the buffer of the decoder,
+	// which doubles, and in a string.
+	perByte = 4
+	// blockSize of a text that is held, so that it is not copied while it grows.
+	blockSize = 32 << 10
+)
+
+// NewDecoding returns a bound of so many bytes of memory, of which a value of JSON takes perValue.
+// An answer that takes more than all of it is decoded alone.
+func NewDecoding(memory, perValue int64) *Decoding {
+	return &Decoding{memory: memory, perValue: perValue, free: semaphore.NewWeighted(memory)}
+}
+
+// Hold reads a body to its end and closes it, and returns it when there is memory to decode it. The
+// memory is free again when the returned body is closed or was read to its end, or the context ends,
+// because decoders of others do not close each body. No server occupies it by sending slowly. Errors
+// are those of the body and of the context.
+func (d *Decoding) Hold(ctx context.Context, body io.ReadCloser) (*Held, error) {
+	defer body.Close()
+	h := &Held{}
+	var values elements
+	for {
+		if last := len(h.blocks) - 1; last < 0 || len(h.blocks[last]) == cap(h.blocks[last]) {
+			h.blocks = append(h.blocks, make([]byte, 0, blockSize))
+		}
+		last := len(h.blocks) - 1
+		used := h.blocks[last]
+		n, err := body.Read(used[len(used):cap(used)])
+		values.read(used[len(used) : len(used)+n])
+		h.blocks[last] = used[:len(used)+n]
+		h.size += n
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	need := min(d.memory, int64(h.size)*perByte+int64(values.count)*d.perValue)
+	if err := d.free.Acquire(ctx, need); err != nil {
+		return nil, fmt.Errorf("wait for memory to decode an answer: %w", err)
+	}
+	h.release = sync.OnceFunc(func() { d.free.Release(need) })
+	context.AfterFunc(ctx, h.release)
+	return h, nil
+}
+
+// Held is a text that was read to its end. One goroutine uses it.
+type Held struct {
+	blocks  [][]byte
+	size    int
+	block   int // that is read next, from at
+	at      int
+	release func()
+}
+
+// Len is the size of the text in bytes.
+func (h *Held) Len() int { return h.size }
+
+// CopyTo writes all of the text, and leaves it to be read.
+func (h *Held) CopyTo(w io.Writer) error {
+	for _, block := range h.blocks {
+		if _, err := w.Write(block); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Read reads the text.
+func (h *Held) Read(p []byte) (int, error) {
+	for h.block < len(h.blocks) && h.at == len(h.blocks[h.block]) {
+		h.block, h.at = h.block+1, 0
+	}
+	if h.block == len(h.blocks) {
+		h.release()
+		return 0, io.EOF
+	}
+	n := copy(p, h.blocks[h.block][h.at:])
+	h.at += n
+	return n, nil
+}
+
+// Close frees the memory that decoding the text takes.
+func (h *Held) Close() error {
+	h.release()
+	h.blocks, h.block, h.at = nil, 0, 0
+	return nil
+}

@@ -1,0 +1,160 @@
+package hostile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/heighliner/heighliner/internal/github"
+	"github.com/heighliner/heighliner/internal/registry"
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
+)
+
+// What is in progress at a time: polls of GitHub, scans of registries, and those of one namespace
+// at one registry.
+const (
+	manyPolls = 16
+	manyScans = 32
+	someScans = 4
+)
+
+// listAll has as many lists of pull requests read as polls may be in progress.
+func listAll(ctx context.Context, t testing.TB, answer http.HandlerFunc) error {
+	t.Helper()
+	pool := github.NewPool(github.Options{Outbound: loopback(t)})
+	ended := make(chan error, manyPolls)
+	for i, url := range hosts(t, answer, manyPolls) {
+		for n := range perHost {
+			c, err := pool.Client(github.Config{BaseURL: url, Credential: github.Credential{Token: fmt.Sprintf("t-%d-%d", i, n)}})
+			if err != nil {
+				return err
+			}
+			go func() {
+				_, err := c.OpenPullRequests(ctx, shop)
+				ended <- err
+			}()
+		}
+	}
+	var refused error
+	for range manyPolls {
+		select {
+		case err := <-ended:
+			refused = errors.Join(refused, err)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if refused == nil {
+		return errors.New("it is taken")
+	}
+	return refused
+}
+
+// nested answers with pull requests whose repositories have parents, count in all.
+func nested(count int) http.HandlerFunc {
+	const depth = 4000
+	one := `{"head":{"repo":` + strings.Repeat(`{"parent":`, depth) + `{}` + strings.Repeat("}", depth) + `}}`
+	text := "[" + strings.Repeat(one+",", count/depth-1) + one + "]"
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, text)
+	}
+}
+
+// long answers with a pull request of so many bytes.
+func long(size int) http.HandlerFunc {
+	text := `[{"body":"` + strings.Repeat("a", size) + `"}]`
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, text)
+	}
+}
+
+// scanAll has so many lists of a registry read at a time.
+func scanAll(ctx context.Context, t testing.TB, scans int, answer http.HandlerFunc) error {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v2/" {
+			answer(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	scanner := registry.New(registry.Options{Outbound: registrytest.Outbound()})
+	ended := make(chan error, scans)
+	for i := range scans {
+		go func() {
+			_, err := scanner.List(ctx, registry.Request{Repository: fmt.Sprintf("%s/acme/web-%d", strings.TrimPrefix(server.URL, "http://"), i), Timeout: time.Minute, MaxTags: 100_000})
+			ended <- err
+		}()
+	}
+	said := errors.New("all are read")
+	for range scans {
+		select {
+		case err := <-ended:
+			if err != nil {
+				said = err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return said
+}
+
+// longTags answers with as many long tags as are read.
+func longTags() http.HandlerFunc {
+	var text strings.Builder
+	text.WriteString(`{"tags":["a"`)
+	for n := range 118_000 {
+		fmt.Fprintf(&text, `,"%0128d"`, n)
+	}
+	text.WriteString("]}")
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, text.String())
+	}
+}
+
+func init() {
+	for name, play := range map[string]func(context.Context, testing.TB) error{
+		"as many lists of pull requests as are read at a time": func(ctx context.Context, t testing.TB) error {
+			return listAll(ctx, t, nested(64_000))
+		},
+		"as many lists of countless pull requests as are read at a time": func(ctx context.Context, t testing.TB) error {
+			return listAll(ctx, t, nested(128_000))
+		},
+		"as many long pull requests as are read at a time": func(ctx context.Context, t testing.TB) error {
+			return listAll(ctx, t, long(5<<20-100))
+		},
+		"as many lists of long tags as a namespace has read at a time": func(ctx context.Context, t testing.TB) error {
+			return scanAll(ctx, t, someScans, longTags())
+		},
+		"as many lists of one long tag as are read at a time": func(ctx context.Context, t testing.TB) error {
+			return scanAll(ctx, t, manyScans, filledTo(15<<20, `{"tags":["`, "a", `"]}`))
+		},
+		"as many refusals as are read at a time": func(ctx context.Context, t testing.TB) error {
+			text := strings.Repeat("a", 15<<20)
+			return scanAll(ctx, t, manyScans, func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusForbidden)
+				_, _ = io.WriteString(w, text)
+			})
+		},
+	} {
+		cases[name] = play
+	}
+}
+
+// filledTo answers with a text of so many bytes.
+func filledTo(size int, first, element, last string) http.HandlerFunc {
+	text := first + strings.Repeat(element, (size-len(first)-len(last))/len(element)) + last
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, text)
+	}
+}
