@@ -29,7 +29,13 @@ const (
 
 // maxListBodies is how many bodies of Options.MaxBody a list may take: one page may be
 // all of the tags that are read, each as long as a tag may be.
-const maxListBodies = 2
+const maxListBodies = 4
+
+// maxRefusal is how much is read of an answer that is an error.
+const maxRefusal = 64 << 10
+
+// maxWord is the number of bytes between two quotes of a list. A decoder keeps as many.
+const maxWord = 64 << 10
 
 // boundedBody is an answer that fails with errTooLarge instead of giving more than
 // left bytes or elements, and with errTooSlow when it falls below the floor.
@@ -37,6 +43,9 @@ type boundedBody struct {
 	io.ReadCloser
 	left     int64
 	elements int
+	cut      bool // it ends after left bytes without an error
+	spelled  bool // it has a quote in each maxWord bytes
+	word     int  // bytes since the last quote
 	total    atomic.Int64
 
 	ctx    context.Context // of the request
@@ -66,6 +75,12 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	if b.left < 0 {
 		return 0, errTooLarge
 	}
+	if b.cut && b.left == 0 {
+		return 0, io.EOF
+	}
+	if b.cut {
+		p = p[:min(int64(len(p)), b.left)]
+	}
 	if int64(len(p)) > b.left+1 {
 		p = p[:b.left+1]
 	}
@@ -73,7 +88,15 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	b.total.Add(int64(n))
 	b.left -= int64(n)
 	b.elements -= bytes.Count(p[:n], []byte{','})
+	if last := bytes.LastIndexByte(p[:n], '"'); last >= 0 {
+		b.word = n - last
+	} else {
+		b.word += n
+	}
 	switch {
+	case b.spelled && b.word > maxWord:
+		b.left = -1
+		return 0, errTooLarge
 	case b.left < 0:
 		return n - 1, errTooLarge
 	case b.elements < 0:

@@ -2,11 +2,16 @@ package registry
 
 import (
 	"context"
+	"encoding/json"
+	"io"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/heighliner/heighliner/internal/version"
 )
 
 // listing is the key of a list that is being read, in a context, and its value: whose list it is, and what its answers said. It is
@@ -18,6 +23,9 @@ type listing struct {
 	// etag is that of the only page of this list, pages the number of pages.
 	etag  string
 	pages int
+	// tags of the last page, and how many names it has, which may be no tags.
+	tags  []string
+	named int
 }
 
 type listingKey struct{}
@@ -63,6 +71,87 @@ func (l *listing) answered(req *http.Request, resp *http.Response) (same bool) {
 		}
 	}
 	return false
+}
+
+// read reads the tags of a page one after the other, because the text of a page of all tags is
+// large, and as many pages are read at a time as there are scans.
+func (l *listing) read(body io.ReadCloser) error {
+	defer body.Close()
+	l.tags, l.named = nil, 0
+	d := json.NewDecoder(body)
+	start, err := d.Token()
+	if err != nil {
+		return err
+	}
+	if start != json.Delim('{') {
+		return errNoList
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return err
+		}
+		if key, ok := name.(string); ok && strings.EqualFold(key, "tags") {
+			err = l.readTags(d)
+		} else {
+			err = skip(d)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err = d.Token()
+	return err
+}
+
+// errNoList: an answer is JSON, and not a list of tags.
+var errNoList = &json.UnmarshalTypeError{Value: "another value", Type: reflect.TypeFor[[]string]()}
+
+// readTags reads a list of strings, or null.
+func (l *listing) readTags(d *json.Decoder) error {
+	l.tags, l.named = nil, 0
+	start, err := d.Token()
+	if err != nil || start == nil {
+		return err
+	}
+	if start != json.Delim('[') {
+		return errNoList
+	}
+	for d.More() {
+		value, err := d.Token()
+		if err != nil {
+			return err
+		}
+		tag, ok := value.(string)
+		if !ok {
+			return errNoList
+		}
+		l.named++
+		if version.IsTag(tag) {
+			l.tags = append(l.tags, tag)
+		}
+	}
+	_, err = d.Token()
+	return err
+}
+
+// skip reads one value.
+func skip(d *json.Decoder) error {
+	for depth := 0; ; {
+		token, err := d.Token()
+		if err != nil {
+			return err
+		}
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+		if depth == 0 {
+			return nil
+		}
+	}
 }
 
 // maxETag is the most bytes of an ETag that are kept.

@@ -13,8 +13,6 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
-
-	"github.com/heighliner/heighliner/internal/version"
 )
 
 const opList = "list tags of"
@@ -116,14 +114,14 @@ func (l tagLimit) apply(scan Scan) Scan {
 	return scan
 }
 
-// listCache keeps lists until they hold more than limit tags together; then the
+// listCache keeps lists until they take more than limit bytes together; then the
 // oldest go.
 type listCache struct {
 	limit int
 
 	mu    sync.Mutex
 	scans map[string]Scan
-	tags  int
+	size  int
 }
 
 func (c *listCache) get(key string) (Scan, bool) {
@@ -141,8 +139,8 @@ func (c *listCache) add(key string, scan Scan) {
 	}
 	c.remove(key)
 	c.scans[key] = scan
-	c.tags += weight(scan)
-	for c.tags > c.limit {
+	c.size += weight(scan)
+	for c.size > c.limit {
 		oldest := ""
 		for k, s := range c.scans {
 			if oldest == "" || s.Time.Before(c.scans[oldest].Time) {
@@ -155,15 +153,21 @@ func (c *listCache) add(key string, scan Scan) {
 
 func (c *listCache) remove(key string) {
 	if scan, ok := c.scans[key]; ok {
-		c.tags -= weight(scan)
+		c.size -= weight(scan)
 		delete(c.scans, key)
 	}
 }
 
-// weight of a list: its tags, and something for itself.
-func weight(s Scan) int { return len(s.Tags) + 10 }
+// weight of a list in bytes: its tags, and something for itself.
+func weight(s Scan) int {
+	n := 512
+	for _, tag := range s.Tags {
+		n += len(tag) + 16
+	}
+	return n
+}
 
-// readTags reads pages until the end or a bound. Names that are no tags are left
+// readTags reads pages, by the listing of ctx, until the end or a bound. Names that are no tags are left
 // out: no image could be pulled by them.
 func (s *Scanner) readTags(ctx context.Context, t target, limit tagLimit) (tags []string, truncated bool, err error) {
 	pages, size, err := t.login.pages(ctx, t)
@@ -180,8 +184,9 @@ func (s *Scanner) readTags(ctx context.Context, t target, limit tagLimit) (tags 
 		if err != nil {
 			return nil, false, err
 		}
-		for _, tag := range page.Tags {
-			if version.IsTag(tag) && !found[tag] {
+		named := listingIn(ctx).named
+		for _, tag := range listingIn(ctx).tags {
+			if !found[tag] {
 				found[tag] = true
 				if limit.counted(tag) {
 					counted++
@@ -192,7 +197,7 @@ func (s *Scanner) readTags(ctx context.Context, t target, limit tagLimit) (tags 
 			return nil, false, errPageLoop
 		}
 		seen[page.Next] = true
-		switch full := size > 0 && len(page.Tags) >= size && page.Next == ""; {
+		switch full := size > 0 && named >= size && page.Next == ""; {
 		case full && n == 0: // some registries cut the list and do not link to the rest
 			again, err := t.login.open(ctx, t, 0)
 			var answer *transport.Error
@@ -203,7 +208,7 @@ func (s *Scanner) readTags(ctx context.Context, t target, limit tagLimit) (tags 
 			} else {
 				pages = again
 			}
-		case size > 0 && n == 1 && page.Next == "" && len(seen) == 1 && len(page.Tags) < size:
+		case size > 0 && n == 1 && page.Next == "" && len(seen) == 1 && named < size:
 			truncated = true // less than before, and no link either
 		}
 	}

@@ -2,8 +2,10 @@ package registry
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -89,6 +91,17 @@ func (g *gate) send(req *http.Request) (*http.Response, error) {
 	mendLink(resp)
 	if req.Method != http.MethodHead {
 		go body.watch(g.clock)
+	}
+	switch {
+	case resp.StatusCode >= http.StatusBadRequest:
+		body.cut = true
+		body.left = min(body.left, maxRefusal)
+	case listing.page(req):
+		body.spelled = true
+		if err := listing.read(body); err != nil {
+			return nil, err
+		}
+		resp.Body = io.NopCloser(strings.NewReader("{}")) // the listing has the tags
 	}
 	return resp, nil
 }

@@ -121,8 +121,8 @@ type Options struct {
 	Burst     int
 	// MaxPages of one list; 0 is 1000.
 	MaxPages int
-	// MaxBody is the number of bytes read of one answer; of a page of a list, twice as
-	// many. 0 is 8 MiB.
+	// MaxBody is the number of bytes read of one answer; of a page of a list, four times as
+	// many. 0 is 4 MiB, above which registries refuse manifests.
 	MaxBody int64
 	// Backoff between three tries after a failure of the server or the network; zero
 	// is 200 ms, then 600 ms.
@@ -134,7 +134,7 @@ const DefaultPerSecond = 50
 
 // Sizes of the caches.
 const (
-	maxListed  = 1_000_000 // tags in all lists, some 50 MB
+	maxListed  = 64 << 20 // bytes of all lists
 	maxDigests = 16_384
 	maxImages  = 32 << 20 // bytes
 )
@@ -168,7 +168,7 @@ func New(o Options) *Scanner {
 	o.PerSecond = cmp.Or(o.PerSecond, DefaultPerSecond)
 	o.Burst = cmp.Or(o.Burst, max(1, int(2*o.PerSecond)))
 	o.MaxPages = cmp.Or(o.MaxPages, 1000)
-	o.MaxBody = cmp.Or(o.MaxBody, 8<<20)
+	o.MaxBody = cmp.Or(o.MaxBody, 4<<20)
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}

@@ -326,7 +326,8 @@ func TestListCacheIsBounded(t *testing.T) {
 	server := registrytest.New(t)
 	clock := newClock()
 	scanner := scannerAt(clock)
-	scanner.lists.limit = 250
+	list := Scan{Tags: numbered(50)}
+	scanner.lists.limit = 4*weight(list) + 100
 	for i := range 10 {
 		path := fmt.Sprintf("acme/web%d", i)
 		server.SetTags(path, numbered(50))
@@ -341,8 +342,8 @@ func TestListCacheIsBounded(t *testing.T) {
 	if got := server.Requests(registrytest.List); got != 10 {
 		t.Errorf("%d list requests, want 10", got)
 	}
-	if len(scanner.lists.scans) != 4 || scanner.lists.tags != 4*60 {
-		t.Errorf("%d lists of weight %d, want 4 of 240", len(scanner.lists.scans), scanner.lists.tags)
+	if len(scanner.lists.scans) != 4 || scanner.lists.size != 4*weight(list) {
+		t.Errorf("%d lists of weight %d, want 4 of %d", len(scanner.lists.scans), scanner.lists.size, 4*weight(list))
 	}
 	if _, ok := scanner.lists.get("nobody's"); ok {
 		t.Error("found what was never added")
