@@ -157,10 +157,21 @@ func (ls *pollCache) markReported(key types.NamespacedName, l *poll, known map[s
 	if m.poll != l {
 		return
 	}
-	m.reported = true
+	m.reported, m.poll = true, l.withoutAnswers()
 	if l.pulls != nil {
 		m.lastPoll, m.pushes = l.pulls.time, known
 	}
+}
+
+// withoutAnswers returns a poll whose results are in the status, without what only they were made
+// of: a list of pull requests may have megabytes.
+func (l *poll) withoutAnswers() *poll {
+	short := *l
+	short.releases, short.tags = nil, nil
+	if l.pulls != nil {
+		short.pulls = &pullRequests{time: l.pulls.time, unusable: l.pulls.unusable, more: l.pulls.more, other: l.pulls.other}
+	}
+	return &short
 }
 
 // stop cancels the poll of a repository.

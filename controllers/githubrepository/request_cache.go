@@ -2,6 +2,7 @@ package githubrepository
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -46,8 +47,12 @@ func (a *answer) finished() bool {
 	}
 }
 
-// answerLifetime is how long answers are kept.
-const answerLifetime = time.Hour
+// answerLifetime is how long answers are kept, and maxAnswers the bytes of all of them. Beyond
+// that the oldest are forgotten, which costs a request each.
+const (
+	answerLifetime = time.Hour
+	maxAnswers     = 32 << 20
+)
 
 func newRequestCache(c clock.PassiveClock) *requestCache {
 	return &requestCache{clock: c, answers: map[subject]*answer{}}
@@ -89,10 +94,53 @@ func (s *requestCache) findOrRequest(ctx context.Context, what subject, after ti
 	a := &answer{started: now, done: make(chan struct{})}
 	s.answers[what] = a
 	go func() {
-		defer close(a.done)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxPoll)
 		defer cancel()
 		a.value, a.err = request(ctx)
+		close(a.done)
+		s.forget()
 	}()
 	return a, true
+}
+
+// forget removes the oldest complete answers while they take too much.
+func (s *requestCache) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var complete []subject
+	size := 0
+	for what, a := range s.answers {
+		if a.finished() {
+			complete, size = append(complete, what), size+a.size()
+		}
+	}
+	if size <= maxAnswers {
+		return
+	}
+	slices.SortFunc(complete, func(x, y subject) int { return s.answers[x].started.Compare(s.answers[y].started) })
+	for _, what := range complete {
+		if size <= maxAnswers {
+			return
+		}
+		size -= s.answers[what].size()
+		delete(s.answers, what)
+	}
+}
+
+// size of a complete answer in bytes, about.
+func (a *answer) size() int {
+	const item = 512 // with the text of those that have little
+	switch value := a.value.(type) {
+	case github.PullRequests:
+		n := item
+		for i := range value.Items {
+			n += item + value.Items[i].Text()
+		}
+		return n
+	case github.List[github.Release]:
+		return item * (1 + len(value.Items))
+	case github.List[github.Tag]:
+		return item * (1 + len(value.Items))
+	}
+	return item
 }

@@ -1,0 +1,87 @@
+package githubrepository
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/heighliner/heighliner/internal/github"
+)
+
+// manyPullRequests with as much text as a list may have.
+func manyPullRequests() github.PullRequests {
+	var list github.PullRequests
+	for n := range 2000 {
+		list.Items = append(list.Items, github.PullRequest{Number: n + 1, State: github.Open, Title: strings.Repeat("a", 4000)})
+	}
+	return list
+}
+
+// TestAnswersAreBounded: what GitHub answers about many repositories does not take memory for
+// an hour, and callers get it all the same.
+func TestAnswersAreBounded(t *testing.T) {
+	clock := testingclock.NewFakeClock(time.Now())
+	s := newRequestCache(clock)
+	client := &github.Client{}
+	list := manyPullRequests()
+	requests := 0
+	read := func(name string) {
+		t.Helper()
+		got, _, err := cached(t.Context(), s, client, github.Repo{Owner: "acme", Name: name}, "pulls", clock.Now().Add(-time.Minute), func(context.Context) (github.PullRequests, error) {
+			requests++
+			return list, nil
+		})
+		if err != nil || len(got.Items) != len(list.Items) {
+			t.Fatalf("%d pull requests, %v", len(got.Items), err)
+		}
+		clock.Step(time.Second)
+	}
+	for n := range 20 {
+		read(fmt.Sprint("shop-", n))
+		read(fmt.Sprint("shop-", n)) // the newest answer is kept
+	}
+	if requests != 20 {
+		t.Errorf("%d requests, want 20", requests)
+	}
+	s.forget() // the last request may not have done so
+	size := 0
+	for _, a := range s.answers {
+		size += a.size()
+	}
+	if size > maxAnswers || size < maxAnswers/2 {
+		t.Errorf("%d bytes are kept, want at most %d", size, maxAnswers)
+	}
+}
+
+// TestReportedPollsKeepNoAnswers: after a poll was reported its lists are not needed.
+func TestReportedPollsKeepNoAnswers(t *testing.T) {
+	key := types.NamespacedName{Namespace: "shop", Name: "shop"}
+	ls := newPollCache(1)
+	woken := make(chan types.NamespacedName, 1)
+	ls.run(t.Context(), func(key types.NamespacedName) { woken <- key })
+	at := time.Now()
+	ls.start(key, &poll{query: query{wanted: wanted{pulls: true}}, startedAt: at}, func(_ context.Context, l *poll) {
+		l.pulls = &pullRequests{time: at, listed: manyPullRequests().Items, more: true, unusable: map[int64]bool{7: true}}
+		l.releases, l.tags = &github.List[github.Release]{}, &github.List[github.Tag]{}
+		l.due = at.Add(time.Hour)
+	})
+	<-woken
+	before := ls.entry(key)
+	if before.reported || len(before.poll.pulls.listed) != 2000 {
+		t.Fatal("the poll is complete without its results")
+	}
+	ls.markReported(key, before.poll, nil)
+	after := ls.entry(key)
+	p := after.poll.pulls
+	if !after.reported || !after.lastPoll.Equal(at) || p == nil || !p.more || !p.unusable[7] || !after.poll.answers(before.poll.query, at) {
+		t.Errorf("after the report: %+v", after)
+	}
+	if len(p.listed) > 0 || after.poll.releases != nil || after.poll.tags != nil {
+		t.Error("the lists are kept after the report")
+	}
+}
