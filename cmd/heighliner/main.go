@@ -3,6 +3,7 @@
 //	main.go     the process
 //	check.go    "heighliner check", which helm test runs
 //	manager.go  flags, and the manager with its controllers
+//	memory.go   the memory limit of the container
 package main
 
 import (
@@ -11,6 +12,7 @@ import (
 )
 
 func main() {
+	limitMemory()
 	if err := command().Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "heighliner:", err)
 		os.Exit(1)

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestMemoryLimit: the limit of the container counts, less what is not the heap's.
+func TestMemoryLimit(t *testing.T) {
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  int64
+	}{
+		"version 2":            {map[string]string{cgroupLimits[0]: "536870912\n"}, 483183819},
+		"version 1":            {map[string]string{cgroupLimits[1]: "1000\n"}, 900},
+		"without limit":        {map[string]string{cgroupLimits[0]: "max\n"}, math.MaxInt64},
+		"without limit, old":   {map[string]string{cgroupLimits[1]: "9223372036854771712\n"}, math.MaxInt64},
+		"not understood":       {map[string]string{cgroupLimits[0]: "-5"}, math.MaxInt64},
+		"outside of a cgroup":  {nil, math.MaxInt64},
+		"version 2 goes first": {map[string]string{cgroupLimits[0]: "2000", cgroupLimits[1]: "1000"}, 1800},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			for path, text := range test.files {
+				path = filepath.Join(root, path)
+				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := memoryLimit(root); got != test.want {
+				t.Errorf("limit %d, want %d", got, test.want)
+			}
+		})
+	}
+}
