@@ -127,6 +127,17 @@ var named = []scene{
 		h.run(time.Hour)
 		h.empty("ended")
 	}},
+	{"a group that a user ends keeps serving when the newer group is gone, and previews end too", func(h tale) {
+		h.newest(Step{Weight: 10, Pause: time.Hour})
+		h.push("2.0.0")
+		h.run(time.Minute)
+		h.edit("end 1.x", func(s *Spec) { s.Ended = []string{"17", "feature-9", "1.x"} })
+		h.run(time.Minute)
+		h.withdraw("2.0.0", Denied)
+		h.run(time.Hour)
+		h.want("denied", map[string]string{"1.0.0": "active 100", "2.0.0": ""})
+		h.carries("denied", "1.0.0=100")
+	}},
 	{"a group that a user ends by mistake comes back while it is drained", func(h tale) {
 		h.live()
 		h.push("2.0.0")
