@@ -3,7 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
-	"strconv"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -110,7 +110,7 @@ func (a *acts) problem(ctx context.Context, err error) *web.Problem {
 
 // command that does the same as an act.
 func (a *acts) command(x web.Act) string {
-	words := []string{a.factory.Program(), x.Verb, "-n", x.Namespace, x.Service}
+	words := []string{x.Verb, "-n", x.Namespace, x.Service}
 	switch {
 	case x.Target != "" && x.Verb == "rollback":
 		words = append(words, "--to", x.Target)
@@ -119,8 +119,23 @@ func (a *acts) command(x web.Act) string {
 	}
 	for _, flag := range []struct{ name, value string }{{"--group", x.Group}, {"--until", x.Until}, {"--reason", x.Reason}} {
 		if flag.value != "" {
-			words = append(words, flag.name, strconv.Quote(flag.value))
+			words = append(words, flag.name, flag.value)
 		}
 	}
-	return strings.Join(words, " ")
+	for i, word := range words {
+		words[i] = quoted(word)
+	}
+	return a.factory.Program() + " " + strings.Join(words, " ")
+}
+
+// plain are words that mean themselves in a shell.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
+
+// quoted gives a word as a shell reads it: a link of another site may have chosen the values of an act that a reader
+// copies as a command.
+func quoted(word string) string {
+	if plain.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

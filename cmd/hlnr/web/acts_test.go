@@ -1,0 +1,36 @@
+package web
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/web"
+)
+
+// TestCommandMeansItself: the command that does the same as an act is copied into a shell, and a link of
+// another site may have chosen its values.
+func TestCommandMeansItself(t *testing.T) {
+	a := &acts{factory: &cli.Factory{}}
+	for name, test := range map[string]struct {
+		act  web.Act
+		want []string
+	}{
+		"plain":   {web.Act{Verb: "pin", Target: "1.0.0", Group: "1.x", Reason: "ticket-4711"}, []string{"pin", "-n", "shop", "cart", "1.0.0", "--group", "1.x", "--reason", "ticket-4711"}},
+		"words":   {web.Act{Verb: "rollback", Target: "1.0.0", Until: "Mon 08:00"}, []string{"rollback", "-n", "shop", "cart", "--to", "1.0.0", "--until", "Mon 08:00"}},
+		"program": {web.Act{Verb: "pin", Target: "1.0.0; touch x", Reason: "$(touch x) `touch x` \"$HOME\" it's \\ \n!"}, []string{"pin", "-n", "shop", "cart", "1.0.0; touch x", "--reason", "$(touch x) `touch x` \"$HOME\" it's \\ \n!"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.act.Namespace, test.act.Service = "shop", "cart"
+			out, err := exec.CommandContext(t.Context(), "sh", "-c", "each() { for word; do printf '%s\\0' \"$word\"; done; }; each "+a.command(test.act)).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"); !slices.Equal(got, test.want) {
+				t.Errorf("the shell reads %q of %s, want %q", got, a.command(test.act), test.want)
+			}
+		})
+	}
+}
