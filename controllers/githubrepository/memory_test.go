@@ -62,15 +62,15 @@ func TestAnswersAreBounded(t *testing.T) {
 func TestReportedPollsKeepNoAnswers(t *testing.T) {
 	key := types.NamespacedName{Namespace: "shop", Name: "shop"}
 	ls := newPollCache(1)
-	woken := make(chan types.NamespacedName, 1)
-	ls.run(t.Context(), func(key types.NamespacedName) { woken <- key })
+	reported := make(chan types.NamespacedName, 1)
+	ls.run(t.Context(), func(key types.NamespacedName) { reported <- key })
 	at := time.Now()
 	ls.start(key, &poll{query: query{wanted: wanted{pulls: true}}, startedAt: at}, func(_ context.Context, l *poll) {
 		l.pulls = &pullRequests{time: at, listed: manyPullRequests().Items, more: true, unusable: map[int64]bool{7: true}}
 		l.releases, l.tags = &github.List[github.Release]{}, &github.List[github.Tag]{}
 		l.due = at.Add(time.Hour)
 	})
-	<-woken
+	<-reported
 	before := ls.entry(key)
 	if before.reported || len(before.poll.pulls.listed) != 2000 {
 		t.Fatal("the poll is complete without its results")
