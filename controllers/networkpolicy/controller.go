@@ -120,7 +120,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		opts.Metrics = ctrlmetrics.Registry
 	}
 	var err error
-	if r.metrics, err = newMetrics(opts.Metrics); err != nil {
+	if r.metrics, err = newMetrics(opts.Metrics, mgr.GetCache()); err != nil {
 		return fmt.Errorf("register metrics of routes: %w", err)
 	}
 	r.probes = probe.New(probe.Options{Outbound: opts.Outbound, UserAgent: cmp.Or(opts.UserAgent, "heighliner"), Observe: r.metrics.probed, Now: r.Now})

@@ -2,14 +2,17 @@ package networkpolicy
 
 import (
 	"cmp"
+	"context"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/probe"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/certmanager"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
@@ -21,6 +24,8 @@ import (
 //	heighliner_gateway_probes_total{result}
 //	    requests to Gateways that are to prove that a route is served; result is
 //	    Served, Earlier, Elsewhere, Failed or Refused
+//	heighliner_certificates_earliest_expiry_timestamp_seconds
+//	    when the first of the Certificates that policies ask cert-manager for expires
 type metrics struct {
 	seconds  *prometheus.HistogramVec
 	requests *prometheus.CounterVec
@@ -30,7 +35,7 @@ type metrics struct {
 	written map[types.NamespacedName]map[string]time.Time
 }
 
-func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
+func newMetrics(registerer prometheus.Registerer, cache client.Reader) (*metrics, error) {
 	m := &metrics{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "heighliner_route_confirmation_seconds",
@@ -46,7 +51,7 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	for _, r := range probe.Results {
 		m.requests.WithLabelValues(string(r))
 	}
-	for _, c := range []prometheus.Collector{m.seconds, m.requests} {
+	for _, c := range []prometheus.Collector{m.seconds, m.requests, certificates{cache}} {
 		if err := registerer.Register(c); err != nil {
 			return nil, err
 		}
@@ -100,4 +105,32 @@ func confirmMode(p *v1alpha1.NetworkPolicy, route *traffic.RouteDecision) v1alph
 		return v1alpha1.ConfirmStatus
 	}
 	return cmp.Or(p.Spec.Provider.Gateway.Confirm, v1alpha1.ConfirmStatus)
+}
+
+// certificates reports when Certificates expire. It reads the cache, and copies nothing.
+type certificates struct{ cache client.Reader }
+
+var earliestExpiry = prometheus.NewDesc("heighliner_certificates_earliest_expiry_timestamp_seconds",
+	"When the first of the Certificates that NetworkPolicies ask cert-manager for expires.", nil, nil)
+
+// Describe implements prometheus.Collector.
+func (certificates) Describe(ch chan<- *prometheus.Desc) { ch <- earliestExpiry }
+
+// Collect implements prometheus.Collector. While Certificates are not watched, because no policy needs them, there is no series.
+func (c certificates) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var list certmanager.CertificateList
+	if err := c.cache.List(ctx, &list, client.HasLabels{v1alpha1.LabelPolicy}, client.UnsafeDisableDeepCopy); err != nil {
+		return
+	}
+	var first time.Time
+	for i := range list.Items {
+		if at := list.Items[i].Status.NotAfter; at != nil && (first.IsZero() || at.Time.Before(first)) {
+			first = at.Time
+		}
+	}
+	if !first.IsZero() {
+		ch <- prometheus.MustNewConstMetric(earliestExpiry, prometheus.GaugeValue, float64(first.Unix()))
+	}
 }

@@ -53,6 +53,8 @@ type IssuerRef struct {
 // CertificateStatus reports how far it is.
 type CertificateStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// NotAfter is when the certificate in the Secret expires.
+	NotAfter *metav1.Time `json:"notAfter,omitempty"`
 }
 
 // DeepCopyObject copies the Certificate.
@@ -64,6 +66,7 @@ func (c *Certificate) DeepCopyObject() runtime.Object {
 	c.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
 	out.Spec.DNSNames = slices.Clone(c.Spec.DNSNames)
 	out.Status.Conditions = slices.Clone(c.Status.Conditions) // They hold no pointers but immutable ones.
+	out.Status.NotAfter = c.Status.NotAfter.DeepCopy()
 	return out
 }
 
