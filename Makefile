@@ -214,6 +214,10 @@ site: ## Build the website of docs into bin/site, and check its links; the first
 	@cd hack/site && CGO_ENABLED=0 go tool hugo --quiet --noBuildLock --panicOnWarning --cleanDestinationDir --destination "$(CURDIR)/bin/site"
 	@cd hack/site && go test . && go run . "$(CURDIR)/bin/site"
 
+.PHONY: dashboards
+dashboards: ## Write the alerts and dashboards of config/components from hack/dashboards
+	@go run ./hack/dashboards .
+
 .PHONY: picture
 picture: ## Draw docs/images/demo.svg from what "bin/demo -record docs/images/demo.json" wrote
 	@go run ./hack/picture docs/images/demo.json docs/images/demo.svg

@@ -13,14 +13,14 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/certmanager"
 )
 
-// listed stands in for a cache of Certificates.
-type listed struct {
+// expiring stands in for a cache of Certificates.
+type expiring struct {
 	client.Reader
 	expiries []*metav1.Time
 	err      error
 }
 
-func (l listed) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+func (l expiring) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	for _, at := range l.expiries {
 		list.(*certmanager.CertificateList).Items = append(list.(*certmanager.CertificateList).Items, certmanager.Certificate{Status: certmanager.CertificateStatus{NotAfter: at}})
 	}
@@ -32,15 +32,15 @@ func TestCertificateExpiry(t *testing.T) {
 	t.Parallel()
 	at := func(seconds int64) *metav1.Time { return &metav1.Time{Time: time.Unix(seconds, 0)} }
 	for name, tc := range map[string]struct {
-		listed
+		expiring
 		want float64 // 0: no series
 	}{
-		"some":        {listed{expiries: []*metav1.Time{nil, at(2_000_000_000), at(1_900_000_000)}}, 1_900_000_000},
-		"not issued":  {listed{expiries: []*metav1.Time{nil}}, 0},
-		"not watched": {listed{err: errors.New("no informer")}, 0},
+		"some":        {expiring{expiries: []*metav1.Time{nil, at(2_000_000_000), at(1_900_000_000)}}, 1_900_000_000},
+		"not issued":  {expiring{expiries: []*metav1.Time{nil}}, 0},
+		"not watched": {expiring{err: errors.New("no informer")}, 0},
 	} {
 		registry := prometheus.NewPedanticRegistry()
-		registry.MustRegister(certificates{tc.listed})
+		registry.MustRegister(certificates{tc.expiring})
 		families, err := registry.Gather()
 		got := 0.0
 		if len(families) == 1 {

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// runbooks is where the pages of the alerts are.
+const runbooks = "https://github.com/heighliner/heighliner/blob/main/docs/how-to/runbooks/"
+
+// ruleGroup is a group of rules of Prometheus.
+type ruleGroup struct {
+	Name  string `json:"name"`
+	Rules []rule `json:"rules"`
+}
+
+// rule is an alert.
+type rule struct {
+	Alert       string            `json:"alert"`
+	Expr        string            `json:"expr"`
+	For         string            `json:"for,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// subject names the group of an alert: that of its labels, where there are metrics by name.
+const subject = `{{ with $labels.microservice }}Group {{ $labels.group }} of {{ $labels.namespace }}/{{ . }}{{ else }}A release group{{ end }}`
+
+// alert makes a rule whose runbook is the page of that name.
+func alert(name, page, severity, wait, summary, description string, expr ...string) rule {
+	return rule{
+		Alert: name, Expr: strings.Join(expr, "\n"), For: wait, Labels: map[string]string{"severity": severity},
+		Annotations: map[string]string{"summary": summary, "description": description, "runbook_url": runbooks + page + ".md"},
+	}
+}
+
+// inState is true of groups that are in one of some states for longer than some seconds: by name, or, while there are no
+// metrics by name, of all of them.
+func inState(states string, seconds int) []string {
+	return []string{
+		fmt.Sprintf(`((time() - max by (namespace, microservice, group) (heighliner_group_state_since_timestamp_seconds)) > %d)`, seconds),
+		fmt.Sprintf(`* on (namespace, microservice, group) group_left (state) max by (namespace, microservice, group, state) (heighliner_group_state{state=~"%s"})`, states),
+		fmt.Sprintf(`or ((time() - min by (state) (heighliner_groups_oldest_timestamp_seconds{state=~"%s"})) > %d unless on () (max(heighliner_service_metrics_enabled) == 1))`, states, seconds),
+	}
+}
+
+// inCondition is true of ImagePolicies or NetworkPolicies with a condition that is False: by name, or, while there are no
+// metrics by name, where there are any.
+func inCondition(kind, condition string) []string {
+	return []string{
+		fmt.Sprintf(`max by (namespace, name, reason) (heighliner_policy_condition{kind="%s",condition="%s"}) == 0`, kind, condition),
+		fmt.Sprintf(`or (sum by (kind) (max by (kind, condition) (heighliner_policy_conditions{kind="%s",condition="%s",status="False"})) > 0 unless on () (max(heighliner_service_metrics_enabled) == 1))`, kind, condition),
+	}
+}
+
+// object names the policy of an alert.
+func object(kind string) string {
+	return `{{ with $labels.name }}` + kind + ` {{ $labels.namespace }}/{{ . }}{{ else }}{{ $value }} ` + kind + ` objects{{ end }}`
+}
+
+// calls counts calls to registries, GitHub and providers of metrics: all of them, and those without a usable answer. Answers that a
+// user has to act on, such as a missing tag or a refused credential, do not count: they are in the status of an object.
+var calls = []struct{ all, failed string }{
+	{`heighliner_registry_lookups_total`, `heighliner_registry_lookups_total{result=~"Unreachable|RateLimited|Malformed|Failed"}`},
+	{`heighliner_github_requests_total`, `heighliner_github_requests_total{code=~"none|429|5.."}`},
+	{`heighliner_analysis_queries_total`, `heighliner_analysis_queries_total{result=~"Timeout|Throttled|Unreachable|ServerError|BadAnswer"}`},
+}
+
+// failedShare is the share of calls without a usable answer in a time.
+func failedShare(window string) string {
+	sum := func(pick func(all, failed string) string) string {
+		var terms []string
+		for _, c := range calls {
+			terms = append(terms, fmt.Sprintf("(sum(rate(%s[%s])) or vector(0))", pick(c.all, c.failed), window))
+		}
+		return "(" + strings.Join(terms, " + ") + ")"
+	}
+	return sum(func(_, failed string) string { return failed }) + " / " + sum(func(all, _ string) string { return all })
+}
+
+// budget is the share of calls that may fail: 1 %. burnt is true while a window and a shorter one burn it so many times as fast.
+func burnt(times float64, long, short string) string {
+	return fmt.Sprintf("%s > %g\nand %s > %g", failedShare(long), times*0.01, failedShare(short), times*0.01)
+}
+
+// alerts are all alerts.
+func alerts() []ruleGroup {
+	return []ruleGroup{{Name: "heighliner", Rules: []rule{
+		alert("HeighlinerDown", "manager-down", "critical", "10m",
+			"No manager of Heighliner is scraped.",
+			"Applications keep running. No new version starts, no canary moves or is judged, and no route is corrected.",
+			`absent(heighliner_microservices)`),
+		alert("HeighlinerCanaryStuck", "canary-stuck", "warning", "5m",
+			subject+" is in state {{ $labels.state }} for more than 30 minutes.",
+			"The active release keeps serving. hlnr why shows what the rollout waits for.",
+			inState("Blocked|Interrupted|NoTraffic|RetryTime|Starting", 1800)...),
+		alert("HeighlinerApprovalWaiting", "approval-waiting", "info", "5m",
+			subject+" waits for a decision for more than 4 hours: {{ $labels.state }}.",
+			"The canary keeps its weight until a person, or the server of a hook, decides.",
+			inState("Approval|Inconclusive|TogetherHeld|Gate", 4*3600)...),
+		alert("HeighlinerGatewayNotConfirming", "gateway-not-confirming", "warning", "2m",
+			subject+" waits for a gateway to program its weight for more than 5 minutes.",
+			"The canary does not continue, and is rolled back when its progress deadline ends.",
+			inState("Programming", 300)...),
+		alert("HeighlinerRoutesNotProgrammed", "gateway-not-confirming", "warning", "15m",
+			object("NetworkPolicy")+" has routes that no gateway has programmed.",
+			"Hosts without a programmed route are not served; others keep their previous routes.",
+			inCondition("NetworkPolicy", "Programmed")...),
+		alert("HeighlinerDiscoveryFailing", "discovery-failing", "warning", "15m",
+			object("ImagePolicy")+" cannot read where versions come from.",
+			"What is offered stays offered; new versions are not found.",
+			inCondition("ImagePolicy", "SourceReachable")...),
+		alert("HeighlinerReleaseFailed", "release-failed", "warning", "",
+			"{{ with $labels.microservice }}A release of {{ $labels.namespace }}/{{ . }}{{ else }}A release{{ end }} failed.",
+			"The previous release keeps serving. hlnr status --only failed shows the failures of all services.",
+			`sum by (namespace, microservice) (increase(heighliner_service_rollouts_total{result="Failed"}[15m])) > 0`,
+			`or (max(delta(heighliner_releases{status="error"}[15m])) > 0 unless on () (max(heighliner_service_metrics_enabled) == 1))`),
+		alert("HeighlinerCertificateExpiring", "certificate-expiring", "warning", "1h",
+			"A certificate of a NetworkPolicy expires in less than 14 days.",
+			"cert-manager renews certificates 30 days before their end by default: it could not.",
+			`min(heighliner_certificates_earliest_expiry_timestamp_seconds) - time() < 14 * 86400`),
+		alert("HeighlinerOutboundErrorBudget", "outbound-error-budget", "warning", "",
+			"{{ $value | humanizePercentage }} of the calls to registries, GitHub and providers of metrics fail.",
+			"At this rate the error budget of 1 % in 30 days is used up in days or hours.",
+			"("+burnt(14.4, "1h", "5m")+")", "or ("+burnt(6, "6h", "30m")+")"),
+		alert("HeighlinerServiceMetricsOff", "service-metrics-off", "info", "1h",
+			"There are more Microservices than --service-metrics-limit: metrics by name are not reported.",
+			"Alerts name no service, and the dashboard of one service is empty.",
+			`max(heighliner_service_metrics_enabled) == 0 and max(heighliner_service_metrics_limit) > 0`),
+	}}}
+}
+
+// generated begins each file that this program writes, where the format has comments.
+const generated = "# Written by hack/dashboards: make dashboards.\n"
+
+// ruleFile gives the alerts as a rules file of Prometheus.
+func ruleFile() []byte {
+	return document(map[string]any{"groups": alerts()})
+}
+
+// prometheusRule gives the alerts as an object of the Prometheus operator.
+func prometheusRule() []byte {
+	return document(map[string]any{
+		"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule",
+		"metadata": map[string]any{"name": "heighliner", "namespace": "heighliner-system", "labels": map[string]string{"app.kubernetes.io/name": "heighliner"}},
+		"spec":     map[string]any{"groups": alerts()},
+	})
+}
+
+// document in YAML.
+func document(v any) []byte {
+	out, err := yaml.Marshal(v)
+	if err != nil {
+		panic(err) // cannot happen: the types are plain
+	}
+	return append(bytes.NewBufferString(generated).Bytes(), out...)
+}

@@ -1,0 +1,40 @@
+// Command dashboards writes the alerts of Prometheus and the dashboards of Grafana from Go.
+//
+//	dashboards ROOT
+//
+// writes config/components/alerts and config/components/dashboards below the folder ROOT.
+//
+//	main.go     the files
+//	alerts.go   the alerts
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// files are all that is written, by path below the root.
+func files() map[string][]byte {
+	out := map[string][]byte{
+		"config/components/alerts/rules.yaml":          ruleFile(),
+		"config/components/alerts/prometheusrule.yaml": prometheusRule(),
+	}
+	return out
+}
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: dashboards ROOT")
+		os.Exit(2)
+	}
+	out := files()
+	for _, path := range slices.Sorted(maps.Keys(out)) {
+		if err := os.WriteFile(filepath.Join(os.Args[1], filepath.FromSlash(path)), out[path], 0o644); err != nil {
+			fmt.Fprintln(os.Stderr, "dashboards:", err)
+			os.Exit(1)
+		}
+	}
+}
