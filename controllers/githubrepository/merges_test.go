@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
@@ -58,4 +60,32 @@ func TestMergesAreAskedForOnce(t *testing.T) {
 		s.pass("shop")
 	}
 	same(t, "commits after a push", s.github.Count(routeCommit, 200), 7)
+}
+
+// TestClosedStaysClosedForAReplicaThatLags: a list of a replica that does not know yet that a pull
+// request was closed does not open it again, and a later list does, after it was opened again.
+func TestClosedStaysClosedForAReplicaThatLags(t *testing.T) {
+	t.Parallel()
+	pr := github.PullRequest{Number: 7, State: github.Open, HeadRef: "feature", BaseRef: "main", HeadSHA: sha(1), CreatedAt: epoch, UpdatedAt: epoch}
+	open := &pullRequests{time: epoch, listed: []github.PullRequest{pr}}
+	known := merge(nil, open, mergeContext{})
+	closed := pr
+	closed.State, closed.ClosedAt, closed.UpdatedAt = github.Closed, epoch.Add(time.Minute), epoch.Add(time.Minute)
+	known = merge(known, &pullRequests{time: epoch.Add(61 * time.Second), asked: map[int64]github.PullRequest{7: closed}}, mergeContext{})
+	reopened := pr
+	reopened.UpdatedAt = epoch.Add(time.Minute)
+	for _, step := range []struct {
+		name string
+		look *pullRequests
+		want v1alpha1.PullRequestState
+	}{
+		{"closed", &pullRequests{time: epoch.Add(62 * time.Second)}, v1alpha1.PullRequestClosed},
+		{"listed by a replica that lags", open, v1alpha1.PullRequestClosed},
+		{"opened again in the same second", &pullRequests{time: epoch.Add(63 * time.Second), listed: []github.PullRequest{reopened}}, v1alpha1.PullRequestOpen},
+	} {
+		known = merge(known, step.look, mergeContext{})
+		if len(known) != 1 || known[0].State != step.want {
+			t.Fatalf("%s: %+v, want it %s", step.name, known, step.want)
+		}
+	}
 }

@@ -79,6 +79,7 @@ func merge(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) []v1al
 	take := func(g github.PullRequest) {
 		k, was := before[int64(g.Number)]
 		switch {
+		case g.State == github.Open && was && isBeforeClosed(g, k):
 		case g.State == github.Open:
 			merged[int64(g.Number)] = openPullRequest(g, k, was, p, m)
 		case !was: // an ImagePolicy offers it, and it was not known
@@ -99,6 +100,12 @@ func merge(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) []v1al
 	}
 	slices.SortFunc(result, func(a, b v1alpha1.PullRequest) int { return cmp.Compare(b.Number, a.Number) })
 	return result
+}
+
+// isBeforeClosed reports whether an answer is older than the one that closed a pull request: a
+// replica of GitHub lags. A pull request that is opened again was changed later.
+func isBeforeClosed(g github.PullRequest, k v1alpha1.PullRequest) bool {
+	return k.State == v1alpha1.PullRequestClosed && k.ClosedTime != nil && !g.UpdatedAt.IsZero() && g.UpdatedAt.Before(k.ClosedTime.Time)
 }
 
 // firstTime returns the first time that is not zero.
