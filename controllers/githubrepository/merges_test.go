@@ -76,14 +76,14 @@ func TestClosedStaysClosedForAReplicaThatLags(t *testing.T) {
 	reopened.UpdatedAt = epoch.Add(time.Minute)
 	for _, step := range []struct {
 		name string
-		look *pullRequests
+		poll *pullRequests
 		want v1alpha1.PullRequestState
 	}{
 		{"closed", &pullRequests{time: epoch.Add(62 * time.Second)}, v1alpha1.PullRequestClosed},
 		{"listed by a replica that lags", open, v1alpha1.PullRequestClosed},
 		{"opened again in the same second", &pullRequests{time: epoch.Add(63 * time.Second), listed: []github.PullRequest{reopened}}, v1alpha1.PullRequestOpen},
 	} {
-		known = merge(known, step.look, mergeContext{})
+		known = merge(known, step.poll, mergeContext{})
 		if len(known) != 1 || known[0].State != step.want {
 			t.Fatalf("%s: %+v, want it %s", step.name, known, step.want)
 		}
