@@ -18,6 +18,9 @@ const (
 	// maxScan is the timeout of one scan: the list, all images and all proofs of absence. It
 	// is the maximum of spec.timeout too.
 	maxScan = 2 * time.Minute
+	// maxLists are the bytes of all lists of tags that are kept. A list of the most and longest
+	// tags takes 17 MB.
+	maxLists = 96 << 20
 )
 
 // scanCache runs scans in the background, and keeps the last scan of each policy. None of its
@@ -223,6 +226,7 @@ func (ls *scanCache) runTask(t *scanTask) {
 
 // finish releases the slots, and reports whether the policy still waits for the scan.
 func (ls *scanCache) finish(t *scanTask) bool {
+	t.record.measure()
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for _, p := range t.slots {
@@ -236,7 +240,44 @@ func (ls *scanCache) finish(t *scanTask) bool {
 		return false
 	}
 	m.record, m.task = t.record, nil
+	ls.shed(t.policy)
 	return true
+}
+
+// shed forgets lists while all of them take too much: first the oldest one of the namespace
+// whose lists take most, but not that of a policy whose scan is complete just now. A policy
+// requests its list again when it needs it, at the latest for its next scan.
+func (ls *scanCache) shed(keep types.NamespacedName) {
+	for {
+		total, taken, seen := 0, map[string]int{}, map[*string]bool{}
+		for policy, m := range ls.policies {
+			if list := m.record.list(); len(list) > 0 && !seen[&list[0]] { // others may share it
+				seen[&list[0]] = true
+				total += m.record.listBytes
+				taken[policy.Namespace] += m.record.listBytes
+			}
+		}
+		if total <= maxLists {
+			return
+		}
+		var victim types.NamespacedName
+		for policy, m := range ls.policies {
+			if policy == keep || len(m.record.list()) == 0 {
+				continue
+			}
+			was := ls.policies[victim]
+			if was == nil || taken[policy.Namespace] > taken[victim.Namespace] || policy.Namespace == victim.Namespace && m.record.time.Before(was.record.time) {
+				victim = policy
+			}
+		}
+		m := ls.policies[victim]
+		if m == nil {
+			return
+		}
+		short := *m.record
+		short.tags, short.listBytes = nil, 0
+		m.record = &short
+	}
 }
 
 // size returns the number of queued and of running scans.

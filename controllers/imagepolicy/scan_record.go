@@ -85,11 +85,13 @@ type scanRecord struct {
 	// failed is the first error of a scan for pull requests.
 	failed error
 
-	tags     *answer[registry.Scan]
-	images   map[ref]answer[registry.Image]
-	details  map[ref]answer[registry.Image]
-	verified map[ref]answer[cosign.Result]
-	absent   map[string]answer[bool]
+	tags *answer[registry.Scan]
+	// listBytes is what the list takes, once the scan is complete.
+	listBytes int
+	images    map[ref]answer[registry.Image]
+	details   map[ref]answer[registry.Image]
+	verified  map[ref]answer[cosign.Result]
+	absent    map[string]answer[bool]
 	// heads are the results for head commits of pull requests, by number.
 	heads map[int64]head
 	// times are the build times of images, by tag, if they are the versions; untimed reports
@@ -131,6 +133,22 @@ func (l *scanRecord) continueFrom(before *scanRecord) *scanRecord {
 		l.pace = before.pace
 	}
 	return l
+}
+
+// list is the list of tags; nil without one.
+func (l *scanRecord) list() []string {
+	if l == nil || l.tags == nil {
+		return nil
+	}
+	return l.tags.value.Tags
+}
+
+// measure sets listBytes.
+func (l *scanRecord) measure() {
+	l.listBytes = 0
+	for _, tag := range l.list() {
+		l.listBytes += len(tag) + 16
+	}
 }
 
 // clone is a copy for a scan of what is missing.
