@@ -29,14 +29,14 @@ import (
 // events. The design is in docs/explanation/write-budget.md.
 type budget struct {
 	create, upgrade int
-	// retire is of an upgrade with which the oldest release goes. With pauses there are 31 to 33: how
-	// far the oldest one is when the new one begins differs.
+	// retire is of an upgrade with which the oldest release goes. One of them is at times a size that
+	// the server refuses, because the status of the release changed in between.
 	retire int
 }
 
 var (
-	budgetWithoutPauses = budget{create: 15, upgrade: 22, retire: 25}
-	budgetWithPauses    = budget{create: 16, upgrade: 25, retire: 33}
+	budgetWithoutPauses = budget{create: 15, upgrade: 22, retire: 26}
+	budgetWithPauses    = budget{create: 16, upgrade: 23, retire: 27}
 )
 
 // budgeted are the services whose writes are counted: no name is part of another.
@@ -122,8 +122,7 @@ func counted(t *testing.T) (*ledger, string) {
 	return l, proxied(t, l.note)
 }
 
-// counts are the writes since the last call: those of the service with the fewest, and all of them
-// in words.
+// counts are the writes since the last call: the mean of all services, and all of them in words.
 func (l *ledger) counts(t *testing.T, phase string) played {
 	t.Helper()
 	var out played
@@ -142,17 +141,20 @@ func (l *ledger) counts(t *testing.T, phase string) played {
 		t.Errorf("%s: %d %s for none of the services", phase, n, what)
 	}
 	t.Logf("%s: %v writes", phase, totals)
-	if out.writes = slices.Min(totals); out.writes == 0 {
+	if slices.Min(totals) == 0 {
 		t.Errorf("%s: nothing was written for some service: the test counts nothing", phase)
+	}
+	for _, total := range totals {
+		out.mean += float64(total) / float64(len(totals))
 	}
 	out.list = strings.Join(lines, "\n")
 	return out
 }
 
-// played are the writes of one service in a phase, and those of all in words.
+// played are the writes of a service in a phase, as the mean of all services, and those of all in words.
 type played struct {
-	writes int
-	list   string
+	mean float64
+	list string
 }
 
 // phases are what is counted, by the names of the fields of budget.
@@ -160,7 +162,7 @@ type phases map[string]played
 
 // fewest keeps the fewest writes of a phase.
 func (p phases) fewest(phase string, x played) {
-	if was, ok := p[phase]; !ok || x.writes < was.writes {
+	if was, ok := p[phase]; !ok || x.mean < was.mean {
 		p[phase] = x
 	}
 }
@@ -168,8 +170,8 @@ func (p phases) fewest(phase string, x played) {
 // over are the phases with more writes than a budget has for them.
 func (p phases) over(b budget) (out []string) {
 	for phase, most := range map[string]int{"create": b.create, "upgrade": b.upgrade, "retire": b.retire} {
-		if x, ok := p[phase]; !ok || x.writes > most {
-			out = append(out, fmt.Sprintf("%s: %d writes for a service, more than %d:\n%s", phase, x.writes, most, x.list))
+		if x, ok := p[phase]; !ok || x.mean > float64(most)+0.01 {
+			out = append(out, fmt.Sprintf("%s: %.1f writes for a service, more than %d:\n%s", phase, x.mean, most, x.list))
 		}
 	}
 	return out
