@@ -194,6 +194,7 @@ func TestWithdrawn(t *testing.T) {
 	s := &stream{Server: b.Server, w: httptest.NewRecorder(), url: &url.URL{Path: "/"}}
 	s.control = http.NewResponseController(s.w)
 	r := httptest.NewRequest(http.MethodGet, "/live", nil)
+	as("ana")(r)
 	r = r.WithContext(WithReader(r.Context(), Reader{User: "ana"}))
 	before, err := s.render(r)
 	if err != nil {
@@ -217,6 +218,25 @@ func TestWithdrawn(t *testing.T) {
 	s.url = &url.URL{Path: "/services/bank/bank"}
 	if _, err := s.render(r); !errors.Is(err, errEnded) {
 		t.Errorf("page that may not be seen: %v", err)
+	}
+}
+
+// TestStreamEndsWithTheSession: what an open page shows does not follow after its reader has logged out, however long
+// the session would have lasted.
+func TestStreamEndsWithTheSession(t *testing.T) {
+	t.Parallel()
+	b, _ := readers(t, byHeader{until: time.Now().Add(time.Hour)})
+	w := httptest.NewRecorder()
+	s := &stream{Server: b.Server, w: w, control: http.NewResponseController(w), url: &url.URL{Path: "/"}}
+	r := httptest.NewRequest(http.MethodGet, "/live", nil)
+	as("ana")(r)
+	r = r.WithContext(WithReader(r.Context(), Reader{User: "ana"}))
+	if _, err := s.render(r); err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Del("User") // the session ended
+	if _, err := s.render(r); !errors.Is(err, errEnded) || !strings.Contains(w.Body.String(), "event: stale") {
+		t.Errorf("%v, want that the stream ends; it sent %q", err, w.Body)
 	}
 }
 

@@ -141,8 +141,14 @@ func (s *stream) begin(r *http.Request, seen string) error {
 	return s.send("", "", "")
 }
 
-// render the page again. Where it can no longer be made, the reader loads it again and sees why.
+// render the page again. Where it can no longer be made, or its reader has logged out, the reader loads it again and
+// sees why.
 func (s *stream) render(r *http.Request) (*page, error) {
+	if s.Identity != nil {
+		if _, err := s.Identity.Reader(r); err != nil {
+			return nil, errors.Join(errEnded, s.send("stale", "", "{}"), err)
+		}
+	}
 	p, _, changed, err := s.page(r.Context(), s.url)
 	if changed != nil {
 		s.changed = changed
