@@ -138,6 +138,22 @@ words-update: ## Lower the bounds on such words in test/words/counts.txt to what
 install: ## Install Heighliner into the cluster of your kubeconfig; IMG=registry.example.com/heighliner:v0.1.0 is its image
 	@hack/install.sh "$(IMG)"
 
+.PHONY: install.yaml
+install.yaml: ## Write install.yaml, for an install by kubectl alone; VERSION=v0.2.0 IMG=registry.example.com/heighliner
+	@go run ./hack/release -install -version "$(VERSION)" -image "$(IMG)" >$@.new && mv $@.new $@ || { rm -f $@.new; exit 1; }
+
+.PHONY: release
+release: ## Build all files of a release in dist/VERSION, the same bytes each time; VERSION=v0.2.0 IMG=registry.example.com/heighliner
+	@hack/release/build.sh "$(VERSION)" "$(IMG)" "$(PLATFORMS)"
+
+.PHONY: bin/helm helm-smoke
+bin/helm:
+	@echo "building helm (the first time this takes minutes)"
+	@cd hack/helm && $(GOBUILD) -ldflags "-s -w" -o $(CURDIR)/$@ helm.sh/helm/v4/cmd/helm
+
+helm-smoke: cluster-up build bin/sampleapp bin/helm ## Install the chart on the local cluster, and measure the time to a served first release; removes what is installed there
+	@hack/helm/smoke.sh
+
 .PHONY: uninstall
 uninstall: ## Remove Heighliner and, with its kinds, all of its objects
 	@hack/uninstall.sh config/default

@@ -81,6 +81,8 @@ type Options struct {
 	// turn Deployments into Pods, Pods into EndpointSlices, and that collect
 	// garbage. Nothing schedules or runs the Pods: see PlayKubelet.
 	ControllerManager bool
+	// Empty installs no definitions of the project, for tests that install them.
+	Empty bool
 }
 
 // Env is a running API server.
@@ -128,11 +130,14 @@ func Start(o Options) (_ *Env, err error) {
 	if assets == "" {
 		return nil, errors.New(`read KUBEBUILDER_ASSETS: it is not set; run "make test", or set it to what "go run -C hack/localcluster . assets" prints`)
 	}
-	root, err := moduleRoot()
-	if err != nil {
-		return nil, err
+	var root string
+	var crds []string
+	if !o.Empty {
+		if root, err = moduleRoot(); err != nil {
+			return nil, err
+		}
+		crds = append(crds, filepath.Join(root, "config", "crd"))
 	}
-	crds := []string{filepath.Join(root, "config", "crd")}
 	if o.GatewayAPI {
 		dir, err := GatewayAPI(GatewayAPIVersion, "standard")
 		if err != nil {

@@ -1,0 +1,398 @@
+package helm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/action"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/cli"
+	"helm.sh/helm/v4/pkg/kube"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
+	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
+)
+
+var env *apiserver.Env
+
+func TestMain(m *testing.M) {
+	os.Exit(apiserver.Run(m, apiserver.Options{Empty: true, GatewayAPI: true, ControllerManager: true}, &env))
+}
+
+// kinds of hlnr.io, by the names of their definitions.
+var kinds = []string{"githubrepositories", "imagepolicies", "microservices", "networkpolicies", "versionedmicroservices"}
+
+// helmRelease is the chart in the API server.
+type helmRelease struct {
+	*testing.T
+	config *action.Configuration
+	chart  *chartv2.Chart
+}
+
+// newRelease reaches the API server as the command helm does.
+func newRelease(t *testing.T) *helmRelease {
+	t.Helper()
+	chart, err := loader.LoadDir(chartPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := cli.New()
+	settings.KubeConfig = env.Kubeconfig()
+	settings.SetNamespace(system)
+	config := action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler))
+	if err := config.Init(settings.RESTClientGetter(), system, "secret"); err != nil {
+		t.Fatal(err)
+	}
+	return &helmRelease{T: t, config: config, chart: chart}
+}
+
+func (r *helmRelease) install(values map[string]any) {
+	r.Helper()
+	install := action.NewInstall(r.config)
+	install.ReleaseName, install.Namespace, install.CreateNamespace, install.WaitStrategy = "heighliner", system, true, kube.HookOnlyStrategy
+	if _, err := install.Run(r.chart, with(values)); err != nil {
+		r.Fatalf("install: %v", err)
+	}
+}
+
+func (r *helmRelease) upgrade(values map[string]any) {
+	r.Helper()
+	upgrade := action.NewUpgrade(r.config)
+	upgrade.Namespace, upgrade.WaitStrategy, upgrade.ServerSideApply = system, kube.HookOnlyStrategy, "auto"
+	if _, err := upgrade.Run("heighliner", r.chart, with(values)); err != nil {
+		r.Fatalf("upgrade: %v", err)
+	}
+}
+
+func (r *helmRelease) uninstall() {
+	r.Helper()
+	uninstall := action.NewUninstall(r.config)
+	uninstall.WaitStrategy = kube.HookOnlyStrategy
+	if _, err := uninstall.Run("heighliner"); err != nil {
+		r.Fatalf("uninstall: %v", err)
+	}
+}
+
+// definition of a kind, nil if it is not there.
+func definition(t *testing.T, plural string) *unstructured.Unstructured {
+	t.Helper()
+	found := &unstructured.Unstructured{}
+	found.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	err := env.Client.Get(t.Context(), client.ObjectKey{Name: plural + ".hlnr.io"}, found)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// removeDefinitions deletes the definitions, and with them all objects, and waits until they are gone.
+func removeDefinitions(t *testing.T) {
+	t.Helper()
+	for _, plural := range kinds {
+		if d := definition(t, plural); d != nil {
+			if err := env.Client.Delete(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	await.Until(t, "the definitions are deleted", func() bool {
+		for _, plural := range kinds {
+			if definition(t, plural) != nil {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// namespace creates one if it does not exist.
+func namespace(t *testing.T, name string) {
+	t.Helper()
+	if err := env.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+}
+
+// service creates an ImagePolicy, a Microservice and a NetworkPolicy at the Gateway infra/public.
+func service(t *testing.T, namespace, repository string) {
+	t.Helper()
+	about := metav1.ObjectMeta{Namespace: namespace, Name: "shop"}
+	policy := &v1alpha1.ImagePolicy{ObjectMeta: about}
+	policy.Spec.Image, policy.Spec.Interval, policy.Spec.Platforms = repository, "5s", []string{"linux/amd64"}
+	policy.Spec.ImagePullSecrets = []v1alpha1.Reference{{Name: "registry"}}
+	ms := &v1alpha1.Microservice{ObjectMeta: about}
+	ms.Spec.ImagePolicyRef.Name = "shop"
+	ms.Spec.Template.Spec.Containers = []corev1.Container{{
+		Name: "shop", Ports: []corev1.ContainerPort{{ContainerPort: 8080}},
+		ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}},
+	}}
+	ms.Spec.UpdateStrategy = v1alpha1.UpdateStrategy{DrainDelay: "5s", Canary: &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 50}}}}
+	routes := &v1alpha1.NetworkPolicy{ObjectMeta: about}
+	routes.Spec.Ports = []v1alpha1.NetworkPort{{Name: "http", Port: 80}}
+	routes.Spec.Provider = &v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: []v1alpha1.ParentReference{{Name: "public", Namespace: "infra"}}}}
+	routes.Spec.Domains = []v1alpha1.Domain{{Domain: namespace + ".example.com", Port: "http"}}
+	for _, o := range []client.Object{policy, ms, routes} {
+		if err := env.Client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// credentials creates the Secret that the ImagePolicies of service name.
+func credentials(t *testing.T, namespace, repository string) {
+	t.Helper()
+	host, _, _ := strings.Cut(repository, "/")
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "registry"}, Type: corev1.SecretTypeDockerConfigJson}
+	secret.StringData = map[string]string{".dockerconfigjson": fmt.Sprintf(`{"auths": {%q: {"username": "robot", "password": "secret"}}}`, host)}
+	if err := env.Client.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// gateway that takes routes of all namespaces.
+func gateway(t *testing.T) {
+	t.Helper()
+	from := gatewayv1.NamespacesFromAll
+	g := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "public"}}
+	g.Spec.GatewayClassName = "test"
+	g.Spec.Listeners = []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType, AllowedRoutes: &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: &from}}}}
+	if err := env.Client.Create(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serves waits until a version is active and its domain programmed.
+func serves(t *testing.T, namespace, version string) {
+	t.Helper()
+	await.Nil(t, func(ctx context.Context) error {
+		key := client.ObjectKey{Namespace: namespace, Name: "shop"}
+		var ms v1alpha1.Microservice
+		var routes v1alpha1.NetworkPolicy
+		var policy v1alpha1.ImagePolicy
+		if err := errors.Join(env.Client.Get(ctx, key, &ms), env.Client.Get(ctx, key, &routes), env.Client.Get(ctx, key, &policy)); err != nil {
+			return err
+		}
+		if ms.Status.Summary.Active != version || routes.Status.Summary.Domains != "1/1" {
+			return fmt.Errorf("active is %q, domains %q; %+v %+v %+v", ms.Status.Summary.Active, routes.Status.Summary.Domains, policy.Status.Conditions, ms.Status.Conditions, routes.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// workloads are all objects that serve in a namespace, by kind and name, with their UID and generation.
+func workloads(t *testing.T, namespace string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, list := range []client.ObjectList{
+		&appsv1.DeploymentList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{}, &corev1.ServiceList{}, &gatewayv1.HTTPRouteList{},
+		&v1alpha1.ImagePolicyList{}, &v1alpha1.MicroserviceList{}, &v1alpha1.NetworkPolicyList{}, &v1alpha1.VersionedMicroserviceList{},
+	} {
+		if err := env.Client.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
+			t.Fatal(err)
+		}
+		raw, err := items(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range raw {
+			deleted := ""
+			if o.GetDeletionTimestamp() != nil {
+				deleted = " is being deleted"
+			}
+			found[fmt.Sprintf("%T %s", list, o.GetName())] = fmt.Sprintf("%s %d%s", o.GetUID(), o.GetGeneration(), deleted)
+		}
+	}
+	return found
+}
+
+// Installs with each set of values are taken by a real API server, one after the other as upgrades, and back.
+func TestUpgradesBetweenVariants(t *testing.T) {
+	defer removeDefinitions(t)
+	for _, name := range []string{"shop", "infra"} {
+		namespace(t, name)
+	}
+	r := newRelease(t)
+	values := maps.Clone(variants["everything"])
+	metrics := maps.Clone(values["metrics"].(map[string]any))
+	delete(metrics, "serviceMonitor") // its kind is not installed
+	values["metrics"] = metrics
+	r.install(nil)
+	for _, next := range []map[string]any{values, variants["granted secrets"], variants["namespaces"], variants["no receiver"], nil} {
+		r.upgrade(next)
+		for _, plural := range kinds {
+			if definition(t, plural) == nil {
+				t.Errorf("the definition of %s is gone", plural)
+			}
+		}
+	}
+	r.uninstall()
+}
+
+// changedChart is the chart with a change of each definition.
+func changedChart(t *testing.T) *chartv2.Chart {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(chartPath)); err != nil {
+		t.Fatal(err)
+	}
+	crds := os.DirFS(dir + "/files/crds")
+	paths, err := fs.Glob(crds, "*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		text, err := fs.ReadFile(crds, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := strings.Replace(string(text), "    helm.sh/resource-policy: keep\n", "    helm.sh/resource-policy: keep\n    example.com/next: \"true\"\n", 1)
+		if err := os.WriteFile(dir+"/files/crds/"+path, []byte(changed), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	chart, err := loader.LoadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chart
+}
+
+// A manager with the rights of a release for some namespaces serves these, is refused nothing, and leaves others alone. An upgrade
+// of the chart changes the definitions and no workload; the uninstall leaves definitions, objects and workloads; a second install
+// continues with them. Then everything is removed.
+func TestSomeNamespaces(t *testing.T) {
+	defer removeDefinitions(t)
+	binary := buildManager(t)
+	images := registrytest.New(t)
+	images.RequireBasic("robot", "secret")
+	images.Push(t, "team/shop", "1.0.0")
+	repository := images.Repository("team/shop")
+	for _, name := range []string{"shop", "infra", "bank", "closed"} {
+		namespace(t, name)
+	}
+	gateway(t)
+	env.PlayKubelet(t, "shop", nil)
+	env.PlayGateway(t, "shop", nil)
+
+	values := map[string]any{
+		"namespaces": []any{"shop", "infra", "closed"}, "secrets": map[string]any{"access": "Granted", "read": []any{"shop"}},
+		"flags": map[string]any{"min-drain-delay": "100ms", "outbound-allow": []any{"127.0.0.1"}},
+	}
+	r := newRelease(t)
+	r.install(values)
+	for _, name := range []string{"shop", "bank", "closed"} {
+		credentials(t, name, repository)
+		service(t, name, repository)
+	}
+	m := startManager(t, binary)
+	serves(t, "shop", "1.0.0")
+	m.check()
+	images.Push(t, "team/shop", "1.1.0")
+	serves(t, "shop", "1.1.0")
+	forbidden(t, "closed")
+	untouched(t, "bank")
+
+	before := workloads(t, "shop")
+	r.chart = changedChart(t)
+	values["podLabels"] = map[string]any{"next": "true"}
+	r.upgrade(values)
+	for _, plural := range kinds {
+		if definition(t, plural).GetAnnotations()["example.com/next"] != "true" {
+			t.Errorf("the definition of %s was not upgraded", plural)
+		}
+	}
+	same(t, "upgrade", before)
+	m.stop()
+	m.refused(map[string]bool{"GET /api/v1/namespaces/closed/secrets/registry": true})
+
+	r.uninstall()
+	same(t, "uninstall", before)
+	for _, plural := range kinds {
+		if definition(t, plural) == nil {
+			t.Errorf("the definition of %s is gone", plural)
+		}
+	}
+	r.install(values)
+	again := startManager(t, binary)
+	images.Push(t, "team/shop", "1.2.0")
+	serves(t, "shop", "1.2.0")
+	again.stop()
+
+	// The definitions before the release: what they made is collected, and the uninstall finds nothing wrong.
+	removeDefinitions(t)
+	r.uninstall()
+	await.Nil(t, func(ctx context.Context) error {
+		var deployments appsv1.DeploymentList
+		if err := env.Client.List(ctx, &deployments, client.InNamespace("shop")); err != nil || len(deployments.Items) > 0 {
+			return fmt.Errorf("%d Deployments remain: %w", len(deployments.Items), err)
+		}
+		return nil
+	})
+}
+
+// same fails where the workloads of shop are not those from before.
+func same(t *testing.T, after string, before map[string]string) {
+	t.Helper()
+	now := workloads(t, "shop")
+	for name, state := range before {
+		if now[name] != state {
+			t.Errorf("after the %s, %s is %q and not %q", after, name, now[name], state)
+		}
+	}
+	if len(before) < 8 {
+		t.Errorf("there are only %d objects", len(before))
+	}
+}
+
+// forbidden waits until the ImagePolicy of a namespace reports that the manager may not read its Secret.
+func forbidden(t *testing.T, namespace string) {
+	t.Helper()
+	await.Nil(t, func(ctx context.Context) error {
+		var policy v1alpha1.ImagePolicy
+		if err := env.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "shop"}, &policy); err != nil {
+			return err
+		}
+		if !strings.Contains(fmt.Sprint(policy.Status.Conditions), "SecretsForbidden") {
+			return fmt.Errorf("conditions are %+v", policy.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// untouched fails where the manager wrote to an object of a namespace, or created one.
+func untouched(t *testing.T, namespace string) {
+	t.Helper()
+	var policy v1alpha1.ImagePolicy
+	if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "shop"}, &policy); err != nil {
+		t.Fatal(err)
+	}
+	if len(policy.Status.Conditions) > 0 {
+		t.Errorf("%s: the ImagePolicy has %+v", namespace, policy.Status.Conditions)
+	}
+	for name := range workloads(t, namespace) {
+		if strings.Contains(name, "Deployment") || strings.Contains(name, "VersionedMicroservice") {
+			t.Errorf("%s: there is %s", namespace, name)
+		}
+	}
+}
