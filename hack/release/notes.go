@@ -1,0 +1,37 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// releaseNotes are the section of the version in CHANGELOG.md, or, as long as it has none, what is not released yet.
+func releaseNotes(in input) ([]byte, error) {
+	text, err := os.ReadFile(filepath.Join(in.root, "CHANGELOG.md"))
+	if err != nil {
+		return nil, fmt.Errorf("read changelog: %w", err)
+	}
+	for _, title := range []string{"## [" + strings.TrimPrefix(in.version, "v") + "]", "## [Unreleased]"} {
+		if section := section(string(text), title); section != "" {
+			return []byte("# Heighliner " + in.version + "\n\n" + section + "\n"), nil
+		}
+	}
+	return nil, fmt.Errorf("CHANGELOG.md has neither a section for %s nor one for what is not released", in.version)
+}
+
+// section of a changelog below a heading, without links at its end; "" if there is none.
+func section(text, title string) string {
+	_, rest, found := strings.Cut("\n"+text, "\n"+title)
+	if !found {
+		return ""
+	}
+	_, rest, _ = strings.Cut(rest, "\n") // the date
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	lines := strings.Split(rest, "\n")
+	for len(lines) > 0 && (strings.TrimSpace(lines[len(lines)-1]) == "" || strings.HasPrefix(lines[len(lines)-1], "[")) {
+		lines = lines[:len(lines)-1]
+	}
+	return strings.TrimSpace(strings.Join(lines, "\n"))
+}
