@@ -3,6 +3,7 @@ package servicemetrics
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -68,6 +69,12 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 			return
 		}
 	}
+	// This is not the goroutine of a reconcile, whose panics are recovered: the manager would end for all.
+	defer func() {
+		if cause := recover(); cause != nil {
+			c.Log.Error(fmt.Errorf("%v", cause), "metrics of services are incomplete: please report this", "stack", string(debug.Stack()))
+		}
+	}()
 	in, err := c.read()
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(servicesTotal, err)
