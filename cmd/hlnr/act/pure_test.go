@@ -108,3 +108,20 @@ func TestPinsOfASpec(t *testing.T) {
 		})
 	}
 }
+
+// A group that ended and of which nothing is left in the status is still known by the list in the spec.
+func TestEndGroupThatIsGone(t *testing.T) {
+	ms := &v1alpha1.Microservice{}
+	ms.Name, ms.Spec.EndedGroups = "shop", []string{"1.x"}
+	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Name: "2.x"}}
+	if _, err := endGroup(ms, "1.x", false); err == nil || err.Error() != "group 1.x of shop is ended already" {
+		t.Errorf("end it again: %v", err)
+	}
+	e, err := endGroup(ms, "1.x", true)
+	if err != nil {
+		t.Fatalf("take it back: %v", err)
+	}
+	if e.apply(&ms.Spec); len(ms.Spec.EndedGroups) != 0 {
+		t.Errorf("ended groups %q", ms.Spec.EndedGroups)
+	}
+}

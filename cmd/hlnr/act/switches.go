@@ -124,10 +124,10 @@ func endGroup(ms *v1alpha1.Microservice, name string, undo bool) (edit, error) {
 		}
 		e.done = Done{Action: "EndGroup", Group: name, text: fmt.Sprintf("%s %s: may start again", ms.Name, name)}
 		return e, nil
+	case ended: // also when nothing of it is left in the status
+		return e, cli.No(fmt.Errorf("group %s of %s is ended already", name, ms.Name))
 	case err != nil:
 		return e, err
-	case ended:
-		return e, cli.No(fmt.Errorf("group %s of %s is ended already", name, ms.Name))
 	}
 	e.apply = func(spec *v1alpha1.MicroserviceSpec) { spec.EndedGroups = append(spec.EndedGroups, name) }
 	text := fmt.Sprintf("%s %s: ends; it loses its traffic, is drained and removed", ms.Name, name)
