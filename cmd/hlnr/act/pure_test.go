@@ -109,7 +109,7 @@ func TestPinsOfASpec(t *testing.T) {
 	}
 }
 
-// A group that ended and of which nothing is left in the status is still known by the list in the spec.
+// A group that ended, and that the status no longer lists, is still known by the list in the spec.
 func TestEndGroupThatIsGone(t *testing.T) {
 	ms := &v1alpha1.Microservice{}
 	ms.Name, ms.Spec.EndedGroups = "shop", []string{"1.x"}
@@ -119,7 +119,7 @@ func TestEndGroupThatIsGone(t *testing.T) {
 	}
 	e, err := endGroup(ms, "1.x", true)
 	if err != nil {
-		t.Fatalf("take it back: %v", err)
+		t.Fatalf("undo: %v", err)
 	}
 	if e.apply(&ms.Spec); len(ms.Spec.EndedGroups) != 0 {
 		t.Errorf("ended groups %q", ms.Spec.EndedGroups)

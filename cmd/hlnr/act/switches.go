@@ -124,7 +124,7 @@ func endGroup(ms *v1alpha1.Microservice, name string, undo bool) (edit, error) {
 		}
 		e.done = Done{Action: "EndGroup", Group: name, text: fmt.Sprintf("%s %s: may start again", ms.Name, name)}
 		return e, nil
-	case ended: // also when nothing of it is left in the status
+	case ended: // also when the status no longer lists it
 		return e, cli.No(fmt.Errorf("group %s of %s is ended already", name, ms.Name))
 	case err != nil:
 		return e, err

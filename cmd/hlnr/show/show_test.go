@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -125,6 +126,7 @@ func TestCommands(t *testing.T) {
 		"why of no URL":           {approval, []string{"why", "https://"}, cli.ExitUsage, "", "is not a URL"},
 		"why of a failure":        {rolledBack, []string{"why", "shop", "1.1.0"}, cli.ExitNo, "1.1.0 is not live: it was rolled back 8m ago", ""},
 		"why of a version alone":  {rolledBack, []string{"why", "1.1.0"}, cli.ExitNo, "metric", ""},
+		"why of no version alone": {rolledBack, []string{"why", "7.0.0"}, cli.ExitNo, "the ImagePolicy does not offer it", ""},
 		"why of no version":       {rolledBack, []string{"why", "shop", "7.0.0"}, cli.ExitNo, "the ImagePolicy does not offer it", ""},
 		"why of a pull request":   {previews, []string{"why", "pr/17"}, cli.ExitYes, "pull request 17 is served at https://cart-17.shop.example.com", ""},
 		"why of a fork":           {previews, []string{"why", "shop", "pr/19"}, cli.ExitWaits, "waits for approval (fork)", ""},
@@ -144,6 +146,29 @@ func TestCommands(t *testing.T) {
 				t.Errorf("hlnr %s: exit code %d, want %d\noutput:\n%s\nmessages:\n%s", strings.Join(test.args, " "), code, test.code, stdout, stderr)
 			}
 		})
+	}
+}
+
+// A version is never taken for a host: who asks in the wrong namespace, or among several services, reads what to name.
+func TestWhyOfAVersionThatNoServiceHas(t *testing.T) {
+	t.Parallel()
+	var two view.Input
+	for _, name := range []string{"shop", "cart"} {
+		ms := v1alpha1.Microservice{}
+		ms.Namespace, ms.Name = "prod", name
+		two.Microservices = append(two.Microservices, ms)
+	}
+	for name, test := range map[string]struct {
+		in        view.Input
+		namespace string
+		want      string
+	}{
+		"no service":   {view.Input{}, "prod", "there is no Microservice in namespace prod, and so no version v1.2.0: name another namespace with -n, or -A for all"},
+		"two services": {two, "", "no Microservice in the cluster has a release or an offer of version v1.2.0: ask about one with hlnr why MICROSERVICE v1.2.0"},
+	} {
+		if _, err := ask(test.in, test.namespace, []string{"v1.2.0"}, time.Now()); err == nil || err.Error() != test.want {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/Masterminds/semver/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -136,7 +137,25 @@ func askName(in view.Input, namespace, name string, now time.Time) (view.Answer,
 	if len(services) > 1 {
 		return view.Answer{}, &view.Ambiguous{What: "version", Name: name, Objects: services, Remedy: "name the service: hlnr why MICROSERVICE " + name}
 	}
+	if _, err := semver.NewVersion(name); err == nil { // no host is one
+		return askUnknownVersion(in, namespace, name, now)
+	}
 	return view.WhyHost(in, name, "/", now)
+}
+
+// askUnknownVersion answers for a version that no service knows: for the only service, else with what to name.
+func askUnknownVersion(in view.Input, namespace, version string, now time.Time) (view.Answer, error) {
+	where := "the cluster"
+	if namespace != "" {
+		where = "namespace " + namespace
+	}
+	switch len(in.Microservices) {
+	case 0:
+		return view.Answer{}, cli.Usage(fmt.Errorf("there is no Microservice in %s, and so no version %s: name another namespace with -n, or -A for all", where, version))
+	case 1:
+		return view.WhyVersion(in, in.Microservices[0].Namespace, in.Microservices[0].Name, version, now)
+	}
+	return view.Answer{}, cli.Usage(fmt.Errorf("no Microservice in %s has a release or an offer of version %s: ask about one with hlnr why MICROSERVICE %s", where, version, version))
 }
 
 // askPod answers for a pod of the namespace, or of the only one that has it.

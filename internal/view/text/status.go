@@ -50,7 +50,7 @@ func (p *page) rows(b view.Board) (out []row) {
 			out = append(out, p.groupRow(g))
 		}
 		if len(s.Previews) > 0 {
-			out = append(out, previewRow(s))
+			out = append(out, p.previewRow(s))
 		}
 		if len(out) == first {
 			out = append(out, row{state: s.State, text: clean(s.State.Sentence)})
@@ -95,7 +95,7 @@ func (p *page) groupRow(g view.Group) row {
 }
 
 // previewRow counts the previews of a service, and gives the state of the one that needs most.
-func previewRow(s *view.Service) row {
+func (p *page) previewRow(s *view.Service) row {
 	best, n := s.Previews[0], map[view.Class]int{}
 	for _, g := range s.Previews {
 		n[g.State.Class]++
@@ -107,7 +107,7 @@ func previewRow(s *view.Service) row {
 	if len(s.Previews) == 1 {
 		r.group = "1 preview"
 	}
-	r.state.Next = []view.Action{{Verb: "previews", Command: "hlnr previews " + s.Name}}
+	r.state.Next = []view.Action{{Verb: "previews", Command: p.command("previews", s)}}
 	switch c := best.State.Class; c {
 	case view.Stable:
 		r.text, r.state.Next = "all active", nil

@@ -34,6 +34,14 @@ type Options struct {
 	Now time.Time
 }
 
+// command of hlnr about a service, with its namespace where each is shown with it.
+func (o Options) command(verb string, s *view.Service) string {
+	if o.Namespaces {
+		return "hlnr " + verb + " -n " + s.Namespace + " " + s.Name
+	}
+	return "hlnr " + verb + " " + s.Name
+}
+
 // minTable is the least width in which tables are legible; below it each service has its lines.
 const minTable = 60
 

@@ -76,6 +76,25 @@ func TestTexts(t *testing.T) {
 	}
 }
 
+// TestCommandsOfAllNamespaces: a command to copy names the namespace where services of several are shown.
+func TestCommandsOfAllNamespaces(t *testing.T) {
+	t.Parallel()
+	for _, s := range viewtest.Stories() {
+		if s.Name != "previews" {
+			continue
+		}
+		var b strings.Builder
+		if err := Status(&b, view.New(s.Input, s.Now), Options{Namespaces: true, Now: s.Now}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), "hlnr previews -n shop shop") {
+			t.Errorf("the namespace is missing in\n%s", b.String())
+		}
+		return
+	}
+	t.Fatal("there is no story of previews")
+}
+
 // TestWidths: no line of the renderers is wider than the terminal but for words and commands that
 // cannot be broken, and colors change no width and no text.
 func TestWidths(t *testing.T) {

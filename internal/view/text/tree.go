@@ -42,7 +42,7 @@ func Tree(out io.Writer, s view.Service, o Options, t TreeOptions) error {
 		p.group(g, fmt.Sprintf("pr-%d", g.PullRequest.Number), t)
 	}
 	if n := len(s.Previews) - len(shown); n > 0 {
-		p.line("", "", p.faint(fmt.Sprintf("and %d more previews: --all, or hlnr previews %s", n, clean(s.Name))))
+		p.line("", "", p.faint(fmt.Sprintf("and %d more previews: --all, or %s", n, clean(p.command("previews", &s)))))
 	}
 	p.problems(s)
 	if t.All {
