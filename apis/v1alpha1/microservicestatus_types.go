@@ -149,6 +149,10 @@ type ZeroMark struct {
 	Revision int64 `json:"revision"`
 	// time of the rollout state write.
 	Time metav1.MicroTime `json:"time"`
+	// named is true while an object of a NetworkPolicy that never confirmed the group names the release.
+	// The drain begins when no such object does.
+	// +optional
+	Named bool `json:"named,omitempty"`
 }
 
 // Release is a row of the rollout state: one release of a group.

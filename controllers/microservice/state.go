@@ -93,7 +93,7 @@ func readRows(rows []v1alpha1.Release) []release.Row {
 			Reason: release.Reason(r.Reason), Since: r.LastTransitionTime.Time,
 		}
 		if z := internal.Zero; z != nil {
-			row.Zero = &release.Zero{Revision: z.Revision, Time: z.Time.Time}
+			row.Zero = &release.Zero{Revision: z.Revision, Time: z.Time.Time, Named: z.Named}
 		}
 		if d := r.Decision; d != nil {
 			row.Decision = &release.Handled{ID: d.ID, Action: release.Action(d.Action), Time: d.Time.Time, By: d.By, Outcome: d.Outcome}
@@ -150,7 +150,7 @@ func writeRollout(r *release.Rollout) *v1alpha1.Rollout {
 func writeRow(r release.Row) v1alpha1.Release {
 	internal := v1alpha1.ReleaseInternal{Routed: r.Routed, Adopted: r.Adopted}
 	if z := r.Zero; z != nil {
-		internal.Zero = &v1alpha1.ZeroMark{Revision: z.Revision, Time: metav1.NewMicroTime(z.Time)}
+		internal.Zero = &v1alpha1.ZeroMark{Revision: z.Revision, Time: metav1.NewMicroTime(z.Time), Named: z.Named}
 	}
 	out := v1alpha1.Release{
 		VersionedMicroservice: r.Release,

@@ -293,13 +293,13 @@ func (d draws) observed(consistent bool) Observed {
 		o.State.Groups = append(o.State.Groups, g)
 		for _, r := range g.Releases {
 			releases = append(releases, r.Release)
-			if !d.rarely(6, "no child") {
+			if !d.rarely(6, "no object") {
 				o.Children = append(o.Children, d.child(Child{Release: r.Release, Slug: slug, Name: g.Name, Level: g.Level, Version: r.Version, Config: r.Config, PullRequest: g.PullRequest}))
 			}
 		}
 	}
-	for range d.number(0, 2, "children without a row") {
-		c := Child{Slug: oneOf(d, "child's slug", drawnSlugs...), Name: "n", Level: oneOf(d, "child's level", "Release", preview), Version: d.version("child's version"), Config: "c1", PullRequest: int64(d.number(0, 9, "child's pull request"))}
+	for range d.number(0, 2, "objects without a row") {
+		c := Child{Slug: oneOf(d, "object's slug", drawnSlugs...), Name: "n", Level: oneOf(d, "object's level", "Release", preview), Version: d.version("object's version"), Config: "c1", PullRequest: int64(d.number(0, 9, "object's pull request"))}
 		if c.Release = drawnName(c.Slug, c.Version, c.Config); !slices.Contains(releases, c.Release) {
 			releases = append(releases, c.Release)
 			o.Children = append(o.Children, d.child(c))
@@ -356,7 +356,7 @@ func (d draws) child(c Child) Child {
 	c.Created, c.Terminating, c.Stamp = d.time("created"), d.rarely(7, "terminating"), int64(d.number(0, 25, "stamp"))
 	c.Refused, c.NeverActive = d.rarely(6, "changes refused"), d.rarely(5, "never active")
 	c.Reported = oneOf(d, "told", "", Pending, Canary, Active, Error, Deprecated)
-	c.Replicas, c.Unsettled, c.Current = d.number(0, 4, "child's replicas"), d.rarely(5, "unsettled"), d.number(0, 5, "current")
+	c.Replicas, c.Unsettled, c.Current = d.number(0, 4, "object's replicas"), d.rarely(5, "unsettled"), d.number(0, 5, "current")
 	c.Available, c.Failure = oneOf(d, "available", 0, c.Replicas, c.Replicas), oneOf[Reason](d, "failure", "", "", "CrashLoopBackOff", "Evicted", "ImagePullBackOff", "Unschedulable", "QuotaExceeded")
 	if d.rarely(3, "decision") {
 		c.Decision = &Decision{Action: oneOf(d, "asked", Continue, Adopt, Deprecate, Retry, "Explode", ""), ID: oneOf(d, "asked as", "a", "b", ""), Step: oneOf(d, "asked in", "", "1", "one", "99")}

@@ -321,6 +321,20 @@ func revise(s *scope) {
 		case before.has(r.Release), r.Zero == nil && s.referenced(r.Release):
 			r.Zero = &Zero{Revision: s.g.TrafficRevision, Time: s.now}
 		}
+		s.markNamed(r)
+	}
+}
+
+// markNamed begins the drain of a release when a policy that never confirmed the group stops to name it:
+// no confirmed revision shows then when its traffic ended.
+func (s *scope) markNamed(r *Row) {
+	z, named := r.Zero, s.unanswered(r.Release)
+	switch {
+	case z == nil || z.Named == named:
+	case named:
+		r.Zero = &Zero{Revision: z.Revision, Time: z.Time, Named: true}
+	default:
+		r.Zero = &Zero{Revision: z.Revision, Time: s.now}
 	}
 }
 

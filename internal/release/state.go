@@ -157,6 +157,9 @@ type Row struct {
 type Zero struct {
 	Revision int64
 	Time     time.Time
+	// Named: an object of a policy that never confirmed the group names it still, as the route of a
+	// canary domain may. Time is then when it no longer does.
+	Named bool
 }
 
 // Handled is a decision that was applied or rejected.
@@ -227,7 +230,7 @@ func (g Group) clone() Group {
 		rows[i].Since = stored(rows[i].Since)
 		rows[i].RetryTime = stored(rows[i].RetryTime)
 		if z := rows[i].Zero; z != nil {
-			rows[i].Zero = &Zero{Revision: z.Revision, Time: stored(z.Time)}
+			rows[i].Zero = &Zero{Revision: z.Revision, Time: stored(z.Time), Named: z.Named}
 		}
 		if d := rows[i].Decision; d != nil {
 			c := *d

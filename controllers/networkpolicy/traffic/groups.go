@@ -223,7 +223,8 @@ func aborted(g *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	return out
 }
 
-// Behind reports whether a live object was written from a later state of the rollout state.
+// Behind reports whether a live object, or the status of the policy, was written from a later state of the rollout state. The
+// status counts because of a group whose objects are removed: without it, an old state would let the policy forget what it confirmed.
 func Behind(m *v1alpha1.Microservice, f *Observed) bool {
 	late := func(s resources.Stamp, ok bool) bool {
 		if !ok {
@@ -235,6 +236,9 @@ func Behind(m *v1alpha1.Microservice, f *Observed) bool {
 		return s.Sequence > m.Status.Sequence() || slices.ContainsFunc(m.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool {
 			return g.Slug == s.Group && s.Revision > g.TrafficRevision
 		})
+	}
+	if slices.ContainsFunc(f.Policy.Status.Groups, func(g v1alpha1.GroupTraffic) bool { return g.Revision > m.Status.Sequence() }) {
+		return true
 	}
 	for _, s := range f.Services {
 		if late(resources.StampOf(s)) {

@@ -120,6 +120,18 @@ func TestNewestDomainIsStampedByBothGroups(t *testing.T) {
 	want(t, "fresh", Behind(w.ms, w.facts()), false)
 }
 
+// A policy whose objects are removed knows by its status alone that a state of the Microservice is older. It must not forget on it
+// what it confirmed: the pods would go in the moment in which their routes do.
+func TestOwnStatusIsNewerThanAnOldMicroservice(t *testing.T) {
+	w := moving(t, "50")
+	w.settle()
+	f := w.facts()
+	f.Services, f.Live = nil, nil
+	want(t, "of the state it read", Behind(w.ms, f), false)
+	f.Policy.Status.Groups[0].Revision = w.ms.Status.Sequence() + 1
+	want(t, "of an older state", Behind(w.ms, f), true)
+}
+
 func TestCanaryOfTheNewestGroupIsTheOneThatComes(t *testing.T) {
 	w := moving(t, "0", "c 1.1.0 canary 10", "a 1.0.0 active 90")
 	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: "try.example.com", Release: canaryOf("")})

@@ -1,0 +1,47 @@
+package release
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestDrainOfACanaryDomain: the route of a canary domain may name a release of a group that has no active release, and that its
+// policy therefore never confirms. When it fails, its pods stay until no route names it, and a drain longer.
+func TestDrainOfACanaryDomain(t *testing.T) {
+	t.Parallel()
+	at, name := t0.Add(-time.Hour), "two-2.0.0"
+	o := Observed{
+		Config: "c1",
+		Spec:   Spec{Replicas: 1, Deadline: 10 * time.Minute, Drain: 30 * time.Second, Steps: twoSteps},
+		State: State{Sequence: 3, Groups: []Group{{
+			Slug: "2-x", Name: "2.x", Level: "Release", Phase: Live,
+			Releases: []Row{{Release: name, Version: "2.0.0", Config: "c1", Status: Error, Reason: "ProgressDeadlineExceeded", Routed: true, Since: at, Zero: &Zero{Time: at}}},
+		}}},
+		Children: []Child{{Release: name, Slug: "2-x", Name: "2.x", Level: "Release", Version: "2.0.0", Config: "c1", Created: at, Stamp: 1, Replicas: 1, Available: 1, Current: 1}},
+		Policies: []Policy{{Name: "web", Groups: []Report{{Slug: "2-x", References: []string{name}, CanaryDomains: true}}}},
+	}
+	stops := func(now time.Time) bool {
+		p := Plan(o, now)
+		if p.Changed {
+			o.State = p.State
+		}
+		return slices.ContainsFunc(p.Retire, func(r Retire) bool { return r.Release == name })
+	}
+	if stops(t0) {
+		t.Fatal("its pods are to stop while a route names it")
+	}
+	if z := o.State.Groups[0].Releases[0].Zero; z == nil || !z.Named {
+		t.Fatalf("that a route names it is not recorded: %+v", z)
+	}
+	o.Policies[0].Groups[0].References = nil
+	if stops(t0.Add(time.Minute)) {
+		t.Error("its pods are to stop in the moment in which no route names it any more")
+	}
+	if stops(t0.Add(time.Minute + 29*time.Second)) {
+		t.Error("its pods are to stop before the drain is over")
+	}
+	if !stops(t0.Add(time.Minute + 30*time.Second)) {
+		t.Error("its pods stay after the drain")
+	}
+}
