@@ -268,6 +268,9 @@ func (d draws) spec() Spec {
 		Deadline: d.seconds(1, 900, "deadline"), Drain: d.seconds(0, 60, "drain"), Analysis: d.yes("analysis"), MatchWeight: d.yes("match weight"), RollBack: d.yes("roll back"),
 		Previews: Previews{MaxGroups: d.number(0, 3, "previews"), MaxAge: d.seconds(0, 7200, "age of previews"), KeepAfterClose: d.seconds(0, 120, "keep after close")},
 	}
+	if d.rarely(5, "freeze") {
+		s.Freeze = &Freeze{Name: "f", Until: d.time("end of the freeze"), Reason: "r"}
+	}
 	for range d.number(0, 4, "steps") {
 		st := Step{Name: oneOf(d, "step's name", "", "one", "two"), Weight: d.number(0, 100, "step's weight"), Pause: d.seconds(0, 100, "pause"), Approval: d.rarely(4, "approval"), Match: d.yes("step's match"), Mirror: oneOf(d, "step's mirror", 0, 0, 10, 100), Confirm: d.yes("confirm")}
 		if d.rarely(4, "window") {

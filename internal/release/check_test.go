@@ -324,6 +324,7 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 	w.checkJudged(o, g, h)
 	w.checkOlder(o, g, h)
 	w.checkDenied(o, g, h)
+	w.checkFrozen(o, g, h)
 }
 
 // checkJudged holds the way of a canary against the answers of hooks, the verdicts of

@@ -50,6 +50,10 @@ func (s *scope) applyDecision(r *Row, d Decision) string {
 	if s.g.Phase != Live {
 		return refuse("the group is %s", strings.ToLower(string(s.g.Phase)))
 	}
+	if f := s.o.Spec.Freeze; f != nil && d.Action != Deprecate && r.Promoted == 0 {
+		// It would be applied when no one looks.
+		return refuse("%s; decide when that is over, or list the Microservice in spec.exceptions", f)
+	}
 	switch d.Action {
 	case Continue:
 		if !running || r.Status != Canary || s.g.Rollout.Step == 0 {

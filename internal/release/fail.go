@@ -188,7 +188,7 @@ func fail(s *scope) {
 		return
 	}
 	healthy, cause, _ := s.health(run, r, c)
-	if healthy || run.WaitsFor != "" || cause == TrafficLost || s.o.Spec.Paused && run.Step == 0 && s.available(*r, c) {
+	if healthy || run.WaitsFor != "" || cause == TrafficLost || s.stopped() && run.Step == 0 && s.available(*r, c) {
 		return
 	}
 	end := s.ends(run)

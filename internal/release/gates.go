@@ -59,12 +59,15 @@ func (s *scope) points(run *Rollout, r *Row) []Point {
 
 // podsWait is what a release waits for before it has its pods.
 func (s *scope) podsWait(run *Rollout, r *Row, c Child) *wait {
+	if s.o.Spec.Freeze != nil && s.halted(r) {
+		return s.haltWait(r, "%s is waiting without pods", r.Version)
+	}
 	if s.asks(ConfirmRollout, r) {
 		if f := s.answer(run, c); !f.Open {
 			return s.gateWait(run, r, f)
 		}
 		if s.o.Spec.Paused {
-			return newWait(r, false, Paused, "%s is waiting without pods: spec.paused is set", r.Version)
+			return s.haltWait(r, "%s is waiting without pods", r.Version)
 		}
 	}
 	return s.turnWaits(r.Version)

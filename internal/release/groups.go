@@ -38,26 +38,44 @@ func (b *planner) open() {
 	if b.o.Spec.Paused || b.o.SourceStale || b.missingPin() != nil || !b.o.PullRequests && len(b.strayPins()) > 0 {
 		return
 	}
-	oldest, asked := "", false
+	oldest, asked, frozen := "", false, []*Group(nil)
 	for _, c := range b.offers {
 		if known[c.Slug] || b.withdrawnGroup(c.Slug) || b.ended(c.Slug, c.Name, c.PullRequest) {
 			continue
 		}
-		if c.Level == preview { // assignSlots gives it one
+		if c.Level == preview && b.o.Spec.Freeze == nil { // assignSlots gives it one
 			add(Group{Slug: c.Slug, Name: c.Name, Level: c.Level, PullRequest: c.PullRequest, Phase: Expired, Target: Target{Reason: NoSlot}})
 			continue
 		}
-		if !asked {
+		if !asked && c.Level != preview {
 			oldest, asked = b.oldest(), true
 		}
 		switch {
-		case oldest != "" && compare(c.Version, oldest) < 0:
+		case c.Level != preview && oldest != "" && compare(c.Version, oldest) < 0:
 			b.note(Note{Slug: c.Slug, Version: c.Version, Reason: OlderGroup, Message: "it is older than the oldest live group, and does not start"})
+			known[c.Slug] = true
+		case b.o.Spec.Freeze != nil:
+			frozen = append(frozen, &Group{Slug: c.Slug, Name: c.Name})
 			known[c.Slug] = true
 		default:
 			add(Group{Slug: c.Slug, Name: c.Name, Level: c.Level, Phase: Live})
 		}
 	}
+	b.noteFrozen(frozen)
+}
+
+// noteFrozen reports that a freeze keeps groups from starting their first releases.
+func (b *planner) noteFrozen(groups []*Group) {
+	if len(groups) == 0 {
+		return
+	}
+	f, g := b.o.Spec.Freeze, groups[0]
+	which := fmt.Sprintf("the first release of group %s is waiting", g.Name)
+	if more := len(groups) - 1; more > 0 {
+		which = fmt.Sprintf("the first releases of group %s and %d more are waiting", g.Name, more)
+	}
+	b.note(Note{Slug: g.Slug, Reason: Frozen, Message: fmt.Sprintf("%s: %s", which, f)})
+	b.requeueAt(f.Until)
 }
 
 // oldest of the versions that the live groups serve, or, before they do, have or are
@@ -215,6 +233,12 @@ func (b *planner) closeExcluded(g *Group) {
 		return
 	}
 	a := g.ActiveRow()
+	if f := b.o.Spec.Freeze; f != nil {
+		w := newWait(a, false, Frozen, "group %s keeps serving, though the specification no longer has it: %s", g.Name, f)
+		w.Until = f.Until
+		s.record(w)
+		return
+	}
 	if b.o.Config == "" {
 		s.state(a, true, GroupExcluded, "the specification no longer has this group: which group replaces it is determined once the template is complete")
 		return

@@ -30,7 +30,9 @@ const (
 	MaxAge Reason = "MaxAge"
 
 	// What a release waits for.
-	Paused           Reason = "Paused"
+	Paused Reason = "Paused"
+	// Frozen is the reason of what a Freeze keeps from starting or from more traffic.
+	Frozen           Reason = "Frozen"
 	Waiting          Reason = "Waiting"
 	Terminating      Reason = "Terminating"
 	AwaitingApproval Reason = "AwaitingApproval"
@@ -126,6 +128,8 @@ const (
 	ConditionPinned Condition = "Pinned"
 	// ConditionBlocked: a version does not start or advance, and time alone does not change that.
 	ConditionBlocked Condition = "Blocked"
+	// ConditionFrozen: a freeze keeps a version from starting or from more traffic.
+	ConditionFrozen Condition = "Frozen"
 	// ConditionAnalysisInconclusive: the measurements of a step prove nothing.
 	ConditionAnalysisInconclusive Condition = "AnalysisInconclusive"
 	// ConditionReleaseFailed: versions failed.
@@ -139,6 +143,7 @@ const (
 var Conditions = map[Condition][]Reason{
 	ConditionPinned:               {PinnedVersionMissing, PinsConflict, PinnedReleaseFailed, Pinned},
 	ConditionBlocked:              {Blocked, TogetherHeld, OnlyServing, TooManyReleases, TooManyGroups, GroupExcluded, Superseded},
+	ConditionFrozen:               {Frozen},
 	ConditionAnalysisInconclusive: {AnalysisInconclusive, AnalysisNoTraffic},
 	ConditionReleaseFailed:        {FailuresForgotten},
 	ConditionTrafficDegraded:      {TrafficLost, DeniedServes, TrafficUnconfirmed, PolicyNotProgrammed, OrphanReferenced},

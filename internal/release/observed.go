@@ -1,6 +1,9 @@
 package release
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Observed is all that a plan is made from, in addition to the time.
 type Observed struct {
@@ -37,6 +40,8 @@ type Observed struct {
 type Spec struct {
 	// Paused stops what starts automatically (rule 22).
 	Paused bool
+	// Freeze that applies to the Microservice now; nil: none (rule 45).
+	Freeze *Freeze
 	// Replicas of a release that serves or is about to; at least 1.
 	Replicas int
 	// Standby replicas of a retained release; StandbyFull overrides it.
@@ -72,6 +77,31 @@ type Spec struct {
 	// MatchWeight gives a canary as many replicas as its next weight needs, instead of
 	// all from the start.
 	MatchWeight bool
+}
+
+// Freeze keeps what was never active from starting and from getting more traffic. What takes
+// traffic away from a release, or returns it to one that was active, continues.
+type Freeze struct {
+	// Name of the object that asks for it, with its kind, for messages.
+	Name string
+	// Until is its end; zero: there is none yet.
+	Until time.Time
+	// Reason as the user wrote it.
+	Reason string
+}
+
+// String is the freeze as messages have it.
+func (f Freeze) String() string {
+	until := "until it is deleted"
+	if !f.Until.IsZero() {
+		until = "until " + f.Until.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("frozen %s by %s (%q)", until, f.Name, f.Reason)
+}
+
+// over reports whether a freeze has ended; nil has.
+func (f *Freeze) over(now time.Time) bool {
+	return f == nil || !f.Until.IsZero() && !now.Before(f.Until)
 }
 
 // Point of a rollout at which hooks are asked.

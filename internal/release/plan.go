@@ -186,6 +186,9 @@ func newPlanner(o Observed, now time.Time) *planner {
 		b.perGroup[c.Slug] = append(b.perGroup[c.Slug], c)
 	}
 	b.o.Spec.Pins = slices.Clone(o.Spec.Pins)
+	if b.o.Spec.Freeze.over(b.now) {
+		b.o.Spec.Freeze = nil
+	}
 	for i := range b.o.Spec.Pins {
 		b.spell(&b.o.Spec.Pins[i])
 	}

@@ -51,7 +51,12 @@ func (b *planner) assignSlots() {
 		return
 	}
 	slices.SortFunc(waiting, byPush)
-	for _, g := range waiting[:min(len(waiting), most-len(live))] {
+	waiting = waiting[:min(len(waiting), most-len(live))]
+	if b.o.Spec.Freeze != nil {
+		b.noteFrozen(waiting)
+		return
+	}
+	for _, g := range waiting {
 		g.Phase, g.Target = Live, Target{}
 	}
 }

@@ -144,6 +144,10 @@ func promoteFirst(s *scope) {
 	if !c.ok() || !c.has(s.full()) {
 		return
 	}
+	if w := s.frozen(run, r, c); w != nil {
+		s.record(w)
+		return
+	}
 	_, _, since := s.health(run, r, c)
 	if !s.passGates(run, r, c) {
 		s.idle(run, since)
@@ -157,7 +161,11 @@ func promoteFirst(s *scope) {
 func promoteKept(s *scope) {
 	run, r, c := s.rollout()
 	active := s.g.ActiveRow()
-	if run == nil || active == nil || r.Promoted == 0 || s.halted(r) {
+	if run == nil || active == nil || r.Promoted == 0 {
+		return
+	}
+	if s.halted(r) {
+		s.record(s.frozen(run, r, c))
 		return
 	}
 	if s.dead(active) {
@@ -181,9 +189,14 @@ func promoteAdopted(s *scope) {
 		return
 	}
 	from.raiseFloor(run, active)
-	if c.ok() && c.has(s.full()) && s.stable() {
-		s.promote(r, Adopted)
+	if !c.ok() || !c.has(s.full()) || !s.stable() {
+		return
 	}
+	if w := s.frozen(run, r, c); w != nil {
+		s.record(w)
+		return
+	}
+	s.promote(r, Adopted)
 }
 
 // step takes the next step of a canary, when this one has passed.

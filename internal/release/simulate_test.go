@@ -355,6 +355,11 @@ var happenings = []happening{
 			w.edit("pin a release", func(s *Spec) { s.Pins = []Pin{pin} })
 		}
 	}},
+	{"freeze", 4, func(w *world, a, b int) {
+		if w.thaw(); b%4 > 0 {
+			w.freeze([]time.Duration{0, time.Minute, 20 * time.Minute, 5 * time.Hour}[a%4])
+		}
+	}},
 	{"deadline", 1, func(w *world, a, b int) {
 		w.edit("deadline", func(s *Spec) { s.Deadline = []time.Duration{time.Minute, 10 * time.Minute, time.Hour}[a%3] })
 	}},
@@ -464,6 +469,7 @@ func (w *world) epilogue() {
 	w.stale, w.refuse, w.room = false, false, -1
 	clear(w.denied)
 	w.edit("end of pause", func(s *Spec) { s.Paused = false })
+	w.thaw()
 	w.run(24 * time.Hour)
 	if w.err != nil {
 		return

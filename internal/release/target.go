@@ -80,7 +80,7 @@ func (s *scope) latest() Target {
 // choices are the candidates, and, where their versions are not offered any more, the
 // running release, and those that are retained where the active one is denied, or where it is
 // withdrawn and the template is not known, which gives no candidates: absence is no fact. While
-// paused, it is replaced by what is retained alone, if there is any. Of a pull request it is the
+// paused or frozen, it is replaced by what is retained alone, if there is any. Of a pull request it is the
 // head commit that is offered, whatever was active or failed before.
 func (s *scope) choices() []Candidate {
 	cs := s.candidates
@@ -108,7 +108,7 @@ func (s *scope) choices() []Candidate {
 		}
 		cs = slices.Insert(slices.Clone(cs), below, c)
 	}
-	if s.o.Spec.Paused && len(kept) > 0 {
+	if s.stopped() && len(kept) > 0 {
 		slices.SortFunc(kept, byOffer)
 		return kept
 	}

@@ -16,7 +16,7 @@ func (s *scope) judged(r *Row) bool {
 // startWaits is what the target, which may have no row yet, waits for before it starts.
 func (s *scope) startWaits(target string, r *Row) *wait {
 	if s.halted(r) {
-		return newWait(r, false, Paused, "%s is waiting: spec.paused is set", s.versionOf(target))
+		return s.haltWait(r, "%s is waiting", s.versionOf(target))
 	}
 	if w := s.turnWaits(s.versionOf(target)); w != nil {
 		return w
@@ -31,18 +31,46 @@ func (s *scope) startWaits(target string, r *Row) *wait {
 	return nil
 }
 
-// halted reports that spec.paused keeps a release, which may have no row yet, from what comes
-// next. One that was active comes back at a person's word: a pin, or that the active one is
-// denied.
+// stopped reports whether spec.paused or a freeze keeps what is new from starting.
+func (b *planner) stopped() bool { return b.o.Spec.Paused || b.o.Spec.Freeze != nil }
+
+// haltWait is that spec.paused or a freeze keeps a release, which may have no row yet, from what
+// comes next. format says what it does meanwhile.
+func (s *scope) haltWait(r *Row, format string, args ...any) *wait {
+	does := fmt.Sprintf(format, args...)
+	f := s.o.Spec.Freeze
+	if s.o.Spec.Paused || f == nil {
+		return newWait(r, false, Paused, "%s: spec.paused is set", does)
+	}
+	w := newWait(r, false, Frozen, "%s: %s", does, f)
+	w.Until = f.Until
+	return w
+}
+
+// frozen is that a freeze keeps a release from becoming active; nil: none does. While the release
+// is healthy, its clock stands still for that.
+func (s *scope) frozen(run *Rollout, r *Row, c Child) *wait {
+	if s.o.Spec.Freeze == nil || !s.halted(r) {
+		return nil
+	}
+	if healthy, _, since := s.health(run, r, c); healthy {
+		s.idle(run, since)
+	}
+	return s.haltWait(r, "%s is waiting at %d%%", r.Version, r.Weight)
+}
+
+// halted reports that spec.paused or a freeze keeps a release, which may have no row yet, from
+// what comes next. One that was active comes back at a person's word: a pin, or that the active
+// one is denied.
 func (s *scope) halted(r *Row) bool {
-	return s.o.Spec.Paused && (r == nil || r.Promoted == 0 || s.g.Target.Reason != Pinned && !s.activeDenied())
+	return s.stopped() && (r == nil || r.Promoted == 0 || s.g.Target.Reason != Pinned && !s.activeDenied())
 }
 
 // stepWaits is what a healthy canary waits for before it needs pods or hooks for what comes
 // next; none: nothing.
 func (s *scope) stepWaits(run *Rollout, r *Row, c Child, since time.Time) []*wait {
-	if s.o.Spec.Paused {
-		return []*wait{newWait(r, false, Paused, "%s is waiting at %d%%: spec.paused is set", r.Version, r.Weight)}
+	if s.stopped() {
+		return []*wait{s.haltWait(r, "%s is waiting at %d%%", r.Version, r.Weight)}
 	}
 	if run.Step == 0 {
 		if w := s.firstStepWait(r); w != nil {

@@ -1155,6 +1155,9 @@ func (w *world) plan(l *leader, lag lags) {
 		return
 	}
 	o, p := w.make(o)
+	if o.Spec.Freeze.over(w.now) {
+		o.Spec.Freeze = nil // the plan was made without it
+	}
 	if w.last = append(w.last, p); len(w.last) > 4 {
 		w.last = w.last[1:]
 	}
