@@ -5,6 +5,8 @@
 //	Microservice (msvc)           which releases run, and the state of their rollouts
 //	VersionedMicroservice (vsvc)  one release, and whether it is available
 //	NetworkPolicy (hnp)           which traffic is routed to which release
+//	Freeze (frz)                  when no release of a namespace starts or gets more traffic
+//	ClusterFreeze (cfrz)          the same for the cluster
 //
 // NetworkPolicy and ImagePolicy are kinds of other API groups too, and
 // "kubectl get networkpolicy" finds the firewall kind: use the short names or
@@ -15,6 +17,7 @@
 //	configuration_types.go          ConfigMaps and Secrets as part of a release
 //	earlier_status.go               the status of a Microservice as earlier versions stored it
 //	failure_types.go                the words of status.failure of a VersionedMicroservice
+//	freeze_types.go                 Freeze and ClusterFreeze
 //	githubrepository_types.go       GitHubRepository
 //	githubsource_types.go           versions from GitHub: releases, tags, pull requests
 //	hook_types.go                   hooks and gates of a rollout
@@ -48,6 +51,8 @@ var schemeBuilder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
 		&VersionedMicroservice{}, &VersionedMicroserviceList{},
 		&NetworkPolicy{}, &NetworkPolicyList{},
 		&GitHubRepository{}, &GitHubRepositoryList{},
+		&Freeze{}, &FreezeList{},
+		&ClusterFreeze{}, &ClusterFreezeList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

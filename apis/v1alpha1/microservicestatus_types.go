@@ -440,6 +440,9 @@ const (
 	ConditionProgressing = "Progressing"
 	// ConditionPinned is True while all pins hold.
 	ConditionPinned = "Pinned"
+	// ConditionFrozen is True while a Freeze or ClusterFreeze keeps a version from starting, or
+	// from more traffic. It is absent if nothing waits.
+	ConditionFrozen = "Frozen"
 	// ConditionBlocked is True while a version does not start or advance, and time alone does
 	// not change that.
 	ConditionBlocked = "Blocked"

@@ -160,8 +160,9 @@ const (
 	// AnnotationIdentity on a VersionedMicroservice: the scheme and hash of what the user
 	// set, such as "v1.0f3a…".
 	AnnotationIdentity = "hlnr.io/identity"
-	// AnnotationDecidedBy on a VersionedMicroservice: the name of the user who wrote
-	// spec.decision. Admission requires it to be the caller's.
+	// AnnotationDecidedBy on a VersionedMicroservice, a Freeze or a ClusterFreeze: the name of
+	// the user who wrote spec.decision, or who created the freeze or changed its spec last.
+	// Admission requires it to be the caller's.
 	AnnotationDecidedBy = "hlnr.io/decided-by"
 	// AnnotationRevision on routes: the traffic revision of each group in the route, such as
 	// "1-x=7".

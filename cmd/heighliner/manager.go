@@ -34,6 +34,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/feedback"
+	"github.com/heighliner/heighliner/controllers/freeze"
 	"github.com/heighliner/heighliner/controllers/githubrepository"
 	"github.com/heighliner/heighliner/controllers/imagepolicy"
 	"github.com/heighliner/heighliner/controllers/microservice"
@@ -299,6 +300,9 @@ func setup(mgr ctrl.Manager, o options) error {
 		}},
 		{"microservice", func() error {
 			return microservice.SetupWithManager(mgr, microservice.Options{MinDrainDelay: o.minDrain, Workers: o.workers})
+		}},
+		{"freeze", func() error {
+			return freeze.SetupWithManager(mgr, freeze.Options{})
 		}},
 		{"versionedmicroservice", func() error {
 			return versionedmicroservice.SetupWithManager(mgr, versionedmicroservice.Options{

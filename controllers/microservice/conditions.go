@@ -17,7 +17,7 @@ import (
 // none: an earlier version may have left it.
 var conditions = []string{
 	v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled, v1alpha1.ConditionProgressing,
-	v1alpha1.ConditionPinned, v1alpha1.ConditionBlocked, v1alpha1.ConditionReleaseFailed, v1alpha1.ConditionAnalysisInconclusive,
+	v1alpha1.ConditionPinned, v1alpha1.ConditionBlocked, v1alpha1.ConditionFrozen, v1alpha1.ConditionReleaseFailed, v1alpha1.ConditionAnalysisInconclusive,
 	v1alpha1.ConditionTrafficDegraded, v1alpha1.ConditionConfigurationLost, v1alpha1.ConditionPreviewsReady, v1alpha1.ConditionDeploymentAdopted,
 }
 
@@ -33,6 +33,7 @@ func setConditions(w *pass, problem *status.Error) {
 	ms.Status.Conditions = slices.DeleteFunc(ms.Status.Conditions, func(c metav1.Condition) bool { return !slices.Contains(conditions, c.Type) })
 	setFromPlan(w, release.ConditionPinned)
 	setFromPlan(w, release.ConditionBlocked)
+	setFromPlan(w, release.ConditionFrozen)
 	setFromPlan(w, release.ConditionAnalysisInconclusive)
 	setFromPlan(w, release.ConditionTrafficDegraded, noNetworkPolicy(w), weightsNotSupported(w))
 	setFromPlan(w, release.ConditionReleaseFailed, failed(ms))
@@ -112,6 +113,9 @@ func serves(w *pass) (ok bool, reason, message string) {
 	if len(groups) == 0 && ofPullRequests(w.policy) {
 		return true, "", "there are previews of pull requests only"
 	}
+	if why := frozenBy(w); len(groups) == 0 && why != "" {
+		return false, string(release.Frozen), why
+	}
 	if len(groups) == 0 {
 		return false, "NoVersions", fmt.Sprintf("ImagePolicy %q offers no version yet", w.ms.Spec.ImagePolicyRef.Name)
 	}
@@ -137,6 +141,16 @@ func serves(w *pass) (ok bool, reason, message string) {
 		lines = append(lines, fmt.Sprintf("%s in group %s", row.SemVer.Version, g.Name))
 	}
 	return true, "", "active: " + strings.Join(lines, ", ")
+}
+
+// frozenBy reports what a freeze keeps from starting; "": nothing.
+func frozenBy(w *pass) string {
+	for _, n := range w.plan.Notes {
+		if n.Reason == release.Frozen && !n.Event {
+			return n.Message
+		}
+	}
+	return ""
 }
 
 // blocked reports what the release that is being rolled out in a group waits for outside of it.
@@ -224,11 +238,11 @@ func failures(g v1alpha1.ReleaseGroup) []string {
 
 // progress are the reasons of condition Progressing. The last one that holds is told:
 // what waits for a person goes before what waits for time.
-var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Group", "Together", "Gate", "Blocked", "TrafficLost", "Inconclusive", "Approval"}
+var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Frozen", "Group", "Together", "Gate", "Blocked", "TrafficLost", "Inconclusive", "Approval"}
 
 // waits are the reasons of Progressing for what a plan shows that it waits for.
 var waits = map[release.Reason]string{
-	release.AnalysisRunning: "Analysis", release.AnalysisNoTraffic: "Analysis", release.Waiting: "Paused", release.Paused: "Paused",
+	release.AnalysisRunning: "Analysis", release.AnalysisNoTraffic: "Analysis", release.Waiting: "Paused", release.Paused: "Paused", release.Frozen: "Frozen",
 	release.TrafficLost: "TrafficLost", release.Blocked: "Blocked", release.AwaitingGroup: "Group",
 	release.AwaitingTogether: "Together", release.TogetherHeld: "Together", release.AwaitingWindow: "Window",
 	release.AwaitingGate: "Gate", release.AnalysisInconclusive: "Inconclusive", release.AwaitingApproval: "Approval",

@@ -21,6 +21,7 @@
 //	hooks.go                 what hooks and measurements answered
 //	previews.go              how many previews are available
 //	peers.go                 the Microservices that go together
+//	freezes.go               the Freezes and ClusterFreezes that apply to it
 //	fork_secrets.go          Secrets that releases of forks do not get
 //	configuration.go         ConfigMaps and Secrets that are part of a release
 //	configuration_copies.go  the copies that a release has of them
@@ -88,6 +89,8 @@ type Reconciler struct {
 	metrics  *metrics
 	// stale is since when the ImagePolicy of a Microservice is to be scanned, by name of the Microservice.
 	stale sync.Map
+	// guest: what is read is read with the rights of a user, who may not read freezes.
+	guest bool
 	// wakes keeps what the plan waits for when a pass ends in an error.
 	wakes status.Wakes
 }
@@ -108,6 +111,8 @@ func (f *first) at(now time.Time) time.Time {
 // +kubebuilder:rbac:groups=hlnr.io,resources=microservices/finalizers,verbs=update
 // +kubebuilder:rbac:groups=hlnr.io,resources=versionedmicroservices,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=hlnr.io,resources=imagepolicies;networkpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hlnr.io,resources=freezes;clusterfreezes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -140,7 +145,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if err := setupIndexes(context.Background(), mgr); err != nil {
 		return fmt.Errorf("index Microservices: %w", err)
 	}
-	return ctrl.NewControllerManagedBy(mgr).
+	return r.watchFreezes(ctrl.NewControllerManagedBy(mgr)).
 		Named("microservice").
 		For(&v1alpha1.Microservice{}).
 		Owns(&v1alpha1.VersionedMicroservice{}).

@@ -88,6 +88,19 @@ func (r *Reconciler) recordPins(before, now *v1alpha1.Microservice) {
 	r.events.Warning(now, is.Reason, "Pin", is.Message)
 }
 
+// recordFreeze emits an event when a freeze begins to keep something from starting or from more
+// traffic, and when it does so no longer.
+func (r *Reconciler) recordFreeze(before, now *v1alpha1.Microservice) {
+	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionFrozen)
+	is := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionFrozen)
+	switch {
+	case was == nil && is != nil:
+		r.events.Normal(now, string(release.Frozen), "Freeze", is.Message)
+	case was != nil && is == nil:
+		r.events.Normal(now, "Thawed", "Freeze", "no freeze keeps a release waiting any longer")
+	}
+}
+
 // recordDeletionLate records that a Microservice goes before its deletionPolicy was carried out.
 func (r *Reconciler) recordDeletionLate(ms *v1alpha1.Microservice) {
 	r.events.Warning(ms, "DeletionPolicyNotDone", "Delete", fmt.Sprintf("deletionPolicy %s did not complete within the progress deadline: the Microservice is deleted without it", ms.Spec.DeletionPolicy))

@@ -40,6 +40,7 @@ func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error)
 	}
 	if wrote {
 		r.recordPins(before, w.ms)
+		r.recordFreeze(before, w.ms)
 	}
 	if wrote && w.plan.Changed {
 		r.recordEvents(w)

@@ -190,7 +190,7 @@ func TestExpectationsCanFail(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			for seed := uint64(1); seed <= 1500; seed++ {
+			for seed := uint64(1); seed <= 600; seed++ {
 				if w := playSeed(seed, tc.rules); w.err != nil && strings.Contains(w.err.Error(), tc.want) {
 					t.Logf("seed %d: %v", seed, w.err)
 					return

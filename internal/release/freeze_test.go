@@ -355,7 +355,7 @@ func TestFreezeCanFail(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for seed := uint64(1); seed <= 1500; seed++ {
+			for seed := uint64(1); seed <= 3000; seed++ {
 				if w := playSeed(seed, faulty); w.err != nil && strings.Contains(w.err.Error(), "freeze:") {
 					t.Logf("seed %d: %v", seed, w.err)
 					return

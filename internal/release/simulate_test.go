@@ -355,8 +355,8 @@ var happenings = []happening{
 			w.edit("pin a release", func(s *Spec) { s.Pins = []Pin{pin} })
 		}
 	}},
-	{"freeze", 4, func(w *world, a, b int) {
-		if w.thaw(); b%4 > 0 {
+	{"freeze", 2, func(w *world, a, b int) {
+		if w.thaw(); b%3 > 0 {
 			w.freeze([]time.Duration{0, time.Minute, 20 * time.Minute, 5 * time.Hour}[a%4])
 		}
 	}},

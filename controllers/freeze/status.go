@@ -1,0 +1,56 @@
+package freeze
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// reasonInvalidSelector is for a selector that cannot be read.
+const reasonInvalidSelector = "InvalidSelector"
+
+// setStatus reports whether a freeze applies now, and to how many Microservices; next is when that
+// changes, zero for never. It is pure.
+func setStatus(o *observed, now time.Time) (next time.Time) {
+	s, state := o.status, o.freeze.State(now)
+	s.ObservedGeneration = o.object.GetGeneration()
+	s.Active, s.Reason, s.Services = state.Active, state.Reason, int32(o.services)
+	s.From, s.Until = timeOf(state.From), timeOf(state.Until)
+	if state.Over {
+		s.Until = timeOf(o.freeze.End())
+	}
+	if err := o.freeze.Check(); err != nil {
+		status.Stalled(&s.Conditions, s.ObservedGeneration, reasonInvalidSelector, err.Error()+": no Microservice is frozen; correct the selector")
+		return state.Next()
+	}
+	message := "it does not apply now"
+	switch {
+	case state.Active:
+		message = "it applies now"
+	case state.Over:
+		message = "it is over, and can be deleted"
+	}
+	status.Ready(&s.Conditions, s.ObservedGeneration, status.ReasonSucceeded, message)
+	return state.Next()
+}
+
+// timeOf gives a time as a status has it; nil for none.
+func timeOf(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return new(metav1.NewTime(t))
+}
+
+// began is the text of the event for a freeze that begins.
+func began(s *v1alpha1.FreezeStatus) string {
+	until := "until it is deleted"
+	if s.Until != nil {
+		until = "until " + s.Until.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("%d Microservices are frozen %s: %s", s.Services, until, s.Reason)
+}

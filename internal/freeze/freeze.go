@@ -1,0 +1,247 @@
+// Package freeze resolves Freezes and ClusterFreezes: which Microservices they select, and when
+// they apply. It is pure.
+package freeze
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
+)
+
+// Freeze is a Freeze or a ClusterFreeze.
+type Freeze struct {
+	// Kind and Name of the object, and its namespace; "" for a ClusterFreeze.
+	Kind, Namespace, Name string
+	// By is the user who created it or changed it last, as admission has checked; "": unknown.
+	By string
+	// Rules of the specification.
+	Rules v1alpha1.FreezeRules
+	// NamespaceSelector of a ClusterFreeze; nil: all namespaces.
+	NamespaceSelector *metav1.LabelSelector
+	// exceptions, by namespace and name, with their reasons.
+	exceptions map[[2]string]string
+}
+
+// Namespaced gives a Freeze.
+func Namespaced(f *v1alpha1.Freeze) Freeze {
+	out := Freeze{
+		Kind: "Freeze", Namespace: f.Namespace, Name: f.Name, By: f.Annotations[v1alpha1.AnnotationDecidedBy],
+		Rules: f.Spec.FreezeRules, exceptions: map[[2]string]string{},
+	}
+	for _, x := range f.Spec.Exceptions {
+		out.exceptions[[2]string{f.Namespace, x.Name}] = x.Reason
+	}
+	return out
+}
+
+// Cluster gives a ClusterFreeze.
+func Cluster(f *v1alpha1.ClusterFreeze) Freeze {
+	out := Freeze{
+		Kind: "ClusterFreeze", Name: f.Name, By: f.Annotations[v1alpha1.AnnotationDecidedBy],
+		Rules: f.Spec.FreezeRules, NamespaceSelector: f.Spec.NamespaceSelector, exceptions: map[[2]string]string{},
+	}
+	for _, x := range f.Spec.Exceptions {
+		out.exceptions[[2]string{x.Namespace, x.Name}] = x.Reason
+	}
+	return out
+}
+
+// All gives the Freezes and ClusterFreezes of two lists.
+func All(freezes []v1alpha1.Freeze, clusterFreezes []v1alpha1.ClusterFreeze) []Freeze {
+	var out []Freeze
+	for i := range clusterFreezes {
+		out = append(out, Cluster(&clusterFreezes[i]))
+	}
+	for i := range freezes {
+		out = append(out, Namespaced(&freezes[i]))
+	}
+	return out
+}
+
+// String is the kind and name, as messages have it.
+func (f Freeze) String() string { return fmt.Sprintf("%s %q", f.Kind, f.Name) }
+
+// Subject is a Microservice that may be frozen.
+type Subject struct {
+	Namespace, Name string
+	// Labels of the Microservice, and of its namespace. Those of the namespace are read only
+	// for a ClusterFreeze with a namespaceSelector.
+	Labels, NamespaceLabels map[string]string
+}
+
+// Check reports which selector is invalid, and selects nothing for that.
+func (f Freeze) Check() error {
+	_, wrong := selector(f.Rules.Selector)
+	if wrong != nil {
+		wrong = fmt.Errorf("spec.selector: %w", wrong)
+	}
+	_, other := selector(f.NamespaceSelector)
+	if other != nil {
+		other = fmt.Errorf("spec.namespaceSelector: %w", other)
+	}
+	return errors.Join(wrong, other)
+}
+
+// selector reads a selector; nil selects everything.
+func selector(s *metav1.LabelSelector) (labels.Selector, error) {
+	if s == nil {
+		return labels.Everything(), nil
+	}
+	return metav1.LabelSelectorAsSelector(s)
+}
+
+// Exception gives the reason for which a freeze does not apply to a Microservice by name.
+func (f Freeze) Exception(namespace, name string) (reason string, excepted bool) {
+	reason, excepted = f.exceptions[[2]string{namespace, name}]
+	return reason, excepted
+}
+
+// Selects reports whether a freeze is about a Microservice, at the times at which it applies.
+func (f Freeze) Selects(s Subject) bool {
+	if _, excepted := f.Exception(s.Namespace, s.Name); excepted || f.Namespace != "" && f.Namespace != s.Namespace {
+		return false
+	}
+	of, err := selector(f.Rules.Selector)
+	if err != nil || !of.Matches(labels.Set(s.Labels)) {
+		return false
+	}
+	of, err = selector(f.NamespaceSelector)
+	return err == nil && of.Matches(labels.Set(s.NamespaceLabels))
+}
+
+// span is a time in which a freeze applies; zero: without a begin, or an end.
+type span struct {
+	from, to time.Time
+	reason   string
+}
+
+// holds reports whether a time is in the span.
+func (s span) holds(t time.Time) bool {
+	return !t.Before(s.from) && (s.to.IsZero() || t.Before(s.to))
+}
+
+// spans of a freeze, by their begin.
+func (f Freeze) spans() []span {
+	r := f.Rules
+	if r.Indefinite {
+		return []span{{reason: r.Reason}}
+	}
+	var out []span
+	if r.Until != nil {
+		out = append(out, span{to: r.Until.Time, reason: r.Reason})
+	}
+	for _, p := range r.Periods {
+		out = append(out, span{p.From.Time, p.To.Time, cmp.Or(p.Reason, r.Reason)})
+	}
+	slices.SortStableFunc(out, func(x, y span) int { return x.from.Compare(y.from) })
+	return out
+}
+
+// State is whether a freeze applies at a time.
+type State struct {
+	// Active: it applies. Over: it does not, and never will again.
+	Active, Over bool
+	// From is when it applies next; zero while it applies.
+	From time.Time
+	// Until is when it ends, or ends after From; zero: never, or it is over.
+	Until time.Time
+	// Reason of the period that applies or is next; of a freeze that is over, its own.
+	Reason string
+}
+
+// Next is when the state changes; zero: never.
+func (s State) Next() time.Time {
+	if s.Active {
+		return s.Until
+	}
+	return s.From // zero if it is over
+}
+
+// State reports whether a freeze applies at a time. Periods that overlap or follow each other
+// are one.
+func (f Freeze) State(now time.Time) State {
+	spans := f.spans()
+	at := now
+	if !slices.ContainsFunc(spans, func(s span) bool { return s.holds(now) }) {
+		next := slices.IndexFunc(spans, func(s span) bool { return s.from.After(now) })
+		if next < 0 {
+			return State{Over: true, Reason: f.Rules.Reason}
+		}
+		at = spans[next].from
+	}
+	until, first := extent([]Freeze{f}, at)
+	if first == nil {
+		return State{Over: true, Reason: f.Rules.Reason} // the schema admits no period without a time
+	}
+	s := State{Active: at.Equal(now), Until: until, Reason: first.reason}
+	if !s.Active {
+		s.From = at
+	}
+	return s
+}
+
+// cause is a freeze and the reason of one of its periods.
+type cause struct {
+	freeze Freeze
+	reason string
+}
+
+// extent gives until when freezes apply one after the other from a time; zero: without an end.
+// first is what applies at that time and ends last; nil: nothing does.
+func extent(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
+	until = at
+	for {
+		end, last := until, (*cause)(nil)
+		for _, f := range freezes {
+			for _, s := range f.spans() {
+				switch {
+				case !s.holds(until):
+				case s.to.IsZero():
+					return time.Time{}, cmp.Or(first, &cause{f, s.reason})
+				case s.to.After(end):
+					end, last = s.to, &cause{f, s.reason}
+				}
+			}
+		}
+		if last == nil {
+			return until, first
+		}
+		until, first = end, cmp.Or(first, last)
+	}
+}
+
+// Of gives what keeps a Microservice frozen at a time; nil: nothing. Of several freezes it names
+// the one that ends last; it lasts until none of them applies any more.
+func Of(freezes []Freeze, s Subject, now time.Time) *release.Freeze {
+	freezes = slices.DeleteFunc(slices.Clone(freezes), func(f Freeze) bool { return !f.Selects(s) })
+	slices.SortFunc(freezes, func(x, y Freeze) int {
+		return cmp.Or(strings.Compare(x.Kind, y.Kind), strings.Compare(x.Name, y.Name))
+	})
+	until, first := extent(freezes, now)
+	if first == nil {
+		return nil
+	}
+	return &release.Freeze{Name: first.freeze.String(), Until: until, Reason: first.reason}
+}
+
+// End is when a freeze applied or applies for the last time; zero: it has no end.
+func (f Freeze) End() (end time.Time) {
+	for _, s := range f.spans() {
+		if s.to.IsZero() {
+			return time.Time{}
+		}
+		if s.to.After(end) {
+			end = s.to
+		}
+	}
+	return end
+}
