@@ -225,6 +225,8 @@ provider: {gateway: {parentRefs: [{name: public}]}}`,
 // prints them under these names.
 func TestColumns(t *testing.T) {
 	want := map[string]string{
+		"ClusterFreeze":         "NAME ACTIVE UNTIL REASON SERVICES BY AGE",
+		"Freeze":                "NAME ACTIVE UNTIL REASON SERVICES BY AGE",
 		"GitHubRepository":      "NAME REPOSITORY PULLREQUESTS READY REASON AGE",
 		"ImagePolicy":           "NAME IMAGE LATEST OFFERED READY REASON AGE",
 		"Microservice":          "NAME ACTIVE CANARY GROUPS READY PROGRESSING AGE",
@@ -245,7 +247,7 @@ func TestColumns(t *testing.T) {
 				for _, name := range strings.Split(strings.TrimPrefix(column.JSONPath, "."), ".") {
 					schema = schema.Properties[name]
 				}
-				if schema.Type != "string" && schema.Type != "integer" {
+				if !slices.Contains([]string{"string", "integer", "boolean"}, schema.Type) {
 					t.Errorf("column %s reads %s of type %q, want a scalar", column.Name, column.JSONPath, schema.Type)
 				}
 			}

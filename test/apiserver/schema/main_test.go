@@ -64,6 +64,16 @@ apiVersion: hlnr.io/v1alpha1
 kind: GitHubRepository
 metadata: {name: shop}
 spec: {owner: acme, repo: shop}`,
+	"Freeze": `
+apiVersion: hlnr.io/v1alpha1
+kind: Freeze
+metadata: {name: fair}
+spec: {reason: trade fair, until: "2027-01-04T08:00:00Z"}`,
+	"ClusterFreeze": `
+apiVersion: hlnr.io/v1alpha1
+kind: ClusterFreeze
+metadata: {name: fair}
+spec: {reason: trade fair, until: "2027-01-04T08:00:00Z"}`,
 }
 
 // object is the base object of a kind in a namespace, with a merge patch.
@@ -91,7 +101,9 @@ func patched(t testing.TB, raw []byte, namespace, patch string) *unstructured.Un
 	if err := json.Unmarshal(raw, &out.Object); err != nil {
 		t.Fatal(err)
 	}
-	out.SetNamespace(namespace)
+	if out.GetKind() != "ClusterFreeze" {
+		out.SetNamespace(namespace)
+	}
 	return out
 }
 
