@@ -344,7 +344,7 @@ func TestOptionalConfiguration(t *testing.T) {
 	s.write("settings", "blue")
 	s.play()
 	if s.active().Name == without.Name {
-		t.Fatalf("it is no release: %s", s.ledger())
+		t.Fatalf("it is not a release: %s", s.ledger())
 	}
 	same(t, "content", s.runsWith(s.active()).Data["file"], "blue")
 	if _, ok := s.copies()[name]; ok {

@@ -63,7 +63,7 @@ func (r *Reconciler) namespaceLabels(ctx context.Context, name string) (map[stri
 }
 
 // readable gives the error of a read of freezes, unless a user reads who may not: then what is not
-// known is left out, and the status of the Microservice still shows what it waits for.
+// known is omitted, and the status of the Microservice still shows what it waits for.
 func (r *Reconciler) readable(err error) error {
 	if r.guest && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err)) {
 		return nil

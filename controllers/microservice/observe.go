@@ -101,7 +101,7 @@ const fieldMicroservice = "spec.microserviceName"
 // Facts gives what a plan about a Microservice is made from at a time, read by a client without a
 // cache. ms may differ from what is stored, so that a plan can be made about a change before it is
 // written. Reading needs the rights to get and list the kinds of hlnr.io and, where releases
-// contain them, ConfigMaps and Secrets. A freeze that may not be read is left out. problem is why nothing new would start: a specification or
+// contain them, ConfigMaps and Secrets. A freeze that may not be read is omitted. problem is why nothing new would start: a specification or
 // an object that it names. The manager's least drain delay counts as its default, 5s.
 func Facts(ctx context.Context, c client.WithWatch, ms *v1alpha1.Microservice, now time.Time) (facts release.Observed, problem, err error) {
 	ms = ms.DeepCopy()

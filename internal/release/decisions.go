@@ -51,7 +51,7 @@ func (s *scope) applyDecision(r *Row, d Decision) string {
 		return refuse("the group is %s", strings.ToLower(string(s.g.Phase)))
 	}
 	if f := s.o.Spec.Freeze; f != nil && d.Action != Deprecate && r.Promoted == 0 {
-		// It would be applied when no one looks.
+		// It would be applied when it is not expected any more.
 		return refuse("%s; decide when that is over, or list the Microservice in spec.exceptions", f)
 	}
 	switch d.Action {

@@ -144,7 +144,7 @@ func promoteFirst(s *scope) {
 	if !c.ok() || !c.has(s.full()) {
 		return
 	}
-	if w := s.frozen(run, r, c); w != nil {
+	if w := s.frozen(); w != nil {
 		s.record(w)
 		return
 	}
@@ -165,7 +165,7 @@ func promoteKept(s *scope) {
 		return
 	}
 	if s.halted(r) {
-		s.record(s.frozen(run, r, c))
+		s.record(s.frozen())
 		return
 	}
 	if s.dead(active) {
@@ -192,7 +192,7 @@ func promoteAdopted(s *scope) {
 	if !c.ok() || !c.has(s.full()) || !s.stable() {
 		return
 	}
-	if w := s.frozen(run, r, c); w != nil {
+	if w := s.frozen(); w != nil {
 		s.record(w)
 		return
 	}

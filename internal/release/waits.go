@@ -35,7 +35,7 @@ func (s *scope) startWaits(target string, r *Row) *wait {
 func (b *planner) stopped() bool { return b.o.Spec.Paused || b.o.Spec.Freeze != nil }
 
 // haltWait is that spec.paused or a freeze keeps a release, which may have no row yet, from what
-// comes next. format says what it does meanwhile.
+// comes next. format describes what it does meanwhile.
 func (s *scope) haltWait(r *Row, format string, args ...any) *wait {
 	does := fmt.Sprintf(format, args...)
 	f := s.o.Spec.Freeze
@@ -49,7 +49,8 @@ func (s *scope) haltWait(r *Row, format string, args ...any) *wait {
 
 // frozen is that a freeze keeps a release from becoming active; nil: none does. While the release
 // is healthy, its clock stands still for that.
-func (s *scope) frozen(run *Rollout, r *Row, c Child) *wait {
+func (s *scope) frozen() *wait {
+	run, r, c := s.rollout()
 	if s.o.Spec.Freeze == nil || !s.halted(r) {
 		return nil
 	}

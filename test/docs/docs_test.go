@@ -117,6 +117,7 @@ var least = map[string]struct {
 	"ImagePolicy": {"image: registry.example.com/shop", []string{"source", "tagFilter", "versioning", "image"}},
 	"Microservice": {"imagePolicyRef: {name: shop}\ntemplate: {spec: {containers: [{name: shop}]}}",
 		[]string{"template", "updateStrategy", "configuration", "endedGroups"}},
+	"Freeze":        {"reason: trade fair", []string{"periods", "exceptions", "reason"}},
 	"NetworkPolicy": {"ports: [{name: http, port: 80}]", []string{"domains", "provider", "ports"}},
 }
 
