@@ -46,7 +46,7 @@ func TestState(t *testing.T) {
 		"at a begin":           {calendar, 1, State{Active: true, Until: at(9).Time, Reason: "fair"}},
 		"where periods follow": {calendar, 5, State{Active: true, Until: at(9).Time, Reason: "fair"}},
 		"between periods":      {calendar, 9, State{From: at(20).Time, Until: at(30).Time, Reason: "second"}},
-		"its own reason":  {calendar, 29, State{Active: true, Until: at(30).Time, Reason: "second"}},
+		"its own reason":       {calendar, 29, State{Active: true, Until: at(30).Time, Reason: "second"}},
 		"after the calendar":   {calendar, 30, State{Over: true, Reason: "fair"}},
 		"no time at all":       {v1alpha1.FreezeRules{Reason: "fair"}, 0, State{Over: true, Reason: "fair"}},
 		"an empty period":      {v1alpha1.FreezeRules{Reason: "fair", Periods: []v1alpha1.FreezePeriod{{From: at(3), To: at(3)}}}, 0, State{Over: true, Reason: "fair"}},
