@@ -102,27 +102,9 @@ func present(root string) (map[string][]byte, error) {
 // generate is the content of all generated files, by path below root.
 func generate(root string) (map[string][]byte, error) {
 	files := map[string][]byte{}
-	for _, dir := range []string{"crd", "policies", "rbac", "components/secrets", "components/read-secrets"} {
-		found, err := filepath.Glob(filepath.Join(root, "config", dir, "*.yaml"))
-		if err != nil || len(found) == 0 {
-			return nil, fmt.Errorf("list config/%s: %d files, %w", dir, len(found), err)
-		}
-		for _, path := range found {
-			base := filepath.Base(path)
-			if base == "kustomization.yaml" {
-				continue
-			}
-			text, err := os.ReadFile(path)
-			if err != nil {
-				return nil, fmt.Errorf("read: %w", err)
-			}
-			to := dir
-			if dir == "crd" {
-				if to, text = "crds", keep(text); text == nil {
-					return nil, fmt.Errorf("%s: there are no annotations in the third line of metadata", path)
-				}
-			}
-			files[filepath.Join(chart, "files", to, base)] = append(fmt.Appendf(nil, header, "config/"+dir+"/"+base), text...)
+	for _, dir := range sources {
+		if err := copyObjects(root, dir, files); err != nil {
+			return nil, err
 		}
 	}
 	if err := namespaced(root, files); err != nil {
@@ -141,6 +123,35 @@ func generate(root string) (map[string][]byte, error) {
 	}
 	files[reference], err = valuesReference(values)
 	return files, err
+}
+
+// sources are the folders of config whose objects the chart has too.
+var sources = []string{"crd", "policies", "rbac", "components/alerts", "components/read-secrets", "components/secrets"}
+
+// copyObjects adds the objects of a folder of config.
+func copyObjects(root, dir string, files map[string][]byte) error {
+	found, err := filepath.Glob(filepath.Join(root, "config", dir, "*.yaml"))
+	if err != nil || len(found) == 0 {
+		return fmt.Errorf("list config/%s: %d files, %w", dir, len(found), err)
+	}
+	for _, path := range found {
+		base := filepath.Base(path)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("read: %w", err)
+		}
+		if base == "kustomization.yaml" || !bytes.Contains(text, []byte("\nkind: ")) { // rules of Prometheus are not an object
+			continue
+		}
+		to := dir
+		if dir == "crd" {
+			if to, text = "crds", keep(text); text == nil {
+				return fmt.Errorf("%s: metadata does not begin with annotations", path)
+			}
+		}
+		files[filepath.Join(chart, "files", to, base)] = append(fmt.Appendf(nil, header, "config/"+dir+"/"+base), text...)
+	}
+	return nil
 }
 
 // keep adds the annotation by which Helm leaves a definition, and so all objects of its kind, when it uninstalls; nil if the

@@ -235,7 +235,8 @@ func TestUpgradesBetweenVariants(t *testing.T) {
 	r := newRelease(t)
 	values := maps.Clone(variants["everything"])
 	metrics := maps.Clone(values["metrics"].(map[string]any))
-	delete(metrics, "serviceMonitor") // its kind is not installed
+	delete(metrics, "serviceMonitor") // these kinds are not installed
+	delete(metrics, "alerts")
 	values["metrics"] = metrics
 	r.install(nil)
 	for _, next := range []map[string]any{values, variants["granted secrets"], variants["namespaces"], variants["no receiver"], nil} {

@@ -224,6 +224,10 @@ func TestSameAsKustomize(t *testing.T) {
 			map[string]any{"secrets": map[string]any{"read": []any{"shop"}}},
 			[]map[string]any{install, {"namespace": "shop", "components": []string{"config/components/read-secrets"}}},
 		},
+		"components/alerts": {
+			map[string]any{"metrics": map[string]any{"alerts": map[string]any{"enabled": true}}},
+			[]map[string]any{{"resources": []string{"config/default"}, "components": []string{"config/components/alerts"}}},
+		},
 		"components/secrets": {
 			map[string]any{"secrets": map[string]any{"track": []any{"shop", "pay"}}},
 			[]map[string]any{install, {"namespace": "shop", "components": []string{"config/components/secrets"}}, {"namespace": "pay", "components": []string{"config/components/secrets"}}},

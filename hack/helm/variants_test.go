@@ -28,6 +28,7 @@ var variants = map[string]map[string]any{
 		"webhooks": map[string]any{"httpRoute": map[string]any{"parentRefs": []any{map[string]any{"name": "public", "namespace": "infra"}}, "hostnames": []any{"hooks.example.com"}}},
 		"metrics": map[string]any{
 			"readers":        []any{map[string]any{"name": "prometheus", "namespace": "monitoring"}},
+			"alerts":         map[string]any{"enabled": true, "labels": map[string]any{"release": "prometheus"}},
 			"serviceMonitor": map[string]any{"enabled": true, "interval": "30s", "labels": map[string]any{"release": "prometheus"}},
 		},
 		"firewall": map[string]any{
@@ -80,6 +81,7 @@ func TestVariants(t *testing.T) {
 		},
 		"everything": {more: []string{
 			"PodDisruptionBudget heighliner-system heighliner", "HTTPRoute heighliner-system heighliner-webhooks", "ServiceMonitor heighliner-system heighliner",
+			"PrometheusRule heighliner-system heighliner",
 			"NetworkPolicy heighliner-system heighliner", "ClusterRoleBinding <nil> heighliner-metrics-reader",
 		}},
 		"no receiver": {fewer: []string{
