@@ -172,7 +172,7 @@ func FuzzImage(f *testing.F) {
 
 // The registry that is asked is the one that the name of an image says.
 func FuzzRepository(f *testing.F) {
-	for _, s := range []string{"ghcr.io/acme/web", "localhost:5000/x", "[::1]:5000/a", "a", "docker.io/library/a", "r.example:99999/a", "R.example/a", "1.2.3.4/a", "xn--a/b", "https:/a/b", "a@b/c", "r.example:/a"} {
+	for _, s := range []string{"ghcr.io/acme/web", "localhost:5000/x", "[::1]:5000/a", "::/0", "a", "docker.io/library/a", "r.example:99999/a", "R.example/a", "1.2.3.4/a", "xn--a/b", "https:/a/b", "a@b/c", "r.example:/a"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -262,10 +263,16 @@ func parseRepository(op, text string, insecure bool) (name.Repository, error) {
 		options = append(options, name.Insecure)
 	}
 	repo, err := name.NewRepository(text, options...)
-	if err != nil || strings.Contains(text, "//") {
+	if err != nil || strings.Contains(text, "//") || !addressable(repo.RegistryStr()) {
 		return name.Repository{}, badName(op, clip(text), "no repository", "write spec.image as host/path, in lower case, without tag, digest and scheme")
 	}
 	return repo, nil
+}
+
+// addressable reports whether a registry can be the host of a URL: "::", an IPv6 address without brackets, cannot.
+func addressable(registry string) bool {
+	u, err := url.Parse("https://" + registry + "/v2/")
+	return err == nil && u.Host == registry && u.User == nil
 }
 
 // hash identifies a credential, certificates included, without giving it away.

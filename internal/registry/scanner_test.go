@@ -170,6 +170,7 @@ func TestErrorsAreTyped(t *testing.T) {
 	}{
 		"no such repository": {request: func(r *Request) { r.Repository += "-b" }, want: NotFound, says: "404 Not Found (NAME_UNKNOWN)"},
 		"no repository":      {request: func(r *Request) { r.Repository = "https://example.com/web" }, want: BadName, says: "without tag, digest and scheme"},
+		"no host of a URL":   {request: func(r *Request) { r.Repository = "::/web" }, want: BadName, says: "without tag, digest and scheme"},
 		"no text":            {request: func(r *Request) { r.Repository = "" }, want: BadName},
 		"a digest":           {request: func(r *Request) { r.Repository += "@sha256:" + strings.Repeat("0", 64) }, want: BadName},
 		"a tag":              {request: func(r *Request) { r.Repository += ":1.0.0" }, want: BadName, says: "without tag"},
