@@ -164,20 +164,26 @@ func (t *totals) promotions(g view.GroupState, was seenGroup, starts starts) {
 		return
 	}
 	active := &g.Group.Releases[at]
-	for i := range g.Group.Releases {
-		r := &g.Group.Releases[i]
-		// Releases are sorted by version, newest first.
-		if old, ok := was.rows[r.VersionedMicroservice]; ok && old.status == v1alpha1.ReleaseActive && i < at {
-			t.rollouts[resultRolledBack]++
-			t.restored.add(active.LastTransitionTime.Sub(old.since))
-			return
+	if again(active) {
+		for i := range at { // Releases are sorted by version, newest first.
+			if r := &g.Group.Releases[i]; r.Promoted == active.Promoted-1 {
+				t.rolledBack(was.rows[r.VersionedMicroservice], active)
+				return
+			}
 		}
+		return
 	}
-	if !again(active) {
-		t.rollouts[resultPromoted]++
-	}
+	t.rollouts[resultPromoted]++
 	if leadTime, _, ok := starts.leadTime(g, active); ok {
 		t.leadTime.add(leadTime)
+	}
+}
+
+// rolledBack counts a return to an earlier release. How long the later one had traffic is known if it was seen while it had some.
+func (t *totals) rolledBack(from seenRow, to *v1alpha1.Release) {
+	t.rollouts[resultRolledBack]++
+	if from.status == v1alpha1.ReleaseActive || from.status == v1alpha1.ReleaseCanary {
+		t.restored.add(to.LastTransitionTime.Sub(from.since))
 	}
 }
 

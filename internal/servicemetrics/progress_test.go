@@ -87,6 +87,13 @@ func TestProgress(t *testing.T) {
 			restored: []float64{1, 12},
 			rollouts: map[string]float64{resultRolledBack: 1},
 		},
+		"rollback of a release that was not seen active": {
+			steps:    []step{{15, shop(nil, one)}, {35, shop(nil, row("1.1.0", deprecated, "Replaced", 32, 2), row("1.0.0", active, "RolledBack", 32, 3))}},
+			rollouts: map[string]float64{resultRolledBack: 1},
+		},
+		"return to the newer release": {
+			steps: []step{{35, shop(nil, row("1.1.0", deprecated, "Replaced", 32, 2), row("1.0.0", active, "RolledBack", 32, 3))}, {45, shop(nil, row("1.1.0", active, "RolledBack", 40, 4), row("1.0.0", deprecated, "Replaced", 40, 3))}},
+		},
 		"canary that fails": {
 			steps:    []step{{15, shop(approval("shop-1.1.0"), row("1.1.0", canary, "", 10, 0), one)}, {19, shop(nil, row("1.1.0", failed, "AnalysisFailed", 17, 0), one)}, {20, shop(nil, row("1.1.0", failed, "AnalysisFailed", 17, 0), one)}},
 			restored: []float64{1, 7},
