@@ -4,8 +4,10 @@
 //
 // writes config/components/alerts and config/components/dashboards below the folder ROOT.
 //
-//	main.go     the files
-//	alerts.go   the alerts
+//	main.go        the files
+//	alerts.go      the alerts
+//	dashboards.go  the dashboards
+//	grafana.go     the parts of dashboards in Grafana's JSON
 package main
 
 import (
@@ -21,6 +23,9 @@ func files() map[string][]byte {
 	out := map[string][]byte{
 		"config/components/alerts/rules.yaml":          ruleFile(),
 		"config/components/alerts/prometheusrule.yaml": prometheusRule(),
+	}
+	for name, d := range dashboards() {
+		out["config/components/dashboards/"+name+".json"] = d.model()
 	}
 	return out
 }
