@@ -1,0 +1,2 @@
+-- A scan can be requested at any time.
+return {["scan"] = {disabled = false}}

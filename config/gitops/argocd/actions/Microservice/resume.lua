@@ -1,0 +1,3 @@
+-- Lets versions start and canaries advance again.
+obj.spec.paused = nil
+return obj

@@ -1,0 +1,25 @@
+-- Health of all kinds of hlnr.io in Argo CD, by the conditions that every kind has.
+-- A canary, or a newer version that failed, leaves Ready True: no commit caused it, and the application stays Healthy.
+local health = {status = "Progressing", message = "not reconciled yet"}
+if obj.metadata.deletionTimestamp ~= nil then
+  health.message = "is deleted"
+  return health
+end
+if obj.status == nil or obj.status.conditions == nil or obj.status.observedGeneration ~= obj.metadata.generation then
+  return health
+end
+if obj.kind == "VersionedMicroservice" and obj.status.release == "error" then
+  return {status = "Degraded", message = obj.status.message or "the release failed"}
+end
+for _, c in ipairs(obj.status.conditions) do
+  if c.type == "Stalled" and c.status == "True" then
+    return {status = "Degraded", message = c.message}
+  end
+  if c.type == "Ready" then
+    health.message = c.message
+    if c.status == "True" then
+      health.status = "Healthy"
+    end
+  end
+end
+return health

@@ -1,0 +1,100 @@
+// Command gitops writes config/gitops/argocd/argocd-cm.yaml, the configuration of Argo CD, from the Lua files next to it.
+//
+//	gitops ROOT
+//
+// Its tests run these files as Argo CD does, and the health expressions of Flux. It has its own module because of the
+// interpreters.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// folder of the Lua files, below the root.
+const folder = "config/gitops/argocd"
+
+// kinds whose health Argo CD reads; those with actions have a folder.
+var kinds = []string{"GitHubRepository", "ImagePolicy", "Microservice", "NetworkPolicy", "VersionedMicroservice"}
+
+// actionSet is the form of resource.customizations.actions.
+type actionSet struct {
+	Discovery   string   `json:"discovery.lua"`
+	Definitions []action `json:"definitions"`
+}
+
+type action struct {
+	Name string `json:"name"`
+	Lua  string `json:"action.lua"`
+}
+
+// actionsOf reads the actions of a kind; nil: it has none.
+func actionsOf(root, kind string) (*actionSet, error) {
+	paths, err := filepath.Glob(filepath.Join(root, folder, "actions", kind, "*.lua"))
+	if err != nil || len(paths) == 0 {
+		return nil, err
+	}
+	var out actionSet
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		if name := strings.TrimSuffix(filepath.Base(path), ".lua"); name == "discovery" {
+			out.Discovery = string(text)
+		} else {
+			out.Definitions = append(out.Definitions, action{name, string(text)})
+		}
+	}
+	return &out, nil
+}
+
+// configMap gives the part of argocd-cm that is about these kinds.
+func configMap(root string) ([]byte, error) {
+	health, err := os.ReadFile(filepath.Join(root, folder, "health.lua"))
+	if err != nil {
+		return nil, err
+	}
+	data := map[string]string{}
+	for _, kind := range kinds {
+		data["resource.customizations.health.hlnr.io_"+kind] = string(health)
+		actions, err := actionsOf(root, kind)
+		if err != nil {
+			return nil, err
+		}
+		if actions == nil {
+			continue
+		}
+		text, err := yaml.Marshal(actions)
+		if err != nil {
+			return nil, err
+		}
+		data["resource.customizations.actions.hlnr.io_"+kind] = string(text)
+	}
+	text, err := yaml.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"name": "argocd-cm", "namespace": "argocd", "labels": map[string]string{"app.kubernetes.io/name": "argocd-cm", "app.kubernetes.io/part-of": "argocd"}},
+		"data":     data,
+	})
+	return append(bytes.NewBufferString("# Written by hack/gitops: make gitops. Merge it into the ConfigMap of your installation; docs/how-to/gitops.md.\n").Bytes(), text...), err
+}
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: gitops ROOT")
+		os.Exit(2)
+	}
+	text, err := configMap(os.Args[1])
+	if err == nil {
+		err = os.WriteFile(filepath.Join(os.Args[1], folder, "argocd-cm.yaml"), text, 0o644)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gitops:", err)
+		os.Exit(1)
+	}
+}
