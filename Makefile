@@ -54,6 +54,7 @@ test: $(LOCALCLUSTER) ## Run all tests that need no local cluster, on a real API
 		go test -race $(TESTFLAGS) -timeout 30m $$(go list ./... | grep -vE '/($(subst $(space),|,$(PURE) $(PLAIN)))$$'); \
 		go test $(TESTFLAGS) -timeout 30m $(addprefix ./,$(PURE) $(PLAIN))
 	@cd hack/sampleapp && go test -race -shuffle=on ./...
+	@cd hack/gitops && go test -shuffle=on ./...
 	@cd hack/localcluster && go test -race -shuffle=on ./...
 
 .PHONY: test-registries
@@ -233,6 +234,15 @@ site: ## Build the website of docs into bin/site, and check its links; the first
 .PHONY: dashboards
 dashboards: ## Write the alerts and dashboards of config/components from hack/dashboards
 	@go run ./hack/dashboards .
+
+.PHONY: gitops
+gitops: ## Write the configuration of Argo CD from its Lua files
+	@cd hack/gitops && go run . ../..
+
+.PHONY: dashboards-test
+dashboards-test: $(LOCALCLUSTER) ## Run the unit tests of the alerts, and each query of the dashboards on a Prometheus that scrapes a manager; PICTURES=folder draws the results
+	@$(LOCALCLUSTER) packages prometheus promtool docker-registry
+	@assets=$$($(LOCALCLUSTER) assets) && KUBEBUILDER_ASSETS="$$assets" PICTURES="$(abspath $(PICTURES))" go test -tags dashboards -count=1 -timeout 20m -v ./hack/dashboards
 
 .PHONY: picture
 picture: ## Draw docs/images/demo.svg from what "bin/demo -record docs/images/demo.json" wrote

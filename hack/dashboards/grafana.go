@@ -75,7 +75,7 @@ type panel struct {
 	Transformations []any `json:"transformations,omitempty"`
 }
 
-// grid is a place on a dashboard of 24 columns.
+// grid is where a panel is, on a dashboard of 24 columns.
 type grid struct {
 	X int `json:"x"`
 	Y int `json:"y"`
