@@ -36,7 +36,7 @@ spec:
   image: r.example/shop
   imagePullSecrets: [{name: keys}]
   certSecretRef: {name: keys}
-  verify: {keySecretRef: {name: keys}}
+  verify: {cosign: {keySecretRef: {name: keys}}}
   source: {github: {repositoryRef: {name: code}, tags: {}}}
 ---
 apiVersion: hlnr.io/v1alpha1
@@ -53,7 +53,7 @@ spec:
         count: 1
         provider: {prometheus: {address: "http://prometheus:9090", secretRef: {name: keys}, caSecretRef: {name: keys}}}
         metrics:
-        - {name: web, web: {url: "https://metrics.example.com", jsonPath: "{$.a}", secretRef: {name: keys}, caSecretRef: {name: keys}}, thresholdRange: {min: 1}}
+        - {name: web, web: {url: "https://metrics.example.com", value: "$.a", secretRef: {name: keys}, caSecretRef: {name: keys}}, thresholdRange: {min: 1}}
   template:
     spec:
       imagePullSecrets: [{name: keys}]
