@@ -33,6 +33,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/heighliner/web"
 	"github.com/heighliner/heighliner/controllers/feedback"
 	"github.com/heighliner/heighliner/controllers/freeze"
 	"github.com/heighliner/heighliner/controllers/githubrepository"
@@ -113,7 +114,7 @@ It connects to the cluster of KUBECONFIG, --kubeconfig or the pod's service acco
 		std.Var(k.Value, k.Name, k.Usage)
 	}
 	f.AddGoFlagSet(std)
-	cmd.AddCommand(checkCommand())
+	cmd.AddCommand(checkCommand(), web.NewCommand(version))
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	cmd.SetHelpCommand(&cobra.Command{Hidden: true})
 	return cmd

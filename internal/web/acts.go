@@ -41,6 +41,8 @@ type Outcome struct {
 	// Text is the result in one line, and Effects what follows from it.
 	Text    string   `json:"text"`
 	Effects []string `json:"effects,omitempty"`
+	// Unknown is why Effects are not known; "": they are.
+	Unknown string `json:"unknown,omitempty"`
 	// By is the reader as the API server knows them.
 	By string `json:"by,omitempty"`
 	// Command that does the same.

@@ -83,6 +83,8 @@ type Options struct {
 	ControllerManager bool
 	// Empty installs no definitions of the project, for tests that install them.
 	Empty bool
+	// Audit records who writes objects of hlnr.io: see AuditLog.
+	Audit bool
 }
 
 // Env is a running API server.
@@ -172,6 +174,11 @@ func Start(o Options) (_ *Env, err error) {
 			err = errors.Join(err, env.Stop())
 		}
 	}()
+	if o.Audit {
+		if err := env.audit(); err != nil {
+			return nil, err
+		}
+	}
 
 	if os.Getenv("GOGC") == "" { // They get the environment of the test.
 		if err := os.Setenv("GOGC", serverGC); err != nil {
@@ -220,6 +227,30 @@ func (e *Env) writeToken() (string, error) {
 }
 
 func (e *Env) tokenFile() string { return filepath.Join(e.dir, "tokens.csv") }
+
+// auditPolicy records writes of objects of hlnr.io, without their contents.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  verbs: [create, update, patch, delete]
+  resources: [{group: hlnr.io}]
+- level: None
+`
+
+// audit lets the API server write the file of AuditLog.
+func (e *Env) audit() error {
+	policy := filepath.Join(e.dir, "audit.yaml")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+		return fmt.Errorf("write audit policy: %w", err)
+	}
+	e.environment.ControlPlane.GetAPIServer().Configure().Set("audit-policy-file", policy).Set("audit-log-path", e.AuditLog())
+	return nil
+}
+
+// AuditLog is the file with the events of Options.Audit, one audit.k8s.io/v1 Event as JSON in each line.
+func (e *Env) AuditLog() string { return filepath.Join(e.dir, "audit.log") }
 
 // Stop ends what Start started.
 func (e *Env) Stop() error {

@@ -38,10 +38,14 @@ const interval = 100 * time.Millisecond
 type Cluster struct{ *apiserver.Env }
 
 // Run starts an API server with admission policies and the manager, puts them into *cluster, runs the tests,
-// stops both, and returns the exit code for os.Exit.
-func Run(m *testing.M, cluster **Cluster) int {
+// stops both, and returns the exit code for os.Exit. change edits the options of the API server.
+func Run(m *testing.M, cluster **Cluster, change ...func(*apiserver.Options)) int {
 	flag.Parse()
-	env, err := apiserver.Start(apiserver.Options{Policies: true})
+	options := apiserver.Options{Policies: true}
+	for _, edit := range change {
+		edit(&options)
+	}
+	env, err := apiserver.Start(options)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "start API server:", err)
 		return 1

@@ -65,6 +65,8 @@ type Done struct {
 	Outcome string `json:"outcome,omitempty"`
 	// Effects are what a dry run shows would happen, in order.
 	Effects []string `json:"effects,omitempty"`
+	// Unplayed is why they are not known: the user may act, but not read all that the planner needs.
+	Unplayed string `json:"unplayed,omitempty"`
 
 	// text is the result in one line.
 	text string

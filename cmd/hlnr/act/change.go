@@ -24,6 +24,8 @@ type change struct {
 	printPatch bool
 	force      bool
 	output     *cli.Output
+	// lenient: a dry run in which the user may not read what the planner needs still tries the write.
+	lenient bool
 }
 
 func (c *change) addFlags(cmd *cobra.Command) {
@@ -104,13 +106,22 @@ func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e 
 	options := []client.PatchOption{client.FieldOwner(cli.FieldManager)}
 	if c.dryRun {
 		facts, err := forecast.Read(ctx, s.client, e.after(ms), s.Now())
-		if err != nil {
-			return nil, owner, fmt.Errorf("play the change: %w", err)
+		if err == nil {
+			done.Effects = facts.Play(s.Now()).Lines()
+		} else if done.Unplayed, err = unplayed(ctx, s, fmt.Errorf("play the change: %w", err), c.lenient); err != nil {
+			return nil, owner, err
 		}
-		done.Effects = facts.Play(s.Now()).Lines()
 		options = append(options, client.DryRunAll)
 	}
 	return &done, owner, s.write(ctx, ms, e.apply, options...)
+}
+
+// unplayed is why the effects of a dry run are not known, where that is not an error.
+func unplayed(ctx context.Context, s *scope, err error, lenient bool) (string, error) {
+	if err == nil || !lenient || !apierrors.IsForbidden(err) {
+		return "", err
+	}
+	return s.Explain(ctx, err).Error(), nil
 }
 
 // maxWrites is how often a change is written that meets newer objects.

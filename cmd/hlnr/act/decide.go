@@ -33,6 +33,8 @@ type decision struct {
 	dryRun  bool
 	timeout time.Duration
 	output  *cli.Output
+	// lenient: a dry run in which the user may not read what the planner needs still tries the write.
+	lenient bool
 }
 
 func newContinueCommand(f *cli.Factory) *cobra.Command {
@@ -162,7 +164,8 @@ func (d *decision) do(ctx context.Context, s *scope, args []string) (*Done, targ
 	done.text += " by " + by
 	var options []client.PatchOption
 	if d.dryRun {
-		if done.Effects, err = d.play(ctx, s, t, by); err != nil {
+		done.Effects, err = d.play(ctx, s, t, by)
+		if done.Unplayed, err = unplayed(ctx, s, err, d.lenient); err != nil {
 			return nil, t, err
 		}
 		options = append(options, client.DryRunAll)

@@ -42,7 +42,7 @@ var decides = map[string]v1alpha1.DecisionAction{
 func (r Request) Do(ctx context.Context, f *cli.Factory, c client.WithWatch) (*Done, error) {
 	s := &scope{f, c, r.Namespace}
 	if action, is := decides[r.Verb]; is {
-		d := &decision{action: action, reason: r.Reason, id: r.ID, dryRun: r.DryRun}
+		d := &decision{action: action, reason: r.Reason, id: r.ID, dryRun: r.DryRun, lenient: true}
 		args := []string{r.Microservice}
 		if r.Target != "" {
 			args = append(args, r.Target)
@@ -58,7 +58,7 @@ func (r Request) Do(ctx context.Context, f *cli.Factory, c client.WithWatch) (*D
 	if err != nil {
 		return nil, err
 	}
-	done, owner, err := (&change{dryRun: r.DryRun}).do(ctx, s, ms, e)
+	done, owner, err := (&change{dryRun: r.DryRun, lenient: true}).do(ctx, s, ms, e)
 	if err == nil && owner.Owns {
 		err = &gitOwned{owner, "spec." + strings.Join(e.field, "."), r.Namespace + "/" + r.Microservice}
 	}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
 // FieldManager is the field manager of all writes of the command.
@@ -93,11 +94,27 @@ func (f *Factory) newClient() (client.WithWatch, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newClient(config, func() (meta.RESTMapper, error) { return f.flags.ToRESTMapper() })
+}
+
+// NewClient gives a client of a configuration that is like [Factory.Client].
+func NewClient(config *rest.Config) (client.WithWatch, error) {
+	return newClient(config, func() (meta.RESTMapper, error) {
+		c, err := rest.HTTPClientFor(config)
+		if err != nil {
+			return nil, err
+		}
+		return apiutil.NewDynamicRESTMapper(config, c)
+	})
+}
+
+// newClient gives a client that discovers kinds only where they are unknown.
+func newClient(config *rest.Config, discover func() (meta.RESTMapper, error)) (client.WithWatch, error) {
 	scheme, err := Scheme()
 	if err != nil {
 		return nil, err
 	}
-	mapper := meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{knownKinds(scheme), meta.NewLazyRESTMapperLoader(f.flags.ToRESTMapper)}}
+	mapper := meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{knownKinds(scheme), meta.NewLazyRESTMapperLoader(discover)}}
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)

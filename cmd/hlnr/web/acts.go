@@ -22,10 +22,46 @@ import (
 // decides about each act again.
 const rightsAge = time.Minute
 
-// acts are those of one user. They are what the commands of the same names do.
-type acts struct {
-	factory *cli.Factory
-	client  client.WithWatch
+// Acts are what the commands of the same names do, with the rights of a reader.
+type Acts struct {
+	Factory *cli.Factory
+	// Client of the reader of a context.
+	Client func(ctx context.Context) (client.WithWatch, error)
+	// Rights reports whether the reader of a context may decide about releases, and change services, of a namespace.
+	Rights func(ctx context.Context, namespace string) (decide, change bool)
+}
+
+// May reports what the reader may do.
+func (a *Acts) May(ctx context.Context, namespace string) (decide, change bool) {
+	return a.Rights(ctx, namespace)
+}
+
+// Preview plays an act.
+func (a *Acts) Preview(ctx context.Context, x web.Act) (web.Outcome, error) {
+	return a.do(ctx, x, true)
+}
+
+// Do acts.
+func (a *Acts) Do(ctx context.Context, x web.Act) (web.Outcome, error) { return a.do(ctx, x, false) }
+
+func (a *Acts) do(ctx context.Context, x web.Act, dryRun bool) (web.Outcome, error) {
+	c, err := a.Client(ctx)
+	if err != nil {
+		return web.Outcome{}, a.problem(ctx, err)
+	}
+	done, err := act.Request{
+		Verb: x.Verb, Namespace: x.Namespace, Microservice: x.Service, Target: x.Target, Group: x.Group, Until: x.Until, Reason: x.Reason, ID: x.ID, DryRun: dryRun,
+	}.Do(ctx, a.Factory, c)
+	if err != nil {
+		return web.Outcome{}, a.problem(ctx, err)
+	}
+	return web.Outcome{Text: done.Text(), Effects: done.Effects, Unknown: done.Unplayed, By: done.By, Command: a.command(x)}, nil
+}
+
+// userRights are those of the user of a kubeconfig.
+type userRights struct {
+	now    func() time.Time
+	client client.Client
 
 	mu    sync.Mutex
 	known map[string]rights // by namespace
@@ -37,19 +73,21 @@ type rights struct {
 	at             time.Time
 }
 
-func newActs(f *cli.Factory, c client.WithWatch) *acts {
-	return &acts{factory: f, client: c, known: map[string]rights{}}
+// newActs are those of the one user of a kubeconfig.
+func newActs(f *cli.Factory, c client.WithWatch) *Acts {
+	user := &userRights{now: f.Now, client: c, known: map[string]rights{}}
+	return &Acts{Factory: f, Client: func(context.Context) (client.WithWatch, error) { return c, nil }, Rights: user.in}
 }
 
-// May asks the API server: who may act in all namespaces costs two requests a minute, anyone else two for each
+// in asks the API server: who may act in all namespaces costs two requests a minute, anyone else two for each
 // namespace that they see.
-func (a *acts) May(ctx context.Context, namespace string) (decide, change bool) {
+func (a *userRights) in(ctx context.Context, namespace string) (decide, change bool) {
 	if namespace != "" {
-		if decide, change := a.May(ctx, ""); decide && change {
+		if decide, change := a.in(ctx, ""); decide && change {
 			return true, true
 		}
 	}
-	now := a.factory.Now()
+	now := a.now()
 	a.mu.Lock()
 	r, ok := a.known[namespace]
 	a.mu.Unlock()
@@ -64,7 +102,7 @@ func (a *acts) May(ctx context.Context, namespace string) (decide, change bool) 
 }
 
 // allowed reports whether the user may patch the objects of a resource. Without an answer they may not.
-func (a *acts) allowed(ctx context.Context, namespace, resource string) bool {
+func (a *userRights) allowed(ctx context.Context, namespace, resource string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -73,27 +111,9 @@ func (a *acts) allowed(ctx context.Context, namespace, resource string) bool {
 	return a.client.Create(ctx, review) == nil && review.Status.Allowed
 }
 
-// Preview plays an act.
-func (a *acts) Preview(ctx context.Context, x web.Act) (web.Outcome, error) {
-	return a.do(ctx, x, true)
-}
-
-// Do acts.
-func (a *acts) Do(ctx context.Context, x web.Act) (web.Outcome, error) { return a.do(ctx, x, false) }
-
-func (a *acts) do(ctx context.Context, x web.Act, dryRun bool) (web.Outcome, error) {
-	done, err := act.Request{
-		Verb: x.Verb, Namespace: x.Namespace, Microservice: x.Service, Target: x.Target, Group: x.Group, Until: x.Until, Reason: x.Reason, ID: x.ID, DryRun: dryRun,
-	}.Do(ctx, a.factory, a.client)
-	if err != nil {
-		return web.Outcome{}, a.problem(ctx, err)
-	}
-	return web.Outcome{Text: done.Text(), Effects: done.Effects, By: done.By, Command: a.command(x)}, nil
-}
-
 // problem gives an error of an act the words of the command, and a status.
-func (a *acts) problem(ctx context.Context, err error) *web.Problem {
-	explained := a.factory.Explain(ctx, err)
+func (a *Acts) problem(ctx context.Context, err error) *web.Problem {
+	explained := a.Factory.Explain(ctx, err)
 	p := &web.Problem{Status: http.StatusBadGateway, Title: "The API server did not do this", Text: explained.Error()}
 	switch code := cli.CodeOf(explained); {
 	case act.IsGitOwned(err):
@@ -109,7 +129,7 @@ func (a *acts) problem(ctx context.Context, err error) *web.Problem {
 }
 
 // command that does the same as an act.
-func (a *acts) command(x web.Act) string {
+func (a *Acts) command(x web.Act) string {
 	words := []string{x.Verb, "-n", x.Namespace, x.Service}
 	switch {
 	case x.Target != "" && x.Verb == "rollback":
@@ -125,7 +145,7 @@ func (a *acts) command(x web.Act) string {
 	for i, word := range words {
 		words[i] = quoted(word)
 	}
-	return a.factory.Program() + " " + strings.Join(words, " ")
+	return a.Factory.Program() + " " + strings.Join(words, " ")
 }
 
 // plain are words that mean themselves in a shell.

@@ -13,7 +13,7 @@ import (
 // TestCommandMeansItself: the command that does the same as an act is copied into a shell, and a link of
 // another site may have chosen its values.
 func TestCommandMeansItself(t *testing.T) {
-	a := &acts{factory: &cli.Factory{}}
+	a := &Acts{Factory: &cli.Factory{}}
 	for name, test := range map[string]struct {
 		act  web.Act
 		want []string

@@ -1,7 +1,7 @@
 // Package web has the command that serves the board, of internal/web, to its user.
 //
 //	web.go   the command: what it reads, and where it listens
-//	acts.go  acts with the kubeconfig of the user
+//	acts.go  acts of a reader, and the rights of the user of a kubeconfig
 package web
 
 import (

@@ -1,0 +1,222 @@
+package web
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/heighliner/heighliner/internal/web"
+	"github.com/heighliner/heighliner/internal/web/identity"
+)
+
+// The bounds of --session-duration.
+const minSession, maxSession = time.Minute, 24 * time.Hour
+
+// providerTimeout bounds each request to the identity provider.
+const providerTimeout = 10 * time.Second
+
+// maxProvider bounds what is read of an answer of the identity provider, in bytes.
+const maxProvider = 1 << 20
+
+// Options of the server: one for each flag, and what the process gives it.
+type Options struct {
+	// Config of the cluster, with the rights of the server.
+	Config  *rest.Config
+	Version string
+	Clock   clock.Clock
+	Log     *slog.Logger
+	// Listener instead of --bind-address; nil: none.
+	Listener net.Listener
+
+	url, title, bindAddress, probeAddress string
+	certFile, keyFile                     string
+	readOnly                              bool
+	groups                                []string
+
+	issuer, clientID, clientSecretFile, caFile  string
+	scopes                                      []string
+	userClaim, userPrefix, groupsClaim, gPrefix string
+	session                                     time.Duration
+	sessionKeyFile                              string
+	proxyCAFile                                 string
+	proxyNames, proxyUsers, proxyGroups         []string
+	proxySeparator                              string
+}
+
+// addFlags adds the flags. Those about a provider and a proxy are named as those of kube-apiserver.
+func (o *Options) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.url, "url", "", "URL of the board for its readers, such as https://board.example.com; required")
+	f.StringVar(&o.title, "title", "cluster", "name of the cluster, for the pages")
+	f.StringVar(&o.bindAddress, "bind-address", ":8080", "address of the board")
+	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	f.StringVar(&o.certFile, "tls-cert-file", "", "file with the certificate of the board, which may change; without it the board is served over HTTP, behind a Gateway that ends TLS")
+	f.StringVar(&o.keyFile, "tls-private-key-file", "", "file with the key of the certificate")
+	f.BoolVar(&o.readOnly, "read-only", false, "show no acts, and refuse them; no right to impersonate is needed")
+	f.StringSliceVar(&o.groups, "groups", nil, "groups, with their prefix, that readers can act as members of; others are ignored; defaults to all")
+
+	f.StringVar(&o.issuer, "oidc-issuer-url", "", "URL of the identity provider, with https://")
+	f.StringVar(&o.clientID, "oidc-client-id", "", "what the identity provider knows the board by; its redirect URL is /login/callback of --url")
+	f.StringVar(&o.clientSecretFile, "oidc-client-secret-file", "", "file with the secret of the client; none for a public client")
+	f.StringVar(&o.caFile, "oidc-ca-file", "", "file with the certificate of the authority of the identity provider; defaults to public authorities")
+	f.StringSliceVar(&o.scopes, "oidc-scopes", []string{"profile", "email"}, "scopes that are asked for besides openid")
+	f.StringVar(&o.userClaim, "oidc-username-claim", "sub", "claim with the user name")
+	f.StringVar(&o.userPrefix, "oidc-username-prefix", "oidc:", "put before user names; - for nothing. Use what the API server uses, so that a person has the same rights here")
+	f.StringVar(&o.groupsClaim, "oidc-groups-claim", "groups", "claim with the groups, as a list of texts; empty for none")
+	f.StringVar(&o.gPrefix, "oidc-groups-prefix", "oidc:", "put before groups; - for nothing")
+	f.DurationVar(&o.session, "session-duration", time.Hour, "how long a session lasts at most; it ends with the token of the identity provider too")
+	f.StringVar(&o.sessionKeyFile, "session-key-file", "", "file with the key of sessions, 32 bytes as base64; by default a random one, with which sessions end when the server does")
+
+	f.StringVar(&o.proxyCAFile, "requestheader-client-ca-file", "", "file with the certificate of the authority that signs the client certificate of an authenticating proxy; needs --tls-cert-file")
+	f.StringSliceVar(&o.proxyNames, "requestheader-allowed-names", nil, "common names of client certificates that are allowed; defaults to all that the authority signed")
+	f.StringSliceVar(&o.proxyUsers, "requestheader-username-headers", []string{"X-Forwarded-User"}, "headers with the user name; the first one with a value counts")
+	f.StringSliceVar(&o.proxyGroups, "requestheader-group-headers", []string{"X-Forwarded-Groups"}, "headers with groups")
+	f.StringVar(&o.proxySeparator, "requestheader-group-separator", ",", "between groups within a header; empty where each header has one")
+}
+
+// validate rejects what cannot work.
+func (o *Options) validate() error {
+	u, err := url.Parse(o.url)
+	switch {
+	case err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "":
+		return fmt.Errorf("--url: %q must be https:// with a host and without a path, such as https://board.example.com", o.url)
+	case (o.issuer == "") == (o.proxyCAFile == ""):
+		return errors.New("choose who identifies readers: --oidc-issuer-url for an identity provider, or --requestheader-client-ca-file for an authenticating proxy; there are no anonymous readers")
+	case o.issuer != "" && o.clientID == "":
+		return errors.New("--oidc-client-id is required with --oidc-issuer-url")
+	case (o.certFile == "") != (o.keyFile == ""):
+		return errors.New("--tls-cert-file and --tls-private-key-file need each other")
+	case o.proxyCAFile != "" && o.certFile == "":
+		return errors.New("--requestheader-client-ca-file needs --tls-cert-file: the proxy shows its certificate over TLS")
+	case o.proxyCAFile != "" && len(o.proxyUsers) == 0:
+		return errors.New("--requestheader-username-headers: at least one is required")
+	case o.session < minSession || o.session > maxSession:
+		return fmt.Errorf("--session-duration: %s must be from %s to %s", o.session, minSession, maxSession)
+	}
+	return nil
+}
+
+// hosts are the values of the Host header of --url.
+func (o *Options) hosts() []string {
+	u, err := url.Parse(o.url)
+	if err != nil {
+		return nil // validate refuses it
+	}
+	host := strings.ToLower(u.Host)
+	if u.Port() == "" {
+		return []string{host, host + ":443"}
+	}
+	return []string{host}
+}
+
+// identity of readers.
+func (o *Options) identity() (web.Identity, error) {
+	if o.proxyCAFile != "" {
+		return &identity.Proxy{
+			Rules: identity.Rules{Groups: o.groups}, Names: o.proxyNames, UserHeaders: o.proxyUsers, GroupHeaders: o.proxyGroups, Separator: o.proxySeparator, Clock: o.Clock,
+		}, nil
+	}
+	secret, err := fileText(o.clientSecretFile, "--oidc-client-secret-file")
+	if err != nil {
+		return nil, err
+	}
+	key, err := o.key()
+	if err != nil {
+		return nil, err
+	}
+	client, err := o.client()
+	if err != nil {
+		return nil, err
+	}
+	return identity.NewOIDC(identity.OIDCOptions{
+		Claims: identity.Claims{Rules: identity.Rules{UserPrefix: prefix(o.userPrefix), GroupsPrefix: prefix(o.gPrefix), Groups: o.groups}, User: o.userClaim, Groups: o.groupsClaim},
+		Issuer: o.issuer, ClientID: o.clientID, ClientSecret: secret, Scopes: o.scopes, URL: o.url, Key: key, Length: o.session, Client: client, Clock: o.Clock,
+	})
+}
+
+// prefix of a flag: "-" is none, as kube-apiserver has it.
+func prefix(text string) string {
+	if text == "-" {
+		return ""
+	}
+	return text
+}
+
+// key of sessions; nil for a random one.
+func (o *Options) key() ([]byte, error) {
+	text, err := fileText(o.sessionKeyFile, "--session-key-file")
+	if err != nil || text == "" {
+		return nil, err
+	}
+	key, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(key) != identity.KeyLength {
+		return nil, fmt.Errorf("--session-key-file: it must have %d bytes as base64, such as \"openssl rand -base64 %d\" makes", identity.KeyLength, identity.KeyLength)
+	}
+	return key, nil
+}
+
+// client for requests to the identity provider.
+func (o *Options) client() (*http.Client, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if o.caFile != "" {
+		pool, err := poolOf(o.caFile)
+		if err != nil {
+			return nil, fmt.Errorf("--oidc-ca-file: %w", err)
+		}
+		transport.TLSClientConfig.RootCAs = pool
+	}
+	return &http.Client{Transport: bounded{transport}, Timeout: providerTimeout}, nil
+}
+
+// bounded reads no more of an answer than its size allows.
+type bounded struct{ next http.RoundTripper }
+
+// RoundTrip sends a request.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := b.next.RoundTrip(r)
+	if err == nil {
+		response.Body = http.MaxBytesReader(nil, response.Body, maxProvider)
+	}
+	return response, err
+}
+
+// fileText is the text of a file of a flag, without the line end; "" where the flag is not set.
+func fileText(file, name string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	text := string(bytes.TrimSpace(raw))
+	if text == "" {
+		return "", fmt.Errorf("%s: %s is empty", name, file)
+	}
+	return text, nil
+}
+
+// poolOf the certificates of a file.
+func poolOf(file string) (*x509.CertPool, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(raw) {
+		return nil, fmt.Errorf("%s has no certificate", file)
+	}
+	return pool, nil
+}

@@ -1,0 +1,33 @@
+package web
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+)
+
+// certificates reads the files at each connection, so that they may be renewed while the server runs. With a file of
+// authorities, connections without a certificate of one of them are refused.
+func certificates(certFile, keyFile, clientCAFile string) (*tls.Config, error) {
+	load := func() (*tls.Config, error) {
+		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil {
+			return nil, fmt.Errorf("read the certificate of the board: %w", err)
+		}
+		c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, Certificates: []tls.Certificate{pair}}
+		if clientCAFile != "" {
+			var pool *x509.CertPool
+			if pool, err = poolOf(clientCAFile); err != nil {
+				return nil, fmt.Errorf("--requestheader-client-ca-file: %w", err)
+			}
+			c.ClientCAs, c.ClientAuth = pool, tls.RequireAndVerifyClientCert
+		}
+		return c, nil
+	}
+	c, err := load()
+	if err != nil {
+		return nil, err
+	}
+	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return load() }
+	return c, nil
+}

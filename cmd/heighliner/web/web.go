@@ -1,0 +1,62 @@
+// Package web has the command that serves the board, of internal/web, in the cluster. It reads with the rights of its
+// ServiceAccount, shows readers what they may see, and writes as the reader. The manager does not have its rights.
+//
+//	web.go      the command
+//	options.go  flags, and what follows from them
+//	server.go   the server: what it reads, and where it listens
+//	tls.go      certificates that may change while it runs
+package web
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// NewCommand gives the command web.
+func NewCommand(version string) *cobra.Command {
+	var o Options
+	cmd := &cobra.Command{
+		Use:   "web",
+		Short: "Serve the board in the cluster, to people who log in",
+		Long: `heighliner web serves the board in the cluster. People log in with an identity provider
+(OpenID Connect), or at a proxy that authenticates them and shows a client certificate; there is no
+anonymous reader. They see what they may list, by access reviews, and act by impersonation, so that
+RBAC, admission policies and the audit log see the person.
+
+config/components/web is its Deployment, with its roles. "hlnr web" serves the same board to one
+person, with their kubeconfig.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			config, err := ctrl.GetConfig()
+			if err != nil {
+				return fmt.Errorf("find the cluster: %w; set KUBECONFIG or --kubeconfig", err)
+			}
+			config = rest.CopyConfig(config)
+			config.UserAgent = "heighliner-web/" + version
+			o.Version, o.Config, o.Clock = version, config, clock.RealClock{}
+			o.Log = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), nil))
+			if err := Run(ctx, o); ctx.Err() == nil {
+				return err
+			}
+			return nil
+		},
+	}
+	o.addFlags(cmd.Flags())
+	if k := flag.Lookup("kubeconfig"); k != nil {
+		cmd.Flags().AddGoFlag(k)
+	}
+	cmd.SetContext(context.Background())
+	return cmd
+}
