@@ -2,7 +2,8 @@
 //
 //	dashboards ROOT
 //
-// writes config/components/alerts and config/components/dashboards below the folder ROOT.
+// writes config/components/alerts and config/components/dashboards below the folder ROOT, and the dashboards a second time for the chart,
+// which reads no files outside of its folder.
 //
 //	main.go        the files
 //	alerts.go      the alerts
@@ -25,7 +26,9 @@ func files() map[string][]byte {
 		"config/components/alerts/prometheusrule.yaml": prometheusRule(),
 	}
 	for name, d := range dashboards() {
-		out["config/components/dashboards/"+name+".json"] = d.model()
+		for _, folder := range []string{"config/components/dashboards/", "charts/heighliner/files/dashboards/"} {
+			out[folder+name+".json"] = d.model()
+		}
 	}
 	return out
 }

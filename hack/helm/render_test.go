@@ -228,6 +228,10 @@ func TestSameAsKustomize(t *testing.T) {
 			map[string]any{"metrics": map[string]any{"alerts": map[string]any{"enabled": true}}},
 			[]map[string]any{{"resources": []string{"config/default"}, "components": []string{"config/components/alerts"}}},
 		},
+		"components/dashboards": {
+			map[string]any{"metrics": map[string]any{"dashboards": map[string]any{"enabled": true}}},
+			[]map[string]any{{"resources": []string{"config/default"}, "components": []string{"config/components/dashboards"}}},
+		},
 		"components/secrets": {
 			map[string]any{"secrets": map[string]any{"track": []any{"shop", "pay"}}},
 			[]map[string]any{install, {"namespace": "shop", "components": []string{"config/components/secrets"}}, {"namespace": "pay", "components": []string{"config/components/secrets"}}},

@@ -29,6 +29,7 @@ var variants = map[string]map[string]any{
 		"metrics": map[string]any{
 			"readers":        []any{map[string]any{"name": "prometheus", "namespace": "monitoring"}},
 			"alerts":         map[string]any{"enabled": true, "labels": map[string]any{"release": "prometheus"}},
+			"dashboards":     map[string]any{"enabled": true},
 			"serviceMonitor": map[string]any{"enabled": true, "interval": "30s", "labels": map[string]any{"release": "prometheus"}},
 		},
 		"firewall": map[string]any{

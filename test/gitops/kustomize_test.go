@@ -53,7 +53,7 @@ spec:
         count: 1
         provider: {prometheus: {address: "http://prometheus:9090", secretRef: {name: keys}, caSecretRef: {name: keys}}}
         metrics:
-        - {name: web, web: {url: "https://metrics.example.com", value: "$.a", secretRef: {name: keys}, caSecretRef: {name: keys}}, thresholdRange: {min: 1}}
+        - {name: web, web: {url: "https://metrics.example.com", value: "body.a", secretRef: {name: keys}, caSecretRef: {name: keys}}, thresholdRange: {min: 1}}
   template:
     spec:
       imagePullSecrets: [{name: keys}]
