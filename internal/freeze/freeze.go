@@ -196,26 +196,41 @@ type cause struct {
 }
 
 // extent gives until when freezes apply one after the other from a time; zero: without an end.
-// first is what applies at that time and ends last; nil: nothing does.
+// first is what applies at that time and ends last; nil: nothing does. Each period is read a single
+// time, in the order of their begins: a user of a namespace may have any number of them.
 func extent(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
+	type ordered struct {
+		span
+		freeze int
+	}
+	var all []ordered
+	for i, f := range freezes {
+		for _, s := range f.spans() {
+			all = append(all, ordered{s, i})
+		}
+	}
+	slices.SortStableFunc(all, func(x, y ordered) int { return x.from.Compare(y.from) })
 	until = at
-	for {
-		end, last := until, (*cause)(nil)
-		for _, f := range freezes {
-			for _, s := range f.spans() {
-				switch {
-				case !s.holds(until):
-				case s.to.IsZero():
-					return time.Time{}, cmp.Or(first, &cause{f, s.reason})
-				case s.to.After(end):
-					end, last = s.to, &cause{f, s.reason}
+	for next := 0; ; {
+		var last, endless *ordered
+		for ; next < len(all) && !all[next].from.After(until); next++ {
+			switch s := &all[next]; {
+			case s.to.IsZero():
+				if endless == nil || s.freeze < endless.freeze {
+					endless = s
 				}
+			case !s.to.After(until):
+			case last == nil, s.to.After(last.to), s.to.Equal(last.to) && s.freeze < last.freeze:
+				last = s
 			}
 		}
-		if last == nil {
+		switch {
+		case endless != nil:
+			return time.Time{}, cmp.Or(first, &cause{freezes[endless.freeze], endless.reason})
+		case last == nil:
 			return until, first
 		}
-		until, first = end, cmp.Or(first, last)
+		until, first = last.to, cmp.Or(first, &cause{freezes[last.freeze], last.reason})
 	}
 }
 
