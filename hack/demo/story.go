@@ -278,6 +278,7 @@ func (s *story) conclude(reports []harness.Report, failed error) error {
 	for _, domain := range s.script.domains {
 		fmt.Printf("  %s\n", s.cluster.URL(domain))
 	}
+	fmt.Printf("Open the board: KUBECONFIG=%s %s web -A\n", os.Getenv("KUBECONFIG"), s.hlnr)
 	fmt.Println("End it with: make cluster-down")
 	if !good {
 		fmt.Println("\nResult: FAILED")
