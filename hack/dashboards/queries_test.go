@@ -81,7 +81,7 @@ spec:
   imagePolicyRef: {name: shop}
   availability: {minReadySeconds: 0}
   updateStrategy:
-    minimumAvailable: 1
+    minimumAvailable: 2
     progressDeadlineSeconds: 30
     drainDelay: 1s
     canary:

@@ -164,13 +164,13 @@ func (t *totals) promotions(g view.GroupState, was seenGroup, starts starts) {
 		return
 	}
 	active := &g.Group.Releases[at]
-	if again(active) {
-		for i := range at { // Releases are sorted by version, newest first.
-			if r := &g.Group.Releases[i]; r.Promoted == active.Promoted-1 {
-				t.rolledBack(was.rows[r.VersionedMicroservice], active)
-				return
-			}
+	for i := range at { // Releases are sorted by version, newest first: a newer one was active before.
+		if r := &g.Group.Releases[i]; r.Promoted > 0 && r.Promoted == active.Promoted-1 {
+			t.rolledBack(was.rows[r.VersionedMicroservice], active)
+			return
 		}
+	}
+	if again(active) {
 		return
 	}
 	t.rollouts[resultPromoted]++

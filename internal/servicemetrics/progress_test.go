@@ -91,6 +91,11 @@ func TestProgress(t *testing.T) {
 			steps:    []step{{15, shop(nil, one)}, {35, shop(nil, row("1.1.0", deprecated, "Replaced", 32, 2), row("1.0.0", active, "RolledBack", 32, 3))}},
 			rollouts: map[string]float64{resultRolledBack: 1},
 		},
+		"rollback to a version that was removed meanwhile": {
+			steps:    []step{{25, shop(nil, row("1.1.0", active, "Promoted", 20, 2))}, {35, shop(nil, row("1.1.0", deprecated, "Replaced", 32, 2), row("1.0.0", active, "Promoted", 32, 3))}},
+			restored: []float64{1, 12},
+			rollouts: map[string]float64{resultRolledBack: 1},
+		},
 		"return to the newer release": {
 			steps: []step{{35, shop(nil, row("1.1.0", deprecated, "Replaced", 32, 2), row("1.0.0", active, "RolledBack", 32, 3))}, {45, shop(nil, row("1.1.0", active, "RolledBack", 40, 4), row("1.0.0", deprecated, "Replaced", 40, 3))}},
 		},
