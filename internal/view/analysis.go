@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,6 +33,14 @@ func NewMetric(m v1alpha1.MetricStatus, spec *v1alpha1.CanaryAnalysis) Metric {
 	x := Metric{Name: m.Name, Result: string(m.Result), DryRun: m.DryRun}
 	if len(m.Measurements) > 0 {
 		x.Value, x.Message, x.Result = m.Measurements[0].Value, m.Measurements[0].Message, string(m.Measurements[0].Result)
+	}
+	for _, past := range slices.Backward(m.Measurements) {
+		if v, err := strconv.ParseFloat(past.Value, 64); err == nil && !math.IsNaN(v) && !math.IsInf(v, 0) {
+			x.Values = append(x.Values, v)
+		}
+	}
+	if len(x.Values) < 2 {
+		x.Values = nil
 	}
 	if spec != nil {
 		x.bounds(spec)

@@ -293,6 +293,8 @@ type Metric struct {
 	Min    *float64 `json:"min,omitempty"`
 	Max    *float64 `json:"max,omitempty"`
 	DryRun bool     `json:"dryRun,omitempty"`
+	// Values of the rollout's last rounds, the oldest first; empty where there are not two. At most 10.
+	Values []float64 `json:"values,omitempty"`
 	// Query of the metric, if it is the user's own.
 	Query   string `json:"query,omitempty"`
 	Message string `json:"message,omitempty"`

@@ -191,6 +191,7 @@ var functions = template.FuncMap{
 	},
 	"act":    actPath,
 	"metric": func(m view.Metric) string { return m.String() },
+	"spark":  spark,
 	"safeURL": func(u string) string {
 		if strings.HasPrefix(u, "https://") || strings.HasPrefix(u, "http://") {
 			return u

@@ -11,6 +11,7 @@
 //	pages.go     pages of services, releases, previews and versions
 //	diary.go     events across services, as a page and as a feed
 //	stream.go    changes of open pages
+//	spark.go     pictures of measurements
 //	acts.go      forms of acts
 package web
 
