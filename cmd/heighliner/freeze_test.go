@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
-	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 	"github.com/heighliner/heighliner/test/apiserver"
 	"github.com/heighliner/heighliner/test/await"
@@ -24,7 +24,7 @@ import (
 
 // withShippedRights runs the manager with the rights of config/rbac until the test ends, which
 // fails if the API server refused it anything.
-func withShippedRights(t *testing.T) {
+func withShippedRights(t *testing.T, namespace string) {
 	t.Helper()
 	shipped(t)
 	var refused refusals
@@ -34,26 +34,13 @@ func withShippedRights(t *testing.T) {
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:heighliner-system", "system:authenticated"},
 	}
 	config.Wrap(refused.wrap)
-	mgr, err := newManager(config, options{
-		leaderNamespace: "heighliner-system", metricsAddress: "0", probeAddress: "0", webhookAddress: "0",
-		minDrain: time.Second, workers: 4, outbound: outbound.Config{Allow: []string{"127.0.0.1"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
 	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("run manager: %v", err)
-		}
 		if len(refused.seen) > 0 {
 			slices.Sort(refused.seen)
 			t.Errorf("the API server refused:\n%s", strings.Join(slices.Compact(refused.seen), "\n"))
 		}
 	})
+	startManager(t, "v1.0.0", proxiedAs(t, config, func(*http.Request) {}), namespace)
 }
 
 // A user freezes a namespace: a version that is pushed waits, with the shipped rights of the
@@ -62,7 +49,7 @@ func TestFreeze(t *testing.T) {
 	alone(t)
 	namespace := env.Namespace(t)
 	env.PlayKubelet(t, namespace, nil)
-	withShippedRights(t)
+	withShippedRights(t, namespace)
 	images := registrytest.New(t)
 	images.Push(t, "team/shop", "1.0.0")
 	shop := metav1.ObjectMeta{Namespace: namespace, Name: "shop"}

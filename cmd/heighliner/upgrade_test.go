@@ -86,6 +86,12 @@ func proxied(t *testing.T, note func(*http.Request)) (kubeconfigFile string) {
 	t.Helper()
 	config := rest.CopyConfig(env.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: apiserver.ManagerUser, Groups: []string{"system:masters"}}
+	return proxiedAs(t, config, note)
+}
+
+// proxiedAs is proxied with the rights, and through the transport, of a configuration.
+func proxiedAs(t *testing.T, config *rest.Config, note func(*http.Request)) (kubeconfigFile string) {
+	t.Helper()
 	transport, err := rest.TransportFor(config)
 	if err != nil {
 		t.Fatal(err)

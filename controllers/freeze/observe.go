@@ -70,7 +70,7 @@ func (r *reconciler) observe(ctx context.Context, req ctrl.Request) (*observed, 
 
 // namespaceLabels reads the labels of all namespaces, if a freeze selects by them.
 func (r *reconciler) namespaceLabels(ctx context.Context, f freeze.Freeze) (map[string]map[string]string, error) {
-	if f.NamespaceSelector == nil {
+	if !f.NeedsNamespaceLabels() {
 		return nil, nil
 	}
 	var namespaces metav1.PartialObjectMetadataList

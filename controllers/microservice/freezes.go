@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,10 +37,7 @@ func (r *Reconciler) observeFreezes(ctx context.Context, o *observed) error {
 		return nil
 	}
 	subject := freeze.Subject{Namespace: o.ms.Namespace, Name: o.ms.Name, Labels: o.ms.Labels}
-	for _, f := range all {
-		if f.NamespaceSelector == nil || subject.NamespaceLabels != nil {
-			continue
-		}
+	if slices.ContainsFunc(all, freeze.Freeze.NeedsNamespaceLabels) {
 		var err error
 		if subject.NamespaceLabels, err = r.namespaceLabels(ctx, o.ms.Namespace); err != nil {
 			return err
@@ -49,17 +47,14 @@ func (r *Reconciler) observeFreezes(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// namespaceLabels are the labels of a namespace, and never nil.
+// namespaceLabels are the labels of a namespace.
 func (r *Reconciler) namespaceLabels(ctx context.Context, name string) (map[string]string, error) {
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	if err := r.readable(client.IgnoreNotFound(r.Get(ctx, client.ObjectKey{Name: name}, namespace))); err != nil {
 		return nil, fmt.Errorf("get namespace %q: %w", name, err)
 	}
-	// A user who may not read the namespace still knows its name.
-	labels := map[string]string{corev1.LabelMetadataName: name}
-	maps.Copy(labels, namespace.Labels)
-	return labels, nil
+	return namespace.Labels, nil
 }
 
 // readable gives the error of a read of freezes, unless a user reads who may not: then what is not

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -73,8 +74,8 @@ func (f Freeze) String() string { return fmt.Sprintf("%s %q", f.Kind, f.Name) }
 // Subject is a Microservice that may be frozen.
 type Subject struct {
 	Namespace, Name string
-	// Labels of the Microservice, and of its namespace. Those of the namespace are read only
-	// for a ClusterFreeze with a namespaceSelector.
+	// Labels of the Microservice, and of its namespace, which are read only by a freeze that needs
+	// them: the name of the namespace is among them in any case.
 	Labels, NamespaceLabels map[string]string
 }
 
@@ -105,6 +106,17 @@ func (f Freeze) Exception(namespace, name string) (reason string, excepted bool)
 	return reason, excepted
 }
 
+// NeedsNamespaceLabels reports whether what a freeze selects depends on labels of namespaces other than
+// their names.
+func (f Freeze) NeedsNamespaceLabels() bool {
+	s, err := selector(f.NamespaceSelector)
+	if err != nil {
+		return false
+	}
+	requirements, _ := s.Requirements()
+	return slices.ContainsFunc(requirements, func(r labels.Requirement) bool { return r.Key() != corev1.LabelMetadataName })
+}
+
 // Selects reports whether a freeze is about a Microservice, at the times at which it applies.
 func (f Freeze) Selects(s Subject) bool {
 	if _, excepted := f.Exception(s.Namespace, s.Name); excepted || f.Namespace != "" && f.Namespace != s.Namespace {
@@ -115,7 +127,7 @@ func (f Freeze) Selects(s Subject) bool {
 		return false
 	}
 	of, err = selector(f.NamespaceSelector)
-	return err == nil && of.Matches(labels.Set(s.NamespaceLabels))
+	return err == nil && of.Matches(labels.Merge(s.NamespaceLabels, labels.Set{corev1.LabelMetadataName: s.Namespace}))
 }
 
 // span is a time in which a freeze applies; zero: without a begin, or an end.
