@@ -82,12 +82,14 @@ func TestVariants(t *testing.T) {
 		},
 		"everything": {more: []string{
 			"PodDisruptionBudget heighliner-system heighliner", "HTTPRoute heighliner-system heighliner-webhooks", "ServiceMonitor heighliner-system heighliner",
-			"PrometheusRule heighliner-system heighliner",
+			"PrometheusRule heighliner-system heighliner", "ConfigMap heighliner-system heighliner-dashboard-discovery", "ConfigMap heighliner-system heighliner-dashboard-fleet",
+			"ConfigMap heighliner-system heighliner-dashboard-manager", "ConfigMap heighliner-system heighliner-dashboard-service",
 			"NetworkPolicy heighliner-system heighliner", "ClusterRoleBinding <nil> heighliner-metrics-reader",
 		}},
 		"no receiver": {fewer: []string{
 			"Service heighliner-system heighliner-webhooks", "Service heighliner-system heighliner-metrics", "ClusterRole <nil> heighliner-metrics-auth",
 			"ClusterRoleBinding <nil> heighliner-metrics-auth", "ClusterRole <nil> heighliner-metrics-reader",
+			"CustomResourceDefinition <nil> clusterfreezes.hlnr.io", "CustomResourceDefinition <nil> freezes.hlnr.io",
 			"CustomResourceDefinition <nil> githubrepositories.hlnr.io", "CustomResourceDefinition <nil> imagepolicies.hlnr.io", "CustomResourceDefinition <nil> microservices.hlnr.io",
 			"CustomResourceDefinition <nil> networkpolicies.hlnr.io", "CustomResourceDefinition <nil> versionedmicroservices.hlnr.io",
 		}},
