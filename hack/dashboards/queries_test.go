@@ -85,7 +85,7 @@ spec:
     progressDeadlineSeconds: 30
     drainDelay: 1s
     canary:
-      hooks: [{name: test, type: PreRollout, url: $HOOK}]
+      hooks: [{name: test, type: PreRollout, url: $HOOK}, {name: check, type: Rollout, url: $HOOK}]
       analysis: {interval: 10s, count: 2, metrics: [{name: answer, prometheus: {query: "vector(1)"}, thresholdRange: {min: 1}}]}
       steps: [{weight: 50}]
   template:
@@ -274,7 +274,7 @@ func questions(namespace string) (out []asked) {
 		for _, p := range dashboards()[name].Panels {
 			for _, q := range p.Targets {
 				expr := values.Replace(q.Expr)
-				if strings.Contains(expr, "_canary_") { // cart is the service with a canary.
+				if strings.Contains(expr, "_canary_") || strings.Contains(expr, "_last_lead_time_") { // cart has a canary, and was not rolled back.
 					expr = strings.ReplaceAll(expr, `microservice="shop"`, `microservice="cart"`)
 				}
 				out = append(out, asked{name, p.Title, p.FieldConfig.Defaults.Unit, expr})
