@@ -24,6 +24,8 @@ var groups = map[string][]string{
 	},
 	// Pull requests.
 	"previews": {"TestPreviews"},
+	// Freezes of a namespace.
+	"freeze": {"TestFreeze"},
 	// What people do with hlnr.
 	"terminal": {"TestTerminal"},
 	// Killed and absent parts, and objects that are deleted by hand.

@@ -10,6 +10,7 @@
 //	switches.go   pause, resume and end-group
 //	change.go     a change of the specification of a Microservice: shown, left to Git, or written
 //	git.go        fields that a GitOps tool owns
+//	freeze.go     freeze and thaw
 //	until.go      times in the future
 //	scan.go       scan
 //	request.go    the same acts for other programs, such as the board
@@ -37,6 +38,7 @@ var Commands = []cli.NewCommand{
 	newContinueCommand, newAdoptCommand, newDeprecateCommand, newRetryCommand, newPromoteCommand,
 	newRollbackCommand, newPinCommand, newUnpinCommand,
 	newPauseCommand, newResumeCommand, newEndGroupCommand,
+	newFreezeCommand, newThawCommand,
 	newScanCommand,
 }
 
@@ -44,8 +46,8 @@ var Commands = []cli.NewCommand{
 type Done struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Action as the API calls it: Continue, Adopt, Deprecate, Retry; Pin, Unpin, Pause, Resume, EndGroup
-	// and Scan for fields of objects.
+	// Action as the API calls it: Continue, Adopt, Deprecate, Retry; Pin, Unpin, Pause, Resume, EndGroup,
+	// Freeze, Thaw and Scan for fields of objects.
 	Action string `json:"action"`
 	// Resource and name of the object that was written.
 	Object       string `json:"object"`

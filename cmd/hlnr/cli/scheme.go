@@ -29,6 +29,7 @@ var Scheme = sync.OnceValues(func() (*runtime.Scheme, error) {
 
 // clusterScoped are the kinds of [Scheme] that the command uses and that belong to no namespace.
 var clusterScoped = []string{
+	"ClusterFreeze",
 	"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "GatewayClass", "IngressClass", "Namespace", "Node",
 	"SelfSubjectAccessReview", "SelfSubjectReview", "SelfSubjectRulesReview", "SubjectAccessReview", "TokenReview",
 	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",

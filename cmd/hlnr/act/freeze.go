@@ -1,0 +1,380 @@
+package act
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/freeze"
+)
+
+// freezeOptions are the flags of freeze and thaw.
+type freezeOptions struct {
+	name, until, reason, selector, namespaces string
+	indefinite, all, dryRun, force            bool
+	output                                    *cli.Output
+}
+
+// addFlags adds the flags that both commands have.
+func (o *freezeOptions) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.BoolVarP(&o.all, "all-namespaces", "A", false, "freeze or thaw the cluster: a ClusterFreeze instead of a Freeze")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "show what would happen, and change nothing")
+	o.output = cli.AddOutput(cmd, formats...)
+}
+
+// defaultFreeze is the name of a freeze without --name.
+const defaultFreeze = "freeze"
+
+func newFreezeCommand(f *cli.Factory) *cobra.Command {
+	o := &freezeOptions{}
+	cmd := &cobra.Command{
+		Use:     "freeze [NAMESPACE]",
+		Short:   "Let no release of a namespace, or of the cluster, start or get more traffic",
+		GroupID: cli.GroupAct,
+		Long: `freeze creates a Freeze, or with --all-namespaces a ClusterFreeze: until it ends, nothing new starts,
+and no canary gets more traffic. Rollbacks, pins to retained releases and deprecate still work. At the
+end everything continues automatically.`,
+		Example: `  hlnr freeze shop --until "Mon 08:00" --reason "trade fair"
+
+  # How many services would be frozen?
+  hlnr freeze --all-namespaces --until 4h --reason "upgrade of the cluster" --dry-run
+
+  # An incident without a known end
+  hlnr freeze shop --selector tier=web --indefinite --reason "incident 4711"`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := o.scope(f, args)
+			if err != nil {
+				return err
+			}
+			done, err := o.freeze(cmd.Context(), s)
+			if err != nil {
+				return err
+			}
+			return done.print(s.Out, o.output)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.name, "name", defaultFreeze, "name of the Freeze or ClusterFreeze")
+	flags.StringVar(&o.until, "until", "", `end: 4h, 3d, Mon, "Mon 08:00", 18:00, a date or RFC 3339`)
+	flags.BoolVar(&o.indefinite, "indefinite", false, "freeze until hlnr thaw, instead of --until")
+	flags.StringVar(&o.reason, "reason", "", "reason, shown wherever something waits; required")
+	flags.StringVarP(&o.selector, "selector", "l", "", "labels of the Microservices that are frozen, such as tier=web; defaults to all")
+	flags.StringVar(&o.namespaces, "namespace-selector", "", "labels of the namespaces that are frozen, with --all-namespaces; defaults to all")
+	o.addFlags(cmd)
+	return cmd
+}
+
+func newThawCommand(f *cli.Factory) *cobra.Command {
+	o := &freezeOptions{}
+	cmd := &cobra.Command{
+		Use:     "thaw [NAMESPACE]",
+		Short:   "End a freeze",
+		GroupID: cli.GroupAct,
+		Long: `thaw deletes the Freeze of a namespace that applies now, or with --all-namespaces the ClusterFreeze: what
+waits continues immediately. Where several apply, or one with a calendar, name it with --name.`,
+		Example: `  hlnr thaw shop
+
+  hlnr thaw --all-namespaces --name upgrade`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := o.scope(f, args)
+			if err != nil {
+				return err
+			}
+			done, err := o.thaw(cmd.Context(), s)
+			if err != nil {
+				return err
+			}
+			return done.print(s.Out, o.output)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.name, "name", "", "name of the Freeze or ClusterFreeze; defaults to the only one that applies")
+	flags.BoolVar(&o.force, "force", false, "delete it although a GitOps tool set it, which may create it again")
+	o.addFlags(cmd)
+	return cmd
+}
+
+// scope is the cluster, with the namespace that the command names.
+func (o *freezeOptions) scope(f *cli.Factory, args []string) (*scope, error) {
+	s, err := newScope(f)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case o.all && len(args) > 0:
+		return nil, cli.Usage(fmt.Errorf("name a namespace, or use --all-namespaces"))
+	case !o.all && o.namespaces != "":
+		return nil, cli.Usage(fmt.Errorf("--namespace-selector needs --all-namespaces"))
+	case o.all:
+		s.namespace = ""
+	case len(args) > 0:
+		s.namespace = args[0]
+	}
+	return s, nil
+}
+
+// rules of a freeze, from the flags.
+func (o *freezeOptions) rules(now time.Time) (v1alpha1.FreezeRules, error) {
+	rules := v1alpha1.FreezeRules{Reason: strings.TrimSpace(o.reason), Indefinite: o.indefinite}
+	switch {
+	case rules.Reason == "":
+		return rules, fmt.Errorf("--reason is required: it is shown wherever something waits")
+	case o.indefinite == (o.until != ""):
+		return rules, fmt.Errorf("set --until, or --indefinite for a freeze without an end")
+	}
+	if o.until != "" {
+		end, err := until(o.until, now)
+		if err != nil {
+			return rules, err
+		}
+		rules.Until = new(metav1.NewTime(end))
+	}
+	var err error
+	if rules.Selector, err = selectorOf("--selector", o.selector); err != nil {
+		return rules, err
+	}
+	return rules, nil
+}
+
+// selectorOf reads labels as kubectl does; nil: all.
+func selectorOf(flag, text string) (*metav1.LabelSelector, error) {
+	if text == "" {
+		return nil, nil
+	}
+	s, err := metav1.ParseToLabelSelector(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return s, nil
+}
+
+// object is the Freeze or ClusterFreeze that the flags describe.
+func (o *freezeOptions) object(s *scope, by string) (client.Object, error) {
+	rules, err := o.rules(s.Now())
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	meta := metav1.ObjectMeta{Namespace: s.namespace, Name: o.name, Annotations: map[string]string{v1alpha1.AnnotationDecidedBy: by}}
+	if !o.all {
+		return &v1alpha1.Freeze{ObjectMeta: meta, Spec: v1alpha1.FreezeSpec{FreezeRules: rules}}, nil
+	}
+	namespaces, err := selectorOf("--namespace-selector", o.namespaces)
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	return &v1alpha1.ClusterFreeze{ObjectMeta: meta, Spec: v1alpha1.ClusterFreezeSpec{FreezeRules: rules, NamespaceSelector: namespaces}}, nil
+}
+
+// freezeOf gives a Freeze or a ClusterFreeze as it is resolved.
+func freezeOf(o client.Object) freeze.Freeze {
+	switch o := o.(type) {
+	case *v1alpha1.Freeze:
+		return freeze.Namespaced(o)
+	case *v1alpha1.ClusterFreeze:
+		return freeze.Cluster(o)
+	}
+	return freeze.Freeze{}
+}
+
+// freeze creates the object. One of that name that is over is replaced.
+func (o *freezeOptions) freeze(ctx context.Context, s *scope) (*Done, error) {
+	by, err := s.me(ctx)
+	if err != nil {
+		return nil, err
+	}
+	obj, err := o.object(s, by)
+	if err != nil {
+		return nil, err
+	}
+	f := freezeOf(obj)
+	services, err := s.frozen(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	options := []client.CreateOption{client.FieldOwner(cli.FieldManager)}
+	if o.dryRun {
+		options = append(options, client.DryRunAll)
+	}
+	write, cancel := whole(ctx)
+	defer cancel()
+	err = s.client.Create(write, obj, options...)
+	if apierrors.IsAlreadyExists(err) {
+		err = o.replace(write, s, obj)
+	}
+	if err != nil {
+		return nil, err
+	}
+	done := o.done(s, obj, "Freeze", by)
+	done.Reason = f.Rules.Reason
+	end := "until hlnr thaw"
+	if f.Rules.Until != nil {
+		done.Until = f.Rules.Until.UTC().Format(time.RFC3339)
+		end = "until " + done.Until
+	}
+	done.text = fmt.Sprintf("%s: frozen %s by %s; %d Microservices", o.where(s), end, by, len(services))
+	if o.dryRun {
+		for _, name := range services {
+			done.Effects = append(done.Effects, name+" is frozen")
+		}
+	}
+	return done, nil
+}
+
+// replace deletes a freeze of the same name that is over, and creates the new one.
+func (o *freezeOptions) replace(ctx context.Context, s *scope, obj client.Object) error {
+	old := obj.DeepCopyObject().(client.Object)
+	if err := s.client.Get(ctx, client.ObjectKeyFromObject(obj), old); err != nil {
+		return err
+	}
+	f := freezeOf(old)
+	if state := f.State(s.Now()); !state.Over {
+		return cli.No(fmt.Errorf("%s exists (%q): end it with hlnr thaw, or choose another --name", f, state.Reason))
+	}
+	if o.dryRun {
+		return nil
+	}
+	uid, version := old.GetUID(), old.GetResourceVersion()
+	if err := s.client.Delete(ctx, old, client.Preconditions{UID: &uid, ResourceVersion: &version}); err != nil {
+		return err
+	}
+	obj.SetResourceVersion("")
+	return s.client.Create(ctx, obj, client.FieldOwner(cli.FieldManager))
+}
+
+// frozen names the Microservices that a freeze is about, in order.
+func (s *scope) frozen(ctx context.Context, f freeze.Freeze) ([]string, error) {
+	var list v1alpha1.MicroserviceList
+	if err := s.client.List(ctx, &list, client.InNamespace(f.Namespace)); err != nil {
+		return nil, err
+	}
+	labels := map[string]map[string]string{}
+	if f.NeedsNamespaceLabels() {
+		var namespaces corev1.NamespaceList
+		if err := s.client.List(ctx, &namespaces); err != nil {
+			return nil, err
+		}
+		for i := range namespaces.Items {
+			labels[namespaces.Items[i].Name] = namespaces.Items[i].Labels
+		}
+	}
+	var names []string
+	for i := range list.Items {
+		ms := &list.Items[i]
+		if f.Selects(freeze.Subject{Namespace: ms.Namespace, Name: ms.Name, Labels: ms.Labels, NamespaceLabels: labels[ms.Namespace]}) {
+			names = append(names, ms.Namespace+"/"+ms.Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// where is what is frozen, in words.
+func (o *freezeOptions) where(s *scope) string {
+	if o.all {
+		return "cluster"
+	}
+	return "namespace " + s.namespace
+}
+
+// done is what is reported of an object.
+func (o *freezeOptions) done(s *scope, obj client.Object, action, by string) *Done {
+	resource := "freeze.hlnr.io/"
+	if o.all {
+		resource = "clusterfreeze.hlnr.io/"
+	}
+	return &Done{Action: action, Object: resource + obj.GetName(), Namespace: s.namespace, By: by, DryRun: o.dryRun}
+}
+
+// thaw deletes the freeze that applies now, or the one that is named.
+func (o *freezeOptions) thaw(ctx context.Context, s *scope) (*Done, error) {
+	obj, err := o.find(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if owner := ownerOf(obj.GetManagedFields(), "reason"); owner.Owns && !o.force {
+		return nil, cli.No(fmt.Errorf("%s is set by %s (field manager %s), which would create it again: remove it in Git, or use --force", freezeOf(obj), owner.Tool, owner.Manager))
+	}
+	by, err := s.me(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var options []client.DeleteOption
+	if o.dryRun {
+		options = append(options, client.DryRunAll)
+	}
+	uid := obj.GetUID()
+	write, cancel := whole(ctx)
+	defer cancel()
+	if err := s.client.Delete(write, obj, append(options, client.Preconditions{UID: &uid})...); err != nil {
+		return nil, err
+	}
+	done := o.done(s, obj, "Thaw", by)
+	done.text = fmt.Sprintf("%s: %s is deleted; what waits continues", o.where(s), freezeOf(obj))
+	return done, nil
+}
+
+// find gives the freeze to end.
+func (o *freezeOptions) find(ctx context.Context, s *scope) (client.Object, error) {
+	objects, err := o.list(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	var active []client.Object
+	for _, obj := range objects {
+		if obj.GetName() == o.name {
+			return obj, nil
+		}
+		names = append(names, obj.GetName())
+		if freezeOf(obj).State(s.Now()).Active {
+			active = append(active, obj)
+		}
+	}
+	switch {
+	case o.name != "":
+		return nil, cli.Unknown("freeze of "+o.where(s), o.name, names)
+	case len(active) == 0:
+		return nil, cli.No(fmt.Errorf("%s is not frozen", o.where(s)))
+	case len(active) > 1:
+		names = nil
+		for _, obj := range active {
+			names = append(names, obj.GetName())
+		}
+		return nil, cli.Usage(fmt.Errorf("several freezes of %s apply: choose one with --name: %s", o.where(s), strings.Join(names, ", ")))
+	}
+	if f := freezeOf(active[0]); len(f.Rules.Periods) > 0 {
+		return nil, cli.No(fmt.Errorf("%s is a calendar: remove the period from its spec.periods, or delete all of it with --name %s", f, f.Name))
+	}
+	return active[0], nil
+}
+
+// list gives the freezes of the namespace, or those of the cluster.
+func (o *freezeOptions) list(ctx context.Context, s *scope) (objects []client.Object, err error) {
+	if o.all {
+		var list v1alpha1.ClusterFreezeList
+		err = s.client.List(ctx, &list)
+		for i := range list.Items {
+			objects = append(objects, &list.Items[i])
+		}
+		return objects, err
+	}
+	var list v1alpha1.FreezeList
+	err = s.client.List(ctx, &list, client.InNamespace(s.namespace))
+	for i := range list.Items {
+		objects = append(objects, &list.Items[i])
+	}
+	return objects, err
+}

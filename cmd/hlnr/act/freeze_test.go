@@ -1,0 +1,99 @@
+package act
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+)
+
+// A namespace is frozen with a reason and an end, signed; decisions that give more traffic are refused
+// with that, an abort applies, and thaw lets everything continue.
+func TestFreezeAndThaw(t *testing.T) {
+	t.Parallel()
+	p := shop(t)
+	p.offer("1.1.0", "1.0.0")
+	p.await("1.1.0", v1alpha1.ReleaseCanary)
+	for text, args := range map[string][]string{
+		"--reason is required":                      {"freeze", "--until", "4h"},
+		"set --until, or --indefinite":              {"freeze", "--reason", "fair"},
+		`"soon" is not a time`:                      {"freeze", "--reason", "fair", "--until", "soon"},
+		"is over":                                   {"freeze", "--reason", "fair", "--until", "2020-01-01"},
+		"--selector: ":                              {"freeze", "--reason", "fair", "--until", "4h", "-l", "a in b"},
+		"--namespace-selector needs":                {"freeze", "--reason", "fair", "--until", "4h", "--namespace-selector", "a=b"},
+		"name a namespace, or use --all-namespaces": {"freeze", "shop", "-A", "--reason", "fair", "--until", "4h"},
+		"accepts at most 1 arg(s)":                  {"thaw", "a", "b"},
+		`there is no freeze of namespace ` + p.namespace + ` with the name "fair"`: {"thaw", "--name", "fair"},
+	} {
+		p.want(cli.ExitUsage, text, args...)
+	}
+	p.want(cli.ExitNo, "namespace "+p.namespace+" is not frozen", "thaw")
+
+	dry := p.want(cli.ExitYes, "Nothing was written: dry run.", "freeze", "--until", "4h", "--reason", "trade fair", "--dry-run")
+	if !strings.Contains(dry, p.namespace+"/shop is frozen") {
+		t.Errorf("dry run: %s", dry)
+	}
+	p.want(cli.ExitYes, "namespace "+p.namespace+": frozen until ", "freeze", p.namespace, "--until", "4h", "--reason", "trade fair")
+	var f v1alpha1.Freeze
+	p.get("freeze", &f)
+	if f.Annotations[v1alpha1.AnnotationDecidedBy] != "ana" || f.Spec.Reason != "trade fair" || f.Spec.Until == nil || time.Until(f.Spec.Until.Time) > 4*time.Hour {
+		t.Errorf("the freeze is %+v", f)
+	}
+	p.want(cli.ExitNo, `Freeze "freeze" exists ("trade fair"): end it with hlnr thaw, or choose another --name`, "freeze", "--indefinite", "--reason", "other")
+	p.want(cli.ExitNo, "frozen until ", "continue", "shop")
+	p.want(cli.ExitYes, "Deprecate by ana: applied", "deprecate", "shop")
+	p.await("1.1.0", v1alpha1.ReleaseError)
+	p.offer("1.2.0", "1.1.0", "1.0.0")
+
+	p.want(cli.ExitYes, `Freeze "freeze" is deleted`, "thaw", "--dry-run")
+	p.get("freeze", &f)
+	p.want(cli.ExitYes, `namespace `+p.namespace+`: Freeze "freeze" is deleted; what waits continues`, "thaw")
+	p.await("1.2.0", v1alpha1.ReleaseCanary)
+}
+
+// Without --name or --force, thaw ends neither a calendar nor a freeze of Git, nor one of several; the name of a
+// freeze that is over can be used again.
+func TestThawChooses(t *testing.T) {
+	t.Parallel()
+	p := begin(t)
+	now := time.Now()
+	create := func(name string, rules v1alpha1.FreezeRules, manager string) {
+		t.Helper()
+		rules.Reason = "fair"
+		f := &v1alpha1.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name, Annotations: map[string]string{v1alpha1.AnnotationDecidedBy: "admin"}}, Spec: v1alpha1.FreezeSpec{FreezeRules: rules}}
+		if err := p.Client.Create(t.Context(), f, client.FieldOwner(manager)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	past := metav1.NewTime(now.Add(-time.Hour))
+	create("freeze", v1alpha1.FreezeRules{Until: &past}, "kubectl")
+	p.want(cli.ExitNo, "is not frozen", "thaw")
+	p.want(cli.ExitYes, "frozen until hlnr thaw by ana; 0 Microservices", "freeze", "--indefinite", "--reason", "incident")
+	p.want(cli.ExitYes, "is deleted", "thaw")
+
+	create("year-end", v1alpha1.FreezeRules{Periods: []v1alpha1.FreezePeriod{{From: past, To: metav1.NewTime(now.Add(time.Hour))}}}, "kubectl")
+	p.want(cli.ExitNo, `Freeze "year-end" is a calendar`, "thaw")
+	create("git", v1alpha1.FreezeRules{Indefinite: true}, "kustomize-controller")
+	p.want(cli.ExitUsage, "choose one with --name: git, year-end", "thaw")
+	p.want(cli.ExitNo, `Freeze "git" is set by Flux`, "thaw", "--name", "git")
+	p.want(cli.ExitYes, "is deleted", "thaw", "--name", "git", "--force")
+	p.want(cli.ExitYes, "is deleted", "thaw", "--name", "year-end")
+}
+
+// A ClusterFreeze is chosen by labels of namespaces, and named in the output.
+func TestFreezeOfTheCluster(t *testing.T) {
+	t.Parallel()
+	p := begin(t)
+	name := "all-" + p.namespace
+	p.want(cli.ExitYes, "cluster: frozen until hlnr thaw by ana; 0 Microservices",
+		"freeze", "-A", "--namespace-selector", "kubernetes.io/metadata.name="+p.namespace, "--indefinite", "--reason", "upgrade", "--name", name)
+	out := p.want(cli.ExitYes, "clusterfreeze.hlnr.io/"+name, "thaw", "-A", "--name", name, "-o", "name")
+	if strings.TrimSpace(out) != "clusterfreeze.hlnr.io/"+name {
+		t.Errorf("-o name prints %q", out)
+	}
+}
