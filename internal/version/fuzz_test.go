@@ -159,6 +159,7 @@ func FuzzSelect(f *testing.F) {
 func FuzzNames(f *testing.F) {
 	f.Add(`release/(.*)`, `v$1`, "release/1.2.3,release/v1.2.3,v1.2.3,x")
 	f.Add(`(?P<a>.*)`, `${a}x$$`, "1,2,3")
+	f.Add(``, `0.0`, ",") // the same tag twice, once a pre-release
 	f.Fuzz(func(t *testing.T, from, to, names string) {
 		if len(from) > 100 || strings.Contains(from, "{") || len(names) > 2000 || len(to) > 200 {
 			return

@@ -154,7 +154,18 @@ func compareNames(a, b Name) int {
 		}
 		return 0
 	}
-	return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a.Text, b.Text), strings.Compare(a.Tag, b.Tag))
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a.Text, b.Text), strings.Compare(a.Tag, b.Tag), compareBools(a.Prerelease, b.Prerelease))
+}
+
+// compareBools puts false first.
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
 
 // tagOf maps a name to a tag; false where it does not match.
