@@ -17,10 +17,11 @@ func (b *planner) missingPin() *Pin {
 			continue
 		}
 		held := slices.ContainsFunc(b.o.Candidates, func(c Candidate) bool {
-			return pin.means(c.Version, c.Release) && pin.names(c.Slug, c.Name, c.PullRequest)
+			return !(c.Level == preview && b.withdrawnGroup(c.Slug)) && pin.means(c.Version, c.Release) && pin.names(c.Slug, c.Name, c.PullRequest)
 		})
 		for _, g := range b.groups {
-			held = held || pin.names(g.Slug, g.Name, g.PullRequest) && slices.ContainsFunc(g.Releases, func(r Row) bool { return pin.means(r.Version, r.Release) })
+			ends := g.Phase == Closing || g.Level == preview && b.withdrawnGroup(g.Slug) // The pin would be missing in a moment.
+			held = held || !ends && pin.names(g.Slug, g.Name, g.PullRequest) && slices.ContainsFunc(g.Releases, func(r Row) bool { return pin.means(r.Version, r.Release) })
 		}
 		if !held {
 			return pin

@@ -194,6 +194,18 @@ var pins = []scene{
 		h.state("by its row", "PinnedVersionMissing", false)
 		h.state("by its row", "Pinned", true)
 	}},
+	{"a pin for any group to a preview that ends is missing, before another pin starts something", func(h tale) {
+		h.live()
+		h.push("pr-7-a")
+		h.run(time.Minute)
+		h.push("1.1.0", "1.2.0")
+		h.pin(Pin{Global: true, Version: "pr-7-a"})
+		h.edit("another pin", func(s *Spec) { s.Pins = append(s.Pins, Pin{Group: "1.x", Version: "1.1.0"}) })
+		h.withdrawGroup("pr-7", Closed)
+		h.run(time.Hour)
+		h.want("nothing starts", map[string]string{"1.0.0": "active 100", "1.1.0": "", "1.2.0": ""})
+		h.state("nothing starts", "PinnedVersionMissing", true)
+	}},
 	{"a pin says what would be there without it", func(h tale) {
 		h.live()
 		h.pin(Pin{Group: "1.x", Version: "1.0.0", Reason: "sales"})
