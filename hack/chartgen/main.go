@@ -165,9 +165,26 @@ func keep(definition []byte) []byte {
 	return slices.Concat(before, []byte(annotations+"    helm.sh/resource-policy: keep\n"), after)
 }
 
-// clusterScoped are the resources of the manager's role that no Role can grant. The resource namespaces is not one of
-// them: to get a namespace, a Role in it is enough.
-var clusterScoped = []string{"customresourcedefinitions", "ingressclasses"}
+// clusterScoped are the resources of the manager's role that no Role can grant: those of other projects, and the kinds of config/crd
+// with that scope. The resource namespaces is not one of them: to get a namespace, a Role in it is enough.
+func clusterScoped(root string) ([]string, error) {
+	scoped := []string{"customresourcedefinitions", "ingressclasses"}
+	paths, err := filepath.Glob(filepath.Join(root, "config", "crd", "hlnr.io_*.yaml"))
+	if err != nil {
+		return nil, fmt.Errorf("list definitions: %w", err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("read definition: %w", err)
+		}
+		if bytes.Contains(text, []byte("\n  scope: Cluster\n")) {
+			_, plural, _ := strings.Cut(strings.TrimSuffix(filepath.Base(path), ".yaml"), "_")
+			scoped = append(scoped, plural)
+		}
+	}
+	return scoped, nil
+}
 
 // namespaced adds the roles of a manager that watches some namespaces.
 func namespaced(root string, files map[string][]byte) error {
@@ -179,7 +196,11 @@ func namespaced(root string, files map[string][]byte) error {
 	if err := yaml.UnmarshalStrict(text, &all); err != nil {
 		return fmt.Errorf("read config/rbac/role.yaml: %w", err)
 	}
-	cluster, within := split(all.Rules)
+	scoped, err := clusterScoped(root)
+	if err != nil {
+		return err
+	}
+	cluster, within := split(all.Rules, scoped)
 	account := rbacv1.Subject{Kind: "ServiceAccount", Name: "heighliner", Namespace: "heighliner-system"}
 	role := func(kind, namespace, name string, rules []rbacv1.PolicyRule) any {
 		return map[string]any{"apiVersion": rbacv1.SchemeGroupVersion.String(), "kind": kind, "metadata": metadata(namespace, name), "rules": rules}
@@ -223,12 +244,15 @@ func metadata(namespace, name string) map[string]any {
 	return m
 }
 
-// split gives the rules that only a ClusterRole can grant, and the others.
-func split(rules []rbacv1.PolicyRule) (cluster, within []rbacv1.PolicyRule) {
+// split gives the rules that only a ClusterRole can grant, and the others. A subresource goes with its resource.
+func split(rules []rbacv1.PolicyRule, scoped []string) (cluster, within []rbacv1.PolicyRule) {
 	for _, rule := range rules {
 		only := func(want bool) rbacv1.PolicyRule {
 			part := *rule.DeepCopy()
-			part.Resources = slices.DeleteFunc(part.Resources, func(resource string) bool { return slices.Contains(clusterScoped, resource) != want })
+			part.Resources = slices.DeleteFunc(part.Resources, func(resource string) bool {
+				resource, _, _ = strings.Cut(resource, "/")
+				return slices.Contains(scoped, resource) != want
+			})
 			return part
 		}
 		if part := only(true); len(part.Resources) > 0 {

@@ -64,8 +64,12 @@ func TestSplit(t *testing.T) {
 	cluster, within := split([]rbacv1.PolicyRule{
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses", "ingressclasses"}, Verbs: verbs},
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: verbs},
-	})
-	wantCluster := []rbacv1.PolicyRule{{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingressclasses"}, Verbs: verbs}}
+		{APIGroups: []string{"hlnr.io"}, Resources: []string{"clusterfreezes/status"}, Verbs: verbs},
+	}, []string{"ingressclasses", "clusterfreezes"})
+	wantCluster := []rbacv1.PolicyRule{
+		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingressclasses"}, Verbs: verbs},
+		{APIGroups: []string{"hlnr.io"}, Resources: []string{"clusterfreezes/status"}, Verbs: verbs},
+	}
 	wantWithin := []rbacv1.PolicyRule{
 		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses"}, Verbs: verbs},
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: verbs},

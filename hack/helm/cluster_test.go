@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -37,8 +38,18 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{Empty: true, GatewayAPI: true, ControllerManager: true}, &env))
 }
 
-// kinds of hlnr.io, by the names of their definitions.
-var kinds = []string{"githubrepositories", "imagepolicies", "microservices", "networkpolicies", "versionedmicroservices"}
+// kinds of hlnr.io, by the first part of the names of their definitions.
+func kinds(t *testing.T) []string {
+	t.Helper()
+	paths, err := filepath.Glob(chartPath + "/files/crds/hlnr.io_*.yaml")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("%d definitions, %v", len(paths), err)
+	}
+	for i, path := range paths {
+		paths[i] = strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "hlnr.io_"), ".yaml")
+	}
+	return paths
+}
 
 // helmRelease is the chart in the API server.
 type helmRelease struct {
@@ -109,7 +120,7 @@ func definition(t *testing.T, plural string) *unstructured.Unstructured {
 // removeDefinitions deletes the definitions, and with them all objects, and waits until they are gone.
 func removeDefinitions(t *testing.T) {
 	t.Helper()
-	for _, plural := range kinds {
+	for _, plural := range kinds(t) {
 		if d := definition(t, plural); d != nil {
 			if err := env.Client.Delete(t.Context(), d); err != nil {
 				t.Fatal(err)
@@ -117,7 +128,7 @@ func removeDefinitions(t *testing.T) {
 		}
 	}
 	await.Until(t, "the definitions are deleted", func() bool {
-		for _, plural := range kinds {
+		for _, plural := range kinds(t) {
 			if definition(t, plural) != nil {
 				return false
 			}
@@ -241,7 +252,7 @@ func TestUpgradesBetweenVariants(t *testing.T) {
 	r.install(nil)
 	for _, next := range []map[string]any{values, variants["granted secrets"], variants["namespaces"], variants["no receiver"], nil} {
 		r.upgrade(next)
-		for _, plural := range kinds {
+		for _, plural := range kinds(t) {
 			if definition(t, plural) == nil {
 				t.Errorf("the definition of %s is gone", plural)
 			}
@@ -318,7 +329,7 @@ func TestSomeNamespaces(t *testing.T) {
 	r.chart = changedChart(t)
 	values["podLabels"] = map[string]any{"next": "true"}
 	r.upgrade(values)
-	for _, plural := range kinds {
+	for _, plural := range kinds(t) {
 		if definition(t, plural).GetAnnotations()["example.com/next"] != "true" {
 			t.Errorf("the definition of %s was not upgraded", plural)
 		}
@@ -329,7 +340,7 @@ func TestSomeNamespaces(t *testing.T) {
 
 	r.uninstall()
 	same(t, "uninstall", before)
-	for _, plural := range kinds {
+	for _, plural := range kinds(t) {
 		if definition(t, plural) == nil {
 			t.Errorf("the definition of %s is gone", plural)
 		}

@@ -12,7 +12,8 @@ export PATH KUBECONFIG
 limit=${HLNR_SMOKE_SECONDS:-60} # Exits non-zero when the first release takes longer.
 registry=10.250.0.1:5000
 url=http://1-x.shop.localhost:8000/
-kinds=(clusterfreezes freezes githubrepositories imagepolicies microservices networkpolicies versionedmicroservices)
+kinds=()
+for file in config/crd/hlnr.io_*.yaml; do kind=${file#*_}; kinds+=("${kind%.yaml}"); done
 
 helm() { bin/helm --namespace heighliner-system "$@"; }
 fail() { echo "helm-smoke: $*" >&2; exit 1; }
