@@ -64,6 +64,11 @@ test-registries: $(LOCALCLUSTER) ## Read images from CNCF Distribution 2.8 and 3
 		KUBEBUILDER_ASSETS="$$assets" TEST_DISTRIBUTION="$$distribution" TEST_GITEA="$$gitea" \
 		go test -count=1 -timeout 30m -v -run 'TestProducts|TestPoliciesOfProducts' ./internal/registry ./controllers/imagepolicy
 
+.PHONY: test-board
+test-board: build $(LOCALCLUSTER) ## Open the board in Debian's Chromium, with logins at a real OpenID provider; AXE=axe.min.js checks accessibility, PICTURES=docs/images writes pictures
+	@$(LOCALCLUSTER) packages chromium
+	@assets=$$($(LOCALCLUSTER) assets); cd hack/boardtest && KUBEBUILDER_ASSETS="$$assets" go test -count=1 -v . $(if $(AXE),-axe "$(abspath $(AXE))") $(if $(PICTURES),-pictures "$(abspath $(PICTURES))")
+
 ##@ Build
 
 .PHONY: build

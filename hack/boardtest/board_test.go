@@ -1,0 +1,364 @@
+// Package boardtest opens the board in Chromium: the manager's binary as a process ("heighliner web") against a real API server
+// with the rights of its component, and people who log in at the example provider of zitadel/oidc. It is a
+// separate module, because no part of it belongs to the product. "make test-board" runs it.
+package boardtest
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/go-logr/logr"
+	"github.com/zitadel/oidc/v3/example/server/exampleop"
+	"github.com/zitadel/oidc/v3/example/server/storage"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
+	"github.com/heighliner/heighliner/test/manager"
+)
+
+var (
+	pictures = flag.String("pictures", "", "folder for the pictures of the tour, from the root of the repository; by default none are written")
+	axe      = flag.String("axe", "", "file axe.min.js of axe-core, with which pages are checked for accessibility")
+	binary   = flag.String("heighliner", "bin/heighliner", "binary of the manager")
+)
+
+var kube *manager.Cluster
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	if err := os.Chdir("../.."); err != nil { // the definitions are found from the root of the repository
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(manager.Run(m, &kube))
+}
+
+// limit of a step of a person.
+const limit = time.Minute
+
+// site is the board with its identity provider.
+type site struct {
+	*testing.T
+	url string
+}
+
+// start a provider with the people ana and bob, and the board.
+func start(t *testing.T) *site {
+	t.Helper()
+	board := httptest.NewUnstartedServer(nil) // its address and certificate, for the process
+	address := board.Listener.Addr().String()
+	board.StartTLS()
+	certificate := board.TLS.Certificates[0]
+	board.Close()
+	s := &site{t, "https://" + address}
+
+	dir := t.TempDir()
+	people := map[string]storage.User{}
+	for _, name := range []string{"ana", "bob"} {
+		people[name] = storage.User{ID: name, Username: name, Password: "verysecure", Email: name + "@example.com", EmailVerified: true}
+	}
+	raw, err := json.Marshal(people)
+	if err != nil {
+		t.Fatal(err)
+	}
+	users := write(t, dir, "users.json", raw)
+	store, err := storage.StoreFromFile(users)
+	if err != nil {
+		t.Fatal(err)
+	}
+	storage.RegisterClients(storage.WebClient("board", "secret", s.url+"/login/callback"))
+	provider := httptest.NewUnstartedServer(nil)
+	issuer := "https://" + provider.Listener.Addr().String()
+	provider.Config.Handler = exampleop.SetupServer(issuer, storage.NewStorage(store), slog.New(slog.NewTextHandler(io.Discard, nil)), false)
+	provider.StartTLS()
+	t.Cleanup(provider.Close)
+
+	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encode := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
+	ctx, cancel := context.WithCancel(context.Background())
+	var out await.Buffer
+	cmd := exec.CommandContext(ctx, *binary, "web", "--kubeconfig", kubeconfig(t, dir), "--url", s.url, "--bind-address", address, "--health-probe-bind-address", "127.0.0.1:0", "--title", "production",
+		"--tls-cert-file", write(t, dir, "tls.crt", encode("CERTIFICATE", certificate.Certificate[0])), "--tls-private-key-file", write(t, dir, "tls.key", encode("PRIVATE KEY", key)),
+		"--oidc-issuer-url", issuer, "--oidc-client-id", "board", "--oidc-client-secret-file", write(t, dir, "secret", []byte("secret\n")), "--oidc-username-prefix", "-",
+		"--oidc-ca-file", write(t, dir, "ca.crt", encode("CERTIFICATE", provider.Certificate().Raw)))
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		if t.Failed() {
+			t.Log(out.String())
+		}
+	})
+	await.Until(t, "the board to answer", func() bool {
+		c := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // only whether it answers
+		conn, err := c.DialContext(t.Context(), "tcp", address)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil && strings.Contains(out.String(), "serving the board")
+	})
+	return s
+}
+
+func write(t *testing.T, dir, name string, text []byte) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// kubeconfig of the ServiceAccount of the component, which is applied.
+func kubeconfig(t *testing.T, dir string) string {
+	t.Helper()
+	if err := kube.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heighliner-system"}}); client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
+	config, err := filepath.Rel(dir, filepath.Join(apiserver.Root(t), "config"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, "kustomization.yaml", []byte("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- "+config+"/rbac\ncomponents:\n- "+config+"/components/web\n"))
+	if out, err := kube.Kubectl(t, "", "apply", "-k", dir); err != nil {
+		t.Fatalf("apply the component: %v: %s", err, out)
+	}
+	request := &authenticationv1.TokenRequest{}
+	if err := kube.Client.SubResource("token").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "heighliner-system", Name: "heighliner-web"}}, request); err != nil {
+		t.Fatal(err)
+	}
+	c := clientcmdapi.NewConfig()
+	c.Clusters["test"] = &clientcmdapi.Cluster{Server: kube.Config.Host, CertificateAuthorityData: kube.Config.CAData}
+	c.AuthInfos["web"] = &clientcmdapi.AuthInfo{Token: request.Status.Token}
+	c.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "web"}
+	c.CurrentContext = "test"
+	path := filepath.Join(dir, "kubeconfig")
+	if err := clientcmd.WriteToFile(*c, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// person has a separate browser.
+type person struct {
+	*site
+	ctx context.Context
+}
+
+func (s *site) browser() *person {
+	s.Helper()
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.NoSandbox, chromedp.Flag("ignore-certificate-errors", true), chromedp.WindowSize(1360, 800))
+	allocated, cancelBrowser := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, cancel := chromedp.NewContext(allocated)
+	s.Cleanup(func() { cancel(); cancelBrowser() })
+	if err := chromedp.Run(ctx); err != nil {
+		s.Fatalf("start Chromium: %v", err)
+	}
+	return &person{s, ctx}
+}
+
+// do what a person does, within the limit.
+func (p *person) do(what string, actions ...chromedp.Action) {
+	p.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, limit)
+	defer cancel()
+	if err := chromedp.Run(ctx, actions...); err != nil {
+		var at, text string
+		_ = chromedp.Run(p.ctx, chromedp.Location(&at), chromedp.Text("body", &text))
+		p.Fatalf("%s: %v at %s: %s", what, err, at, text)
+	}
+}
+
+// sees waits for a text on the page.
+func (p *person) sees(text string) {
+	p.Helper()
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.do("see "+text, chromedp.Poll("document.body && document.body.innerText.includes("+string(quoted)+")", nil, chromedp.WithPollingInterval(100*time.Millisecond)))
+}
+
+func (p *person) text() (text string) {
+	p.Helper()
+	p.do("read the page", chromedp.Evaluate("document.body.innerText", &text))
+	return text
+}
+
+// awaitPromise lets an evaluation wait for its promise.
+func awaitPromise(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
+
+// login at the provider, which asks for it.
+func (p *person) login(name string) {
+	p.Helper()
+	p.do("log in", chromedp.Navigate(p.url+"/"), chromedp.WaitVisible("#username"), chromedp.SendKeys("#username", name), chromedp.SendKeys("#password", "verysecure"), chromedp.Click("button[type=submit]"), chromedp.WaitVisible("table.board, #empty"))
+	p.sees(name)
+}
+
+// picture of what the person sees.
+func (p *person) picture(name string) {
+	p.Helper()
+	var raw []byte
+	p.do("take a picture", chromedp.Sleep(200*time.Millisecond), chromedp.CaptureScreenshot(&raw)) // after the fonts
+	if *pictures == "" {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(*pictures, name), raw, 0o644); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// accessible checks a page with axe-core, where it is given.
+func (p *person) accessible(page string) {
+	p.Helper()
+	if *axe == "" {
+		p.Logf("%s is not checked for accessibility: there is no -axe", page)
+		return
+	}
+	script, err := os.ReadFile(*axe)
+	if err != nil {
+		p.Fatal(err)
+	}
+	var violations []struct {
+		ID, Impact, Help string
+		Nodes            []struct{ HTML string }
+	}
+	p.do("check "+page, chromedp.Evaluate(string(script)+";0", nil), chromedp.Evaluate(`axe.run().then(r => r.violations.map(v => ({id: v.id, impact: v.impact, help: v.help, nodes: v.nodes.map(n => ({html: n.html}))})))`, &violations, chromedp.EvalAsValue, awaitPromise))
+	for _, v := range violations {
+		if v.Impact == "serious" || v.Impact == "critical" {
+			p.Errorf("%s: %s (%s): %s, such as %s", page, v.ID, v.Impact, v.Help, v.Nodes[0].HTML)
+		}
+	}
+}
+
+// TestBoard is a day with the board.
+func TestBoard(t *testing.T) {
+	if _, err := os.Stat(*binary); err != nil {
+		t.Fatalf("%v: run \"make test-board\", which builds it", err)
+	}
+	namespace := kube.Namespace(t)
+	for _, name := range []string{"shop", "search"} {
+		kube.Microservice(t, namespace, name, v1alpha1.CanaryStep{Name: "tenth", Weight: 10, Approval: &v1alpha1.CanaryApproval{}}, v1alpha1.CanaryStep{Name: "half", Weight: 50, Pause: &v1alpha1.CanaryPause{Duration: "1h"}})
+		kube.Offer(t, namespace, name, "1.0.0")
+		kube.Await(t, namespace, name, "1.0.0", v1alpha1.ReleaseActive)
+	}
+	bind(t, namespace, "cluster-admin", "ana")
+	bind(t, namespace, "heighliner-view", "bob")
+	s := start(t)
+
+	bob := s.browser()
+	bob.login("bob")
+	bob.do("open the service", chromedp.Navigate(s.url+"/services/"+namespace+"/shop"), chromedp.WaitVisible("#connection"))
+	bob.sees("● live")
+
+	ana := s.browser()
+	ana.login("ana")
+	ana.sees("● live")
+	kube.Offer(t, namespace, "shop", "1.1.0", "1.0.0")
+	o := kube.Await(t, namespace, "shop", "1.1.0", v1alpha1.ReleaseCanary)
+
+	// The open pages follow. Only ana, who may, gets a button.
+	ana.sees("waits for approval")
+	bob.sees("waits for approval")
+	ana.picture("tour-board.png")
+	ana.accessible("board")
+	if n := bob.count("[data-act]"); n != 0 {
+		t.Errorf("bob has %d buttons", n)
+	}
+	var status int
+	bob.do("forge an act", chromedp.Evaluate(fmt.Sprintf(`fetch("/services/%s/shop/acts/continue", {method: "POST", body: new URLSearchParams({target: %q, id: "web-forged"})}).then(r => r.status)`, namespace, o.Name), &status, awaitPromise))
+	if status != http.StatusForbidden {
+		t.Errorf("an act that bob may not do: %d", status)
+	}
+
+	// The approval, in its panel.
+	ana.do("open the panel", chromedp.Click(`a[data-act][href*="/acts/continue"]`), chromedp.WaitVisible("dialog[open] .act"))
+	ana.sees("Recorded as ana")
+	ana.picture("tour-act.png")
+	ana.accessible("panel of an act")
+	ana.do("approve", chromedp.SendKeys("dialog input[name=reason]", "dashboards are quiet"), chromedp.Click("dialog button.primary"), chromedp.WaitNotPresent("dialog[open]"))
+	ana.sees("Continue")
+	ana.sees("dashboards are quiet")
+	ana.sees("step 2 of 2")
+	bob.sees("step 2 of 2")
+	ana.picture("tour-service.png")
+	ana.accessible("service")
+
+	// A rollback, by the form of its page, on a telephone at night.
+	ana.do("take a telephone", emulation.SetDeviceMetricsOverride(390, 844, 2, true), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}))
+	ana.do("open the board", chromedp.Navigate(s.url+"/"), chromedp.WaitVisible("table.board"))
+	ana.picture("tour-narrow-dark.png")
+	ana.accessible("board on a telephone, dark")
+	var wide bool
+	ana.do("measure the page", chromedp.Evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth", &wide))
+	if wide {
+		t.Error("the board is wider than a telephone")
+	}
+	ana.do("roll back", chromedp.Navigate(s.url+"/services/"+namespace+"/shop/acts/rollback?target=1.0.0"), chromedp.WaitVisible("form button.primary"), chromedp.Click("form button.primary"))
+	ana.sees("pinned to 1.0.0")
+	bob.sees("pinned to 1.0.0")
+	for _, page := range []string{"/previews", "/discovery", "/diary", "/services/" + namespace + "/shop/history", "/services/" + namespace + "/shop/releases/" + o.Name} {
+		ana.do("open "+page, chromedp.Navigate(s.url+page), chromedp.WaitVisible("main"))
+		ana.accessible(page)
+	}
+
+	// After the logout there is no data.
+	ana.do("log out", chromedp.Navigate(s.url+"/"), chromedp.Click("header form button"), chromedp.WaitVisible(`main a[href="/login"]`))
+	ana.sees("You are logged out")
+	if text := ana.text(); strings.Contains(text, "shop") {
+		t.Errorf("after the logout: %s", text)
+	}
+}
+
+// bind a ClusterRole to a user in a namespace.
+func bind(t *testing.T, namespace, role, user string) {
+	t.Helper()
+	if err := kube.Client.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: user}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *person) count(selector string) (n int) {
+	p.Helper()
+	p.do("count "+selector, chromedp.Evaluate(fmt.Sprintf("document.querySelectorAll(%q).length", selector), &n))
+	return n
+}
