@@ -132,7 +132,7 @@ func (s *service) problem() *State {
 
 // problems are the conditions of a service that need a reader.
 func (s *service) problems() (out []Problem) {
-	kinds := []string{v1alpha1.ConditionStalled, v1alpha1.ConditionBlocked, v1alpha1.ConditionTrafficDegraded, v1alpha1.ConditionAnalysisInconclusive, v1alpha1.ConditionConfigurationLost, v1alpha1.ConditionReleaseFailed}
+	kinds := []string{v1alpha1.ConditionStalled, v1alpha1.ConditionBlocked, v1alpha1.ConditionFrozen, v1alpha1.ConditionTrafficDegraded, v1alpha1.ConditionAnalysisInconclusive, v1alpha1.ConditionConfigurationLost, v1alpha1.ConditionReleaseFailed}
 	for _, kind := range kinds {
 		if c := meta.FindStatusCondition(s.ms.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
 			out = append(out, problemOf("Microservice/"+s.ms.Name, c))

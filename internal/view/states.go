@@ -42,6 +42,7 @@ const (
 	WordTogetherHeld Word = "TogetherHeld"
 	WordWindow       Word = "Window"
 	WordPaused       Word = "Paused"
+	WordFrozen       Word = "Frozen"
 
 	// How a rollout ended.
 	WordRolledBack Word = "RolledBack"
@@ -114,7 +115,7 @@ func (s State) say(now time.Time) string {
 // saysDetail reports whether what already gives the detail.
 func (s State) saysDetail() bool {
 	switch s.Word {
-	case WordProgramming, WordTogether, WordProblem, WordEmpty, WordForkApproval, WordWindow, WordGate, WordExpired, WordBlocked:
+	case WordProgramming, WordTogether, WordProblem, WordEmpty, WordForkApproval, WordWindow, WordGate, WordExpired, WordBlocked, WordFrozen:
 		return true
 	}
 	return false
@@ -187,6 +188,8 @@ func (s State) waits(now time.Time) string {
 		return "waits for the window " + s.Detail + s.opens(now)
 	case WordPaused:
 		return "paused"
+	case WordFrozen:
+		return "waits, " + s.Detail
 	}
 	return strings.ToLower(string(s.Word))
 }
