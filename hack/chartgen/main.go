@@ -166,9 +166,9 @@ func keep(definition []byte) []byte {
 }
 
 // clusterScoped are the resources of the manager's role that no Role can grant: those of other projects, and the kinds of config/crd
-// with that scope. The resource namespaces is not one of them: to get a namespace, a Role in it is enough.
+// with that scope.
 func clusterScoped(root string) ([]string, error) {
-	scoped := []string{"customresourcedefinitions", "ingressclasses"}
+	scoped := []string{"customresourcedefinitions", "ingressclasses", "namespaces"}
 	paths, err := filepath.Glob(filepath.Join(root, "config", "crd", "hlnr.io_*.yaml"))
 	if err != nil {
 		return nil, fmt.Errorf("list definitions: %w", err)

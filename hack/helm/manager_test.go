@@ -2,6 +2,7 @@ package helm
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -170,8 +172,15 @@ func (m *managerProcess) stop() {
 	}
 	if err := m.cmd.Wait(); err != nil || m.Failed() {
 		log, _ := os.ReadFile(m.log)
-		m.Errorf("run manager: %v\n%.6000s", err, log)
+		m.Errorf("run manager: %v\nforbidden: %v\n%.6000s", err, m.forbidden(), log)
 	}
+}
+
+// forbidden are the requests that the API server forbade.
+func (m *managerProcess) forbidden() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.denied))
 }
 
 // refused fails where the API server forbade a request that is not among those that are expected, and where it forbade none of these.

@@ -179,7 +179,7 @@ func TestNamespacedRules(t *testing.T) {
 	all, some := chartObjects(t, nil), chartObjects(t, variants["namespaces"])
 	union := rules(some["ClusterRole <nil> heighliner-manager"])
 	within := rules(some["Role shop heighliner-manager"])
-	for _, resource := range []string{"ingressclasses", "clusterfreezes", "clusterfreezes/status", "customresourcedefinitions"} {
+	for _, resource := range []string{"namespaces", "ingressclasses", "clusterfreezes", "clusterfreezes/status", "customresourcedefinitions"} {
 		for rule := range within {
 			if strings.HasPrefix(rule, resource+" ") {
 				t.Errorf("a Role cannot grant %s", rule)
