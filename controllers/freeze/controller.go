@@ -8,6 +8,7 @@ package freeze
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -91,6 +93,10 @@ func labelsChanged() predicate.Predicate {
 // forMicroservice enqueues the freezes that may select a Microservice, or those of a namespace.
 func (r *reconciler) forMicroservice(ctx context.Context, o client.Object) []reconcile.Request {
 	freezes, err := r.list(ctx, o.GetNamespace())
+	var early *cache.ErrResourceNotCached
+	if errors.As(err, &early) {
+		return nil // At the start, before freezes are watched: each is reconciled when they are.
+	}
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list the freezes of a namespace", "namespace", o.GetNamespace())
 		return nil
