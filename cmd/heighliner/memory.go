@@ -16,7 +16,7 @@ var cgroupLimits = []string{"sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/me
 // would otherwise be reached with garbage: many large answers at a time are one reason. GOMEMLIMIT
 // takes precedence.
 func limitMemory() {
-	if os.Getenv("GOMEMLIMIT") == "" {
+	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // none is set
 		debug.SetMemoryLimit(memoryLimit("/"))
 	}
 }

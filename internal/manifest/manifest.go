@@ -109,6 +109,8 @@ func decode(document []byte) (Object, error) {
 
 // kinds of hlnr.io, with their Go types.
 var kinds = map[string]func() runtime.Object{
+	"ClusterFreeze":         func() runtime.Object { return &v1alpha1.ClusterFreeze{} },
+	"Freeze":                func() runtime.Object { return &v1alpha1.Freeze{} },
 	"GitHubRepository":      func() runtime.Object { return &v1alpha1.GitHubRepository{} },
 	"ImagePolicy":           func() runtime.Object { return &v1alpha1.ImagePolicy{} },
 	"Microservice":          func() runtime.Object { return &v1alpha1.Microservice{} },

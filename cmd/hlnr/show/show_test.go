@@ -121,6 +121,7 @@ func TestCommands(t *testing.T) {
 		"events":                  {approval, []string{"events", "shop"}, cli.ExitYes, "no events", ""},
 		"why of a URL":            {approval, []string{"why", "https://shop.example.com/cart"}, cli.ExitYes, "shop.example.com/cart is served by 1.1.0 (10 %) and 1.0.0 (90 %).", ""},
 		"why of a host":           {approval, []string{"why", "shop.example.com"}, cli.ExitYes, "NetworkPolicy " + approval.namespace + "/shop", ""},
+		"why of a group's host":   {approval, []string{"why", "1-x.shop.example.net"}, cli.ExitUsage, "", "host"},
 		"why of a service":        {approval, []string{"why", "shop"}, cli.ExitYes, "1.1.0 is live for 10 % of group 1.x", ""},
 		"why of an unknown host":  {approval, []string{"why", "shop.example.org"}, cli.ExitUsage, "", "did you mean"},
 		"why of no URL":           {approval, []string{"why", "https://"}, cli.ExitUsage, "", "is not a URL"},

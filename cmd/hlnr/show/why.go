@@ -1,6 +1,7 @@
 package show
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -137,10 +138,12 @@ func askName(in view.Input, namespace, name string, now time.Time) (view.Answer,
 	if len(services) > 1 {
 		return view.Answer{}, &view.Ambiguous{What: "version", Name: name, Objects: services, Remedy: "name the service: hlnr why MICROSERVICE " + name}
 	}
-	if _, err := semver.NewVersion(name); err == nil { // no host is one
+	a, err := view.WhyHost(in, name, "/", now)
+	var unknown *view.Unknown
+	if _, no := semver.StrictNewVersion(strings.TrimPrefix(name, "v")); no == nil && errors.As(err, &unknown) {
 		return askUnknownVersion(in, namespace, name, now)
 	}
-	return view.WhyHost(in, name, "/", now)
+	return a, err
 }
 
 // askUnknownVersion answers for a version that no service knows: for the only service, else with what to name.
