@@ -43,6 +43,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/probe"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/certmanager"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/outbound"
@@ -120,7 +121,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		opts.Metrics = ctrlmetrics.Registry
 	}
 	var err error
-	if r.metrics, err = newMetrics(opts.Metrics, mgr.GetCache()); err != nil {
+	if r.metrics, err = newMetrics(opts.Metrics, certificates{mgr.GetCache(), func() bool { return r.kinds.knows(certmanager.Kind.Kind) }}); err != nil {
 		return fmt.Errorf("register metrics of routes: %w", err)
 	}
 	r.probes = probe.New(probe.Options{Outbound: opts.Outbound, UserAgent: cmp.Or(opts.UserAgent, "heighliner"), Observe: r.metrics.probed, Now: r.Now})

@@ -220,6 +220,14 @@ func (k *kinds) lacks(needed []providers.Kind) bool {
 	return slices.ContainsFunc(needed, func(kind providers.Kind) bool { _, ok := k.seen[kind.Kind]; return !ok })
 }
 
+// knows reports whether the API server has a kind.
+func (k *kinds) knows(name string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, ok := k.seen[name]
+	return ok
+}
+
 // known are the kinds that the API server has, in order of their names.
 func (k *kinds) known() []seenKind {
 	k.mu.Lock()

@@ -35,7 +35,7 @@ type metrics struct {
 	written map[types.NamespacedName]map[string]time.Time
 }
 
-func newMetrics(registerer prometheus.Registerer, cache client.Reader) (*metrics, error) {
+func newMetrics(registerer prometheus.Registerer, certs certificates) (*metrics, error) {
 	m := &metrics{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "heighliner_route_confirmation_seconds",
@@ -51,7 +51,7 @@ func newMetrics(registerer prometheus.Registerer, cache client.Reader) (*metrics
 	for _, r := range probe.Results {
 		m.requests.WithLabelValues(string(r))
 	}
-	for _, c := range []prometheus.Collector{m.seconds, m.requests, certificates{cache}} {
+	for _, c := range []prometheus.Collector{m.seconds, m.requests, certs} {
 		if err := registerer.Register(c); err != nil {
 			return nil, err
 		}
@@ -108,7 +108,12 @@ func confirmMode(p *v1alpha1.NetworkPolicy, route *traffic.RouteDecision) v1alph
 }
 
 // certificates reports when Certificates expire. It reads the cache, and copies nothing.
-type certificates struct{ cache client.Reader }
+type certificates struct {
+	cache client.Reader
+	// watched reports whether the API server has Certificates, and the cache holds them. A list of what it does not hold would ask
+	// the API server at each scrape.
+	watched func() bool
+}
 
 var earliestExpiry = prometheus.NewDesc("heighliner_certificates_earliest_expiry_timestamp_seconds",
 	"When the first of the Certificates that NetworkPolicies ask cert-manager for expires.", nil, nil)
@@ -116,8 +121,11 @@ var earliestExpiry = prometheus.NewDesc("heighliner_certificates_earliest_expiry
 // Describe implements prometheus.Collector.
 func (certificates) Describe(ch chan<- *prometheus.Desc) { ch <- earliestExpiry }
 
-// Collect implements prometheus.Collector. While Certificates are not watched, because no policy needs them, there is no series.
+// Collect implements prometheus.Collector. Where Certificates are not watched, there is no series.
 func (c certificates) Collect(ch chan<- prometheus.Metric) {
+	if !c.watched() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var list certmanager.CertificateList

@@ -33,14 +33,16 @@ func TestCertificateExpiry(t *testing.T) {
 	at := func(seconds int64) *metav1.Time { return &metav1.Time{Time: time.Unix(seconds, 0)} }
 	for name, tc := range map[string]struct {
 		expiring
-		want float64 // 0: no series
+		watched bool
+		want    float64 // 0: no series
 	}{
-		"some":        {expiring{expiries: []*metav1.Time{nil, at(2_000_000_000), at(1_900_000_000)}}, 1_900_000_000},
-		"not issued":  {expiring{expiries: []*metav1.Time{nil}}, 0},
-		"not watched": {expiring{err: errors.New("no informer")}, 0},
+		"some":        {expiring{expiries: []*metav1.Time{nil, at(2_000_000_000), at(1_900_000_000)}}, true, 1_900_000_000},
+		"not issued":  {expiring{expiries: []*metav1.Time{nil}}, true, 0},
+		"not watched": {expiring{expiries: []*metav1.Time{at(1_900_000_000)}}, false, 0},
+		"not read":    {expiring{err: errors.New("no informer")}, true, 0},
 	} {
 		registry := prometheus.NewPedanticRegistry()
-		registry.MustRegister(certificates{tc.expiring})
+		registry.MustRegister(certificates{tc.expiring, func() bool { return tc.watched }})
 		families, err := registry.Gather()
 		got := 0.0
 		if len(families) == 1 {
