@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/heighliner/heighliner/internal/certs"
 	"github.com/heighliner/heighliner/internal/web"
 	"github.com/heighliner/heighliner/internal/web/identity"
 )
@@ -214,9 +215,9 @@ func poolOf(file string) (*x509.CertPool, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(raw) {
-		return nil, fmt.Errorf("%s has no certificate", file)
+	pool, err := certs.Pool(nil, raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s has no certificate that can be used: %w", file, err)
 	}
 	return pool, nil
 }

@@ -4,13 +4,16 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"os"
+
+	"github.com/heighliner/heighliner/internal/certs"
 )
 
 // certificates reads the files at each connection, so that they may be renewed while the server runs. With a file of
 // authorities, connections without a certificate of one of them are refused.
 func certificates(certFile, keyFile, clientCAFile string) (*tls.Config, error) {
 	load := func() (*tls.Config, error) {
-		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+		pair, err := pairOf(certFile, keyFile)
 		if err != nil {
 			return nil, fmt.Errorf("read the certificate of the board: %w", err)
 		}
@@ -30,4 +33,17 @@ func certificates(certFile, keyFile, clientCAFile string) (*tls.Config, error) {
 	}
 	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return load() }
 	return c, nil
+}
+
+// pairOf the certificate and the key of two files.
+func pairOf(certFile, keyFile string) (tls.Certificate, error) {
+	certificate, err := os.ReadFile(certFile)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, err := os.ReadFile(keyFile)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return certs.Pair(certificate, key)
 }
