@@ -3,12 +3,10 @@ package cluster
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,38 +24,6 @@ import (
 var env *apiserver.Env
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m, apiserver.Options{}, &env)) }
-
-// line is a connection to the API server that tests cut.
-type line struct {
-	mu    sync.Mutex
-	cut   bool
-	conns []net.Conn
-}
-
-func (l *line) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cut {
-		return nil, errors.New("the line is cut")
-	}
-	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
-	if err == nil {
-		l.conns = append(l.conns, c)
-	}
-	return c, err
-}
-
-func (l *line) set(cut bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.cut = cut
-	if cut {
-		for _, c := range l.conns {
-			_ = c.Close()
-		}
-		l.conns = nil
-	}
-}
 
 // TestWatch: what is read, and what changes, is in the store; an outage is noticed, and what changed in it is there after it.
 func TestWatch(t *testing.T) {
@@ -90,8 +56,8 @@ func TestWatch(t *testing.T) {
 	}
 	store := NewStore(seen)
 	config := rest.CopyConfig(env.Config)
-	var l line
-	config.Dial = l.dial
+	var l apiserver.Line
+	config.Dial = l.Dial
 	config.Wrap(NewMonitor(clock.RealClock{}.Now, store.SetOutage).Wrap)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -111,13 +77,13 @@ func TestWatch(t *testing.T) {
 	}
 	create("second")
 	await.Until(t, "a new object", has("first", "second"))
-	l.set(true)
+	l.Set(true)
 	await.Until(t, "the outage", func() bool {
 		d, _ := store.Data()
 		return d.Outage != nil && strings.Contains(d.Outage.Cause, "the line is cut")
 	})
 	create("third")
-	l.set(false)
+	l.Set(false)
 	await.Until(t, "what was created in the outage", has("first", "second", "third"))
 	await.Until(t, "the end of the outage", func() bool { d, _ := store.Data(); return d.Outage == nil })
 	stop()

@@ -30,6 +30,7 @@
 //	load.go               a stand-in for a metrics server
 //	earlier.go            statuses as earlier versions stored them
 //	indexed.go            lists by an index without a cache
+//	line.go               a connection that a test cuts
 package apiserver
 
 import (

@@ -608,38 +608,6 @@ func TestPod(t *testing.T) {
 	}
 }
 
-// line is a connection to the API server that a test cuts.
-type line struct {
-	mu    sync.Mutex
-	cut   bool
-	conns []net.Conn
-}
-
-func (l *line) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cut {
-		return nil, errors.New("the line is cut")
-	}
-	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
-	if err == nil {
-		l.conns = append(l.conns, c)
-	}
-	return c, err
-}
-
-func (l *line) set(cut bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.cut = cut
-	if cut {
-		for _, c := range l.conns {
-			_ = c.Close()
-		}
-		l.conns = nil
-	}
-}
-
 // TestAPIServerAway: pages that could be seen stay, and show since when they are old; they recover.
 func TestAPIServerAway(t *testing.T) {
 	t.Parallel()
@@ -648,13 +616,13 @@ func TestAPIServerAway(t *testing.T) {
 	canary(t, namespace, "shop")
 	bind(t, namespace, "heighliner-view", rbacv1.UserKind, "oidc:erin")
 	bind(t, namespace, "heighliner-edit", rbacv1.UserKind, "oidc:erin")
-	var l line
-	config.Dial = l.dial
+	var l apiserver.Line
+	config.Dial = l.Dial
 	s := serve(t, config, withProvider)
 	erin := s.login("erin")
 	path := "/services/" + namespace + "/shop"
 	erin.want(path, "waits for approval")
-	l.set(true)
+	l.Set(true)
 	erin.want(path, "the API server is not available")
 	if status, page := erin.get(path); status != http.StatusOK || !strings.Contains(page, "Data since") || !strings.Contains(page, "waits for approval") {
 		t.Errorf("%d %s", status, page)
@@ -662,7 +630,7 @@ func TestAPIServerAway(t *testing.T) {
 	if status, page := erin.post(path+"/acts/pause", url.Values{}); status < 500 || strings.Contains(page, "kubeconfig") {
 		t.Errorf("act: %d %s", status, page)
 	}
-	l.set(false)
+	l.Set(false)
 	await.Until(t, "the end of the outage", func() bool { _, page := erin.get(path); return !strings.Contains(page, "not available") })
 	if status, page := erin.post(path+"/acts/pause", url.Values{}); status != http.StatusOK {
 		t.Errorf("act after the outage: %d %s", status, page)

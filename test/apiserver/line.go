@@ -1,0 +1,42 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+)
+
+// Line is a connection to an API server that a test cuts. Its zero value is whole.
+type Line struct {
+	mu    sync.Mutex
+	cut   bool
+	conns []net.Conn
+}
+
+// Dial is for rest.Config.Dial. It fails while the line is cut.
+func (l *Line) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cut {
+		return nil, errors.New("the line is cut")
+	}
+	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err == nil {
+		l.conns = append(l.conns, c)
+	}
+	return c, err
+}
+
+// Set cuts the line, which closes its connections, or makes it whole again.
+func (l *Line) Set(cut bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = cut
+	if cut {
+		for _, c := range l.conns {
+			_ = c.Close()
+		}
+		l.conns = nil
+	}
+}
