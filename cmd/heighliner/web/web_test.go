@@ -275,10 +275,16 @@ func (p *person) post(path string, form url.Values) (int, string) {
 // want waits until a page has a text.
 func (p *person) want(path, text string) {
 	p.Helper()
-	last := ""
+	last, found := "", false
+	defer func() {
+		if !found {
+			p.Logf("the last page: %s", last)
+		}
+	}()
 	await.Until(p, path+" to show "+text, func() bool {
 		_, last = p.get(path)
-		return strings.Contains(last, text)
+		found = strings.Contains(last, text)
+		return found
 	})
 }
 

@@ -256,6 +256,36 @@ func TestScopeOutage(t *testing.T) {
 	}
 }
 
+// TestScopeOfNewNamespaces: a namespace that was made shortly before an outage, of which nothing is known, hides what it
+// holds and no more.
+func TestScopeOfNewNamespaces(t *testing.T) {
+	t.Parallel()
+	a, s, c := start(everything("ana", "shop")...)
+	before, err := a.Scope(t.Context(), ana, []string{"shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.set(errors.New("connection refused"))
+	c.Step(deniedAge)
+	during, err := a.Scope(t.Context(), ana, []string{"bank", "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := during.Filter(objects())
+	if got := names(o.Microservices, func(x v1alpha1.Microservice) string { return x.Namespace }); got != "shop" || during.Key != before.Key {
+		t.Errorf("services of %s, key %q, want %q", got, during.Key, before.Key)
+	}
+	if diff := cmp.Diff([]string{"the API server does not answer whether you (ana) may read namespace bank: it is asked again"}, during.Missing); diff != "" {
+		t.Error(diff)
+	}
+	s.set(nil, append(everything("ana", "shop"), everything("ana", "bank")...)...)
+	c.Step(pause)
+	after, err := a.Scope(t.Context(), ana, []string{"bank", "shop"})
+	if err != nil || len(after.Missing) > 0 || names(after.Filter(objects()).Pods, func(x corev1.Pod) string { return x.Namespace }) != "bank shop" {
+		t.Errorf("after the outage: %v, missing %q", err, after.Missing)
+	}
+}
+
 // TestAllKinds: each list of the objects is filtered by a kind, or is one that the board does not read.
 func TestAllKinds(t *testing.T) {
 	t.Parallel()

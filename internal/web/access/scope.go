@@ -47,12 +47,15 @@ var resources = [kinds][]struct{ group, resource string }{
 type seen struct {
 	all bool
 	in  map[string]bool
+	// unknown are those for which the API server gave no answer, sorted. What they hold is hidden.
+	unknown []string
 }
 
 func (s seen) has(namespace string) bool { return s.all || s.in[namespace] }
 
 // Scope asks what a reader sees: each kind in all namespaces; where that is denied, services in each namespace, and the
-// other kinds in those whose services may be seen.
+// other kinds in those whose services may be seen. A namespace without an answer, such as one that was made shortly before
+// an outage, is hidden; without any answer it is an error.
 func (a *Access) Scope(ctx context.Context, r web.Reader, namespaces []string) (web.Scope, error) {
 	var all [kinds]seen
 	g, gctx := errgroup.WithContext(ctx)
@@ -88,23 +91,30 @@ func (a *Access) in(ctx context.Context, r web.Reader, k kind, known seen, names
 	if known.all {
 		return known, nil
 	}
-	allowed := make([]bool, len(namespaces))
-	g, ctx := errgroup.WithContext(ctx)
+	allowed, failures := make([]bool, len(namespaces)), make([]error, len(namespaces))
+	var g errgroup.Group
 	g.SetLimit(maxReviews)
 	for i, n := range namespaces {
-		g.Go(func() (err error) {
-			allowed[i], err = a.lists(ctx, r, n, k)
-			return err
+		g.Go(func() error {
+			allowed[i], failures[i] = a.lists(ctx, r, n, k)
+			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return seen{}, err
-	}
+	_ = g.Wait()
 	known.in = map[string]bool{}
 	for i, n := range namespaces {
-		if allowed[i] {
+		switch {
+		case failures[i] != nil:
+			known.unknown = append(known.unknown, n)
+		case allowed[i]:
 			known.in[n] = true
 		}
+	}
+	if err := ctx.Err(); err != nil {
+		return seen{}, err
+	}
+	if n := len(namespaces); n > 0 && len(known.unknown) == n {
+		return seen{}, failures[0]
 	}
 	return known, nil
 }
@@ -135,14 +145,22 @@ func scopeOf(r web.Reader, all [kinds]seen, visible []string) web.Scope {
 		fmt.Fprintln(h)
 	}
 	out := web.Scope{Key: hex.EncodeToString(h.Sum(nil)), Filter: func(o cluster.Objects) cluster.Objects { return filter(o, all) }}
-	if !all[services].all && len(visible) == 0 {
+	unknown := slices.Clone(all[services].unknown)
+	for k := releases; k < kinds; k++ {
+		unknown = append(unknown, all[k].unknown...)
+	}
+	if len(unknown) > 0 {
+		slices.Sort(unknown)
+		out.Missing = []string{"the API server does not answer whether you (" + r.User + ") may read " + some(slices.Compact(unknown)) + ": it is asked again"}
+	}
+	if !all[services].all && len(visible) == 0 && len(unknown) == 0 {
 		out.Missing = []string{fmt.Sprintf("you (%s) may not list Microservices in any namespace with a service: ask an administrator for the ClusterRole heighliner-view, or for view in a namespace", r.User)}
 		return out
 	}
 	for k := releases; k < kinds; k++ {
 		var hidden []string
 		for _, n := range visible {
-			if !all[k].has(n) {
+			if !all[k].has(n) && !slices.Contains(all[k].unknown, n) {
 				hidden = append(hidden, n)
 			}
 		}
