@@ -31,6 +31,7 @@
 //	earlier.go            statuses as earlier versions stored them
 //	indexed.go            lists by an index without a cache
 //	line.go               a connection that a test cuts
+//	watcher.go            ends what a killed test leaves behind
 package apiserver
 
 import (
@@ -159,8 +160,8 @@ func Start(o Options) (_ *Env, err error) {
 		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: startTimeout},
 		ControlPlaneStartTimeout: startTimeout,
 	}}
-	if env.dir, err = os.MkdirTemp("", "heighliner-apiserver-"); err != nil {
-		return nil, fmt.Errorf("make folder: %w", err)
+	if err := env.folders(); err != nil {
+		return nil, err
 	}
 	token, err := env.writeToken()
 	if err != nil {
@@ -216,6 +217,26 @@ func Start(o Options) (_ *Env, err error) {
 		}
 	}
 	return env, nil
+}
+
+// folders makes the folder of the environment, in which etcd and the API server keep their files too. Both end, and the folder is
+// deleted, when this process ends without Stop.
+func (e *Env) folders() (err error) {
+	if e.dir, err = os.MkdirTemp("", "heighliner-apiserver-"); err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	if err := endTogether(e.dir); err != nil {
+		return err
+	}
+	server := e.environment.ControlPlane.GetAPIServer()
+	e.environment.ControlPlane.Etcd = &envtest.Etcd{DataDir: filepath.Join(e.dir, "etcd")}
+	server.CertDir = filepath.Join(e.dir, "certificates")
+	for _, dir := range []string{e.environment.ControlPlane.Etcd.DataDir, server.CertDir} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return fmt.Errorf("make folder: %w", err)
+		}
+	}
+	return nil
 }
 
 // writeToken makes a token of a member of system:masters, and the file of the API server with it.

@@ -24,6 +24,9 @@ import (
 var env *apiserver.Env
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asKilled) != "" {
+		waitToBeKilled()
+	}
 	os.Exit(apiserver.Run(m, apiserver.Options{GatewayAPI: true, ControllerManager: true}, &env))
 }
 

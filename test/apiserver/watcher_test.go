@@ -1,0 +1,100 @@
+package apiserver_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
+)
+
+// asKilled, when it is set, makes the test binary one that starts an API server, prints its folder, and ends only when it is killed.
+const asKilled = "HEIGHLINER_TEST_KILLED"
+
+func waitToBeKilled() {
+	env, err := apiserver.Start(apiserver.Options{Empty: true})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println(filepath.Dir(env.Kubeconfig()))
+	select {}
+}
+
+// Nothing runs on when a process with an API server is killed together with its process group, as by a time limit or by Ctrl-C, and
+// its folder is deleted.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), asKilled+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	t.Cleanup(kill)
+	lines := bufio.NewScanner(out)
+	lines.Scan()
+	folder := lines.Text()
+	if _, err := os.Stat(folder); err != nil {
+		t.Fatalf("folder of the API server: %v", err)
+	}
+	running := processes(t, cmd.Process.Pid)
+	if names := fmt.Sprint(running); len(running) != 3 || !strings.Contains(names, "bash") || !strings.Contains(names, "etcd") || !strings.Contains(names, "kube-apiserver") {
+		t.Errorf("processes are %s, want etcd, kube-apiserver and the watcher", names)
+	}
+
+	kill()
+	_ = cmd.Wait()
+	await.Nil(t, func(context.Context) error {
+		for pid, name := range running {
+			if now, _, ok := process(pid); ok && now == name {
+				return fmt.Errorf("%s runs on", name)
+			}
+		}
+		if _, err := os.Stat(folder); !os.IsNotExist(err) {
+			return fmt.Errorf("folder %s: %v", folder, err)
+		}
+		return nil
+	})
+}
+
+// processes are the names of the children of a process, by their IDs.
+func processes(t *testing.T, parent int) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	children := map[string]string{}
+	for _, file := range files {
+		pid := filepath.Base(file)
+		if name, of, ok := process(pid); ok && of == fmt.Sprint(parent) {
+			children[pid] = name
+		}
+	}
+	return children
+}
+
+// process gives the name of a process that runs, and the ID of its parent.
+func process(pid string) (name, parent string, ok bool) {
+	text, err := os.ReadFile(filepath.Join("/proc", pid, "stat")) // such as: 7 (etcd) S 1
+	if err != nil {
+		return "", "", false
+	}
+	name, rest, _ := strings.Cut(string(text), ") ")
+	_, name, _ = strings.Cut(name, "(")
+	fields := strings.Fields(rest)
+	return name, fields[1], fields[0] != "Z"
+}
