@@ -9,18 +9,18 @@ type DeletionPolicy string
 const (
 	// DeletionDelete deletes all objects that it owns. It needs no finalizer.
 	DeletionDelete DeletionPolicy = "Delete"
-	// DeletionOrphan keeps what runs and serves, without owner.
+	// DeletionOrphan keeps everything that runs and serves traffic, without an owner.
 	DeletionOrphan DeletionPolicy = "Orphan"
 	// DeletionRestore restores what was adopted, before the rest is deleted.
 	DeletionRestore DeletionPolicy = "Restore"
 )
 
 // FinalizerDeletionPolicy blocks the deletion of an object with deletionPolicy Orphan or
-// Restore until the policy is applied, for progressDeadlineSeconds at most. It does not block
+// Restore until the policy is applied, for at most progressDeadlineSeconds. It does not block
 // in a namespace that is being deleted.
 const FinalizerDeletionPolicy = "hlnr.io/deletion-policy"
 
-// Annotations on adopted objects of users, to restore them.
+// Annotations on adopted objects of users, for restoring them.
 const (
 	// AnnotationAdoptedSelector on a Service is its original selector, as JSON.
 	AnnotationAdoptedSelector = "hlnr.io/adopted-selector"
@@ -34,19 +34,19 @@ const (
 
 // AdoptDeployment takes over from an existing Deployment.
 type AdoptDeployment struct {
-	// deploymentName is the Deployment of this namespace that is scaled to zero once the
-	// first active release receives its traffic. It is kept for deletionPolicy Restore.
+	// deploymentName is the name of a Deployment of this namespace. It is scaled to zero once the
+	// first active release receives its traffic, and remains for deletionPolicy Restore.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	DeploymentName string `json:"deploymentName"`
 }
 
-// AdoptService takes over an existing Service that callers use.
+// AdoptService takes over an existing Service that clients use.
 type AdoptService struct {
-	// serviceName is the Service of this namespace whose selector is changed to the active
-	// release of the newest group, once that has as many ready endpoints as the Service. Its
-	// name, addresses and ports remain, and so do routes to it.
+	// serviceName is the name of a Service of this namespace. Its selector is changed to the
+	// active release of the newest group, once that release has as many ready endpoints as the
+	// Service. Its name, addresses and ports remain, and so do routes to it.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -58,12 +58,12 @@ type AdoptedService struct {
 	// serviceName of the Service.
 	// +kubebuilder:validation:MaxLength=63
 	ServiceName string `json:"serviceName"`
-	// release that its selector targets; empty while it is unchanged.
+	// release that its selector selects. It is empty while the selector is unchanged.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Release string `json:"release,omitempty"`
-	// adoptedTime is when its EndpointSlices first named endpoints of that or an
-	// earlier release only.
+	// adoptedTime is when its EndpointSlices first contained only endpoints of this or an earlier
+	// release.
 	// +optional
 	AdoptedTime *metav1.MicroTime `json:"adoptedTime,omitempty"`
 }

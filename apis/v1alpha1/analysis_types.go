@@ -4,49 +4,51 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CanaryAnalysis measures a canary in every step in which it can get traffic.
-// A round queries all metrics for the same time. The first round is one interval after
-// the weight of the step is programmed, so that it covers only traffic of this step.
+// CanaryAnalysis measures a canary in every step in which it can receive traffic. A round
+// evaluates the queries of all metrics at the same time. The first round takes place one
+// interval after the weight of the step is programmed, so that it covers only traffic of this
+// step.
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || !has(self.provider) || !has(self.provider.timeout) || duration(self.provider.timeout) <= duration(self.interval)",message="spec.updateStrategy.canary.analysis.provider.timeout must not be longer than the interval"
-// +kubebuilder:validation:XValidation:rule="!has(self.source) || self.source != 'EnvoyGateway' || !self.metrics.exists(m, has(m.latency))",message="spec.updateStrategy.canary.analysis: Envoy Gateway measures the latency of a route and not of a release: use source: Application, or prometheus: {query: …}"
+// +kubebuilder:validation:XValidation:rule="!has(self.source) || self.source != 'EnvoyGateway' || !self.metrics.exists(m, has(m.latency))",message="spec.updateStrategy.canary.analysis: Envoy Gateway measures the latency per route, not per release: use source: Application, or prometheus: {query: …}"
 type CanaryAnalysis struct {
-	// interval between two rounds, and the window of built-in queries. It must cover at
-	// least two scrapes of Prometheus, better four.
+	// interval between two rounds, and the time range of built-in queries. It must cover at least
+	// two scrapes of Prometheus; four are recommended.
 	// +optional
 	// +kubebuilder:default="1m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('1h')",message="spec.updateStrategy.canary.analysis.interval must be between 10s and 1h"
 	Interval Duration `json:"interval,omitempty"`
 
-	// count is the number of passed rounds that complete a step. They need not be
-	// consecutive, and measuring continues until the step ends.
+	// count is the number of passed rounds that complete a step. They do not need to be
+	// consecutive. Measurements continue until the step ends.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Count int32 `json:"count,omitempty"`
 
-	// failureLimit is the number of failed rounds that are tolerated in the whole
-	// rollout, over all steps; one more fails the release. A round fails when any of its
-	// metrics fails. Defaults to 0, and to no limit where consecutiveFailureLimit is set.
+	// failureLimit is the number of failed rounds that are tolerated during the whole rollout,
+	// across all steps; one more fails the release. A round fails when any of its metrics fails.
+	// Defaults to 0, or to no limit if consecutiveFailureLimit is set.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	FailureLimit *int32 `json:"failureLimit,omitempty"`
 
-	// consecutiveFailureLimit is the number of consecutive failed rounds that are tolerated.
-	// One more fails the release. Defaults to no limit.
+	// consecutiveFailureLimit is the number of consecutive failed rounds that are tolerated; one
+	// more fails the release. Defaults to no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	ConsecutiveFailureLimit *int32 `json:"consecutiveFailureLimit,omitempty"`
 
-	// noTraffic defines what happens if there were no requests to measure: Wait for some,
-	// Fail the round, or Ignore the metric in this round. Defaults to Wait.
+	// noTraffic defines what happens if there were no requests to measure: Wait for requests, Fail
+	// the round, or Ignore the metric in this round. Defaults to Wait.
 	// +optional
 	// +kubebuilder:default=Wait
 	NoTraffic NoTrafficPolicy `json:"noTraffic,omitempty"`
 
-	// source of the built-in metrics successRate and latency.
+	// source is the component that counts the requests for the built-in metrics successRate and
+	// latency.
 	// +optional
 	// +kubebuilder:default=Traefik
 	Source MetricsSource `json:"source,omitempty"`
@@ -98,12 +100,12 @@ const (
 
 // AnalysisProvider answers the queries of an analysis.
 type AnalysisProvider struct {
-	// prometheus answers the built-in metrics and those with a query. Defaults to the server
-	// of the manager's flag --prometheus-address.
+	// prometheus answers the queries of built-in metrics and of prometheus metrics. Defaults to
+	// the server of the manager's flag --prometheus-address.
 	// +optional
 	Prometheus *PrometheusProvider `json:"prometheus,omitempty"`
 
-	// timeout of one query or request, including web metrics.
+	// timeout of one query or request, including those of web metrics.
 	// +optional
 	// +kubebuilder:default="10s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1m')",message="spec.updateStrategy.canary.analysis.provider.timeout must be between 1s and 1m"
@@ -117,7 +119,7 @@ type PrometheusProvider struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@ {}]+(/[^?#@ {}]*)?$')",message="prometheus.address must be a URL such as http://prometheus.monitoring:9090, without user, query and fragment; put credentials into secretRef"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@ {}]+(/[^?#@ {}]*)?$')",message="prometheus.address must be a URL such as http://prometheus.monitoring:9090, without user, query or fragment; put credentials into secretRef"
 	Address string `json:"address"`
 
 	// secretRef names a Secret of this namespace with key token, or with username
@@ -132,15 +134,15 @@ type PrometheusProvider struct {
 }
 
 // AnalysisMetric is a metric of the canary, and the range in which it passes.
-// +kubebuilder:validation:XValidation:rule="[has(self.successRate), has(self.latency), has(self.prometheus), has(self.web)].exists_one(m, m)",message="spec.updateStrategy.canary.analysis.metrics[]: set exactly one of successRate, latency, prometheus and web: write successRate: {} for the built-in metric, or prometheus: {query: …} for your own"
+// +kubebuilder:validation:XValidation:rule="[has(self.successRate), has(self.latency), has(self.prometheus), has(self.web)].exists_one(m, m)",message="spec.updateStrategy.canary.analysis.metrics[]: set exactly one of successRate, latency, prometheus and web: write successRate: {} for the built-in metric, or prometheus: {query: …} for a custom query"
 // +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.baseline) || ((!has(self.thresholdRange.min) || self.thresholdRange.min == 0.0 || (self.thresholdRange.min > 1.0 && self.thresholdRange.min <= 100.0)) && (!has(self.thresholdRange.max) || (self.thresholdRange.max >= 0.0 && self.thresholdRange.max <= 100.0)))",message="spec.updateStrategy.canary.analysis.metrics[].successRate is in percent, 0 to 100: write min: 99, not 0.99"
 // +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.baseline) || ((!has(self.thresholdRange.min) || self.thresholdRange.min <= 60.0) && (!has(self.thresholdRange.max) || (self.thresholdRange.max > 0.0 && self.thresholdRange.max <= 60.0)))",message="spec.updateStrategy.canary.analysis.metrics[].latency is in seconds, up to 60: write max: 0.5 for 500 milliseconds"
 // +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.baseline) || !has(self.inconclusiveRange) || !has(self.inconclusiveRange.min) || self.inconclusiveRange.min == 0.0 || self.inconclusiveRange.min > 1.0",message="spec.updateStrategy.canary.analysis.metrics[].successRate is in percent, 0 to 100: write inconclusiveRange: {min: 95}, not 0.95"
 // +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.baseline) || !has(self.inconclusiveRange) || !has(self.inconclusiveRange.max) || self.inconclusiveRange.max <= 60.0",message="spec.updateStrategy.canary.analysis.metrics[].latency is in seconds, up to 60: write inconclusiveRange: {max: 1}, not 1000"
 // +kubebuilder:validation:XValidation:rule="!has(self.inconclusiveRange) || ((!has(self.inconclusiveRange.min) || (has(self.thresholdRange.min) && self.inconclusiveRange.min <= self.thresholdRange.min)) && (!has(self.inconclusiveRange.max) || (has(self.thresholdRange.max) && self.inconclusiveRange.max >= self.thresholdRange.max)))",message="spec.updateStrategy.canary.analysis.metrics[].inconclusiveRange must be wider than thresholdRange, and have a bound only where that has one"
-// +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.thresholdRange.min)",message="spec.updateStrategy.canary.analysis.metrics[].successRate is good when it is high: set thresholdRange.min, because with max alone a canary that always fails would pass"
-// +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.thresholdRange.max)",message="spec.updateStrategy.canary.analysis.metrics[].latency is good when it is low: set thresholdRange.max, because with min alone a slower canary would pass"
-// +kubebuilder:validation:XValidation:rule="!has(self.minimumRequests) || has(self.successRate) || has(self.latency)",message="spec.updateStrategy.canary.analysis.metrics[].minimumRequests is allowed only for successRate and latency: let your own query return nothing if there are too few requests"
+// +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.thresholdRange.min)",message="spec.updateStrategy.canary.analysis.metrics[].successRate should be high: set thresholdRange.min, because with max alone a canary that always fails would pass"
+// +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.thresholdRange.max)",message="spec.updateStrategy.canary.analysis.metrics[].latency should be low: set thresholdRange.max, because with min alone a slower canary would pass"
+// +kubebuilder:validation:XValidation:rule="!has(self.minimumRequests) || has(self.successRate) || has(self.latency)",message="spec.updateStrategy.canary.analysis.metrics[].minimumRequests is allowed only for successRate and latency: a custom query should return no data if there are too few requests"
 type AnalysisMetric struct {
 	// name of the metric.
 	// +required
@@ -152,11 +154,11 @@ type AnalysisMetric struct {
 	// +optional
 	SuccessRate *SuccessRateMetric `json:"successRate,omitempty"`
 
-	// latency is the built-in time to answer a request, in seconds.
+	// latency is the built-in response time, in seconds.
 	// +optional
 	Latency *LatencyMetric `json:"latency,omitempty"`
 
-	// prometheus is your own query.
+	// prometheus is a custom query.
 	// +optional
 	Prometheus *PrometheusMetric `json:"prometheus,omitempty"`
 
@@ -164,9 +166,9 @@ type AnalysisMetric struct {
 	// +optional
 	Web *WebMetric `json:"web,omitempty"`
 
-	// minimumRequests is the number of requests that successRate and latency need in an
-	// interval; with a baseline, the active release needs them too. Fewer count as no
-	// traffic. Defaults to 1.
+	// minimumRequests is the number of requests in an interval that successRate and latency
+	// require. With a baseline, the active release requires as many. Fewer requests count
+	// as NoTraffic. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
@@ -176,19 +178,19 @@ type AnalysisMetric struct {
 	// +required
 	ThresholdRange ValueRange `json:"thresholdRange"`
 
-	// inconclusiveRange is wider than thresholdRange. A value between the two makes the
-	// round inconclusive, which needs a decision, instead of failing it. Bounds default to
-	// those of thresholdRange.
+	// inconclusiveRange is a range that is wider than thresholdRange. A value that is only in this
+	// range does not fail the round, but makes it inconclusive, which requires a decision of a
+	// user. Bounds default to those of thresholdRange.
 	// +optional
 	InconclusiveRange *ValueRange `json:"inconclusiveRange,omitempty"`
 
-	// baseline compares with the same metric of the active release: Ratio is canary /
-	// active, Difference is canary - active. By default the value of the canary itself
-	// counts. While the active release receives no traffic by weight, the metric is skipped.
+	// baseline compares the value with the same metric of the active release: Ratio is canary /
+	// active, Difference is canary - active. By default the value of the canary is not compared.
+	// While the active release receives no traffic by weight, the metric is skipped.
 	// +optional
 	Baseline BaselineMode `json:"baseline,omitempty"`
 
-	// dryRun measures and reports the metric without an effect on the rollout.
+	// dryRun measures and reports the metric without affecting the rollout.
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
 }
@@ -207,7 +209,7 @@ const (
 	LatencyP99 LatencyQuantile = "P99"
 )
 
-// LatencyMetric is a quantile of the time to answer a request.
+// LatencyMetric is a quantile of the response time.
 type LatencyMetric struct {
 	// quantile of the latency.
 	// +required
@@ -224,7 +226,7 @@ type PrometheusMetric struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([^{]|[{][^{]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service) ?[}][}])*$')",message="prometheus.query: the fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} and {{.Service}}, without functions"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([^{]|[{][^{]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service) ?[}][}])*$')",message="prometheus.query: the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} and {{.Service}}, without functions"
 	Query string `json:"query"`
 }
 
@@ -235,7 +237,7 @@ type WebMetric struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://([^/?#@ {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service) ?[}][}])+([/?]([^# {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service) ?[}][}])*)?$')",message="web.url must be an http or https URL without user and fragment; the fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} and {{.Service}}"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://([^/?#@ {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service) ?[}][}])+([/?]([^# {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service) ?[}][}])*)?$')",message="web.url must be an http or https URL without user or fragment; the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} and {{.Service}}"
 	URL string `json:"url"`
 
 	// body is JSON to send by POST, with the fields of prometheus.query. Without a body the
@@ -243,7 +245,7 @@ type WebMetric struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([^{]|[{][^{]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service) ?[}][}])*$')",message="web.body: the fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} and {{.Service}}, without functions"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([^{]|[{][^{]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service) ?[}][}])*$')",message="web.body: the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} and {{.Service}}, without functions"
 	Body string `json:"body,omitempty"`
 
 	// value is a CEL expression over body, the JSON of the response (at most 1 MiB), that
@@ -288,8 +290,8 @@ type WebHeader struct {
 }
 
 // ValueRange is a range of numbers, bounds included.
-// +kubebuilder:validation:XValidation:rule="has(self.min) || has(self.max)",message="set min, max or both: a range without bounds includes everything"
-// +kubebuilder:validation:XValidation:rule="!has(self.min) || !has(self.max) || self.min <= self.max",message="min must not be above max"
+// +kubebuilder:validation:XValidation:rule="has(self.min) || has(self.max)",message="set at least one of min and max: a range without bounds includes every value"
+// +kubebuilder:validation:XValidation:rule="!has(self.min) || !has(self.max) || self.min <= self.max",message="min must be less than or equal to max"
 type ValueRange struct {
 	// min is the smallest value in the range.
 	// +optional

@@ -9,11 +9,11 @@ const (
 	// TrackConfigMaps makes ConfigMaps part of a release.
 	TrackConfigMaps ConfigurationTrack = "ConfigMaps"
 	// TrackAll makes ConfigMaps and Secrets part of a release. Secrets of the types
-	// kubernetes.io/tls, kubernetes.io/service-account-token and those of registries
-	// and bootstrap tokens never are.
+	// kubernetes.io/tls and kubernetes.io/service-account-token, and those for registries and
+	// bootstrap tokens, are never part of a release.
 	TrackAll ConfigurationTrack = "All"
-	// TrackNone makes only the template part of a release: pods read the present content of
-	// the objects when they start.
+	// TrackNone makes only the template part of a release: pods read the current content of
+	// ConfigMaps and Secrets when they start.
 	TrackNone ConfigurationTrack = "None"
 )
 
@@ -21,14 +21,14 @@ const (
 // of a release. A change of their content creates a new release of the same version, and
 // each release runs with its own copies.
 type Configuration struct {
-	// track defines which kinds are part of a release. Defaults to ConfigMaps. All needs the
+	// track defines which kinds are part of a release. Defaults to ConfigMaps. All requires the
 	// permissions of config/components/secrets in the namespace.
 	// +optional
 	// +kubebuilder:default=ConfigMaps
 	Track ConfigurationTrack `json:"track,omitempty"`
 
 	// ignore names ConfigMaps and Secrets that are not part of a release even if the template
-	// references them: pods read their present content.
+	// references them. Pods read their current content.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
@@ -44,8 +44,8 @@ type CanaryScale string
 const (
 	// ScaleFull gives a canary all replicas from the start.
 	ScaleFull CanaryScale = "Full"
-	// ScaleMatchWeight gives a canary the share of the active release's replicas that
-	// its next weight needs, and at least one.
+	// ScaleMatchWeight gives a canary the share of the active release's replicas that its next
+	// weight requires, and at least one.
 	ScaleMatchWeight CanaryScale = "MatchWeight"
 )
 
@@ -61,13 +61,13 @@ type ClockTime string
 // DeployWindow is a time of the week in which a step may start.
 // +kubebuilder:validation:XValidation:rule="(has(self.from) ? self.from : '00:00') != (has(self.to) ? self.to : '24:00') && (!has(self.from) || self.from != '24:00') && (!has(self.to) || self.to != '00:00')",message="window: from and to must differ; a day begins with from: 00:00 and ends with to: 24:00"
 type DeployWindow struct {
-	// timeZone of from and to, by its name in the IANA database, such as "Europe/Zurich".
-	// Defaults to UTC. If the database does not have the name, the window is closed, and
-	// condition Stalled reports it.
+	// timeZone of from and to, as a name of the IANA database, such as "Europe/Zurich". Defaults
+	// to UTC. If the database does not contain the name, the window is closed, and condition
+	// Stalled reports it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$')",message="window.timeZone must be a name of the IANA database, such as Europe/Zurich, and not an offset such as +02:00"
-	// +kubebuilder:validation:XValidation:rule="self != 'Local'",message="window.timeZone must not be Local, the zone of the manager: use a name such as Europe/Zurich"
+	// +kubebuilder:validation:XValidation:rule="self != 'Local'",message="window.timeZone must not be Local, which is the time zone of the manager: use a name such as Europe/Zurich"
 	TimeZone string `json:"timeZone,omitempty"`
 
 	// days on which the window opens. Defaults to every day.
@@ -87,6 +87,6 @@ type DeployWindow struct {
 	To ClockTime `json:"to,omitempty"`
 }
 
-// ConditionConfigurationLost of a Microservice reports that the copies of a release were
-// deleted, and their content is lost.
+// ConditionConfigurationLost of a Microservice reports that the copies of ConfigMaps or
+// Secrets of a release were deleted, and their content is lost.
 const ConditionConfigurationLost = "ConfigurationLost"

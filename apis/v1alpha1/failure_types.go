@@ -1,50 +1,50 @@
 package v1alpha1
 
-// The words of VersionedMicroservice's status.failure: why a release is not
-// available. They are an API. AdmissionUnavailable, ContainerCreating, ImagePullBackOff,
-// QuotaExceeded and Unschedulable are causes outside the release; all others are its own fault.
+// The values of VersionedMicroservice's status.failure: why a release is not available. They
+// are part of the API. AdmissionUnavailable, ContainerCreating, ImagePullBackOff,
+// QuotaExceeded and Unschedulable are causes outside of the release; the release itself is the
+// cause of all others.
 const (
-	// FailureImageNotFound: the registry answered that there is no such image.
+	// FailureImageNotFound: the registry reported that the image does not exist.
 	FailureImageNotFound = "ImageNotFound"
-	// FailureImageUnusable: the image exists, and a node may not or cannot run it: its
-	// signature is refused, or it is not made for the node's platform.
+	// FailureImageUnusable: the image exists, but a node must not or cannot run it: its signature
+	// is rejected, or it was not built for the node's platform.
 	FailureImageUnusable = "ImageUnusable"
-	// FailureImagePullBackOff: the image could not be pulled for any other cause: the
-	// credentials are missing or refused, or the registry does not answer.
+	// FailureImagePullBackOff: the image could not be pulled for another reason: the credentials
+	// are missing or rejected, or the registry does not respond.
 	FailureImagePullBackOff = "ImagePullBackOff"
-	// FailureInvalidImageName: the image reference cannot be read.
+	// FailureInvalidImageName: the image reference is invalid.
 	FailureInvalidImageName = "InvalidImageName"
-	// FailureCreateContainerConfigError: a ConfigMap, Secret or key is missing, or
-	// the security context cannot be met.
+	// FailureCreateContainerConfigError: a ConfigMap, Secret or key is missing, or the security
+	// context cannot be satisfied.
 	FailureCreateContainerConfigError = "CreateContainerConfigError"
 	// FailureCreateContainerError: the container could not be created or started.
 	FailureCreateContainerError = "CreateContainerError"
-	// FailureCrashLoopBackOff: a container ended and was started again, and is not
-	// ready.
+	// FailureCrashLoopBackOff: a container terminated and was restarted, and is not ready.
 	FailureCrashLoopBackOff = "CrashLoopBackOff"
 	// FailureQuotaExceeded: a ResourceQuota is exceeded.
 	FailureQuotaExceeded = "QuotaExceeded"
-	// FailurePodSecurityViolation: the namespace's Pod Security level refuses the
-	// pods.
+	// FailurePodSecurityViolation: the namespace's Pod Security level rejects the pods.
 	FailurePodSecurityViolation = "PodSecurityViolation"
-	// FailureAdmissionUnavailable: an admission webhook, or the server itself, could
-	// not decide about the pods: it does not answer, or not as it should.
+	// FailureAdmissionUnavailable: an admission webhook or the API server could not decide about
+	// the pods, because it did not respond or its response was invalid.
 	FailureAdmissionUnavailable = "AdmissionUnavailable"
-	// FailurePodRejected: the server or an admission plugin refuses the pods for
-	// another cause.
+	// FailurePodRejected: the API server or an admission plugin rejects the pods for another
+	// reason.
 	FailurePodRejected = "PodRejected"
-	// FailureUnschedulable: no node takes a pod, or no scheduler has decided about it.
+	// FailureUnschedulable: no node is suitable for a pod, or no scheduler has handled it.
 	FailureUnschedulable = "Unschedulable"
-	// FailureContainerCreating: a node does not create the network, the volumes or a
-	// container of a pod.
+	// FailureContainerCreating: a node has not created the network, the volumes or a container of
+	// a pod.
 	FailureContainerCreating = "ContainerCreating"
-	// FailureReadinessFailing: a container runs and does not become ready in the
-	// time that its probes give.
+	// FailureReadinessFailing: a container runs, but does not become ready in the time that its
+	// probes allow.
 	FailureReadinessFailing = "ReadinessFailing"
-	// FailureNameConflict: a Deployment of that name exists and is not ours.
+	// FailureNameConflict: a Deployment with the same name exists, and is not managed by this
+	// VersionedMicroservice.
 	FailureNameConflict = "NameConflict"
-	// FailureInvalidTemplate: the server refuses the pod template.
+	// FailureInvalidTemplate: the API server rejects the pod template.
 	FailureInvalidTemplate = "InvalidTemplate"
-	// FailureForbidden: the server refuses the Deployment for another cause.
+	// FailureForbidden: the API server rejects the Deployment for another reason.
 	FailureForbidden = "Forbidden"
 )

@@ -4,43 +4,43 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // FreezeRules define what a freeze applies to, why, and when.
 type FreezeRules struct {
-	// selector for the labels of the Microservices that are frozen. Defaults to all of them.
-	// An invalid selector selects none, and condition Stalled reports it.
+	// selector selects Microservices by label. Defaults to all Microservices. An invalid selector
+	// selects none, and condition Stalled reports it.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
-	// reason is shown wherever something waits for the end of the freeze.
+	// reason for the freeze. It is shown wherever a release waits for the end of the freeze.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason"`
 
-	// until ends the freeze, which begins when it is created. Set exactly one of until, periods
-	// and indefinite.
+	// until is the time at which the freeze ends; it begins when the object is created. Set
+	// exactly one of until, periods and indefinite.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
 
-	// periods is a calendar: the freeze applies in each of these times and not between them.
-	// They may overlap.
+	// periods is a calendar: the freeze applies during each of these periods, and not between
+	// them. Periods may overlap.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Periods []FreezePeriod `json:"periods,omitempty"`
 
-	// indefinite, if true, freezes until the object is deleted or changed.
+	// indefinite defines whether the freeze applies until the object is deleted or changed.
 	// +optional
 	Indefinite bool `json:"indefinite,omitempty"`
 }
 
-// FreezePeriod is a time in which a freeze applies.
+// FreezePeriod is a period during which a freeze applies.
 // +kubebuilder:validation:XValidation:rule="self.to > self.from",message="spec.periods: to must be after from"
 type FreezePeriod struct {
 	// from is when the period begins.
 	// +required
 	From metav1.Time `json:"from"`
 
-	// to is when the period ends. At this time everything continues.
+	// to is when the period ends, and releases continue.
 	// +required
 	To metav1.Time `json:"to"`
 
@@ -72,7 +72,7 @@ type FreezeException struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// reason for which the freeze does not apply to it.
+	// reason why the freeze does not apply to this Microservice.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -84,8 +84,8 @@ type FreezeException struct {
 type ClusterFreezeSpec struct {
 	FreezeRules `json:",inline"`
 
-	// namespaceSelector for the labels of the namespaces whose Microservices are frozen. Defaults
-	// to all namespaces. An invalid selector selects none.
+	// namespaceSelector selects the namespaces of the Microservices by label. Defaults to all
+	// namespaces. An invalid selector selects none.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
@@ -112,7 +112,7 @@ type ClusterFreezeException struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// reason for which the freeze does not apply to it.
+	// reason why the freeze does not apply to this Microservice.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -128,7 +128,7 @@ type FreezeStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation that the status is about.
+	// observedGeneration is the generation that this status was computed from.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -136,26 +136,27 @@ type FreezeStatus struct {
 	// +optional
 	Active bool `json:"active"`
 
-	// from is when the next period begins, while none applies.
+	// from is when the next period begins, if the freeze does not apply now.
 	// +optional
 	From *metav1.Time `json:"from,omitempty"`
 
-	// until is when the freeze ends, or the period that applies or is next; absent if it has no
-	// end.
+	// until is when the freeze ends or, with periods, when the current or next period ends. It is
+	// not set if the freeze has no end.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
 
-	// reason of the freeze, or of the period that applies or is next.
+	// reason for the freeze or, with periods, for the current or next period.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// services is the number of Microservices that are selected and not excepted.
+	// services is the number of Microservices that the freeze selects, excluding exceptions.
 	// +optional
 	Services int32 `json:"services"`
 }
 
 // Freeze keeps the Microservices of its namespace from starting new releases and from giving
-// canaries more traffic. Rollbacks, and decisions that take traffic away, still apply.
+// canaries more traffic. Rollbacks, and decisions that reduce the traffic of a canary, still
+// apply.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -189,9 +190,9 @@ type FreezeList struct {
 	Items           []Freeze `json:"items"`
 }
 
-// ClusterFreeze keeps the Microservices of the cluster, or of some namespaces, from starting new
-// releases and from giving canaries more traffic. Rollbacks, and decisions that take traffic
-// away, still apply.
+// ClusterFreeze keeps the Microservices of the cluster, or of some namespaces, from starting
+// new releases and from giving canaries more traffic. Rollbacks, and decisions that reduce the
+// traffic of a canary, still apply.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

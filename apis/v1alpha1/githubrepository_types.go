@@ -4,7 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// GitHubRepositorySpec defines a repository, who may read it, and what is written to it.
+// GitHubRepositorySpec defines a repository, which namespaces may use it, and what is written
+// to it.
 // +kubebuilder:validation:XValidation:rule="has(self.baseURL) == has(oldSelf.baseURL) && (!has(self.baseURL) || self.baseURL == oldSelf.baseURL)",message="spec.baseURL is immutable: create another GitHubRepository for another server"
 // +kubebuilder:validation:XValidation:rule="!has(self.feedback) || has(self.credentialsSecretRef)",message="spec.feedback requires spec.credentialsSecretRef: GitHub does not allow anonymous writes"
 type GitHubRepositorySpec struct {
@@ -12,45 +13,45 @@ type GitHubRepositorySpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=39
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9_])?$')",message="spec.owner is the name of a user or an organization, without a slash: for github.com/acme/shop write owner: acme and repo: shop"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9_])?$')",message="spec.owner must be the name of a user or an organization, without a slash: for github.com/acme/shop write owner: acme and repo: shop"
 	Owner string `json:"owner"`
 
 	// repo is the repository's name, without the owner.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=100
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._-]+$') && self != '.' && self != '..' && !self.endsWith('.git')",message="spec.repo is the name of a repository, without owner and .git: for github.com/acme/shop.git write owner: acme and repo: shop"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._-]+$') && self != '.' && self != '..' && !self.endsWith('.git')",message="spec.repo must be the name of a repository, without the owner and .git: for github.com/acme/shop.git write owner: acme and repo: shop"
 	Repo string `json:"repo"`
 
-	// baseURL of a GitHub Enterprise Server, such as https://github.example.com. Defaults
-	// to github.com. It is immutable.
+	// baseURL of a GitHub Enterprise Server, such as https://github.example.com. Defaults to
+	// github.com. It is immutable.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+(/[^?#[:space:]]*)?$') && isURL(self)",message="spec.baseURL must be an absolute URL without user name, query and fragment, such as https://github.example.com"
-	// +kubebuilder:validation:XValidation:rule="!self.matches('/api(/(v3|graphql|uploads)?)?/*$')",message="spec.baseURL is the address of the web interface, such as https://github.example.com: omit /api/v3"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+(/[^?#[:space:]]*)?$') && isURL(self)",message="spec.baseURL must be an absolute URL without user name, query or fragment, such as https://github.example.com"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('/api(/(v3|graphql|uploads)?)?/*$')",message="spec.baseURL must be the address of the web interface, such as https://github.example.com: omit /api/v3"
 	BaseURL string `json:"baseURL,omitempty"`
 
-	// credentialsSecretRef names a Secret of this namespace with either the key token
-	// (a fine-grained personal access token), or the keys appID and privateKey (PEM) of
-	// a GitHub App, and optionally installationID. Without credentials GitHub allows 60
-	// requests an hour, which is enough only to try out a public repository.
+	// credentialsSecretRef names a Secret of this namespace with either the key token (a
+	// fine-grained personal access token), or the keys appID and privateKey (PEM) of a GitHub App,
+	// and optionally installationID. Without credentials GitHub allows 60 requests an hour, which
+	// is only enough to try out a public repository.
 	// +optional
 	CredentialsSecretRef *Reference `json:"credentialsSecretRef,omitempty"`
 
-	// webhookSecretRef names a Secret of this namespace whose key "secret" signs the
-	// deliveries of a webhook. With it the manager accepts deliveries at
-	// status.webhookPath. A delivery only makes the next poll happen earlier.
+	// webhookSecretRef names a Secret of this namespace whose key "secret" signs the deliveries of
+	// a webhook. If it is set, the manager accepts deliveries at status.webhookPath. A delivery
+	// triggers an earlier poll; its content is not used.
 	// +optional
 	WebhookSecretRef *Reference `json:"webhookSecretRef,omitempty"`
 
-	// interval between two polls, at least 5s, jittered by up to 10%. A poll that finds no
-	// change does not count against the hourly rate limit.
+	// interval between two polls. It must be at least 5s, and is jittered by up to 10%. A poll
+	// that finds no change does not count against the hourly rate limit.
 	// +optional
 	// +kubebuilder:default="1m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="spec.interval must be between 5s and 24h"
 	Interval Duration `json:"interval,omitempty"`
 
-	// suspend stops reads from and writes to GitHub. The status remains.
+	// suspend stops reading from and writing to GitHub. The status remains.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
@@ -59,7 +60,7 @@ type GitHubRepositorySpec struct {
 	// +optional
 	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
 
-	// feedback defines what is written to GitHub. By default nothing is.
+	// feedback defines what is written to GitHub. By default nothing is written.
 	// +optional
 	Feedback *Feedback `json:"feedback,omitempty"`
 }
@@ -101,7 +102,7 @@ type Feedback struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([^{}]|[{][{][.](Number|Branch|ReleaseGroupName|Microservice|Namespace)[}][}])*$')",message="spec.feedback.environment: the variables are {{.Number}}, {{.Branch}}, {{.ReleaseGroupName}}, {{.Microservice}} and {{.Namespace}}"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([^{}]|[{][{][.](Number|Branch|ReleaseGroupName|Microservice|Namespace)[}][}])*$')",message="spec.feedback.environment: the supported variables are {{.Number}}, {{.Branch}}, {{.ReleaseGroupName}}, {{.Microservice}} and {{.Namespace}}"
 	Environment string `json:"environment,omitempty"`
 
 	// comment enables one comment on each pull request, edited in place, that lists its
@@ -149,20 +150,19 @@ type PullRequest struct {
 	// +kubebuilder:validation:MaxLength=64
 	HeadSHA string `json:"headSHA"`
 
-	// mergeSHA is the commit with which GitHub tests the merge: the last one that has the
-	// head commit among its parents.
+	// mergeSHA is the test merge commit that GitHub creates for the pull request: the last one
+	// that has the head commit as a parent.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	MergeSHA string `json:"mergeSHA,omitempty"`
 
-	// headTime is a time before which no image of the head commit can have been built: the
-	// time of the commit, or of the last poll that found another head commit.
+	// headTime is a time before which no image of the head commit can have been built: the time of
+	// the commit, or of the last poll that found another head commit.
 	// +optional
 	HeadTime *metav1.Time `json:"headTime,omitempty"`
 
-	// pushTime is when the head commit was first seen. For the first head commit of a pull
-	// request it is when the pull request was opened or the commit was made, whichever is
-	// later.
+	// pushTime is when the head commit was first seen. For the first head commit of a pull request
+	// it is the later of the times at which the pull request was opened and the commit was made.
 	// +optional
 	PushTime *metav1.Time `json:"pushTime,omitempty"`
 
@@ -170,8 +170,8 @@ type PullRequest struct {
 	// +optional
 	Fork bool `json:"fork,omitempty"`
 
-	// headRepo is the repository of the head branch, "owner/name". It is empty if that was
-	// deleted.
+	// headRepo is the repository of the head branch, "owner/name". It is empty if that repository
+	// was deleted.
 	// +optional
 	// +kubebuilder:validation:MaxLength=140
 	HeadRepo string `json:"headRepo,omitempty"`
@@ -185,7 +185,7 @@ type PullRequest struct {
 	// +kubebuilder:validation:MaxLength=64
 	Author string `json:"author,omitempty"`
 
-	// association of the author.
+	// association of the author with the repository.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Association AuthorAssociation `json:"association,omitempty"`
@@ -217,9 +217,9 @@ type PullRequestLabel struct {
 	// +kubebuilder:validation:MaxLength=50
 	Name string `json:"name"`
 
-	// sha is the head commit that the label was added at. It is empty if that is not known:
-	// the label appeared together with a new head commit or, on a pull request of a fork,
-	// together with the pull request or after a gap in polling.
+	// sha is the head commit to which the label was added. It is empty if this is unknown: the
+	// label appeared together with a new head commit or, on a pull request from a fork, together
+	// with the pull request or after a gap in polling.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	SHA string `json:"sha,omitempty"`
@@ -230,10 +230,10 @@ type GitHubRelease struct {
 	// tag of the release.
 	// +kubebuilder:validation:MaxLength=255
 	Tag string `json:"tag"`
-	// prerelease reports that GitHub marks it as a pre-release.
+	// prerelease reports that GitHub marks the release as a pre-release.
 	// +optional
 	Prerelease bool `json:"prerelease,omitempty"`
-	// publishedTime is when it was published.
+	// publishedTime is when the release was published.
 	// +optional
 	PublishedTime *metav1.Time `json:"publishedTime,omitempty"`
 }
@@ -243,7 +243,7 @@ type GitHubTag struct {
 	// name of the tag.
 	// +kubebuilder:validation:MaxLength=255
 	Name string `json:"name"`
-	// sha of the commit.
+	// sha of the commit that the tag refers to.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	SHA string `json:"sha,omitempty"`
@@ -273,7 +273,7 @@ type FeedbackRecord struct {
 	// repositoryID is GitHub's ID of that repository.
 	// +optional
 	RepositoryID int64 `json:"repositoryID,omitempty"`
-	// environment at GitHub.
+	// environment is the name of the environment at GitHub.
 	// +kubebuilder:validation:MaxLength=255
 	Environment string `json:"environment"`
 	// ref is the commit, or the tag of a release.
@@ -282,7 +282,7 @@ type FeedbackRecord struct {
 	// pullRequest is the number of the pull request. It is 0 for releases.
 	// +optional
 	PullRequest int64 `json:"pullRequest,omitempty"`
-	// deploymentID at GitHub.
+	// deploymentID is the ID of the Deployment at GitHub.
 	// +optional
 	DeploymentID int64 `json:"deploymentID,omitempty"`
 	// state that was last written.
@@ -305,14 +305,14 @@ type CommentRecord struct {
 	RepositoryID int64 `json:"repositoryID,omitempty"`
 	// pullRequest number.
 	PullRequest int64 `json:"pullRequest"`
-	// commentID at GitHub.
+	// commentID is the ID of the comment at GitHub.
 	// +optional
 	CommentID int64 `json:"commentID,omitempty"`
 	// checksum of what was last written.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Checksum string `json:"checksum,omitempty"`
-	// deletions counts how often the comment was deleted, up to two. It is recreated after
+	// deletions counts how many times the comment was deleted, up to two. It is recreated after
 	// the first deletion only.
 	// +optional
 	// +kubebuilder:validation:Maximum=2
@@ -333,13 +333,13 @@ type GitHubRepositoryStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// lastHandledRequest is the last value of the annotation hlnr.io/requestedAt
-	// that led to a poll.
+	// lastHandledRequest is the last value of the annotation hlnr.io/requestedAt that triggered a
+	// poll.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	LastHandledRequest string `json:"lastHandledRequest,omitempty"`
 
-	// repository is the present name of the repository, "owner/name".
+	// repository is the current name of the repository, "owner/name".
 	// +optional
 	// +kubebuilder:validation:MaxLength=140
 	Repository string `json:"repository,omitempty"`
@@ -349,9 +349,8 @@ type GitHubRepositoryStatus struct {
 	// +optional
 	RepositoryID int64 `json:"repositoryID,omitempty"`
 
-	// resolvedFrom is the "owner/name" of the specification that resolved to this
-	// repository. If the same name later resolves to another ID, that repository is not
-	// read.
+	// resolvedFrom is the "owner/name" of the specification that resolved to this repository. If
+	// the same name later resolves to another ID, that repository is not read.
 	// +optional
 	// +kubebuilder:validation:MaxLength=140
 	ResolvedFrom string `json:"resolvedFrom,omitempty"`
@@ -360,8 +359,8 @@ type GitHubRepositoryStatus struct {
 	// +optional
 	OpenPullRequests *int32 `json:"openPullRequests,omitempty"`
 
-	// pullRequests that are open, and closed ones until no ImagePolicy offers them, highest
-	// number first.
+	// pullRequests are the open pull requests, and closed ones until no ImagePolicy offers them
+	// any more, in descending order of their number.
 	// +optional
 	// +listType=map
 	// +listMapKey=number
@@ -428,7 +427,7 @@ type GitHubRepository struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec defines the repository, who may read it, and what is written to it.
+	// spec defines the repository, which namespaces may use it, and what is written to it.
 	// +required
 	Spec GitHubRepositorySpec `json:"spec"`
 

@@ -94,9 +94,9 @@ type GitHubPullRequests struct {
 	Forks *Forks `json:"forks,omitempty"`
 }
 
-// PullRequestLabels selects pull requests by label. Like at GitHub, case is ignored.
+// PullRequestLabels selects pull requests by label. Case is ignored, as on GitHub.
 type PullRequestLabels struct {
-	// all of these labels must be present.
+	// all lists labels that must all be present.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -104,7 +104,7 @@ type PullRequestLabels struct {
 	// +kubebuilder:validation:items:MaxLength=50
 	All []string `json:"all,omitempty"`
 
-	// any of these labels must be present.
+	// any lists labels of which at least one must be present.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -112,7 +112,7 @@ type PullRequestLabels struct {
 	// +kubebuilder:validation:items:MaxLength=50
 	Any []string `json:"any,omitempty"`
 
-	// none of these labels may be present.
+	// none lists labels that must not be present.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -140,20 +140,20 @@ const (
 // Forks defines what happens to pull requests from forks.
 // +kubebuilder:validation:XValidation:rule="(self.policy == 'Approved') == has(self.label)",message="spec.source.github.pullRequests.forks: set label if and only if policy is Approved"
 type Forks struct {
-	// policy of pull requests from forks.
+	// policy for pull requests from forks.
 	// +required
 	Policy ForkPolicy `json:"policy"`
 
-	// label that approves a commit, with policy Approved. With {{.SHA}}, such as
-	// "preview:{{.SHA}}", the label names the commit that it approves, whatever is pushed
-	// later. Without {{.SHA}} it approves the head commit at which it was first seen, which
-	// may have been pushed after the reviewer opened the page. A label has at most 50
-	// characters, 40 of them for {{.SHA}}.
+	// label that approves a commit, with policy Approved. If it contains {{.SHA}}, such as
+	// "preview:{{.SHA}}", the label names the commit that it approves, regardless of later pushes.
+	// Without {{.SHA}} it approves the head commit at which it was first seen, which may have been
+	// pushed after the reviewer opened the page. GitHub limits labels to 50 characters, of which
+	// {{.SHA}} takes 40.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=50
 	// +kubebuilder:validation:XValidation:rule="!self.contains('{{') || self.matches('^[^{}]*[{][{][.]SHA[}][}][^{}]*$')",message="spec.source.github.pullRequests.forks.label: the only variable is {{.SHA}}, once, as in preview:{{.SHA}}"
-	// +kubebuilder:validation:XValidation:rule="!self.contains('{{.SHA}}') || size(self) <= 18",message="spec.source.github.pullRequests.forks.label: at most ten characters are allowed in addition to {{.SHA}}, because a label has at most 50: write preview:{{.SHA}}"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('{{.SHA}}') || size(self) <= 18",message="spec.source.github.pullRequests.forks.label: at most ten characters are allowed in addition to {{.SHA}}, because GitHub limits labels to 50: for example, preview:{{.SHA}}"
 	Label string `json:"label,omitempty"`
 }
 
@@ -164,12 +164,12 @@ type Match struct {
 	// +optional
 	Name *NameMatch `json:"name,omitempty"`
 
-	// candidates are templates of the image's tag for a pull request, tried in order:
-	// {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}} (as a DNS label). Each must have one
-	// of the first three, because two pull requests can have the same {{.Branch}}. A
-	// candidate without a commit is a tag that moves: the revision label of its image must
-	// be the head commit, or the commit of the merge. Without that label the image counts
-	// if it is newer than the head commit and the pull request is not from a fork. With
+	// candidates are templates of the image's tag for a pull request, tried in order. The
+	// supported variables are {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}} (as a DNS label).
+	// Each candidate must contain one of the first three, because two pull requests can have the
+	// same {{.Branch}}. The tag of a candidate without a commit can move: the revision label of
+	// its image must be the head commit or the merge commit. If the image has no such label, it is
+	// accepted if it is newer than the head commit and the pull request is not from a fork. With
 	// forks.policy Approved, only candidates with {{.SHA}} apply to forks. Defaults to
 	// "pr-{{.Number}}-{{.SHA7}}", "sha-{{.SHA7}}", "{{.SHA}}", "pr-{{.Number}}".
 	// +optional
@@ -177,7 +177,7 @@ type Match struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=128
-	// +kubebuilder:validation:items:XValidation:rule="!self.contains('{{') || self.matches('^([^{}]|[{][{][.](Number|SHA|SHA7|Branch)[}][}])*$')",message="spec.match.candidates: the variables are {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}}"
+	// +kubebuilder:validation:items:XValidation:rule="!self.contains('{{') || self.matches('^([^{}]|[{][{][.](Number|SHA|SHA7|Branch)[}][}])*$')",message="spec.match.candidates: the supported variables are {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}}"
 	// +kubebuilder:validation:items:XValidation:rule="self.contains('{{.Number}}') || self.contains('{{.SHA}}') || self.contains('{{.SHA7}}')",message="spec.match.candidates: a tag must name the pull request or its commit: use {{.Number}}, {{.SHA}} or {{.SHA7}}, alone or together with {{.Branch}}"
 	Candidates []string `json:"candidates,omitempty"`
 
@@ -199,7 +199,7 @@ type NameMatch struct {
 	// +kubebuilder:validation:MaxLength=512
 	From string `json:"from"`
 
-	// to is the image's tag, written with the groups of from: "$1", "${version}".
+	// to is the image's tag, composed of the groups of from: "$1", "${version}".
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -214,29 +214,30 @@ type LabelMatch struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// value of the label, with the variables {{.Tag}} (the name at the source, or the tag
+	// value of the label. The supported variables are {{.Tag}} (the name at the source, or the tag
 	// of the image), {{.SHA}} (the commit), and for pull requests {{.Number}}, {{.SHA7}} and
 	// {{.Branch}}. Defaults to any value.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="!self.contains('{{') || self.matches('^([^{}]|[{][{][.](Tag|Number|SHA|SHA7|Branch)[}][}])*$')",message="spec.match.labels: the variables are {{.Tag}}, {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}}"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('{{') || self.matches('^([^{}]|[{][{][.](Tag|Number|SHA|SHA7|Branch)[}][}])*$')",message="spec.match.labels: the supported variables are {{.Tag}}, {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}}"
 	Value string `json:"value,omitempty"`
 }
 
 // AdditionalImage is another image that is released together with the first.
 type AdditionalImage struct {
-	// containerName is the container, or init container, of the template that runs it.
+	// containerName is the name of the container or init container of the template that runs the
+	// image.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	ContainerName string `json:"containerName"`
 
-	// image is the repository, without tag or digest.
+	// image is the repository of the image, without tag or digest.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:XValidation:rule="!self.contains('://')",message="spec.additionalImages: image must not have a scheme: write registry.example.com/shop"
-	// +kubebuilder:validation:XValidation:rule="self.contains('://') || self.matches('^([^/]+/)*[^/:@]*$')",message="spec.additionalImages: image names a repository: omit the tag and the digest"
+	// +kubebuilder:validation:XValidation:rule="self.contains('://') || self.matches('^([^/]+/)*[^/:@]*$')",message="spec.additionalImages: image must be a repository: omit the tag and the digest"
 	Image string `json:"image"`
 }
 
@@ -251,9 +252,9 @@ type Verify struct {
 // CosignVerify verifies signatures made with a cosign key pair.
 // +kubebuilder:validation:XValidation:rule="has(self.keySecretRef)",message="spec.verify.cosign: keyless signatures are not supported: sign with a key pair, and name the Secret with its public key in keySecretRef"
 type CosignVerify struct {
-	// keySecretRef names a Secret of this namespace with public keys in PEM, under keys
-	// that end in ".pub". A signature by any of them is valid. It is required, because
-	// keyless signatures are not supported.
+	// keySecretRef names a Secret of this namespace with public keys in PEM, under keys that end
+	// in ".pub". A signature by any of them is valid. It is required, because keyless signatures
+	// are not supported.
 	// +optional
 	KeySecretRef Reference `json:"keySecretRef,omitzero"`
 }

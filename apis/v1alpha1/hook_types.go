@@ -2,45 +2,42 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// HookType is the point of a rollout at which a hook is called, and the effect of its
-// answer.
+// HookType defines when during a rollout a hook is called, and the effect of its response.
 // +kubebuilder:validation:Enum=ConfirmRollout;PreRollout;Rollout;ConfirmTrafficIncrease;ConfirmPromotion;PostRollout;Rollback;Event
 type HookType string
 
 const (
-	// HookConfirmRollout is a gate: the release has no pods before it opens. It applies to
-	// the first release of a group too. The gates ConfirmRollout, ConfirmTrafficIncrease and
-	// ConfirmPromotion abort the rollout if they answer 412.
+	// HookConfirmRollout is a gate: the release has no pods until it opens. It also applies to the
+	// first release of a group. The gates ConfirmRollout, ConfirmTrafficIncrease and
+	// ConfirmPromotion abort the rollout if they respond with 412.
 	HookConfirmRollout HookType = "ConfirmRollout"
-	// HookPreRollout is a check that is called once, when the release is available and
-	// before its first traffic. The release fails if it answers no, and waits while there is
-	// no answer. It applies to the first release of a group too.
+	// HookPreRollout is a check that is called once, when the release is available and before it
+	// receives traffic. A no fails the release; without a response it waits. It also applies to
+	// the first release of a group.
 	HookPreRollout HookType = "PreRollout"
-	// HookRollout is a check in each round of the analysis. If it answers no, the round
-	// fails. Without an answer, the round counts as one that could not be measured.
+	// HookRollout is a check in each round of the analysis. A no fails the round. Without a
+	// response, the round counts as one that could not be measured.
 	HookRollout HookType = "Rollout"
-	// HookConfirmTrafficIncrease is a gate before each step that gives the release
-	// more traffic than it has.
+	// HookConfirmTrafficIncrease is a gate before each step that increases the release's traffic.
 	HookConfirmTrafficIncrease HookType = "ConfirmTrafficIncrease"
 	// HookConfirmPromotion is a gate after the last step: the release becomes active
 	// when it opens.
 	HookConfirmPromotion HookType = "ConfirmPromotion"
-	// HookPostRollout is notified, once, that the release became active or failed.
+	// HookPostRollout is notified once when the release becomes active or fails.
 	HookPostRollout HookType = "PostRollout"
-	// HookRollback is called periodically during the rollout. If it answers yes, the
-	// release is rolled back.
+	// HookRollback is called periodically during the rollout. A yes rolls the release back.
 	HookRollback HookType = "Rollback"
 	// HookEvent is notified of each transition of the release.
 	HookEvent HookType = "Event"
 )
 
-// Hook is an HTTP endpoint that is called during the rollout of a release. The status codes
-// 200 to 204 mean yes. 429, 502, 503 and 504, and a timeout, count as no answer: the call is
-// repeated. All other answers mean no. For gates, which are otherwise called again after a
-// no, 412 is a final no: the release fails.
+// Hook is an HTTP endpoint that is called during the rollout of a release. A response with a
+// status code from 200 to 204 means yes. 429, 502, 503 and 504, and a timeout, count as no
+// response, and the call is repeated. All other responses mean no. Gates are called again
+// after a no, except that 412 is a final no: the release fails.
 // +kubebuilder:validation:XValidation:rule="!has(self.steps) || self.type in ['Rollout', 'ConfirmTrafficIncrease']",message="spec.updateStrategy.canary.hooks: steps is allowed only for the types Rollout and ConfirmTrafficIncrease"
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || self.type in ['ConfirmRollout', 'ConfirmTrafficIncrease', 'ConfirmPromotion', 'Rollback']",message="spec.updateStrategy.canary.hooks: interval is allowed only for the types that are called periodically: ConfirmRollout, ConfirmTrafficIncrease, ConfirmPromotion and Rollback"
-// +kubebuilder:validation:XValidation:rule="!has(self.retries) || self.type in ['PreRollout', 'Rollout', 'PostRollout', 'Event']",message="spec.updateStrategy.canary.hooks: retries is allowed only for the types PreRollout, Rollout, PostRollout and Event; the others are called again each interval"
+// +kubebuilder:validation:XValidation:rule="!has(self.retries) || self.type in ['PreRollout', 'Rollout', 'PostRollout', 'Event']",message="spec.updateStrategy.canary.hooks: retries is allowed only for the types PreRollout, Rollout, PostRollout and Event; other hooks are called again at each interval"
 // +kubebuilder:validation:XValidation:rule="!has(self.previews) || !self.previews || self.type in ['ConfirmRollout', 'PreRollout']",message="spec.updateStrategy.canary.hooks: previews is allowed only for the types ConfirmRollout and PreRollout, because previews have no steps"
 type Hook struct {
 	// name of the hook. It is sent in each call, and identifies the hook in status.
@@ -49,27 +46,27 @@ type Hook struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// type defines when the hook is called, and the effect of its answer.
+	// type defines when the hook is called, and the effect of its response.
 	// +required
 	Type HookType `json:"type"`
 
-	// url to call, http or https, without user name and password: use secretRef to sign
-	// calls. The manager does not call some addresses, such as link-local ones; the message
-	// in status reports it.
+	// url to call, http or https, without a user name or password; use secretRef to sign calls.
+	// The manager does not call some addresses, such as link-local ones, and reports this in the
+	// message in status.
 	// +required
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without user name, password and fragment, such as https://tests.example.com/smoke; sign calls with secretRef"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without user name, password or fragment, such as https://tests.example.com/smoke; sign calls with secretRef"
 	URL string `json:"url"`
 
-	// timeout of one call, including the answer. Defaults to 10s.
+	// timeout of one call, including the response. Defaults to 10s.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1m')",message="timeout must be between 1s and 1m"
 	Timeout Duration `json:"timeout,omitempty"`
 
-	// retries of a call whose answer is not yes, with increasing delays. Defaults to 0 for
-	// PreRollout and Rollout, and to 3 for PostRollout and Event. A PreRollout or Rollout
-	// call without an answer does not count: it is repeated after 1, 2, 4, 8 and 16 seconds,
-	// and so on.
+	// retries is the number of times that a call is repeated if the response is not yes, with
+	// increasing delays. Defaults to 0 for PreRollout and Rollout, and to 3 for PostRollout and
+	// Event. A PreRollout or Rollout call without a response does not count: it is repeated after
+	// 1, 2, 4, 8 and 16 seconds, and so on.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=5
@@ -80,13 +77,13 @@ type Hook struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="interval must be between 1s and 1h"
 	Interval Duration `json:"interval,omitempty"`
 
-	// secretRef names a Secret of this namespace whose key "key" signs the calls
-	// (HMAC with SHA-256). By default calls are not signed.
+	// secretRef names a Secret of this namespace whose key "key" is used to sign the calls (HMAC
+	// with SHA-256). By default calls are not signed.
 	// +optional
 	SecretRef *Reference `json:"secretRef,omitempty"`
 
-	// caSecretRef names a Secret of this namespace whose key "ca.crt" holds the
-	// certificate authorities, in PEM, for an https url. They replace those of the system.
+	// caSecretRef names a Secret of this namespace whose key "ca.crt" contains the certificate
+	// authorities, in PEM, for an https url. They replace those of the system.
 	// +optional
 	CASecretRef *Reference `json:"caSecretRef,omitempty"`
 
@@ -96,8 +93,8 @@ type Hook struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() >= 1 && k.size() <= 63)",message="metadata: keys must have 1 to 63 characters"
 	Metadata map[string]HookMetadataValue `json:"metadata,omitempty"`
 
-	// steps, by name, that the hook applies to: the steps in which a Rollout hook is
-	// called, or before which a ConfirmTrafficIncrease hook is called. Defaults to all.
+	// steps lists, by name, the steps that the hook applies to: the steps in which a Rollout hook
+	// is called, or before which a ConfirmTrafficIncrease hook is called. Defaults to all steps.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -105,8 +102,8 @@ type Hook struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	Steps []string `json:"steps,omitempty"`
 
-	// previews calls a ConfirmRollout or PreRollout hook for releases of pull requests as
-	// well. Defaults to false.
+	// previews also calls a ConfirmRollout or PreRollout hook for releases of pull requests.
+	// Defaults to false.
 	// +optional
 	Previews bool `json:"previews,omitempty"`
 }
@@ -120,14 +117,15 @@ type HookMetadataValue string
 type HookPhase string
 
 const (
-	// HookWaiting is being called, or answered no or not at all and is called again.
+	// HookWaiting is being called, or will be called again because it responded with a no or not
+	// at all.
 	HookWaiting HookPhase = "Waiting"
-	// HookOpen is a gate that answered yes, or a Rollback hook that requests a rollback.
+	// HookOpen is a gate that responded with a yes, or a Rollback hook that requested a rollback.
 	HookOpen HookPhase = "Open"
 	// HookDelivered is a check that passed, or a notification that was delivered.
 	HookDelivered HookPhase = "Delivered"
-	// HookFailed is a check that answered no, or a notification that was not delivered,
-	// after all retries; or a gate that answered 412.
+	// HookFailed is a check that responded with a no, or a notification that could not be
+	// delivered, after all retries; or a gate that responded with 412.
 	HookFailed HookPhase = "Failed"
 )
 
@@ -144,11 +142,11 @@ type HookStatus struct {
 	// +optional
 	Run int64 `json:"run,omitempty"`
 
-	// step of that rollout, from 1; 0 before the first.
+	// step of that rollout, from 1. It is 0 before the first step.
 	// +optional
 	Step int32 `json:"step,omitempty"`
 
-	// since is the gateTime of the rollout that the call is for.
+	// since is the gateTime of the rollout that the call belongs to.
 	// +optional
 	Since *metav1.MicroTime `json:"since,omitempty"`
 
@@ -167,7 +165,7 @@ type HookStatus struct {
 	// +optional
 	Time *metav1.MicroTime `json:"time,omitempty"`
 
-	// message is the first line of the answer, or why there is none.
+	// message is the first line of the response, or why there is none.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`

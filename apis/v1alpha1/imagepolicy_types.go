@@ -7,11 +7,11 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:XValidation:rule="!has(self.minAge) || !has(self.source) || !has(self.source.pinned)",message="spec.minAge must not be set with spec.source.pinned: versions of an explicit list are offered immediately"
 // +kubebuilder:validation:XValidation:rule="!has(self.source) || !has(self.source.github) || !has(self.source.github.pullRequests) || !has(self.versioning) || !has(self.versioning.range) && !has(self.versioning.suffix) && !has(self.versioning.parts) && (!has(self.versioning.scheme) || self.versioning.scheme == 'SemVer') && (!has(self.versioning.level) || self.versioning.level == 'Release') && (!has(self.versioning.groupBy) || self.versioning.groupBy == 'All')",message="spec.versioning must not be set with spec.source.github.pullRequests: commits are not versions, and each pull request has its own group"
 // +kubebuilder:validation:XValidation:rule="!has(self.source) || !has(self.source.github) || !has(self.source.github.pullRequests) || !has(self.minAge) && !has(self.tagFilter) && !has(self.deny)",message="spec.minAge, spec.tagFilter and spec.deny must not be set with spec.source.github.pullRequests: select pull requests there"
-// +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.name) || has(self.source) && has(self.source.github) && !has(self.source.github.pullRequests)",message="spec.match.name maps names of GitHub releases and tags: set spec.source.github.releases or tags; for tags of the registry use spec.tagFilter"
-// +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.candidates) || has(self.source) && has(self.source.github) && has(self.source.github.pullRequests)",message="spec.match.candidates are tags of pull requests' images: set spec.source.github.pullRequests"
+// +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.name) || has(self.source) && has(self.source.github) && !has(self.source.github.pullRequests)",message="spec.match.name requires spec.source.github.releases or tags; for tags of the registry use spec.tagFilter"
+// +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.candidates) || has(self.source) && has(self.source.github) && has(self.source.github.pullRequests)",message="spec.match.candidates requires spec.source.github.pullRequests: candidates are tags of the images of pull requests"
 // +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.candidates) || !has(self.source) || !has(self.source.github) || !has(self.source.github.pullRequests) || !has(self.source.github.pullRequests.forks) || self.source.github.pullRequests.forks.policy != 'Approved' || self.match.candidates.exists(c, c.contains('{{.SHA}}'))",message="spec.match.candidates: with forks.policy Approved, images of forks need a tag with the full commit SHA: add a candidate with {{.SHA}}, such as pr-{{.Number}}-{{.SHA}}"
 // +kubebuilder:validation:XValidation:rule="!has(self.versioning) || !has(self.versioning.scheme) || self.versioning.scheme != 'Regexp' || has(self.tagFilter) && has(self.tagFilter.pattern) && !has(self.tagFilter.extract)",message="spec.versioning.scheme Regexp reads the groups major, minor, patch, revision and prerelease of spec.tagFilter.pattern: set the pattern, and omit tagFilter.extract"
-// +kubebuilder:validation:XValidation:rule="!has(self.versioning) || !has(self.versioning.scheme) || self.versioning.scheme != 'PushTime' || (!has(self.source) || has(self.source.registry)) && (!has(self.tagFilter) || !has(self.tagFilter.extract))",message="spec.versioning.scheme PushTime orders the tags of a registry by the time of their images: omit spec.source and tagFilter.extract"
+// +kubebuilder:validation:XValidation:rule="!has(self.versioning) || !has(self.versioning.scheme) || self.versioning.scheme != 'PushTime' || (!has(self.source) || has(self.source.registry)) && (!has(self.tagFilter) || !has(self.tagFilter.extract))",message="spec.versioning.scheme PushTime orders the tags of a registry by the build time of their images: omit spec.source and tagFilter.extract"
 // +kubebuilder:validation:XValidation:rule="!has(self.limits) || has(self.source) && has(self.source.github) && has(self.source.github.pullRequests) || (has(self.limits.groups) ? self.limits.groups : 3) * (has(self.limits.releasesPerGroup) ? self.limits.releasesPerGroup : 10) <= 512",message="spec.limits: groups * releasesPerGroup must be at most 512"
 type ImagePolicySpec struct {
 	// image is the repository of the image, without tag or digest:
@@ -20,30 +20,30 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:XValidation:rule="!self.contains('://')",message="spec.image must not have a scheme: write registry.example.com/shop, and set spec.insecure for plain HTTP"
-	// +kubebuilder:validation:XValidation:rule="self.contains('://') || self.matches('^([^/]+/)*[^/:@]*$')",message="spec.image names a repository: omit the tag and the digest"
-	// +kubebuilder:validation:XValidation:rule="self.contains('://') || self.matches('[:@][^/]*$') || self.matches('^([A-Za-z0-9.-]+(:[0-9]+)?/|[[][0-9a-f:]+[]](:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$')",message="spec.image is a repository such as registry.example.com/team/shop: lower-case letters and digits, separated by '.', '_', '-' and '/'"
+	// +kubebuilder:validation:XValidation:rule="self.contains('://') || self.matches('^([^/]+/)*[^/:@]*$')",message="spec.image must be a repository: omit the tag and the digest"
+	// +kubebuilder:validation:XValidation:rule="self.contains('://') || self.matches('[:@][^/]*$') || self.matches('^([A-Za-z0-9.-]+(:[0-9]+)?/|[[][0-9a-f:]+[]](:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$')",message="spec.image must be a repository such as registry.example.com/team/shop: lower-case letters and digits, separated by '.', '_', '-' and '/'"
 	Image string `json:"image"`
 
-	// imagePullSecrets are Secrets of this namespace with the registry's
-	// credentials, of the types kubernetes.io/dockerconfigjson, dockercfg or
-	// basic-auth; one of the last type needs the annotation hlnr.io/registry, which
-	// names its registry. They are also the pull secrets of the pods of releases. If a
-	// Secret is missing, the policy fails; it never falls back to anonymous access.
+	// imagePullSecrets are Secrets of this namespace with the registry's credentials, of type
+	// kubernetes.io/dockerconfigjson, kubernetes.io/dockercfg or kubernetes.io/basic-auth. A
+	// Secret of the last type requires the annotation hlnr.io/registry, which names its registry.
+	// The pods of releases use the same Secrets to pull images. If a Secret is missing, the policy
+	// fails; it never falls back to anonymous access.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=8
 	ImagePullSecrets []Reference `json:"imagePullSecrets,omitempty"`
 
-	// interval between two scans of the source, at least 5s. It is jittered by up to 10%,
-	// and is up to four times as long while nothing changes.
+	// interval between two scans of the source. It must be at least 5s, is jittered by up to 10%,
+	// and becomes up to four times as long while nothing changes.
 	// +optional
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="spec.interval must be between 5s and 24h"
 	Interval Duration `json:"interval,omitempty"`
 
-	// timeout of one request: the list of tags with all its pages, or one image. A whole
-	// scan takes at most two minutes.
+	// timeout for reading the list of tags with all its pages, or one image. A whole scan takes at
+	// most two minutes.
 	// +optional
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('2m')",message="spec.timeout must be between 1s and 2m"
@@ -53,8 +53,8 @@ type ImagePolicySpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// insecure allows plain HTTP to the registry. Registries at private addresses and at
-	// localhost may use plain HTTP without it.
+	// insecure allows plain HTTP to the registry. Registries at private addresses and at localhost
+	// can use plain HTTP without it.
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`
 
@@ -81,9 +81,10 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:items:MaxLength=128
 	Deny []string `json:"deny,omitempty"`
 
-	// minAge is how long ago a version must have been first seen before it is offered,
-	// between 1s and 720h. If a tag moves, it applies to the new image. Versions found by
-	// the first scan are old enough. By default versions are offered immediately.
+	// minAge is the time that must pass between the first time that a version is seen and the time
+	// at which it is offered, from 1s to 720h. If a tag moves, the time starts again for the new
+	// image. Versions found by the first scan are offered immediately. By default all versions are
+	// offered immediately.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="spec.minAge must be between 1s and 720h"
 	MinAge Duration `json:"minAge,omitempty"`
@@ -95,8 +96,8 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:Enum=Keep;Withdraw
 	Untagged UntaggedPolicy `json:"untagged,omitempty"`
 
-	// platforms that the image must support, all of them, such as "linux/amd64" or
-	// "linux/arm64/v8". Defaults to the platform of the manager.
+	// platforms that the image must support, such as "linux/amd64" or "linux/arm64/v8". All of
+	// them are required. Defaults to the platform of the manager.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
@@ -104,27 +105,27 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z0-9]+/[a-z0-9]+(/[a-z0-9]+)?$')",message="spec.platforms: write system and architecture in lower case, such as linux/amd64 or linux/arm64/v8"
 	Platforms []string `json:"platforms,omitempty"`
 
-	// limits bound what is read and offered.
+	// limits restrict how many tags are read and how many versions are offered.
 	// +optional
 	// +kubebuilder:default={}
 	Limits ImageLimits `json:"limits,omitempty"`
 
-	// match maps names of the source to tags of the image, and defines the labels that the
-	// image must have.
+	// match maps names of the source to tags of the image, and defines labels that the image must
+	// have.
 	// +optional
 	Match *Match `json:"match,omitempty"`
 
-	// additionalImages are released together with image: a version is offered only if all
-	// of them have the same tag.
+	// additionalImages are released together with image. A version is offered only if all of these
+	// images have its tag.
 	// +optional
 	// +listType=map
 	// +listMapKey=containerName
 	// +kubebuilder:validation:MaxItems=7
 	AdditionalImages []AdditionalImage `json:"additionalImages,omitempty"`
 
-	// certSecretRef names a Secret of this namespace for TLS to the registry: ca.crt holds
-	// certificate authorities in PEM, trusted in addition to those of the system; tls.crt
-	// and tls.key hold a client certificate.
+	// certSecretRef names a Secret of this namespace for TLS connections to the registry. ca.crt
+	// contains certificate authorities in PEM, which are trusted in addition to those of the
+	// system; tls.crt and tls.key contain a client certificate.
 	// +optional
 	CertSecretRef *Reference `json:"certSecretRef,omitempty"`
 
@@ -161,13 +162,13 @@ type PinnedSource struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	// +kubebuilder:validation:items:MaxLength=128
-	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$')",message="spec.source.pinned.versions are tags of the image, of letters, digits, '_', '.' and '-', as the registry lists them: for build metadata, write 1.2.3_build"
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$')",message="spec.source.pinned.versions must be tags of the image as the registry lists them, of letters, digits, '_', '.' and '-': for build metadata, write 1.2.3_build"
 	Versions []string `json:"versions"`
 }
 
 // TagFilter selects tags by regular expressions (RE2). Signatures, attestations and bills
 // of materials are always excluded.
-// +kubebuilder:validation:XValidation:rule="!has(self.extract) || has(self.pattern)",message="spec.tagFilter.extract takes its groups from spec.tagFilter.pattern: set the pattern too"
+// +kubebuilder:validation:XValidation:rule="!has(self.extract) || has(self.pattern)",message="spec.tagFilter.extract requires spec.tagFilter.pattern, whose groups it uses"
 type TagFilter struct {
 	// pattern that a tag must match, for example "^v(?P<version>.+)$".
 	// +optional
@@ -175,13 +176,13 @@ type TagFilter struct {
 	// +kubebuilder:validation:MaxLength=512
 	Pattern string `json:"pattern,omitempty"`
 
-	// extract is the version, written with the pattern's groups: "$version".
+	// extract is the version, composed of the pattern's groups: "$version".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Extract string `json:"extract,omitempty"`
 
-	// exclude are patterns of tags to exclude.
+	// exclude are patterns. Tags that match one of them are excluded.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -223,7 +224,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.twoParts) || self.twoParts == 'Deny' || !has(self.scheme) || self.scheme == 'SemVer'",message="spec.versioning.twoParts requires versioning.scheme SemVer: omit it; with Tuple set versioning.parts"
 // +kubebuilder:validation:XValidation:rule="!has(self.level) || self.level != 'Candidate' || !has(self.scheme) || !(self.scheme in ['Tuple', 'PushTime'])",message="spec.versioning.level must be Release with versioning.scheme Tuple and PushTime, which have no pre-releases"
 // +kubebuilder:validation:XValidation:rule="!has(self.suffix) || !has(self.scheme) || !(self.scheme in ['Regexp', 'PushTime'])",message="spec.versioning.suffix must not be set with versioning.scheme Regexp and PushTime: write it into tagFilter.pattern"
-// +kubebuilder:validation:XValidation:rule="!has(self.scheme) || self.scheme != 'Tuple' || !has(self.groupBy) || self.groupBy == 'All' || (has(self.parts) ? self.parts : 3) >= (self.groupBy == 'Major' ? 2 : 3)",message="spec.versioning.groupBy: Major requires versioning.parts of at least 2, Minor and Patch of at least 3"
+// +kubebuilder:validation:XValidation:rule="!has(self.scheme) || self.scheme != 'Tuple' || !has(self.groupBy) || self.groupBy == 'All' || (has(self.parts) ? self.parts : 3) >= (self.groupBy == 'Major' ? 2 : 3)",message="spec.versioning.groupBy: Major requires versioning.parts to be at least 2; Minor and Patch require at least 3"
 type Versioning struct {
 	// scheme defines how a version is read from a tag. With PushTime it is the build time
 	// of the image in UTC, such as "2026.1.5.13.7.9".
@@ -231,23 +232,22 @@ type Versioning struct {
 	// +kubebuilder:default=SemVer
 	Scheme VersionScheme `json:"scheme,omitempty"`
 
-	// parts is how many numbers a version of scheme Tuple has, from 1 to 6. Defaults to 3.
+	// parts is the number of numeric parts of a version of scheme Tuple, from 1 to 6. Defaults to
+	// 3.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=6
 	Parts int32 `json:"parts,omitempty"`
 
-	// suffix that a tag must end in, such as "-alpine". It is not part of the version.
-	// Without a suffix, what follows the first hyphen of a semantic version is a
-	// pre-release.
+	// suffix with which a tag must end, such as "-alpine". It is not part of the version. Without
+	// a suffix, everything after the first hyphen of a semantic version is a pre-release.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[._-][A-Za-z0-9._-]*$')",message="spec.versioning.suffix must begin with '-', '.' or '_' and contain only those, letters and digits: -alpine, not alpine"
 	Suffix string `json:"suffix,omitempty"`
 
-	// level is the lowest maturity that is admitted: Release admits final versions,
-	// Candidate final versions and pre-releases. A pre-release belongs to the group of its
-	// final version.
+	// level is the minimum maturity. Release admits final versions only; Candidate also admits
+	// pre-releases. A pre-release belongs to the group of its final version.
 	// +optional
 	// +kubebuilder:default=Release
 	// +kubebuilder:validation:Enum=Release;Candidate
@@ -273,8 +273,8 @@ type Versioning struct {
 	TwoParts string `json:"twoParts,omitempty"`
 }
 
-// ImageLimits bound what is read and offered. Versions that a Microservice uses, or that a
-// pin or a domain names, remain offered beyond them.
+// ImageLimits restrict how many tags are read and how many versions are offered. Versions that
+// a Microservice uses, or that a pin or a domain names, remain offered beyond these limits.
 type ImageLimits struct {
 	// groups offered, newest first. Defaults to 3, and to 256 for pull requests.
 	// +optional
@@ -515,11 +515,12 @@ const (
 )
 
 // ReasonInvalidSpec on condition Stalled: the rules of the specification are invalid.
-// status.releases is of an earlier generation, and starts no releases.
+// status.releases belongs to an earlier generation, and no release starts.
 const ReasonInvalidSpec = "InvalidSpec"
 
 // ImagePolicy discovers the versions of an image, and offers those that its rules admit. An
-// offered version is withdrawn only if it is excluded, or proved to be deleted.
+// offered version is withdrawn only if it is excluded, or if it is confirmed that it was
+// deleted.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

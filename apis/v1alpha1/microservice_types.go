@@ -11,21 +11,21 @@ import (
 // group is active.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.adoptFrom) || (has(self.adoptFrom) && self.adoptFrom == oldSelf.adoptFrom)",message="spec.adoptFrom cannot be changed or removed: delete the Microservice, with deletionPolicy Restore or Orphan, and create another"
-// +kubebuilder:validation:XValidation:rule="!has(self.adoptFrom) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.adoptFrom: otherwise the deletion of the Microservice would leave nothing that serves"
+// +kubebuilder:validation:XValidation:rule="!has(self.adoptFrom) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.adoptFrom: otherwise deleting the Microservice would leave no pods that serve traffic"
 type MicroserviceSpec struct {
 	// imagePolicyRef is the ImagePolicy that offers the versions.
 	// +required
 	ImagePolicyRef Reference `json:"imagePolicyRef"`
 
-	// template of the pods of every release. The image of the container in containerName is set
-	// for each version. A change of the template creates a new release of the same version; pods
-	// of existing releases never change.
+	// template is the pod template of every release. The image of the container in containerName
+	// is set for each version. A change of the template creates a new release of the same version;
+	// pods of existing releases never change.
 	// +required
 	Template corev1.PodTemplateSpec `json:"template"`
 
-	// containerName is the container that gets the image. Defaults to the only container, or to
-	// the container with the name of the Microservice. Required if the template has several
-	// containers and none of them has that name.
+	// containerName is the name of the container that runs the image. Defaults to the only
+	// container, or to the container with the same name as the Microservice. Required if the
+	// template has several containers and none of them has that name.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -33,15 +33,14 @@ type MicroserviceSpec struct {
 
 	// paused stops everything that starts automatically: new releases, steps, promotions and the
 	// removal of releases. It does not stop the rollback of a canary that lost its pods, a drain
-	// in progress, a decision, a pin to a retained release, or the rollback from a denied
-	// version.
+	// in progress, a decision, a pin to a retained release, or the rollback from a denied version.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
 	// endedGroups are the release groups to end, by name ("1.x"), slug ("1-x"), or number of a
-	// pull request. They are drained and removed without an effect on other groups, and do not
-	// start again while they are listed. A group whose domains move to a newer group ends only
-	// when the newer group has an active release.
+	// pull request. They are drained and removed without affecting other groups, and do not start
+	// again while they are listed. A group whose domains move to a newer group ends only when the
+	// newer group has an active release.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
@@ -65,9 +64,9 @@ type MicroserviceSpec struct {
 	// +optional
 	AdoptFrom *AdoptDeployment `json:"adoptFrom,omitempty"`
 
-	// deletionPolicy defines what remains after the deletion of the Microservice: nothing
-	// (Delete, the default), the Deployments of the releases that have traffic (Orphan), or the
-	// adopted Deployment with its previous replicas (Restore).
+	// deletionPolicy defines what remains after the Microservice is deleted: nothing (Delete, the
+	// default), the Deployments of the releases that have traffic (Orphan), or the adopted
+	// Deployment with its previous number of replicas (Restore).
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
@@ -90,8 +89,9 @@ type Previews struct {
 	// +kubebuilder:validation:Maximum=256
 	MaxGroups int32 `json:"maxGroups,omitempty"`
 
-	// maxAge is the time after the last push at which a preview is removed, until the next push.
-	// At least 1m. By default a preview remains as long as its pull request is open.
+	// maxAge is the time after the last push at which a preview is removed; the next push starts
+	// it again. Must be at least 1m. By default a preview remains as long as its pull request is
+	// open.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="spec.previews.maxAge must be at least 1m"
 	MaxAge Duration `json:"maxAge,omitempty"`
@@ -103,10 +103,10 @@ type Previews struct {
 }
 
 // Availability sets how many pods a release has.
-// +kubebuilder:validation:XValidation:rule="!has(self.autoscaling) || !has(self.replicas) || self.replicas <= self.autoscaling.maxReplicas",message="spec.availability: replicas must not be above autoscaling.maxReplicas"
+// +kubebuilder:validation:XValidation:rule="!has(self.autoscaling) || !has(self.replicas) || self.replicas <= self.autoscaling.maxReplicas",message="spec.availability: replicas must be less than or equal to autoscaling.maxReplicas"
 // +kubebuilder:validation:XValidation:rule="!(has(self.minAvailable) && has(self.maxUnavailable))",message="spec.availability: set at most one of minAvailable and maxUnavailable"
 type Availability struct {
-	// replicas is the number of pods of a release that receives traffic, or is being rolled out.
+	// replicas is the number of pods of a release that receives traffic or is being rolled out.
 	// Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
@@ -114,33 +114,34 @@ type Availability struct {
 	// +kubebuilder:validation:Maximum=1000
 	Replicas int32 `json:"replicas,omitempty"`
 
-	// autoscaling creates a HorizontalPodAutoscaler for each release that receives traffic, or
-	// is being rolled out. By default releases have a fixed number of replicas.
+	// autoscaling creates a HorizontalPodAutoscaler for each release that receives traffic or is
+	// being rolled out. By default releases have a fixed number of replicas.
 	// +optional
 	Autoscaling *Autoscaling `json:"autoscaling,omitempty"`
 
-	// minAvailable of the PodDisruptionBudget of a release with traffic and at
-	// least two replicas, as a number or a percentage.
+	// minAvailable is the minAvailable of the PodDisruptionBudget that is created for a release
+	// with traffic and at least two replicas: a number or a percentage.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self.matches('^(100|[1-9]?[0-9])%$')",message="spec.availability.minAvailable must be a number from 0 to 1000 or a percentage such as 50%"
 	MinAvailable *intstr.IntOrString `json:"minAvailable,omitempty"`
 
-	// maxUnavailable of that PodDisruptionBudget. Defaults to 1.
+	// maxUnavailable is the maxUnavailable of that PodDisruptionBudget: a number or a percentage.
+	// Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self.matches('^(100|[1-9]?[0-9])%$')",message="spec.availability.maxUnavailable must be a number from 0 to 1000 or a percentage such as 50%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
-	// minReadySeconds is how long a pod must be ready to count as available. Defaults to 10 for
-	// a container without a readiness probe, and to 0 otherwise. It is fixed when a release is
-	// created.
+	// minReadySeconds is how long a pod must be ready before it counts as available. Defaults to
+	// 10 for a container without a readiness probe, and to 0 otherwise. It is fixed when a release
+	// is created.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=3600
 	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
 
-	// standbyReplicas is the number of pods of a retained release, which was active and remains
-	// for rollback: a number, or Full for as many as it had. Defaults to 1. A release that never
-	// had traffic is retained without pods.
+	// standbyReplicas is the number of pods of a retained release, which was active before and
+	// remains for rollback: a number, or Full for as many as it had while active. Defaults to 1. A
+	// release that never had traffic is retained without pods.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self == 'Full'",message="spec.availability.standbyReplicas must be a number from 0 to 1000 or Full"
 	StandbyReplicas *intstr.IntOrString `json:"standbyReplicas,omitempty"`
@@ -149,7 +150,7 @@ type Availability struct {
 // Autoscaling configures the HorizontalPodAutoscaler of a release. A release that takes over the
 // traffic of another release has at least as many replicas as that release, regardless of
 // metrics.
-// +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",message="autoscaling: minReplicas must not be above maxReplicas"
+// +kubebuilder:validation:XValidation:rule="!has(self.minReplicas) || self.minReplicas <= self.maxReplicas",message="autoscaling: minReplicas must be less than or equal to maxReplicas"
 type Autoscaling struct {
 	// minReplicas is the minimum number of replicas of a release that receives traffic.
 	// Defaults to availability.replicas.
@@ -164,19 +165,20 @@ type Autoscaling struct {
 	// +kubebuilder:validation:Maximum=1000
 	MaxReplicas int32 `json:"maxReplicas"`
 
-	// metrics as in autoscaling/v2. Defaults to that of the HorizontalPodAutoscaler, 80
-	// percent of the requested CPU.
+	// metrics are the metrics of the HorizontalPodAutoscaler, as in autoscaling/v2. Defaults to
+	// its own default, 80 percent of the requested CPU.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Metrics []autoscalingv2.MetricSpec `json:"metrics,omitempty"`
 
-	// behavior as in autoscaling/v2.
+	// behavior is the scaling behavior of the HorizontalPodAutoscaler, as in autoscaling/v2.
 	// +optional
 	Behavior *autoscalingv2.HorizontalPodAutoscalerBehavior `json:"behavior,omitempty"`
 }
 
-// UpdateStrategy defines which release of a group is active. manual has precedence over latest.
+// UpdateStrategy defines which release of a group is active. manual takes precedence over
+// latest.
 type UpdateStrategy struct {
 	// latest selects the highest offered version that has not failed. This is the default.
 	// +optional
@@ -194,8 +196,8 @@ type UpdateStrategy struct {
 	// +kubebuilder:validation:Maximum=10
 	MinimumAvailable int32 `json:"minimumAvailable,omitempty"`
 
-	// progressDeadlineSeconds is the time in which a release must become available, and each
-	// step must be available and programmed; otherwise the rollout fails. Pauses do not count
+	// progressDeadlineSeconds is the time within which a release must become available, and each
+	// step must become available and programmed; otherwise the rollout fails. Pauses do not count
 	// while the release is healthy. Defaults to 600.
 	// +optional
 	// +kubebuilder:default=600
@@ -203,8 +205,9 @@ type UpdateStrategy struct {
 	// +kubebuilder:validation:Maximum=86400
 	ProgressDeadlineSeconds int32 `json:"progressDeadlineSeconds,omitempty"`
 
-	// drainDelay is the time between the removal of a release from the last route and the end of
-	// its pods; at least the manager's --min-drain-delay (5s). Defaults to 30s.
+	// drainDelay is the time between the removal of a release from the last route and the
+	// termination of its pods. It is at least the value of the manager's flag --min-drain-delay
+	// (5s). Defaults to 30s.
 	// +optional
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="spec.updateStrategy.drainDelay must be at most 24h"
@@ -225,16 +228,16 @@ type PinConfiguration string
 
 const (
 	// PinRetained is the newest release of the version that was ever active, including its
-	// template; if there is none, a new release with the current template.
+	// template. If there is none, it is a new release with the current template.
 	PinRetained PinConfiguration = "Retained"
-	// PinCurrent is a release of the version with the current template.
+	// PinCurrent is a release of the version that runs with the current template.
 	PinCurrent PinConfiguration = "Current"
 )
 
-// ManualUpdateStrategy pins groups to versions or releases. Groups without a pin follow latest.
-// If no group has the pinned version or release, nothing starts in any group.
-// +kubebuilder:validation:XValidation:rule="has(self.semVer) || has(self.release) || (has(self.groups) && size(self.groups) > 0)",message="spec.updateStrategy.manual: set semVer, release or groups"
-// +kubebuilder:validation:XValidation:rule="!has(self.release) || !has(self.semVer) && !has(self.configuration)",message="spec.updateStrategy.manual.release: a release has its version and configuration: remove semVer and configuration, or release"
+// ManualUpdateStrategy pins groups to versions or releases. Groups without a pin follow
+// latest. If no group has the pinned version or release, no release starts in any group.
+// +kubebuilder:validation:XValidation:rule="has(self.semVer) || has(self.release) || (has(self.groups) && size(self.groups) > 0)",message="spec.updateStrategy.manual: set at least one of semVer, release and groups"
+// +kubebuilder:validation:XValidation:rule="!has(self.release) || !has(self.semVer) && !has(self.configuration)",message="spec.updateStrategy.manual.release cannot be combined with semVer or configuration: a release already has a version and a configuration"
 type ManualUpdateStrategy struct {
 	// semVer pins the group that has this version.
 	// +optional
@@ -252,16 +255,16 @@ type ManualUpdateStrategy struct {
 	// +optional
 	Configuration PinConfiguration `json:"configuration,omitempty"`
 
-	// expireTime ends the pin.
+	// expireTime is the time at which the pin ends. By default a pin does not expire.
 	// +optional
 	ExpireTime *metav1.Time `json:"expireTime,omitempty"`
 
-	// reason is retained and shown in condition Pinned.
+	// reason for the pin. It is shown in condition Pinned.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
 
-	// groups pins further groups, each by name.
+	// groups pins additional groups, each by name.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -270,11 +273,11 @@ type ManualUpdateStrategy struct {
 }
 
 // GroupPin pins one group to a version or a release.
-// +kubebuilder:validation:XValidation:rule="has(self.version) != has(self.release)",message="spec.updateStrategy.manual.groups: set version, or release, and not both"
-// +kubebuilder:validation:XValidation:rule="!(has(self.release) && has(self.configuration))",message="spec.updateStrategy.manual.groups: a release has its configuration: remove configuration, or release"
+// +kubebuilder:validation:XValidation:rule="has(self.version) != has(self.release)",message="spec.updateStrategy.manual.groups: set exactly one of version and release"
+// +kubebuilder:validation:XValidation:rule="!(has(self.release) && has(self.configuration))",message="spec.updateStrategy.manual.groups: release cannot be combined with configuration: a release already has a configuration"
 type GroupPin struct {
 	// name of the group ("1.x"), its slug ("1-x"), or the number of a pull request. If the group
-	// does not exist, nothing starts in groups without a pin.
+	// does not exist, no release starts in groups without a pin.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -297,18 +300,18 @@ type GroupPin struct {
 	// +optional
 	Configuration PinConfiguration `json:"configuration,omitempty"`
 
-	// expireTime ends the pin.
+	// expireTime is the time at which the pin ends. By default a pin does not expire.
 	// +optional
 	ExpireTime *metav1.Time `json:"expireTime,omitempty"`
 
-	// reason is retained and shown in condition Pinned.
+	// reason for the pin. It is shown in condition Pinned.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
 }
 
 // CanaryStrategy defines how a new release receives the traffic of a group.
-// +kubebuilder:validation:XValidation:rule="!has(self.hooks) || self.hooks.all(h, !has(h.steps) || h.steps.all(n, self.steps.exists(s, has(s.name) && s.name == n)))",message="spec.updateStrategy.canary.hooks: steps must be names of steps: each of hooks[].steps must be a steps[].name, not a number"
+// +kubebuilder:validation:XValidation:rule="!has(self.hooks) || self.hooks.all(h, !has(h.steps) || h.steps.all(n, self.steps.exists(s, has(s.name) && s.name == n)))",message="spec.updateStrategy.canary.hooks: hooks[].steps must contain names of steps (steps[].name), not numbers"
 // +kubebuilder:validation:XValidation:rule="!has(self.analysis) || self.steps.exists(s, s.weight > 0 || has(s.match) && s.match || has(s.mirrorPercent) && s.mirrorPercent > 0)",message="spec.updateStrategy.canary.analysis: no step sends requests to the canary, so nothing would be measured: give a step a weight above 0, match or mirrorPercent"
 type CanaryStrategy struct {
 	// steps in order. After the last one the release becomes active.
@@ -316,8 +319,8 @@ type CanaryStrategy struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:XValidation:rule="self.all(s, !has(s.name) || self.exists_one(t, has(t.name) && t.name == s.name))",message="spec.updateStrategy.canary.steps: names must differ"
-	// +kubebuilder:validation:XValidation:rule="self.all(i, s, i == 0 || s.weight >= self[i-1].weight)",message="spec.updateStrategy.canary.steps: weights must not fall from one step to the next"
+	// +kubebuilder:validation:XValidation:rule="self.all(s, !has(s.name) || self.exists_one(t, has(t.name) && t.name == s.name))",message="spec.updateStrategy.canary.steps: names must be unique"
+	// +kubebuilder:validation:XValidation:rule="self.all(i, s, i == 0 || s.weight >= self[i-1].weight)",message="spec.updateStrategy.canary.steps: weights must not decrease from one step to the next"
 	Steps []CanaryStep `json:"steps"`
 
 	// scale selects how many replicas the canary has before it becomes active. Defaults to
@@ -326,11 +329,12 @@ type CanaryStrategy struct {
 	Scale CanaryScale `json:"scale,omitempty"`
 
 	// analysis measures the canary in each step in which it receives requests, and rolls it back
-	// if a metric fails. By default available pods are sufficient.
+	// if a metric fails. By default it is sufficient that the pods are available.
 	// +optional
 	Analysis *CanaryAnalysis `json:"analysis,omitempty"`
 
-	// hooks are HTTP endpoints that are called during a rollout, to decide or to be notified.
+	// hooks are HTTP endpoints that are called during a rollout, either to decide whether it
+	// continues or to be notified.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -347,48 +351,48 @@ type CanaryStrategy struct {
 // approval is complete when its weight is programmed and its analysis, if any, has passed.
 // +kubebuilder:validation:XValidation:rule="!(has(self.pause) && has(self.approval))",message="spec.updateStrategy.canary.steps: set at most one of pause and approval"
 type CanaryStep struct {
-	// name that a decision Continue uses. Defaults to the step's number, from 1.
+	// name by which a Continue decision refers to the step. Defaults to the step's number, from 1.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a step must consist of lower-case letters, digits and '-', and begin with a letter, such as first-tenth"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name,omitempty"`
 
-	// weight of the canary in percent of the group's traffic.
+	// weight is the percentage of the group's traffic that the canary receives.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Weight int32 `json:"weight"`
 
-	// match routes to the canary, in addition to its weight, the requests that canaryMatches of
-	// the NetworkPolicy select by header, query parameter, cookie, path or method.
+	// match also routes to the canary the requests that canaryMatches of the NetworkPolicy select
+	// by header, query parameter, cookie, path or method, regardless of weight.
 	// +optional
 	Match bool `json:"match,omitempty"`
 
-	// mirrorPercent of the group's requests are sent to the canary as well; their
-	// answers are discarded. Defaults to 0.
+	// mirrorPercent is the percentage of the group's requests that are also sent to the canary;
+	// its responses are discarded. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	MirrorPercent int32 `json:"mirrorPercent,omitempty"`
 
-	// window is the time of the week in which the step may begin and, for the last step, in
-	// which the release may become active. Defaults to any time. A rollback does not wait for
-	// the window.
+	// window is the time of the week in which the step may begin and, for the last step, in which
+	// the release may become active. Defaults to any time. A rollback does not wait for the
+	// window.
 	// +optional
 	Window *DeployWindow `json:"window,omitempty"`
 
-	// pause is how long the canary must be healthy in the step.
+	// pause is how long the canary must be healthy in the step before the next step begins.
 	// +optional
 	Pause *CanaryPause `json:"pause,omitempty"`
 
-	// approval makes the step wait for the decision Continue of the release.
+	// approval makes the step wait for a Continue decision on the release.
 	// +optional
 	Approval *CanaryApproval `json:"approval,omitempty"`
 }
 
 // CanaryPause is the duration of a pause.
 type CanaryPause struct {
-	// duration of the pause, from the time at which the weight is programmed.
+	// duration of the pause, counted from the time at which the weight is programmed.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="pause.duration must be at most 720h"
 	Duration Duration `json:"duration"`
@@ -404,8 +408,8 @@ type CanaryApproval struct{}
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=msvc,categories=hlnr;all
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, contain only lower-case letters, digits and '-', and have at most 40 characters, because Services are named after it"
-// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || has(self.spec.containerName) || !has(self.spec.template.spec) || self.spec.template.spec.containers.size() < 2 || self.spec.template.spec.containers.exists(c, c.name == self.metadata.name)",optionalOldSelf=true,message="spec.containerName is required, because spec.template has several containers and none is named like the Microservice: set it to the name of the one that gets the image"
-// +kubebuilder:validation:XValidation:rule="has(self.spec.containerName) || !has(self.spec.template.spec) || self.spec.template.spec.containers.size() < 2 || self.spec.template.spec.containers.exists(c, c.name == self.metadata.name) || !(has(oldSelf.spec.containerName) || !has(oldSelf.spec.template.spec) || oldSelf.spec.template.spec.containers.size() < 2 || oldSelf.spec.template.spec.containers.exists(c, c.name == oldSelf.metadata.name))",message="spec.containerName is required, because spec.template has several containers and none is named like the Microservice: set it to the name of the one that gets the image"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || has(self.spec.containerName) || !has(self.spec.template.spec) || self.spec.template.spec.containers.size() < 2 || self.spec.template.spec.containers.exists(c, c.name == self.metadata.name)",optionalOldSelf=true,message="spec.containerName is required, because spec.template has several containers and none has the name of the Microservice: set it to the name of the container that runs the image"
+// +kubebuilder:validation:XValidation:rule="has(self.spec.containerName) || !has(self.spec.template.spec) || self.spec.template.spec.containers.size() < 2 || self.spec.template.spec.containers.exists(c, c.name == self.metadata.name) || !(has(oldSelf.spec.containerName) || !has(oldSelf.spec.template.spec) || oldSelf.spec.template.spec.containers.size() < 2 || oldSelf.spec.template.spec.containers.exists(c, c.name == oldSelf.metadata.name))",message="spec.containerName is required, because spec.template has several containers and none has the name of the Microservice: set it to the name of the container that runs the image"
 // +kubebuilder:printcolumn:name="Active",type=string,JSONPath=`.status.summary.active`
 // +kubebuilder:printcolumn:name="Canary",type=string,JSONPath=`.status.summary.canary`
 // +kubebuilder:printcolumn:name="Groups",type=string,JSONPath=`.status.summary.groups`
@@ -421,7 +425,7 @@ type Microservice struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec defines how versions run, and which is wanted.
+	// spec defines how versions run, and which of them is active.
 	// +required
 	Spec MicroserviceSpec `json:"spec"`
 

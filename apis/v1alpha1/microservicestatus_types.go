@@ -2,18 +2,18 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// GroupPhase is where a group is in its life.
+// GroupPhase is the phase of a release group's lifecycle.
 // +kubebuilder:validation:Enum=Live;Closing;Expired
 type GroupPhase string
 
 const (
-	// GroupLive has, or is about to have, an active release.
+	// GroupLive has an active release, or is about to have one.
 	GroupLive GroupPhase = "Live"
-	// GroupClosing is drained and removed.
+	// GroupClosing is being drained and removed.
 	GroupClosing GroupPhase = "Closing"
-	// GroupExpired is a preview without releases, when they are drained: its last push
-	// is older than spec.previews.maxAge, and a new push brings it back; or there are
-	// spec.previews.maxGroups others, and it starts when one of these goes.
+	// GroupExpired is a preview whose releases are drained and removed. Either its last push is
+	// older than spec.previews.maxAge, and a new push starts it again; or all
+	// spec.previews.maxGroups slots are taken, and it starts when one becomes free.
 	GroupExpired GroupPhase = "Expired"
 )
 
@@ -24,14 +24,14 @@ type GroupTarget struct {
 	// +kubebuilder:validation:MaxLength=63
 	Release string `json:"release,omitempty"`
 
-	// reason why it is the target: Latest, Pinned, Held, …; of an Expired group, why it
-	// has none: MaxAge or NoSlot.
+	// reason why this release is the target: Latest, Pinned, Held, …; for a group in phase
+	// Expired, why it has no target: MaxAge or NoSlot.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
 
-	// resolvedFrom is where earlier versions recorded what is in internal.resolvedFrom of
-	// the group. Read, not written.
+	// resolvedFrom is deprecated: earlier versions stored internal.resolvedFrom of the group here.
+	// It is read, and no longer written.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	DeprecatedResolvedFrom string `json:"resolvedFrom,omitempty"`
@@ -43,97 +43,97 @@ type Rollout struct {
 	// +kubebuilder:validation:MaxLength=63
 	Release string `json:"release"`
 
-	// step that the rollout is in, from 1; 0 before the first.
+	// step that the rollout is in, from 1. It is 0 before the first step.
 	// +optional
 	Step int32 `json:"step,omitempty"`
 
-	// startedTime is when the progress clock started: at the rollout's or the step's
-	// start, or at the last progress.
+	// startedTime is when the progress deadline began to count: at the start of the rollout or of
+	// the step, or at the last progress.
 	StartedTime metav1.MicroTime `json:"startedTime"`
 
-	// waitingSince is when the present healthy wait began, where that is not the
-	// time at which the weight was confirmed.
+	// waitingSince is when the current wait of a healthy canary began, if that is not the time at
+	// which the weight was confirmed.
 	// +optional
 	WaitingSince *metav1.MicroTime `json:"waitingSince,omitempty"`
 
-	// interrupted reports whether the release became unavailable, or lost its routes, in
-	// this step, and is not back.
+	// interrupted reports that the release became unavailable or lost its routes during this step,
+	// and has not recovered.
 	// +optional
 	Interrupted bool `json:"interrupted,omitempty"`
 
-	// continued is the step, from 1, that a person released.
+	// continued is the step, from 1, that a user approved.
 	// +optional
 	Continued int32 `json:"continued,omitempty"`
 
-	// sequence of the rollout state write that started this rollout. It names the rollout: what was
-	// measured or answered for another one does not count.
+	// sequence of the rollout state write that started this rollout. It identifies the rollout:
+	// measurements and responses for another rollout do not count.
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
 
-	// gate at which the rollout waits for hooks. At ConfirmTrafficIncrease it is the
-	// traffic of the step after this one that they decide about.
+	// gate at which the rollout waits for hooks. At ConfirmTrafficIncrease the hooks decide about
+	// the traffic of the next step.
 	// +optional
 	Gate Gate `json:"gate,omitempty"`
 
-	// gateTime is since when hooks are asked at gate. At PreRollout it is absent until all
-	// domains with release.status canary route to the release.
+	// gateTime is when the rollout reached the gate. At PreRollout it is not set until all domains
+	// with release.status canary route to the release.
 	// +optional
 	GateTime *metav1.MicroTime `json:"gateTime,omitempty"`
 
-	// from is the slug of the group from which the domains that route to the newest group
-	// move to this release, the first of its group. By default it takes the traffic of its own
-	// group.
+	// from is the slug of the group whose traffic moves to this release through the domains that
+	// route to the newest group; the release is the first of its group. By default the release
+	// takes over the traffic of the group that it belongs to.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	From string `json:"from,omitempty"`
 
-	// waitsFor is the cause outside of the release that the rollout waits for, with its clock
-	// stopped.
+	// waitsFor is the cause outside of the release that the rollout waits for. The progress
+	// deadline does not count during this time.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	WaitsFor string `json:"waitsFor,omitempty"`
 
-	// internal is for the planner alone: it may change between versions without notice.
+	// internal is used by the planner only, and may change between versions without notice.
 	// +optional
 	Internal *RolloutInternal `json:"internal,omitempty"`
 }
 
-// RolloutInternal is what only the planner needs of a rollout.
+// RolloutInternal holds the fields of a rollout that only the planner uses.
 type RolloutInternal struct {
-	// stepRevision is the traffic revision that carries the step's weight.
+	// stepRevision is the traffic revision that contains the step's weight.
 	// +optional
 	StepRevision int64 `json:"stepRevision,omitempty"`
 
-	// stepsHash changes with the steps: it shows that they were edited.
+	// stepsHash is a hash of the steps, which shows whether they were edited.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	StepsHash string `json:"stepsHash,omitempty"`
 
-	// waited adds up the healthy waiting in this step that is over.
+	// waited is the sum of the completed healthy waits in this step.
 	// +optional
 	Waited *metav1.Duration `json:"waited,omitempty"`
 
-	// floor is what the active release had when the first weight was given: it
-	// keeps that many until the rollout ends.
+	// floor is the number of replicas that the active release had when the canary received its
+	// first weight. The active release keeps at least as many until the rollout ends.
 	// +optional
 	Floor int32 `json:"floor,omitempty"`
 
-	// graceTime is until when the step may be unhealthy beyond its deadline, because
-	// no manager ran when that passed.
+	// graceTime is the time until which the step may be unhealthy beyond its deadline, because no
+	// manager ran when the deadline passed.
 	// +optional
 	GraceTime *metav1.MicroTime `json:"graceTime,omitempty"`
 }
 
-// HandledDecision is a person's word that was applied or rejected.
+// HandledDecision is a decision of a user that was applied or rejected.
 type HandledDecision struct {
 	// id of the decision.
 	// +kubebuilder:validation:MaxLength=64
 	ID string `json:"id"`
-	// action that was asked for.
+	// action that was requested.
 	Action DecisionAction `json:"action"`
 	// time at which it was handled.
 	Time metav1.MicroTime `json:"time"`
-	// by is the user name of the user who decided.
+	// by is the name of the user who made the decision.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	By string `json:"by,omitempty"`
@@ -143,28 +143,30 @@ type HandledDecision struct {
 	Outcome string `json:"outcome,omitempty"`
 }
 
-// ZeroMark records since when no route should target a release.
+// ZeroMark records when a release stopped being a target of routes.
 type ZeroMark struct {
-	// revision that takes the release out of the routes.
+	// revision of the traffic that removes the release from the routes.
 	Revision int64 `json:"revision"`
 	// time of the rollout state write.
 	Time metav1.MicroTime `json:"time"`
-	// named is true while an object of a NetworkPolicy that never confirmed the group names the release.
-	// The drain begins when no such object does.
+	// named is true while an object of a NetworkPolicy that never confirmed the group still refers
+	// to the release. The drain begins when no such object refers to it.
 	// +optional
 	Named bool `json:"named,omitempty"`
 }
 
-// Release is a row of the rollout state: one release of a group.
+// Release is an entry of the rollout state: one release of a group.
 type Release struct {
-	// versionedMicroservice is the name of the release's object, and the key.
+	// versionedMicroservice is the name of the release's VersionedMicroservice, and the key of
+	// this entry.
 	// +kubebuilder:validation:MaxLength=63
 	VersionedMicroservice string `json:"versionedMicroservice"`
 
-	// semVer is the name and the version.
+	// semVer is the name of the release group and the version.
 	SemVer SemVer `json:"semVer"`
 
-	// config is the hash of the pod template and of the configuration that it names.
+	// config is the hash of the pod template and of the configuration that the template
+	// references.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Config string `json:"config,omitempty"`
@@ -172,41 +174,42 @@ type Release struct {
 	// status of the release.
 	Status ReleaseStatus `json:"status"`
 
-	// weight in percent that routes are to give it; of a live group with an active
-	// release they add up to 100.
+	// weight in percent that routes should give to the release. In a live group with an active
+	// release, all weights add up to 100.
 	Weight int32 `json:"weight"`
 
-	// match is true while the requests that canaryMatches of the NetworkPolicy choose go
+	// match is true while the requests that canaryMatches of the NetworkPolicy select are routed
 	// to the release.
 	// +optional
 	Match bool `json:"match,omitempty"`
 
-	// mirrorPercent of the group's requests are to be sent to the release as well,
-	// their answers thrown away.
+	// mirrorPercent is the percentage of the group's requests that should also be sent to the
+	// release; its responses are discarded.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	MirrorPercent int32 `json:"mirrorPercent,omitempty"`
 
-	// available reports whether the release has all its replicas.
+	// available reports whether all replicas of the release are available.
 	// +optional
 	Available bool `json:"available,omitempty"`
 
-	// promoted is the order in which releases became active; 0: never.
+	// promoted is the position of this release in the order in which releases became active; 0 if
+	// it was never active.
 	// +optional
 	Promoted int64 `json:"promoted,omitempty"`
 
-	// attempt counts the starts of this release after a failure, and the times at which
-	// it gave its traffic back.
+	// attempt is the number of times that this release was restarted after a failure, plus the
+	// number of times that its traffic was removed for a cause outside of it.
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
 
-	// retryTime is when a release that gave its traffic back more than once, for a cause
-	// outside of it, may have some again.
+	// retryTime is the earliest time at which the release may receive traffic again, if its
+	// traffic was removed more than once for a cause outside of it.
 	// +optional
 	RetryTime *metav1.MicroTime `json:"retryTime,omitempty"`
 
-	// reason of the status, one CamelCase word.
+	// reason of the status, as one CamelCase word.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
@@ -214,48 +217,53 @@ type Release struct {
 	// lastTransitionTime is when the status last changed.
 	LastTransitionTime metav1.MicroTime `json:"lastTransitionTime"`
 
-	// decision that was handled last.
+	// decision that was last handled.
 	// +optional
 	Decision *HandledDecision `json:"decision,omitempty"`
 
-	// internal is for the planner alone: it may change between versions without notice.
+	// internal is used by the planner only, and may change between versions without notice.
 	// +optional
 	Internal *ReleaseInternal `json:"internal,omitempty"`
 
-	// routed is where earlier versions recorded what is in internal.routed. Read, not written.
+	// routed is deprecated: earlier versions stored internal.routed here. It is read, and no
+	// longer written.
 	// +optional
 	DeprecatedRouted bool `json:"routed,omitempty"`
 
-	// adopted is where earlier versions recorded what is in internal.adopted. Read, not written.
+	// adopted is deprecated: earlier versions stored internal.adopted here. It is read, and no
+	// longer written.
 	// +optional
 	DeprecatedAdopted bool `json:"adopted,omitempty"`
 
-	// zero is where earlier versions recorded what is in internal.zero. Read, not written.
+	// zero is deprecated: earlier versions stored internal.zero here. It is read, and no longer
+	// written.
 	// +optional
 	DeprecatedZero *ZeroMark `json:"zero,omitempty"`
 }
 
-// ReleaseInternal is what only the planner needs of a release.
+// ReleaseInternal holds the fields of a release that only the planner uses.
 type ReleaseInternal struct {
-	// routed reports whether the release was named by a route once.
+	// routed reports whether a route has ever referred to the release.
 	// +optional
 	Routed bool `json:"routed,omitempty"`
 
-	// adopted reports whether a person asked to skip the steps.
+	// adopted reports whether a user requested to skip the steps.
 	// +optional
 	Adopted bool `json:"adopted,omitempty"`
 
-	// zero records since when no route should target the release.
+	// zero records when the release stopped being a target of routes.
 	// +optional
 	Zero *ZeroMark `json:"zero,omitempty"`
 }
 
-// FailedVersions marks failures that have no row any more.
+// FailedVersions records failed versions that are no longer listed in releases.
 type FailedVersions struct {
-	// version up to which nothing is tried automatically that has no row.
+	// version is the highest of these versions. Unlisted versions up to it are not started
+	// automatically.
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version"`
-	// config with which they failed; with another one all are tried again.
+	// config is the hash of the pod template and configuration with which they failed. With
+	// another configuration all of them may start again.
 	// +kubebuilder:validation:MaxLength=64
 	Config string `json:"config"`
 }
@@ -266,7 +274,7 @@ type ReleaseGroup struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// slug is the name as a DNS label, and the key.
+	// slug is the name of the group as a DNS label, and the key of this entry.
 	// +kubebuilder:validation:MaxLength=63
 	Slug string `json:"slug"`
 
@@ -275,23 +283,23 @@ type ReleaseGroup struct {
 	// +kubebuilder:validation:Enum=Release;Candidate;Preview
 	Level ReleaseLevel `json:"level,omitempty"`
 
-	// phase of the group's life.
+	// phase of the group.
 	Phase GroupPhase `json:"phase"`
 
-	// pullRequest is the number of the pull request that the group is.
+	// pullRequest is the number of the pull request, if this group is a preview.
 	// +optional
 	PullRequest int64 `json:"pullRequest,omitempty"`
 
-	// head commit of the pull request that was offered last.
+	// head is the commit of the pull request that was last offered.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Head string `json:"head,omitempty"`
 
-	// headTime is when head was pushed: as its source says, else when it became known.
+	// headTime is when head was pushed, as reported by its source, or else when it was first seen.
 	// +optional
 	HeadTime *metav1.MicroTime `json:"headTime,omitempty"`
 
-	// active version.
+	// active is the active version.
 	// +optional
 	Active string `json:"active,omitempty"`
 
@@ -299,12 +307,12 @@ type ReleaseGroup struct {
 	// +optional
 	Target GroupTarget `json:"target,omitempty"`
 
-	// trafficRevision is raised by every write that changes what routes must
-	// carry. Equal revision in a NetworkPolicy's status is the only confirmation.
+	// trafficRevision increases with every write that changes what the routes must contain. Only
+	// an equal revision in the status of a NetworkPolicy confirms it.
 	// +optional
 	TrafficRevision int64 `json:"trafficRevision,omitempty"`
 
-	// trafficTime is when trafficRevision was raised last.
+	// trafficTime is when trafficRevision last increased.
 	// +optional
 	TrafficTime *metav1.MicroTime `json:"trafficTime,omitempty"`
 
@@ -318,117 +326,120 @@ type ReleaseGroup struct {
 	// +kubebuilder:validation:MaxItems=32
 	Releases []Release `json:"releases,omitempty"`
 
-	// internal is for the planner alone: it may change between versions without notice.
+	// internal is used by the planner only, and may change between versions without notice.
 	// +optional
 	Internal *ReleaseGroupInternal `json:"internal,omitempty"`
 
-	// settledRevision is where earlier versions recorded what is in
-	// internal.settledRevision. Read, not written.
+	// settledRevision is deprecated: earlier versions stored internal.settledRevision here. It is
+	// read, and no longer written.
 	// +optional
 	DeprecatedSettledRevision int64 `json:"settledRevision,omitempty"`
 
-	// overtaken is where earlier versions recorded what is in internal.superseded. Read,
-	// not written.
+	// overtaken is deprecated: earlier versions stored internal.superseded here. It is read, and
+	// no longer written.
 	// +optional
 	DeprecatedOvertaken int32 `json:"overtaken,omitempty"`
 
-	// failed is where earlier versions recorded what is in internal.failed. Read, not
-	// written.
+	// failed is deprecated: earlier versions stored internal.failed here. It is read, and no
+	// longer written.
 	// +optional
 	DeprecatedFailed *FailedVersions `json:"failed,omitempty"`
 
-	// run is where earlier versions recorded the rollout. Read, not written.
+	// run is deprecated: earlier versions stored the rollout here. It is read, and no longer
+	// written.
 	// +optional
 	DeprecatedRun *DeprecatedRun `json:"run,omitempty"`
 }
 
-// ReleaseGroupInternal is what only the planner needs of a group.
+// ReleaseGroupInternal holds the fields of a group that only the planner uses.
 type ReleaseGroupInternal struct {
-	// resolvedFrom is the pin and configuration from which the target was
-	// resolved; only a change of these resolves it again.
+	// resolvedFrom is the pin and configuration from which the target was resolved. It is resolved
+	// again only if these change.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	ResolvedFrom string `json:"resolvedFrom,omitempty"`
 
-	// settledRevision is a revision that was left unconfirmed by some policy for
-	// the deadline while nothing was in progress: policies behind it block nothing.
+	// settledRevision is a revision that some policy did not confirm within the deadline while no
+	// rollout was in progress. Policies that are behind it do not block the group.
 	// +optional
 	SettledRevision int64 `json:"settledRevision,omitempty"`
 
-	// superseded counts the releases that a newer one displaced since the last
-	// promotion.
+	// superseded is the number of releases that were superseded since the last promotion.
 	// +optional
 	Superseded int32 `json:"superseded,omitempty"`
 
-	// failed marks the failures that were forgotten because the group was full.
+	// failed records the failures that were removed from releases because the group was full.
 	// +optional
 	Failed *FailedVersions `json:"failed,omitempty"`
 }
 
-// MicroserviceSummary holds what columns print. Previews are counted in previews alone.
+// MicroserviceSummary holds the text of printer columns. Only previews counts previews.
 type MicroserviceSummary struct {
-	// active version of the newest group, and the number of further groups.
+	// active is the active version of the newest group, and the number of further groups.
 	// +optional
 	Active string `json:"active,omitempty"`
-	// canary version, weight, and step.
+	// canary is the version, weight and step of the canary.
 	// +optional
 	Canary string `json:"canary,omitempty"`
-	// groups that have an available active release, of all.
+	// groups is the number of groups with an available active release, and the number of all
+	// groups.
 	// +optional
 	Groups string `json:"groups,omitempty"`
-	// failed versions.
+	// failed lists the failed versions.
 	// +optional
 	Failed string `json:"failed,omitempty"`
-	// previews that are available, of all that have a slot among spec.previews.maxGroups.
+	// previews is the number of available previews, and the number of previews that have one of
+	// the spec.previews.maxGroups slots.
 	// +optional
 	Previews string `json:"previews,omitempty"`
 }
 
-// MicroserviceStatus is the rollout state: it is written with its resourceVersion as
-// precondition, and it is what releases, weights and routes are derived from.
+// MicroserviceStatus is the rollout state. Releases, weights and routes are derived from it.
+// It is written with its resourceVersion as a precondition.
 type MicroserviceStatus struct {
-	// conditions: Ready and Progressing always; Reconciling, Stalled, Pinned, Blocked,
-	// ReleaseFailed, AnalysisInconclusive, TrafficDegraded, ConfigurationLost, PreviewsReady
-	// and DeploymentAdopted while they have something to report.
+	// conditions always include Ready and Progressing. Reconciling, Stalled, Pinned, Frozen,
+	// Blocked, ReleaseFailed, AnalysisInconclusive, TrafficDegraded, ConfigurationLost,
+	// PreviewsReady and DeploymentAdopted are present only while they have something to report.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation that this status speaks of.
+	// observedGeneration is the generation that this status was computed from.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// adoptedReplicas is what the Deployment of adoptFrom had before it was scaled to
-	// zero.
+	// adoptedReplicas is the number of replicas that the Deployment of adoptFrom had before it was
+	// scaled to zero.
 	// +optional
 	AdoptedReplicas *int32 `json:"adoptedReplicas,omitempty"`
 
-	// summary in short.
+	// summary holds the text of printer columns.
 	// +optional
 	Summary MicroserviceSummary `json:"summary,omitempty"`
 
-	// releaseGroups, newest first; previews after all others, the highest number first.
+	// releaseGroups are the release groups, newest first, followed by previews in descending order
+	// of their number.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	ReleaseGroups []ReleaseGroup `json:"releaseGroups,omitempty"`
 
-	// internal is for the manager alone, as are all fields of this name below
-	// releaseGroups: it may change between versions without notice.
+	// internal is used by the manager only, like all fields of this name in releaseGroups, and may
+	// change between versions without notice.
 	// +optional
 	Internal *MicroserviceInternal `json:"internal,omitempty"`
 
-	// sequence is where earlier versions recorded what is in internal.sequence. Read, not
-	// written.
+	// sequence is deprecated: earlier versions stored internal.sequence here. It is read, and no
+	// longer written.
 	// +optional
 	DeprecatedSequence int64 `json:"sequence,omitempty"`
 }
 
-// MicroserviceInternal is what only the manager needs of a Microservice.
+// MicroserviceInternal holds the fields of a Microservice that only the manager uses.
 type MicroserviceInternal struct {
-	// sequence grows with every write of the rollout state.
+	// sequence increases with every write of the rollout state.
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
 }
@@ -436,27 +447,27 @@ type MicroserviceInternal struct {
 // Conditions of a Microservice, in addition to Ready, Reconciling and Stalled. All but Progressing
 // are absent where they have nothing to report.
 const (
-	// ConditionProgressing is True while a rollout is in progress, or a release drains.
+	// ConditionProgressing is True while a rollout is in progress or a release is being drained.
 	ConditionProgressing = "Progressing"
-	// ConditionPinned is True while all pins hold.
+	// ConditionPinned is True while all pins are in effect.
 	ConditionPinned = "Pinned"
-	// ConditionFrozen is True while a Freeze or ClusterFreeze keeps a version from starting, or
-	// from more traffic. It is absent if nothing waits.
+	// ConditionFrozen is True while a Freeze or ClusterFreeze keeps a version from starting or
+	// from receiving more traffic. It is absent if no release is affected.
 	ConditionFrozen = "Frozen"
-	// ConditionBlocked is True while a version does not start or advance, and time alone does
+	// ConditionBlocked is True while a version does not start or advance, and waiting alone does
 	// not change that.
 	ConditionBlocked = "Blocked"
-	// ConditionReleaseFailed is True while there are versions that failed.
+	// ConditionReleaseFailed is True while there are failed versions.
 	ConditionReleaseFailed = "ReleaseFailed"
-	// ConditionAnalysisInconclusive is True while the measurements of a step prove nothing.
+	// ConditionAnalysisInconclusive is True while the measurements of a step are inconclusive.
 	ConditionAnalysisInconclusive = "AnalysisInconclusive"
-	// ConditionTrafficDegraded is True while traffic is not, or is not known to be, as the
-	// weights of releases ask for.
+	// ConditionTrafficDegraded is True while the traffic does not match the weights of the
+	// releases, or it is unknown whether it does.
 	ConditionTrafficDegraded = "TrafficDegraded"
 	// ConditionPreviewsReady is True while all previews that have a slot are available. Its
-	// message counts them: "17 of 20". It is there while there are any.
+	// message counts them, such as "17 of 20". It is absent if there are no previews.
 	ConditionPreviewsReady = "PreviewsReady"
-	// ConditionDeploymentAdopted is True when the Deployment which the Microservice takes
-	// over from is scaled to zero.
+	// ConditionDeploymentAdopted is True once the Deployment that the Microservice takes over from
+	// is scaled to zero.
 	ConditionDeploymentAdopted = "DeploymentAdopted"
 )

@@ -16,18 +16,18 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.listeners) || size(self.listeners) == 0 || !has(self.provider) || has(self.provider.gateway)",message="spec.listeners requires spec.provider.gateway: no other provider has listeners"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || has(self.provider.gateway) || self.domains.all(d, !has(d.parentRefs))",message="spec.domains[].parentRefs requires spec.provider.gateway: no other provider has Gateways"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || self.domains.all(d, !has(d.tls) || !has(d.tls.mode) || (d.tls.mode in ['Gateway', 'ListenerSet'] ? has(self.provider.gateway) : d.tls.mode == 'Ingress' ? has(self.provider.ingress) : has(self.provider.apisix)))",message="spec.domains[].tls.mode must be Gateway or ListenerSet with spec.provider.gateway, Ingress with spec.provider.ingress, ApisixTls with spec.provider.apisix"
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || self.domains.all(d, !has(d.tls) || has(d.tls.secretName) || (has(self.provider.gateway) && !(has(d.tls.mode) && d.tls.mode == 'ListenerSet')))",message="spec.domains[].tls.secretName is required: only listeners of a Gateway have their own certificates"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || self.domains.all(d, !has(d.tls) || has(d.tls.secretName) || (has(self.provider.gateway) && !(has(d.tls.mode) && d.tls.mode == 'ListenerSet')))",message="spec.domains[].tls.secretName is required: only the listener of a Gateway has its own certificate"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || !has(self.provider.gateway) || self.domains.all(d, !has(d.tls) || !has(d.tls.secretName) || has(d.tls.mode))",message="spec.domains[].tls.secretName requires mode ListenerSet: spec.provider.gateway defaults to mode Gateway, which uses the certificate of the Gateway's listener"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || !has(self.provider.gateway) || self.domains.all(d, !has(d.tls) || !has(d.tls.mode) || d.tls.mode != 'ListenerSet' || (has(d.parentRefs) ? size(d.parentRefs) <= 2 : size(self.provider.gateway.parentRefs) <= 2))",message="spec.domains[].tls.mode ListenerSet allows at most 2 parentRefs: each host has a ListenerSet for each of them, and a route can refer to at most 32"
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !has(d.tls) || self.ports.all(p, !has(p.protocol) || p.protocol != 'TLS' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].tls cannot be combined with a port of protocol TLS, whose pods have the certificate and decrypt: omit it, or change the protocol of the port"
-// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.gateway) || !has(self.provider.gateway.filters) || !has(self.domains) || !self.provider.gateway.filters.exists(f, has(f.urlRewrite) && has(f.urlRewrite.replacePrefixMatch)) || self.domains.all(d, !has(d.canaryMatches) || d.canaryMatches.all(m, !has(m.path) || !has(m.path.type) || m.path.type == 'PathPrefix'))",message="spec.domains[].canaryMatches[].path.type must be PathPrefix, or omitted, together with urlRewrite.replacePrefixMatch in spec.provider.gateway.filters: a whole path has no prefix to replace"
-// +kubebuilder:validation:XValidation:rule="!has(self.listeners) || self.listeners.all(l, self.ports.exists(p, p.name == l.port && has(p.protocol) && p.protocol in ['TCP', 'UDP']))",message="spec.listeners[].port must be the name of one of spec.ports with protocol TCP or UDP: the others are routed by spec.domains"
-// +kubebuilder:validation:XValidation:rule="!has(self.adoptFrom) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.adoptFrom: otherwise the deletion of the policy would leave the Service without pods"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !has(d.tls) || self.ports.all(p, !has(p.protocol) || p.protocol != 'TLS' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].tls cannot be combined with a port of protocol TLS, whose pods have the certificate and terminate TLS: omit it, or change the protocol of the port"
+// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.gateway) || !has(self.provider.gateway.filters) || !has(self.domains) || !self.provider.gateway.filters.exists(f, has(f.urlRewrite) && has(f.urlRewrite.replacePrefixMatch)) || self.domains.all(d, !has(d.canaryMatches) || d.canaryMatches.all(m, !has(m.path) || !has(m.path.type) || m.path.type == 'PathPrefix'))",message="spec.domains[].canaryMatches[].path.type must be PathPrefix, or omitted, together with urlRewrite.replacePrefixMatch in spec.provider.gateway.filters: an exact path has no prefix to replace"
+// +kubebuilder:validation:XValidation:rule="!has(self.listeners) || self.listeners.all(l, self.ports.exists(p, p.name == l.port && has(p.protocol) && p.protocol in ['TCP', 'UDP']))",message="spec.listeners[].port must be the name of one of spec.ports with protocol TCP or UDP: ports of other protocols are routed by spec.domains"
+// +kubebuilder:validation:XValidation:rule="!has(self.adoptFrom) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.adoptFrom: otherwise deleting the policy would leave the Service without pods"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.adoptFrom) || (has(self.adoptFrom) && self.adoptFrom == oldSelf.adoptFrom)",message="spec.adoptFrom cannot be changed or removed, because its Service would route to a release that is deleted: delete the policy, with deletionPolicy Restore or Orphan, and create another"
-// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || !has(self.domains) || size(self.domains) == 0",message="spec.domains cannot be combined with spec.provider.routeRef: the hosts are those of the route, and canaryMatches are rules that you write in it"
+// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || !has(self.domains) || size(self.domains) == 0",message="spec.domains cannot be combined with spec.provider.routeRef: the route defines its hosts, and rules in the route replace canaryMatches"
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || (has(self.provider.routeRef.port) ? self.ports.exists(p, p.name == self.provider.routeRef.port) : size(self.ports) == 1)",message="spec.provider.routeRef.port must be the name of one of spec.ports; it may be omitted only when there is one port"
-// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || self.ports.all(p, (has(self.provider.routeRef.port) ? p.name != self.provider.routeRef.port : size(self.ports) != 1) || (has(p.protocol) && p.protocol == 'UDP') == (self.provider.routeRef.kind == 'UDPRoute'))",message="spec.provider.routeRef.port must name a port of protocol UDP for a UDPRoute, and of another protocol for all other kinds"
-// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.provider.routeRef: otherwise the deletion of the policy would leave rules in your route that route to deleted Services"
+// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || self.ports.all(p, (has(self.provider.routeRef.port) ? p.name != self.provider.routeRef.port : size(self.ports) != 1) || (has(p.protocol) && p.protocol == 'UDP') == (self.provider.routeRef.kind == 'UDPRoute'))",message="spec.provider.routeRef.port must name a port of protocol UDP for a UDPRoute, and a port of another protocol for all other kinds"
+// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.provider.routeRef: otherwise deleting the policy would leave rules in your route that refer to deleted Services"
 type NetworkPolicySpec struct {
 	// microserviceRef names the Microservice. Defaults to the Microservice with the name
 	// of the policy.
@@ -188,8 +188,8 @@ type RouteReference struct {
 	// +kubebuilder:validation:MaxLength=63
 	Port string `json:"port,omitempty"`
 
-	// groups to which the rules can route: the newest group, or the first named group that has
-	// an active release. Defaults to the newest.
+	// groups that the rules can route to: the newest group, or the first named group that has an
+	// active release. Defaults to the newest.
 	// +optional
 	Groups *DomainGroups `json:"groups,omitempty"`
 
@@ -200,16 +200,16 @@ type RouteReference struct {
 
 // IngressProvider writes Ingresses.
 type IngressProvider struct {
-	// className of the Ingresses: the name of an IngressClass.
+	// className is the name of the IngressClass of the Ingresses.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="spec.provider.ingress.className must be the name of an IngressClass: lower-case letters, digits, '-' and '.'"
 	ClassName string `json:"className"`
 
-	// annotationPrefix is the prefix under which the class understands the canary
-	// annotations of ingress-nginx, for example nginx.ingress.kubernetes.io. Without it no
-	// annotations are written, and the traffic of a group moves as a whole.
+	// annotationPrefix is the prefix of the canary annotations of ingress-nginx that the class
+	// supports, for example nginx.ingress.kubernetes.io. Without it no annotations are written,
+	// and the traffic of a group moves as a whole.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -219,7 +219,7 @@ type IngressProvider struct {
 
 // APISIXProvider writes ApisixRoutes.
 type APISIXProvider struct {
-	// className of the ApisixRoutes. Without it every APISIX serves them.
+	// className is the ingress class of the ApisixRoutes. Without it every APISIX serves them.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -229,23 +229,23 @@ type APISIXProvider struct {
 
 // GatewayProvider writes routes of the Gateway API.
 type GatewayProvider struct {
-	// parentRefs are the Gateways that serve the domains. They must allow routes
-	// from this namespace.
+	// parentRefs are the Gateways that serve the domains. They must allow routes from this
+	// namespace.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.name == p.name && (has(p.__namespace__) ? has(q.__namespace__) && q.__namespace__ == p.__namespace__ : !has(q.__namespace__)) && (!has(p.sectionName) || !has(q.sectionName) || q.sectionName == p.sectionName)))",message="spec.provider.gateway.parentRefs: a Gateway that is named more than once needs a different sectionName each time"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.name == p.name && (has(p.__namespace__) ? has(q.__namespace__) && q.__namespace__ == p.__namespace__ : !has(q.__namespace__)) && (!has(p.sectionName) || !has(q.sectionName) || q.sectionName == p.sectionName)))",message="spec.provider.gateway.parentRefs: references to the same Gateway must have different sectionNames"
 	ParentRefs []ParentReference `json:"parentRefs"`
 
-	// confirm is when a route counts as programmed: when every parent has accepted it
-	// (Status, the default), or when the addresses of the Gateways also serve it as it
-	// was written (Probe), which applies to HTTPRoutes only.
+	// confirm defines when a route counts as programmed: when every parent has accepted it
+	// (Status, the default), or when, in addition, the addresses of the Gateways serve it as it
+	// was written (Probe). Probe applies to HTTPRoutes only.
 	// +optional
 	Confirm ConfirmMode `json:"confirm,omitempty"`
 
-	// filters that apply to every request to a domain, in this order. They are filters of
-	// HTTPRoute and GRPCRoute.
+	// filters are applied to every request to a domain, in this order. They become filters of
+	// HTTPRoutes and GRPCRoutes.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
@@ -253,15 +253,15 @@ type GatewayProvider struct {
 	Filters []RouteFilter `json:"filters,omitempty"`
 }
 
-// ConfirmMode is what proves that a route is served.
+// ConfirmMode defines how it is confirmed that a route is served.
 // +kubebuilder:validation:Enum=Status;Probe
 type ConfirmMode string
 
 const (
 	// ConfirmStatus relies on the status of the route.
 	ConfirmStatus ConfirmMode = "Status"
-	// ConfirmProbe also asks the addresses of the Gateways, by a request that they
-	// answer themselves.
+	// ConfirmProbe also sends requests to the addresses of the Gateways, which the gateway answers
+	// without calling a pod.
 	ConfirmProbe ConfirmMode = "Probe"
 )
 
@@ -276,12 +276,11 @@ type RouteFilter struct {
 	// +optional
 	ResponseHeaderModifier *HeaderModifier `json:"responseHeaderModifier,omitempty"`
 
-	// urlRewrite changes the host and path that the pods see. GRPCRoutes have none.
+	// urlRewrite changes the host and path that the pods receive. It does not apply to GRPCRoutes.
 	// +optional
 	URLRewrite *URLRewrite `json:"urlRewrite,omitempty"`
 
-	// extensionRef names an object of one of the gateway's own kinds, in the policy's
-	// namespace.
+	// extensionRef names an object of a kind that the gateway defines, in the policy's namespace.
 	// +optional
 	ExtensionRef *ExtensionReference `json:"extensionRef,omitempty"`
 }
@@ -289,7 +288,7 @@ type RouteFilter struct {
 // HeaderModifier changes headers.
 // +kubebuilder:validation:XValidation:rule="has(self.set) || has(self.add) || has(self.remove)",message="set at least one of set, add and remove"
 type HeaderModifier struct {
-	// set headers to these values, replacing existing values.
+	// set sets headers to these values, replacing existing values.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -297,7 +296,7 @@ type HeaderModifier struct {
 	// +kubebuilder:validation:MaxItems=16
 	Set []HeaderValue `json:"set,omitempty"`
 
-	// add values to headers.
+	// add adds values to headers.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -305,7 +304,7 @@ type HeaderModifier struct {
 	// +kubebuilder:validation:MaxItems=16
 	Add []HeaderValue `json:"add,omitempty"`
 
-	// remove headers by name.
+	// remove removes headers by name.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -331,10 +330,10 @@ type HeaderValue struct {
 	Value string `json:"value"`
 }
 
-// URLRewrite changes what the pods see of a URL.
-// +kubebuilder:validation:XValidation:rule="has(self.hostname) || has(self.replacePrefixMatch)",message="spec.provider.gateway.filters[].urlRewrite: set hostname or replacePrefixMatch"
+// URLRewrite changes the URL that the pods receive.
+// +kubebuilder:validation:XValidation:rule="has(self.hostname) || has(self.replacePrefixMatch)",message="spec.provider.gateway.filters[].urlRewrite: set at least one of hostname and replacePrefixMatch"
 type URLRewrite struct {
-	// hostname that replaces the domain.
+	// hostname that replaces the domain in requests to the pods.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -346,14 +345,14 @@ type URLRewrite struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/([-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*$")`,message="urlRewrite.replacePrefixMatch must begin with '/' and consist of letters, digits, '/' and -._~!$&'()*+,;=:@: write any other character as a percent escape, such as /caf%C3%A9"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/([-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*$")`,message="urlRewrite.replacePrefixMatch must begin with '/' and consist of letters, digits, '/' and -._~!$&'()*+,;=:@: percent-encode all other characters, as in /caf%C3%A9"
 	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="urlRewrite.replacePrefixMatch must not contain '//', '.' or '..' between slashes, or an escaped slash (%2F, %5C), which gateways change or reject: write the path without them, such as /shop"
 	ReplacePrefixMatch string `json:"replacePrefixMatch,omitempty"`
 }
 
-// ExtensionReference names an object of a gateway's own kinds.
+// ExtensionReference names an object of a kind that a gateway defines.
 type ExtensionReference struct {
-	// group of the API.
+	// group of the API that defines the kind.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -374,15 +373,16 @@ type ExtensionReference struct {
 }
 
 // RouteTimeouts limit the duration of requests. "0s" means no limit.
-// +kubebuilder:validation:XValidation:rule="!has(self.request) || !has(self.backendRequest) || duration(self.request) == duration('0s') || duration(self.backendRequest) <= duration(self.request)",message="spec.timeouts: backendRequest must not be above request"
+// +kubebuilder:validation:XValidation:rule="!has(self.request) || !has(self.backendRequest) || duration(self.request) == duration('0s') || duration(self.backendRequest) <= duration(self.request)",message="spec.timeouts: backendRequest must be less than or equal to request"
 type RouteTimeouts struct {
-	// request is the time that a whole request may take.
+	// request is the timeout of a whole request, including retries.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
 	// +kubebuilder:validation:MaxLength=32
 	Request string `json:"request,omitempty"`
 
-	// backendRequest is the time that one attempt at a pod may take; at most request.
+	// backendRequest is the timeout of a single request to a pod. It must be less than or equal to
+	// request.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
 	// +kubebuilder:validation:MaxLength=32
@@ -392,27 +392,27 @@ type RouteTimeouts struct {
 // SessionAffinity routes a client to the same release or pod again: exactly one member is set.
 // +kubebuilder:validation:XValidation:rule="has(self.cookie) != has(self.clientIP)",message="spec.sessionAffinity: set exactly one of cookie and clientIP"
 type SessionAffinity struct {
-	// cookie that the gateway sets. It needs the experimental channel of the Gateway
-	// API, and a gateway that implements sessionPersistence.
+	// cookie enables affinity by a cookie that the gateway sets. It requires the experimental
+	// channel of the Gateway API, and a gateway that implements sessionPersistence.
 	// +optional
 	Cookie *AffinityCookie `json:"cookie,omitempty"`
 
-	// clientIP is affinity by the client's address, at the Services. It has no effect on
-	// requests through gateways, which choose pods themselves.
+	// clientIP enables affinity by the client's address, at the Services. It has no effect on
+	// requests through gateways, which select pods themselves.
 	// +optional
 	ClientIP *AffinityClientIP `json:"clientIP,omitempty"`
 }
 
 // AffinityCookie is a cookie that a gateway sets.
 type AffinityCookie struct {
-	// name of the cookie. Defaults to the gateway's.
+	// name of the cookie. Defaults to a name that the gateway chooses.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9!#$%&'*+.^_|~-]+$")`,message="the name of a cookie must consist of letters, digits and !#$%&'*+.^_|~-, without spaces, such as SESSION"
 	Name string `json:"name,omitempty"`
 
-	// lifetime of the cookie. Defaults to the session of the browser.
+	// lifetime of the cookie. By default it is a session cookie.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
 	// +kubebuilder:validation:MaxLength=32
@@ -421,7 +421,7 @@ type AffinityCookie struct {
 
 // AffinityClientIP is affinity by a client's address.
 type AffinityClientIP struct {
-	// timeoutSeconds after the last connection. Defaults to 10800.
+	// timeoutSeconds is how long the affinity lasts after the last connection. Defaults to 10800.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
@@ -457,25 +457,25 @@ type ParentReference struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.path) || !has(self.canaryMatches) || self.canaryMatches.all(m, !has(m.path) || m.path.value == self.path || m.path.value.startsWith(self.path.endsWith('/') ? self.path : self.path + '/'))",message="spec.domains[].canaryMatches[].path.value must be the domain's path, or begin with it and a '/': /shop/new is below /shop, and /shopping is not"
 // +kubebuilder:validation:XValidation:rule="!(has(self.canaryMatches) && has(self.release))",message="spec.domains[]: set at most one of canaryMatches and release: a domain that names a release routes to no other"
 type Domain struct {
-	// domain is a host name, or a template of one with the bare fields
-	// {{.ReleaseGroupName}} (the group's slug), {{.StreamName}}, {{.Version}},
-	// {{.Number}} (of the pull request), {{.Name}}, {{.FullName}}, {{.Microservice}} and {{.Namespace}}.
+	// domain is a host name, or a template of a host name with the fields {{.ReleaseGroupName}}
+	// (the group's slug), {{.StreamName}}, {{.Version}}, {{.Number}} (of the pull request),
+	// {{.Name}}, {{.FullName}}, {{.Microservice}} and {{.Namespace}}, without functions.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([*][.])?([-a-z0-9.]|\\\\{\\\\{ ?[.][A-Za-z]+ ?\\\\}\\\\})+$')",message="spec.domains[].domain must be a host name in lower case, without scheme, port or path, with fields such as {{.ReleaseGroupName}}"
-	// +kubebuilder:validation:XValidation:rule="self.findAll('[.][A-Z][A-Za-z]*').all(f, f in ['.ReleaseGroupName', '.StreamName', '.FullName', '.Name', '.Version', '.Number', '.Microservice', '.Namespace'])",message="spec.domains[].domain: the fields are ReleaseGroupName, StreamName, FullName, Name, Version, Number, Microservice and Namespace"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([*][.])?([-a-z0-9.]|\\\\{\\\\{ ?[.][A-Za-z]+ ?\\\\}\\\\})+$')",message="spec.domains[].domain must be a host name in lower case, without scheme, port or path; it may contain fields such as {{.ReleaseGroupName}}"
+	// +kubebuilder:validation:XValidation:rule="self.findAll('[.][A-Z][A-Za-z]*').all(f, f in ['.ReleaseGroupName', '.StreamName', '.FullName', '.Name', '.Version', '.Number', '.Microservice', '.Namespace'])",message="spec.domains[].domain: the supported fields are ReleaseGroupName, StreamName, FullName, Name, Version, Number, Microservice and Namespace"
 	Domain string `json:"domain"`
 
-	// port is the name of the port in spec.ports; required when there are several.
+	// port is the name of the port in spec.ports. Required if there are several ports.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Port string `json:"port,omitempty"`
 
-	// path prefix. Defaults to "/".
+	// path is the prefix of the paths that are routed. Defaults to "/".
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/([-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*$")`,message="spec.domains[].path must begin with '/' and consist of letters, digits, '/' and -._~!$&'()*+,;=:@: write any other character as a percent escape, such as /caf%C3%A9"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/([-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*$")`,message="spec.domains[].path must begin with '/' and consist of letters, digits, '/' and -._~!$&'()*+,;=:@: percent-encode all other characters, as in /caf%C3%A9"
 	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="spec.domains[].path must not contain '//', '.' or '..' between slashes, or an escaped slash (%2F, %5C), which gateways change or reject: write the path without them, such as /shop"
 	// +kubebuilder:validation:XValidation:rule="self == '/' || !self.endsWith('/')",message="spec.domains[].path must not end with '/': omit it: /shop matches /shop/ and all paths below it too"
 	Path string `json:"path,omitempty"`
@@ -486,29 +486,29 @@ type Domain struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.name == p.name && (has(p.__namespace__) ? has(q.__namespace__) && q.__namespace__ == p.__namespace__ : !has(q.__namespace__)) && (!has(p.sectionName) || !has(q.sectionName) || q.sectionName == p.sectionName)))",message="spec.domains[].parentRefs: a Gateway that is named more than once needs a different sectionName each time"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.name == p.name && (has(p.__namespace__) ? has(q.__namespace__) && q.__namespace__ == p.__namespace__ : !has(q.__namespace__)) && (!has(p.sectionName) || !has(q.sectionName) || q.sectionName == p.sectionName)))",message="spec.domains[].parentRefs: references to the same Gateway must have different sectionNames"
 	ParentRefs []ParentReference `json:"parentRefs,omitempty"`
 
-	// groups that the domain routes to. Defaults to each group with its own domain where the
-	// template has a field of the group, and to the newest group otherwise.
+	// groups that the domain routes to. By default, each group has its own domain if the template
+	// has a field of the group; otherwise the domain routes to the newest group.
 	// +optional
 	Groups *DomainGroups `json:"groups,omitempty"`
 
-	// release routes the domain to one release: that of a version, or the canary of each
-	// group where the template has a field of the group, and of the newest group otherwise.
+	// release routes the domain to one release, either that of a version or the canary: the canary
+	// of each group if the template has a field of the group, and of the newest group otherwise.
 	// +optional
 	Release *DomainRelease `json:"release,omitempty"`
 
-	// canaryMatches select requests that are routed to the canary regardless of its weight,
-	// while a step of the Microservice has match: true. A request is selected if it matches any
-	// entry.
+	// canaryMatches select requests that are routed to the canary regardless of its weight, while
+	// the current step of the Microservice has match: true. A request is selected if it matches
+	// any entry.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	CanaryMatches []CanaryMatch `json:"canaryMatches,omitempty"`
 
-	// tls defines how the domain is served with TLS. By default that is left to the gateway; url
-	// begins with https if a listener of the Gateway with protocol HTTPS serves the host.
+	// tls defines how the domain is served with TLS. By default the gateway decides;
+	// status.domains[].url begins with https if an HTTPS listener of the Gateway serves the host.
 	// +optional
 	TLS *DomainTLS `json:"tls,omitempty"`
 
@@ -521,28 +521,28 @@ type Domain struct {
 }
 
 // CanaryMatch selects requests: all of its conditions must match.
-// +kubebuilder:validation:XValidation:rule="(has(self.headers) && size(self.headers) > 0) || (has(self.queryParams) && size(self.queryParams) > 0) || has(self.cookie) || has(self.path) || has(self.method) || has(self.grpc)",message="spec.domains[].canaryMatches[]: set headers, queryParams, cookie, path, method or grpc"
+// +kubebuilder:validation:XValidation:rule="(has(self.headers) && size(self.headers) > 0) || (has(self.queryParams) && size(self.queryParams) > 0) || has(self.cookie) || has(self.path) || has(self.method) || has(self.grpc)",message="spec.domains[].canaryMatches[]: set at least one of headers, queryParams, cookie, path, method and grpc"
 // +kubebuilder:validation:XValidation:rule="!(has(self.cookie) && has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'cookie'))",message="spec.domains[].canaryMatches[]: set cookie or a header Cookie, not both"
 type CanaryMatch struct {
 	// headers that a request must have.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:XValidation:rule="self.all(h, self.exists_one(g, g.name.lowerAscii() == h.name.lowerAscii()))",message="spec.domains[].canaryMatches[].headers: names must differ in more than case"
+	// +kubebuilder:validation:XValidation:rule="self.all(h, self.exists_one(g, g.name.lowerAscii() == h.name.lowerAscii()))",message="spec.domains[].canaryMatches[].headers: names must be unique, ignoring case"
 	Headers []MatchValue `json:"headers,omitempty"`
 
 	// queryParams that a request must have.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:XValidation:rule="self.all(h, self.exists_one(g, g.name == h.name))",message="spec.domains[].canaryMatches[].queryParams: names must differ"
+	// +kubebuilder:validation:XValidation:rule="self.all(h, self.exists_one(g, g.name == h.name))",message="spec.domains[].canaryMatches[].queryParams: names must be unique"
 	QueryParams []MatchValue `json:"queryParams,omitempty"`
 
-	// cookie that a request must have, with exactly this value.
+	// cookie that a request must have. The value must match exactly.
 	// +optional
 	Cookie *MatchCookie `json:"cookie,omitempty"`
 
-	// path that a request must have, below the domain's.
+	// path that a request must have. It must be below the domain's path.
 	// +optional
 	Path *MatchPath `json:"path,omitempty"`
 
@@ -557,14 +557,14 @@ type CanaryMatch struct {
 	GRPC *MatchGRPC `json:"grpc,omitempty"`
 }
 
-// PathType is how a path is compared.
+// PathType defines how a path is compared.
 // +kubebuilder:validation:Enum=Exact;PathPrefix
 type PathType string
 
 const (
 	// PathExact compares the whole path.
 	PathExact PathType = "Exact"
-	// PathPrefix compares the path's first elements.
+	// PathPrefix compares the leading elements of the path.
 	PathPrefix PathType = "PathPrefix"
 )
 
@@ -573,19 +573,19 @@ type MatchPath struct {
 	// value of the path.
 	// +required
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/([-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*$")`,message="canaryMatches[].path.value must begin with '/' and consist of letters, digits, '/' and -._~!$&'()*+,;=:@: write any other character as a percent escape, such as /caf%C3%A9"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/([-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*$")`,message="canaryMatches[].path.value must begin with '/' and consist of letters, digits, '/' and -._~!$&'()*+,;=:@: percent-encode all other characters, as in /caf%C3%A9"
 	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="canaryMatches[].path.value must not contain '//', '.' or '..' between slashes, or an escaped slash (%2F, %5C), which gateways change or reject: write the path without them, such as /shop"
 	Value string `json:"value"`
 
-	// type of the comparison. Defaults to PathPrefix.
+	// type of comparison. Defaults to PathPrefix.
 	// +optional
 	Type PathType `json:"type,omitempty"`
 }
 
 // MatchGRPC is a gRPC service or method.
-// +kubebuilder:validation:XValidation:rule="has(self.service) || has(self.method)",message="spec.domains[].canaryMatches[].grpc: set service or method"
+// +kubebuilder:validation:XValidation:rule="has(self.service) || has(self.method)",message="spec.domains[].canaryMatches[].grpc: set at least one of service and method"
 type MatchGRPC struct {
-	// service with its package, for example "shop.v1.Cart".
+	// service is the full name of a gRPC service, for example "shop.v1.Cart".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -600,7 +600,7 @@ type MatchGRPC struct {
 	Method string `json:"method,omitempty"`
 }
 
-// MatchType is how a value is compared.
+// MatchType defines how a value is compared.
 // +kubebuilder:validation:Enum=Exact;RegularExpression
 type MatchType string
 
@@ -626,7 +626,7 @@ type MatchValue struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Value string `json:"value"`
 
-	// type of the comparison. Defaults to Exact.
+	// type of comparison. Defaults to Exact.
 	// +optional
 	Type MatchType `json:"type,omitempty"`
 }
@@ -669,8 +669,8 @@ type DomainGroups struct {
 	// +required
 	Policy GroupsPolicy `json:"policy"`
 
-	// names or slugs of groups, for policy Named. Where the template has no field
-	// of the group, the first of them that has an active release gets the domain.
+	// names or slugs of groups, for policy Named. If the template has no field of the group, the
+	// first of these groups that has an active release gets the domain.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
@@ -682,22 +682,22 @@ type DomainGroups struct {
 // DomainRelease routes a domain to one release: that of a version, or the canary.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.version) != has(self.status)",message="release: set exactly one of version and status"
-// +kubebuilder:validation:XValidation:rule="!has(self.whenAbsent) || has(self.status)",message="release.whenAbsent requires release.status: without a release of the version there is no route"
+// +kubebuilder:validation:XValidation:rule="!has(self.whenAbsent) || has(self.status)",message="release.whenAbsent requires release.status: with release.version, there is no route while the version has no release"
 type DomainRelease struct {
-	// version that the domain routes to: a release of it that is active, canary or
-	// retained. This never deploys a version.
+	// version that the domain routes to. It routes to a release of this version that is active,
+	// canary or retained, and never deploys a version.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version,omitempty"`
 
-	// status of the release that the domain routes to: the canary of the group, regardless of
-	// its weight, while it has a ready endpoint; before the first step, the release that
+	// status of the release that the domain routes to: the canary of the group, regardless of its
+	// weight, while it has a ready endpoint. Before the first step, this is the release that
 	// PreRollout hooks test.
 	// +optional
 	Status DomainReleaseStatus `json:"status,omitempty"`
 
-	// whenAbsent is what the domain routes to while there is no such release. Defaults to
+	// whenAbsent defines where the domain routes to while there is no such release. Defaults to
 	// Active.
 	// +optional
 	WhenAbsent WhenAbsent `json:"whenAbsent,omitempty"`
@@ -717,12 +717,12 @@ type WhenAbsent string
 const (
 	// AbsentActive routes to the active release.
 	AbsentActive WhenAbsent = "Active"
-	// AbsentNotFound: there is no route.
+	// AbsentNotFound routes nowhere: the route does not exist.
 	AbsentNotFound WhenAbsent = "NotFound"
 )
 
-// Listener is a listener of a Gateway, and the releases to which its connections or datagrams
-// are routed.
+// Listener is a listener of a Gateway, and the releases that its connections or datagrams are
+// routed to.
 // +kubebuilder:validation:XValidation:rule="!(has(self.groups) && has(self.release))",message="spec.listeners[]: set at most one of groups and release"
 // +kubebuilder:validation:XValidation:rule="!has(self.groups) || self.groups.policy != 'Each'",message="spec.listeners[].groups.policy must be Newest or Named: a listener routes to one group at a time"
 type Listener struct {
@@ -743,8 +743,8 @@ type Listener struct {
 	// +kubebuilder:validation:XValidation:rule="has(self.sectionName)",message="spec.listeners[].parentRef.sectionName is required: the name of the Gateway's listener"
 	ParentRef ParentReference `json:"parentRef"`
 
-	// groups to which the listener can route: the newest group, or the first named group that
-	// has an active release. Defaults to the newest.
+	// groups that the listener can route to: the newest group, or the first named group that has
+	// an active release. Defaults to the newest.
 	// +optional
 	Groups *DomainGroups `json:"groups,omitempty"`
 
@@ -754,7 +754,7 @@ type Listener struct {
 	Release *DomainRelease `json:"release,omitempty"`
 }
 
-// DomainBackend is a release behind a domain.
+// DomainBackend is a release that a domain routes to.
 type DomainBackend struct {
 	// release is the name of the VersionedMicroservice.
 	// +kubebuilder:validation:MaxLength=63
@@ -762,20 +762,20 @@ type DomainBackend struct {
 	// version of the release.
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version"`
-	// weight in percent, as written.
+	// weight of the release in the written route, in percent.
 	Weight int32 `json:"weight"`
 }
 
-// DomainStatus is one rendered host.
+// DomainStatus is the status of one rendered host.
 type DomainStatus struct {
-	// domain as rendered.
+	// domain is the rendered host name.
 	// +kubebuilder:validation:MaxLength=253
 	Domain string `json:"domain"`
-	// path prefix.
+	// path is the prefix of the paths that are routed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Path string `json:"path,omitempty"`
-	// url to open.
+	// url at which the domain is served.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	URL string `json:"url,omitempty"`
@@ -788,19 +788,19 @@ type DomainStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Backends []DomainBackend `json:"backends,omitempty"`
-	// programmed is true when every parent has accepted the route as written.
+	// programmed is true when every parent has accepted the current route.
 	Programmed bool `json:"programmed"`
-	// reason in one CamelCase word, where it is not programmed.
+	// reason why the route is not programmed, as one CamelCase word.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
-	// message for people: it names the field or the parent, and the fix.
+	// message explains the reason. It names the field or the parent, and the fix.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 }
 
-// ListenerStatus is one entry of spec.listeners.
+// ListenerStatus is the status of one entry of spec.listeners.
 type ListenerStatus struct {
 	// name of the entry.
 	// +kubebuilder:validation:MaxLength=63
@@ -814,19 +814,20 @@ type ListenerStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Backends []DomainBackend `json:"backends,omitempty"`
-	// programmed is true when the parent has accepted the route as written.
+	// programmed is true when the parent has accepted the current route.
 	Programmed bool `json:"programmed"`
-	// reason in one CamelCase word, where it is not programmed.
+	// reason why the route is not programmed, as one CamelCase word.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
-	// message for people: it names the field or the parent, and the fix.
+	// message explains the reason. It names the field or the parent, and the fix.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 }
 
-// RouteStatus is a user-managed route in which the policy has rules, or is to have rules.
+// RouteStatus is the status of a user-managed route in which the policy owns rules, or should
+// own rules.
 type RouteStatus struct {
 	// kind of the route.
 	// +kubebuilder:validation:MaxLength=63
@@ -843,99 +844,99 @@ type RouteStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Backends []DomainBackend `json:"backends,omitempty"`
-	// programmed is true when every parent has accepted the route as written.
+	// programmed is true when every parent has accepted the current route.
 	Programmed bool `json:"programmed"`
-	// reason in one CamelCase word, where it is not programmed.
+	// reason why the route is not programmed, as one CamelCase word.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
-	// message for people: it names the field or the parent, and the fix.
+	// message explains the reason. It names the field or the parent, and the fix.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 }
 
-// SplitMode is whether the traffic of a group can be split.
+// SplitMode defines whether the traffic of a group can be split.
 // +kubebuilder:validation:Enum=Weighted;Whole
 type SplitMode string
 
 const (
-	// SplitWeighted is traffic that is split by weight.
+	// SplitWeighted means that traffic is split by weight.
 	SplitWeighted SplitMode = "Weighted"
-	// SplitWhole is traffic that moves as a whole: there are Services only, or Ingresses of
-	// a class that does not support weights.
+	// SplitWhole means that traffic moves as a whole, because there are Services only, or
+	// Ingresses of a class that does not support weights.
 	SplitWhole SplitMode = "Whole"
 )
 
-// GroupTraffic is what the policy reports of a group to the Microservice.
+// GroupTraffic is what the policy reports about a group to the Microservice.
 type GroupTraffic struct {
 	// slug of the group.
 	// +kubebuilder:validation:MaxLength=63
 	Slug string `json:"slug"`
-	// revision of the Microservice's status that all objects of the group have, and that is
+	// revision is the traffic revision that all objects of the group contain, and that is
 	// accepted.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
-	// confirmedTime is when that revision, with these references, was confirmed.
+	// confirmedTime is when this revision was confirmed, with these references.
 	// +optional
 	ConfirmedTime *metav1.MicroTime `json:"confirmedTime,omitempty"`
-	// references names every release in any object as written: by weight, by pin,
-	// or as the group's Service.
+	// references lists every release that any written object refers to, whether by weight, by a
+	// pin, or as the target of the group's Service.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	References []string `json:"references,omitempty"`
-	// withheld releases have a weight, but no ready endpoint: they get no traffic.
+	// withheld lists releases that have a weight but no ready endpoint. They receive no traffic.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	Withheld []string `json:"withheld,omitempty"`
-	// pinned releases are named by a domain with a version.
+	// pinned lists the releases that a domain selects by version.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	Pinned []string `json:"pinned,omitempty"`
-	// active is the release that the group's Service selects, as written.
+	// active is the release that the selector of the group's Service selects.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Active string `json:"active,omitempty"`
-	// newest is true when domains or listeners that route to the newest group route to this
-	// one. While the first release of a newer group is a canary, it gets its weight of
-	// their traffic.
+	// newest is true when domains or listeners that route to the newest group route to this one.
+	// While the first release of a newer group is a canary, that group receives the canary's
+	// weight of their traffic.
 	// +optional
 	Newest bool `json:"newest,omitempty"`
-	// canaryDomains is true when there are domains or listeners with release.status canary
-	// that belong to the canary of this group.
+	// canaryDomains is true when domains or listeners with release.status canary apply to the
+	// canary of this group.
 	// +optional
 	CanaryDomains bool `json:"canaryDomains,omitempty"`
-	// canary is the release of this group to which all of them route, as accepted: the
-	// canary, or the release that hooks of type PreRollout are to test.
+	// canary is the release of this group to which all of these domains and listeners route, as
+	// accepted: either the canary, or the release that PreRollout hooks test.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Canary string `json:"canary,omitempty"`
-	// unrouted is true when no domain, listener or route of the group is programmed any more,
-	// for example because its Gateway was deleted: what was confirmed is not served.
+	// unrouted is true when no domain, listener or route of the group is programmed any more, for
+	// example because its Gateway was deleted. The confirmed revision is then not served.
 	// +optional
 	Unrouted bool `json:"unrouted,omitempty"`
 	// split is whether weights are applied.
 	Split SplitMode `json:"split"`
-	// reason in one CamelCase word, where the revision is not confirmed.
+	// reason why the revision is not confirmed, as one CamelCase word.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
-	// message for people.
+	// message explains the reason.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 }
 
-// NetworkPolicySummary holds what columns print.
+// NetworkPolicySummary holds the text of printer columns.
 type NetworkPolicySummary struct {
-	// domains that are programmed, of all.
+	// domains is the number of programmed domains, and the number of all domains.
 	// +optional
 	Domains string `json:"domains,omitempty"`
-	// split as programmed, as in "1.1.0=90 1.2.0=10". Where hosts differ, each split
-	// follows the first host that has it, that of url first.
+	// split is the programmed split, such as "1.1.0=90 1.2.0=10". If hosts have different splits,
+	// each is listed in the order of the hosts, beginning with the host in url.
 	// +optional
 	Split string `json:"split,omitempty"`
 }
@@ -943,67 +944,68 @@ type NetworkPolicySummary struct {
 // ProviderSwitch is a change from one provider to another. Until it ends, the routes of
 // both route to the same releases.
 type ProviderSwitch struct {
-	// from are the previous providers, whose routes still serve.
+	// from are the previous providers, whose routes still serve traffic.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
 	From []string `json:"from"`
-	// replacedTime is when the present provider began to serve all that they serve. It is
+	// replacedTime is when the current provider began to serve everything that they serve. It is
 	// not set before that.
 	// +optional
 	ReplacedTime *metav1.MicroTime `json:"replacedTime,omitempty"`
 }
 
-// NetworkPolicyStatus is what is routed, and whether gateways have it programmed.
+// NetworkPolicyStatus reports what is routed, and whether the gateways have programmed it.
 type NetworkPolicyStatus struct {
-	// conditions: Accepted, ResolvedRefs, Programmed, Ready; Reconciling and
-	// Stalled while they hold.
+	// conditions always include Accepted, ResolvedRefs, Programmed and Ready. Reconciling, Stalled
+	// and others are present only while they have something to report.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation that this status is about.
+	// observedGeneration is the generation that this status was computed from.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// url of the first domain that is programmed and routes to a group with an active
-	// release; where none does, of the first domain that is programmed.
+	// url is the URL of the first programmed domain that routes to a group with an active release
+	// or, if there is none, of the first programmed domain.
 	// +optional
 	URL string `json:"url,omitempty"`
 
-	// microservice that the policy routes to.
+	// microservice is the name of the Microservice that the policy routes to.
 	// +optional
 	Microservice string `json:"microservice,omitempty"`
 
-	// provider in short: "gateway", "ingress", "apisix", "route" or "services".
+	// provider is the kind of provider in use: "gateway", "ingress", "apisix", "route" or
+	// "services".
 	// +optional
 	Provider string `json:"provider,omitempty"`
 
-	// providerSwitch is a change from one provider to another, while routes of both
-	// exist.
+	// providerSwitch describes a change from one provider to another. It is set while the routes
+	// of both exist.
 	// +optional
 	ProviderSwitch *ProviderSwitch `json:"providerSwitch,omitempty"`
 
-	// summary in short.
+	// summary holds the text of printer columns.
 	// +optional
 	Summary NetworkPolicySummary `json:"summary,omitempty"`
 
-	// domains as rendered.
+	// domains are the rendered domains.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=512
 	Domains []DomainStatus `json:"domains,omitempty"`
 
-	// listeners, as spec.listeners names them.
+	// listeners are the entries of spec.listeners.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Listeners []ListenerStatus `json:"listeners,omitempty"`
 
-	// routes are the user-managed routes in which the policy has rules: that of
-	// spec.provider.routeRef, and earlier ones whose rules are not restored yet.
+	// routes are the user-managed routes in which the policy owns rules: the route of
+	// spec.provider.routeRef, and previous routes whose rules are not restored yet.
 	// +optional
 	// +listType=map
 	// +listMapKey=kind
@@ -1015,7 +1017,7 @@ type NetworkPolicyStatus struct {
 	// +optional
 	Adopted *AdoptedService `json:"adopted,omitempty"`
 
-	// groups, as the Microservice reads them.
+	// groups are the release groups, as reported to the Microservice.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
@@ -1029,16 +1031,14 @@ const (
 	ConditionProgrammed   = "Programmed"
 	ConditionDomainShared = "DomainShared"
 	ConditionNameConflict = "NameConflict"
-	// ConditionCanaryUnmatched: a step asks for chosen requests, and no domain chooses
-	// any.
+	// ConditionCanaryUnmatched: a step has match: true, but no domain has canaryMatches.
 	ConditionCanaryUnmatched = "CanaryUnmatched"
-	// ConditionSettingsNotApplied: a setting of the specification has no field in the
-	// routes as the API server knows them.
+	// ConditionSettingsNotApplied: the API server does not know the route field that a setting of
+	// the specification requires.
 	ConditionSettingsNotApplied = "SettingsNotApplied"
-	// ConditionServiceAdopted: the Service that the policy adopts follows the active
-	// release.
+	// ConditionServiceAdopted: the adopted Service routes to the active release.
 	ConditionServiceAdopted = "ServiceAdopted"
-	// ConditionProviderSwitching: routes of a previous provider still serve. The message
+	// ConditionProviderSwitching: routes of a previous provider still serve traffic. The message
 	// names what they wait for.
 	ConditionProviderSwitching = "ProviderSwitching"
 )
@@ -1069,13 +1069,13 @@ type NetworkPolicy struct {
 	// +required
 	Spec NetworkPolicySpec `json:"spec"`
 
-	// status is what is routed, and whether gateways have it programmed.
+	// status reports what is routed, and whether the gateways have programmed it.
 	// +optional
 	Status NetworkPolicyStatus `json:"status,omitempty"`
 }
 
-// MicroserviceName is the name of the Microservice that the policy routes to: its own name
-// where spec.microserviceRef names none.
+// MicroserviceName is the name of the Microservice that the policy routes to: the policy's own
+// name if spec.microserviceRef is not set.
 func (p *NetworkPolicy) MicroserviceName() string {
 	if p.Spec.MicroserviceRef != nil {
 		return p.Spec.MicroserviceRef.Name

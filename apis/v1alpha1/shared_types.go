@@ -69,9 +69,9 @@ const (
 type ReleaseStatus string
 
 const (
-	// ReleasePending is created and not yet available.
+	// ReleasePending is created, and not available yet.
 	ReleasePending ReleaseStatus = "pending"
-	// ReleaseCanary is available and receives part of the traffic at most.
+	// ReleaseCanary is available and receives at most part of the traffic.
 	ReleaseCanary ReleaseStatus = "canary"
 	// ReleaseActive serves its group. A live group has exactly one, once it has had one.
 	ReleaseActive ReleaseStatus = "active"

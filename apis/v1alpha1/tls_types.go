@@ -1,6 +1,6 @@
 package v1alpha1
 
-// TLSMode is the kind of the object in which the TLS of a domain ends.
+// TLSMode is the kind of the object that terminates TLS for a domain.
 // +kubebuilder:validation:Enum=Gateway;ListenerSet;Ingress;ApisixTls
 type TLSMode string
 
@@ -19,31 +19,31 @@ const (
 	TLSApisix TLSMode = "ApisixTls"
 )
 
-// DomainTLS requests that a domain is served with TLS.
+// DomainTLS defines how a domain is served with TLS.
 // +kubebuilder:validation:XValidation:rule="!has(self.issuerRef) || has(self.secretName)",message="spec.domains[].tls.issuerRef requires secretName: the Secret that stores the certificate"
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Gateway' || !(has(self.secretName) || has(self.issuerRef))",message="spec.domains[].tls: secretName and issuerRef cannot be combined with mode Gateway, which uses the certificate of the Gateway's listener; for your own certificate use mode ListenerSet"
 // +kubebuilder:validation:XValidation:rule="!has(self.port) || (has(self.mode) && self.mode == 'ListenerSet')",message="spec.domains[].tls.port is allowed only with mode ListenerSet: the other modes use the ports of their gateway"
 type DomainTLS struct {
-	// mode is the kind of the object in which TLS ends: Gateway or ListenerSet with
+	// mode is the kind of the object that terminates TLS: Gateway or ListenerSet with
 	// spec.provider.gateway, Ingress with spec.provider.ingress, ApisixTls with
-	// spec.provider.apisix. Defaults to Gateway, Ingress or ApisixTls, by the provider.
+	// spec.provider.apisix. Defaults to Gateway, Ingress or ApisixTls, depending on the provider.
 	// +optional
 	Mode TLSMode `json:"mode,omitempty"`
 
-	// secretName is the Secret of type kubernetes.io/tls, in the policy's namespace, with
-	// the certificate: a name, or a template of one with the fields
-	// {{.ReleaseGroupName}}, {{.FullName}}, {{.Name}}, {{.Microservice}} and
-	// {{.Namespace}}. It is required for all modes but Gateway. The controller does not read
-	// it: the gateway does. Domains may share one.
+	// secretName is the name of the Secret of type kubernetes.io/tls, in the policy's namespace,
+	// that contains the certificate. It can be a template with the fields {{.ReleaseGroupName}},
+	// {{.FullName}}, {{.Name}}, {{.Microservice}} and {{.Namespace}}. Required for all modes
+	// except Gateway. The gateway reads the Secret; the controller does not. Several domains can
+	// use the same Secret.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]|\\\\{\\\\{ ?[.][A-Za-z]+ ?\\\\}\\\\})([-a-z0-9.]|\\\\{\\\\{ ?[.][A-Za-z]+ ?\\\\}\\\\})*$') && !self.endsWith('-') && !self.endsWith('.')",message="spec.domains[].tls.secretName must be the name of a Secret in lower case, with fields such as {{.ReleaseGroupName}}"
-	// +kubebuilder:validation:XValidation:rule="self.findAll('[.][A-Z][A-Za-z]*').all(f, f in ['.ReleaseGroupName', '.FullName', '.Name', '.Microservice', '.Namespace'])",message="spec.domains[].tls.secretName: the fields are ReleaseGroupName, FullName, Name, Microservice and Namespace"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]|\\\\{\\\\{ ?[.][A-Za-z]+ ?\\\\}\\\\})([-a-z0-9.]|\\\\{\\\\{ ?[.][A-Za-z]+ ?\\\\}\\\\})*$') && !self.endsWith('-') && !self.endsWith('.')",message="spec.domains[].tls.secretName must be the name of a Secret in lower case; it may contain fields such as {{.ReleaseGroupName}}"
+	// +kubebuilder:validation:XValidation:rule="self.findAll('[.][A-Z][A-Za-z]*').all(f, f in ['.ReleaseGroupName', '.FullName', '.Name', '.Microservice', '.Namespace'])",message="spec.domains[].tls.secretName: the supported fields are ReleaseGroupName, FullName, Name, Microservice and Namespace"
 	SecretName string `json:"secretName,omitempty"`
 
-	// issuerRef requests the certificate from cert-manager: a Certificate with the name of the
-	// Secret is created for all hosts that share it. Without issuerRef you provide the Secret.
+	// issuerRef requests the certificate from cert-manager. One Certificate with the name of the
+	// Secret is created for all hosts that use it. Without issuerRef you provide the Secret.
 	// +optional
 	IssuerRef *IssuerReference `json:"issuerRef,omitempty"`
 
@@ -63,8 +63,8 @@ type IssuerReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// kind of the issuer: Issuer, in the policy's namespace, or ClusterIssuer; another
-	// kind with the group of its API. Defaults to Issuer.
+	// kind of the issuer: Issuer, in the policy's namespace, or ClusterIssuer. Any other kind
+	// requires group. Defaults to Issuer.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z][A-Za-z0-9]*$")`,message="kind must be one word in CamelCase, such as ClusterIssuer"

@@ -1,8 +1,8 @@
 package v1alpha1
 
-// TogetherStrategy makes the canaries of several Microservices in a namespace advance together:
-// those with the same name here and the same version. A canary begins its next step, or becomes
-// active, only when all of them have completed the present step.
+// TogetherStrategy makes the canaries of several Microservices in a namespace advance
+// together: those with the same together.name and the same version. A canary begins its next
+// step, or becomes active, only when all of them have completed the current step.
 type TogetherStrategy struct {
 	// name that the Microservices share.
 	// +required

@@ -31,25 +31,25 @@ type VersionedMicroserviceSpec struct {
 	// +required
 	SemVer SemVer `json:"semVer"`
 
-	// images by tag and digest.
+	// images of the release, by tag and digest.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
 	Images []ReleaseImage `json:"images"`
 
-	// template is the complete pod template, with images, labels, pull secrets and the
+	// template is the complete pod template, including images, labels, pull secrets, and the
 	// defaults at the time when the release was created.
 	// +required
 	Template corev1.PodTemplateSpec `json:"template"`
 
-	// replicas is the desired number of replicas; 0 for a release without pods.
+	// replicas is the desired number of replicas. It is 0 for a release without pods.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Replicas int32 `json:"replicas"`
 
-	// availability of the pods.
+	// availability holds the settings of the release that can change in place.
 	// +optional
 	Availability ReleaseAvailability `json:"availability,omitempty"`
 
@@ -58,7 +58,7 @@ type VersionedMicroserviceSpec struct {
 	Decision *Decision `json:"decision,omitempty"`
 }
 
-// ReleaseAvailability holds the settings of a release that change in place.
+// ReleaseAvailability holds the settings of a release that can change in place.
 type ReleaseAvailability struct {
 	// minReadySeconds is how long a pod must be ready before it counts as available.
 	// +optional
@@ -70,8 +70,9 @@ type ReleaseAvailability struct {
 	// +optional
 	DisruptionBudget *DisruptionBudget `json:"disruptionBudget,omitempty"`
 
-	// autoscaling is set for a release that serves or is about to, if the Microservice
-	// enables it. Its HorizontalPodAutoscaler never scales below spec.replicas.
+	// autoscaling is set for a release that receives traffic, or is about to receive it, if the
+	// Microservice enables autoscaling. The HorizontalPodAutoscaler never scales below
+	// spec.replicas.
 	// +optional
 	Autoscaling *Autoscaling `json:"autoscaling,omitempty"`
 }
@@ -80,11 +81,11 @@ type ReleaseAvailability struct {
 // set.
 // +kubebuilder:validation:XValidation:rule="has(self.minAvailable) != has(self.maxUnavailable)",message="disruptionBudget: set exactly one of minAvailable and maxUnavailable"
 type DisruptionBudget struct {
-	// minAvailable pods, as a number or a percentage.
+	// minAvailable is the minimum number of available pods, as a number or a percentage.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self.matches('^(100|[1-9]?[0-9])%$')",message="disruptionBudget.minAvailable must be a number from 0 to 1000 or a percentage such as 50%"
 	MinAvailable *intstr.IntOrString `json:"minAvailable,omitempty"`
-	// maxUnavailable pods, as a number or a percentage.
+	// maxUnavailable is the maximum number of unavailable pods, as a number or a percentage.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self.matches('^(100|[1-9]?[0-9])%$')",message="disruptionBudget.maxUnavailable must be a number from 0 to 1000 or a percentage such as 50%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
@@ -121,12 +122,12 @@ type Decision struct {
 
 	// step that Continue approves: its name, or its number from 1.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="step must be the name of a step of the canary, or its number from 1"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="step must be the name of a canary step, or its number from 1"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Step string `json:"step,omitempty"`
 
-	// reason is recorded for users.
+	// reason for the decision. It is recorded for other users.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Reason string `json:"reason,omitempty"`
@@ -150,15 +151,16 @@ type VersionedMicroserviceStatus struct {
 	// +optional
 	Release ReleaseStatus `json:"release,omitempty"`
 
-	// replicas that exist, up to the desired number, which autoscaling may have raised.
+	// replicas is the number of existing replicas, up to the desired number, which autoscaling may
+	// have raised.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 
-	// available replicas.
+	// available is the number of available replicas.
 	// +optional
 	Available int32 `json:"available,omitempty"`
 
-	// ready is the number of available and desired replicas, such as "2/2".
+	// ready shows the available and the desired number of replicas, such as "2/2".
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Ready string `json:"ready,omitempty"`
@@ -172,7 +174,7 @@ type VersionedMicroserviceStatus struct {
 	// +optional
 	Image string `json:"image,omitempty"`
 
-	// templateHash is the hash of the Deployment's pod template as the server stored it. A
+	// templateHash is the hash of the Deployment's pod template as the API server stored it. A
 	// different hash means that the Deployment was edited.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
@@ -183,7 +185,7 @@ type VersionedMicroserviceStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	Step string `json:"step,omitempty"`
 
-	// failure is why the release is not available, as one CamelCase word:
+	// failure is the reason why the release is not available, as one CamelCase word:
 	// ImagePullBackOff, CrashLoopBackOff, QuotaExceeded, Unschedulable, …
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
@@ -212,13 +214,13 @@ type VersionedMicroserviceStatus struct {
 
 // Conditions of a VersionedMicroservice.
 const (
-	// ConditionAvailable reports whether the desired number of replicas is available, at
-	// this generation.
+	// ConditionAvailable reports whether the desired number of replicas is available, at this
+	// generation.
 	ConditionAvailable = "Available"
 )
 
-// VersionedMicroservice is one immutable release. A Microservice creates it. Users decide
-// about it with spec.decision.
+// VersionedMicroservice is one immutable release, which a Microservice creates. Users make
+// decisions about it in spec.decision.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -182,14 +182,8 @@ func Start(o Options) (_ *Env, err error) {
 		}
 	}
 
-	if os.Getenv("GOGC") == "" { // They get the environment of the test.
-		if err := os.Setenv("GOGC", serverGC); err != nil {
-			return nil, fmt.Errorf("set GOGC: %w", err)
-		}
-		defer func() { err = errors.Join(err, os.Unsetenv("GOGC")) }()
-	}
-	if env.Config, err = env.environment.Start(); err != nil {
-		return nil, fmt.Errorf("start control plane: %w", err)
+	if env.Config, err = env.startControlPlane(); err != nil {
+		return nil, err
 	}
 	env.Config.QPS = -1
 	// The server verifies the certificate of a client with each request, and finds a token in a map.
@@ -237,6 +231,22 @@ func (e *Env) folders() (err error) {
 		}
 	}
 	return nil
+}
+
+// startControlPlane starts etcd and the API server, with the garbage collection of serverGC unless the test sets another.
+func (e *Env) startControlPlane() (_ *rest.Config, err error) {
+	if os.Getenv("GOGC") == "" { // They get the environment of the test.
+		if err := os.Setenv("GOGC", serverGC); err != nil {
+			return nil, fmt.Errorf("set GOGC: %w", err)
+		}
+		defer func() { err = errors.Join(err, os.Unsetenv("GOGC")) }()
+	}
+	config, err := e.environment.Start()
+	if err != nil {
+		return nil, fmt.Errorf("start control plane: %w", err)
+	}
+	return config, nil
+
 }
 
 // writeToken makes a token of a member of system:masters, and the file of the API server with it.

@@ -64,7 +64,7 @@ func TestLint(t *testing.T) {
 	}{
 		"valid":           {microservice + "---\n" + policy + "---\nkind: ConfigMap\napiVersion: v1\n", cli.ExitYes, "2 objects, 1 of other kinds skipped: valid\n"},
 		"schema":          {strings.Replace(microservice, "weight: 50", "weight: 150", 1), cli.ExitNo, "standard input: Microservice shop: spec.updateStrategy.canary.steps[1].weight: Invalid value: 150"},
-		"rule":            {strings.Replace(microservice, "weight: 50", "weight: 5", 1), cli.ExitNo, "weights must not fall from one step to the next"},
+		"rule":            {strings.Replace(microservice, "weight: 50", "weight: 5", 1), cli.ExitNo, "weights must not decrease from one step to the next"},
 		"unknown field":   {strings.Replace(microservice, "replicas: 2", "replica: 2", 1), cli.ExitNo, `unknown field "spec.availability.replica"`},
 		"time zone":       {strings.Replace(microservice, "weight: 50,", "weight: 50, window: {timeZone: Europe/Atlantis},", 1), cli.ExitNo, `spec.updateStrategy.canary.steps[1].window.timeZone: there is no time zone "Europe/Atlantis"`},
 		"range":           {strings.TrimSuffix(policy, "}\n") + `, versioning: {range: "one"}}`, cli.ExitNo, `spec.versioning.range: "one" is not a range`},

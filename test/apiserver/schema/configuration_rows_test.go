@@ -36,7 +36,7 @@ var stepRows = map[string]row{
 	"msvc window's zone a path":       {kind: "Microservice", patch: window(`timeZone: ../../etc/passwd`), refused: "window.timeZone must be a name of the IANA database"},
 	"msvc window's zone with a root":  {kind: "Microservice", patch: window(`timeZone: /Europe/Zurich`), refused: stepField + "window.timeZone"},
 	"msvc window's zone empty":        {kind: "Microservice", patch: window(`timeZone: ""`), refused: stepField + "window.timeZone"},
-	"msvc window's zone local":        {kind: "Microservice", patch: window(`timeZone: Local`), refused: "window.timeZone must not be Local, the zone of the manager: use a name such as Europe/Zurich"},
+	"msvc window's zone local":        {kind: "Microservice", patch: window(`timeZone: Local`), refused: "window.timeZone must not be Local, which is the time zone of the manager: use a name such as Europe/Zurich"},
 	"msvc window's zone too long":     {kind: "Microservice", patch: window("timeZone: " + long(65)), refused: stepField + "window.timeZone: Too long"},
 	"msvc window's day short":         {kind: "Microservice", patch: window(`days: [Mon]`), refused: `supported values: "Monday"`},
 	"msvc window without days":        {kind: "Microservice", patch: window(`days: []`), refused: stepField + "window.days"},

@@ -83,7 +83,7 @@ func firstLine(s string) string {
 func TestExplain(t *testing.T) {
 	for path, want := range map[string]string{
 		"imagepolicies.spec.versioning.groupBy":                     "which versions replace each other",
-		"microservices.spec.updateStrategy.canary.steps.weight":     "in percent",
+		"microservices.spec.updateStrategy.canary.steps.weight":     "percentage",
 		"microservices.spec.template.spec.containers.livenessProbe": "FIELDS",
 		"versionedmicroservices.spec.decision":                      "a user's decision",
 		"networkpolicies.hlnr.io.spec.domains":                      "routed to releases",

@@ -34,7 +34,7 @@ func hooks(items ...string) string {
 func url(value string) string { return hook(`url: "` + value + `"`) }
 
 const (
-	badURL      = "url must be an absolute http or https URL without user name, password and fragment"
+	badURL      = "url must be an absolute http or https URL without user name, password or fragment"
 	badInterval = "interval must be between 1s and 1h"
 	badTimeout  = "timeout must be between 1s and 1m"
 	hookField   = "spec.updateStrategy.canary.hooks[0]."
@@ -96,7 +96,7 @@ var hookRows = map[string]row{
 	"msvc hook's steps too many":    {kind: "Microservice", patch: hook(`type: Rollout; steps: ` + numbered(`s#`, 33)), refused: hookField + "steps: Too many"},
 	"msvc hook's step twice":        {kind: "Microservice", patch: hook(`type: Rollout; steps: [half, half]`), refused: "Duplicate value"},
 	"msvc hook's step too long":     {kind: "Microservice", patch: hook(`type: Rollout; steps: [` + long(64) + `]`), refused: hookField + "steps[0]: Too long"},
-	"msvc hook's step unknown":      {kind: "Microservice", patch: hook(`type: Rollout; steps: [third]`), refused: "spec.updateStrategy.canary.hooks: steps must be names of steps: each of hooks[].steps must be a steps[].name, not a number"},
+	"msvc hook's step unknown":      {kind: "Microservice", patch: hook(`type: Rollout; steps: [third]`), refused: "spec.updateStrategy.canary.hooks: hooks[].steps must contain names of steps (steps[].name), not numbers"},
 	"msvc event with steps":         {kind: "Microservice", patch: hook(`steps: [half]`), refused: "steps is allowed only for the types Rollout and ConfirmTrafficIncrease"},
 	"msvc hook with a typo":         {kind: "Microservice", patch: hook(`tiemout: 1s`), refused: `unknown field "` + hookField + `tiemout"`},
 }
@@ -118,13 +118,13 @@ var autoscalingRows = map[string]row{
 	"msvc autoscaling to nothing":       {kind: "Microservice", patch: autoscaled(`maxReplicas: 0`), refused: autoscalingF + "maxReplicas"},
 	"msvc autoscaling without end":      {kind: "Microservice", patch: autoscaled(`maxReplicas: 1001`), refused: autoscalingF + "maxReplicas"},
 	"msvc autoscaling from nothing":     {kind: "Microservice", patch: autoscaled(`maxReplicas: 10, minReplicas: 0`), refused: autoscalingF + "minReplicas"},
-	"msvc autoscaling the wrong way":    {kind: "Microservice", patch: autoscaled(`maxReplicas: 2, minReplicas: 3`), refused: "autoscaling: minReplicas must not be above maxReplicas"},
-	"msvc autoscaling below replicas":   {kind: "Microservice", patch: `spec: {availability: {replicas: 5, autoscaling: {maxReplicas: 4}}}`, refused: "spec.availability: replicas must not be above autoscaling.maxReplicas"},
+	"msvc autoscaling the wrong way":    {kind: "Microservice", patch: autoscaled(`maxReplicas: 2, minReplicas: 3`), refused: "autoscaling: minReplicas must be less than or equal to maxReplicas"},
+	"msvc autoscaling below replicas":   {kind: "Microservice", patch: `spec: {availability: {replicas: 5, autoscaling: {maxReplicas: 4}}}`, refused: "spec.availability: replicas must be less than or equal to autoscaling.maxReplicas"},
 	"msvc autoscaling above replicas":   {kind: "Microservice", patch: `spec: {availability: {replicas: 5, autoscaling: {maxReplicas: 5}}}`},
 	"msvc autoscaling too many metrics": {kind: "Microservice", patch: autoscaled(`maxReplicas: 2, metrics: ` + repeat(cpuMetric, 17)), refused: autoscalingF + "metrics: Too many"},
 	"msvc autoscaling typo in a metric": {kind: "Microservice", patch: autoscaled(`maxReplicas: 2, metrics: [{type: Resource, resuorce: {}}]`), refused: `unknown field "` + autoscalingF + `metrics[0].resuorce"`},
 	"vsvc autoscaling":                  {kind: "VersionedMicroservice", patch: autoscaled(`minReplicas: 2, maxReplicas: 10, metrics: [` + cpuMetric + `]`)},
-	"vsvc autoscaling the wrong way":    {kind: "VersionedMicroservice", patch: autoscaled(`maxReplicas: 2, minReplicas: 3`), refused: "autoscaling: minReplicas must not be above maxReplicas"},
+	"vsvc autoscaling the wrong way":    {kind: "VersionedMicroservice", patch: autoscaled(`maxReplicas: 2, minReplicas: 3`), refused: "autoscaling: minReplicas must be less than or equal to maxReplicas"},
 	"vsvc autoscaling to nothing":       {kind: "VersionedMicroservice", patch: autoscaled(`maxReplicas: 0`), refused: autoscalingF + "maxReplicas"},
 	"vsvc autoscaling from nothing":     {kind: "VersionedMicroservice", patch: autoscaled(`maxReplicas: 2, minReplicas: 0`), refused: autoscalingF + "minReplicas"},
 	"vsvc autoscaling too many metrics": {kind: "VersionedMicroservice", patch: autoscaled(`maxReplicas: 2, metrics: ` + repeat(cpuMetric, 17)), refused: autoscalingF + "metrics: Too many"},

@@ -46,7 +46,7 @@ const (
 	matchField    = "spec.domains[0].canaryMatches[0]."
 	listenerField = "spec.listeners[0]."
 	filterField   = "spec.provider.gateway.filters[0]."
-	namedTwice    = "spec.provider.gateway.parentRefs: a Gateway that is named more than once"
+	namedTwice    = "spec.provider.gateway.parentRefs: references to the same Gateway must have different sectionNames"
 	setOneFilter  = "set exactly one of requestHeaderModifier, responseHeaderModifier, urlRewrite and extensionRef"
 	service       = `extensionRef: {group: traefik.io, kind: Middleware, name: a}`
 )
@@ -64,7 +64,7 @@ var routingRows = map[string]row{
 	"hnp path on GRPC":                    {kind: "NetworkPolicy", patch: onPort("GRPC", ", path: /a"), refused: "spec.domains[].path requires a port of protocol HTTP or HTTPS"},
 	"hnp path beside GRPC":                {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80}, {name: b, port: 81, protocol: GRPC}, {name: c, port: 82, protocol: TLS}], domains: [{domain: a.example.com, port: a, path: /x}]}`},
 	"hnp calls on GRPC":                   {kind: "NetworkPolicy", patch: onPort("GRPC", `, canaryMatches: [{grpc: {service: shop.v1.Cart, method: Add}}]`)},
-	"hnp call empty":                      {kind: "NetworkPolicy", patch: match("grpc: {}"), refused: "set service or method"},
+	"hnp call empty":                      {kind: "NetworkPolicy", patch: match("grpc: {}"), refused: "set at least one of service and method"},
 	"hnp call's service with a slash":     {kind: "NetworkPolicy", patch: match(`grpc: {service: shop/v1}`), refused: matchField + "grpc.service"},
 	"hnp call's service empty":            {kind: "NetworkPolicy", patch: match(`grpc: {service: ""}`), refused: matchField + "grpc.service"},
 	"hnp call's service long":             {kind: "NetworkPolicy", patch: match(`grpc: {service: ` + long(1025) + `}`), refused: matchField + "grpc.service: Too long"},
@@ -101,7 +101,7 @@ var routingRows = map[string]row{
 	"hnp parent's name no name":           {kind: "NetworkPolicy", patch: parents("{name: Public_1}"), refused: "the name of a Gateway must consist of lower-case letters"},
 	"hnp parent's namespace no name":      {kind: "NetworkPolicy", patch: parents("{name: a, namespace: a.b}"), refused: "the namespace of a Gateway must consist of lower-case letters"},
 	"hnp parent's listener no name":       {kind: "NetworkPolicy", patch: parents("{name: a, sectionName: Web}"), refused: "sectionName, the name of a listener of the Gateway, must consist of lower-case letters"},
-	"hnp domain's parent twice":           {kind: "NetworkPolicy", patch: domain("parentRefs: [{name: a}, {name: a, sectionName: web}]"), refused: "spec.domains[].parentRefs: a Gateway that is named more than once"},
+	"hnp domain's parent twice":           {kind: "NetworkPolicy", patch: domain("parentRefs: [{name: a}, {name: a, sectionName: web}]"), refused: "spec.domains[].parentRefs: references to the same Gateway must have different sectionNames"},
 	"hnp domain's parents, most":          {kind: "NetworkPolicy", patch: domain("parentRefs: " + numbered("{name: g, sectionName: s#}", 8))},
 	"hnp extension's group no name":       {kind: "NetworkPolicy", patch: filter("{extensionRef: {group: Traefik IO, kind: Middleware, name: a}}"), refused: "the group of an extensionRef must consist of lower-case letters"},
 	"hnp extension's kind with a dash":    {kind: "NetworkPolicy", patch: filter("{extensionRef: {group: traefik.io, kind: Middleware-, name: a}}"), refused: "kind must be one word in CamelCase"},
@@ -175,7 +175,7 @@ var routingRows = map[string]row{
 	"hnp header filter's name long":       {kind: "NetworkPolicy", patch: filter(`{requestHeaderModifier: {set: [{name: ` + long(129) + `, value: a}]}}`), refused: "requestHeaderModifier.set[0].name: Too long"},
 	"hnp header filter's value long":      {kind: "NetworkPolicy", patch: filter(`{requestHeaderModifier: {set: [{name: a, value: ` + long(1025) + `}]}}`), refused: "requestHeaderModifier.set[0].value: Too long"},
 	"hnp header filter's value empty":     {kind: "NetworkPolicy", patch: filter(`{requestHeaderModifier: {set: [{name: a, value: ""}]}}`), refused: "requestHeaderModifier.set[0].value"},
-	"hnp rewrite empty":                   {kind: "NetworkPolicy", patch: filter("{urlRewrite: {}}"), refused: "urlRewrite: set hostname or replacePrefixMatch"},
+	"hnp rewrite empty":                   {kind: "NetworkPolicy", patch: filter("{urlRewrite: {}}"), refused: "urlRewrite: set at least one of hostname and replacePrefixMatch"},
 	"hnp rewrite to a bad host":           {kind: "NetworkPolicy", patch: filter("{urlRewrite: {hostname: \"*.a\"}}"), refused: filterField + "urlRewrite.hostname"},
 	"hnp rewrite to a long host":          {kind: "NetworkPolicy", patch: filter("{urlRewrite: {hostname: " + long(254) + "}}"), refused: filterField + "urlRewrite.hostname: Too long"},
 	"hnp rewrite to no path":              {kind: "NetworkPolicy", patch: filter("{urlRewrite: {replacePrefixMatch: a}}"), refused: filterField + "urlRewrite.replacePrefixMatch"},
@@ -192,7 +192,7 @@ var routingRows = map[string]row{
 	"hnp timeout without end":             {kind: "NetworkPolicy", patch: `spec: {timeouts: {request: 0s}}`},
 	"hnp timeout a number":                {kind: "NetworkPolicy", patch: `spec: {timeouts: {request: "10"}}`, refused: "spec.timeouts.request"},
 	"hnp timeout in days":                 {kind: "NetworkPolicy", patch: `spec: {timeouts: {backendRequest: 1d}}`, refused: "spec.timeouts.backendRequest"},
-	"hnp timeout of a pod above all":      {kind: "NetworkPolicy", patch: `spec: {timeouts: {request: 1s, backendRequest: 2s}}`, refused: "spec.timeouts: backendRequest must not be above request"},
+	"hnp timeout of a pod above all":      {kind: "NetworkPolicy", patch: `spec: {timeouts: {request: 1s, backendRequest: 2s}}`, refused: "spec.timeouts: backendRequest must be less than or equal to request"},
 	"hnp timeout of a pod, none for all":  {kind: "NetworkPolicy", patch: `spec: {timeouts: {request: 0s, backendRequest: 2s}}`},
 	"hnp affinity by cookie":              {kind: "NetworkPolicy", patch: `spec: {sessionAffinity: {cookie: {name: sticky, lifetime: 1h}}}`},
 	"hnp affinity by some cookie":         {kind: "NetworkPolicy", patch: `spec: {sessionAffinity: {cookie: {}}}`},

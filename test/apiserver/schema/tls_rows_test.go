@@ -42,7 +42,7 @@ var tlsRows = map[string]row{
 	"hnp tls listener set, own 3":       {kind: "NetworkPolicy", patch: `spec: {` + twoParents + `, parentRefs: [{name: a}, {name: b}, {name: c}]}]}`, refused: "at most 2 parentRefs"},
 	"hnp tls secret of a group":         {kind: "NetworkPolicy", patch: encrypted(`mode: ListenerSet, secretName: "shop-{{.ReleaseGroupName}}-tls"`)},
 	"hnp tls secret of fields":          {kind: "NetworkPolicy", patch: encrypted(`mode: ListenerSet, secretName: "{{ .FullName }}.{{.Name}}.{{.Microservice}}.{{.Namespace}}"`)},
-	"hnp tls secret of a version":       {kind: "NetworkPolicy", patch: encrypted(`mode: ListenerSet, secretName: "shop-{{.Version}}"`), refused: "spec.domains[].tls.secretName: the fields are"},
+	"hnp tls secret of a version":       {kind: "NetworkPolicy", patch: encrypted(`mode: ListenerSet, secretName: "shop-{{.Version}}"`), refused: "spec.domains[].tls.secretName: the supported fields are"},
 	"hnp tls secret in upper case":      {kind: "NetworkPolicy", patch: encrypted(`mode: ListenerSet, secretName: Shop`), refused: tlsSecret},
 	"hnp tls secret elsewhere":          {kind: "NetworkPolicy", patch: encrypted(`mode: ListenerSet, secretName: other/shop`), refused: tlsSecret},
 	"hnp tls secret with a dash at end": {kind: "NetworkPolicy", patch: encrypted(`mode: ListenerSet, secretName: shop-`), refused: tlsSecret},
