@@ -36,13 +36,16 @@ demo-all: demo demo-analysis demo-previews demo-traffic ## Play all stories
 
 # Packages without goroutines or anything that is shared between those of others, as test/layout checks: the race detector has
 # nothing to find there, slows random histories down ten times, and takes twice as long to link.
-PURE := apis/v1alpha1 internal/release internal/version internal/preview internal/domains internal/certs internal/window internal/view internal/view/text controllers/microservice/resources controllers/versionedmicroservice/resources controllers/networkpolicy/resources controllers/networkpolicy/traffic controllers/networkpolicy/providers/apisix controllers/networkpolicy/providers/certmanager controllers/networkpolicy/providers/gateway controllers/networkpolicy/providers/ingress hack/crdgen hack/picture
+PURE := apis/v1alpha1 internal/release internal/version internal/preview internal/domains internal/certs internal/window internal/view internal/view/text controllers/microservice/resources controllers/versionedmicroservice/resources controllers/networkpolicy/resources controllers/networkpolicy/traffic controllers/networkpolicy/providers/apisix controllers/networkpolicy/providers/certmanager controllers/networkpolicy/providers/gateway controllers/networkpolicy/providers/ingress internal/freeze hack/chartgen hack/crdgen hack/dashboards hack/picture hack/release test/e2e
 # Tests of documents, schemas, folders and stand-ins, which run no code of the product; and hostile, whose bound on memory is
 # wider with the race detector.
 PLAIN := test/docs test/words test/layout test/apiserver test/apiserver/policy test/apiserver/schema test/hostile
+# The slowest packages go first, so that none of them is the last to run alone.
+SLOW := cmd/heighliner controllers/networkpolicy controllers/microservice controllers/githubrepository controllers/imagepolicy controllers/feedback
 space := $(subst ,, )
 
-# One package more than there are processors, because tests wait for API servers, and without vet, which make lint runs.
+# One package more than there are processors, because tests wait for API servers, and without vet, which make lint runs. What has
+# no race detector is compiled as $(GOBUILD) does, and as tests do that run the go command, so that it is compiled once.
 TESTFLAGS := -shuffle=on -vet=off -parallel 4 -p $(shell echo $$(($$(nproc) + 1)))
 
 .PHONY: test
@@ -51,8 +54,8 @@ test: $(LOCALCLUSTER) ## Run all tests that need no local cluster, on a real API
 	@$(LOCALCLUSTER) packages prometheus promtool docker-registry tmux
 	@assets=$$($(LOCALCLUSTER) assets); distribution=$$($(LOCALCLUSTER) programs distribution); \
 		export KUBEBUILDER_ASSETS="$$assets" TEST_DISTRIBUTION="$$distribution"; \
-		go test -race $(TESTFLAGS) -timeout 30m $$(go list ./... | grep -vE '/($(subst $(space),|,$(PURE) $(PLAIN)))$$'); \
-		go test $(TESTFLAGS) -timeout 30m $(addprefix ./,$(PURE) $(PLAIN))
+		go test -race $(TESTFLAGS) -timeout 30m $(addprefix ./,$(SLOW)) $$(go list ./... | grep -vE '/($(subst $(space),|,$(SLOW) $(PURE) $(PLAIN)))$$'); \
+		CGO_ENABLED=0 go test -trimpath $(TESTFLAGS) -timeout 30m $(addprefix ./,$(PURE) $(PLAIN))
 	@cd hack/sampleapp && go test -race -shuffle=on ./...
 	@cd hack/gitops && go test -shuffle=on ./...
 	@cd hack/localcluster && go test -race -shuffle=on ./...

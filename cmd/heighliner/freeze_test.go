@@ -46,7 +46,7 @@ func withShippedRights(t *testing.T, namespace string) {
 // A user freezes a namespace: a version that is pushed waits, with the shipped rights of the
 // manager, and starts when the freeze is deleted, and another one at the end of a period.
 func TestFreeze(t *testing.T) {
-	alone(t)
+	t.Parallel()
 	namespace := env.Namespace(t)
 	env.PlayKubelet(t, namespace, nil)
 	withShippedRights(t, namespace)

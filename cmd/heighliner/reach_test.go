@@ -27,6 +27,7 @@ import (
 // Services, at which that release alone answers by then: not before the Gateway has
 // accepted the domain of the canary.
 func TestSmokeTestReachesTheRelease(t *testing.T) {
+	t.Parallel()
 	const try = "try.shop.example.com"
 	namespace := env.Namespace(t)
 	var closed atomic.Bool // the Gateway takes no change of the domain of the canary

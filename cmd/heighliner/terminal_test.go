@@ -24,6 +24,7 @@ import (
 // TestTerminal plays all commands of hlnr during rollouts, with a kubelet and a gateway that stand in for real ones. The
 // end-to-end test of that name plays the same on a node.
 func TestTerminal(t *testing.T) {
+	t.Parallel()
 	namespace := env.Namespace(t)
 	env.PlayKubelet(t, namespace, func(p *corev1.Pod) bool { return !strings.Contains(p.Spec.Containers[0].Image, ":2.1.0@") })
 	env.PlayGateway(t, namespace, nil)
@@ -50,7 +51,7 @@ func TestTerminal(t *testing.T) {
 func buildHlnr(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "hlnr")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../hlnr")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", binary, "../hlnr") // as make does, so that the cache has it
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build hlnr: %v\n%s", err, out)

@@ -231,7 +231,7 @@ func state(t *testing.T, namespace string) map[string]string {
 
 // The size of the cluster: what a build writes without need it writes for each object of a kind. "make upgrade" plays a larger one.
 var (
-	upgradeServices = flag.Int("upgrade.services", 12, "Microservices over which another build starts; 2 or more")
+	upgradeServices = flag.Int("upgrade.services", 6, "Microservices over which another build starts; 2 or more")
 	upgradeVersions = flag.Int("upgrade.versions", 3, "versions of each, which it keeps; 2 or more")
 )
 
@@ -239,6 +239,7 @@ var (
 // cluster at rest makes no release, changes no Deployment's template, and writes
 // nothing at all.
 func TestUpgradeWritesNothing(t *testing.T) {
+	t.Parallel()
 	services, versions := *upgradeServices, *upgradeVersions
 	namespace := env.Namespace(t)
 	env.PlayKubelet(t, namespace, nil)

@@ -474,8 +474,8 @@ func TestPlanProperties(t *testing.T) {
 			f.pullRequestsComplete = random.IntN(4) > 0
 			settled := false
 			for range 6 {
-				p := newPlan(f)
-				if !reflect.DeepEqual(p.records, newPlan(f).records) || !reflect.DeepEqual(p.writes, newPlan(f).writes) {
+				p, again := newPlan(f), newPlan(f)
+				if !reflect.DeepEqual(p.records, again.records) || !reflect.DeepEqual(p.writes, again.writes) {
 					t.Fatalf("seed %d: two plans of the same facts differ", seed)
 				}
 				keys := map[string]bool{}

@@ -59,7 +59,9 @@ func TestLayers(t *testing.T) {
 // exportData are the files of export data of what the packages import.
 func exportData(t *testing.T) map[string]string {
 	t.Helper()
-	text, err := exec.Command("go", "list", "-deps", "-export", "-json=ImportPath,Export", "./...").Output()
+	list := exec.Command("go", "list", "-trimpath", "-deps", "-export", "-json=ImportPath,Export", "./...")
+	list.Env = append(os.Environ(), "CGO_ENABLED=0") // as make does, so that the cache has it
+	text, err := list.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
