@@ -179,7 +179,7 @@ func ListenerHost(p *v1alpha1.NetworkPolicy, l v1alpha1.Listener) string {
 func AllKinds() []providers.Kind {
 	var out []providers.Kind
 	for _, p := range Known {
-		out = slices.Concat(out, providers.Reads(p), p.Writes())
+		out = append(append(out, providers.Reads(p)...), p.Writes()...)
 	}
 	return append(out, certmanager.Kind)
 }

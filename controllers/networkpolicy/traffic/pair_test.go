@@ -459,7 +459,9 @@ func (p *pair) kind() string {
 // note is what happened, and how it stands at the end.
 func (p *pair) note() string {
 	var b strings.Builder
-	fmt.Fprintln(&b, strings.Join(p.trace, "\n"))
+	for _, l := range p.trace {
+		fmt.Fprintln(&b, l)
+	}
 	for _, name := range SortedKeys(p.objects) {
 		o := p.objects[name]
 		fmt.Fprintf(&b, "%s: %+v ready %d why %q\n", name, o.Child, o.ready, o.why)

@@ -44,7 +44,7 @@ type pair struct {
 	began   time.Time            // when the manager began
 	wakeAt  time.Time            // when the last plan wants to be woken
 	named   map[string]time.Time // when a route last named a release
-	trace   []string
+	trace   []line
 	err     error
 	stats   pairStats
 }
@@ -65,7 +65,22 @@ type front struct {
 	*world
 	serves map[string]answering // what the gateway serves, by route
 	stuck  bool                 // its gateway takes nothing, and serves what it served, also what is deleted since
+	// served grows with each change of what the gateway serves.
+	served int
+	// named are the releases that were named in a state, and taken is the one in which the gateway
+	// had all there was to take.
+	named         map[string]string
+	namedIn, took frontState
 }
+
+// frontState shows whether a front is as it was: its objects, its rollout state and what the
+// gateway serves.
+type frontState struct {
+	snapshot, served int
+	ms               *v1alpha1.Microservice
+}
+
+func (n *front) state() frontState { return frontState{n.refresh(), n.served, n.ms} }
 
 // answering is what a gateway serves of a route.
 type answering struct {
@@ -87,8 +102,17 @@ func newPair() *pair {
 	return p
 }
 
+// line of a trace, which is formatted when a history failed.
+type line struct {
+	at     time.Time
+	format string
+	args   []any
+}
+
+func (l line) String() string { return l.at.Format("02 15:04:05 ") + fmt.Sprintf(l.format, l.args...) }
+
 func (p *pair) say(format string, args ...any) {
-	p.trace = append(p.trace, p.now.Format("02 15:04:05 ")+fmt.Sprintf(format, args...))
+	p.trace = append(p.trace, line{p.now, format, args})
 }
 
 func (p *pair) fail(format string, args ...any) {
@@ -130,7 +154,7 @@ func (p *pair) policy(name string) *front {
 	w := newWorld(p)
 	w.policy.Name, w.policy.UID = name, ""
 	w.policy.Spec.MicroserviceRef = &v1alpha1.Reference{Name: "shop"}
-	w.now = p.now
+	w.now, w.shared = p.now, &snapshot{}
 	n := &front{world: w, serves: map[string]answering{}}
 	p.nets[name] = n
 	return n
@@ -552,18 +576,27 @@ func (p *pair) pass(name string, lag int) (did bool) {
 	out, _ := n.pass()
 	p.checkRoutes(name, f, out)
 	n.ms = p.ms
-	live := n.facts().Live
-	for route, was := range n.serves {
-		if was.deleted = was.deleted || live[route] == nil; was.deleted {
-			was.gone = was.gone || !n.untaken(newPlanner(n.facts()), was.hosts)
-			n.serves[route] = was
-		}
-	}
+	n.noteDeleted()
 	if provider := n.policy.Spec.Provider; provider != nil && provider.Gateway == nil {
 		p.accept(name) // An Ingress has no answer.
 	}
 	p.noteNamed()
 	return n.writes != writes
+}
+
+// noteDeleted marks what the gateway serves of routes that a pass has deleted.
+func (n *front) noteDeleted() {
+	d := newPlanner(n.observed())
+	for route, was := range n.serves {
+		now := was
+		if now.deleted = was.deleted || d.Live[route] == nil; now.deleted {
+			now.gone = was.gone || !n.untaken(d, was.hosts)
+		}
+		if now.deleted != was.deleted || now.gone != was.gone {
+			n.serves[route] = now
+			n.served++
+		}
+	}
 }
 
 // accept lets the gateway of a policy take what is written.
@@ -572,11 +605,16 @@ func (p *pair) accept(name string) bool {
 	if n.stuck && n.policy.Spec.Provider != nil && n.policy.Spec.Provider.Gateway != nil {
 		return false
 	}
-	before := mustJSON(n.routes) + mustJSON(n.others)
+	before := n.state()
+	if before == n.took {
+		p.noteNamed()
+		return false
+	}
 	n.accept()
 	served := n.serves
 	n.serves = map[string]answering{}
-	d := newPlanner(n.facts())
+	n.served++
+	d := newPlanner(n.observed())
 	for route, live := range d.Live {
 		if !live.Taken { // What it has not accepted it does not serve: it serves what it did.
 			if was, ok := served[route]; ok {
@@ -593,14 +631,19 @@ func (p *pair) accept(name string) bool {
 		n.serves[route] = now
 	}
 	p.noteNamed()
-	return before != mustJSON(n.routes)+mustJSON(n.others)
+	n.took = n.state()
+	return n.took.snapshot != before.snapshot
 }
 
 // names are the releases that objects as written, and what the gateway serves of them,
 // name, but for domains with a version.
 func (n *front) names() map[string]string {
+	now := n.state()
+	if now == n.namedIn {
+		return n.named
+	}
 	out := map[string]string{}
-	d := newPlanner(n.facts())
+	d := newPlanner(n.observed())
 	for name, live := range d.Live {
 		if live.Pinned() {
 			continue
@@ -630,6 +673,7 @@ func (n *front) names() map[string]string {
 			out[s.Spec.Selector[v1alpha1.LabelRelease]] = "Service " + name
 		}
 	}
+	n.named, n.namedIn = out, now
 	return out
 }
 

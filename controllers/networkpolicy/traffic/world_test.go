@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -69,6 +70,45 @@ type world struct {
 	noAPI  bool
 	now    time.Time
 	writes int
+	// kinds of all providers.
+	kinds []providers.Kind
+	// identities of endpoints, by release.
+	identities map[string][]string
+	// shared is what was observed last, where reconciles share it; nil: each one observes all.
+	shared *snapshot
+}
+
+// snapshot is what providers see of the objects of a world, until one of these is another.
+// Objects that a world holds are never changed, but replaced by others, so that the same pointers
+// mean the same objects. What it gives is shared: nothing may be changed in it.
+type snapshot struct {
+	policy   *v1alpha1.NetworkPolicy
+	services map[string]*corev1.Service
+	routes   map[string]*gatewayv1.HTTPRoute
+	others   map[string]resources.Object
+	gateways map[string]*gatewayv1.Gateway
+	seen     *Observed
+	// number of the snapshot, which grows, and of the one that was checked last.
+	number, checked int
+}
+
+// current reports whether a world has the same objects still.
+func (s *snapshot) current(w *world) bool {
+	return s.seen != nil && s.policy == w.policy && maps.Equal(s.services, w.services) && maps.Equal(s.routes, w.routes) &&
+		maps.Equal(s.others, w.others) && maps.Equal(s.gateways, w.gateways)
+}
+
+// refresh gives the number of the present snapshot, which is another one if an object is.
+func (w *world) refresh() int {
+	s := w.shared
+	if !s.current(w) {
+		*s = snapshot{
+			policy: w.policy, services: maps.Clone(w.services), routes: maps.Clone(w.routes), others: maps.Clone(w.others), gateways: maps.Clone(w.gateways),
+			seen: &Observed{Policy: w.policy}, number: s.number + 1, checked: s.checked,
+		}
+		s.seen.See(w.scene(w.policy))
+	}
+	return s.number
 }
 
 type fatal interface {
@@ -95,7 +135,7 @@ func newWorld(t fatal, groups ...v1alpha1.ReleaseGroup) *world {
 		services: map[string]*corev1.Service{}, routes: map[string]*gatewayv1.HTTPRoute{}, others: map[string]resources.Object{}, users: map[string]*unstructured.Unstructured{}, ready: map[string]int{}, written: map[string]time.Time{},
 		gateways: map[string]*gatewayv1.Gateway{"infra/public": gateway(80, gatewayv1.HTTPProtocolType, "")},
 		classes:  map[string]bool{"traefik": true, "nginx": true, "nginx-https": true}, uncertain: map[string]string{},
-		foreign: map[string]bool{}, lag: map[string]string{},
+		foreign: map[string]bool{}, lag: map[string]string{}, kinds: AllKinds(), identities: map[string][]string{},
 	}
 }
 
@@ -152,27 +192,43 @@ func (w *world) rollout(groups ...v1alpha1.ReleaseGroup) {
 }
 
 func (w *world) facts() *Observed {
-	f := &Observed{
-		Policy: w.policy.DeepCopy(), Services: w.services, Written: w.written,
-		Endpoints: map[string]Endpoints{}, Claims: w.claims, Owned: w.owned, Probed: w.probed, Now: w.now,
-	}
-	f.See(w.scene(f.Policy))
-	if w.ms != nil {
-		f.Microservice = w.ms.DeepCopy()
-	}
+	f := w.observed()
+	f.Services, f.Written, f.Endpoints, f.Claims, f.Owned, f.Probed, f.Now = w.services, w.written, make(map[string]Endpoints, len(w.services)), w.claims, w.owned, w.probed, w.now
 	for name, s := range w.services {
 		release := s.Spec.Selector[v1alpha1.LabelRelease]
 		if old, lags := w.lag[name]; lags {
 			release = old
 		}
-		var e Endpoints
-		for i := range w.ready[release] {
-			e.All = append(e.All, fmt.Sprintf("%s-%d", release, i))
-		}
-		e.Ready = e.All
-		f.Endpoints[name] = e
+		ready := w.endpoints(release)
+		f.Endpoints[name] = Endpoints{All: ready, Ready: ready}
 	}
 	return f
+}
+
+// observed is a policy with its Microservice, and what providers see of its objects.
+func (w *world) observed() *Observed {
+	if w.shared != nil {
+		w.refresh()
+		f := *w.shared.seen
+		f.Microservice = w.ms
+		return &f
+	}
+	f := &Observed{Policy: w.policy.DeepCopy()}
+	f.See(w.scene(f.Policy))
+	if w.ms != nil {
+		f.Microservice = w.ms.DeepCopy()
+	}
+	return f
+}
+
+// endpoints that are ready of a release, by identity.
+func (w *world) endpoints(release string) []string {
+	n, known := w.ready[release], w.identities[release]
+	for i := len(known); i < n; i++ {
+		known = append(known, fmt.Sprintf("%s-%d", release, i))
+	}
+	w.identities[release] = known
+	return slices.Clip(known[:n])
 }
 
 // scene is what the controller reads of the provider's objects.
@@ -182,7 +238,7 @@ func (w *world) scene(policy *v1alpha1.NetworkPolicy) providers.Scene {
 		Probed: w.probed,
 	}
 	if !w.noAPI {
-		for _, kind := range AllKinds() {
+		for _, kind := range w.kinds {
 			if w.lacks[kind.Kind] {
 				continue
 			}
@@ -223,19 +279,26 @@ func (w *world) pass() (*Decision, v1alpha1.NetworkPolicyStatus) {
 	f := w.facts()
 	out := Plan(f)
 	if now, more := Reserve(f, out); more {
-		w.policy.Status = now
+		w.report(now)
 		w.writes++
 		f = w.facts()
 		out = Plan(f)
 	}
 	done := w.carryOut(f, out)
 	now, _ := Status(f, out, done)
-	if mustJSON(now) != mustJSON(w.policy.Status) {
+	if !equality.Semantic.DeepEqual(now, w.policy.Status) {
 		w.writes++
+		w.report(now)
 	}
-	w.policy.Status = now
 	w.check()
 	return out, now
+}
+
+// report writes the status of the policy.
+func (w *world) report(now v1alpha1.NetworkPolicyStatus) {
+	policy := *w.policy
+	policy.Status = now
+	w.policy = &policy
 }
 
 // carryOut does what apply.go does, in the same order.
@@ -253,10 +316,11 @@ func (w *world) carryOut(f *Observed, out *Decision) Applied {
 			continue
 		}
 		built := s.Build(f.Policy, "shop")
-		if old, ok := w.services[s.Name]; !ok || mustJSON(old) != mustJSON(built) {
-			done.Changed[ServiceKey(s.Name)] = true
-			w.writes++
+		if old, ok := w.services[s.Name]; ok && equality.Semantic.DeepEqual(old, built) {
+			continue
 		}
+		done.Changed[ServiceKey(s.Name)] = true
+		w.writes++
 		w.services[s.Name] = built
 	}
 	w.others = maps.Clone(w.others)
@@ -296,15 +360,16 @@ func (w *world) carryOut(f *Observed, out *Decision) Applied {
 			w.carryOther(route, done)
 			continue
 		}
-		next := route.Objects[0].(*gatewayv1.HTTPRoute).DeepCopy()
+		built := route.Objects[0].(*gatewayv1.HTTPRoute)
 		old, ok := w.routes[route.Name]
-		if ok && fmt.Sprint(old.Labels) == fmt.Sprint(next.Labels) && gatewayapi.Same(old, next) {
+		if ok && maps.Equal(old.Labels, built.Labels) && gatewayapi.Same(old, built) {
 			continue
 		}
+		next := built.DeepCopy()
 		next.Generation, next.UID = 1, types.UID(route.Name)
 		if ok {
 			next.Generation, next.Status = old.Generation, old.Status
-			if mustJSON(old.Spec) != mustJSON(next.Spec) {
+			if !equality.Semantic.DeepEqual(old.Spec, next.Spec) {
 				next.Generation++
 			}
 		}
@@ -367,11 +432,11 @@ func content(o resources.Object) any {
 // carryOther writes the objects of a route of another kind than HTTPRoute.
 func (w *world) carryOther(route *RouteDecision, done Applied) {
 	for _, built := range route.Objects {
-		next := built.DeepCopyObject().(resources.Object)
-		old, ok := w.others[next.GetName()]
-		if ok && fmt.Sprint(old.GetLabels()) == fmt.Sprint(next.GetLabels()) && sameObject(old, next) {
+		old, ok := w.others[built.GetName()]
+		if ok && maps.Equal(old.GetLabels(), built.GetLabels()) && sameObject(old, built) {
 			continue
 		}
+		next := built.DeepCopyObject().(resources.Object)
 		next.SetGeneration(1)
 		next.SetUID(types.UID(next.GetName()))
 		if ok {
@@ -402,12 +467,9 @@ func sameObject(old, want resources.Object) bool {
 func (w *world) accept() {
 	routes := map[string]*gatewayv1.HTTPRoute{}
 	for name, route := range w.routes {
-		route = route.DeepCopy()
-		route.Status.Parents = nil
-		for _, p := range route.Spec.ParentRefs {
-			if w.exists(p, route.Namespace) {
-				route.Status.Parents = append(route.Status.Parents, answer(p, route.Generation, metav1.ConditionTrue, "Accepted"))
-			}
+		if answers := w.answers(route); !equality.Semantic.DeepEqual(route.Status.Parents, answers) {
+			route = route.DeepCopy()
+			route.Status.Parents = answers
 		}
 		routes[name] = route
 	}
@@ -435,8 +497,8 @@ func (w *world) accept() {
 	}
 	w.users = users
 	others := map[string]resources.Object{}
-	for name, o := range w.others {
-		o = o.DeepCopyObject().(resources.Object)
+	for name, old := range w.others {
+		o := old.DeepCopyObject().(resources.Object)
 		switch o := o.(type) {
 		case *apisix.ApisixRoute:
 			o.Status.Conditions = []metav1.Condition{taken(o)}
@@ -457,16 +519,22 @@ func (w *world) accept() {
 				programSet((*gatewayv1.ListenerSet)(o))
 			}
 		}
-		var answers []gatewayv1.RouteParentStatus
-		for _, p := range parentsOf(o) {
-			if w.exists(p, o.GetNamespace()) {
-				answers = append(answers, answer(p, o.GetGeneration(), metav1.ConditionTrue, "Accepted"))
-			}
+		setAnswers(o, w.answers(o))
+		if others[name] = o; equality.Semantic.DeepEqual(old, o) {
+			others[name] = old
 		}
-		setAnswers(o, answers)
-		others[name] = o
 	}
 	w.others = others
+}
+
+// answers of the parents of a route that exist.
+func (w *world) answers(o resources.Object) (answers []gatewayv1.RouteParentStatus) {
+	for _, p := range parentsOf(o) {
+		if w.exists(p, o.GetNamespace()) {
+			answers = append(answers, answer(p, o.GetGeneration(), metav1.ConditionTrue, "Accepted"))
+		}
+	}
+	return answers
 }
 
 // exists reports whether there is a parent to answer.
@@ -576,6 +644,13 @@ func (w *world) settle() v1alpha1.NetworkPolicyStatus {
 // check holds what must be true after every reconcile.
 func (w *world) check() {
 	w.t.Helper()
+	if w.shared != nil {
+		if w.shared.checked == w.refresh() {
+			return // It was checked as it is.
+		}
+		w.shared.checked = w.shared.number
+	}
+	live := w.observed().Live
 	for name, route := range w.routes {
 		for _, rule := range route.Spec.Rules {
 			if slices.ContainsFunc(rule.Filters, func(f gatewayv1.HTTPRouteFilter) bool { return f.RequestRedirect != nil }) {
@@ -592,7 +667,11 @@ func (w *world) check() {
 				w.t.Fatalf("weights of a rule of route %s add up to %d", name, sum)
 			}
 		}
-		for service := range servicesOf(route) {
+		seen := live[name]
+		if seen == nil {
+			seen = readRoute(route) // The server has lost the kind.
+		}
+		for _, service := range seen.Services {
 			if w.services[service] == nil {
 				w.t.Fatalf("route %s names Service %s, which is not there", name, service)
 			}
@@ -601,9 +680,7 @@ func (w *world) check() {
 			w.t.Fatalf("route %s has %d hosts", name, n)
 		}
 	}
-	f := &Observed{Policy: w.policy}
-	f.See(w.scene(w.policy))
-	for name, route := range f.Live {
+	for name, route := range live {
 		if w.routes[name] != nil || route.User && route.Managed == nil {
 			continue
 		}
