@@ -121,10 +121,11 @@ func readNumbers(text, separators string) ([]uint64, error) {
 		if i >= 0 {
 			part = text[:i]
 		}
+		if !isNumber(part) {
+			return nil, errNumbers
+		}
 		n, err := strconv.ParseUint(part, 10, 64)
 		switch {
-		case !isNumber(part):
-			return nil, errNumbers
 		case err != nil:
 			return nil, errRange
 		case len(numbers) == MaxParts:

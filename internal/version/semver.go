@@ -105,8 +105,8 @@ func Compare(a, b string) int {
 	if a == b {
 		return 0
 	}
-	if x, plain := threeNumbers(a); plain {
-		if y, plain := threeNumbers(b); plain {
+	if x, plain := plainNumbers(a); plain {
+		if y, plain := plainNumbers(b); plain {
 			return cmp.Or(slices.Compare(x[:], y[:]), strings.Compare(a, b))
 		}
 	}
@@ -123,9 +123,9 @@ func Compare(a, b string) int {
 	return cmp.Or(compare(va, vb), strings.Compare(a, b))
 }
 
-// threeNumbers reads a version of three short numbers and nothing else, as nearly all are,
-// without memory of its own; ok is false for any other text.
-func threeNumbers(text string) (numbers [3]uint64, ok bool) {
+// plainNumbers reads a version of two or three short numbers and nothing else, as nearly all
+// are, without memory of its own; ok is false for any other text.
+func plainNumbers(text string) (numbers [3]uint64, ok bool) {
 	part, digits := 0, 0
 	for i := range len(text) {
 		switch c := text[i]; {
@@ -139,7 +139,7 @@ func threeNumbers(text string) (numbers [3]uint64, ok bool) {
 			numbers[part], digits = numbers[part]*10+uint64(c-'0'), digits+1
 		}
 	}
-	return numbers, part == len(numbers)-1 && digits > 0
+	return numbers, part > 0 && digits > 0
 }
 
 // compareBuild orders build metadata by the rules of pre-releases, except that

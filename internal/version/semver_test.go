@@ -208,20 +208,20 @@ func TestIsAttachment(t *testing.T) {
 }
 
 // TestThreeNumbers holds the short way of Compare against the long one.
-func TestThreeNumbers(t *testing.T) {
+func TestPlainNumbers(t *testing.T) {
 	texts := []string{
 		"", ".", "..", "1", "1.2", "1.2.3", "1.2.4", "01.2.3", "1.02.3", "1.2.03", "1.10.3", "10.2.3", "0.0.0", "1.2.3.4", "1..3", ".2.3", "1.2.", "v1.2.3", "1.2.3-rc.1", "1.2.3+b", "1.2.x", "-1.2.3",
 		"999999999999999999.0.1", "1000000000000000000.0.1", "18446744073709551615.0.0", "18446744073709551616.0.0",
 	}
 	for _, a := range texts {
-		x, short := threeNumbers(a)
+		x, short := plainNumbers(a)
 		if v, err := read(a); short && (err != nil || x != [3]uint64{v.Major(), v.Minor(), v.Patch()} || v.Prerelease()+v.Metadata() != "" || len(v.more) > 0) {
-			t.Errorf("threeNumbers(%q) = %d, and it is read as %v, %v", a, x, v, err)
+			t.Errorf("plainNumbers(%q) = %d, and it is read as %v, %v", a, x, v, err)
 		}
 		for _, b := range texts {
 			va, errA := read(a)
 			vb, errB := read(b)
-			if _, short := threeNumbers(b); !short || errA != nil || errB != nil {
+			if _, short := plainNumbers(b); !short || errA != nil || errB != nil {
 				continue
 			}
 			if got, want := Compare(a, b), cmp.Or(compare(va, vb), strings.Compare(a, b)); got != want {
@@ -229,9 +229,9 @@ func TestThreeNumbers(t *testing.T) {
 			}
 		}
 	}
-	for _, short := range []string{"1.2.3", "01.2.3", "0.0.0", "999999999999999999.0.1"} {
-		if _, ok := threeNumbers(short); !ok {
-			t.Errorf("threeNumbers does not read %q", short)
+	for _, short := range []string{"1.2.3", "1.2", "01.2.3", "0.0.0", "999999999999999999.0.1"} {
+		if _, ok := plainNumbers(short); !ok {
+			t.Errorf("plainNumbers does not read %q", short)
 		}
 	}
 }
