@@ -97,12 +97,13 @@ func planWith(o Observed, now time.Time, rules []rule) Result {
 	for i := range was {
 		b.before[was[i].Slug] = askedOf(&was[i])
 	}
+	before := was
 	for range maxPasses {
-		before := copyGroups(b.groups)
 		b.pass(rules)
-		if slices.EqualFunc(before, b.groups, sameGroup) {
+		if sameGroups(before, b.groups) {
 			break
 		}
+		before = copyGroups(b.groups)
 	}
 	var p Result
 	for i := range b.groups {
@@ -111,7 +112,7 @@ func planWith(o Observed, now time.Time, rules []rule) Result {
 	p.Notes = b.notes
 	p.RequeueTime = b.requeue
 	p.State = State{Sequence: o.State.Sequence, Groups: b.groups}
-	p.Changed = b.force || !slices.EqualFunc(b.groups, was, sameGroup)
+	p.Changed = b.force || !sameGroups(b.groups, was)
 	if p.Changed {
 		p.State.Sequence = b.next
 	}
@@ -129,9 +130,9 @@ type planner struct {
 	o        Observed
 	now      time.Time
 	groups   []Group
-	next     int64 // the sequence that the rollout state gets if it is written
-	children map[string]Child
+	next     int64                  // the sequence that the rollout state gets if it is written
 	sorted   []Child                // the children by age
+	children map[string]*Child      // the same, by name
 	offers   []Candidate            // the candidates of all groups, highest version first
 	perGroup map[string][]Candidate // the same, by slug
 	reports  map[string][]Report    // what each policy says, by slug
@@ -141,7 +142,8 @@ type planner struct {
 	notes      []Note
 	requeue    time.Time
 	force      bool // the rollout state must be written though its groups are the same
-	// touched releases, by slug and name, are made or revived in this pass.
+	// touched releases, by slug and name, are made or revived in this pass. Like the next two
+	// it is nil until there is one.
 	touched map[string]bool
 	// arrived are the groups, by slug, that this pass rebuilt while the newest domains are
 	// still to come to them: what they come from may not have been rebuilt yet.
@@ -157,15 +159,14 @@ const maxSequence = 1 << 53
 // newPlanner sorts the facts.
 func newPlanner(o Observed, now time.Time) *planner {
 	b := &planner{
-		o: o, now: stored(now), children: make(map[string]Child, len(o.Children)), touched: map[string]bool{}, arrived: map[string]bool{}, handled: map[string]*Handled{}, next: o.State.Sequence + 1,
-		sorted: slices.Clone(o.Children), offers: slices.Clone(o.Candidates), perGroup: map[string][]Candidate{}, reports: map[string][]Report{}, references: map[string]bool{}, before: map[string]asked{},
+		o: o, now: stored(now), next: o.State.Sequence + 1, sorted: slices.Clone(o.Children), children: make(map[string]*Child, len(o.Children)),
+		offers: slices.Clone(o.Candidates), perGroup: map[string][]Candidate{}, reports: map[string][]Report{}, references: map[string]bool{}, before: map[string]asked{},
 	}
 	for i := range b.sorted {
 		c := &b.sorted[i]
 		if c.Stamp > maxSequence {
 			c.Stamp = 0 // no write of a rollout state made it
 		}
-		b.children[c.Release] = *c
 		b.next = max(b.next, c.Stamp+1)
 	}
 	for _, p := range o.Policies {
@@ -181,9 +182,18 @@ func newPlanner(o Observed, now time.Time) *planner {
 	slices.SortFunc(b.sorted, func(x, y Child) int {
 		return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.Release, y.Release))
 	})
+	for i := range b.sorted {
+		b.children[b.sorted[i].Release] = &b.sorted[i]
+	}
 	slices.SortFunc(b.offers, byOffer)
-	for _, c := range b.offers {
-		b.perGroup[c.Slug] = append(b.perGroup[c.Slug], c)
+	grouped := slices.Clone(b.offers)
+	slices.SortStableFunc(grouped, func(x, y Candidate) int { return cmp.Compare(x.Slug, y.Slug) })
+	for len(grouped) > 0 {
+		n := slices.IndexFunc(grouped, func(c Candidate) bool { return c.Slug != grouped[0].Slug })
+		if n < 0 {
+			n = len(grouped)
+		}
+		b.perGroup[grouped[0].Slug], grouped = grouped[:n:n], grouped[n:]
 	}
 	b.o.Spec.Pins = slices.Clone(o.Spec.Pins)
 	if b.o.Spec.Freeze.over(b.now) {
@@ -296,7 +306,10 @@ func (b *planner) reportsOf(slug string) []Report {
 
 func (s *scope) child(release string) (Child, bool) {
 	c, ok := s.children[release]
-	return c, ok && c.Slug == s.g.Slug
+	if !ok {
+		return Child{}, false
+	}
+	return *c, c.Slug == s.g.Slug
 }
 
 // offered finds the candidate that a release is made from.
@@ -310,7 +323,12 @@ func (s *scope) offered(release string) (Candidate, bool) {
 }
 
 // touch marks a release as made or revived in this pass: its object is stamped.
-func (s *scope) touch(release string) { s.touched[s.g.Slug+"/"+release] = true }
+func (s *scope) touch(release string) {
+	if s.touched == nil {
+		s.touched = map[string]bool{}
+	}
+	s.touched[s.g.Slug+"/"+release] = true
+}
 
 // isTouched reports whether a release was made or revived in this pass.
 func (s *scope) isTouched(release string) bool { return s.touched[s.g.Slug+"/"+release] }

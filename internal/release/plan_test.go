@@ -43,17 +43,17 @@ func TestSameGroup(t *testing.T) {
 				field.SetString("x")
 			}
 		}
-		if sameGroup(g, whole()) {
+		if w := whole(); sameGroup(&g, &w) {
 			t.Errorf("a change of %s is not seen", path)
 		}
 	}
 	g := whole()
 	change("Group", reflect.ValueOf(&g).Elem(), func(g *Group) reflect.Value { return reflect.ValueOf(g).Elem() })
-	if !sameGroup(whole(), whole()) {
+	if a, b := whole(), whole(); !sameGroup(&a, &b) {
 		t.Error("a group is not the same as itself")
 	}
 	for name, g := range map[string]Group{"run": {Releases: whole().Releases}, "rows": {Rollout: &Rollout{}}, "mark": {Rollout: &Rollout{}, Releases: []Row{{Decision: &Handled{}}}}} {
-		if sameGroup(g, whole()) || sameGroup(whole(), g) {
+		if w := whole(); sameGroup(&g, &w) || sameGroup(&w, &g) {
 			t.Errorf("the end of %s is not seen", name)
 		}
 	}

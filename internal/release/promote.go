@@ -107,8 +107,11 @@ func stepsHash(steps []Step) string {
 // Without any step it is promoted.
 func editedSteps(s *scope) {
 	run, r, _ := s.rollout()
+	if run == nil {
+		return
+	}
 	hash := stepsHash(s.steps())
-	if run == nil || run.StepsHash == hash {
+	if run.StepsHash == hash {
 		return
 	}
 	run.StepsHash = hash

@@ -113,7 +113,8 @@ func rebuild(s *scope) {
 		s.g.TrafficRevision, s.g.TrafficTime = s.next, s.now
 	}
 	if s.arrives() { // What has a part of the newest domains begins its steps again.
-		active, s.arrived[s.g.Slug] = -1, true
+		active = -1
+		s.arrive()
 	}
 	cs, active = s.fit(cs, active)
 	for i, c := range cs {
@@ -205,9 +206,25 @@ func vanishedOthers(s *scope) {
 	}
 }
 
+// arrive notes that the newest domains are still to come to a group that this pass rebuilt.
+func (s *scope) arrive() {
+	if s.arrived == nil {
+		s.arrived = map[string]bool{}
+	}
+	s.arrived[s.g.Slug] = true
+}
+
+// keepHandled keeps the decision of a row that is dropped, for one that is made again.
+func (s *scope) keepHandled(release string, decision *Handled) {
+	if s.handled == nil {
+		s.handled = map[string]*Handled{}
+	}
+	s.handled[release] = decision
+}
+
 func (s *scope) dropRow(release string) {
 	if r := s.g.Row(release); r.Decision != nil {
-		s.handled[release] = r.Decision
+		s.keepHandled(release, r.Decision)
 	}
 	s.g.Releases = slices.DeleteFunc(s.g.Releases, func(r Row) bool { return r.Release == release })
 }

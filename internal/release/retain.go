@@ -21,13 +21,13 @@ func (s *scope) retained() []string {
 	if s.g.Phase != Live {
 		return nil
 	}
-	var rows []Row
-	for _, r := range s.g.Releases {
-		if r.Promoted > 0 {
+	var rows []*Row
+	for i := range s.g.Releases {
+		if r := &s.g.Releases[i]; r.Promoted > 0 {
 			rows = append(rows, r)
 		}
 	}
-	slices.SortFunc(rows, func(x, y Row) int { return cmp.Compare(y.Promoted, x.Promoted) })
+	slices.SortFunc(rows, func(x, y *Row) int { return cmp.Compare(y.Promoted, x.Promoted) })
 	var kept []string
 	for i, r := range rows {
 		if i < s.minimum() || s.pinnedByDomain(r.Release) {

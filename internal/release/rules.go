@@ -313,7 +313,7 @@ func revise(s *scope) {
 		r := &s.g.Releases[i]
 		serving := r.Weight > 0 || r.Status == Active || r.Status == Canary
 		if r.Zero == nil {
-			r.Zero = before.zero[r.Release]
+			r.Zero = before.zero(r.Release)
 		}
 		switch {
 		case serving:
@@ -342,6 +342,9 @@ func (s *scope) markNamed(r *Row) {
 // those that are withdrawn, below the active release, of another template, of a tag
 // that moved, or not the head of their pull request. A retained release to which a rollback failed stays.
 func forgetErrors(s *scope) {
+	if !slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Status == Error }) {
+		return
+	}
 	var active Row // a copy: rows move as others are dropped
 	if a := s.g.ActiveRow(); a != nil {
 		active = *a

@@ -255,9 +255,15 @@ func cloneGroups(groups []Group) []Group {
 
 // copyGroups copies what a pass may change in place.
 func copyGroups(groups []Group) []Group {
-	out := slices.Clone(groups)
+	out, n := slices.Clone(groups), 0
 	for i := range out {
-		out[i].Releases = slices.Clone(out[i].Releases)
+		n += len(out[i].Releases)
+	}
+	rows := make([]Row, 0, n)
+	for i := range out {
+		from := len(rows)
+		rows = append(rows, out[i].Releases...)
+		out[i].Releases = rows[from:len(rows):len(rows)]
 		if run := out[i].Rollout; run != nil {
 			c := *run
 			out[i].Rollout = &c
@@ -266,11 +272,36 @@ func copyGroups(groups []Group) []Group {
 	return out
 }
 
+// sameGroups compares what is stored of groups.
+func sameGroups(a, b []Group) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if !sameGroup(&a[i], &b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
 // sameGroup compares what is stored of two groups.
-func sameGroup(a, b Group) bool {
+func sameGroup(a, b *Group) bool {
 	return a.Slug == b.Slug && a.Name == b.Name && a.Level == b.Level && a.PullRequest == b.PullRequest && a.Head == b.Head && a.HeadTime.Equal(b.HeadTime) && a.Phase == b.Phase && a.Target == b.Target &&
 		a.TrafficRevision == b.TrafficRevision && a.TrafficTime.Equal(b.TrafficTime) && a.SettledRevision == b.SettledRevision && a.Superseded == b.Superseded && a.Failed == b.Failed &&
-		same(a.Rollout, b.Rollout) && slices.EqualFunc(a.Releases, b.Releases, sameRow)
+		same(a.Rollout, b.Rollout) && sameRows(a.Releases, b.Releases)
+}
+
+func sameRows(a, b []Row) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] && !sameRow(a[i], b[i]) { // most have the same pointers
+			return false
+		}
+	}
+	return true
 }
 
 func sameRow(a, b Row) bool {
@@ -293,15 +324,27 @@ func stored(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
+// sortRows puts the highest version first. Mostly rows are in order already.
 func sortRows(rows []Row) {
-	slices.SortFunc(rows, func(x, y Row) int {
+	order := func(x, y *Row) int {
 		return cmp.Or(compare(y.Version, x.Version), cmp.Compare(y.Promoted, x.Promoted), cmp.Compare(x.Release, y.Release))
-	})
+	}
+	for i := 1; i < len(rows); i++ {
+		if order(&rows[i-1], &rows[i]) > 0 {
+			slices.SortFunc(rows, func(x, y Row) int { return order(&x, &y) })
+			return
+		}
+	}
 }
 
-// sortGroups puts the newest first, previews after all others.
+// sortGroups puts the newest first, previews after all others. Mostly groups are in order already.
 func sortGroups(groups []Group) {
-	slices.SortFunc(groups, func(x, y Group) int { return byNewest(&x, &y) })
+	for i := 1; i < len(groups); i++ {
+		if byNewest(&groups[i-1], &groups[i]) > 0 {
+			slices.SortFunc(groups, func(x, y Group) int { return byNewest(&x, &y) })
+			return
+		}
+	}
 }
 
 // byNewest orders groups: the newest first, previews after all others.
@@ -358,7 +401,12 @@ func or[T ~string](a, b T) T {
 func compare(a, b string) int { return version.Compare(a, b) }
 
 // compareNames orders streams: "10.x" above "9.x".
-func compareNames(a, b string) int { return compare(streamVersion(a), streamVersion(b)) }
+func compareNames(a, b string) int {
+	if a == b {
+		return 0
+	}
+	return compare(streamVersion(a), streamVersion(b))
+}
 
 // streamVersion reads "1.x" as 1.0 and "1.2.x" as 1.2.
 func streamVersion(name string) string {

@@ -22,15 +22,21 @@ type asked struct {
 	load
 	revision int64
 	since    time.Time
-	zero     map[string]*Zero
+	rows     []Row // of the group; they do not change
 }
 
 func askedOf(g *Group) asked {
-	a := asked{load: traffic(g), revision: g.TrafficRevision, since: g.TrafficTime, zero: map[string]*Zero{}}
-	for _, r := range g.Releases {
-		a.zero[r.Release] = r.Zero
+	return asked{load: traffic(g), revision: g.TrafficRevision, since: g.TrafficTime, rows: g.Releases}
+}
+
+// zero is since when a release was to be in no route; nil: it was not.
+func (a asked) zero(release string) *Zero {
+	for i := range a.rows {
+		if a.rows[i].Release == release {
+			return a.rows[i].Zero
+		}
 	}
-	return a
+	return nil
 }
 
 // lane is what routes have to carry for one release.
@@ -43,8 +49,8 @@ type lane struct {
 
 func traffic(g *Group) load {
 	l := load{phase: g.Phase}
-	for _, r := range g.Releases {
-		if r.Weight > 0 || r.Status == Active || r.Status == Canary {
+	for i := range g.Releases {
+		if r := &g.Releases[i]; r.Weight > 0 || r.Status == Active || r.Status == Canary {
 			l.lanes = append(l.lanes, lane{r.Release, r.Weight, r.Mirror, r.Match, r.Status})
 		}
 	}
