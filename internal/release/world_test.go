@@ -177,7 +177,7 @@ type write struct {
 	child   *object
 	config  string
 	cand    Candidate
-	seen    Observed
+	seen    *Observed // what the plan was made of, which its other writes share
 }
 
 // snapshot is the world at a time, for caches that lag.
@@ -945,21 +945,28 @@ func (w *world) noteNamed() {
 
 // --- caches ---
 
+// maxLag is how many snapshots there are.
+const maxLag = 16
+
 func (w *world) snap() {
-	last := &snapshot{}
+	var last *snapshot
 	if n := len(w.past); n > 0 {
 		last = w.past[n-1]
+	} else {
+		last = &snapshot{}
 	}
-	s := &snapshot{at: w.now, spec: w.spec, config: w.config, ledger: w.ledger, version: w.version}
+	if len(w.past) < maxLag {
+		w.past = append(w.past, &snapshot{})
+	} else { // the oldest one, which no one reads any more, becomes the newest
+		oldest := w.past[0]
+		copy(w.past, w.past[1:])
+		w.past[maxLag-1] = oldest
+	}
+	s := w.past[len(w.past)-1]
+	*s = snapshot{at: w.now, spec: w.spec, config: w.config, ledger: w.ledger, version: w.version}
 	w.snapObjects(s, last)
 	w.snapPolicies(s, last)
 	w.snapOffers(s, last)
-	if len(w.past) < 16 {
-		w.past = append(w.past, s)
-		return
-	}
-	copy(w.past, w.past[1:])
-	w.past[15] = s
 }
 
 // snapObjects copies the objects that are not as they were.
@@ -1025,8 +1032,11 @@ func (w *world) snapOffers(s, last *snapshot) {
 			s.offers = append(s.offers, w.offers[v])
 		}
 	}
-	if s.gone = w.takenBack(); slices.Equal(s.gone, last.gone) {
-		s.gone = last.gone
+	if s.gone = last.gone; !w.regrouped && slices.Equal(w.withdrawn, last.gone) {
+		return
+	}
+	if gone := w.takenBack(); !slices.Equal(gone, last.gone) {
+		s.gone = gone
 	}
 }
 
@@ -1167,6 +1177,14 @@ func (w *world) plan(l *leader, lag lags) {
 		w.checkPlan(o, p)
 	}
 	w.record(p)
+	var shared *Observed
+	seen := func() *Observed {
+		if shared == nil {
+			shared = new(Observed)
+			*shared = o
+		}
+		return shared
+	}
 	for i := range p.Ensure {
 		e := &p.Ensure[i]
 		if e.Create && w.refuse && w.objects[e.Release] == nil {
@@ -1175,7 +1193,7 @@ func (w *world) plan(l *leader, lag lags) {
 		if !e.Create && w.denied[e.Release] {
 			continue
 		}
-		wr := write{ensure: e, child: objects[e.Release], config: o.Config, seen: o, never: slices.Contains(p.NeverActive, e.Release)}
+		wr := write{ensure: e, child: objects[e.Release], config: o.Config, seen: seen(), never: slices.Contains(p.NeverActive, e.Release)}
 		for _, c := range o.Candidates {
 			if c.Release == e.Release {
 				wr.cand = c
@@ -1187,17 +1205,17 @@ func (w *world) plan(l *leader, lag lags) {
 		x := objects[name]
 		never := slices.Contains(p.NeverActive, name)
 		if x.NeverActive != never && !x.Terminating && !w.denied[name] && !planned(p, name) {
-			l.todo = append(l.todo, write{child: x, seen: o, never: never})
+			l.todo = append(l.todo, write{child: x, seen: seen(), never: never})
 		}
 	}
 	if p.Changed {
-		l.todo = append(l.todo, write{ledger: &p.State, version: version, seen: o})
+		l.todo = append(l.todo, write{ledger: &p.State, version: version, seen: seen()})
 	}
 	for i := range p.Retire {
 		if w.denied[p.Retire[i].Release] && !p.Retire[i].Delete {
 			continue
 		}
-		l.todo = append(l.todo, write{retire: &p.Retire[i], child: objects[p.Retire[i].Release], seen: o, never: slices.Contains(p.NeverActive, p.Retire[i].Release)})
+		l.todo = append(l.todo, write{retire: &p.Retire[i], child: objects[p.Retire[i].Release], seen: seen(), never: slices.Contains(p.NeverActive, p.Retire[i].Release)})
 	}
 }
 
@@ -1262,7 +1280,7 @@ func (w *world) perform(l *leader) bool {
 	case next.ledger != nil:
 		if done = next.version == w.version; done {
 			w.next = *next.ledger
-			w.checkLedger(next.seen, w.ledger, *next.ledger)
+			w.checkLedger(*next.seen, w.ledger, *next.ledger)
 			w.ledger = *next.ledger
 			w.version++
 			l.last = w.ledger.Sequence
@@ -1282,7 +1300,7 @@ func (w *world) perform(l *leader) bool {
 
 func (w *world) ensure(x write) bool {
 	e, live := x.ensure, w.objects[x.ensure.Release]
-	w.checkRollout(x.seen, e, live)
+	w.checkRollout(*x.seen, e, live)
 	if e.Create {
 		if live != nil {
 			return !live.Terminating // the name is the content
@@ -1325,7 +1343,7 @@ func (w *world) retire(x write) bool {
 	if live == nil || x.child == nil || live.uid != x.child.uid || live.rv != x.child.rv {
 		return false
 	}
-	w.checkRetire(x.seen, live, *r)
+	w.checkRetire(*x.seen, live, *r)
 	if had := live.ready; had > 0 && (r.Delete || r.Replicas == 0) {
 		w.taken[live.Release] = true
 	}
