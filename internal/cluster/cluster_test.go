@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/test/apiserver"
@@ -47,10 +48,14 @@ func TestWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	seen, missing, err := Read(t.Context(), env.Client, Query{Namespace: namespace, Pods: true, Events: true})
+	seen, missing, err := Read(t.Context(), env.Client, Query{Namespace: namespace, Pods: true, Events: true, Namespaces: true})
 	if err != nil || len(missing) > 0 {
 		t.Fatal(err, missing)
 	}
+	if seen.Freezes == nil || seen.ClusterFreezes == nil || len(seen.Namespaces) == 0 {
+		t.Fatalf("read %v, %v, %d namespaces", seen.Freezes, seen.ClusterFreezes, len(seen.Namespaces))
+	}
+	rules := v1alpha1.FreezeRules{Reason: "fair", Indefinite: true, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"of": namespace}}}
 	if len(seen.ImagePolicies) != 1 || seen.Pods == nil || len(seen.Events) != 1 || seen.Events[0].Name != "ours" {
 		t.Fatalf("read %d policies, %v, %d events", len(seen.ImagePolicies), seen.Pods, len(seen.Events))
 	}
@@ -77,6 +82,21 @@ func TestWatch(t *testing.T) {
 	}
 	create("second")
 	await.Until(t, "a new object", has("first", "second"))
+	for _, o := range []client.Object{
+		&v1alpha1.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "fair"}, Spec: v1alpha1.FreezeSpec{FreezeRules: rules}},
+		&v1alpha1.ClusterFreeze{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Spec: v1alpha1.ClusterFreezeSpec{FreezeRules: rules}},
+	} {
+		if err := env.Client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await.Until(t, "the freezes", func() bool {
+		d, _ := store.Data()
+		ofNamespace := slices.ContainsFunc(d.Namespaces, func(n corev1.Namespace) bool {
+			return n.Name == namespace && n.Labels[corev1.LabelMetadataName] == namespace && len(n.Spec.Finalizers) == 0
+		})
+		return len(d.Freezes) == 1 && slices.ContainsFunc(d.ClusterFreezes, func(f v1alpha1.ClusterFreeze) bool { return f.Name == namespace }) && ofNamespace
+	})
 	l.Set(true)
 	await.Until(t, "the outage", func() bool {
 		d, _ := store.Data()

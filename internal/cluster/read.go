@@ -9,6 +9,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/freeze"
 	"github.com/heighliner/heighliner/internal/view"
 )
 
@@ -32,6 +34,8 @@ type Query struct {
 	Service string
 	// Pods of releases, and Events of objects of hlnr.io, are read too.
 	Pods, Events bool
+	// Namespaces are read for their labels; else only where a ClusterFreeze selects by them.
+	Namespaces bool
 }
 
 // Objects are what views are made from. A list that is nil was not read; an empty one was.
@@ -48,6 +52,9 @@ type lists struct {
 	policies     v1alpha1.NetworkPolicyList
 	images       v1alpha1.ImagePolicyList
 	repositories v1alpha1.GitHubRepositoryList
+	freezes      v1alpha1.FreezeList
+	cluster      v1alpha1.ClusterFreezeList
+	namespaces   corev1.NamespaceList
 	pods         corev1.PodList
 	events       eventsv1.EventList
 }
@@ -56,10 +63,14 @@ type lists struct {
 var ofHeighliner = client.MatchingFields{"regarding.apiVersion": v1alpha1.GroupVersion.String()}
 
 // Read lists all kinds at the same time. Microservices have to be readable; of the other kinds, what
-// the user may not read is omitted, and the refusals are returned.
+// the user may not read is omitted, and the refusals are returned. Those of ClusterFreezes and Namespaces are not: rights in a
+// namespace do not contain them, and a service that waits for a freeze reports it.
 func Read(ctx context.Context, c client.Reader, q Query) (Objects, []error, error) {
 	var l lists
-	optional := []client.ObjectList{&l.releases, &l.policies, &l.images, &l.repositories}
+	optional := []client.ObjectList{&l.releases, &l.policies, &l.images, &l.repositories, &l.freezes, &l.cluster}
+	if q.Namespaces {
+		optional = append(optional, &l.namespaces)
+	}
 	if q.Pods {
 		optional = append(optional, &l.pods)
 	}
@@ -88,7 +99,7 @@ func Read(ctx context.Context, c client.Reader, q Query) (Objects, []error, erro
 				options = append(options, ofHeighliner)
 			}
 			err := c.List(gctx, list, options...)
-			if apierrors.IsForbidden(err) {
+			if apierrors.IsForbidden(err) || isOlder(list, err) {
 				refused[i] = err
 				return nil
 			}
@@ -100,16 +111,54 @@ func Read(ctx context.Context, c client.Reader, q Query) (Objects, []error, erro
 	}
 	var missing []error
 	for i, err := range refused {
-		if err != nil {
+		switch {
+		case err == nil:
+			l.read(optional[i])
+		case apierrors.IsForbidden(err) && !ofCluster(optional[i]):
 			missing = append(missing, err)
-			continue
 		}
-		l.read(optional[i])
+	}
+	if err := l.readLabels(ctx, c); err != nil {
+		return Objects{}, nil, err
 	}
 	for i := range l.services.Items {
 		l.services.Items[i].Status.Convert()
 	}
 	return l.objects(), missing, nil
+}
+
+// ofCluster reports whether the objects of a list belong to no namespace.
+func ofCluster(list client.ObjectList) bool {
+	switch list.(type) {
+	case *v1alpha1.ClusterFreezeList, *corev1.NamespaceList:
+		return true
+	}
+	return false
+}
+
+// isOlder reports that the definitions of the cluster are of a version without freezes.
+func isOlder(list client.ObjectList, err error) bool {
+	switch list.(type) {
+	case *v1alpha1.FreezeList, *v1alpha1.ClusterFreezeList:
+		return apierrors.IsNotFound(err)
+	}
+	return false
+}
+
+// readLabels of namespaces, if a ClusterFreeze selects by them. Without the right to it they stay unread.
+func (l *lists) readLabels(ctx context.Context, c client.Reader) error {
+	needed := slices.ContainsFunc(freeze.All(nil, l.cluster.Items), freeze.Freeze.NeedsNamespaceLabels)
+	if !needed || l.namespaces.Items != nil {
+		return nil
+	}
+	err := c.List(ctx, &l.namespaces)
+	if err == nil {
+		l.read(&l.namespaces)
+	}
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	return err
 }
 
 // ofService chooses the releases, or the pods, of a service; "" those of all.
@@ -134,6 +183,12 @@ func (l *lists) read(list client.ObjectList) {
 		l.images.Items = present(l.images.Items)
 	case client.ObjectList(&l.repositories):
 		l.repositories.Items = present(l.repositories.Items)
+	case client.ObjectList(&l.freezes):
+		l.freezes.Items = present(l.freezes.Items)
+	case client.ObjectList(&l.cluster):
+		l.cluster.Items = present(l.cluster.Items)
+	case client.ObjectList(&l.namespaces):
+		l.namespaces.Items = present(l.namespaces.Items)
 	case client.ObjectList(&l.pods):
 		l.pods.Items = present(l.pods.Items)
 	case client.ObjectList(&l.events):
@@ -153,6 +208,7 @@ func (l *lists) objects() Objects {
 		Input: view.Input{
 			Microservices: l.services.Items, Releases: l.releases.Items, NetworkPolicies: l.policies.Items,
 			ImagePolicies: l.images.Items, Repositories: l.repositories.Items, Pods: l.pods.Items,
+			Freezes: l.freezes.Items, ClusterFreezes: l.cluster.Items, Namespaces: l.namespaces.Items,
 		},
 		Events: l.events.Items,
 	}

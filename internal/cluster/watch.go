@@ -122,6 +122,7 @@ func newCache(o Options) (cache.Cache, error) {
 			&v1alpha1.Microservice{}:          {Label: o.Selector, Transform: o.convert},
 			&v1alpha1.VersionedMicroservice{}: {Label: releases},
 			&v1alpha1.NetworkPolicy{}:         {Transform: o.policy},
+			&corev1.Namespace{}:               {Transform: onlyLabels},
 			&corev1.Pod{}:                     {Label: releases.Add(*ofReleases), Transform: withoutSpec},
 			&eventsv1.Event{}:                 {Field: fields.Set(ofHeighliner).AsSelector()},
 		},
@@ -175,6 +176,15 @@ func (o Objects) kinds() Objects {
 	if o.Repositories != nil {
 		out.Repositories = []v1alpha1.GitHubRepository{}
 	}
+	if o.Freezes != nil {
+		out.Freezes = []v1alpha1.Freeze{}
+	}
+	if o.ClusterFreezes != nil {
+		out.ClusterFreezes = []v1alpha1.ClusterFreeze{}
+	}
+	if o.Namespaces != nil {
+		out.Namespaces = []corev1.Namespace{}
+	}
 	if o.Pods != nil {
 		out.Pods = []corev1.Pod{}
 	}
@@ -192,6 +202,14 @@ func withoutSpec(o any) (any, error) {
 	return o, nil
 }
 
+// onlyLabels removes what views do not need of a namespace.
+func onlyLabels(o any) (any, error) {
+	if n, ok := o.(*corev1.Namespace); ok {
+		n.ManagedFields, n.Annotations, n.Spec, n.Status = nil, nil, corev1.NamespaceSpec{}, corev1.NamespaceStatus{}
+	}
+	return o, nil
+}
+
 // watched are the kinds that could be read.
 func watched(seen Objects) []client.Object {
 	kinds := []client.Object{&v1alpha1.Microservice{}}
@@ -201,6 +219,7 @@ func watched(seen Objects) []client.Object {
 	}{
 		{&v1alpha1.VersionedMicroservice{}, seen.Releases != nil}, {&v1alpha1.NetworkPolicy{}, seen.NetworkPolicies != nil},
 		{&v1alpha1.ImagePolicy{}, seen.ImagePolicies != nil}, {&v1alpha1.GitHubRepository{}, seen.Repositories != nil},
+		{&v1alpha1.Freeze{}, seen.Freezes != nil}, {&v1alpha1.ClusterFreeze{}, seen.ClusterFreezes != nil}, {&corev1.Namespace{}, seen.Namespaces != nil},
 		{&corev1.Pod{}, seen.Pods != nil}, {&eventsv1.Event{}, seen.Events != nil},
 	} {
 		if k.read {
@@ -218,12 +237,17 @@ func cached(ctx context.Context, c client.Reader, namespace string, seen Objects
 		wanted bool
 	}{
 		{&l.services, true}, {&l.releases, seen.Releases != nil}, {&l.policies, seen.NetworkPolicies != nil},
-		{&l.images, seen.ImagePolicies != nil}, {&l.repositories, seen.Repositories != nil}, {&l.pods, seen.Pods != nil}, {&l.events, seen.Events != nil},
+		{&l.images, seen.ImagePolicies != nil}, {&l.repositories, seen.Repositories != nil},
+		{&l.freezes, seen.Freezes != nil}, {&l.cluster, seen.ClusterFreezes != nil}, {&l.namespaces, seen.Namespaces != nil}, {&l.pods, seen.Pods != nil}, {&l.events, seen.Events != nil},
 	} {
 		if !x.wanted {
 			continue
 		}
-		if err := c.List(ctx, x.list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		in := client.InNamespace(namespace)
+		if ofCluster(x.list) {
+			in = ""
+		}
+		if err := c.List(ctx, x.list, in, client.UnsafeDisableDeepCopy); err != nil {
 			return Objects{}, fmt.Errorf("read watched objects: %w", err)
 		}
 		l.read(x.list)

@@ -15,6 +15,7 @@ const (
 	KindEvents   = "Events"
 	KindRelease  = "Release"
 	KindVersions = "Versions"
+	KindFreezes  = "Freezes"
 )
 
 // Board is what a reader sees of all services.
@@ -24,6 +25,8 @@ type Board struct {
 	Time metav1.Time `json:"time"`
 	// Counts of services by what they need.
 	Counts Counts `json:"counts"`
+	// Freezes that apply now, and then those that will.
+	Freezes []Freeze `json:"freezes,omitempty"`
 	// Services: those that wait for a person first, then failed ones, then those with a rollout
 	// in progress, then the others; each by namespace and name.
 	Services []Service `json:"services"`
@@ -65,6 +68,8 @@ type Service struct {
 	// Paused: spec.paused stops what starts automatically.
 	Paused bool  `json:"paused,omitempty"`
 	Pins   []Pin `json:"pins,omitempty"`
+	// Freezes that apply to it now, the one that ends last first.
+	Freezes []Freeze `json:"freezes,omitempty"`
 	// Groups that are not pull requests, newest first.
 	Groups []Group `json:"groups,omitempty"`
 	// Previews are the groups that are pull requests, the highest number first, and pull requests
@@ -74,6 +79,29 @@ type Service struct {
 	Problems []Problem `json:"problems,omitempty"`
 	// Discovery of versions; nil: the ImagePolicy is not known.
 	Discovery *Discovery `json:"discovery,omitempty"`
+	// Weights that changed, on the page of the board, which observes them since it began.
+	Weights []GroupWeights `json:"weights,omitempty"`
+}
+
+// GroupWeights are the weights that a group asked for since they were observed first.
+type GroupWeights struct {
+	Group string `json:"group"`
+	// Points in the order of their times; each holds until the next one. The first one is when the observation began, or the
+	// oldest that is kept.
+	Points []WeightPoint `json:"points"`
+}
+
+// WeightPoint is a time at which weights changed.
+type WeightPoint struct {
+	Time   metav1.Time   `json:"time"`
+	Shares []WeightShare `json:"shares"`
+}
+
+// WeightShare is the weight of a release in percent.
+type WeightShare struct {
+	Release string `json:"release"`
+	Version string `json:"version"`
+	Weight  int32  `json:"weight"`
 }
 
 // Pin of a group to a version.

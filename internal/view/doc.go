@@ -13,6 +13,7 @@
 //
 //	service.go   services, groups and releases, and their states
 //	rollout.go   rollouts in progress: what they wait for, and what their step has
+//	freezes.go   freezes, and what they do to services
 //	window.go    windows of steps in words
 //	analysis.go  measurements next to their bounds
 //	hosts.go     hosts, shares of traffic, and what is offered

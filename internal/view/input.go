@@ -23,6 +23,10 @@ type Input struct {
 	NetworkPolicies []v1alpha1.NetworkPolicy
 	ImagePolicies   []v1alpha1.ImagePolicy
 	Repositories    []v1alpha1.GitHubRepository
+	// Freezes and ClusterFreezes. Namespaces are read for their labels, by which ClusterFreezes may select.
+	Freezes        []v1alpha1.Freeze
+	ClusterFreezes []v1alpha1.ClusterFreeze
+	Namespaces     []corev1.Namespace
 	// Pods of releases; others are ignored.
 	Pods []corev1.Pod
 	// Routes and Gateways behind hosts, for answers about these. Others are ignored.
@@ -54,6 +58,7 @@ type index struct {
 	repos    map[types.NamespacedName]*v1alpha1.GitHubRepository
 	pods     map[types.NamespacedName][]*corev1.Pod // by release, sorted by name
 	together map[types.NamespacedName][]*v1alpha1.Microservice
+	frozen   *freezes
 }
 
 func newIndex(in Input, now time.Time) *index {
@@ -62,6 +67,7 @@ func newIndex(in Input, now time.Time) *index {
 		releases: map[types.NamespacedName]*v1alpha1.VersionedMicroservice{}, policies: map[types.NamespacedName][]*v1alpha1.NetworkPolicy{},
 		images: map[types.NamespacedName]*v1alpha1.ImagePolicy{}, repos: map[types.NamespacedName]*v1alpha1.GitHubRepository{},
 		pods: map[types.NamespacedName][]*corev1.Pod{}, together: map[types.NamespacedName][]*v1alpha1.Microservice{},
+		frozen: newFreezes(in, now),
 	}
 	x.Program = cmp.Or(in.Program, "hlnr")
 	for i := range in.Releases {

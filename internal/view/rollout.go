@@ -202,10 +202,9 @@ func (r *rollout) late() (out []report) {
 
 // halted by spec.paused, or by a freeze.
 func (r *rollout) halted() *State {
-	frozen := meta.FindStatusCondition(r.ms.Status.Conditions, v1alpha1.ConditionFrozen)
-	if !r.ms.Spec.Paused && frozen != nil && frozen.Status == metav1.ConditionTrue {
-		if _, why, found := strings.Cut(frozen.Message, fmt.Sprintf("%s is waiting at %d%%: ", r.row.SemVer.Version, r.row.Weight)); found {
-			return &State{Word: WordFrozen, Class: Moving, Reason: frozen.Reason, Since: timeOf(frozen.LastTransitionTime.Time), Detail: why, Next: []Action{r.actOn("deprecate", r.row)}}
+	if c := frozenOf(r.ms); c != nil && !r.ms.Spec.Paused {
+		if why := frozenAt(c.Message, r.row.SemVer.Version); why != "" {
+			return &State{Word: WordFrozen, Class: Moving, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: why, Next: []Action{r.actOn("deprecate", r.row)}}
 		}
 	}
 	if !r.ms.Spec.Paused || r.row.Promoted > 0 {

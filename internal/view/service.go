@@ -25,6 +25,7 @@ func New(in Input, now time.Time) Board {
 		return cmp.Or(cmp.Compare(a.State.Class.rank(), b.State.Class.rank()), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
 	})
 	b.count()
+	b.Freezes = x.frozen.board(x.Input, x.Program, now)
 	return b
 }
 
@@ -53,7 +54,7 @@ func (c Class) rank() int {
 // view of a service.
 func (s *service) view() Service {
 	ms := s.ms
-	out := Service{Namespace: ms.Namespace, Name: ms.Name, Paused: ms.Spec.Paused, Pins: pinsOf(ms, s.now), Problems: s.problems(), Discovery: s.discovery()}
+	out := Service{Namespace: ms.Namespace, Name: ms.Name, Paused: ms.Spec.Paused, Pins: pinsOf(ms, s.now), Freezes: s.freezesOf(), Problems: s.problems(), Discovery: s.discovery()}
 	for i := range ms.Status.ReleaseGroups {
 		g := s.group(&ms.Status.ReleaseGroups[i])
 		if g.PullRequest != nil {
@@ -76,6 +77,9 @@ func (s *service) gravest(out Service) State {
 	}
 	for _, g := range slices.Concat(out.Groups, out.Previews) {
 		states = append(states, g.State)
+	}
+	if own := s.waitsForStart(); own != nil {
+		states = append(states, s.said(*own))
 	}
 	if len(states) == 0 {
 		return s.said(s.empty())

@@ -189,7 +189,10 @@ func (s State) waits(now time.Time) string {
 	case WordPaused:
 		return "paused"
 	case WordFrozen:
-		return "waits, " + s.Detail
+		if strings.HasPrefix(s.Detail, "frozen ") {
+			return "waits, " + s.Detail
+		}
+		return s.Detail
 	}
 	return strings.ToLower(string(s.Word))
 }

@@ -75,6 +75,8 @@ func TestSentences(t *testing.T) {
 		"inconclusive":   {view.Waiting, "waits for a decision since 10:00, its analysis is inconclusive: latency-p99 is 0.612", "hlnr continue shop 1.1.0"},
 		"no capacity":    {view.Failed, "waits for capacity: 0/3 nodes are available: insufficient cpu, 29m", "hlnr deprecate shop 1.1.0"},
 		"paused":         {view.Waiting, "paused: 1.1.0 waits at 10 %", "hlnr resume shop"},
+		"frozen":         {view.Moving, `waits, frozen until 2030-02-04T08:00:00Z by Freeze "fair" ("trade fair")`, "hlnr deprecate shop 1.1.0"},
+		"frozen start":   {view.Moving, `1.1.0 is waiting, frozen until 2030-02-04T08:00:00Z by Freeze "fair" ("trade fair")`, ""},
 		"window":         {view.Moving, "waits for the window Mon–Wed 09:00–16:00 Europe/Zurich, opens in 3d", ""},
 		"previews":       {view.Waiting, "waits for approval (fork)", ""},
 	}

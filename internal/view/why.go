@@ -214,6 +214,7 @@ func (p place) answer(host, path string) Answer {
 	view := s.group(g)
 	view.chain(&a, s, d)
 	s.newer(&a, g)
+	s.freezeLines(&a)
 	if view.State.Class != Stable {
 		a.conclude(view.State.Version, view.State)
 	}
@@ -433,6 +434,9 @@ func (s *service) whyVersion(wanted string) Answer {
 			a.add(c.Name, s.object("VersionedMicroservice", r.Name), "%s: %s", c.Result, c.Message)
 		}
 	}
+	if row.Status != v1alpha1.ReleaseActive {
+		s.freezeLines(&a)
+	}
 	if d := r.Decision; d != nil {
 		a.add("decision", s.object("VersionedMicroservice", r.Name), "%s by %s at %s: %s", d.Action, cmp.Or(d.By, "an unnamed user"), Clock(d.Time.Time, s.now), cmp.Or(d.Reason, d.Outcome))
 	}
@@ -448,6 +452,17 @@ func (s *service) whyVersion(wanted string) Answer {
 		a.conclude(v, r.State)
 	}
 	return a
+}
+
+// freezeLines names the freezes that apply to the service.
+func (s *service) freezeLines(a *Answer) {
+	for _, f := range s.freezesOf() {
+		object := f.Kind + " " + f.Name
+		if f.Namespace != "" {
+			object = f.Kind + " " + f.Namespace + "/" + f.Name
+		}
+		a.add("freeze", object, "%s", f.Sentence)
+	}
 }
 
 // foundLine says where a version comes from.
@@ -542,6 +557,9 @@ func (s *service) whyNotStarted(a *Answer, o *v1alpha1.OfferedRelease) {
 		a.Next = []Action{s.act("unpin")}
 	case g != nil && g.Active != "" && !isPreview(g) && version.Compare(o.SemVer.Version, g.Active) < 0:
 		cause = "it is older than the active " + g.Active
+	case s.frozenCause() != "":
+		cause = "it is " + s.frozenCause()
+		a.Do = v + " starts automatically at the end of the freeze"
 	case g != nil && g.Target.Reason == "FinishFirst":
 		cause = "the rollout in progress is finished first"
 	}
@@ -549,6 +567,7 @@ func (s *service) whyNotStarted(a *Answer, o *v1alpha1.OfferedRelease) {
 	if g != nil {
 		a.add("target", object, "group %s moves to %s (%s)", g.Name, cmp.Or(g.Target.Release, "nothing"), cmp.Or(g.Target.Reason, "no reason recorded"))
 	}
+	s.freezeLines(a)
 	for _, x := range s.problems() {
 		if strings.HasPrefix(x.Object, "Microservice/") {
 			a.add(strings.ToLower(x.Condition), object, "%s: %s", x.Reason, x.Message)

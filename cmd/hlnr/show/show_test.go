@@ -61,6 +61,9 @@ func stage(t *testing.T, name string) scene {
 	for i := range in.Repositories {
 		s.create(&in.Repositories[i], in.Repositories[i].DeepCopy())
 	}
+	for i := range in.Freezes {
+		s.create(&in.Freezes[i], in.Freezes[i].DeepCopy())
+	}
 	return s
 }
 
@@ -92,6 +95,7 @@ func (s scene) hlnr(args ...string) (code cli.Code, stdout, stderr string) {
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	approval, rolledBack, previews := stage(t, "approval"), stage(t, "rolled back"), stage(t, "previews")
+	frozen, starts := stage(t, "frozen"), stage(t, "frozen start")
 	for name, test := range map[string]struct {
 		scene  scene
 		args   []string
@@ -115,6 +119,10 @@ func TestCommands(t *testing.T) {
 		"tree of all namespaces":  {approval, []string{"tree", "-A"}, cli.ExitYes, "\n" + rolledBack.namespace + "/shop · ", ""},
 		"watch of all":            {approval, []string{"tree", "-w"}, cli.ExitUsage, "", "--watch follows one Microservice"},
 		"tree of an unknown":      {approval, []string{"tree", "other"}, cli.ExitUsage, "", "there is shop"},
+		"status of a freeze":      {frozen, []string{"status"}, cli.ExitYes, `namespace ` + frozen.namespace + `: frozen until Mon 08:00 by ana: "trade fair" (Freeze fair); 1 service waits for its end`, ""},
+		"tree of a freeze":        {frozen, []string{"tree", "shop"}, cli.ExitYes, `waits, frozen until 2030-02-04T08:00:00Z by Freeze "fair" ("trade fair")`, ""},
+		"why of a freeze":         {frozen, []string{"why", "shop", "1.1.0"}, cli.ExitYes, "Freeze " + frozen.namespace + "/fair", ""},
+		"why of a frozen start":   {starts, []string{"why", "shop", "1.1.0"}, cli.ExitNo, `1.1.0 is not live: it is frozen until 2030-02-04T08:00:00Z by Freeze "fair" ("trade fair").`, ""},
 		"history":                 {rolledBack, []string{"history", "shop"}, cli.ExitYes, "rolled back 8m ago: latency-p99 612 ms > 500 ms at 10 %", ""},
 		"previews":                {previews, []string{"previews"}, cli.ExitYes, "https://cart-17.shop.example.com", ""},
 		"no previews":             {approval, []string{"previews"}, cli.ExitYes, "no previews\n", ""},
@@ -216,10 +224,13 @@ func TestPartOfTheRights(t *testing.T) {
 	if code != cli.ExitYes || !strings.Contains(stdout, "1.1.0") || strings.Contains(stdout, "example.com") {
 		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
-	for _, resource := range []string{"networkpolicies.hlnr.io", "imagepolicies.hlnr.io", "githubrepositories.hlnr.io", "pods"} {
+	for _, resource := range []string{"networkpolicies.hlnr.io", "imagepolicies.hlnr.io", "githubrepositories.hlnr.io", "freezes.hlnr.io", "pods"} {
 		if strings.Count(stderr, "may not list "+resource) != 1 {
 			t.Errorf("%s is not reported once:\n%s", resource, stderr)
 		}
+	}
+	if strings.Contains(stderr, "clusterfreezes") || strings.Contains(stderr, "namespaces") {
+		t.Errorf("rights in a namespace are reported that do not exist:\n%s", stderr)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"charm.land/lipgloss/v2"
@@ -15,6 +16,7 @@ import (
 // Status writes one line for each group of each service, and counts them.
 func Status(out io.Writer, b view.Board, o Options) error {
 	p := &page{Options: o}
+	p.freezes(b.Freezes)
 	if len(b.Services) == 0 {
 		text := "no services"
 		if b.Counts.Services > 0 {
@@ -31,6 +33,22 @@ func Status(out io.Writer, b view.Board, o Options) error {
 	}
 	p.line("", "", counts(b.Counts))
 	return p.write(out)
+}
+
+// freezes that apply now, with how many services wait for each.
+func (p *page) freezes(list []view.Freeze) {
+	for _, f := range list {
+		if !f.Active || f.Effect == nil || f.Effect.Services == 0 {
+			continue
+		}
+		text := clean(f.Sentence) + " (" + f.Kind + " " + clean(f.Name) + ")"
+		if n := len(f.Effect.Waiting); n == 1 {
+			text += "; 1 service waits for its end"
+		} else if n > 1 {
+			text += fmt.Sprintf("; %d services wait for its end", n)
+		}
+		p.line("", "  ", p.paint(view.Moving, text))
+	}
 }
 
 // row of a service or a group.
@@ -57,7 +75,8 @@ func (p *page) rows(b view.Board) (out []row) {
 		}
 		r := &out[first]
 		r.namespace, r.service = clean(s.Namespace), clean(s.Name)
-		if s.State.Word == view.WordProblem {
+		frozen := func(g view.Group) bool { return g.State.Word == view.WordFrozen }
+		if s.State.Word == view.WordProblem || s.State.Word == view.WordFrozen && !slices.ContainsFunc(s.Groups, frozen) && !slices.ContainsFunc(s.Previews, frozen) {
 			r.state, r.text = s.State, clean(s.State.Sentence)
 		}
 		if s.Paused && s.State.Word != view.WordPaused {

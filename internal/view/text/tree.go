@@ -9,6 +9,7 @@ import (
 
 	"charm.land/lipgloss/v2"
 
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/view"
 )
 
@@ -77,6 +78,9 @@ func (p *page) head(s view.Service) {
 		parts = append(parts, p.paint(s.State.Class, text))
 	}
 	p.line("", "  ", strings.Join(parts, " · "))
+	for _, f := range s.Freezes {
+		p.line("  ", "    ", p.paint(view.Moving, clean(f.Sentence)+" ("+f.Kind+" "+clean(f.Name)+")"))
+	}
 }
 
 // group with its hosts and releases.
@@ -292,7 +296,7 @@ var shownByStates = []string{"ReleaseFailed", "Blocked", "TogetherHeld", "Analys
 func (p *page) problems(s view.Service) {
 	first := true
 	for _, x := range s.Problems {
-		if slices.Contains(shownByStates, x.Reason) || strings.Contains(s.State.Sentence, x.Message) {
+		if slices.Contains(shownByStates, x.Reason) || x.Condition == v1alpha1.ConditionFrozen && s.State.Word == view.WordFrozen || strings.Contains(s.State.Sentence, x.Message) {
 			continue
 		}
 		if first {

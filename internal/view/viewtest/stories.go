@@ -31,6 +31,13 @@ func live(w *world) {
 	w.spec.Steps = twoSteps
 }
 
+// freezes the namespace until Monday.
+func freezes(w *world) {
+	f := v1alpha1.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "fair", Annotations: map[string]string{v1alpha1.AnnotationDecidedBy: "ana"}}}
+	f.Spec.Reason, f.Spec.Until = "trade fair", &metav1.Time{Time: time.Date(2030, 2, 4, 8, 0, 0, 0, time.UTC)}
+	w.freezes = []v1alpha1.Freeze{f}
+}
+
 // measured gives a version measurements.
 func measured(w *world, version string, phase v1alpha1.AnalysisPhase, value string, result v1alpha1.MeasurementResult) {
 	limit := 0.5
@@ -121,7 +128,9 @@ var stories = map[string]func(w *world){
 		w.wait(5 * time.Hour)
 		w.now = time.Date(2030, 1, 31, 17, 0, 0, 0, time.UTC)
 	},
-	"paused": func(w *world) { live(w); w.push("1.1.0"); w.wait(time.Minute); w.spec.Paused = true; w.wait(time.Hour) },
+	"paused":       func(w *world) { live(w); w.push("1.1.0"); w.wait(time.Minute); w.spec.Paused = true; w.wait(time.Hour) },
+	"frozen":       func(w *world) { live(w); w.push("1.1.0"); w.wait(time.Minute); freezes(w); w.wait(time.Hour) },
+	"frozen start": func(w *world) { live(w); freezes(w); w.push("1.1.0"); w.wait(time.Hour) },
 	"pinned": func(w *world) {
 		live(w)
 		w.push("1.1.0")

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/freeze"
 	"github.com/heighliner/heighliner/internal/release"
 	"github.com/heighliner/heighliner/internal/status"
 	"github.com/heighliner/heighliner/internal/view"
@@ -51,6 +52,7 @@ type world struct {
 	analyses map[string]*v1alpha1.ReleaseAnalysis // by version
 	metrics  []v1alpha1.AnalysisMetric
 	reasons  map[string]string // of decisions, by id
+	freezes  []v1alpha1.Freeze
 }
 
 func newWorld(name string) *world {
@@ -105,6 +107,7 @@ func (w *world) wait(d time.Duration) {
 }
 
 func (w *world) observed() release.Observed {
+	w.spec.Freeze = freeze.Of(freeze.All(w.freezes, nil), freeze.Subject{Namespace: namespace, Name: w.name}, w.now)
 	o := release.Observed{Spec: w.spec, Config: "config", Candidates: w.offers, State: w.state, Policies: []release.Policy{{Name: w.name}}}
 	facts := make([]fact, 0, len(w.objects))
 	for _, name := range slices.Sorted(maps.Keys(w.objects)) {
@@ -205,7 +208,7 @@ func (w *world) decide(version string, action release.Action, step, by, reason s
 
 // input gives the objects of the world.
 func (w *world) input() view.Input {
-	in := view.Input{Namespace: namespace, Repositories: []v1alpha1.GitHubRepository{}}
+	in := view.Input{Namespace: namespace, Repositories: []v1alpha1.GitHubRepository{}, Freezes: w.freezes}
 	in.Microservices = []v1alpha1.Microservice{w.microservice()}
 	in.NetworkPolicies = []v1alpha1.NetworkPolicy{w.policy()}
 	in.ImagePolicies = []v1alpha1.ImagePolicy{w.imagePolicy()}

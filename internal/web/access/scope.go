@@ -27,6 +27,8 @@ const (
 	networks
 	images
 	repositories
+	freezes
+	clusterFreezes
 	pods
 	events
 	kinds // their number
@@ -39,8 +41,11 @@ var resources = [kinds][]struct{ group, resource string }{
 	networks:     {{v1alpha1.GroupVersion.Group, "networkpolicies"}},
 	images:       {{v1alpha1.GroupVersion.Group, "imagepolicies"}},
 	repositories: {{v1alpha1.GroupVersion.Group, "githubrepositories"}},
-	pods:         {{corev1.GroupName, "pods"}},
-	events:       {{eventsv1.GroupName, "events"}, {corev1.GroupName, "events"}}, // two names of the same objects
+	freezes:      {{v1alpha1.GroupVersion.Group, "freezes"}},
+	// They belong to no namespace: who may not list them sees of a service that it waits for one.
+	clusterFreezes: {{v1alpha1.GroupVersion.Group, "clusterfreezes"}},
+	pods:           {{corev1.GroupName, "pods"}},
+	events:         {{eventsv1.GroupName, "events"}, {corev1.GroupName, "events"}}, // two names of the same objects
 }
 
 // seen are the namespaces in which a kind may be seen.
@@ -75,6 +80,9 @@ func (a *Access) Scope(ctx context.Context, r web.Reader, namespaces []string) (
 	visible := slices.DeleteFunc(slices.Clone(namespaces), func(n string) bool { return !all[services].has(n) })
 	g, gctx = errgroup.WithContext(ctx)
 	for k := releases; k < kinds; k++ {
+		if k == clusterFreezes {
+			continue
+		}
 		g.Go(func() (err error) {
 			all[k], err = a.in(gctx, r, k, all[k], visible)
 			return err
@@ -160,7 +168,7 @@ func scopeOf(r web.Reader, all [kinds]seen, visible []string) web.Scope {
 	for k := releases; k < kinds; k++ {
 		var hidden []string
 		for _, n := range visible {
-			if !all[k].has(n) && !slices.Contains(all[k].unknown, n) {
+			if k != clusterFreezes && !all[k].has(n) && !slices.Contains(all[k].unknown, n) {
 				hidden = append(hidden, n)
 			}
 		}
@@ -183,7 +191,8 @@ func some(namespaces []string) string {
 	return fmt.Sprintf("namespaces %s and %d more", strings.Join(namespaces[:most], ", "), len(namespaces)-most)
 }
 
-// filter gives the objects that may be seen: of kinds that it does not know, none. A kind that may be seen nowhere was not read.
+// filter gives the objects that may be seen, and the labels of the namespaces of services, by which it is known what a
+// ClusterFreeze selects: of kinds that it does not know, none. A kind that may be seen nowhere was not read.
 func filter(o cluster.Objects, all [kinds]seen) cluster.Objects {
 	return cluster.Objects{
 		Input: view.Input{
@@ -193,6 +202,9 @@ func filter(o cluster.Objects, all [kinds]seen) cluster.Objects {
 			NetworkPolicies: only(o.NetworkPolicies, all[networks], func(x *v1alpha1.NetworkPolicy) string { return x.Namespace }),
 			ImagePolicies:   only(o.ImagePolicies, all[images], func(x *v1alpha1.ImagePolicy) string { return x.Namespace }),
 			Repositories:    only(o.Repositories, all[repositories], func(x *v1alpha1.GitHubRepository) string { return x.Namespace }),
+			Freezes:         only(o.Freezes, all[freezes], func(x *v1alpha1.Freeze) string { return x.Namespace }),
+			ClusterFreezes:  only(o.ClusterFreezes, all[clusterFreezes], func(*v1alpha1.ClusterFreeze) string { return "" }),
+			Namespaces:      only(o.Namespaces, all[services], func(x *corev1.Namespace) string { return x.Name }),
 			Pods:            only(o.Pods, all[pods], func(x *corev1.Pod) string { return x.Namespace }),
 		},
 		Events: only(o.Events, all[events], func(x *eventsv1.Event) string { return x.Namespace }),

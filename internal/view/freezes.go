@@ -1,0 +1,305 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/freeze"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// Freeze is a Freeze or a ClusterFreeze that applies now, or will.
+type Freeze struct {
+	// Kind is Freeze or ClusterFreeze.
+	Kind string `json:"kind"`
+	// Namespace of a Freeze; empty for a ClusterFreeze.
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Subject is what it freezes, such as "namespace shop".
+	Subject string `json:"subject"`
+	// Active: it applies now.
+	Active bool `json:"active"`
+	// From is when it applies next; nil while it applies. Until is when it ends; nil: it has no end.
+	From   *metav1.Time `json:"from,omitempty"`
+	Until  *metav1.Time `json:"until,omitempty"`
+	Reason string       `json:"reason"`
+	// By is who created it or changed it last; empty: not known.
+	By string `json:"by,omitempty"`
+	// Sentence for people, at the time of the view.
+	Sentence string `json:"sentence"`
+	// Effect on services; nil where the freeze is part of one service.
+	Effect *Effect `json:"effect,omitempty"`
+	// Next are commands for what a person can do.
+	Next []Action `json:"next,omitempty"`
+}
+
+// Freezes are those that apply now, and then those that will.
+type Freezes struct {
+	metav1.TypeMeta `json:",inline"`
+	Time            metav1.Time `json:"time"`
+	Freezes         []Freeze    `json:"freezes"`
+}
+
+// Effect is what a freeze does to the services of a view.
+type Effect struct {
+	// Services is how many it selects.
+	Services int `json:"services"`
+	// Waiting are those of which a release waits for its end, as namespace/name.
+	Waiting []string `json:"waiting,omitempty"`
+	// Exceptions are the services to which it does not apply, by namespace/name, with the reasons.
+	Exceptions []FreezeException `json:"exceptions,omitempty"`
+	// Unknown: it selects namespaces by labels that were not read. Only the services that wait for it are counted.
+	Unknown bool `json:"unknown,omitempty"`
+	// Problem is why it selects nothing.
+	Problem string `json:"problem,omitempty"`
+}
+
+// FreezeException is a service to which a freeze does not apply.
+type FreezeException struct {
+	Service string `json:"service"`
+	Reason  string `json:"reason"`
+}
+
+// freezes of an input that are not over.
+type freezes struct {
+	cluster []resolved
+	by      map[string][]resolved // by namespace
+	labels  map[string]map[string]string
+}
+
+// resolved is a freeze with its state at the time of the view.
+type resolved struct {
+	freeze.Freeze
+	state freeze.State
+}
+
+func newFreezes(in Input, now time.Time) *freezes {
+	out := &freezes{by: map[string][]resolved{}}
+	for _, f := range freeze.All(in.Freezes, in.ClusterFreezes) {
+		r := resolved{f, f.State(now)}
+		switch {
+		case r.state.Over:
+		case f.Namespace == "":
+			out.cluster = append(out.cluster, r)
+		default:
+			out.by[f.Namespace] = append(out.by[f.Namespace], r)
+		}
+	}
+	if in.Namespaces != nil {
+		out.labels = map[string]map[string]string{}
+		for i := range in.Namespaces {
+			out.labels[in.Namespaces[i].Name] = in.Namespaces[i].Labels
+		}
+	}
+	return out
+}
+
+// selects reports whether a freeze is about a service. Where that depends on labels of namespaces that were not read, it is
+// about those that wait for it.
+func (x *freezes) selects(f resolved, ms *v1alpha1.Microservice) bool {
+	if x.unknown(f) {
+		c := frozenOf(ms)
+		return c != nil && strings.Contains(c.Message, "by "+f.String()+" ")
+	}
+	return f.Selects(freeze.Subject{Namespace: ms.Namespace, Name: ms.Name, Labels: ms.Labels, NamespaceLabels: x.labels[ms.Namespace]})
+}
+
+// unknown reports whether what a freeze selects is not known.
+func (x *freezes) unknown(f resolved) bool { return x.labels == nil && f.NeedsNamespaceLabels() }
+
+// of a service: those that apply now and select it, first those that end last.
+func (x *freezes) of(ms *v1alpha1.Microservice) (out []resolved) {
+	for _, list := range [][]resolved{x.cluster, x.by[ms.Namespace]} {
+		for _, f := range list {
+			if f.state.Active && x.selects(f, ms) {
+				out = append(out, f)
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b resolved) int { return compareEnds(b.state.Until, a.state.Until) })
+	return out
+}
+
+// compareEnds orders times, of which zero is the last.
+func compareEnds(a, b time.Time) int {
+	if a.IsZero() != b.IsZero() {
+		return compareBool(a.IsZero(), b.IsZero())
+	}
+	return a.Compare(b)
+}
+
+// frozenOf is the condition of a service of which something waits for the end of a freeze; nil: nothing does.
+func frozenOf(ms *v1alpha1.Microservice) *metav1.Condition {
+	if c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionFrozen); c != nil && c.Status == metav1.ConditionTrue {
+		return c
+	}
+	return nil
+}
+
+// board gives all freezes with what they do to the services: those that apply first, then those that begin first.
+func (x *freezes) board(in Input, program string, now time.Time) []Freeze {
+	all := slices.Clone(x.cluster)
+	for _, namespace := range slices.Sorted(maps.Keys(x.by)) {
+		all = append(all, x.by[namespace]...)
+	}
+	slices.SortStableFunc(all, func(a, b resolved) int {
+		return cmp.Or(compareBool(b.state.Active, a.state.Active), a.state.From.Compare(b.state.From))
+	})
+	services := map[string][]*v1alpha1.Microservice{}
+	for i := range in.Microservices {
+		ms := &in.Microservices[i]
+		services[ms.Namespace] = append(services[ms.Namespace], ms)
+		services[""] = append(services[""], ms)
+	}
+	var out []Freeze
+	for _, f := range all {
+		v := f.view(program, in.Namespace, now)
+		v.Effect = x.effect(f, services[f.Namespace])
+		out = append(out, v)
+	}
+	return out
+}
+
+// effect of a freeze on the services of its namespace, or of all.
+func (x *freezes) effect(f resolved, services []*v1alpha1.Microservice) *Effect {
+	out := &Effect{Unknown: x.unknown(f)}
+	if err := f.Check(); err != nil {
+		out.Problem = status.Line(err.Error())
+	}
+	for _, ms := range services {
+		name := ms.Namespace + "/" + ms.Name
+		if reason, excepted := f.Exception(ms.Namespace, ms.Name); excepted {
+			out.Exceptions = append(out.Exceptions, FreezeException{name, status.Line(reason)})
+		}
+		if !x.selects(f, ms) {
+			continue
+		}
+		out.Services++
+		if f.state.Active && frozenOf(ms) != nil {
+			out.Waiting = append(out.Waiting, name)
+		}
+	}
+	slices.Sort(out.Waiting)
+	slices.SortFunc(out.Exceptions, func(a, b FreezeException) int { return strings.Compare(a.Service, b.Service) })
+	return out
+}
+
+// view of a freeze. Commands name its namespace unless it is the one in which they act by default.
+func (f resolved) view(program, home string, now time.Time) Freeze {
+	out := Freeze{
+		Kind: f.Kind, Namespace: f.Namespace, Name: f.Name, Subject: f.subject(), Active: f.state.Active,
+		From: timeOf(f.state.From), Until: timeOf(f.state.Until), Reason: status.Line(f.state.Reason), By: status.Line(f.By),
+	}
+	out.Sentence = out.say(now)
+	command := program + " thaw --all-namespaces --name " + f.Name
+	if f.Namespace != "" {
+		command = program + " thaw " + f.Namespace + " --name " + f.Name
+	}
+	out.Next = []Action{{Verb: "thaw", Command: command, Target: f.Name}}
+	return out
+}
+
+// subject is what a freeze is about, in words.
+func (f resolved) subject() string {
+	where := "all namespaces"
+	switch {
+	case f.Namespace != "":
+		where = "namespace " + f.Namespace
+	case f.NamespaceSelector != nil:
+		where = "namespaces with " + metav1.FormatLabelSelector(f.NamespaceSelector)
+	}
+	if f.Rules.Selector == nil {
+		return where
+	}
+	return fmt.Sprintf("services with %s of %s", metav1.FormatLabelSelector(f.Rules.Selector), where)
+}
+
+// say gives the one sentence of a freeze.
+func (f Freeze) say(now time.Time) string {
+	text := f.Subject + ": frozen"
+	if f.From != nil {
+		text += " from " + Clock(f.From.Time, now)
+	}
+	if f.Until == nil {
+		text += " until it is deleted"
+	} else {
+		text += " until " + Clock(f.Until.Time, now)
+	}
+	if f.By != "" {
+		text += " by " + f.By
+	}
+	return fmt.Sprintf("%s: %q", text, f.Reason)
+}
+
+// freezes that apply to the service now.
+func (s *service) freezesOf() (out []Freeze) {
+	for _, f := range s.frozen.of(s.ms) {
+		out = append(out, f.view(s.Program, s.Namespace, s.now))
+	}
+	return out
+}
+
+// waitsForStart is the state of a service of which something that has no rollout waits for the end of a freeze, such as a
+// new version; nil: nothing does, or spec.paused keeps it too.
+func (s *service) waitsForStart() *State {
+	c := frozenOf(s.ms)
+	if c == nil || s.ms.Spec.Paused {
+		return nil
+	}
+	what, why, found := strings.Cut(c.Message, ": frozen ")
+	if !found || strings.Contains(what, " is waiting at ") || strings.HasSuffix(what, " is waiting without pods") {
+		return nil // the state of the rollout has it
+	}
+	return &State{Word: WordFrozen, Class: Moving, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: what + ", " + first("frozen "+why)}
+}
+
+// frozenCause is the text about the freeze for which something of the service waits; "": nothing does.
+func (s *service) frozenCause() string {
+	c := frozenOf(s.ms)
+	if c == nil {
+		return ""
+	}
+	if _, why, found := strings.Cut(c.Message, ": frozen "); found {
+		return first("frozen " + why)
+	}
+	return c.Message
+}
+
+// frozenAt is the text about the freeze for which the rollout of a version waits, of the message of condition Frozen; "": it
+// waits for none.
+func frozenAt(message, version string) string {
+	for rest := message; ; {
+		before, after, found := strings.Cut(rest, version+" is waiting ")
+		if !found {
+			return ""
+		}
+		if before == "" || strings.HasSuffix(before, "; ") {
+			if _, why, is := strings.Cut(after, ": frozen "); is {
+				return first("frozen " + why)
+			}
+		}
+		rest = after
+	}
+}
+
+// first is the text about a freeze, of a message in which others may follow: it ends with the reason in quotes and parentheses.
+func first(text string) string {
+	at := strings.Index(text, ` ("`)
+	if at < 0 {
+		return text
+	}
+	reason, err := strconv.QuotedPrefix(text[at+2:])
+	if err != nil {
+		return text
+	}
+	return text[:at+2] + reason + ")"
+}
