@@ -129,6 +129,8 @@ func (q question) judgeRun(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.R
 		return &answer{cli.ExitWaits, fmt.Sprintf("%s waits for approval: %s", q.version, q.command("continue", s, q.version))}
 	case s.ms.Spec.Paused:
 		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.command("resume", s))}
+	case frozen(s.ms, row.SemVer.Version+" is waiting") != "":
+		return &answer{cli.ExitWaits, frozen(s.ms, row.SemVer.Version+" is waiting")}
 	case run != nil && c != nil && c.Status == "True" && c.Reason == v1alpha1.ConditionAnalysisInconclusive && strings.Contains(c.Message, q.version):
 		return &answer{cli.ExitWaits, c.Message}
 	case s.pinnedAway(g, q.version) != "":
@@ -146,8 +148,8 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 		return &answer{cli.ExitNo, fmt.Sprintf("nothing starts at %s: %s: %s", s.ms.Name, c.Reason, c.Message)}
 	}
 	if g == nil {
-		if s.offered(q.version) && s.ms.Spec.Paused && !q.people {
-			return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.command("resume", s))}
+		if s.offered(q.version) {
+			return q.stopped(s)
 		}
 		return nil
 	}
@@ -157,10 +159,28 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 	if g.Active != "" && version.Compare(g.Active, q.version) > 0 && !s.pinnedTo(g, q.version) {
 		return &answer{cli.ExitNo, fmt.Sprintf("%s is superseded: %s is active in group %s; %q goes back", q.version, g.Active, g.Name, q.command("pin", s, q.version))}
 	}
-	if s.ms.Spec.Paused && !q.people {
+	return q.stopped(s)
+}
+
+// stopped answers that nothing new starts at the Microservice; nil: it does, or that is waited for.
+func (q question) stopped(s snapshot) *answer {
+	switch {
+	case q.people:
+	case s.ms.Spec.Paused:
 		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.command("resume", s))}
+	case s.offered(q.version) && frozen(s.ms, "") != "":
+		return &answer{cli.ExitWaits, fmt.Sprintf("%s does not start: %s", q.version, frozen(s.ms, ""))}
 	}
 	return nil
+}
+
+// frozen is what waits for the end of a freeze, and of which one, if the message has a text; "": nothing does.
+func frozen(ms *v1alpha1.Microservice, text string) string {
+	c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionFrozen)
+	if c == nil || c.Status != "True" || !strings.Contains(c.Message, text) {
+		return ""
+	}
+	return c.Message
 }
 
 // offer of a version by the ImagePolicy; nil: it is not offered.
@@ -349,6 +369,8 @@ func (q question) step(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, row 
 	switch {
 	case run.WaitsFor != "":
 		text += ", waits for " + run.WaitsFor
+	case frozen(ms, row.SemVer.Version+" is waiting at ") != "":
+		text += ", waits for the end of a freeze"
 	case run.Gate != "":
 		text += ", waits for hooks at " + string(run.Gate)
 	case waitsForApproval(ms, run):

@@ -47,8 +47,8 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 early when the version cannot get there.
 
 Exit codes: 0 it is there; 2 there is no such Microservice or step; 3 it failed, was filtered out,
-superseded, or another version is pinned; 4 the timeout was over; 5 it waits for a person, unless
---through-approvals is set.`,
+superseded, or another version is pinned; 4 the timeout was over; 5 it waits for a person or for the
+end of a freeze, unless --through-approvals is set.`,
 		Example: `  # In a pipeline, after the push of 1.3.0
   hlnr wait shop 1.3.0 --timeout 30m
 
@@ -64,7 +64,7 @@ superseded, or another version is pinned; 4 the timeout was over; 5 it waits for
 	flags := cmd.Flags()
 	flags.StringVar(&w.question.state, "for", forActive, "active, canary, step=NAME or approval")
 	flags.DurationVar(&timeout, "timeout", 30*time.Minute, "how long to wait")
-	flags.BoolVar(&w.question.people, "through-approvals", false, "wait on while the version waits for a person")
+	flags.BoolVar(&w.question.people, "through-approvals", false, "wait on while the version waits for a person, or for the end of a freeze")
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{forActive, forCanary, forStep, forApproval}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 	return cmd
 }

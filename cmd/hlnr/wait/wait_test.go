@@ -129,6 +129,11 @@ func TestJudge(t *testing.T) {
 			g.Rollout = &v1alpha1.Rollout{Release: "shop-1-3-0", Step: step}
 		}
 	}
+	freezes := func(what string) func(*snapshot) {
+		return func(s *snapshot) {
+			s.ms.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFrozen, Status: "True", Reason: "Frozen", Message: what + `: frozen until 2026-12-01T08:00:00Z by Freeze "fair" ("trade fair")`}}
+		}
+	}
 	const none = cli.Code(-1)
 	for name, c := range map[string]struct {
 		version, state string
@@ -153,6 +158,11 @@ func TestJudge(t *testing.T) {
 		"pin that ended":    {"1.3.0", forActive, false, pin("1.2.0", &metav1.Time{Time: time.Unix(1, 0)}), none, ""},
 		"paused":            {"1.3.0", forActive, false, func(s *snapshot) { offer(s, "1.3.0"); s.ms.Spec.Paused = true }, cli.ExitWaits, "shop is paused: hlnr resume shop"},
 		"paused, waits on":  {"1.3.0", forActive, true, func(s *snapshot) { offer(s, "1.3.0"); s.ms.Spec.Paused = true }, none, ""},
+		"frozen":            {"1.3.0", forActive, false, func(s *snapshot) { offer(s, "1.3.0"); freezes("1.3.0 is waiting")(s) }, cli.ExitWaits, "1.3.0 does not start: 1.3.0 is waiting: frozen until"},
+		"frozen, unknown":   {"1.3.0", forActive, false, freezes("1.2.9 is waiting"), none, ""},
+		"frozen, waits on":  {"1.3.0", forActive, true, func(s *snapshot) { offer(s, "1.3.0"); freezes("1.3.0 is waiting")(s) }, none, ""},
+		"frozen canary":     {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s); freezes("1.3.0 is waiting at 10%")(s) }, cli.ExitWaits, "1.3.0 is waiting at 10%: frozen until"},
+		"another is frozen": {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s); freezes("2.0.0 is waiting at 10%")(s) }, none, ""},
 		"active":            {"1.2.0", forActive, false, func(*snapshot) {}, cli.ExitYes, ""},
 		"active, not asked": {"1.2.0", forApproval, false, func(*snapshot) {}, cli.ExitNo, "1.2.0 is active, and waits for no approval"},
 		"pending":           {"1.3.0", forCanary, false, row(v1alpha1.ReleasePending, 0), none, ""},
