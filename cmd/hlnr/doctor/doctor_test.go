@@ -94,6 +94,13 @@ func TestDoctor(t *testing.T) {
 		{Name: "manager", Image: "r.example/heighliner", Args: []string{"--prometheus-address=http://robot:hunter2@prometheus.example:9090"}},
 	}}}
 	create(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "heighliner"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}, Template: pod}})
+	for name, until := range map[string]time.Duration{"fair": time.Hour, "over": -time.Hour} {
+		f := &v1alpha1.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{v1alpha1.AnnotationDecidedBy: "admin"}}}
+		f.Spec.Reason, f.Spec.Until = "trade "+name, &metav1.Time{Time: time.Now().Add(until)}
+		if err := env.As(t, "admin", "system:masters").Create(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
 	policy := &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"}}
 	policy.Spec.Image = "r.example/shop"
 	policy.Spec.ImagePullSecrets = []v1alpha1.Reference{{Name: "missing"}, {Name: "there"}}
@@ -108,6 +115,7 @@ func TestDoctor(t *testing.T) {
 	for _, want := range []string{
 		"Problem Manager: 0 of 1 ready", "OK Prometheus: the manager asks http://(removed)@prometheus.example:9090",
 		"Problem ImagePolicy: " + namespace + "/shop: InvalidSpec: spec.versioning.range is not a range",
+		"Warning Freeze: " + namespace + "/fair: applies until ", " to 0 Microservices, which start no new release: trade fair",
 		"Problem Credentials: Secret " + namespace + "/missing does not exist, which ImagePolicy shop names", "OK Credentials: 1 Secret that objects name is there",
 	} {
 		if !has(all, want) {

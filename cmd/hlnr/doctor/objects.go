@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/freeze"
 )
 
 // settle is how long an object may be ahead of its status.
@@ -24,6 +25,7 @@ func (d *doctor) checkObjects(ctx context.Context) []client.Object {
 	secrets := map[client.ObjectKey][]string{}
 	for _, list := range []client.ObjectList{
 		&v1alpha1.ImagePolicyList{}, &v1alpha1.GitHubRepositoryList{}, &v1alpha1.MicroserviceList{}, &v1alpha1.VersionedMicroserviceList{}, &v1alpha1.NetworkPolicyList{},
+		&v1alpha1.FreezeList{}, &v1alpha1.ClusterFreezeList{},
 	} {
 		kind := strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", list), "*v1alpha1."), "List")
 		if err := d.client.List(ctx, list, client.InNamespace(d.namespace)); err != nil {
@@ -72,6 +74,10 @@ func statusOf(o client.Object) (conditions []metav1.Condition, observed int64) {
 		return o.Status.Conditions, o.Status.ObservedGeneration
 	case *v1alpha1.NetworkPolicy:
 		return o.Status.Conditions, o.Status.ObservedGeneration
+	case *v1alpha1.Freeze:
+		return o.Status.Conditions, o.Status.ObservedGeneration
+	case *v1alpha1.ClusterFreeze:
+		return o.Status.Conditions, o.Status.ObservedGeneration
 	}
 	return nil, 0
 }
@@ -79,7 +85,7 @@ func statusOf(o client.Object) (conditions []metav1.Condition, observed int64) {
 // judgeObject finds the faults of one object.
 func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 	conditions, observed := statusOf(o)
-	name := o.GetNamespace() + "/" + o.GetName()
+	name := strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
 	finding := func(level Level, fix, format string, args ...any) []Finding {
 		return []Finding{{level, kind, name + ": " + cleanText(fmt.Sprintf(format, args...)), fix}}
 	}
@@ -92,7 +98,7 @@ func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
 		return finding(Problem, "", "%s: %s", c.Reason, c.Message)
 	}
-	var found []Finding
+	found := frozen(o, now, finding)
 	for _, bad := range []struct {
 		condition string
 		status    metav1.ConditionStatus
@@ -120,6 +126,29 @@ func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 		found = append(found, finding(bad.level, "", "%s %s: %s", c.Type, c.Reason, c.Message)...)
 	}
 	return found
+}
+
+// frozen warns of a freeze that applies: while it does, nothing new starts, and that is as its author wants it.
+func frozen(o client.Object, now time.Time, finding func(level Level, fix, format string, args ...any) []Finding) []Finding {
+	var f freeze.Freeze
+	var services int32
+	switch o := o.(type) {
+	case *v1alpha1.Freeze:
+		f, services = freeze.Namespaced(o), o.Status.Services
+	case *v1alpha1.ClusterFreeze:
+		f, services = freeze.Cluster(o), o.Status.Services
+	default:
+		return nil
+	}
+	state := f.State(now)
+	if !state.Active {
+		return nil
+	}
+	end := "until it is deleted"
+	if !state.Until.IsZero() {
+		end = "until " + state.Until.UTC().Format(time.RFC3339)
+	}
+	return finding(Warning, "", "applies %s to %s, which start no new release: %s", end, plural(int(services), "Microservice"), state.Reason)
 }
 
 // changed is when the specification was written last, as far as it is known.
