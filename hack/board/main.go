@@ -31,7 +31,7 @@ import (
 var services = []struct{ name, story string }{
 	{"shop", "approval"}, {"payments", "rolled back"}, {"checkout", "second step"}, {"search", "two groups"}, {"web", "previews"},
 	{"orders", "pinned"}, {"invoices", "no capacity"}, {"mail", "active"}, {"catalog", "analysis"}, {"accounts", "promoted"},
-	{"stock", "window"}, {"reviews", "crashes"}, {"gateway", "not programmed"}, {"ratings", "continued"}, {"pricing", "rejected"},
+	{"loyalty", "frozen"}, {"stock", "window"}, {"reviews", "crashes"}, {"gateway", "not programmed"}, {"ratings", "continued"}, {"pricing", "rejected"},
 }
 
 // pictures by name: the page, and the window.
@@ -41,7 +41,7 @@ var pictures = []struct {
 	dark          bool
 }{
 	{"board.png", "/", 1360, 800, false},
-
+	{"board-freezes.png", "/freezes", 1360, 420, false},
 	{"board-narrow-dark.png", "/", 500, 1000, true},
 }
 
@@ -52,6 +52,16 @@ func (allow) May(context.Context, string) (decide, change bool) { return true, t
 
 func (allow) Preview(_ context.Context, a web.Act) (web.Outcome, error) {
 	return web.Outcome{Text: a.Service + " " + a.Target + ": " + a.Verb + " by ana", Effects: []string{"1.x: 1.1.0 gets 50 %", "after 10m: 1.x: 1.1.0 is active"}, By: "ana", Command: "hlnr " + a.Verb + " " + a.Service + " " + a.Target}, nil
+}
+
+func (allow) MayFreeze(context.Context, string) (freeze, thaw bool) { return true, true }
+
+func (allow) PreviewFreeze(_ context.Context, f web.Freeze) (web.Outcome, error) {
+	return web.Outcome{Text: "namespace " + f.Namespace + ": frozen until " + f.Until + " by ana", By: "ana", Command: "hlnr freeze " + f.Namespace}, nil
+}
+
+func (allow) Freeze(context.Context, web.Freeze) (web.Outcome, error) {
+	return web.Outcome{}, errors.New("made-up services do not change")
 }
 
 func (allow) Do(context.Context, web.Act) (web.Outcome, error) {
@@ -135,16 +145,39 @@ func move(ctx context.Context, store *cluster.Store) {
 	}
 }
 
+// tiers of services, by which a freeze selects.
+var tiers = map[string]string{"loyalty": "sales", "pricing": "sales", "orders": "sales"}
+
+// freezes of the services: one that applies, which a service waits for, and one that is planned.
+func freezes(now time.Time) []v1alpha1.Freeze {
+	var out []v1alpha1.Freeze
+	for name, by := range map[string]string{"fair": "ana", "end-of-year": "system:serviceaccount:flux-system:kustomize-controller"} {
+		f := v1alpha1.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Annotations: map[string]string{v1alpha1.AnnotationDecidedBy: by}}}
+		f.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "sales"}}
+		f.Spec.Reason, f.Spec.Until = "trade fair", &metav1.Time{Time: time.Date(2030, 2, 4, 8, 0, 0, 0, time.UTC)}
+		if name != "fair" {
+			f.Spec.Selector, f.Spec.Until, f.Spec.Reason = nil, nil, "end-of-year sales"
+			f.Spec.Periods = []v1alpha1.FreezePeriod{{From: metav1.NewTime(now.AddDate(0, 10, 0)), To: metav1.NewTime(now.AddDate(0, 11, 4))}}
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
 // madeUp services with pods and events.
 func madeUp(now time.Time) cluster.Objects {
 	var o cluster.Objects
 	o.Events, o.Pods = []eventsv1.Event{}, []corev1.Pod{}
+	o.Freezes = freezes(now)
 	for i, x := range services {
 		s, ok := viewtest.Play(x.story, x.name)
 		if !ok {
 			panic("there is no story " + x.story)
 		}
 		o.Namespace = s.Input.Namespace
+		for j := range s.Input.Microservices {
+			s.Input.Microservices[j].Labels = map[string]string{"tier": tiers[x.name]}
+		}
 		o.Microservices = append(o.Microservices, s.Input.Microservices...)
 		o.Releases = append(o.Releases, s.Input.Releases...)
 		o.NetworkPolicies = append(o.NetworkPolicies, s.Input.NetworkPolicies...)

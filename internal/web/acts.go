@@ -20,6 +20,12 @@ type Acts interface {
 	Preview(ctx context.Context, a Act) (Outcome, error)
 	// Do acts. A refusal is a [Problem].
 	Do(ctx context.Context, a Act) (Outcome, error)
+	// MayFreeze reports whether the reader may create freezes of a namespace, or with "" of the cluster, and end them.
+	MayFreeze(ctx context.Context, namespace string) (freeze, thaw bool)
+	// PreviewFreeze shows what a freeze, or its end, would do, and does nothing. A refusal is a [Problem].
+	PreviewFreeze(ctx context.Context, f Freeze) (Outcome, error)
+	// Freeze begins or ends a freeze. A refusal is a [Problem].
+	Freeze(ctx context.Context, f Freeze) (Outcome, error)
 }
 
 // Act is what a reader wants to do.
@@ -128,28 +134,30 @@ func (s *Server) writeAct(w http.ResponseWriter, r *http.Request, a Act, x *view
 		return
 	}
 	data := map[string]any{"A": a, "S": x, "Button": actVerbs[a.Verb], "Outcome": outcome, "Problem": problem, "Possible": err == nil, "HasReason": a.Verb != "pause" && a.Verb != "resume" && a.Verb != "unpin", "HasUntil": a.Verb == "pin" || a.Verb == "rollback", "Versions": versionsOf(x)}
-	p := &page{title: actVerbs[a.Verb] + " " + a.Service}
-	if err := p.add(s, "act", "", data); err != nil {
-		s.failed(w, r, err)
-		return
-	}
-	l := s.layout(r, "")
-	l.Title, l.Live, l.Refresh = p.title, false, false
-	head, err := s.templates.execute("head", l)
-	if err != nil {
-		s.failed(w, r, err)
-		return
-	}
-	foot, err := s.templates.execute("foot", l)
-	if err != nil {
-		s.failed(w, r, err)
-		return
-	}
 	status := http.StatusOK
 	if refused != nil {
 		status = refused.Status
 	}
-	respond(w, r, status, "text/html; charset=utf-8", head, p.chunks[0].html, foot)
+	s.writeForm(w, r, status, actVerbs[a.Verb]+" "+a.Service, "act", data)
+}
+
+// writeForm writes a page with a form, which does not follow changes.
+func (s *Server) writeForm(w http.ResponseWriter, r *http.Request, status int, title, name string, data map[string]any) {
+	l := s.layout(r, "")
+	l.Title, l.Live, l.Refresh = title, false, false
+	var parts [][]byte
+	for _, x := range []struct {
+		template string
+		data     any
+	}{{"head", l}, {name, data}, {"foot", l}} {
+		html, err := s.templates.execute(x.template, x.data)
+		if err != nil {
+			s.failed(w, r, err)
+			return
+		}
+		parts = append(parts, html)
+	}
+	respond(w, r, status, "text/html; charset=utf-8", parts...)
 }
 
 // versionsOf a service that a pin can be to.

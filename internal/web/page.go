@@ -189,9 +189,23 @@ var functions = template.FuncMap{
 	"release": func(namespace, name, release string) string {
 		return servicePath(namespace, name) + "/releases/" + url.PathEscape(release)
 	},
-	"act":    actPath,
-	"metric": func(m view.Metric) string { return m.String() },
-	"spark":  spark,
+	"act":        actPath,
+	"freezePath": freezePath,
+	"freezeID":   func(f view.Freeze) string { return strings.ToLower(f.Kind) + "." + f.Namespace + "." + f.Name },
+	"servicePath": func(name string) string {
+		namespace, service, _ := strings.Cut(name, "/")
+		return servicePath(namespace, service)
+	},
+	"first":       func(n int, list []string) []string { return list[:min(n, len(list))] },
+	"drawWeights": drawWeights,
+	"newestFirst": func(points []view.WeightPoint) []view.WeightPoint {
+		out := slices.Clone(points)
+		slices.Reverse(out)
+		return out
+	},
+	"clockAt": func(now, t time.Time) *moment { return momentOf(now, t, view.Clock(t, now)) },
+	"metric":  func(m view.Metric) string { return m.String() },
+	"spark":   spark,
 	"safeURL": func(u string) string {
 		if strings.HasPrefix(u, "https://") || strings.HasPrefix(u, "http://") {
 			return u

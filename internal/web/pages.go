@@ -66,6 +66,8 @@ func (s *Server) content(ctx context.Context, m *moments, u *url.URL) (*page, st
 		p, err = s.boardPage(ctx, m, u)
 	case u.Path == "/previews":
 		p, err = s.previewsPage(m)
+	case u.Path == "/freezes":
+		p, err = s.freezesPage(ctx, m, u)
 	case u.Path == "/discovery":
 		p, err = s.discoveryPage(m)
 	case u.Path == "/diary":
@@ -114,9 +116,10 @@ func (s *Server) servicePage(ctx context.Context, m *moments, x view.Service, u 
 	events := view.NewEvents(m.data.Input, m.data.Events, x.Namespace, x.Name, m.now).Events
 	more := max(0, len(events)-maxEvents)
 	events = newestFirst(events[more:])
+	x.Weights = s.weights.of(x.Namespace, x.Name)
 	data := map[string]any{
-		"S": x, "Now": m.now, "Events": events, "EventsRead": m.data.Events != nil, "MoreEvents": more, "History": x.History(m.now),
-		"May": s.permissions(ctx)(x.Namespace), "PodsRead": m.data.Pods != nil, "Done": s.done.get(u.Query().Get("done")),
+		"S": x, "Now": m.now, "Weights": x.Weights, "Events": events, "EventsRead": m.data.Events != nil, "MoreEvents": more, "History": x.History(m.now),
+		"May": s.permissions(ctx)(x.Namespace), "PodsRead": m.data.Pods != nil, "Done": s.done.get(u.Query().Get("done")), "MayFreeze": s.mayFreeze(ctx, x.Namespace),
 	}
 	p := &page{title: x.Name, value: whole(m, x), live: true}
 	if err := p.add(s, "done", "", data); err != nil { // of this reader alone, so not live

@@ -12,7 +12,9 @@
 //	diary.go     events across services, as a page and as a feed
 //	stream.go    changes of open pages
 //	spark.go     pictures of measurements
+//	weights.go   weights since the server began, and their picture
 //	acts.go      forms of acts
+//	freezes.go   freezes, and the forms that begin and end them
 package web
 
 import (
@@ -84,6 +86,7 @@ type Server struct {
 	boards     boards
 	namespaces namespaces
 	done       doneActs
+	weights    observedWeights
 	streams    chan struct{}
 	// readTimeout bounds the reading of a request.
 	readTimeout time.Duration
@@ -148,6 +151,8 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /diary.atom", s.atom)
 	mux.HandleFunc("GET /services/{namespace}/{service}/acts/{verb}", s.showAct)
 	mux.HandleFunc("POST /services/{namespace}/{service}/acts/{verb}", s.doAct)
+	mux.HandleFunc("GET /freezes/{verb}", s.showFreeze)
+	mux.HandleFunc("POST /freezes/{verb}", s.doFreeze)
 	mux.HandleFunc("GET /", s.get)
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -216,6 +221,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		MaxHeaderBytes: maxHeader, BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog: log.New(discard{}, "", 0),
 	}
+	recording, end := context.WithCancel(ctx)
+	defer end()
+	go s.record(recording)
 	go func() { // so that the first reader does not wait for all rows
 		data, _ := s.Store.Data()
 		_, _ = s.boards.of("").get(s, data, Scope{})

@@ -40,6 +40,7 @@ type fakeActs struct {
 	may    bool
 	refuse error
 	done   []Act
+	frozen []Freeze
 }
 
 func (f *fakeActs) May(context.Context, string) (bool, bool) { return f.may, f.may }
@@ -56,6 +57,22 @@ func (f *fakeActs) Do(_ context.Context, a Act) (Outcome, error) {
 	}
 	f.done = append(f.done, a)
 	return Outcome{Text: "shop 1.1.0: " + a.Verb + " by ana"}, nil
+}
+
+func (f *fakeActs) MayFreeze(context.Context, string) (bool, bool) { return f.may, f.may }
+
+func (f *fakeActs) PreviewFreeze(_ context.Context, x Freeze) (Outcome, error) {
+	return Outcome{Text: fmt.Sprintf("would freeze %q until %q", x.Namespace, x.Until), By: "ana", Command: "hlnr freeze"}, f.refuse
+}
+
+func (f *fakeActs) Freeze(_ context.Context, x Freeze) (Outcome, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.refuse != nil {
+		return Outcome{}, f.refuse
+	}
+	f.frozen = append(f.frozen, x)
+	return Outcome{Text: "done by ana"}, nil
 }
 
 // board is a server of objects that tests change.
@@ -154,7 +171,7 @@ func textOf(t testing.TB, page string) string {
 
 // paths of all pages of the service shop of a story.
 func (b *board) paths() []string {
-	out := []string{"/", "/?q=shop&sort=age", "/previews", "/discovery", "/diary", "/services/shop/shop", "/services/shop/shop/history", "/services/shop/shop/discovery"}
+	out := []string{"/", "/?q=shop&sort=age", "/previews", "/discovery", "/freezes", "/diary", "/services/shop/shop", "/services/shop/shop/history", "/services/shop/shop/discovery"}
 	data, _ := b.store.Data()
 	for i := range data.Releases {
 		out = append(out, "/services/shop/shop/releases/"+data.Releases[i].Name)

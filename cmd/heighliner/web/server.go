@@ -121,9 +121,15 @@ func (s *server) serve(ctx context.Context, id web.Identity, listener net.Listen
 		Store: store, Identity: id, Access: rights, Secure: true, Hosts: s.hosts(), Title: s.title, Version: s.Version, Clock: s.Clock,
 	}
 	if !s.readOnly {
-		options.Acts = &acts.Acts{Factory: s.factory, Client: s.impersonate, Rights: func(ctx context.Context, namespace string) (decide, change bool) {
-			return rights.May(ctx, web.ReaderOf(ctx), namespace)
-		}}
+		options.Acts = &acts.Acts{
+			Factory: s.factory, Client: s.impersonate,
+			Rights: func(ctx context.Context, namespace string) (decide, change bool) {
+				return rights.May(ctx, web.ReaderOf(ctx), namespace)
+			},
+			FreezeRights: func(ctx context.Context, namespace string) (freeze, thaw bool) {
+				return rights.MayFreeze(ctx, web.ReaderOf(ctx), namespace)
+			},
+		}
 	}
 	board, err := web.New(options)
 	if err != nil {
@@ -140,7 +146,7 @@ func (s *server) serve(ctx context.Context, id web.Identity, listener net.Listen
 // read the objects, again and again until the API server gives them.
 func (s *server) read(ctx context.Context, c client.Client) (cluster.Objects, []string, error) {
 	for {
-		objects, missing, err := cluster.Read(ctx, c, cluster.Query{Pods: true, Events: true})
+		objects, missing, err := cluster.Read(ctx, c, cluster.Query{Pods: true, Events: true, Namespaces: true})
 		if err == nil {
 			var sentences []string
 			for _, err := range missing {

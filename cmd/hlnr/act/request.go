@@ -1,6 +1,7 @@
 package act
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,6 +90,40 @@ func (r Request) edit(ctx context.Context, s *scope, ms *v1alpha1.Microservice) 
 		return o.pinned(ctx, s, ms, r.Target)
 	}
 	return edit{}, cli.Usage(fmt.Errorf("there is no act %q", r.Verb))
+}
+
+// FreezeRequest is a freeze or a thaw that is not written on a command line. Its fields are the flags of the commands.
+type FreezeRequest struct {
+	// Thaw ends a freeze; else one begins.
+	Thaw bool
+	// Namespace; "" for the cluster.
+	Namespace string
+	// Name of the Freeze or ClusterFreeze; "": the default of the command.
+	Name string
+	// Until, or Indefinite, and Reason of a freeze.
+	Until, Reason string
+	Indefinite    bool
+	// Selector of Microservices and, for the cluster, of Namespaces; "": all.
+	Selector, Namespaces string
+	// DryRun shows what would happen, and writes nothing.
+	DryRun bool
+}
+
+// Do acts as hlnr freeze and thaw do.
+func (r FreezeRequest) Do(ctx context.Context, f *cli.Factory, c client.WithWatch) (*Done, error) {
+	o := &freezeOptions{
+		name: r.Name, until: r.Until, reason: r.Reason, selector: r.Selector, namespaces: r.Namespaces, indefinite: r.Indefinite,
+		all: r.Namespace == "", dryRun: r.DryRun,
+	}
+	if !o.all && o.namespaces != "" {
+		return nil, cli.Usage(fmt.Errorf("labels of namespaces need a freeze of the cluster"))
+	}
+	s := &scope{f, c, r.Namespace}
+	if r.Thaw {
+		return o.thaw(ctx, s)
+	}
+	o.name = cmp.Or(o.name, defaultFreeze)
+	return o.freeze(ctx, s)
 }
 
 // Text is what became of an act, in one line.

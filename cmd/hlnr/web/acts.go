@@ -29,11 +29,76 @@ type Acts struct {
 	Client func(ctx context.Context) (client.WithWatch, error)
 	// Rights reports whether the reader of a context may decide about releases, and change services, of a namespace.
 	Rights func(ctx context.Context, namespace string) (decide, change bool)
+	// FreezeRights reports whether the reader of a context may create and delete freezes of a namespace, or with "" of the
+	// cluster.
+	FreezeRights func(ctx context.Context, namespace string) (freeze, thaw bool)
 }
 
 // May reports what the reader may do.
 func (a *Acts) May(ctx context.Context, namespace string) (decide, change bool) {
 	return a.Rights(ctx, namespace)
+}
+
+// MayFreeze reports whether the reader may freeze, and end freezes.
+func (a *Acts) MayFreeze(ctx context.Context, namespace string) (freeze, thaw bool) {
+	return a.FreezeRights(ctx, namespace)
+}
+
+// PreviewFreeze shows what a freeze or a thaw would do.
+func (a *Acts) PreviewFreeze(ctx context.Context, x web.Freeze) (web.Outcome, error) {
+	return a.freeze(ctx, x, true)
+}
+
+// Freeze begins or ends a freeze.
+func (a *Acts) Freeze(ctx context.Context, x web.Freeze) (web.Outcome, error) {
+	return a.freeze(ctx, x, false)
+}
+
+func (a *Acts) freeze(ctx context.Context, x web.Freeze, dryRun bool) (web.Outcome, error) {
+	c, err := a.Client(ctx)
+	if err != nil {
+		return web.Outcome{}, a.problem(ctx, err)
+	}
+	done, err := act.FreezeRequest{
+		Thaw: x.Thaw, Namespace: x.Namespace, Name: x.Name, Until: x.Until, Indefinite: x.Indefinite, Reason: x.Reason, Selector: x.Selector, Namespaces: x.Namespaces, DryRun: dryRun,
+	}.Do(ctx, a.Factory, c)
+	if err != nil {
+		return web.Outcome{}, a.problem(ctx, err)
+	}
+	return web.Outcome{Text: done.Text(), Effects: done.Effects, By: done.By, Command: a.freezeCommand(x)}, nil
+}
+
+// freezeCommand does the same as a freeze or a thaw of the board.
+func (a *Acts) freezeCommand(x web.Freeze) string {
+	words := []string{"freeze"}
+	if x.Thaw {
+		words[0] = "thaw"
+	}
+	if x.Namespace == "" {
+		words = append(words, "--all-namespaces")
+	} else {
+		words = append(words, x.Namespace)
+	}
+	if x.Indefinite && !x.Thaw {
+		words = append(words, "--indefinite")
+	}
+	return a.Factory.Program() + " " + flags(words, flag{"--name", x.Name}, flag{"--until", x.Until}, flag{"--selector", x.Selector}, flag{"--namespace-selector", x.Namespaces}, flag{"--reason", x.Reason})
+}
+
+// flag of a command with its value.
+type flag struct{ name, value string }
+
+// flags adds those with a value to the words of a command, quoted for a shell.
+func flags(words []string, list ...flag) string {
+	for _, f := range list {
+		if f.value != "" {
+			words = append(words, f.name, f.value)
+		}
+	}
+	for i, word := range words {
+		words[i] = quoted(word)
+	}
+	return strings.Join(words, " ")
 }
 
 // Preview plays an act.
@@ -64,51 +129,62 @@ type userRights struct {
 	client client.Client
 
 	mu    sync.Mutex
-	known map[string]rights // by namespace
+	known map[right]answer
 }
 
-// rights of the user in a namespace.
-type rights struct {
-	decide, change bool
-	at             time.Time
+// right of the user in a namespace, or with "" in all or in the cluster.
+type right struct{ namespace, verb, resource string }
+
+type answer struct {
+	allowed bool
+	at      time.Time
 }
 
 // newActs are those of the one user of a kubeconfig.
 func newActs(f *cli.Factory, c client.WithWatch) *Acts {
-	user := &userRights{now: f.Now, client: c, known: map[string]rights{}}
-	return &Acts{Factory: f, Client: func(context.Context) (client.WithWatch, error) { return c, nil }, Rights: user.in}
+	user := &userRights{now: f.Now, client: c, known: map[right]answer{}}
+	return &Acts{Factory: f, Client: func(context.Context) (client.WithWatch, error) { return c, nil }, Rights: user.in, FreezeRights: user.freeze}
 }
 
 // in asks the API server: who may act in all namespaces costs two requests a minute, anyone else two for each
 // namespace that they see.
 func (a *userRights) in(ctx context.Context, namespace string) (decide, change bool) {
-	if namespace != "" {
-		if decide, change := a.in(ctx, ""); decide && change {
-			return true, true
-		}
-	}
-	now := a.now()
-	a.mu.Lock()
-	r, ok := a.known[namespace]
-	a.mu.Unlock()
-	if ok && now.Sub(r.at) < rightsAge {
-		return r.decide, r.change
-	}
-	r = rights{a.allowed(ctx, namespace, "versionedmicroservices"), a.allowed(ctx, namespace, "microservices"), now}
-	a.mu.Lock()
-	a.known[namespace] = r
-	a.mu.Unlock()
-	return r.decide, r.change
+	return a.may(ctx, namespace, "patch", "versionedmicroservices"), a.may(ctx, namespace, "patch", "microservices")
 }
 
-// allowed reports whether the user may patch the objects of a resource. Without an answer they may not.
-func (a *userRights) allowed(ctx context.Context, namespace, resource string) bool {
+// freeze asks the API server whether the user may create and delete freezes of a namespace, or of the cluster.
+func (a *userRights) freeze(ctx context.Context, namespace string) (freeze, thaw bool) {
+	resource := "freezes"
+	if namespace == "" {
+		resource = "clusterfreezes"
+	}
+	return a.may(ctx, namespace, "create", resource), a.may(ctx, namespace, "delete", resource)
+}
+
+// may reports whether the user has a right in a namespace, or in all.
+func (a *userRights) may(ctx context.Context, namespace, verb, resource string) bool {
+	return a.asked(ctx, right{"", verb, resource}) || namespace != "" && a.asked(ctx, right{namespace, verb, resource})
+}
+
+// asked gives an answer of the last minute. Without one, the user has no right.
+func (a *userRights) asked(ctx context.Context, r right) bool {
+	now := a.now()
+	a.mu.Lock()
+	known, ok := a.known[r]
+	a.mu.Unlock()
+	if ok && now.Sub(known.at) < rightsAge {
+		return known.allowed
+	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-		Namespace: namespace, Verb: "patch", Group: v1alpha1.GroupVersion.Group, Resource: resource,
+		Namespace: r.namespace, Verb: r.verb, Group: v1alpha1.GroupVersion.Group, Resource: r.resource,
 	}}}
-	return a.client.Create(ctx, review) == nil && review.Status.Allowed
+	known = answer{a.client.Create(ctx, review) == nil && review.Status.Allowed, now}
+	a.mu.Lock()
+	a.known[r] = known
+	a.mu.Unlock()
+	return known.allowed
 }
 
 // problem gives an error of an act the words of the command, and a status.
@@ -137,15 +213,7 @@ func (a *Acts) command(x web.Act) string {
 	case x.Target != "":
 		words = append(words, x.Target)
 	}
-	for _, flag := range []struct{ name, value string }{{"--group", x.Group}, {"--until", x.Until}, {"--reason", x.Reason}} {
-		if flag.value != "" {
-			words = append(words, flag.name, flag.value)
-		}
-	}
-	for i, word := range words {
-		words[i] = quoted(word)
-	}
-	return a.Factory.Program() + " " + strings.Join(words, " ")
+	return a.Factory.Program() + " " + flags(words, flag{"--group", x.Group}, flag{"--until", x.Until}, flag{"--reason", x.Reason})
 }
 
 // plain are words that mean themselves in a shell.

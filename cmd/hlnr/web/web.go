@@ -79,7 +79,7 @@ func run(ctx context.Context, f *cli.Factory, scope *cli.Scope, title string, po
 	if err != nil {
 		return err
 	}
-	objects, missing, err := cluster.Read(ctx, c, cluster.Query{Namespace: namespace, Selector: selector, Pods: true, Events: true})
+	objects, missing, err := cluster.Read(ctx, c, cluster.Query{Namespace: namespace, Selector: selector, Pods: true, Events: true, Namespaces: namespace == ""})
 	if err != nil {
 		return err
 	}

@@ -171,13 +171,24 @@ func (a *Access) forget(now time.Time) {
 // May reports whether a reader may decide about releases, and change services, of a namespace. Without an answer they
 // may not; the API server decides about each act again.
 func (a *Access) May(ctx context.Context, r web.Reader, namespace string) (decide, change bool) {
-	may := func(resource string) bool {
-		for _, n := range []string{"", namespace} {
-			if allowed, err := a.Allowed(ctx, r, n, "patch", v1alpha1.GroupVersion.Group, resource); err == nil && allowed {
-				return true
-			}
-		}
-		return false
+	return a.may(ctx, r, namespace, "patch", "versionedmicroservices"), a.may(ctx, r, namespace, "patch", "microservices")
+}
+
+// MayFreeze reports whether a reader may create freezes of a namespace, or with "" of the cluster, and delete them. Without an
+// answer they may not.
+func (a *Access) MayFreeze(ctx context.Context, r web.Reader, namespace string) (freeze, thaw bool) {
+	resource := "freezes"
+	if namespace == "" {
+		resource = "clusterfreezes"
 	}
-	return may("versionedmicroservices"), may("microservices")
+	return a.may(ctx, r, namespace, "create", resource), a.may(ctx, r, namespace, "delete", resource)
+}
+
+// may reports whether a reader has a right in all namespaces, or in one.
+func (a *Access) may(ctx context.Context, r web.Reader, namespace, verb, resource string) bool {
+	allowed, err := a.Allowed(ctx, r, "", verb, v1alpha1.GroupVersion.Group, resource)
+	if (err != nil || !allowed) && namespace != "" {
+		allowed, err = a.Allowed(ctx, r, namespace, verb, v1alpha1.GroupVersion.Group, resource)
+	}
+	return err == nil && allowed
 }

@@ -171,6 +171,9 @@ func objects() cluster.Objects {
 		o.NetworkPolicies = append(o.NetworkPolicies, v1alpha1.NetworkPolicy{ObjectMeta: meta})
 		o.ImagePolicies = append(o.ImagePolicies, v1alpha1.ImagePolicy{ObjectMeta: meta})
 		o.Repositories = append(o.Repositories, v1alpha1.GitHubRepository{ObjectMeta: meta})
+		o.Freezes = append(o.Freezes, v1alpha1.Freeze{ObjectMeta: meta})
+		o.ClusterFreezes = append(o.ClusterFreezes, v1alpha1.ClusterFreeze{ObjectMeta: metav1.ObjectMeta{Name: n}})
+		o.Namespaces = append(o.Namespaces, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n}})
 		o.Pods = append(o.Pods, corev1.Pod{ObjectMeta: meta})
 		o.Events = append(o.Events, eventsv1.Event{ObjectMeta: meta})
 	}
@@ -194,12 +197,12 @@ func TestScope(t *testing.T) {
 		want    map[string]string
 		missing []string
 	}{
-		"everything":    {everything("ana", "*"), map[string]string{"services": "bank shop", "pods": "bank shop", "events": "bank shop", "releases": "bank shop"}, nil},
-		"nothing":       {nil, map[string]string{"services": "nil", "pods": "nil", "events": "nil", "releases": "nil"}, []string{"you (ana) may not list Microservices in any namespace with a service: ask an administrator for the ClusterRole heighliner-view, or for view in a namespace"}},
-		"one namespace": {everything("ana", "shop"), map[string]string{"services": "shop", "pods": "shop", "events": "shop", "releases": "shop"}, nil},
-		"pods without services": {[]string{"ana list pods *", "ana list microservices shop"}, map[string]string{"services": "shop", "pods": "bank shop", "events": "nil", "releases": "nil"},
-			[]string{"versionedmicroservices in namespace shop", "networkpolicies in namespace shop", "imagepolicies in namespace shop", "githubrepositories in namespace shop", "events in namespace shop"}},
-		"another user": {everything("bob", "*"), map[string]string{"services": "nil", "pods": "nil", "events": "nil", "releases": "nil"}, []string{"you (ana) may not list Microservices"}},
+		"everything":    {everything("ana", "*"), map[string]string{"freezes": "bank shop", "of the cluster": "bank shop", "labels": "bank shop", "services": "bank shop", "pods": "bank shop", "events": "bank shop", "releases": "bank shop"}, nil},
+		"nothing":       {nil, map[string]string{"freezes": "nil", "of the cluster": "nil", "labels": "nil", "services": "nil", "pods": "nil", "events": "nil", "releases": "nil"}, []string{"you (ana) may not list Microservices in any namespace with a service: ask an administrator for the ClusterRole heighliner-view, or for view in a namespace"}},
+		"one namespace": {everything("ana", "shop"), map[string]string{"freezes": "shop", "of the cluster": "nil", "labels": "shop", "services": "shop", "pods": "shop", "events": "shop", "releases": "shop"}, nil},
+		"pods without services": {[]string{"ana list pods *", "ana list microservices shop"}, map[string]string{"freezes": "nil", "of the cluster": "nil", "labels": "shop", "services": "shop", "pods": "bank shop", "events": "nil", "releases": "nil"},
+			[]string{"versionedmicroservices in namespace shop", "networkpolicies in namespace shop", "imagepolicies in namespace shop", "githubrepositories in namespace shop", "freezes in namespace shop", "events in namespace shop"}},
+		"another user": {everything("bob", "*"), map[string]string{"freezes": "nil", "of the cluster": "nil", "labels": "nil", "services": "nil", "pods": "nil", "events": "nil", "releases": "nil"}, []string{"you (ana) may not list Microservices"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -215,6 +218,8 @@ func TestScope(t *testing.T) {
 			if diff := cmp.Diff(tc.want, map[string]string{
 				"services": names(o.Microservices, func(x v1alpha1.Microservice) string { return x.Namespace }), "pods": names(o.Pods, func(x corev1.Pod) string { return x.Namespace }),
 				"events": names(o.Events, func(x eventsv1.Event) string { return x.Namespace }), "releases": names(o.Releases, func(x v1alpha1.VersionedMicroservice) string { return x.Namespace }),
+				"freezes": names(o.Freezes, func(x v1alpha1.Freeze) string { return x.Namespace }), "of the cluster": names(o.ClusterFreezes, func(x v1alpha1.ClusterFreeze) string { return x.Name }),
+				"labels": names(o.Namespaces, func(x corev1.Namespace) string { return x.Name }),
 			}); diff != "" {
 				t.Error(diff)
 			}
@@ -289,7 +294,7 @@ func TestScopeOfNewNamespaces(t *testing.T) {
 // TestAllKinds: each list of the objects is filtered by a kind, or is one that the board does not read.
 func TestAllKinds(t *testing.T) {
 	t.Parallel()
-	unread := []string{"Routes", "Gateways"}
+	unread := []string{"Routes", "Gateways", "Namespaces"} // the labels of namespaces are seen with their services
 	n := 0
 	for _, of := range []reflect.Type{reflect.TypeFor[view.Input](), reflect.TypeFor[cluster.Objects]()} {
 		for i := range of.NumField() {
@@ -325,5 +330,23 @@ func TestMay(t *testing.T) {
 	c.Step(outageAge)
 	if decide, change := a.May(t.Context(), ana, "shop"); decide || change {
 		t.Errorf("outage: %t %t", decide, change)
+	}
+}
+
+// TestMayFreeze: freezes of a namespace need the right to create and delete them there or in all namespaces, and those of the
+// cluster the one to ClusterFreezes.
+func TestMayFreeze(t *testing.T) {
+	t.Parallel()
+	a, s, _ := start("ana create freezes shop", "ana delete freezes *", "ana create clusterfreezes *")
+	for namespace, want := range map[string][2]bool{"shop": {true, true}, "bank": {false, true}, "": {true, false}} {
+		freeze, thaw := a.MayFreeze(t.Context(), ana, namespace)
+		if got := [2]bool{freeze, thaw}; got != want {
+			t.Errorf("namespace %q: %v, want %v", namespace, got, want)
+		}
+	}
+	for _, q := range s.asked {
+		if strings.Contains(q, "clusterfreezes") && !strings.HasSuffix(q, " ") {
+			t.Errorf("asked %q: a right in a namespace says nothing about the cluster", q)
+		}
 	}
 }

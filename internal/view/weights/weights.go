@@ -1,0 +1,82 @@
+// Package weights observes how the weights of releases change: objects have the present ones only. It is pure.
+package weights
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
+	"github.com/heighliner/heighliner/internal/view"
+)
+
+// maxPoints are kept of a group, the newest. Objects do not have the past, so that all of it is in memory.
+const maxPoints = 48
+
+// History has the weights of services since they were observed first. The zero value has observed nothing. It is not for use by several
+// goroutines at the same time.
+type History struct {
+	services map[types.NamespacedName][]view.GroupWeights
+}
+
+// Observe the services at a time. Services and groups that are gone are forgotten, and pull requests have no steps.
+func (w *History) Observe(services []v1alpha1.Microservice, now time.Time) {
+	next := make(map[types.NamespacedName][]view.GroupWeights, len(services))
+	for i := range services {
+		ms := &services[i]
+		k := types.NamespacedName{Namespace: ms.Namespace, Name: ms.Name}
+		before := w.services[k]
+		groups := before[:0:0]
+		for j := range ms.Status.ReleaseGroups {
+			g := &ms.Status.ReleaseGroups[j]
+			if g.Level == v1alpha1.LevelPreview || g.PullRequest > 0 || g.Phase != v1alpha1.GroupLive {
+				continue
+			}
+			known := view.GroupWeights{Group: g.Name}
+			if at := slices.IndexFunc(before, func(x view.GroupWeights) bool { return x.Group == g.Name }); at >= 0 {
+				known = before[at]
+			}
+			groups = append(groups, with(known, sharesOf(g), now))
+		}
+		next[k] = groups
+	}
+	w.services = next
+}
+
+// with gives a group another point, if the shares changed. The points of readers are not changed.
+func with(g view.GroupWeights, shares []view.WeightShare, now time.Time) view.GroupWeights {
+	n := len(g.Points)
+	if len(shares) == 0 || n > 0 && slices.Equal(g.Points[n-1].Shares, shares) {
+		return g
+	}
+	g.Points = append(slices.Clone(g.Points[max(0, n-maxPoints+1):]), view.WeightPoint{Time: metav1.Time{Time: now.UTC()}, Shares: shares})
+	return g
+}
+
+// sharesOf the releases of a group with traffic: the active one first, and the newest canary last.
+func sharesOf(g *v1alpha1.ReleaseGroup) (out []view.WeightShare) {
+	for _, wanted := range []v1alpha1.ReleaseStatus{v1alpha1.ReleaseActive, v1alpha1.ReleaseCanary} {
+		for _, r := range slices.Backward(g.Releases) {
+			if r.Status == wanted && r.Weight > 0 {
+				out = append(out, view.WeightShare{Release: r.VersionedMicroservice, Version: status.Short(r.SemVer.Version), Weight: r.Weight})
+			}
+		}
+	}
+	return out
+}
+
+// Of a service: the groups whose weights changed since they were observed first.
+func (w *History) Of(namespace, name string) (out []view.GroupWeights) {
+	for _, g := range w.services[types.NamespacedName{Namespace: namespace, Name: name}] {
+		if len(g.Points) > 1 {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// Services is how many were there at the last observation.
+func (w *History) Services() int { return len(w.services) }

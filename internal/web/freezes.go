@@ -1,0 +1,271 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/internal/view"
+)
+
+// Freeze is a freeze that a reader wants to begin or to end.
+type Freeze struct {
+	// Thaw ends a freeze; else one begins.
+	Thaw bool
+	// Namespace; "" for the cluster.
+	Namespace string
+	// Name of the Freeze or ClusterFreeze; "": the default of the command.
+	Name string
+	// Until, as "hlnr freeze" takes it, or Indefinite; and Reason.
+	Until, Reason string
+	Indefinite    bool
+	// Selector of services and, for the cluster, of Namespaces, as kubectl takes them; "": all.
+	Selector, Namespaces string
+}
+
+// freezePath of the page that begins or ends freezes.
+func freezePath(verb, namespace, name string) string {
+	q := url.Values{}
+	for k, v := range map[string]string{"namespace": namespace, "name": name} {
+		if v != "" {
+			q.Set(k, v)
+		}
+	}
+	if len(q) == 0 {
+		return "/freezes/" + verb
+	}
+	return "/freezes/" + verb + "?" + q.Encode()
+}
+
+// maxShown freezes are in the banner of a page; the page of freezes has all.
+const maxShown = 3
+
+// activeFreezes are those that apply to services of a namespace; "" of all. more is how many are omitted.
+func activeFreezes(m *moments, namespace string) (shown []view.Freeze, more int) {
+	for _, f := range m.board.Freezes {
+		if f.Active && f.Effect.Services > 0 && (namespace == "" || f.Namespace == "" || f.Namespace == namespace) {
+			shown = append(shown, f)
+		}
+	}
+	n := min(len(shown), maxShown)
+	return shown[:n], len(shown) - n
+}
+
+// thaws reports whether the reader may end a freeze, asked for once for each namespace of a page.
+func (s *Server) thaws(ctx context.Context) func(f view.Freeze) bool {
+	known := map[string]bool{}
+	return func(f view.Freeze) bool {
+		if s.Acts == nil {
+			return false
+		}
+		may, is := known[f.Namespace]
+		if !is {
+			_, may = s.Acts.MayFreeze(ctx, f.Namespace)
+			known[f.Namespace] = may
+		}
+		return may
+	}
+}
+
+// mayFreeze reports whether the reader may freeze a namespace.
+func (s *Server) mayFreeze(ctx context.Context, namespace string) bool {
+	if s.Acts == nil {
+		return false
+	}
+	may, _ := s.Acts.MayFreeze(ctx, namespace)
+	return may
+}
+
+// maxAsked namespaces are offered in the form of a freeze. The page of a service has a button for its namespace.
+const maxAsked = 100
+
+// freezable are the namespaces of services that the reader may freeze, and whether they may freeze the cluster.
+func (s *Server) freezable(ctx context.Context, m *moments) (namespaces []string, cluster bool) {
+	if s.Acts == nil {
+		return nil, false
+	}
+	for _, x := range m.board.Services {
+		namespaces = append(namespaces, x.Namespace)
+	}
+	slices.Sort(namespaces)
+	namespaces = slices.Compact(namespaces)
+	namespaces = namespaces[:min(len(namespaces), maxAsked)]
+	may := make([]bool, len(namespaces))
+	var asked sync.WaitGroup
+	for i, n := range namespaces {
+		asked.Go(func() { may[i], _ = s.Acts.MayFreeze(ctx, n) })
+	}
+	cluster, _ = s.Acts.MayFreeze(ctx, "")
+	asked.Wait()
+	var out []string
+	for i, n := range namespaces {
+		if may[i] {
+			out = append(out, n)
+		}
+	}
+	return out, cluster
+}
+
+// freezesPage lists the freezes that apply or will.
+func (s *Server) freezesPage(ctx context.Context, m *moments, u *url.URL) (*page, error) {
+	value := view.Freezes{TypeMeta: metav1.TypeMeta{APIVersion: view.APIVersion, Kind: view.KindFreezes}, Time: m.board.Time, Freezes: append([]view.Freeze{}, m.board.Freezes...)}
+	p := &page{title: "Freezes", value: value, live: true}
+	if err := p.add(s, "done", "", map[string]any{"Done": s.done.get(u.Query().Get("done"))}); err != nil {
+		return nil, err
+	}
+	namespaces, cluster := s.freezable(ctx, m)
+	return p, p.add(s, "freezes", "content", map[string]any{"Freezes": m.board.Freezes, "Now": m.now, "Thaws": s.thaws(ctx), "May": cluster || len(namespaces) > 0, "Read": m.data.Freezes != nil})
+}
+
+// freezeOf reads a freeze from the values of a form.
+func freezeOf(r *http.Request, values url.Values) Freeze {
+	text := func(name string) string { return strings.TrimSpace(values.Get(name)) }
+	return Freeze{
+		Thaw: r.PathValue("verb") == "thaw", Namespace: text("namespace"), Name: text("name"), Until: text("until"), Reason: text("reason"),
+		Indefinite: text("indefinite") != "", Selector: text("selector"), Namespaces: text("namespaces"),
+	}
+}
+
+// where a freeze is, in words.
+func (f Freeze) where() string {
+	if f.Namespace == "" {
+		return "the cluster"
+	}
+	return "namespace " + f.Namespace
+}
+
+// checkFreeze refuses what the reader may not do.
+func (s *Server) checkFreeze(r *http.Request, f Freeze) (*moments, error) {
+	verb := r.PathValue("verb")
+	if s.Acts == nil {
+		return nil, &Problem{Status: http.StatusForbidden, Title: "This board only reads", Text: "It was started with --read-only. Use the command hlnr " + verb + "."}
+	}
+	if verb != "freeze" && verb != "thaw" {
+		return nil, &Problem{Status: http.StatusNotFound, Title: "There is no such act", Text: "The page of freezes has a button for each act."}
+	}
+	m, _, err := s.moments(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	freeze, thaw := s.Acts.MayFreeze(r.Context(), f.Namespace)
+	if f.Thaw && !thaw || !f.Thaw && !freeze {
+		return nil, &Problem{Status: http.StatusForbidden, Title: "You may not " + verb + " " + f.where(), Text: "Ask an administrator for the role heighliner-freeze in the namespace, or heighliner-freeze-cluster for the cluster. Nothing was done."}
+	}
+	return m, nil
+}
+
+// showFreeze shows the form of a freeze, or what one, or its end, would do.
+func (s *Server) showFreeze(w http.ResponseWriter, r *http.Request) {
+	f := freezeOf(r, r.URL.Query())
+	if !f.Thaw && f.Namespace == "" && !r.URL.Query().Has("namespace") { // no choice yet: one that the reader may freeze
+		if err := s.choose(r, &f); err != nil {
+			s.failed(w, r, err)
+			return
+		}
+	}
+	m, err := s.checkFreeze(r, f)
+	if err != nil {
+		s.failed(w, r, err)
+		return
+	}
+	s.writeFreeze(w, r, m, f, nil)
+}
+
+// choose the first namespace that the reader may freeze.
+func (s *Server) choose(r *http.Request, f *Freeze) error {
+	m, _, err := s.moments(r.Context())
+	if err != nil {
+		return err
+	}
+	if namespaces, _ := s.freezable(r.Context(), m); len(namespaces) > 0 {
+		f.Namespace = namespaces[0]
+	}
+	return nil
+}
+
+// writeFreeze writes the page of a freeze or of its end; refused is why it was not done.
+func (s *Server) writeFreeze(w http.ResponseWriter, r *http.Request, m *moments, f Freeze, refused *Problem) {
+	complete := f.Thaw || f.Reason != "" || f.Until != "" || f.Indefinite
+	var outcome Outcome
+	problem := refused
+	if complete {
+		var err error
+		if outcome, err = s.Acts.PreviewFreeze(r.Context(), f); err != nil {
+			complete, problem = false, cmp.Or(problem, problemOf(err))
+		}
+	}
+	if f.Thaw && len(outcome.Effects) == 0 {
+		outcome.Effects = continues(m, f)
+	}
+	if wantsJSON(r) {
+		if problem != nil {
+			respondJSON(w, r, problem.Status, problem)
+			return
+		}
+		respondJSON(w, r, http.StatusOK, outcome)
+		return
+	}
+	const most = 20 // effects that are shown
+	more := max(0, len(outcome.Effects)-most)
+	outcome.Effects = outcome.Effects[:len(outcome.Effects)-more]
+	title, verb := "Freeze", "freeze"
+	if f.Thaw {
+		title, verb = "End the freeze", "thaw"
+	}
+	namespaces, cluster := s.freezable(r.Context(), m)
+	if f.Namespace != "" && !slices.Contains(namespaces, f.Namespace) {
+		namespaces = append(namespaces, f.Namespace)
+	}
+	data := map[string]any{"F": f, "Where": f.where(), "Title": title, "Verb": verb, "Outcome": outcome, "More": more, "Problem": problem, "Possible": complete, "Namespaces": namespaces, "Cluster": cluster}
+	status := http.StatusOK
+	if refused != nil {
+		status = refused.Status
+	}
+	s.writeForm(w, r, status, title, "freeze", data)
+}
+
+// continues lists the services that continue when a freeze ends.
+func continues(m *moments, f Freeze) (out []string) {
+	for _, x := range m.board.Freezes {
+		if x.Namespace != f.Namespace || x.Name != f.Name {
+			continue
+		}
+		for _, name := range x.Effect.Waiting {
+			out = append(out, name+" waits for its end")
+		}
+	}
+	return out
+}
+
+// doFreeze begins or ends a freeze, and redirects to the page of freezes.
+func (s *Server) doFreeze(w http.ResponseWriter, r *http.Request) {
+	if err := r.ParseForm(); err != nil {
+		s.fail(w, r, &Problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Text: "Load the page again. Nothing was done."})
+		return
+	}
+	f := freezeOf(r, r.PostForm)
+	m, err := s.checkFreeze(r, f)
+	if err != nil {
+		s.failed(w, r, err)
+		return
+	}
+	outcome, err := s.Acts.Freeze(r.Context(), f)
+	if err != nil {
+		s.writeFreeze(w, r, m, f, problemOf(err))
+		return
+	}
+	if wantsJSON(r) {
+		respondJSON(w, r, http.StatusOK, outcome)
+		return
+	}
+	id := rand.Text()
+	s.done.put(id, outcome)
+	http.Redirect(w, r, "/freezes?done="+id, http.StatusSeeOther)
+}
