@@ -126,7 +126,7 @@ func generate(root string) (map[string][]byte, error) {
 }
 
 // sources are the folders of config whose objects the chart has too.
-var sources = []string{"crd", "policies", "rbac", "components/alerts", "components/read-secrets", "components/secrets"}
+var sources = []string{"crd", "policies", "rbac", "components/alerts", "components/read-secrets", "components/secrets", "components/web"}
 
 // copyObjects adds the objects of a folder of config.
 func copyObjects(root, dir string, files map[string][]byte) error {

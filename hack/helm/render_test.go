@@ -205,6 +205,20 @@ func folded(value any) any {
 	return value
 }
 
+// addArgs is a patch of the board's Deployment, as an overlay has it.
+func addArgs(args ...string) map[string]any {
+	var patch strings.Builder
+	for _, arg := range args {
+		fmt.Fprintf(&patch, "- op: add\n  path: /spec/template/spec/containers/0/args/-\n  value: %q\n", arg)
+	}
+	return map[string]any{"target": map[string]any{"kind": "Deployment", "name": "heighliner-web"}, "patch": patch.String()}
+}
+
+// remove is a patch that takes out the board's right to impersonate.
+func remove(kind string) map[string]any {
+	return map[string]any{"patch": fmt.Sprintf("apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata:\n  name: heighliner-web-impersonate\n$patch: delete\n", kind)}
+}
+
 // The chart and kustomize render the same objects. The differences are the labels of charts, the annotation that keeps CRDs, empty
 // lines in CEL, and the Namespace, which Helm must find or create before it installs.
 func TestSameAsKustomize(t *testing.T) {
@@ -231,6 +245,19 @@ func TestSameAsKustomize(t *testing.T) {
 		"components/dashboards": {
 			map[string]any{"metrics": map[string]any{"dashboards": map[string]any{"enabled": true}}},
 			[]map[string]any{{"resources": []string{"config/default"}, "components": []string{"config/components/dashboards"}}},
+		},
+		"components/web": {
+			map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com", "oidc": map[string]any{"issuerURL": "https://id.example.com", "clientID": "heighliner"}}},
+			[]map[string]any{{"resources": []string{"config/default"}, "components": []string{"config/components/web"}, "patches": []any{addArgs("--url=https://board.example.com", "--oidc-issuer-url=https://id.example.com", "--oidc-client-id=heighliner")}}},
+		},
+		"components/web that only reads": {
+			map[string]any{"web": behindProxy},
+			[]map[string]any{{"resources": []string{"config/default"}, "components": []string{"config/components/web"}, "patches": []any{
+				addArgs("--url=https://board.example.com:8443/", "--read-only", "--tls-cert-file=/etc/heighliner-web/tls.crt", "--tls-private-key-file=/etc/heighliner-web/tls.key",
+					"--requestheader-client-ca-file=/etc/heighliner-web/ca.crt", "--requestheader-allowed-names=oauth2-proxy", "--requestheader-username-headers=X-User",
+					"--requestheader-group-headers=X-Group", "--requestheader-group-separator=|"),
+				remove("ClusterRole"), remove("ClusterRoleBinding"),
+			}}},
 		},
 		"components/secrets": {
 			map[string]any{"secrets": map[string]any{"track": []any{"shop", "pay"}}},
@@ -307,6 +334,14 @@ func TestRefusedValues(t *testing.T) {
 		"wrong digest":       {map[string]any{"image": map[string]any{"digest": "sha256:12"}}, "digest"},
 		"wrong access":       {map[string]any{"secrets": map[string]any{"access": "None"}}, "access"},
 		"wrong namespace":    {map[string]any{"namespaces": []any{"Shop"}}, "namespaces"},
+		"board without URL":  {map[string]any{"web": map[string]any{"enabled": true}}, "web.url is required"},
+		"board over HTTP":    {map[string]any{"web": map[string]any{"url": "http://board.example.com"}}, "url"},
+		"anonymous board":    {map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com"}}, "there are no anonymous readers"},
+		"board, two sources": {map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com", "oidc": map[string]any{"issuerURL": "https://id.example.com", "clientID": "x"}, "requestHeader": map[string]any{"enabled": true}}}, "there are no anonymous readers"},
+		"board, no client":   {map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com", "oidc": map[string]any{"issuerURL": "https://id.example.com"}}}, "web.oidc.clientID is required"},
+		"board, no TLS":      {map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com", "requestHeader": map[string]any{"enabled": true}}}, "web.requestHeader needs the keys"},
+		"board, half a pair": {map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com", "existingSecret": map[string]any{"keys": []any{"tls.crt"}}}}, "tls.crt and tls.key need each other"},
+		"unknown key":        {map[string]any{"web": map[string]any{"existingSecret": map[string]any{"keys": []any{"password"}}}}, "keys"},
 		"image is not named": {map[string]any{"image": map[string]any{"tag": "v1"}}, "image.repository is required"},
 	} {
 		if _, err := rendered(t, with(test.values)); err == nil || !strings.Contains(err.Error(), test.want) {

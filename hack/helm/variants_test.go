@@ -5,10 +5,33 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+)
+
+// board with an identity provider, and boards behind a proxy.
+var (
+	board = map[string]any{
+		"enabled": true, "url": "https://board.example.com", "title": "production", "groups": []any{"oidc:shop", "oidc:ops"}, "sessionDuration": "30m",
+		"existingSecret": map[string]any{"name": "board", "keys": []any{"client-secret", "session-key", "ca.crt"}},
+		"oidc":           map[string]any{"issuerURL": "https://id.example.com", "clientID": "heighliner", "scopes": []any{"email"}, "usernameClaim": "email", "usernamePrefix": "-", "groupsClaim": "roles", "groupsPrefix": "team:"},
+		"httpRoute":      map[string]any{"parentRefs": []any{map[string]any{"name": "public", "namespace": "infra"}}},
+		"networkPolicy":  map[string]any{"egress": []any{map[string]any{"ports": []any{map[string]any{"port": 443}}}}},
+		"resources":      map[string]any{"requests": map[string]any{"memory": "128Mi"}},
+	}
+	behindProxy = map[string]any{
+		"enabled": true, "url": "https://board.example.com:8443/", "readOnly": true,
+		"existingSecret": map[string]any{"keys": []any{"tls.crt", "tls.key", "ca.crt"}},
+		"requestHeader":  map[string]any{"enabled": true, "allowedNames": []any{"oauth2-proxy"}, "usernameHeaders": []any{"X-User"}, "groupHeaders": []any{"X-Group"}, "groupSeparator": "|"},
+	}
+	boardObjects = []string{
+		"ServiceAccount heighliner-system heighliner-web", "ClusterRole <nil> heighliner-web", "ClusterRoleBinding <nil> heighliner-web",
+		"ClusterRole <nil> heighliner-web-impersonate", "ClusterRoleBinding <nil> heighliner-web-impersonate", "Deployment heighliner-system heighliner-web",
+		"Service heighliner-system heighliner-web", "NetworkPolicy heighliner-system heighliner-web",
+	}
 )
 
 // variants of values that differ from each other in the objects.
@@ -18,6 +41,7 @@ var variants = map[string]map[string]any{
 	"namespaces":        {"namespaces": []any{"shop", "infra"}},
 	"granted secrets":   {"namespaces": []any{"shop", "infra"}, "secrets": map[string]any{"access": "Granted", "read": []any{"shop"}, "track": []any{"shop"}}},
 	"no receiver":       {"webhooks": map[string]any{"enabled": false}, "metrics": map[string]any{"enabled": false}, "crds": map[string]any{"install": false}},
+	"board":             {"web": board},
 	"everything": {
 		"replicas": 3, "labels": map[string]any{"team": "platform"}, "podLabels": map[string]any{"team": "platform"}, "podAnnotations": map[string]any{"a": "b"},
 		"serviceAccountAnnotations": map[string]any{"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/heighliner"},
@@ -80,6 +104,7 @@ func TestVariants(t *testing.T) {
 				"RoleBinding shop heighliner-read-secrets", "Role shop heighliner-secrets", "RoleBinding shop heighliner-secrets"),
 			fewer: []string{readSecrets},
 		},
+		"board": {more: append(slices.Clone(boardObjects), "HTTPRoute heighliner-system heighliner-web")},
 		"everything": {more: []string{
 			"PodDisruptionBudget heighliner-system heighliner", "HTTPRoute heighliner-system heighliner-webhooks", "ServiceMonitor heighliner-system heighliner",
 			"PrometheusRule heighliner-system heighliner", "ConfigMap heighliner-system heighliner-dashboard-discovery", "ConfigMap heighliner-system heighliner-dashboard-fleet",
@@ -158,6 +183,50 @@ func TestFields(t *testing.T) {
 	byDigest := chartObjects(t, map[string]any{"image": map[string]any{"repository": "localhost:5000/heighliner", "digest": digest, "tag": "v1"}})
 	if got := field(byDigest["Deployment heighliner-system heighliner"], "spec/template/spec/containers/0/image"); got != "localhost:5000/heighliner@"+digest {
 		t.Errorf("the image is %v", got)
+	}
+}
+
+// The values of the board reach its flags, its role and its NetworkPolicy.
+func TestBoard(t *testing.T) {
+	t.Parallel()
+	all := chartObjects(t, map[string]any{"web": board, "nodeSelector": map[string]any{"kubernetes.io/os": "linux"}})
+	const container = "spec/template/spec/containers/0/"
+	for key, fields := range map[string]map[string]any{
+		"Deployment heighliner-system heighliner-web": {
+			container + "args": []any{
+				"web", "--bind-address=:8080", "--health-probe-bind-address=:8081", "--url=https://board.example.com", "--title=production", "--groups=oidc:shop,oidc:ops", "--session-duration=30m",
+				"--session-key-file=/etc/heighliner-web/session-key", "--oidc-issuer-url=https://id.example.com", "--oidc-client-id=heighliner",
+				"--oidc-client-secret-file=/etc/heighliner-web/client-secret", "--oidc-ca-file=/etc/heighliner-web/ca.crt", "--oidc-scopes=email", "--oidc-username-claim=email",
+				"--oidc-username-prefix=-", "--oidc-groups-claim=roles", "--oidc-groups-prefix=team:",
+			},
+			container + "image": "registry.example.com/heighliner:v0.1.0", container + "resources/requests/memory": "128Mi",
+			"spec/template/spec/volumes/0/secret/secretName": "board", "spec/template/spec/nodeSelector": map[string]any{"kubernetes.io/os": "linux"},
+		},
+		"ClusterRole <nil> heighliner-web-impersonate":   {"rules/0/resourceNames": nil, "rules/1/resourceNames": []any{"oidc:shop", "oidc:ops"}},
+		"NetworkPolicy heighliner-system heighliner-web": {"spec/egress": []any{map[string]any{"ports": []any{map[string]any{"port": 443.0}}}}},
+		"HTTPRoute heighliner-system heighliner-web":     {"spec/hostnames": []any{"board.example.com"}},
+		"ClusterRoleBinding <nil> heighliner-web":        {"subjects/0/namespace": system},
+		"Deployment heighliner-system heighliner":        {"spec/template/spec/nodeSelector": map[string]any{"kubernetes.io/os": "linux"}},
+	} {
+		for path, want := range fields {
+			if diff := cmp.Diff(want, field(all[key], path)); diff != "" {
+				t.Errorf("%s: %s (-want +got):\n%s", key, path, diff)
+			}
+		}
+	}
+	proxy := chartObjects(t, map[string]any{"web": behindProxy})
+	want := []any{
+		"web", "--bind-address=:8080", "--health-probe-bind-address=:8081", "--url=https://board.example.com:8443/", "--read-only", "--tls-cert-file=/etc/heighliner-web/tls.crt",
+		"--tls-private-key-file=/etc/heighliner-web/tls.key", "--requestheader-client-ca-file=/etc/heighliner-web/ca.crt", "--requestheader-allowed-names=oauth2-proxy",
+		"--requestheader-username-headers=X-User", "--requestheader-group-headers=X-Group", "--requestheader-group-separator=|",
+	}
+	if diff := cmp.Diff(want, field(proxy["Deployment heighliner-system heighliner-web"], container+"args")); diff != "" {
+		t.Errorf("behind a proxy (-want +got):\n%s", diff)
+	}
+	for key := range proxy {
+		if strings.Contains(key, "impersonate") {
+			t.Errorf("a board that only reads has %s", key)
+		}
 	}
 }
 
