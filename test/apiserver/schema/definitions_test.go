@@ -339,6 +339,17 @@ func TestSamples(t *testing.T) {
 			t.Logf("delete samples: %v\n%s", err, out)
 		}
 	})
+	for _, name := range []string{"freeze.yaml", "clusterfreeze.yaml"} { // a user signs them: they are not part of the kustomization
+		file := filepath.Join(dir, name)
+		if out, err := env.Kubectl(t, "", "apply", "--server-side", "-f", file); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+		t.Cleanup(func() {
+			if out, err := env.Kubectl(t, "", "delete", "--wait=false", "-f", file); err != nil {
+				t.Logf("delete %s: %v\n%s", name, err, out)
+			}
+		})
+	}
 	for _, resource := range []string{"imgp", "msvc", "hnp"} {
 		if out, err := env.Kubectl(t, "", "get", resource, "shop", "--namespace", "shop"); err != nil {
 			t.Errorf("get %s: %v\n%s", resource, err, out)
