@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -68,6 +70,77 @@ const limit = time.Minute
 type site struct {
 	*testing.T
 	url string
+	// line to the board, which can be cut.
+	line *line
+}
+
+// line takes the connections of browsers to the board.
+type line struct {
+	net.Listener
+	mu   sync.Mutex
+	cut  bool
+	open map[net.Conn]bool
+}
+
+func newLine(t *testing.T, to string) *line {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &line{Listener: listener, open: map[net.Conn]bool{}}
+	t.Cleanup(func() { _ = l.Close(); l.set(true) })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return // the test is over
+			}
+			go l.pass(conn, to)
+		}
+	}()
+	return l
+}
+
+// pass what a browser and the board send, until the line is cut.
+func (l *line) pass(browser net.Conn, to string) {
+	defer browser.Close()
+	board, err := (&net.Dialer{Timeout: limit}).Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	defer board.Close()
+	if !l.add(browser) {
+		return
+	}
+	done := make(chan struct{}, 2)
+	for _, way := range [][2]net.Conn{{browser, board}, {board, browser}} {
+		go func() {
+			_, _ = io.Copy(way[0], way[1]) // ends with one of the connections
+			done <- struct{}{}
+		}()
+	}
+	<-done
+}
+
+func (l *line) add(conn net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open[conn] = true
+	return !l.cut
+}
+
+// set cuts all connections, and lets no new one through, or ends that.
+func (l *line) set(cut bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = cut
+	if cut {
+		for conn := range l.open {
+			_ = conn.Close()
+		}
+		clear(l.open)
+	}
 }
 
 // start a provider with the people ana and bob, and the board.
@@ -78,7 +151,8 @@ func start(t *testing.T) *site {
 	board.StartTLS()
 	certificate := board.TLS.Certificates[0]
 	board.Close()
-	s := &site{t, "https://" + address}
+	l := newLine(t, address)
+	s := &site{t, "https://" + l.Addr().String(), l}
 
 	dir := t.TempDir()
 	people := map[string]storage.User{}
@@ -319,6 +393,33 @@ func TestBoard(t *testing.T) {
 	bob.sees("step 2 of 2")
 	ana.picture("tour-service.png")
 	ana.accessible("service")
+
+	// A cut stream is shown, and taken up again with what happened meanwhile.
+	s.line.set(true)
+	bob.sees("not connected, trying again")
+	kube.Edit(t, namespace, "shop", "test", func(spec *v1alpha1.MicroserviceSpec) { spec.Paused = true })
+	s.line.set(false)
+	bob.sees("● live")
+	bob.sees("paused")
+	kube.Edit(t, namespace, "shop", "test", func(spec *v1alpha1.MicroserviceSpec) { spec.Paused = false })
+	bob.sees("step 2 of 2")
+	bob.sees("Weights of 1.x")
+
+	// A freeze, by its form in the panel, and its end. Only ana may.
+	ana.do("open the form", chromedp.Navigate(s.url+"/freezes"), chromedp.Click(`a[data-act][href^="/freezes/freeze"]`), chromedp.WaitVisible("dialog[open] .act"))
+	ana.accessible("form of a freeze")
+	ana.do("fill it in", chromedp.SendKeys("dialog input[name=reason]", "trade fair"), chromedp.SendKeys("dialog input[name=until]", "4h"), chromedp.Click("dialog form button"), chromedp.WaitVisible("dialog button.primary"))
+	ana.sees("shop is frozen")
+	ana.picture("tour-freeze.png")
+	ana.do("freeze", chromedp.Click("dialog button.primary"), chromedp.WaitNotPresent("dialog[open]"))
+	ana.sees("by ana: \"trade fair\"")
+	bob.sees("by ana: \"trade fair\"")
+	if n := bob.count("[data-act]"); n != 0 {
+		t.Errorf("bob has %d buttons", n)
+	}
+	ana.accessible("freezes")
+	ana.do("end it", chromedp.Click(`a[data-act][href^="/freezes/thaw"]`), chromedp.WaitVisible("dialog button.primary"), chromedp.Click("dialog button.primary"), chromedp.WaitNotPresent("dialog[open]"))
+	ana.sees("Nothing is frozen")
 
 	// A rollback, by the form of its page, on a telephone at night.
 	ana.do("take a telephone", emulation.SetDeviceMetricsOverride(390, 844, 2, true), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}))
