@@ -36,7 +36,7 @@ demo-all: demo demo-analysis demo-previews demo-traffic ## Play all stories
 
 # Packages without goroutines or anything that is shared between those of others, as test/layout checks: the race detector has
 # nothing to find there, slows random histories down ten times, and takes twice as long to link.
-PURE := apis/v1alpha1 internal/release internal/version internal/preview internal/domains internal/certs internal/window internal/view internal/view/text controllers/microservice/resources controllers/versionedmicroservice/resources controllers/networkpolicy/resources controllers/networkpolicy/traffic controllers/networkpolicy/providers/apisix controllers/networkpolicy/providers/certmanager controllers/networkpolicy/providers/gateway controllers/networkpolicy/providers/ingress internal/freeze hack/chartgen hack/crdgen hack/dashboards hack/picture hack/release test/e2e
+PURE := apis/v1alpha1 internal/release internal/version internal/preview internal/domains internal/certs internal/window internal/view internal/view/text controllers/microservice/resources controllers/versionedmicroservice/resources controllers/networkpolicy/resources controllers/networkpolicy/traffic controllers/networkpolicy/providers/apisix controllers/networkpolicy/providers/certmanager controllers/networkpolicy/providers/gateway controllers/networkpolicy/providers/ingress controllers/networkpolicy/providertest internal/freeze hack/chartgen hack/crdgen hack/dashboards hack/picture hack/release test/e2e
 # Tests of documents, schemas, folders and stand-ins, which run no code of the product; and hostile, whose bound on memory is
 # wider with the race detector.
 PLAIN := test/docs test/words test/layout test/apiserver test/apiserver/policy test/apiserver/schema test/hostile

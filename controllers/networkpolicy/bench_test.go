@@ -67,7 +67,7 @@ func newFleet(t testing.TB, n int) *fleet {
 	f.put(openGateway())
 	for i := range n {
 		name := fmt.Sprintf("shop-%03d", i)
-		policy := newWorld(t).policy.DeepCopy()
+		policy := newWorld(t).Policy.DeepCopy()
 		policy.ObjectMeta = metav1.ObjectMeta{Namespace: fleetNamespace, Name: name, UID: types.UID(name), Generation: 1}
 		policy.Spec.Domains = nil
 		for j := range 5 {

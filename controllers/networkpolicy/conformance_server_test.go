@@ -18,6 +18,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providertest"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/test/apiserver"
@@ -65,19 +66,19 @@ func TestServerKindsInstalledLater(t *testing.T) {
 	p.eventually("other", "with ApisixRoute", has("Ready", "Programmed"))
 
 	known := allKnown() // With what was installed: to ask the server about each kind takes longer than a step.
-	for name, c := range providerCases() {
+	for name, c := range providertest.Cases() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conform(t, c, newOnServer(t, known))
+			providertest.Play(t, c, newOnServer(t, known))
 		})
 	}
-	for name, c := range switches() {
+	for name, c := range providertest.Switches() {
 		if strings.Contains(name, "nginx") || strings.Contains(name, "gateway") && !strings.Contains(name, "HTTP") && !strings.Contains(name, "TCP") {
 			continue // In memory only: the kinds are the same.
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conformSwitch(t, c[0], c[1], newOnServer(t, known))
+			providertest.PlaySwitch(t, c[0], c[1], newOnServer(t, known))
 		})
 	}
 }
@@ -103,29 +104,29 @@ func newOnServer(t *testing.T, known *kinds) *onServer {
 	return &onServer{place: p, kinds: known}
 }
 
-func (s *onServer) host(name string) string { return name + "." + s.namespace + ".example.com" }
+func (s *onServer) Host(name string) string { return name + "." + s.namespace + ".example.com" }
 
-func (s *onServer) rollout(groups ...v1alpha1.ReleaseGroup) {
+func (s *onServer) Rollout(groups ...v1alpha1.ReleaseGroup) {
 	s.t.Helper()
 	s.seen = nil
 	s.place.rollout(groups...)
 }
 
-func (s *onServer) user(route *unstructured.Unstructured) {
+func (s *onServer) User(route *unstructured.Unstructured) {
 	s.seen = nil
 	route = route.DeepCopy()
 	unstructured.RemoveNestedField(route.Object, "metadata", "generation")
 	s.create(route)
 }
 
-func (s *onServer) serve(releases ...string) {
+func (s *onServer) Serve(releases ...string) {
 	s.seen = nil
 	for _, r := range releases {
 		s.pod(r)
 	}
 }
 
-func (s *onServer) edit(change func(*v1alpha1.NetworkPolicySpec)) {
+func (s *onServer) Edit(change func(*v1alpha1.NetworkPolicySpec)) {
 	s.t.Helper()
 	s.seen = nil
 	var policy v1alpha1.NetworkPolicy
@@ -137,7 +138,7 @@ func (s *onServer) edit(change func(*v1alpha1.NetworkPolicySpec)) {
 	}
 }
 
-func (s *onServer) confirmed(slug string, revision int64, references ...string) {
+func (s *onServer) Confirmed(slug string, revision int64, references ...string) {
 	s.t.Helper()
 	s.eventually("shop", fmt.Sprintf("revision %d with %v", revision, references), func(p *v1alpha1.NetworkPolicy) bool {
 		g := traffic.Find(p.Status.Groups, slug)
@@ -165,13 +166,13 @@ func (s *onServer) observed() *traffic.Observed {
 	return f
 }
 
-func (s *onServer) split(entry, provider string) string {
-	return splitOfEntry(s.observed(), entry, provider)
+func (s *onServer) Split(entry, provider string) string {
+	return providertest.SplitOf(s.observed(), entry, provider)
 }
 
-func (s *onServer) providers() []string { return providersOf(s.observed()) }
+func (s *onServer) Providers() []string { return providertest.ProvidersOf(s.observed()) }
 
-func (s *onServer) condition(kind string) string {
+func (s *onServer) Condition(kind string) string {
 	var policy v1alpha1.NetworkPolicy
 	s.get("shop", &policy)
 	if c := meta.FindStatusCondition(policy.Status.Conditions, kind); c != nil {
@@ -180,17 +181,17 @@ func (s *onServer) condition(kind string) string {
 	return ""
 }
 
-// drain shortens the delay: what has been replaced goes.
-func (s *onServer) drain() {
+// Drain shortens the delay: what has been replaced goes.
+func (s *onServer) Drain() {
 	s.t.Helper()
-	s.edit(func(spec *v1alpha1.NetworkPolicySpec) { spec.DrainDelay = "0s" })
+	s.Edit(func(spec *v1alpha1.NetworkPolicySpec) { spec.DrainDelay = "0s" })
 	s.eventually("shop", "the end of the switch", func(p *v1alpha1.NetworkPolicy) bool {
 		return p.Status.ObservedGeneration == p.Generation && p.Status.ProviderSwitch == nil
 	})
 	s.seen = nil
 }
 
-func (s *onServer) active(slug string) string { return activeVersion(s.observed(), slug) }
+func (s *onServer) Active(slug string) string { return providertest.ActiveVersion(s.observed(), slug) }
 
 func (s *onServer) objects() (names []string) {
 	s.t.Helper()
@@ -218,7 +219,7 @@ func (s *onServer) objects() (names []string) {
 			u := &unstructured.Unstructured{}
 			u.SetGroupVersionKind(kind.gvk)
 			s.get(o.Name, u)
-			if ours(u) {
+			if providertest.Changed(u) {
 				names = append(names, o.Name)
 			}
 		}
@@ -226,9 +227,9 @@ func (s *onServer) objects() (names []string) {
 	return names
 }
 
-// remove deletes the policy, and waits until the garbage collector has what it owned. A reconcile that began before
+// Remove deletes the policy, and waits until the garbage collector has what it owned. A reconcile that began before
 // may write an object after that, which it collects too: nothing may be asserted once the wait is over.
-func (s *onServer) remove() {
+func (s *onServer) Remove() {
 	s.t.Helper()
 	var policy v1alpha1.NetworkPolicy
 	s.get("shop", &policy)

@@ -20,6 +20,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providertest"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/internal/apply"
@@ -148,7 +149,7 @@ func (p *place) watchServices() (end func()) {
 				continue
 			}
 			for i := range routes.Items {
-				if servicesOf(&routes.Items[i])[name] {
+				if providertest.ServicesOf(&routes.Items[i])[name] {
 					p.t.Errorf("Service %s was deleted while route %s names it", name, routes.Items[i].Name)
 				}
 			}

@@ -88,7 +88,7 @@ func (a *alone) manage(user string) {
 // policy of a namespace, and what waits until it is as specified.
 func (a *alone) policy(namespace, name string, change ...func(*v1alpha1.NetworkPolicy)) client.ObjectKey {
 	a.t.Helper()
-	p := newWorld(a.t).policy.DeepCopy()
+	p := newWorld(a.t).Policy.DeepCopy()
 	p.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: name}
 	p.Spec.Domains[0].Domain = name + ".example.com"
 	for _, c := range change {

@@ -143,7 +143,7 @@ func TestDiscoveryBlocksNoOne(t *testing.T) {
 // Nothing is decided while a kind cannot be read that the policy has objects of.
 func TestKindsThatAPolicyRestsOn(t *testing.T) {
 	names := func(change func(*v1alpha1.NetworkPolicy)) []string {
-		p := newWorld(t).policy.DeepCopy()
+		p := newWorld(t).Policy.DeepCopy()
 		change(p)
 		var out []string
 		for _, k := range traffic.ReadKinds(p) {
@@ -254,7 +254,7 @@ func TestServerWithoutTheGatewayAPI(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	policy := newWorld(t).policy.DeepCopy()
+	policy := newWorld(t).Policy.DeepCopy()
 	policy.ObjectMeta = metav1.ObjectMeta{Namespace: env.Namespace(t), Name: "shop"}
 	policy.Spec.Domains[0].Domain = "shop.example.com"
 	if err := env.Client.Create(t.Context(), policy); err != nil {

@@ -15,6 +15,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providertest"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/internal/domains"
 )
@@ -45,7 +46,7 @@ func (p *place) hosts(name, what string, hosts ...string) *v1alpha1.NetworkPolic
 		}
 		var routed, programmed []string
 		for i := range routes.Items {
-			routed = append(routed, hostsOf(&routes.Items[i])...)
+			routed = append(routed, providertest.ReadRoute(&routes.Items[i]).Hostnames...)
 		}
 		for _, d := range policy.Status.Domains {
 			if d.Programmed {

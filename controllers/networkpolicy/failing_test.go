@@ -17,6 +17,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providertest"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/internal/apply"
 )
@@ -43,10 +45,10 @@ func (h *hooked) Delete(_ context.Context, _, o client.Object) error {
 }
 
 // reconcileHooked makes one reconcile whose writes end at the webhook.
-func (w *world) reconcileHooked(ctx context.Context, refuses func(name string) bool) (*hooked, v1alpha1.NetworkPolicyStatus, error) {
+func reconcileHooked(ctx context.Context, w *world, refuses func(name string) bool) (*hooked, v1alpha1.NetworkPolicyStatus, error) {
 	h := &hooked{refuses: refuses, wrote: map[string]client.Object{}}
-	r := &Reconciler{Writer: h, Now: func() time.Time { return w.now }}
-	f := w.facts()
+	r := &Reconciler{Writer: h, Now: func() time.Time { return w.Now }}
+	f := w.Observed()
 	out := traffic.Plan(f)
 	done, err := r.write(ctx, f, out)
 	now, _ := traffic.Status(f, out, done)
@@ -59,10 +61,10 @@ func weightsIn(w *world, o client.Object) string {
 	if !ok {
 		return ""
 	}
-	f := w.facts()
+	f := w.Observed()
 	var parts []string
-	for service, weight := range readRoute(route).Weights {
-		parts = append(parts, fmt.Sprintf("%s=%d", versionBehind(f, service), weight))
+	for service, weight := range providertest.ReadRoute(route).Weights {
+		parts = append(parts, fmt.Sprintf("%s=%d", providertest.VersionBehind(f, service), weight))
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, " ")
@@ -72,40 +74,40 @@ func weightsIn(w *world, o client.Object) string {
 // is down, so that the Service of the fix cannot be made: the bad canary goes all the same.
 func TestAServiceThatCannotBeMadeKeepsNoRouteFromChanging(t *testing.T) {
 	w := newWorld(t, group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
-	w.ready = map[string]int{"a": 1, "b": 1, "c": 1}
-	w.settle()
+	w.Ready = map[string]int{"a": 1, "b": 1, "c": 1}
+	w.Settle()
 	route := onlyRoute(t, w).Name
-	w.rollout(group("1-x", 3, "c 1.1.1 pending 0", "b 1.1.0 error 0", "a 1.0.0 active 100"))
-	missing := func(name string) bool { return w.services[name] == nil }
-	h, _, err := w.reconcileHooked(t.Context(), missing)
+	w.Rollout(group("1-x", 3, "c 1.1.1 pending 0", "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	missing := func(name string) bool { return w.Services[name] == nil }
+	h, _, err := reconcileHooked(t.Context(), w, missing)
 	want(t, "the pass is repeated", err != nil, true)
 	want(t, "weights", weightsIn(w, h.wrote[route]), "1.0.0=100")
 	want(t, "deleted", len(h.deleted), 0)
 
-	w.rollout(group("1-x", 4, "c 1.1.1 canary 10", "b 1.1.0 error 0", "a 1.0.0 active 90"))
-	_, now, _ := w.reconcileHooked(t.Context(), missing)
+	w.Rollout(group("1-x", 4, "c 1.1.1 canary 10", "b 1.1.0 error 0", "a 1.0.0 active 90"))
+	_, now, _ := reconcileHooked(t.Context(), w, missing)
 	got := traffic.Find(now.Groups, "1-x")
 	want(t, "confirmed without the canary", got.Revision, 2)
 	want(t, "message "+got.Message, strings.Contains(got.Message, "failed calling webhook"), true)
 	want(t, "the canary has no endpoints to be missed", slices.Contains(got.Withheld, "c"), false)
 	want(t, "references", cmp.Diff([]string{"a", "b"}, got.References), "")
 
-	w.settle()
-	want(t, "once the webhook is back", w.split(host), "1.0.0=90 1.1.1=10")
-	want(t, "confirmed", w.groupTraffic("1-x").Revision, 4)
+	w.Settle()
+	want(t, "once the webhook is back", providertest.SplitOf(w.Observed(), host, "gateway"), "1.0.0=90 1.1.1=10")
+	want(t, "confirmed", w.GroupTraffic("1-x").Revision, 4)
 }
 
 // The ports of a policy change while the webhook is down: what names Services that are as
 // they were keeps its port, and gets its weights.
 func TestServicesThatCannotBeChangedKeepNoCanaryInTheRoute(t *testing.T) {
 	w := newWorld(t, group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
-	w.ready = map[string]int{"a": 1, "b": 1}
-	w.settle()
+	w.Ready = map[string]int{"a": 1, "b": 1}
+	w.Settle()
 	route := onlyRoute(t, w).Name
-	w.policy.Spec.Ports[0].Port = 8888
-	w.policy.Generation++
-	w.rollout(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
-	h, now, err := w.reconcileHooked(t.Context(), func(string) bool { return true })
+	w.Policy.Spec.Ports[0].Port = 8888
+	w.Policy.Generation++
+	w.Rollout(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	h, now, err := reconcileHooked(t.Context(), w, func(string) bool { return true })
 	want(t, "the pass is repeated", err != nil, true)
 	want(t, "weights", weightsIn(w, h.wrote[route]), "1.0.0=100")
 	for _, rule := range h.wrote[route].(*gatewayv1.HTTPRoute).Spec.Rules {
@@ -120,15 +122,15 @@ func TestServicesThatCannotBeChangedKeepNoCanaryInTheRoute(t *testing.T) {
 // A new domain of a pinned release waits for its Service, and others do not wait for it.
 func TestARouteWaitsForItsOwnServiceAlone(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
-	w.ready = map[string]int{"a": 1}
-	w.settle()
-	gone := w.facts().ReleaseService("a")
-	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: "new.example.com"})
-	f := w.facts()
+	w.Ready = map[string]int{"a": 1}
+	w.Settle()
+	gone := w.Observed().ReleaseService("a")
+	w.Policy.Spec.Domains = append(w.Policy.Spec.Domains, v1alpha1.Domain{Domain: "new.example.com"})
+	f := w.Observed()
 	out := traffic.Plan(f)
 	delete(f.Services, gone) // It was deleted by hand, after it was read.
 	h := &hooked{refuses: func(name string) bool { return name == gone }, wrote: map[string]client.Object{}}
-	r := &Reconciler{Writer: h, Now: func() time.Time { return w.now }}
+	r := &Reconciler{Writer: h, Now: func() time.Time { return w.Now }}
 	done, err := r.write(t.Context(), f, out)
 	want(t, "the pass is repeated", err != nil, true)
 	for _, route := range out.Routes {
@@ -175,8 +177,8 @@ func (w *refusing) Delete(_ context.Context, _, _ client.Object) error { return 
 // Ingress that stands in the way.
 func TestRefusedRouteHasNoCanary(t *testing.T) {
 	w := routedBy(t, byNginx)
-	w.others = map[string]client.Object{}
-	f := w.facts()
+	w.Others = map[string]resources.Object{}
+	f := w.Observed()
 	out := traffic.Plan(f)
 	want(t, "objects of the route", len(out.Routes[0].Objects), 2)
 	writer := &refusing{}

@@ -9,7 +9,7 @@ import (
 )
 
 func TestIndexes(t *testing.T) {
-	p := newWorld(t).policy
+	p := newWorld(t).Policy
 	p.Spec.MicroserviceRef = &v1alpha1.Reference{Name: "other"}
 	p.Status.Domains = []v1alpha1.DomainStatus{{Domain: "b.example.com"}, {Domain: "a.example.com"}, {Domain: "b.example.com", Path: "/x"}}
 	for field, wanted := range map[string][]string{

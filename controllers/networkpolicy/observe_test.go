@@ -33,28 +33,28 @@ func (l *ledgers) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ 
 
 func TestARolloutStateBehindWhatWasWrittenIsReadFromTheServer(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
-	w.ready["a"] = 1
-	w.settle()
-	old := w.ms
-	w.rollout(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
-	w.ready["b"] = 1
-	w.settle()
+	w.Ready["a"] = 1
+	w.Settle()
+	old := w.Microservice
+	w.Rollout(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	w.Ready["b"] = 1
+	w.Settle()
 	for name, tc := range map[string]struct {
 		cached *v1alpha1.Microservice
 		asked  int
 	}{
-		"fresh":  {w.ms, 0},
+		"fresh":  {w.Microservice, 0},
 		"behind": {old, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			live := &ledgers{microservice: w.ms}
+			live := &ledgers{microservice: w.Microservice}
 			r := &Reconciler{Client: &ledgers{microservice: tc.cached}, Live: live}
-			f := w.facts()
+			f := w.Observed()
 			if err := r.readMicroservice(t.Context(), f); err != nil {
 				t.Fatal(err)
 			}
 			want(t, "questions to the server", live.asked, tc.asked)
-			want(t, "sequence", f.Microservice.Status.Sequence(), w.ms.Status.Sequence())
+			want(t, "sequence", f.Microservice.Status.Sequence(), w.Microservice.Status.Sequence())
 		})
 	}
 }

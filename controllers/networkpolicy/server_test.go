@@ -1,6 +1,7 @@
 package networkpolicy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/apisix"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providertest"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/test/apiserver"
@@ -234,7 +236,7 @@ func acceptApisixRoute(ctx context.Context, o client.Object) {
 		return
 	}
 	if c := meta.FindStatusCondition(r.Status.Conditions, "ResourcesAvailable"); c == nil || c.ObservedGeneration != r.Generation {
-		r.Status.Conditions = []metav1.Condition{taken(r)}
+		r.Status.Conditions = []metav1.Condition{providertest.Taken(r)}
 		_ = server.Status().Update(ctx, r)
 	}
 }
@@ -245,7 +247,7 @@ func acceptRoute(ctx context.Context, route client.Object) {
 		return // No Gateway is read for a route that has all answers.
 	}
 	parents = slices.DeleteFunc(slices.Clone(parents), func(p gatewayv1.ParentReference) bool {
-		key := client.ObjectKey{Namespace: refNamespace(p, route.GetNamespace()), Name: string(p.Name)}
+		key := client.ObjectKey{Namespace: cmp.Or(string(deref(p.Namespace)), route.GetNamespace()), Name: string(p.Name)}
 		var parent client.Object = &gatewayv1.Gateway{}
 		if deref(p.Kind) == "ListenerSet" {
 			parent = &gatewayv1.ListenerSet{}
@@ -337,7 +339,7 @@ func (p *place) get(name string, o client.Object) {
 
 func (p *place) policy(name, domain string, change ...func(*v1alpha1.NetworkPolicy)) {
 	p.t.Helper()
-	policy := newWorld(p.t).policy.DeepCopy()
+	policy := newWorld(p.t).Policy.DeepCopy()
 	policy.ObjectMeta = metav1.ObjectMeta{Name: name}
 	policy.Spec.MicroserviceRef = &v1alpha1.Reference{Name: "shop"}
 	policy.Spec.Domains[0].Domain = domain

@@ -12,6 +12,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providertest"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
@@ -24,7 +25,7 @@ func (p *place) routeOfHost(host string) *gatewayv1.HTTPRoute {
 		p.t.Fatal(err)
 	}
 	for i := range list.Items {
-		if slices.Contains(hostsOf(&list.Items[i]), host) {
+		if slices.Contains(providertest.ReadRoute(&list.Items[i]).Hostnames, host) {
 			return &list.Items[i]
 		}
 	}

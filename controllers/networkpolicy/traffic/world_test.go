@@ -27,7 +27,6 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/certmanager"
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/ingress"
-	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/testdata/weighted"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/internal/status"
 )
@@ -457,8 +456,6 @@ func sameObject(old, want resources.Object) bool {
 		return ingress.Same(old, want)
 	case *apisix.ApisixRoute:
 		return apisix.Same(old, want)
-	case *weighted.WeightedRoute:
-		return weighted.Same(old, want)
 	}
 	return gatewayapi.Same(old, want)
 }
@@ -502,8 +499,6 @@ func (w *world) accept() {
 		switch o := o.(type) {
 		case *apisix.ApisixRoute:
 			o.Status.Conditions = []metav1.Condition{taken(o)}
-		case *weighted.WeightedRoute:
-			o.Status.ObservedGeneration = o.Generation
 		case *certmanager.Certificate:
 			ready := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready", ObservedGeneration: o.Generation}
 			if why := w.uncertain[o.Name]; why != "" {
@@ -613,7 +608,7 @@ func common(o resources.Object) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteSta
 		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
 	case *gatewayv1alpha2.UDPRoute:
 		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus
-	case *networkingv1.Ingress, *apisix.ApisixRoute, *apisix.ApisixTls, *weighted.WeightedRoute, *certmanager.Certificate, *gatewayv1.ListenerSet, *gatewayapi.XListenerSet:
+	case *networkingv1.Ingress, *apisix.ApisixRoute, *apisix.ApisixTls, *certmanager.Certificate, *gatewayv1.ListenerSet, *gatewayapi.XListenerSet:
 		return &gatewayv1.CommonRouteSpec{}, &gatewayv1.RouteStatus{} // They have no parents.
 	}
 	panic(fmt.Sprintf("%T is no route", o))
@@ -782,4 +777,57 @@ func want[T comparable](t *testing.T, what string, got, want T) {
 	if got != want {
 		t.Errorf("%s: got %v, want %v", what, got, want)
 	}
+}
+
+// versionBehind is the version of the release that a Service selects; "" where there is no
+// such Service.
+func versionBehind(f *Observed, service string) string {
+	release := f.Selected(service)
+	for _, g := range f.Microservice.Status.ReleaseGroups {
+		for _, r := range g.Releases {
+			if r.VersionedMicroservice == release {
+				return r.SemVer.Version
+			}
+		}
+	}
+	return release
+}
+
+// providersOf are the providers that have routes.
+func providersOf(f *Observed) []string {
+	out := []string{}
+	for _, live := range f.Live {
+		out = append(out, live.Provider)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// splitOfEntry is the split of the live route of a provider that serves a host, or the
+// listener that stands for it.
+func splitOfEntry(f *Observed, entry, provider string) string {
+	var parts []string
+	names := []string{}
+	for _, protocol := range []v1alpha1.PortProtocol{v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP} {
+		names = append(names, resources.RouteName(f.Policy.Name, "listener/"+listenerOf(entry), "", "main/"+string(protocol), 0))
+	}
+	for _, live := range f.Live {
+		bare := live.User && len(live.Hostnames) == 0
+		if live.Provider != provider || !bare && !slices.Contains(live.Hostnames, entry) && !slices.Contains(names, live.Name) {
+			continue
+		}
+		for service, weight := range live.Weights {
+			if version := versionBehind(f, service); version != "" {
+				parts = append(parts, fmt.Sprintf("%s=%d", version, weight))
+			}
+		}
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, " ")
+}
+
+// listenerOf is the listener that stands for a host in the suite.
+func listenerOf(host string) string {
+	name, _, _ := strings.Cut(host, ".")
+	return name
 }

@@ -1,0 +1,59 @@
+package providertest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The providers of the project keep what every provider must.
+func TestConformance(t *testing.T) {
+	for name, c := range Cases() {
+		t.Run(name, func(t *testing.T) {
+			t.Run("story of a service", func(t *testing.T) { Play(t, c, inMemory(t, c)) })
+			for rule, keep := range rules {
+				t.Run(rule, func(t *testing.T) { keepRule(t, c, keep) })
+			}
+		})
+	}
+}
+
+// A policy goes from each provider to each other one.
+func TestConformanceOfSwitches(t *testing.T) {
+	for name, c := range Switches() {
+		t.Run(name, func(t *testing.T) { PlaySwitch(t, c[0], c[1], inMemory(t, c[0])) })
+	}
+}
+
+// TestAddedProvider runs the test of the provider that docs/how-to/add-a-provider.md writes, as the page says.
+func TestAddedProvider(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command("go", "test", "-trimpath", "-count=1", "-v", "../providers/testdata/weighted").CombinedOutput() // in the flavour of make
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestConformance/story_of_a_service") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestPageOfAddedProvider: the page has the files of that provider as they are.
+func TestPageOfAddedProvider(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/how-to/add-a-provider.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("../providers/testdata/weighted/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal("there is no provider of the page", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(page), "```go\n"+string(text)+"```\n") {
+			t.Errorf("%s is not in the page as it is: copy it there", file)
+		}
+	}
+}

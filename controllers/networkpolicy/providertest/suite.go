@@ -1,0 +1,310 @@
+package providertest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
+)
+
+// Stage is where the conformance suite plays: in memory, or on an API server.
+type Stage interface {
+	// Host below a domain that no other test uses: policies of one class must not hold the
+	// same hosts.
+	Host(name string) string
+	// Rollout writes the groups of the Microservice.
+	Rollout(groups ...v1alpha1.ReleaseGroup)
+	// Serve makes releases ready.
+	Serve(releases ...string)
+	// Edit changes the policy.
+	Edit(change func(*v1alpha1.NetworkPolicySpec))
+	// Confirmed waits until a group is confirmed at a revision with these references.
+	Confirmed(slug string, revision int64, references ...string)
+	// Split of what a host, or a listener by its name, routes to by the routes of a
+	// provider: "1.0.0=90 1.1.0=10", in order of the versions; "" where nothing does.
+	Split(entry, provider string) string
+	// Providers that have routes.
+	Providers() []string
+	// Condition is the status and reason of one of the policy; "" where it has none.
+	Condition(kind string) string
+	// Drain lets the drain of previous providers end, and waits until nothing of them remains.
+	Drain()
+	// Active is the version that the Service of a group routes to.
+	Active(slug string) string
+	// User creates a route of another user.
+	User(route *unstructured.Unstructured)
+	// Remove deletes the policy, waits until nothing remains of what it owned, and fails the test otherwise.
+	Remove()
+}
+
+// Case is what the suite needs to know of a provider, and of a protocol.
+type Case struct {
+	// Spec sets the provider and ports of a policy, and routes entries to what target
+	// reports. Without a target they follow the newest group.
+	Spec func(spec *v1alpha1.NetworkPolicySpec, entries ...Entry)
+	// Name of the provider.
+	Name string
+	// User is the route of another user whose rules route where the entries would: its
+	// hosts are its author's. Nil: the provider has its own routes.
+	User *unstructured.Unstructured
+	// Whole reports that the provider cannot split, and Bare that it has Services alone.
+	Whole, Bare bool
+	// Same reports whether a live object of a kind that is not one of the project's is as decided, and Serve writes into one
+	// the status of what serves it, once that has it in effect. Nil: all kinds are the project's.
+	Same  func(live, decided resources.Object) bool
+	Serve func(live resources.Object)
+}
+
+// world is a World in which the kinds of the case are served.
+func (c Case) world(t *testing.T, groups ...v1alpha1.ReleaseGroup) *World {
+	w := NewWorld(t, groups...)
+	w.same, w.serve = c.Same, c.Serve
+	w.Policy.Spec.Domains = nil
+	w.Gateways["prod/public"] = OpenGateway()
+	return w
+}
+
+// Entry is a host or listener of a policy.
+type Entry struct {
+	Name string
+	// Version that it is pinned to; "": it follows.
+	Version string
+}
+
+// Hosts of the story of a service.
+const first, second, pinned = "first.example.com", "second.example.com", "pinned.example.com"
+
+// Play plays the story of a service: whatever a provider is made of, its objects
+// carry the same at each step.
+func Play(t *testing.T, c Case, s Stage) {
+	t.Helper()
+	p := player{t, c, s}
+	if c.User != nil {
+		s.User(c.User)
+	}
+	p.firstReleases()
+	p.domains()
+	p.newerGroup()
+	s.Remove()
+}
+
+// player plays parts of the story.
+type player struct {
+	*testing.T
+	Case
+	Stage
+}
+
+// split compares what an entry routes to.
+func (p player) split(step, entry, wanted string) {
+	p.Helper()
+	if p.Bare {
+		wanted = ""
+	}
+	want(p.T, step+": split of "+entry, p.Split(entry, p.Case.Name), wanted)
+}
+
+// referred are those of the weighted releases that routes name.
+func (c Case) referred(weighted ...string) []string {
+	if c.Whole {
+		return weighted[:1] // Only the active one has requests.
+	}
+	return slices.Sorted(slices.Values(weighted))
+}
+
+// firstReleases plays a release, canaries, an abort, a promotion, and a pin.
+func (p player) firstReleases() {
+	p.Helper()
+	p.Rollout(Group("1-x", 1, "a 1.0.0 active 100"))
+	p.Edit(func(spec *v1alpha1.NetworkPolicySpec) { p.Spec(spec, Entry{Name: first}, Entry{Name: second}) })
+	p.Stage.Serve("a")
+	p.Confirmed("1-x", 1, "a")
+	p.split("first release", first, "1.0.0=100")
+	p.split("first release", second, "1.0.0=100")
+	want(p.T, "Service", p.Active("1-x"), "1.0.0")
+
+	p.Stage.Serve("b")
+	for i, weight := range []int{10, 50} {
+		p.Rollout(Group("1-x", int64(2+i), fmt.Sprintf("b 1.1.0 canary %d", weight), fmt.Sprintf("a 1.0.0 active %d", 100-weight)))
+		p.Confirmed("1-x", int64(2+i), p.referred("a", "b")...)
+		for _, entry := range []string{first, second} {
+			want(p.T, "Service next to a canary", p.Active("1-x"), "1.0.0")
+			wanted := fmt.Sprintf("1.0.0=%d 1.1.0=%d", 100-weight, weight)
+			if p.Whole {
+				wanted = "1.0.0=100"
+			}
+			p.split(fmt.Sprintf("weight %d", weight), entry, wanted)
+		}
+	}
+
+	p.Rollout(Group("1-x", 4, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	p.Confirmed("1-x", 4, "a")
+	p.split("abort", first, "1.0.0=100")
+
+	p.Rollout(Group("1-x", 5, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	p.Confirmed("1-x", 5, p.referred("a", "b")...)
+	p.Rollout(Group("1-x", 6, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	p.Confirmed("1-x", 6, "b")
+	p.split("promotion", first, "1.1.0=100")
+	want(p.T, "Service after the promotion", p.Active("1-x"), "1.1.0")
+
+	// A pin of the Microservice makes a retained release the active one again.
+	p.Rollout(Group("1-x", 7, "b 1.1.0 deprecated 0", "a 1.0.0 active 100"))
+	p.Confirmed("1-x", 7, "a")
+	p.split("pin", first, "1.0.0=100")
+	want(p.T, "Service of a pin", p.Active("1-x"), "1.0.0")
+	p.Rollout(Group("1-x", 8, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	p.Confirmed("1-x", 8, "b")
+	p.split("unpin", first, "1.1.0=100")
+}
+
+// domains pins a domain to a release, and removes domains.
+func (p player) domains() {
+	p.Helper()
+	if !p.Bare && p.Case.User == nil {
+		p.Edit(func(spec *v1alpha1.NetworkPolicySpec) {
+			p.Spec(spec, Entry{Name: first}, Entry{Name: second}, Entry{Name: pinned, Version: "1.0.0"})
+		})
+		p.Confirmed("1-x", 8, "a", "b")
+		p.split("pinned domain", pinned, "1.0.0=100")
+		p.split("next to the pinned domain", first, "1.1.0=100")
+	}
+
+	p.Edit(func(spec *v1alpha1.NetworkPolicySpec) { p.Spec(spec, Entry{Name: first}) })
+	p.Confirmed("1-x", 8, "b")
+	p.split("without the second", first, "1.1.0=100")
+}
+
+// newerGroup moves what follows the newest group to a newer one, back, and there again.
+func (p player) newerGroup() {
+	p.Helper()
+	p.Stage.Serve("c")
+	older := Group("1-x", 8, "b 1.1.0 active 100")
+	on := func(revision int64, weight int) {
+		p.Helper()
+		p.Rollout(Group("2-x", revision, fmt.Sprintf("c 2.0.0 canary %d", weight)), older)
+		p.Confirmed("2-x", revision, "c")
+		p.Confirmed("1-x", 8, "b")
+		wanted := fmt.Sprintf("1.1.0=%d 2.0.0=%d", 100-weight, weight)
+		if p.Whole {
+			wanted = "1.1.0=100"
+		}
+		p.split(fmt.Sprintf("%d on the way to a newer group", weight), first, wanted)
+		want(p.T, "Service of the older group", p.Active("1-x"), "1.1.0")
+		want(p.T, "Service of the newer group", p.Active("2-x"), "2.0.0")
+	}
+	on(9, 10)
+	on(10, 50)
+	p.Rollout(Group("2-x", 11, "c 2.0.0 error 0"), older)
+	p.Confirmed("2-x", 11)
+	p.split("back from the newer group", first, "1.1.0=100")
+	want(p.T, "Service of a group that was rejected", p.Active("2-x"), "")
+	on(12, 50)
+	p.Rollout(Group("2-x", 13, "c 2.0.0 active 100"), older)
+	p.Confirmed("2-x", 13, "c")
+	p.Confirmed("1-x", 8, "b")
+	p.split("in the newer group", first, "2.0.0=100")
+	want(p.T, "Service of the older group", p.Active("1-x"), "1.1.0")
+	if p.Case.User == nil {
+		want(p.T, "split of what is named no longer", p.Split(second, p.Case.Name)+p.Split(pinned, p.Case.Name), "")
+	}
+}
+
+// PlaySwitch plays a switch from one provider to another, with a canary in progress, back
+// half way, and again.
+func PlaySwitch(t *testing.T, from, to Case, s Stage) {
+	t.Helper()
+	first, second := s.Host("first"), s.Host("second")
+	both := func(step string, present, previous Case, weight int, newer ...string) {
+		t.Helper()
+		bothRoute(t, s, step, present, previous, weight, newer...)
+	}
+	alone := func(step string, c Case) {
+		t.Helper()
+		wanted := c.Name
+		if c.Bare {
+			wanted = ""
+		}
+		want(t, step+": providers with routes", strings.Join(s.Providers(), " "), wanted)
+		want(t, step+": switching", s.Condition(v1alpha1.ConditionProviderSwitching), "")
+	}
+	through := func(c Case) {
+		s.Edit(func(spec *v1alpha1.NetworkPolicySpec) {
+			c.Spec(spec, Entry{Name: first}, Entry{Name: second})
+			spec.DrainDelay = "1h"
+		})
+	}
+
+	s.Rollout(Group("1-x", 1, "a 1.0.0 active 100"))
+	through(from)
+	s.Serve("a", "b")
+	s.Confirmed("1-x", 1, "a")
+	s.Rollout(Group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+	s.Confirmed("1-x", 2, from.referred("a", "b")...)
+	alone("before", from)
+
+	through(to)
+	s.Confirmed("1-x", 2, to.referred("a", "b")...)
+	both("switched", to, from, 10)
+	s.Rollout(Group("1-x", 3, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	s.Confirmed("1-x", 3, to.referred("a", "b")...)
+	both("next step", to, from, 50)
+
+	through(from)
+	s.Confirmed("1-x", 3, from.referred("a", "b")...)
+	both("back half way", from, to, 50)
+	s.Rollout(Group("1-x", 4, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	s.Confirmed("1-x", 4, "a")
+	both("abort", from, to, 0)
+
+	through(to)
+	s.Confirmed("1-x", 4, "a")
+	s.Serve("c")
+	older := Group("1-x", 4, "a 1.0.0 active 100")
+	s.Rollout(Group("2-x", 5, "c 2.0.0 canary 50"), older)
+	s.Confirmed("2-x", 5, "c")
+	both("on the way to a newer group", to, from, 50, "2.0.0")
+	s.Rollout(Group("2-x", 6, "c 2.0.0 error 0"), older)
+	s.Confirmed("2-x", 6)
+	both("back from it", to, from, 0)
+	s.Drain()
+	alone("drained", to)
+	s.Rollout(Group("1-x", 5, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	s.Confirmed("1-x", 5, to.referred("a", "b")...)
+	s.Rollout(Group("1-x", 6, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	s.Confirmed("1-x", 6, "b")
+	want(t, "Service after the promotion", s.Active("1-x"), "1.1.0")
+	s.Remove()
+}
+
+// bothRoute looks at the routes of two providers, of which present is the one that the policy names: both
+// route to the same releases with the same weights, as far as they can.
+func bothRoute(t *testing.T, s Stage, step string, present, previous Case, weight int, newer ...string) {
+	t.Helper()
+	canary := append(newer, "1.1.0")[0]
+	for _, entry := range []string{s.Host("first"), s.Host("second")} {
+		for _, c := range []Case{present, previous} {
+			wanted := fmt.Sprintf("1.0.0=%d %s=%d", 100-weight, canary, weight)
+			switch {
+			case c.Bare:
+				wanted = ""
+			case weight == 0 || c.Whole || present.Whole:
+				wanted = "1.0.0=100"
+			case weight == 100:
+				wanted = "1.1.0=100"
+			}
+			want(t, fmt.Sprintf("%s: split of %s by %s", step, entry, c.Name), s.Split(entry, c.Name), wanted)
+		}
+	}
+	wanted := "True " + traffic.ReasonDraining
+	if previous.Bare {
+		wanted = ""
+	}
+	want(t, step+": switching", s.Condition(v1alpha1.ConditionProviderSwitching), wanted)
+}

@@ -1,0 +1,174 @@
+package providertest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/apisix"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/certmanager"
+	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/ingress"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// carryOut does what apply.go does, in the same order.
+func (w *World) carryOut(f *traffic.Observed, out *traffic.Decision) traffic.Applied {
+	done := traffic.Applied{Changed: map[string]bool{}, Refused: map[string]*status.Error{}}
+	w.carryServices(f, out, done)
+	w.Routes, w.Others, w.Users = maps.Clone(w.Routes), maps.Clone(w.Others), maps.Clone(w.Users)
+	w.carryShared(out, done)
+	for _, name := range out.DeleteRoutes {
+		if f.Live[name].User {
+			next, _ := gatewayapi.Restore(w.Users[name], w.Policy.Name, f.Scene.Releases)
+			w.carryUser(name, next, done)
+		}
+	}
+	for _, route := range slices.Concat(out.Routes, out.Previous) {
+		if len(route.Objects) == 0 {
+			continue // One of a previous provider that is so already.
+		}
+		if cause, missing := f.RestsOnFailed(route, out, done); missing {
+			done.Refused[traffic.RouteName(route.Name)] = cause
+			continue
+		}
+		switch o := route.Objects[0].(type) {
+		case *unstructured.Unstructured:
+			w.carryUser(route.Name, o.DeepCopy(), done)
+		case *gatewayv1.HTTPRoute:
+			w.carryHTTP(route.Name, o.DeepCopy(), done)
+		default:
+			w.carryOther(route, done)
+		}
+	}
+	for _, o := range slices.Concat(traffic.Surplus(f, out), out.DeleteShared) {
+		w.Writes++
+		delete(w.Routes, o.GetName())
+		delete(w.Others, o.GetName())
+	}
+	for _, name := range out.DeleteServices {
+		w.Writes++
+		delete(w.Services, name)
+	}
+	return done
+}
+
+// carryServices writes Services.
+func (w *World) carryServices(f *traffic.Observed, out *traffic.Decision, done traffic.Applied) {
+	w.Services = maps.Clone(w.Services)
+	for _, s := range out.Services {
+		built := s.Build(f.Policy, "shop")
+		if old, ok := w.Services[s.Name]; !ok || mustJSON(old) != mustJSON(built) {
+			done.Changed[traffic.ServiceKey(s.Name)] = true
+			w.Writes++
+		}
+		w.Services[s.Name] = built
+	}
+}
+
+// carryUser writes a route of another user.
+func (w *World) carryUser(name string, next *unstructured.Unstructured, done traffic.Applied) {
+	if gatewayapi.Patch(w.Users[name], next) == nil {
+		return
+	}
+	if mustJSON(next.Object["spec"]) != mustJSON(w.Users[name].Object["spec"]) {
+		next.SetGeneration(next.GetGeneration() + 1)
+	}
+	w.Written[name] = w.Now
+	done.Changed[traffic.RouteName(name)] = true
+	w.Writes++
+	w.Users[name] = next
+}
+
+// carryHTTP writes an HTTPRoute.
+func (w *World) carryHTTP(name string, next *gatewayv1.HTTPRoute, done traffic.Applied) {
+	old, ok := w.Routes[name]
+	if ok && fmt.Sprint(old.Labels) == fmt.Sprint(next.Labels) && gatewayapi.Same(old, next) {
+		return
+	}
+	next.Generation, next.UID = 1, types.UID(name)
+	if ok {
+		next.Generation, next.Status = old.Generation, old.Status
+		if mustJSON(old.Spec) != mustJSON(next.Spec) {
+			next.Generation++
+		}
+	}
+	w.Written[name] = w.Now
+	done.Changed[traffic.RouteName(name)] = true
+	w.Writes++
+	w.Routes[name] = next
+}
+
+// carryShared writes the objects on which routes rest.
+func (w *World) carryShared(out *traffic.Decision, done traffic.Applied) {
+	for _, s := range out.Shared {
+		next := s.Object.DeepCopyObject().(resources.Object)
+		next.SetGeneration(1)
+		if old := w.Others[next.GetName()]; old != nil {
+			if mustJSON(content(old)) == mustJSON(content(next)) {
+				continue
+			}
+			next.SetGeneration(old.GetGeneration() + 1)
+		}
+		done.Changed[traffic.SharedKey(next)] = true
+		w.Writes++
+		w.Others[next.GetName()] = next
+	}
+}
+
+// content of an object that carries no route, without its status.
+func content(o resources.Object) any {
+	switch o := o.(type) {
+	case *certmanager.Certificate:
+		return o.Spec
+	case *apisix.ApisixTls:
+		return o.Spec
+	case *gatewayv1.ListenerSet:
+		return o.Spec
+	case *gatewayapi.XListenerSet:
+		return o.Spec
+	}
+	panic(fmt.Sprintf("%T carries a route", o))
+}
+
+// carryOther writes the objects of a route of another kind than HTTPRoute.
+func (w *World) carryOther(route *traffic.RouteDecision, done traffic.Applied) {
+	for _, built := range route.Objects {
+		next := built.DeepCopyObject().(resources.Object)
+		old, ok := w.Others[next.GetName()]
+		if ok && fmt.Sprint(old.GetLabels()) == fmt.Sprint(next.GetLabels()) && w.sameObject(old, next) {
+			continue
+		}
+		next.SetGeneration(1)
+		next.SetUID(types.UID(next.GetName()))
+		if ok {
+			SetAnswers(next, AnswersOf(old))
+			next.SetGeneration(old.GetGeneration() + 1)
+		}
+		w.Written[route.Name] = w.Now
+		done.Changed[traffic.RouteName(route.Name)] = true
+		w.Writes++
+		w.Others[next.GetName()] = next
+	}
+}
+
+// sameObject asks the provider that writes objects of its kind.
+func (w *World) sameObject(old, want resources.Object) bool {
+	switch want.(type) {
+	case *networkingv1.Ingress:
+		return ingress.Same(old, want)
+	case *apisix.ApisixRoute:
+		return apisix.Same(old, want)
+	}
+	if _, _, ours := common(want); !ours {
+		return w.same(old, want)
+	}
+	return gatewayapi.Same(old, want)
+}
