@@ -385,7 +385,8 @@ type CanaryStep struct {
 	// +optional
 	Pause *CanaryPause `json:"pause,omitempty"`
 
-	// approval makes the step wait for a Continue decision on the release.
+	// approval makes the step wait for a Continue decision on the release, from as many users as it
+	// needs.
 	// +optional
 	Approval *CanaryApproval `json:"approval,omitempty"`
 }
@@ -398,8 +399,24 @@ type CanaryPause struct {
 	Duration Duration `json:"duration"`
 }
 
-// CanaryApproval has no settings.
-type CanaryApproval struct{}
+// CanaryApproval is who has to approve a step. Each approval is a decision Continue that names the step.
+type CanaryApproval struct {
+	// count of different users who must approve. Defaults to 1. With more than one, the decision Adopt is
+	// refused before the step is approved.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=8
+	Count int32 `json:"count,omitempty"`
+
+	// from are groups of users, as the API server knows them: who decides must be a member of one of
+	// them, and name it in spec.decision.groups. Defaults to everyone with the right to decide.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	From []string `json:"from,omitempty"`
+}
 
 // Microservice runs the versions that an ImagePolicy offers, in groups, and
 // decides which release of each is active.

@@ -65,6 +65,13 @@ type Rollout struct {
 	// +optional
 	Continued int32 `json:"continued,omitempty"`
 
+	// approvals that the present step has. They are dropped when the next step begins.
+	// +optional
+	// +listType=map
+	// +listMapKey=by
+	// +kubebuilder:validation:MaxItems=8
+	Approvals []StepApproval `json:"approvals,omitempty"`
+
 	// sequence of the rollout state write that started this rollout. It identifies the rollout:
 	// measurements and responses for another rollout do not count.
 	// +optional
@@ -96,6 +103,22 @@ type Rollout struct {
 	// internal is used by the planner only, and may change between versions without notice.
 	// +optional
 	Internal *RolloutInternal `json:"internal,omitempty"`
+}
+
+// StepApproval is the approval of a step by one user.
+type StepApproval struct {
+	// by is the user name.
+	// +kubebuilder:validation:MaxLength=253
+	By string `json:"by"`
+
+	// group of spec.updateStrategy.canary.steps[].approval.from of which the user is a member; absent if
+	// the step needs none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Group string `json:"group,omitempty"`
+
+	// time at which the approval was recorded.
+	Time metav1.MicroTime `json:"time"`
 }
 
 // RolloutInternal holds the fields of a rollout that only the planner uses.

@@ -96,7 +96,7 @@ type DisruptionBudget struct {
 type DecisionAction string
 
 const (
-	// DecisionContinue approves the step that it names.
+	// DecisionContinue approves the step that it names, or ends its pause.
 	DecisionContinue DecisionAction = "Continue"
 	// DecisionAdopt makes the release active without further steps, once it is
 	// available.
@@ -126,6 +126,15 @@ type Decision struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Step string `json:"step,omitempty"`
+
+	// groups of the user who decides, as which they decide: a step whose approval has from needs one of
+	// them. The admission policy refuses a group of which the user is not a member.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Groups []string `json:"groups,omitempty"`
 
 	// reason for the decision. It is recorded for other users.
 	// +optional

@@ -207,7 +207,7 @@ func readChild(c *v1alpha1.VersionedMicroservice, ms *v1alpha1.Microservice) rel
 	readMeasured(ms, c, &child)
 	readHooks(ms, c, &child)
 	if d := c.Spec.Decision; d != nil {
-		child.Decision = &release.Decision{Action: release.Action(d.Action), ID: d.ID, Step: d.Step, By: status.LineOf(c.Annotations[v1alpha1.AnnotationDecidedBy], maxBy)}
+		child.Decision = &release.Decision{Action: release.Action(d.Action), ID: d.ID, Step: d.Step, Groups: d.Groups, By: status.LineOf(c.Annotations[v1alpha1.AnnotationDecidedBy], maxBy)}
 	}
 	return child
 }

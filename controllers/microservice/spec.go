@@ -73,6 +73,9 @@ func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) e
 			Match: st.Match, Mirror: int(st.MirrorPercent),
 			Confirm: asks(c, v1alpha1.HookConfirmTrafficIncrease, st.Name),
 		}
+		if a := st.Approval; a != nil {
+			step.Approvers, step.ApproversFrom = int(a.Count), a.From
+		}
 		if st.Pause != nil {
 			step.Pause = st.Pause.Duration.Std(0)
 		}

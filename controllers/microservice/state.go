@@ -77,6 +77,9 @@ func readRollout(r *v1alpha1.Rollout) *release.Rollout {
 	if internal.Waited != nil {
 		out.Waited = internal.Waited.Duration
 	}
+	for _, a := range r.Approvals {
+		out.Approvals = append(out.Approvals, release.Approval{By: a.By, Group: a.Group, Time: a.Time.Time})
+	}
 	return out
 }
 
@@ -139,8 +142,13 @@ func writeRollout(r *release.Rollout) *v1alpha1.Rollout {
 	if r.Waited != 0 {
 		internal.Waited = &metav1.Duration{Duration: r.Waited}
 	}
+	var approvals []v1alpha1.StepApproval
+	for _, a := range r.Approvals {
+		approvals = append(approvals, v1alpha1.StepApproval{By: a.By, Group: a.Group, Time: metav1.NewMicroTime(a.Time)})
+	}
 	return &v1alpha1.Rollout{
-		Release: r.Release, Step: int32(r.Step), StartedTime: metav1.NewMicroTime(r.Started),
+		Approvals: approvals,
+		Release:   r.Release, Step: int32(r.Step), StartedTime: metav1.NewMicroTime(r.Started),
 		WaitingSince: microTime(r.WaitingSince), Interrupted: r.Interrupted, Continued: int32(r.Continued),
 		Sequence: r.Sequence, Gate: v1alpha1.Gate(r.Gate), GateTime: microTime(r.GateTime),
 		From: r.From, WaitsFor: string(r.WaitsFor), Internal: present(internal),

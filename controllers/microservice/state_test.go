@@ -135,6 +135,9 @@ func group(t *rapid.T) release.Group {
 			Sequence: rapid.Int64Range(0, 1<<40).Draw(t, "run"), Gate: release.Point(word(t, "gate")), GateTime: maybe(t, "gated"),
 			Grace: maybe(t, "grace"), From: word(t, "run from"), WaitsFor: release.Reason(word(t, "waits for")),
 		}
+		for range count(t, "approvals") % 3 {
+			g.Rollout.Approvals = append(g.Rollout.Approvals, release.Approval{By: word(t, "by"), Group: word(t, "by group"), Time: instant(t, "approved")})
+		}
 	}
 	return g
 }

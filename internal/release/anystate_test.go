@@ -272,7 +272,10 @@ func (d draws) spec() Spec {
 		s.Freeze = &Freeze{Name: "f", Until: d.time("end of the freeze"), Reason: "r"}
 	}
 	for range d.number(0, 4, "steps") {
-		st := Step{Name: oneOf(d, "step's name", "", "one", "two"), Weight: d.number(0, 100, "step's weight"), Pause: d.seconds(0, 100, "pause"), Approval: d.rarely(4, "approval"), Match: d.yes("step's match"), Mirror: oneOf(d, "step's mirror", 0, 0, 10, 100), Confirm: d.yes("confirm")}
+		st := Step{Name: oneOf(d, "step's name", "", "one", "two"), Weight: d.number(0, 100, "step's weight"), Pause: d.seconds(0, 100, "pause"), Approval: d.rarely(4, "approval"), Approvers: d.number(0, 3, "approvers"), Match: d.yes("step's match"), Mirror: oneOf(d, "step's mirror", 0, 0, 10, 100), Confirm: d.yes("confirm")}
+		if d.rarely(3, "from") {
+			st.ApproversFrom = []string{"sre"}
+		}
 		if d.rarely(4, "window") {
 			st.Window = &Window{Open: d.yes("open"), Next: d.time("next")}
 		}
@@ -358,7 +361,7 @@ func (d draws) policy(name string, releases []string) Policy {
 func (d draws) child(c Child) Child {
 	c.Created, c.Terminating, c.Stamp = d.time("created"), d.rarely(7, "terminating"), int64(d.number(0, 25, "stamp"))
 	c.Refused, c.NeverActive = d.rarely(6, "changes refused"), d.rarely(5, "never active")
-	c.Reported = oneOf(d, "told", "", Pending, Canary, Active, Error, Deprecated)
+	c.Reported = oneOf(d, "reported", "", Pending, Canary, Active, Error, Deprecated)
 	c.Replicas, c.Unsettled, c.Current = d.number(0, 4, "object's replicas"), d.rarely(5, "unsettled"), d.number(0, 5, "current")
 	c.Available, c.Failure = oneOf(d, "available", 0, c.Replicas, c.Replicas), oneOf[Reason](d, "failure", "", "", "CrashLoopBackOff", "Evicted", "ImagePullBackOff", "Unschedulable", "QuotaExceeded")
 	if d.rarely(3, "decision") {

@@ -150,7 +150,7 @@ func (s *scope) strayDraining(c Child) *wait {
 	return nil
 }
 
-// mayRetire keeps a plan that was made on an older ledger from destroying what a
+// mayRetire keeps a plan that was made on an older rollout state from destroying what a
 // newer one made or revived (rule 2): the rollout state is written first.
 func (s *scope) mayRetire(c Child) bool { return c.Stamp <= s.o.State.Sequence }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -322,6 +323,7 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 	w.checkMove(o, g, h)
 	w.checkCapacity(o, g, h)
 	w.checkJudged(o, g, h)
+	w.checkApproved(o, g, h)
 	w.checkOlder(o, g, h)
 	w.checkDenied(o, g, h)
 	w.checkFrozen(o, g, h)
@@ -384,6 +386,50 @@ func (w *world) checkJudged(o Observed, g, h *Group) {
 			}
 		}
 	}
+}
+
+// checkApproved holds the way of a canary against the decisions of people: it leaves no step before as many of
+// them as the step needs, who may approve it, have continued it in this rollout.
+func (w *world) checkApproved(o Observed, g, h *Group) {
+	run, r := g.Rollout, releaseOf(g, h)
+	if run == nil || r == nil || g.Level == preview || run.Step == 0 || run.StepsHash != stepsHash(o.Spec.Steps) || run.Continued == run.Step {
+		return
+	}
+	leaves := h.Rollout != nil && h.Rollout.Sequence == run.Sequence && (h.Rollout.Step > run.Step || h.Rollout.Continued == run.Step)
+	adopted := r.Reason == Adopted || r.Adopted && !g.Row(r.Release).Adopted
+	if h.Rollout == nil && r.Status == Active && r.Reason == Promoted {
+		leaves = true
+	}
+	for i, st := range o.Spec.Steps[min(run.Step, len(o.Spec.Steps))-1:] {
+		if !st.Approval || i > 0 && !adopted || !leaves && !adopted || adopted && g.Row(r.Release).Adopted {
+			continue
+		}
+		by := map[string]bool{}
+		for _, a := range w.approved {
+			if named := a.Step == strconv.Itoa(run.Step+i) || a.Step == st.Name; a.release == run.Release && a.sequence == run.Sequence && named && may(st, a.Decision) {
+				by[a.By] = true
+			}
+		}
+		if d := childOf(o, r.Release).Decision; adopted && d != nil && may(st, *d) {
+			by[d.By] = true
+		}
+		if need := max(1, st.Approvers); len(by) < need {
+			w.fail("approval: %s leaves step %d after the word of %d persons, not %d", r.Release, run.Step+i, len(by), need)
+		}
+	}
+}
+
+// releaseOf gives the row that the release in progress of a group has in another state of it.
+func releaseOf(g, h *Group) *Row {
+	if g.Rollout == nil {
+		return nil
+	}
+	return h.Row(g.Rollout.Release)
+}
+
+// may reports whether a step lets a person approve it.
+func may(st Step, d Decision) bool {
+	return len(st.ApproversFrom) == 0 || slices.ContainsFunc(d.Groups, func(g string) bool { return slices.Contains(st.ApproversFrom, g) })
 }
 
 // checkRollout holds a creation or enlargement against the gate of ConfirmRollout: a

@@ -62,10 +62,19 @@ func (s *scope) applyDecision(r *Row, d Decision) string {
 		if name, number := s.stepName(s.g.Rollout.Step), strconv.Itoa(s.g.Rollout.Step); d.Step != name && d.Step != number {
 			return refuse("the canary is in step %q, not in step %q", name, d.Step)
 		}
-		s.g.Rollout.Continued = s.g.Rollout.Step
+		if s.g.Rollout.StepsHash != stepsHash(s.steps()) {
+			// The step may begin again in this plan, so that what was applied would be lost.
+			return refuse("the steps were edited at the same time; read them, and decide again")
+		}
+		if why := s.approve(s.g.Rollout, d); why != "" {
+			return refuse("%s", why)
+		}
 	case Adopt:
 		if !running || r.Status != Canary && r.Status != Pending {
 			return refuse("the release has status %s; Adopt applies only to the pending or canary release that is being rolled out", r.Status)
+		}
+		if why := s.unadoptable(s.g.Rollout, d); why != "" {
+			return refuse("%s", why)
 		}
 		r.Adopted = true
 	case Deprecate:
@@ -111,4 +120,105 @@ func (s *scope) passedOver(r *Row) *Target {
 		return nil
 	}
 	return &next
+}
+
+// approvers is how many different persons have to approve a step.
+func (st Step) approvers() int { return max(1, st.Approvers) }
+
+// signed reports whether it matters who approves a step, so that approvals are recorded by name.
+func (st Step) signed() bool {
+	return st.Approval && (st.approvers() > 1 || len(st.ApproversFrom) > 0)
+}
+
+// groupOf gives the group as whose member a person may approve a step; false: they are in none of them.
+func (st Step) groupOf(d Decision) (string, bool) {
+	if len(st.ApproversFrom) == 0 {
+		return "", true
+	}
+	i := slices.IndexFunc(st.ApproversFrom, func(g string) bool { return slices.Contains(d.Groups, g) })
+	if i < 0 {
+		return "", false
+	}
+	return st.ApproversFrom[i], true
+}
+
+// counted are the approvals that the step takes as it is now: its groups may have been edited.
+func (st Step) counted(approvals []Approval) []Approval {
+	return slices.DeleteFunc(slices.Clone(approvals), func(a Approval) bool {
+		return len(st.ApproversFrom) > 0 && !slices.Contains(st.ApproversFrom, a.Group)
+	})
+}
+
+// members names the groups of which persons must be members.
+func (st Step) members() string {
+	if len(st.ApproversFrom) == 0 {
+		return ""
+	}
+	return " by members of " + strings.Join(st.ApproversFrom, " or ")
+}
+
+// awaited is what a step waits for, in words.
+func (st Step) awaited(approvals []Approval) string {
+	if !st.signed() {
+		return "approval"
+	}
+	var by []string
+	for _, a := range st.counted(approvals) {
+		by = append(by, a.By)
+	}
+	out := "approval" + st.members()
+	if st.approvers() > 1 {
+		out = fmt.Sprintf("%d approvals%s", st.approvers(), st.members())
+	}
+	if len(by) > 0 {
+		out += fmt.Sprintf(" (%d so far: %s)", len(by), strings.Join(by, ", "))
+	}
+	return out
+}
+
+// approve records that a person continues the present step, and completes the step when no
+// further approval is missing. It reports why the person may not.
+func (s *scope) approve(run *Rollout, d Decision) string {
+	st, known := s.stepAt(run.Step)
+	if !known || !st.signed() {
+		run.Continued = run.Step
+		return ""
+	}
+	group, member := st.groupOf(d)
+	counted := st.counted(run.Approvals)
+	switch {
+	case d.By == "":
+		return fmt.Sprintf("step %q waits for %s; the decision names no user", s.stepName(run.Step), st.awaited(run.Approvals))
+	case !member:
+		return fmt.Sprintf("step %q waits for %s; %s decided as a member of none of them: name one in spec.decision.groups", s.stepName(run.Step), st.awaited(run.Approvals), whom(d.By))
+	case slices.ContainsFunc(counted, func(a Approval) bool { return a.By == d.By }):
+		return fmt.Sprintf("step %q waits for %s; %s has approved it already", s.stepName(run.Step), st.awaited(run.Approvals), whom(d.By))
+	}
+	run.Approvals = append(counted, Approval{By: d.By, Group: group, Time: s.now})
+	if len(run.Approvals) >= st.approvers() {
+		run.Continued = run.Step
+	}
+	return ""
+}
+
+// unadoptable reports which step of a rollout one person must not skip: one that others have to
+// approve as well, or for which they are not asked.
+func (s *scope) unadoptable(run *Rollout, d Decision) string {
+	for i, st := range s.steps() {
+		if i+1 < run.Step || i+1 == run.Step && run.Continued == run.Step || !st.signed() {
+			continue
+		}
+		if _, member := st.groupOf(d); st.approvers() > 1 || !member || d.By == "" {
+			return fmt.Sprintf("step %q needs %s, which Adopt does not replace: continue to it, or change the steps", s.stepName(i+1), st.awaited(nil))
+		}
+	}
+	return ""
+}
+
+// stepAt gives a step, from 1; false: there is none of that number.
+func (s *scope) stepAt(step int) (Step, bool) {
+	if steps := s.steps(); step >= 1 && step <= len(steps) {
+		return steps[step-1], true
+	}
+	return Step{}, false
 }

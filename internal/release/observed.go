@@ -128,8 +128,11 @@ type Step struct {
 	Weight int
 	// Pause while healthy; 0: none.
 	Pause time.Duration
-	// Approval waits for a person's Continue.
-	Approval bool
+	// Approval waits for a person's Continue: for those of Approvers different persons (0: one), who are
+	// members of one of the groups of ApproversFrom, if there are any.
+	Approval      bool
+	Approvers     int
+	ApproversFrom []string
 	// Match sends the requests that a policy's matches choose to the canary.
 	Match bool
 	// Mirror is the percentage of requests that the canary gets copies of.
@@ -332,6 +335,8 @@ type Decision struct {
 	ID     string
 	Step   string
 	By     string
+	// Groups of which the person is a member.
+	Groups []string
 }
 
 // Policy is what a NetworkPolicy reports.

@@ -12,7 +12,7 @@ import (
 func TestSameGroup(t *testing.T) {
 	t.Parallel()
 	whole := func() Group {
-		return Group{Rollout: &Rollout{}, Releases: []Row{{Zero: &Zero{}, Decision: &Handled{}}}}
+		return Group{Rollout: &Rollout{Approvals: []Approval{{}}}, Releases: []Row{{Zero: &Zero{}, Decision: &Handled{}}}}
 	}
 	var change func(path string, v reflect.Value, at func(*Group) reflect.Value)
 	change = func(path string, v reflect.Value, at func(*Group) reflect.Value) {

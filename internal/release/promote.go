@@ -29,7 +29,7 @@ func (s *scope) newRollout(release string) *Rollout {
 // begin sets the clock of a step, from 1.
 func (run *Rollout) begin(step int, now time.Time) {
 	run.Step, run.Started = step, now
-	run.Waited, run.WaitingSince, run.Interrupted, run.Continued, run.Grace = 0, noTime, false, 0, noTime
+	run.Waited, run.WaitingSince, run.Interrupted, run.Continued, run.Approvals, run.Grace = 0, noTime, false, 0, nil, noTime
 	run.Gate, run.GateTime = "", noTime
 }
 
@@ -97,6 +97,9 @@ func stepsHash(steps []Step) string {
 		fmt.Fprintf(h, "%q %d %d %t;", st.Name, st.Weight, st.Pause, st.Approval)
 		if st.Match || st.Mirror > 0 {
 			fmt.Fprintf(h, "%t %d;", st.Match, st.Mirror)
+		}
+		if st.Approvers > 1 || len(st.ApproversFrom) > 0 {
+			fmt.Fprintf(h, "%d %q;", st.Approvers, st.ApproversFrom)
 		}
 	}
 	return strconv.FormatUint(h.Sum64(), 36)

@@ -182,7 +182,7 @@ var happenings = []happening{
 	}},
 	{"decide", 3, func(w *world, a, b int) {
 		if o, ok := pick(w.objects, a); ok {
-			d := Decision{Action: []Action{Continue, Adopt, Deprecate, Retry}[b%4], ID: fmt.Sprint(w.id()), Step: fmt.Sprint(1 + b%3)}
+			d := Decision{Action: []Action{Continue, Adopt, Deprecate, Retry}[b%4], ID: fmt.Sprint(w.id()), Step: fmt.Sprint(1 + b%3), By: people[(a+b)%len(people)].By, Groups: people[(a+b)%len(people)].Groups}
 			w.decide(o.Release, d)
 		}
 	}},
@@ -365,6 +365,9 @@ var happenings = []happening{
 	}},
 }
 
+// people decide, as members of groups.
+var people = []Decision{{By: "ann", Groups: []string{"sre"}}, {By: "bob", Groups: []string{"shop", "owners"}}, {By: "eve"}, {By: "joe", Groups: []string{"shop"}}}
+
 // manySteps are the steps that a history may have.
 var manySteps = [][]Step{
 	nil,
@@ -375,6 +378,8 @@ var manySteps = [][]Step{
 	{{Weight: 0, Match: true, Pause: time.Minute}, {Weight: 20, Confirm: true}, {Weight: 50, Match: true, Pause: time.Minute, Confirm: true}},
 	{{Weight: 0, Mirror: 50, Pause: time.Minute, Confirm: true}, {Weight: 30, Window: &Window{}}, {Weight: 100, Pause: time.Minute, Window: &Window{}}},
 	{{Weight: 25, Confirm: true}, {Weight: 50, Confirm: true}, {Weight: 75}},
+	{{Weight: 20, Approval: true, Approvers: 2}, {Weight: 50, Pause: time.Minute}},
+	{{Weight: 10, Approval: true, ApproversFrom: []string{"sre", "owners"}}, {Weight: 60, Approval: true, Approvers: 2, ApproversFrom: []string{"sre", "owners"}}},
 }
 
 func someSteps(a int) []Step { return manySteps[a%len(manySteps)] }

@@ -2,6 +2,7 @@ package release
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -105,6 +106,8 @@ type Rollout struct {
 	// Continued is the step that has nothing to wait for any more: a person released
 	// it, or its waits were over before there were replicas for the next one.
 	Continued int
+	// Approvals of the step, each by another person.
+	Approvals []Approval
 	// Grace is until when the step may be unhealthy beyond its deadline, because the
 	// manager was away when that passed; zero: it was not.
 	Grace time.Time
@@ -118,6 +121,13 @@ type Rollout struct {
 	// WaitsFor is the cause outside of the release that the run waits for, with its clock
 	// stopped; "": none (rule 29).
 	WaitsFor Reason
+}
+
+// Approval of a step by a person, as a member of a group; "": the step asks for none.
+type Approval struct {
+	By    string
+	Group string
+	Time  time.Time
 }
 
 // Row is one release of a group.
@@ -222,6 +232,10 @@ func (g Group) clone() Group {
 		run.WaitingSince = stored(run.WaitingSince)
 		run.GateTime = stored(run.GateTime)
 		run.Grace = stored(run.Grace)
+		run.Approvals = slices.Clone(run.Approvals)
+		for i := range run.Approvals {
+			run.Approvals[i].Time = stored(run.Approvals[i].Time)
+		}
 		g.Rollout = &run
 	}
 	rows := make([]Row, len(g.Releases))
@@ -289,7 +303,7 @@ func sameGroups(a, b []Group) bool {
 func sameGroup(a, b *Group) bool {
 	return a.Slug == b.Slug && a.Name == b.Name && a.Level == b.Level && a.PullRequest == b.PullRequest && a.Head == b.Head && a.HeadTime.Equal(b.HeadTime) && a.Phase == b.Phase && a.Target == b.Target &&
 		a.TrafficRevision == b.TrafficRevision && a.TrafficTime.Equal(b.TrafficTime) && a.SettledRevision == b.SettledRevision && a.Superseded == b.Superseded && a.Failed == b.Failed &&
-		same(a.Rollout, b.Rollout) && sameRows(a.Releases, b.Releases)
+		sameRollout(a.Rollout, b.Rollout) && sameRows(a.Releases, b.Releases)
 }
 
 func sameRows(a, b []Row) bool {
@@ -302,6 +316,10 @@ func sameRows(a, b []Row) bool {
 		}
 	}
 	return true
+}
+
+func sameRollout(a, b *Rollout) bool {
+	return a == b || a != nil && b != nil && reflect.DeepEqual(*a, *b)
 }
 
 func sameRow(a, b Row) bool {

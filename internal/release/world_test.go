@@ -41,13 +41,14 @@ type world struct {
 	hooks   map[Point]string        // what hooks answer: "" yes, "no", "fail"
 	back    map[string]bool         // versions that a hook wants to go back from
 
-	past   []*snapshot
-	ids    int
-	handed map[string]bool      // decisions by release and id
-	named  map[string]time.Time // when a written route last named a release
-	taken  map[string]bool      // releases whose last pod the planner took
-	begun  map[string]bool      // groups that had an active release
-	lost   map[string]bool      // groups that lost an object by hand
+	past     []*snapshot
+	ids      int
+	handed   map[string]bool // decisions by release and id
+	approved []approvedStep
+	named    map[string]time.Time // when a written route last named a release
+	taken    map[string]bool      // releases whose last pod the planner took
+	begun    map[string]bool      // groups that had an active release
+	lost     map[string]bool      // groups that lost an object by hand
 
 	wakeAt time.Time // when the last plan wants to be requeued
 
@@ -452,6 +453,18 @@ func (w *world) decide(release string, d Decision) {
 	w.say("decide %s on %s (%s)", d.Action, release, d.ID)
 	o.Decision = &d
 	o.rv = w.id()
+	for _, g := range w.ledger.Groups {
+		if run := g.Rollout; run != nil && run.Release == release && d.Action == Continue {
+			w.approved = append(w.approved, approvedStep{release, run.Sequence, d})
+		}
+	}
+}
+
+// approvedStep is that a person continued a step of a rollout.
+type approvedStep struct {
+	release  string
+	sequence int64
+	Decision
 }
 
 func (w *world) id() int { w.ids++; return w.ids }

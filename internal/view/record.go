@@ -20,6 +20,7 @@ type run struct {
 	gate                  v1alpha1.Gate
 	gateTime, grace       time.Time
 	from, waitsFor        string
+	approvals             []v1alpha1.StepApproval
 }
 
 // runOf gives the rollout of a group; nil: none is in progress.
@@ -30,7 +31,7 @@ func runOf(g *v1alpha1.ReleaseGroup) *run {
 	}
 	out := &run{
 		release: r.Release, step: max(0, r.Step), started: r.StartedTime.Time, waitingSince: micro(r.WaitingSince),
-		interrupted: r.Interrupted, continued: r.Continued, sequence: r.Sequence, gate: r.Gate, gateTime: micro(r.GateTime), from: r.From, waitsFor: r.WaitsFor,
+		interrupted: r.Interrupted, continued: r.Continued, sequence: r.Sequence, gate: r.Gate, gateTime: micro(r.GateTime), from: r.From, waitsFor: r.WaitsFor, approvals: r.Approvals,
 	}
 	if in := r.Internal; in != nil {
 		out.stepRevision, out.grace = in.StepRevision, micro(in.GraceTime)

@@ -222,6 +222,27 @@ func (r *rollout) retries() *State {
 	return &State{Word: WordRetryTime, Class: Failed, Reason: r.row.Reason, Until: timeOf(at), Detail: fmt.Sprintf("it lost its traffic %d times (%s)", r.row.Attempt, r.row.Reason), Next: []Action{r.actOn("deprecate", r.row)}}
 }
 
+// approved gives how many of several users, and who, have approved the present step.
+func (r *rollout) approved(a *v1alpha1.CanaryApproval) string {
+	var by []string
+	for _, x := range r.approvals {
+		if len(a.From) == 0 || slices.Contains(a.From, x.Group) {
+			by = append(by, x.By)
+		}
+	}
+	out := ""
+	if a.Count > 1 {
+		out = fmt.Sprintf("%d of %d", len(by), a.Count)
+		if len(by) > 0 {
+			out += ": " + strings.Join(by, ", ")
+		}
+	}
+	if len(a.From) > 0 {
+		out = strings.TrimPrefix(out+", by members of "+strings.Join(a.From, " or "), ", ")
+	}
+	return out
+}
+
 // person: what the present step waits for before the next one: a person, time, or measurements.
 func (r *rollout) person() *State {
 	st := r.present()
@@ -239,7 +260,7 @@ func (r *rollout) person() *State {
 	}
 	switch {
 	case st.Approval != nil:
-		return &State{Word: WordApproval, Class: Waiting, Since: timeOf(since), Next: next}
+		return &State{Word: WordApproval, Class: Waiting, Detail: r.approved(st.Approval), Since: timeOf(since), Next: next}
 	case st.Pause != nil && !since.IsZero():
 		if end := since.Add(st.Pause.Duration.Std(0) - r.waited); end.After(r.now) {
 			return &State{Word: WordPause, Since: timeOf(since), Until: timeOf(end), Next: next[:1]}

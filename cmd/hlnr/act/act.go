@@ -178,11 +178,17 @@ func bare(name string) string {
 	return name
 }
 
-// me is the user as the API server knows them, impersonation included.
+// me is the name of the user as the API server knows them, impersonation included.
 func (s *scope) me(ctx context.Context) (string, error) {
+	user, err := s.user(ctx)
+	return user.Username, err
+}
+
+// user is the user, with groups, as the API server knows them.
+func (s *scope) user(ctx context.Context) (authenticationv1.UserInfo, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := s.client.Create(ctx, review); err != nil {
-		return "", fmt.Errorf("ask the API server who you are: %w", err)
+		return authenticationv1.UserInfo{}, fmt.Errorf("ask the API server who you are: %w", err)
 	}
-	return review.Status.UserInfo.Username, nil
+	return review.Status.UserInfo, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,6 +31,7 @@ type decision struct {
 	reason  string
 	step    string
 	id      string
+	groups  []string
 	dryRun  bool
 	timeout time.Duration
 	output  *cli.Output
@@ -146,10 +148,12 @@ func (d *decision) do(ctx context.Context, s *scope, args []string) (*Done, targ
 	if err := d.sensible(t, s.Program()); err != nil {
 		return nil, t, err
 	}
-	by, err := s.me(ctx)
+	user, err := s.user(ctx)
 	if err != nil {
 		return nil, t, err
 	}
+	by := user.Username
+	d.groups = approverGroups(t.ms, user.Groups)
 	if d.id == "" {
 		d.id = "hlnr-" + strconv.FormatInt(s.Now().Unix(), 36) + "-" + rand.String(5)
 	}
@@ -253,7 +257,10 @@ func (d *decision) sensible(t target, program string) error {
 
 // write records the decision, signed, in one request.
 func (d *decision) write(ctx context.Context, s *scope, t target, by string, opts ...client.PatchOption) error {
-	var step, reason any // null removes those of an earlier decision
+	var step, reason, groups any // null removes those of an earlier decision
+	if len(d.groups) > 0 {
+		groups = d.groups
+	}
 	if d.step != "" {
 		step = d.step
 	}
@@ -262,7 +269,7 @@ func (d *decision) write(ctx context.Context, s *scope, t target, by string, opt
 	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationDecidedBy: by}},
-		"spec":     map[string]any{"decision": map[string]any{"action": d.action, "id": d.id, "step": step, "reason": reason}},
+		"spec":     map[string]any{"decision": map[string]any{"action": d.action, "id": d.id, "step": step, "groups": groups, "reason": reason}},
 	})
 	if err != nil {
 		return fmt.Errorf("write the decision: %w", err)
@@ -273,6 +280,27 @@ func (d *decision) write(ctx context.Context, s *scope, t target, by string, opt
 	vsvc.Namespace, vsvc.Name = s.namespace, t.row.VersionedMicroservice
 	return s.client.Patch(ctx, vsvc, client.RawPatch(types.MergePatchType, patch), append(opts, client.FieldOwner(cli.FieldManager))...)
 }
+
+// approverGroups are those groups of a user whose members the steps of a Microservice want for their approval.
+func approverGroups(ms *v1alpha1.Microservice, groups []string) []string {
+	var out []string
+	if c := ms.Spec.UpdateStrategy.Canary; c != nil {
+		for _, st := range c.Steps {
+			if st.Approval == nil {
+				continue
+			}
+			for _, g := range st.Approval.From {
+				if slices.Contains(groups, g) && !slices.Contains(out, g) && len(out) < maxDecisionGroups {
+					out = append(out, g)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// maxDecisionGroups is the schema's bound on spec.decision.groups.
+const maxDecisionGroups = 8
 
 // pollInterval is the time between two reads of what is waited for.
 const pollInterval = 100 * time.Millisecond
@@ -321,6 +349,6 @@ func (d *decision) play(ctx context.Context, s *scope, t target, by string) ([]s
 	if err != nil {
 		return nil, fmt.Errorf("play the decision: %w", err)
 	}
-	facts.Decide(t.row.VersionedMicroservice, release.Decision{Action: release.Action(d.action), ID: d.id, Step: d.step, By: by})
+	facts.Decide(t.row.VersionedMicroservice, release.Decision{Action: release.Action(d.action), ID: d.id, Step: d.step, By: by, Groups: d.groups})
 	return facts.Play(s.Now()).Lines(), nil
 }

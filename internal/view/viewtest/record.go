@@ -26,6 +26,9 @@ func groupOf(g release.Group) v1alpha1.ReleaseGroup {
 			Sequence: r.Sequence, Gate: v1alpha1.Gate(r.Gate), GateTime: micro(r.GateTime), From: r.From, WaitsFor: string(r.WaitsFor),
 			Internal: &v1alpha1.RolloutInternal{StepRevision: r.StepRevision, StepsHash: r.StepsHash, Waited: &metav1.Duration{Duration: r.Waited}, Floor: int32(r.Floor), GraceTime: micro(r.Grace)},
 		}
+		for _, a := range r.Approvals {
+			out.Rollout.Approvals = append(out.Rollout.Approvals, v1alpha1.StepApproval{By: a.By, Group: a.Group, Time: metav1.NewMicroTime(a.Time)})
+		}
 	}
 	for _, r := range g.Releases {
 		out.Releases = append(out.Releases, rowOf(r))

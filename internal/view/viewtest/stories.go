@@ -68,6 +68,14 @@ var stories = map[string]func(w *world){
 		w.push("1.1.0")
 		w.wait(41 * time.Minute)
 	},
+	"approvals": func(w *world) {
+		live(w)
+		w.spec.Steps = []release.Step{{Name: "ask", Weight: 10, Approval: true, Approvers: 2}, {Weight: 50}}
+		w.push("1.1.0")
+		w.wait(time.Minute)
+		w.decide("1.1.0", release.Continue, "ask", "ana", "dashboards are quiet")
+		w.wait(40 * time.Minute)
+	},
 	"continued": func(w *world) {
 		live(w)
 		w.spec.Steps = []release.Step{{Name: "ask", Weight: 10, Approval: true}}

@@ -276,7 +276,7 @@ func (w *world) canary() *v1alpha1.CanaryStrategy {
 	for _, st := range w.spec.Steps {
 		step := v1alpha1.CanaryStep{Name: st.Name, Weight: int32(st.Weight)}
 		if st.Approval {
-			step.Approval = &v1alpha1.CanaryApproval{}
+			step.Approval = &v1alpha1.CanaryApproval{Count: int32(st.Approvers), From: st.ApproversFrom}
 		}
 		if st.Pause > 0 {
 			step.Pause = &v1alpha1.CanaryPause{Duration: v1alpha1.DurationOf(st.Pause)}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,6 +95,8 @@ func TestDecision(t *testing.T) {
 		"a signature without a decision":     {patch: `{` + signed(alice) + `}`, refused: "set the annotation"},
 		"a signature changed afterwards":     {before: "bob", patch: `{` + signed(alice) + `}`, refused: "set the annotation"},
 		"a signature taken off":              {before: "bob", patch: `{"metadata": {"annotations": {"hlnr.io/decided-by": null}}}`, refused: "set the annotation"},
+		"groups of one's own":                {patch: `{` + signed(alice) + `, "spec": {"decision": {"action": "Adopt", "id": "1", "groups": ["system:masters", "system:authenticated"]}}}`},
+		"a group of others":                  {patch: `{` + signed(alice) + `, "spec": {"decision": {"action": "Adopt", "id": "1", "groups": ["system:masters", "sre", "owners"]}}}`, refused: "'alice@example.com' is not a member of sre, owners"},
 		"replicas":                           {patch: `{"spec": {"replicas": 5}}`, refused: "only spec.decision of a release may be changed"},
 		"replicas beside a decision":         {patch: `{` + signed(alice) + `, "spec": {"replicas": 5, ` + adopt + `}}`, refused: "only spec.decision of a release may be changed"},
 		"availability added":                 {patch: `{"spec": {"availability": {"minReadySeconds": 5}}}`, refused: "only spec.decision of a release may be changed"},
@@ -116,6 +119,80 @@ func TestDecision(t *testing.T) {
 			err := env.As(t, alice, masters).Patch(t.Context(), made, client.RawPatch(types.MergePatchType, []byte(test.patch)))
 			check(t, err, test.refused)
 		})
+	}
+}
+
+// TestVerbs: what each role lets people decide, by the admission policy, and what it lets them change besides.
+func TestVerbs(t *testing.T) {
+	installRoles(t)
+	namespace := env.Namespace(t)
+	roles := map[string]struct{ decides, changes []string }{
+		"heighliner-view":     {},
+		"heighliner-deployer": {[]string{"deprecate", "retry"}, []string{"imagepolicies"}},
+		"heighliner-approver": {[]string{"continue", "deprecate"}, nil},
+		"heighliner-decide":   {[]string{"continue", "adopt", "deprecate", "retry"}, nil},
+		"heighliner-owner":    {[]string{"continue", "adopt", "deprecate", "retry"}, []string{"imagepolicies", "microservices", "networkpolicies", "githubrepositories", "freezes"}},
+	}
+	for role := range roles {
+		bind(t, namespace, role)
+	}
+	for role, may := range roles {
+		for _, action := range []hlnr.DecisionAction{hlnr.DecisionContinue, hlnr.DecisionAdopt, hlnr.DecisionDeprecate, hlnr.DecisionRetry} {
+			verb := strings.ToLower(string(action))
+			t.Run(role+" "+verb, func(t *testing.T) {
+				t.Parallel()
+				made := release(t, namespace, func(r *hlnr.VersionedMicroservice) { r.Name = role + "-" + verb })
+				decision := map[string]any{"action": action, "id": "1"}
+				if action == hlnr.DecisionContinue {
+					decision["step"] = "1"
+				}
+				patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{hlnr.AnnotationDecidedBy: role}}, "spec": map[string]any{"decision": decision}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				await.Nil(t, func(ctx context.Context) error {
+					err := env.As(t, role, "system:authenticated").Patch(ctx, made.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
+					want := slices.Contains(may.decides, verb)
+					switch {
+					case want == (err == nil) && (want || apierrors.IsForbidden(err)):
+					default:
+						return fmt.Errorf("%v, want allowed: %t", err, want)
+					}
+					if !want && role != "heighliner-view" && !strings.Contains(err.Error(), "it needs the verb "+verb) {
+						return fmt.Errorf("the message does not name the verb: %w", err)
+					}
+					return nil
+				})
+			})
+		}
+		for _, resource := range []string{"imagepolicies", "microservices", "networkpolicies", "githubrepositories", "freezes", "versionedmicroservices"} {
+			for _, verb := range []string{"create", "update", "delete"} {
+				t.Run(role+" "+verb+" "+resource, func(t *testing.T) {
+					t.Parallel()
+					want := slices.Contains(may.changes, resource) && (verb != "delete" || role == "heighliner-owner")
+					await.Nil(t, func(context.Context) error {
+						out, err := env.Kubectl(t, "", "auth", "can-i", verb, resource+".hlnr.io", "--as", role, "--namespace", namespace)
+						if got := strings.HasPrefix(out, "yes"); got != want {
+							return fmt.Errorf("can-i: %t, want %t: %s %v", got, want, out, err)
+						}
+						return nil
+					})
+				})
+			}
+		}
+	}
+}
+
+// bind a role to a user of its name, in a namespace.
+func bind(t *testing.T, namespace, role string) {
+	t.Helper()
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role, Namespace: namespace},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: role}},
+	}
+	if err := env.Client.Create(t.Context(), binding); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -262,14 +339,7 @@ func TestRoles(t *testing.T) {
 	installRoles(t)
 	namespace := env.Namespace(t)
 	for _, role := range []string{"heighliner-view", "heighliner-edit", "heighliner-decide"} {
-		binding := &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: role, Namespace: namespace},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: role}},
-		}
-		if err := env.Client.Create(t.Context(), binding); err != nil {
-			t.Fatal(err)
-		}
+		bind(t, namespace, role)
 	}
 	for name, test := range map[string]struct {
 		user, verb, resource string

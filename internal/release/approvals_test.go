@@ -1,0 +1,124 @@
+package release
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// approve the step of 1.1.0, as a member of groups.
+func (h tale) approve(by, step string, groups ...string) {
+	h.decide(h.release("1.1.0"), Decision{Action: Continue, ID: fmt.Sprint(h.id()), Step: step, By: by, Groups: groups})
+	h.run(time.Second)
+}
+
+var approvals = []struct {
+	name string
+	play func(h tale)
+}{
+	{"rule 21: a step that needs two persons counts each once", func(h tale) {
+		h.live()
+		h.steps(Step{Name: "check", Weight: 20, Approval: true, Approvers: 2}, Step{Weight: 50, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.says("none", "AwaitingApproval", `1.1.0 is waiting at 20% for 2 approvals: set spec.decision.action: Continue on VersionedMicroservice 1.1.0-c1, with spec.decision.step: "check"`)
+		h.approve("ann", "check")
+		h.outcome("the first", "1.1.0", DecisionApplied)
+		h.approve("ann", "check")
+		h.outcome("the same again", "1.1.0", DecisionNotApplicable+`: step "check" waits for 2 approvals (1 so far: ann); "ann" has approved it already`)
+		h.approve("", "check")
+		h.outcome("no name", "1.1.0", DecisionNotApplicable+`: step "check" waits for 2 approvals (1 so far: ann); the decision names no user`)
+		h.run(24 * time.Hour)
+		h.want("one", map[string]string{"1.0.0": "active 80", "1.1.0": "canary 20"})
+		h.says("one", "AwaitingApproval", `1.1.0 is waiting at 20% for 2 approvals (1 so far: ann): set spec.decision.action: Continue on VersionedMicroservice 1.1.0-c1, with spec.decision.step: "check"`)
+		h.approve("bob", "1")
+		h.want("two", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
+	}},
+	{"rule 21: members of a group approve", func(h tale) {
+		h.live()
+		h.steps(Step{Name: "check", Weight: 20, Approval: true, ApproversFrom: []string{"sre", "owners"}}, Step{Weight: 50, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.approve("eve", "check", "shop")
+		h.outcome("another group", "1.1.0", DecisionNotApplicable+`: step "check" waits for approval by members of sre or owners; "eve" decided as a member of none of them: name one in spec.decision.groups`)
+		h.want("another group", map[string]string{"1.1.0": "canary 20"})
+		h.approve("bob", "check", "owners")
+		h.want("a member", map[string]string{"1.1.0": "canary 50"})
+	}},
+	{"rule 21: approvals count for their step and their rollout", func(h tale) {
+		h.live()
+		two := Step{Weight: 20, Approval: true, Approvers: 2}
+		h.steps(two, Step{Weight: 50, Approval: true, Approvers: 2})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.approve("ann", "1")
+		h.word("1.1.0", Deprecate, "")
+		h.run(time.Minute)
+		h.word("1.1.0", Retry, "")
+		h.run(time.Minute)
+		h.approve("bob", "1")
+		h.want("another rollout", map[string]string{"1.1.0": "canary 20"})
+		h.approve("ann", "1")
+		h.want("the next step", map[string]string{"1.1.0": "canary 50"})
+		h.approve("ann", "2")
+		h.run(time.Hour)
+		h.want("one approval of the next step", map[string]string{"1.1.0": "canary 50"})
+		h.approve("bob", "2")
+		h.run(time.Minute)
+		h.want("approved", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 21: approvals by a group that no longer counts are dropped", func(h tale) {
+		h.live()
+		step := Step{Weight: 20, Approval: true, Approvers: 2, ApproversFrom: []string{"shop"}}
+		h.steps(step)
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.approve("joe", "1", "shop")
+		step.ApproversFrom = []string{"sre"}
+		h.steps(step)
+		h.approve("ann", "1", "sre")
+		h.outcome("at the same time", "1.1.0", DecisionNotApplicable+": the steps were edited at the same time; read them, and decide again")
+		h.approve("ann", "1", "sre")
+		h.want("one of the group", map[string]string{"1.1.0": "canary 20"})
+		h.approve("joe", "1", "sre")
+		h.want("two of the group", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 21: Adopt skips no step that more than one person approves", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Name: "check", Weight: 20, Approval: true, Approvers: 2})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.word("1.1.0", Adopt, "")
+		h.run(time.Minute)
+		h.outcome("two", "1.1.0", DecisionNotApplicable+`: step "check" needs 2 approvals, which Adopt does not replace: continue to it, or change the steps`)
+		h.want("two", map[string]string{"1.1.0": "canary 10"})
+		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Name: "check", Weight: 20, Approval: true, ApproversFrom: []string{"sre"}})
+		h.word("1.1.0", Adopt, "")
+		h.run(time.Minute)
+		h.want("no member", map[string]string{"1.1.0": "canary 10"})
+		h.decide(h.release("1.1.0"), Decision{Action: Adopt, ID: "adopt", By: "ann", Groups: []string{"sre"}})
+		h.run(time.Minute)
+		h.want("a member", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 21: a bad canary is rolled back, also with an approval", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Approval: true, Approvers: 2})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.approve("ann", "1")
+		h.spoil(h.object("1.1.0"), "CrashLoopBackOff")
+		h.run(time.Hour)
+		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+	}},
+}
+
+// TestApprovals plays only the histories of this file.
+func TestApprovals(t *testing.T) {
+	t.Parallel()
+	for _, h := range approvals {
+		t.Run(h.name, func(t *testing.T) {
+			t.Parallel()
+			told(t, h.play)
+		})
+	}
+}
