@@ -125,3 +125,19 @@ func TestEndGroupThatIsGone(t *testing.T) {
 		t.Errorf("ended groups %q", ms.Spec.EndedGroups)
 	}
 }
+
+// TestApproverGroups: a decision names those of the user's groups that steps want, each once, and no others.
+func TestApproverGroups(t *testing.T) {
+	t.Parallel()
+	ms := &v1alpha1.Microservice{}
+	if got := approverGroups(ms, []string{"sre"}); got != nil {
+		t.Errorf("without steps: %q", got)
+	}
+	ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{
+		{Weight: 5}, {Weight: 10, Approval: &v1alpha1.CanaryApproval{}},
+		{Weight: 20, Approval: &v1alpha1.CanaryApproval{From: []string{"sre", "owners"}}}, {Weight: 50, Approval: &v1alpha1.CanaryApproval{From: []string{"owners", "audit"}}},
+	}}
+	if diff := cmp.Diff([]string{"owners", "audit"}, approverGroups(ms, []string{"system:authenticated", "audit", "owners"})); diff != "" {
+		t.Error(diff)
+	}
+}
