@@ -70,21 +70,21 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// processes are the names of the children of a process, by their IDs.
+// processes are the names of the processes that a process started, by their IDs.
 func processes(t *testing.T, parent int) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		t.Fatal(err)
 	}
-	children := map[string]string{}
+	started := map[string]string{}
 	for _, file := range files {
 		pid := filepath.Base(file)
 		if name, of, ok := process(pid); ok && of == fmt.Sprint(parent) {
-			children[pid] = name
+			started[pid] = name
 		}
 	}
-	return children
+	return started
 }
 
 // process gives the name of a process that runs, and the ID of its parent.
