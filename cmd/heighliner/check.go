@@ -31,7 +31,7 @@ func checkCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Wait until a manager works in the cluster, for helm test",
+		Short: "Wait until a manager runs in the cluster, for helm test",
 		Long: `check waits until the API server serves all kinds of hlnr.io and a manager renews the leader
 election Lease. It exits non-zero, with what is missing, when that takes longer than --timeout.`,
 		Args: cobra.NoArgs,
@@ -65,7 +65,7 @@ func check(ctx context.Context, config *rest.Config, namespace string, out io.Wr
 		return fmt.Errorf("make client: %w", err)
 	}
 	var first, holder string
-	missing := errors.New("the API server does not answer")
+	missing := errors.New("the API server does not respond")
 	err = wait.PollUntilContextCancel(ctx, checkPoll, true, func(ctx context.Context) (bool, error) {
 		at, by, err := renewed(ctx, clients, namespace)
 		if ctx.Err() != nil {

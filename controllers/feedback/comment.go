@@ -116,7 +116,7 @@ func commentText(rows []row) string {
 			state += ". " + github.EscapeMarkdown(r.description, 200)
 		}
 		if r.serving != "" {
-			state += " `" + short(r.serving) + "` keeps serving meanwhile."
+			state += " `" + short(r.serving) + "` keeps serving in the meantime."
 		}
 		url := ""
 		switch {

@@ -623,7 +623,7 @@ func TestReadsWhatIsWanted(t *testing.T) {
 	s.repo.Publish(githubtest.Release{Tag: "v2.0.0", Draft: true})
 	s.repository("shop")
 	r, next := s.pass("shop")
-	same(t, "Ready", condition(r, "Ready"), "True Succeeded: GitHub is reachable; no ImagePolicy that may use this repository reads from it")
+	same(t, "Ready", condition(r, "Ready"), "True Succeeded: GitHub is reachable; no ImagePolicy that is allowed to use this repository reads from it")
 	if next < 9*time.Minute {
 		t.Errorf("looks again in %s at what nobody reads", next)
 	}

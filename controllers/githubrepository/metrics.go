@@ -88,8 +88,8 @@ func counted[T any](m *metrics, operation string, request func(context.Context) 
 type budgets struct{ pool *github.Pool }
 
 var (
-	remaining = prometheus.NewDesc("heighliner_github_rate_limit_remaining", "Remaining requests of this hour of the credential with the fewest, by host.", []string{"host"}, nil)
-	paused    = prometheus.NewDesc("heighliner_github_paused_credentials", "Number of credentials whose rate GitHub limits at present, by host.", []string{"host"}, nil)
+	remaining = prometheus.NewDesc("heighliner_github_rate_limit_remaining", "Remaining requests in this hour of the credential with the fewest, by host.", []string{"host"}, nil)
+	paused    = prometheus.NewDesc("heighliner_github_paused_credentials", "Number of credentials that GitHub currently rate limits, by host.", []string{"host"}, nil)
 )
 
 var requests = prometheus.NewDesc("heighliner_github_requests_total", "Number of requests to GitHub, by status code.", []string{"code"}, nil)

@@ -134,7 +134,7 @@ func (c *truncation) add(reason, what string, left int, more bool) {
 	case left == 0:
 		c.parts = append(c.parts, fmt.Sprintf("only the first 2000 %s are read", what))
 	case more:
-		c.parts = append(c.parts, fmt.Sprintf("%d %s of the first 2000 do not fit into the status, and more are not read", left, what))
+		c.parts = append(c.parts, fmt.Sprintf("%d %s of the first 2000 do not fit into the status, and the rest is not read", left, what))
 	default:
 		c.parts = append(c.parts, fmt.Sprintf("%d %s do not fit into the status", left, what))
 	}
@@ -206,7 +206,7 @@ func summary(st *v1alpha1.GitHubRepositoryStatus, l *poll) string {
 		parts = append(parts, amount(len(st.Tags), "tag"))
 	}
 	if len(parts) == 0 {
-		return "GitHub is reachable; no ImagePolicy that may use this repository reads from it"
+		return "GitHub is reachable; no ImagePolicy that is allowed to use this repository reads from it"
 	}
 	text := "read " + strings.Join(parts, ", ")
 	if l.pulls != nil && len(l.pulls.unusable) > 0 {

@@ -23,7 +23,7 @@ func withdrawnEvent(w v1alpha1.Withdrawal) status.Event {
 	if w.Version == "" {
 		what = "all versions"
 	}
-	return status.WarningEvent(string(w.Reason), "Withdraw", fmt.Sprintf("%s of group %s: withdrawn", what, w.Group))
+	return status.WarningEvent(string(w.Reason), "Withdraw", fmt.Sprintf("%s of group %s: no longer offered", what, w.Group))
 }
 
 // recordEvents records the events of a written status.

@@ -107,7 +107,7 @@ func (o *observed) readRepository(repository *v1alpha1.GitHubRepository) {
 	ready := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case st.Repository == "":
-		o.addProblem(notReady(repository, "was not polled yet"))
+		o.addProblem(notReady(repository, "has not been polled yet"))
 		return
 	case ready == nil || ready.Status != metav1.ConditionTrue:
 		o.stale = notReady(repository, "is not ready")
@@ -119,7 +119,7 @@ func (o *observed) readRepository(repository *v1alpha1.GitHubRepository) {
 		g.id = idOf(base, st.RepositoryID)
 	}
 	if o.repositoryChanged() && !g.current {
-		o.addProblem(notReady(repository, "is another repository than before, and was not polled with its present specification"))
+		o.addProblem(notReady(repository, "is a different repository than before, and has not been polled with its current specification"))
 		return
 	}
 	g.known = true

@@ -226,7 +226,7 @@ func (o *observed) offerPull(s *selection, a *recordReader, st pullState) (offer
 		return previous(), false
 	}
 	if st.pr.HeadSHA == "" {
-		s.reject(st.pr, version.VerdictExists, "its head commit is not known")
+		s.reject(st.pr, version.VerdictExists, "its head commit is unknown")
 		return previous(), false
 	}
 	if choice := o.chooser.Choose(st.pr); !choice.Taken() {

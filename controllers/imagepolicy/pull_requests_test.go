@@ -659,7 +659,7 @@ func TestForkOverwritesItsTag(t *testing.T) {
 	s.build(path, sha("a"), pushed.Add(time.Minute), map[string]string{revision: sha("b")})
 	p := s.look("shop")
 	same(t, "offered with an image whose label contradicts its tag", previews(p), []string(nil))
-	same(t, "refused", p.Status.Candidates[0].Reason, "pull request 1 (patch): no image yet: tag "+sha("a")+": its revision is "+sha("b")+", which is neither the head commit nor that of the merge")
+	same(t, "refused", p.Status.Candidates[0].Reason, "pull request 1 (patch): no image yet: tag "+sha("a")+": its revision is "+sha("b")+", which is neither the head commit nor the merge commit")
 	s.build(path, sha("a"), pushed.Add(time.Minute), map[string]string{revision: sha("a")})
 	same(t, "offered with the image of the approved commit", previews(s.look("shop")), []string{"patch-1 aaaa " + sha("a")})
 }

@@ -147,7 +147,7 @@ func setTruncated(o *observed, s selection, out plan) {
 	case len(s.result.Truncated) > 0:
 		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyGroups", fmt.Sprintf("groups beyond spec.limits.groups: %s; narrow spec.versioning.range, or increase the limit", strings.Join(s.result.Truncated, ", ")))
 	default:
-		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionFalse, "Complete", "all tags and groups are considered")
+		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionFalse, "Complete", "no tags or groups are omitted")
 	}
 }
 

@@ -111,7 +111,7 @@ func setReady(w *pass, problem *status.Error) {
 func serves(w *pass) (ok bool, reason, message string) {
 	groups := streams(w.ms)
 	if len(groups) == 0 && ofPullRequests(w.policy) {
-		return true, "", "there are previews of pull requests only"
+		return true, "", "all release groups are previews of pull requests"
 	}
 	if why := frozenBy(w); len(groups) == 0 && why != "" {
 		return false, string(release.Frozen), why

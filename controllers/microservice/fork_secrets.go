@@ -34,7 +34,7 @@ func (r *Reconciler) confined(ctx context.Context, ms *v1alpha1.Microservice) (*
 		if apierrors.IsNotFound(err) {
 			if needed[name] {
 				return nil, status.NewWaiting(reasonConfigurationMissing, requeueMissingSecret, fmt.Errorf(
-					"Secret %q does not exist, and releases of forks must not use credentials of the API server: create it, so that its type is known, or mark it optional", name))
+					"Secret %q does not exist, and releases of forks must not use credentials for the API server: create it, so that its type is known, or mark it optional", name))
 			}
 			credentials[name] = true
 			continue

@@ -105,7 +105,7 @@ func (r *Reconciler) forNamespace(ctx context.Context, o client.Object) []reconc
 func (r *Reconciler) microservices(ctx context.Context, namespace string, is func(*v1alpha1.Microservice) bool) []reconcile.Request {
 	var list v1alpha1.MicroserviceList
 	if err := r.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list Microservices that a freeze is about", "namespace", namespace)
+		ctrl.LoggerFrom(ctx).Error(err, "list Microservices of a freeze", "namespace", namespace)
 		return nil
 	}
 	var requests []reconcile.Request

@@ -29,7 +29,7 @@ func newMetrics(registerer prometheus.Registerer, cache client.Reader) (*metrics
 	m := &metrics{
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "heighliner_release_events_total",
-			Help: "What happened to releases, by reason.",
+			Help: "Number of events of releases, by reason.",
 		}, []string{"reason"}),
 		promotion: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "heighliner_release_promotion_seconds",

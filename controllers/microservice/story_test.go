@@ -238,7 +238,7 @@ func TestPins(t *testing.T) {
 	})
 	s.play()
 	s.play()
-	stray := `spec.updateStrategy.manual.groups[0].name: group "Release" does not exist (existing groups: release); groups without a pin start nothing; correct the name, or remove the pin`
+	stray := `spec.updateStrategy.manual.groups[0].name: group "Release" does not exist (existing groups: release); no release starts in groups without a pin; correct the name, or remove the pin`
 	same(t, "Pinned by a name that is no group", condition(s.ms(), "Pinned"), "False PinnedVersionMissing: "+stray)
 	same(t, "Stalled by a name that is no group", condition(s.ms(), "Stalled"), "True PinnedVersionMissing: "+stray)
 	same(t, "events", s.events, []string{"PinnedVersionMissing: " + stray})

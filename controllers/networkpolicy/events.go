@@ -27,7 +27,7 @@ func movedAtOnceEvent(what, from, to string) status.Event {
 }
 
 func routeRestoredEvent(route string) status.Event {
-	return status.NormalEvent("RouteRestored", actionRoute, fmt.Sprintf("the rules of %s have their previous backendRefs", route))
+	return status.NormalEvent("RouteRestored", actionRoute, fmt.Sprintf("the previous backendRefs of the rules of %s are restored", route))
 }
 
 func rulesMissingEvent(route string, rules []string, policy string) status.Event {
@@ -51,7 +51,7 @@ func deletionPolicyNotDoneEvent(policy v1alpha1.DeletionPolicy, limit time.Durat
 }
 
 func orphanedUnconfirmedEvent(limit time.Duration, waits string) status.Event {
-	return status.WarningEvent("OrphanedUnconfirmed", actionDelete, fmt.Sprintf("after %s it is not confirmed that the remaining objects route to active releases only: %s", limit, waits))
+	return status.WarningEvent("OrphanedUnconfirmed", actionDelete, fmt.Sprintf("it was not confirmed within %s that the remaining objects route to active releases only: %s", limit, waits))
 }
 
 // stepwise reports that what a domain routes to had a part of it before.

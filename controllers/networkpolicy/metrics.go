@@ -39,12 +39,12 @@ func newMetrics(registerer prometheus.Registerer, certs certificates) (*metrics,
 	m := &metrics{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "heighliner_route_confirmation_seconds",
-			Help:    "Time from the last write of a route until it counted as programmed, by what proves that.",
+			Help:    "Time from the last write of a route until it was programmed, by how that is confirmed.",
 			Buckets: []float64{.05, .1, .25, .5, 1, 2, 3, 5, 10, 30, 60, 300},
 		}, []string{"confirm"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "heighliner_gateway_probes_total",
-			Help: "Requests to Gateways that are to prove that a route is served, by result.",
+			Help: "Number of probes of Gateways that confirm whether a route is served, by result.",
 		}, []string{"result"}),
 		written: map[types.NamespacedName]map[string]time.Time{},
 	}
@@ -116,7 +116,7 @@ type certificates struct {
 }
 
 var earliestExpiry = prometheus.NewDesc("heighliner_certificates_earliest_expiry_timestamp_seconds",
-	"When the first of the Certificates that NetworkPolicies ask cert-manager for expires.", nil, nil)
+	"Time at which the first Certificate that a NetworkPolicy requested from cert-manager expires.", nil, nil)
 
 // Describe implements prometheus.Collector.
 func (certificates) Describe(ch chan<- *prometheus.Desc) { ch <- earliestExpiry }

@@ -132,7 +132,7 @@ func resultsOf(known []v1alpha1.HookStatus, questions []hook.Call) hookResults {
 		i := slices.IndexFunc(known, func(s v1alpha1.HookStatus) bool { return s.Name == q.Hook.Name && s.ID == q.Body.ID })
 		switch {
 		case i >= 0 && hook.Unanswered(known[i]):
-			out.errors = append(out.errors, fmt.Sprintf("hook %s did not answer: %s", q.Hook.Name, known[i].Message))
+			out.errors = append(out.errors, fmt.Sprintf("hook %s did not respond: %s", q.Hook.Name, known[i].Message))
 		case i < 0 || known[i].Phase == v1alpha1.HookWaiting:
 			out.incomplete = true
 		case known[i].Phase == v1alpha1.HookFailed:

@@ -60,11 +60,11 @@ func TestWhoseFaultAPodIsThatNothingStarts(t *testing.T) {
 	}{
 		"just made": {pod: pending(time.Minute, waits("shop", "ContainerCreating")), requeue: 4 * time.Minute},
 		"its image is pulled for long": {pod: pending(6*time.Minute, waits("shop", "ContainerCreating")), want: v1alpha1.FailureContainerCreating,
-			message: "a node has not created a container of the pod: it may still pull the image; the events of the pod show the cause"},
+			message: "a node has not created a container of the pod: it may still be pulling the image; the events of the pod show the cause"},
 		"no address, or no volume": {pod: with(pending(6*time.Minute, waits("shop", "ContainerCreating")), noNetwork), want: v1alpha1.FailureContainerCreating,
 			message: "a node has not created the network and volumes of the pod; the events of the pod show the cause"},
 		"its node does not respond": {pod: pending(6 * time.Minute), want: v1alpha1.FailureContainerCreating,
-			message: "a node has not created a container of the pod: it may still pull the image; the events of the pod show the cause"},
+			message: "a node has not created a container of the pod: it may still be pulling the image; the events of the pod show the cause"},
 		"the first container after a migration": {pod: withInit(pending(time.Hour, waits("shop", "PodInitializing")), migrated), requeue: 4 * time.Minute},
 		"a migration that takes its time":       {pod: withInit(pending(time.Hour, waits("shop", "PodInitializing")), runs("migrate", time.Hour))},
 		"no scheduler, just made":               {pod: unassigned(time.Second), requeue: 29 * time.Second},

@@ -243,7 +243,7 @@ func notCreated(o *observed, pod *corev1.Pod, now time.Time) failure {
 	if due := since.Add(creationTime(o.microservice)); now.Before(due) {
 		return failure{requeueAt: due}
 	}
-	what := "a node has not created a container of the pod: it may still pull the image"
+	what := "a node has not created a container of the pod: it may still be pulling the image"
 	if slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionFalse
 	}) {

@@ -185,7 +185,7 @@ func setReady(o *observed, done applied, next *v1alpha1.VersionedMicroserviceSta
 	switch {
 	case next.Release == v1alpha1.ReleaseError:
 		reason := cmp.Or(next.Failure, rolloutStateOf(o.microservice, o.release.Name).reason, reasonFailed)
-		status.Stalled(conds, generation, reason, cmp.Or(next.Message, fmt.Sprintf("the release failed (%s): set spec.decision to Retry to start it again", reason)))
+		status.Stalled(conds, generation, reason, cmp.Or(next.Message, fmt.Sprintf("the release failed (%s): set spec.decision.action to Retry to start it again", reason)))
 	case available.Status == metav1.ConditionTrue, available.Reason == reasonScaledToZero:
 		status.Ready(conds, generation, available.Reason, available.Message)
 	default:

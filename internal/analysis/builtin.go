@@ -131,7 +131,7 @@ func (s source) latency(t Target, interval time.Duration, enough string, quantil
 		return "", errorf(BadQuery, "latency.quantile: %q is not supported", quantile)
 	}
 	if s.buckets == "" {
-		return "", errorf(BadQuery, "source %s has no latency per release: use source Application, or your own query", name)
+		return "", errorf(BadQuery, "source %s has no latency per release: use source Application, or a custom query", name)
 	}
 	all, err := s.rise(s.buckets, t, interval)
 	if err != nil {

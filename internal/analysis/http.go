@@ -152,9 +152,9 @@ func (a *asking) refusal(r *http.Response) error {
 	wait := retryAfter(r.Header.Get("Retry-After"), a.now())
 	switch {
 	case r.StatusCode == http.StatusTooManyRequests, r.StatusCode == http.StatusServiceUnavailable && wait > 0:
-		return &Error{Reason: Throttled, RetryAfter: wait, Message: "the provider answers " + r.Status}
+		return &Error{Reason: Throttled, RetryAfter: wait, Message: "the provider responded with " + r.Status}
 	case r.StatusCode == http.StatusUnauthorized, r.StatusCode == http.StatusForbidden:
-		return errorf(Unauthorized, "the provider answers %s: check secretRef", r.Status)
+		return errorf(Unauthorized, "the provider responded with %s: check secretRef", r.Status)
 	}
 	return nil
 }
@@ -192,11 +192,11 @@ func classify(err error) *Error {
 	case errors.As(err, &redirect):
 		return errorf(ClientError, "%v", redirect)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
-		return errorf(Timeout, "no answer in time")
+		return errorf(Timeout, "no response in time")
 	case errors.Is(err, context.Canceled):
 		return errorf(Timeout, "the round was canceled")
 	case errors.As(err, &api):
-		return errorf(apiReason(api), "%s", cmp.Or(outbound.Printable([]byte(api.Msg), maxMessage), "the provider gives no reason"))
+		return errorf(apiReason(api), "%s", cmp.Or(outbound.Printable([]byte(api.Msg), maxMessage), "the provider did not report a reason"))
 	case errors.As(err, &request):
 		return errorf(Unreachable, "%s", outbound.Printable([]byte(request.Err.Error()), maxMessage))
 	}

@@ -83,7 +83,7 @@ func (p *pool) do(ctx context.Context, q query, timeout time.Duration, send func
 	case <-c.done:
 		return c.answer
 	case <-ctx.Done():
-		return answer{err: errorf(Timeout, "no answer within the round")}
+		return answer{err: errorf(Timeout, "no response within the round")}
 	}
 }
 

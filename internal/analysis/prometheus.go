@@ -49,21 +49,21 @@ func decode(result model.Value, at time.Time) answer {
 				break
 			}
 			if v[0].Histogram != nil {
-				return answer{err: errorf(WrongType, "the answer is a histogram: apply histogram_quantile(), histogram_sum() or histogram_count() to it")}
+				return answer{err: errorf(WrongType, "the response is a histogram: apply histogram_quantile(), histogram_sum() or histogram_count() to it")}
 			}
 			return dated(float64(v[0].Value), v[0].Timestamp, at)
 		default:
-			return answer{err: errorf(SeveralSeries, "the answer has %d series: put sum(), max() or another aggregation around the query", len(v))}
+			return answer{err: errorf(SeveralSeries, "the response has %d series: put sum(), max() or another aggregation around the query", len(v))}
 		}
 	case model.Matrix:
-		return answer{err: errorf(WrongType, "the answer is a range vector: put rate(), increase() or another function around it")}
+		return answer{err: errorf(WrongType, "the response is a range vector: put rate(), increase() or another function around it")}
 	}
-	return answer{err: errorf(BadAnswer, "the answer has no result that is a number")}
+	return answer{err: errorf(BadAnswer, "the response has no numeric result")}
 }
 
 func dated(v float64, stamp model.Time, at time.Time) answer {
 	if apart := stamp.Time().Sub(at).Abs(); apart > tolerance {
-		return answer{err: errorf(WrongTime, "the answer is for %s instead of %s", stamp.Time().UTC().Format(time.RFC3339), at.Format(time.RFC3339))}
+		return answer{err: errorf(WrongTime, "the response is for %s instead of %s", stamp.Time().UTC().Format(time.RFC3339), at.Format(time.RFC3339))}
 	}
 	return number(v)
 }

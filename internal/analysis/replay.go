@@ -65,7 +65,7 @@ func (m *Measurer) Requests(ctx context.Context, spec *v1alpha1.CanaryAnalysis, 
 	}
 	s, ok := sources[name]
 	if !ok {
-		return 0, errorf(BadQuery, "analysis.source: nothing is known of %q", name)
+		return 0, errorf(BadQuery, "analysis.source: %q is unknown", name)
 	}
 	rise, failure := s.rise(s.requests, target, window)
 	if failure != nil {

@@ -150,7 +150,7 @@ func verdict(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, la
 	case failures >= 0 && status.Failures > failures:
 		return v1alpha1.AnalysisFailed, fmt.Sprintf("failed rounds: %d, tolerated: %d", status.Failures, failures)
 	case consecutive >= 0 && status.ConsecutiveFailures > consecutive:
-		return v1alpha1.AnalysisFailed, fmt.Sprintf("failed rounds in a row: %d, tolerated: %d", status.ConsecutiveFailures, consecutive)
+		return v1alpha1.AnalysisFailed, fmt.Sprintf("consecutive failed rounds: %d, tolerated: %d", status.ConsecutiveFailures, consecutive)
 	case status.Inconclusive > 0:
 		return v1alpha1.AnalysisInconclusive, fmt.Sprintf("inconclusive rounds in this step: %d", status.Inconclusive)
 	case status.Errors >= MaxErrors:

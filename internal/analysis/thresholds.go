@@ -21,9 +21,9 @@ type answer struct {
 func number(v float64) answer {
 	switch {
 	case math.IsNaN(v):
-		return answer{err: errorf(NotANumber, "the answer is NaN, the result of a division by 0: the query must return nothing if there is no traffic")}
+		return answer{err: errorf(NotANumber, "the response is NaN, the result of a division by 0: the query must return nothing if there is no traffic")}
 	case math.IsInf(v, 0):
-		return answer{err: errorf(Infinite, "the answer is infinite, as a division by 0, or a quantile beyond the buckets, gives")}
+		return answer{err: errorf(Infinite, "the response is infinite, which results from a division by 0, or from a quantile beyond the buckets")}
 	}
 	return answer{value: v}
 }

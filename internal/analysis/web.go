@@ -54,9 +54,9 @@ func askWeb(ctx context.Context, client *http.Client, q query) answer {
 	defer func() { _ = response.Body.Close() }() // its bytes were read, or are of no use
 	switch {
 	case response.StatusCode >= 500:
-		return answer{err: errorf(ServerError, "the provider answers %s", response.Status)}
+		return answer{err: errorf(ServerError, "the provider responded with %s", response.Status)}
 	case response.StatusCode < 200 || response.StatusCode > 299:
-		return answer{err: errorf(ClientError, "the provider answers %s", response.Status)}
+		return answer{err: errorf(ClientError, "the provider responded with %s", response.Status)}
 	}
 	raw, err := io.ReadAll(response.Body)
 	if err != nil {
@@ -92,7 +92,7 @@ func compile(expression string) (cel.Program, *Error) {
 	switch kind := ast.OutputType().String(); kind {
 	case "dyn", "double", "int", "uint", "null_type":
 	default:
-		return nil, errorf(BadQuery, "the expression gives a value of type %s, want a number", kind)
+		return nil, errorf(BadQuery, "the expression returned a value of type %s instead of a number", kind)
 	}
 	program, err := env.Program(ast, cel.CostLimit(costLimit), cel.InterruptCheckFrequency(checkEvery))
 	if err != nil {
@@ -105,7 +105,7 @@ func compile(expression string) (cel.Program, *Error) {
 func evaluate(ctx context.Context, program cel.Program, raw []byte) answer {
 	var body any
 	if err := json.Unmarshal(raw, &body); err != nil {
-		return answer{err: errorf(BadAnswer, "the answer is not JSON")}
+		return answer{err: errorf(BadAnswer, "the response is not JSON")}
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -128,7 +128,7 @@ func plain(v ref.Val) answer {
 	case types.Null:
 		return answer{noTraffic: true}
 	}
-	return answer{err: errorf(WrongType, "web.value gives a value of type %s, want a number", v.Type().TypeName())}
+	return answer{err: errorf(WrongType, "web.value returned a value of type %s instead of a number", v.Type().TypeName())}
 }
 
 func firstLine(s string) string {

@@ -50,7 +50,7 @@ func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
 	case err != nil:
 		o.monitor.failed(r.URL.Path, err.Error())
 	case response.StatusCode >= 400 && response.StatusCode != http.StatusGone:
-		o.monitor.failed(r.URL.Path, fmt.Sprintf("the API server answers %s", response.Status))
+		o.monitor.failed(r.URL.Path, fmt.Sprintf("the API server responded with %s", response.Status))
 	default:
 		o.monitor.succeeded(r.URL.Path)
 	}

@@ -56,9 +56,9 @@ func (s *search) simpleSigning(layer v1.Descriptor, payload []byte) {
 	case err != nil:
 		s.refuse("the signed content is not a simple signing payload")
 	case claim.Critical.Type != simpleSigningType:
-		s.refuse("what the key has signed is of the type %.80q, and not %q", claim.Critical.Type, simpleSigningType)
+		s.refuse("the signed content has type %.80q instead of %q", claim.Critical.Type, simpleSigningType)
 	case claim.Critical.Image.Digest != s.digest.String():
-		s.refuse("what the key has signed is for the digest %.80q", claim.Critical.Image.Digest)
+		s.refuse("the signed content is for digest %.80q", claim.Critical.Image.Digest)
 	default:
 		s.accept(claim.Critical.Identity.Reference)
 	}
@@ -98,12 +98,12 @@ func (s *search) bundle(_ v1.Descriptor, content []byte) {
 		return
 	}
 	if b.Envelope == nil {
-		s.refuse("a Sigstore bundle holds no DSSE envelope, in which cosign signs images")
+		s.refuse("a Sigstore bundle contains no DSSE envelope, in which cosign signs images")
 		return
 	}
 	var claim statement
 	if err := json.Unmarshal(b.Envelope.Payload, &claim); err != nil || b.Envelope.PayloadType != payloadInToto || !statementTypes[claim.Type] {
-		s.refuse("a Sigstore bundle holds no in-toto statement")
+		s.refuse("a Sigstore bundle contains no in-toto statement")
 		return
 	}
 	if claim.PredicateType != predicateSign {
@@ -124,7 +124,7 @@ func (s *search) bundle(_ v1.Descriptor, content []byte) {
 			return
 		}
 	}
-	s.refuse("what the key has signed is for another digest")
+	s.refuse("the signed content is for another digest")
 }
 
 // preAuthentication is what a DSSE envelope signs: type and payload, each with its

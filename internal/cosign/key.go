@@ -44,7 +44,7 @@ func (k Keys) ID() string { return k.id }
 func ParseKeys(secret string, data map[string][]byte) (Keys, error) {
 	text, ok := data[SecretKey]
 	if !ok {
-		return Keys{}, fmt.Errorf("secret %q lacks the key %q: put the public key of cosign there", secret, SecretKey)
+		return Keys{}, fmt.Errorf("secret %q does not have the key %q: store the public key of cosign there", secret, SecretKey)
 	}
 	keys, err := parseKeys(text)
 	if err != nil {
@@ -75,43 +75,43 @@ func parseKeys(text []byte) (Keys, error) {
 	case len(found) == 0 && bytes.Contains(text, []byte("PRIVATE KEY")):
 		return Keys{}, errPrivate
 	case len(found) == 0:
-		return Keys{}, fmt.Errorf("holds no public key in PEM: it begins with -----BEGIN PUBLIC KEY-----")
+		return Keys{}, fmt.Errorf("contains no public key in PEM: it begins with -----BEGIN PUBLIC KEY-----")
 	case len(found) > maxKeys:
-		return Keys{}, fmt.Errorf("holds %d public keys: keep the %d that are in use", len(found), maxKeys)
+		return Keys{}, fmt.Errorf("contains %d public keys: keep the %d that are in use", len(found), maxKeys)
 	}
 	return Keys{found, hex.EncodeToString(id.Sum(nil))}, nil
 }
 
-var errPrivate = fmt.Errorf("holds a private key: put the public one there, and make a new pair, since others could read the private one")
+var errPrivate = fmt.Errorf("contains a private key: store the public key there, and generate a new key pair, because others could have read the private key")
 
 func parseKey(block *pem.Block) (crypto.PublicKey, error) {
-	const use = "use ECDSA P-256, which cosign generate-key-pair makes"
+	const use = "use ECDSA P-256, which cosign generate-key-pair creates"
 	switch {
 	case strings.Contains(block.Type, "PRIVATE KEY"):
 		return nil, errPrivate
 	case block.Type == "CERTIFICATE":
-		return nil, fmt.Errorf("holds a certificate: put the public key there; signatures by certificates (keyless) are not supported")
+		return nil, fmt.Errorf("contains a certificate: store the public key there; signatures by certificates (keyless) are not supported")
 	case block.Type == "RSA PUBLIC KEY":
-		return nil, fmt.Errorf("holds an RSA key: %s", use)
+		return nil, fmt.Errorf("contains an RSA key: %s", use)
 	case block.Type != "PUBLIC KEY":
-		return nil, fmt.Errorf("holds something else than a public key in PEM: it begins with -----BEGIN PUBLIC KEY-----")
+		return nil, fmt.Errorf("contains something other than a public key in PEM: it begins with -----BEGIN PUBLIC KEY-----")
 	}
 	parsed, err := certs.PublicKey(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("holds a public key that cannot be read: replace it with the file that cosign wrote")
+		return nil, fmt.Errorf("contains a public key that cannot be read: replace it with the file that cosign wrote")
 	}
 	switch key := parsed.(type) {
 	case *ecdsa.PublicKey:
 		if key.Curve != elliptic.P256() && key.Curve != elliptic.P384() {
-			return nil, fmt.Errorf("holds an ECDSA key on the curve %s: %s", key.Curve.Params().Name, use)
+			return nil, fmt.Errorf("contains an ECDSA key on the curve %s: %s", key.Curve.Params().Name, use)
 		}
 		return key, nil
 	case ed25519.PublicKey:
 		return key, nil
 	case *rsa.PublicKey:
-		return nil, fmt.Errorf("holds an RSA key: %s", use)
+		return nil, fmt.Errorf("contains an RSA key: %s", use)
 	}
-	return nil, fmt.Errorf("holds a public key of another kind: %s", use)
+	return nil, fmt.Errorf("contains a public key of another kind: %s", use)
 }
 
 // signed reports whether one of the keys made the signature of a message.

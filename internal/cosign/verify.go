@@ -170,7 +170,7 @@ func (s *search) run(ctx context.Context) (Result, error) {
 	case s.reason != "":
 		return Result{Verdict: Invalid, Reason: s.reason}, nil
 	}
-	return Result{Verdict: NotSigned, Reason: "the repository holds no signature of the image"}, nil
+	return Result{Verdict: NotSigned, Reason: "the repository contains no signature of the image"}, nil
 }
 
 // accept a signature; what it names as the image is of no use when longer.
@@ -230,7 +230,7 @@ func (s *search) byReferrers(ctx context.Context) error {
 func (s *search) take() bool {
 	s.left--
 	if s.left < 0 {
-		s.refuse("there are more signatures than the %d that are looked at: remove those that are not needed", maxSignatures)
+		s.refuse("there are more signatures than the %d that are read: remove those that are not needed", maxSignatures)
 		return false
 	}
 	return true

@@ -106,9 +106,9 @@ func KindOf(err error) Kind {
 // Errors of reading an answer.
 var (
 	errForeign  = errors.New("request to another host")
-	errUnusable = errors.New("the answer lacks a field that GitHub always sends")
+	errUnusable = errors.New("the response does not have a field that GitHub always sends")
 	errLink     = errors.New("the Link header refers to another host")
-	errLoop     = errors.New("the list is a loop")
+	errLoop     = errors.New("the pages of the list form a loop")
 	errMethod   = errors.New("redirect changes the method")
 	errWriting  = errors.New("too many concurrent writes")
 )
@@ -153,18 +153,18 @@ func classify(c call, err error) *Error {
 		case errors.Is(err, errWriting):
 			e.set(RateLimited, "the limit of GitHub for writes is reached", again)
 		case paused.reserved:
-			e.set(Reserved, "90% of the hourly limit of requests are used", "reads continue when the limit is reset; use separate credentials, or a longer spec.interval")
+			e.set(Reserved, "90% of the hourly request limit is used", "reads continue when the limit is reset; use separate credentials, or a longer spec.interval")
 		default:
 			e.set(RateLimited, "GitHub limits the rate of requests", "requests continue after the pause; use separate credentials, or a longer spec.interval")
 		}
 	case errors.As(err, &refused):
 		e.set(Refused, refused.Error(), "check spec.baseURL")
 	case errors.As(err, &redirect), errors.Is(err, errForeign), errors.Is(err, errLink):
-		e.set(Refused, "the answer refers to another host", "set spec.baseURL to the server's own host")
+		e.set(Refused, "the response refers to another host", "set spec.baseURL to the server's own host")
 	case errors.Is(err, errMethod):
-		e.set(NotFound, "the repository was moved", "set spec.owner and spec.repo to its present name")
+		e.set(NotFound, "the repository was moved", "set spec.owner and spec.repo to its current name")
 	case errors.As(err, &large):
-		e.set(Malformed, "the answer is larger than the limit for GitHub", "check that spec.baseURL names a GitHub server")
+		e.set(Malformed, "the response is larger than the limit for GitHub", "check that spec.baseURL names a GitHub server")
 	case errors.Is(err, errLoop):
 		e.set(Malformed, "the pages of the list form a loop", "fix the server, or its proxy")
 	case errors.As(err, &accepted):
@@ -185,7 +185,7 @@ func (e *Error) set(kind Kind, detail, remedy string) {
 // may hold request numbers and what other people wrote.
 func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 	code := answer.Response.StatusCode
-	detail := fmt.Sprintf("GitHub answers %d %s", code, http.StatusText(code))
+	detail := fmt.Sprintf("GitHub responded with %d %s", code, http.StatusText(code))
 	switch {
 	case code == http.StatusUnauthorized && c.app:
 		e.set(Unauthorized, detail, "check appID and privateKey in the Secret of spec.credentialsSecretRef, and the clock of this cluster")
@@ -292,7 +292,7 @@ func (e *Error) setNetwork(err error) {
 	const remedy = again + "; check spec.baseURL and the network path to it"
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &request) && request.Timeout():
-		e.set(Unreachable, "no complete answer in time", remedy)
+		e.set(Unreachable, "no complete response in time", remedy)
 	case errors.As(err, &certificate), errors.As(err, &authority):
 		e.set(Unreachable, "the server's certificate is not trusted", remedy)
 	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, new(tls.RecordHeaderError)):
@@ -302,10 +302,10 @@ func (e *Error) setNetwork(err error) {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		e.set(Unreachable, "connection refused", remedy)
 	case errors.Is(err, errUnusable), errors.As(err, &syntax), errors.As(err, &mistyped):
-		e.set(Malformed, "the answer is not from a GitHub server", "check that spec.baseURL names a GitHub server")
+		e.set(Malformed, "the response is not from a GitHub server", "check that spec.baseURL names a GitHub server")
 	case errors.Is(err, context.Canceled), errors.As(err, &operation), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		e.set(Unreachable, "the connection was interrupted", remedy)
 	default:
-		e.set(Malformed, "the answer cannot be used", "check spec.baseURL, or the proxy in front of the server")
+		e.set(Malformed, "the response cannot be used", "check spec.baseURL, or the proxy in front of the server")
 	}
 }

@@ -102,13 +102,13 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 		return refuse(http.StatusBadRequest, "its body cannot be read")
 	}
 	if said, err := hex.DecodeString(strings.TrimPrefix(signature, "sha256=")); err != nil || !hmac.Equal(said, sum.Sum(nil)) {
-		return refuse(http.StatusUnauthorized, "its signature is not by the secret of a webhook here: compare the path with status.webhookPath, and the secret with that of spec.webhookSecretRef")
+		return refuse(http.StatusUnauthorized, "its signature was not made with the secret of a webhook here: compare the path with status.webhookPath, and the secret with that of spec.webhookSecretRef")
 	}
 	if rest > 0 {
 		body = beginning(body)
 	}
 	if event == "" || !deliveryPattern.MatchString(delivery) {
-		return refuse(http.StatusBadRequest, "it lacks X-GitHub-Event or X-GitHub-Delivery")
+		return refuse(http.StatusBadRequest, "the header X-GitHub-Event or X-GitHub-Delivery is missing")
 	}
 	var said struct {
 		Action     string `json:"action"`

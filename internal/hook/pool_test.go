@@ -367,7 +367,7 @@ func TestNoAnswerIsNoVerdict(t *testing.T) {
 			})
 		}
 	}
-	t.Run("no answer in time", func(t *testing.T) {
+	t.Run("no response in time", func(t *testing.T) {
 		t.Parallel()
 		end := make(chan struct{})
 		w := play(t, func(http.ResponseWriter, *http.Request) { <-end })

@@ -152,12 +152,12 @@ func (p *Pool) client(ca []byte) (*http.Client, error) {
 func cause(err error, limit time.Duration) string {
 	if wrapped := new(url.Error); errors.As(err, &wrapped) {
 		if wrapped.Timeout() || errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Sprintf("no answer within %s", limit)
+			return fmt.Sprintf("no response within %s", limit)
 		}
 		err = wrapped.Err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Sprintf("no answer within %s", limit)
+		return fmt.Sprintf("no response within %s", limit)
 	}
 	return err.Error()
 }

@@ -127,7 +127,7 @@ func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 func Check(ctx context.Context, object Object) (typed runtime.Object, faults []string, err error) {
 	newObject := kinds[object.Kind()]
 	if newObject == nil {
-		return nil, nil, fmt.Errorf("kind %q of %s is not known: it is one of %s", object.Kind(), v1alpha1.GroupVersion, Kinds())
+		return nil, nil, fmt.Errorf("kind %q of %s is unknown: use one of %s", object.Kind(), v1alpha1.GroupVersion, Kinds())
 	}
 	delete(object, "status") // not needed, and possibly of a newer version
 	typed = newObject()

@@ -24,7 +24,7 @@ func (e *RefusedError) Error() string {
 	}
 	switch e.Flag {
 	case FlagAllow:
-		return fmt.Sprintf("refuse %s: %s; the manager's flag %s opens it", what, e.Why, e.Flag)
+		return fmt.Sprintf("refuse %s: %s; the manager's flag %s can allow it", what, e.Why, e.Flag)
 	case FlagDeny:
 		return fmt.Sprintf("refuse %s: %s by the manager's flag %s", what, e.Why, e.Flag)
 	}

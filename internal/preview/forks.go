@@ -29,7 +29,7 @@ func (c *Chooser) byFork(pr *v1alpha1.PullRequest) Choice {
 	case forks.Policy != v1alpha1.ForksApproved:
 		return Choice{Verdict: VerdictFork, Reason: "it is from a fork, and forks.policy is Deny"}
 	case !slices.ContainsFunc(c.candidates, func(text string) bool { return names(text, "SHA") }):
-		return Choice{Verdict: VerdictFork, Reason: "no tag of match.candidates holds the whole commit, which the image of a fork needs under forks.policy Approved: add one with {{.SHA}}"}
+		return Choice{Verdict: VerdictFork, Reason: "no tag of match.candidates contains the full commit SHA, which forks.policy Approved requires for images of forks: add one with {{.SHA}}"}
 	case names(forks.Label, "SHA"):
 		return approvedByName(pr, forks.Label)
 	default:
@@ -55,7 +55,7 @@ func approvedByName(pr *v1alpha1.PullRequest, template string) Choice {
 		return Choice{}
 	}
 	return Choice{Verdict: VerdictFork, Approved: approved,
-		Reason: fmt.Sprintf("it is from a fork, and lacks the label that approves its commit: read commit %s, and put on the label %q", pr.HeadSHA, before+pr.HeadSHA+after)}
+		Reason: fmt.Sprintf("it is from a fork, and does not have the label that approves its commit: review commit %s, and add the label %q", pr.HeadSHA, before+pr.HeadSHA+after)}
 }
 
 // approved checks a fork for the approving label, which counts for the commit at which it was

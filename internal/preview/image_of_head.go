@@ -38,12 +38,12 @@ func OfHead(pr *v1alpha1.PullRequest, tag Tag, image Image, former string) strin
 	case image.Revision == pr.MergeSHA:
 		return ""
 	case tag.Moves || tag.Approved || sameDigits(image.Revision, pr.HeadSHA):
-		return "its revision is " + image.Revision + ", which is neither the head commit nor that of the merge"
+		return "its revision is " + image.Revision + ", which is neither the head commit nor the merge commit"
 	}
 	return ""
 }
 
-const formerImage = "it still is the image of the former commit"
+const formerImage = "it is still the image of the previous commit"
 
 // byAge is OfHead for an image without a revision.
 func byAge(pr *v1alpha1.PullRequest, tag Tag, image Image, former string) string {
@@ -51,11 +51,11 @@ func byAge(pr *v1alpha1.PullRequest, tag Tag, image Image, former string) string
 	case !tag.Moves:
 		return ""
 	case pr.Fork:
-		return "it has no revision label, which images of forks need if the tag does not contain the commit"
+		return "it has no revision label, which is required for images of forks if the tag does not contain the commit"
 	case image.Digest != "" && image.Digest == former:
 		return formerImage
 	case image.Created.IsZero() || pr.HeadTime == nil:
-		return "it has no revision label, and its build time is not known"
+		return "it has no revision label, and its build time is unknown"
 	case !image.Created.After(pr.HeadTime.Time):
 		return "it has no revision label, and was built before the head commit was pushed"
 	}

@@ -91,7 +91,7 @@ func (v Vars) Expand(text string) (string, error) {
 		return value
 	})
 	if unknown != "" {
-		return "", fmt.Errorf("%s is not known here", unknown)
+		return "", fmt.Errorf("%s is not available here", unknown)
 	}
 	return out, nil
 }

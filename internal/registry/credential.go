@@ -202,7 +202,7 @@ var registryHost = regexp.MustCompile(`^([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-
 func (s Secret) decode(key string, into any) error {
 	data, ok := s.Data[key]
 	if !ok {
-		return fmt.Errorf("secret %q lacks the key %q", s.Name, key)
+		return fmt.Errorf("secret %q does not have the key %q", s.Name, key)
 	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("secret %q: key %q is not a docker configuration in JSON", s.Name, key)

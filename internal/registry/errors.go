@@ -96,7 +96,7 @@ func (*pausedError) Error() string { return "paused by the registry" }
 var (
 	errTooLarge = errors.New("answer too large")
 	errTooSlow  = errors.New("answer too slow")
-	errPageLoop = errors.New("the list of tags is a loop")
+	errPageLoop = errors.New("the pages of the list of tags form a loop")
 
 	// errNotModified is no failure: the list is the one whose ETag was sent.
 	errNotModified = errors.New("list of tags did not change")
@@ -125,9 +125,9 @@ func classify(op, object string, t target, err error) *Error {
 	case strings.Contains(err.Error(), privateRealm):
 		e.set(Refused, "the registry refers to a token server at a private IP address", "configure the registry to name its token server by a host name")
 	case errors.Is(err, errTooLarge):
-		e.set(Malformed, "the answer is larger than the limit for registries", "check that spec.image names a registry")
+		e.set(Malformed, "the response is larger than the limit for registries", "check that spec.image names a registry")
 	case errors.Is(err, errTooSlow):
-		e.set(Unreachable, "the answer is too slow", "the request is retried; check the registry, and the network path to it")
+		e.set(Unreachable, "the response is too slow", "the request is retried; check the registry, and the network path to it")
 	case errors.Is(err, errPageLoop):
 		e.set(Malformed, "the pages of the list of tags form a loop", "fix the registry, or its proxy")
 	case errors.Is(err, errSchema1):
@@ -175,7 +175,7 @@ func (e *Error) set(kind Kind, detail, remedy string) {
 // setAnswer classifies an answer by its status. Of its text only the codes that
 // the specification knows are told: the rest may hold request numbers.
 func (e *Error) setAnswer(answer *transport.Error, auth Credential) {
-	detail := fmt.Sprintf("the registry answers %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
+	detail := fmt.Sprintf("the registry responded with %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
 	if codes := knownCodes(answer.Errors); codes != "" {
 		detail += " (" + codes + ")"
 	}
@@ -187,7 +187,7 @@ func (e *Error) setAnswer(answer *transport.Error, auth Credential) {
 		}
 		e.set(Unauthorized, detail, "check the credential in spec.imagePullSecrets, and its right to read the repository")
 	case code == http.StatusNotFound && isPing(answer):
-		e.set(Malformed, "no registry answers there", "check the host in spec.image")
+		e.set(Malformed, "no registry responds there", "check the host in spec.image")
 	case code == http.StatusNotFound && auth.Anonymous():
 		e.set(NotFound, detail, "check spec.image; a private repository needs spec.imagePullSecrets")
 	case code == http.StatusNotFound:
@@ -235,7 +235,7 @@ func (e *Error) setNetwork(err error, t target) {
 	case errors.As(err, &operation) && operation.Op == "dial" && operation.Timeout():
 		e.set(Unreachable, "no connection in time", again)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &request) && request.Timeout():
-		e.set(Unreachable, "no complete answer in time", "the request is retried; increase spec.timeout for a slow registry")
+		e.set(Unreachable, "no complete response in time", "the request is retried; increase spec.timeout for a slow registry")
 	case !t.plain() && (errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, new(tls.RecordHeaderError))):
 		e.set(Untrusted, "the registry speaks plain HTTP", plainMend(own))
 	case errors.As(err, &operation) && operation.Op == "remote error": // the alert that ends a TLS handshake, in words of the TLS specification
@@ -247,11 +247,11 @@ func (e *Error) setNetwork(err error, t target) {
 	case errors.Is(err, context.Canceled), errors.As(err, &operation), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		e.set(Unreachable, "the connection was interrupted", again)
 	case errors.As(err, &syntax), errors.As(err, &mistyped):
-		e.set(Malformed, "the answer is not from a registry", "check the host in spec.image")
+		e.set(Malformed, "the response is not from a registry", "check the host in spec.image")
 	case errors.Is(err, errPlain):
-		e.set(Untrusted, "the registry does not answer by HTTPS with the certificates of spec.certSecretRef", clientRemedy(own)+", and check the port in spec.image")
+		e.set(Untrusted, "the registry does not respond over HTTPS with the certificates of spec.certSecretRef", clientRemedy(own)+", and check the port in spec.image")
 	default:
-		e.set(Malformed, "the answer cannot be used", "check the host in spec.image, or the proxy in front of the registry")
+		e.set(Malformed, "the response cannot be used", "check the host in spec.image, or the proxy in front of the registry")
 	}
 }
 
@@ -284,7 +284,7 @@ func (e *Error) setCertificate(err *tls.CertificateVerificationError, own TLS) {
 	case own.CA == "":
 		e.set(Untrusted, "the registry's certificate is not trusted", "set spec.certSecretRef to a Secret with the certificate of its authority as ca.crt, or use a certificate of a public authority")
 	default:
-		e.set(Untrusted, "the registry's certificate is not trusted", "another authority than that of ca.crt in the Secret of spec.certSecretRef signed it: correct ca.crt")
+		e.set(Untrusted, "the registry's certificate is not trusted", "it was signed by another authority than that of ca.crt in the Secret of spec.certSecretRef: correct ca.crt")
 	}
 }
 

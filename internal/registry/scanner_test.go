@@ -207,7 +207,7 @@ func TestErrorsAreTyped(t *testing.T) {
 			want: Malformed, says: "is not from a registry"},
 		"not a registry": {setup: func(s *registrytest.Server) {
 			s.Fail(registrytest.Ping, -1, registrytest.Status(http.StatusNotFound, "X"))
-		}, want: Malformed, says: "no registry answers there"},
+		}, want: Malformed, says: "no registry responds there"},
 		"pages in a circle": {setup: func(s *registrytest.Server) {
 			s.FailWhen(list, -1, registrytest.Page("/v2/acme/web/tags/list?n=1000&last=a", "a"))
 		}, want: Malformed, says: "form a loop"},

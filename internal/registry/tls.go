@@ -137,12 +137,12 @@ func certificates(key, text string) ([]*x509.Certificate, error) {
 		}
 		if strings.HasSuffix(block.Type, "PRIVATE KEY") {
 			if key == keyCA {
-				return nil, fmt.Errorf("key %q holds a private key: remove it, only certificates of authorities are needed", key)
+				return nil, fmt.Errorf("key %q contains a private key: remove it, only certificates of authorities are needed", key)
 			}
 			continue
 		}
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("key %q holds a block of type %q: store certificates there", key, clip(block.Type))
+			return nil, fmt.Errorf("key %q contains a block of type %q: store certificates there", key, clip(block.Type))
 		}
 		c, err := certs.Parse(block.Bytes)
 		switch {
@@ -154,7 +154,7 @@ func certificates(key, text string) ([]*x509.Certificate, error) {
 		found = append(found, c)
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("key %q holds no certificate in PEM: it begins with -----BEGIN CERTIFICATE-----", key)
+		return nil, fmt.Errorf("key %q contains no certificate in PEM: it begins with -----BEGIN CERTIFICATE-----", key)
 	}
 	return found, nil
 }

@@ -9,7 +9,7 @@ import (
 // the target, because it would be blocked as well (rule 29).
 var outside = map[Reason]string{
 	"Unschedulable":        "the cluster has no capacity for its pods",
-	"ContainerCreating":    "a node does not create its containers",
+	"ContainerCreating":    "a node has not created its containers",
 	"QuotaExceeded":        "a resource quota is exceeded",
 	"ImagePullBackOff":     "an image cannot be pulled",
 	"AdmissionUnavailable": "an admission webhook does not respond",

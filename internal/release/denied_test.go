@@ -52,7 +52,7 @@ var denials = []scene{
 		h.withdraw("1.0.0", Denied)
 		h.run(time.Hour)
 		h.want("denied", map[string]string{"1.0.0": "active 100"})
-		h.says("denied", "PinnedVersionMissing", "group 1.x is pinned to version 1.0.0, which is withdrawn (Denied), and keeps serving because nothing else can; offer it again, or remove the pin")
+		h.says("denied", "PinnedVersionMissing", "group 1.x is pinned to version 1.0.0, which is withdrawn (Denied), and keeps serving because no other release can; offer it again, or remove the pin")
 	}},
 	{"rule 04: a pinned active version that the registry has no more stays, as no one denied it", func(h tale) {
 		h.live()

@@ -234,13 +234,13 @@ func (b *planner) closeExcluded(g *Group) {
 	}
 	a := g.ActiveRow()
 	if f := b.o.Spec.Freeze; f != nil {
-		w := newWait(a, false, Frozen, "group %s keeps serving, though the specification no longer has it: %s", g.Name, f)
+		w := newWait(a, false, Frozen, "group %s keeps serving, although the specification no longer includes it: %s", g.Name, f)
 		w.Until = f.Until
 		s.record(w)
 		return
 	}
 	if b.o.Config == "" {
-		s.state(a, true, GroupExcluded, "the specification no longer has this group: which group replaces it is determined once the template is complete")
+		s.state(a, true, GroupExcluded, "the specification no longer includes this group: the group that replaces it is determined once the template is complete")
 		return
 	}
 	slug := b.heirOf(g)
@@ -259,7 +259,7 @@ func (b *planner) closeExcluded(g *Group) {
 			return
 		}
 	}
-	s.state(a, true, GroupExcluded, "the specification no longer has this group: it closes when another group has the same or a higher version active")
+	s.state(a, true, GroupExcluded, "the specification no longer includes this group: it closes when another group has the same or a higher version active")
 }
 
 // close ends a group.

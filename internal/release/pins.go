@@ -41,7 +41,7 @@ func (b *planner) noteMissingPin() {
 
 // missing is the message of a pin that no group holds.
 func (p Pin) missing() string {
-	return fmt.Sprintf("spec.updateStrategy.manual pins %s, which no group has: nothing starts; correct or remove the pin", p.wanted())
+	return fmt.Sprintf("spec.updateStrategy.manual pins %s, which no group has: no release starts; correct or remove the pin", p.wanted())
 }
 
 // strayPins are the pins by name that name no group, neither one that there is nor one
@@ -80,7 +80,7 @@ func (b *planner) noteStrayPins() {
 	if more := len(names) - maxNamed; more > 0 {
 		names = append(names[:maxNamed], fmt.Sprintf("%d more", more))
 	}
-	follows := "groups without a pin start nothing; correct the name, or remove the pin"
+	follows := "no release starts in groups without a pin; correct the name, or remove the pin"
 	if b.o.PullRequests {
 		follows = "the pin applies once the group exists, and other groups continue"
 	}
@@ -177,7 +177,7 @@ func (s *scope) choosePinned(p Pin) (Target, Note) {
 		target = s.resolve(p)
 	}
 	if target == "" {
-		return s.hold(PinnedVersionMissing), s.stateOf(nil, true, PinnedVersionMissing, fmt.Sprintf("group %s is pinned to %s, which it does not have: nothing starts", s.g.Name, p.wanted()))
+		return s.hold(PinnedVersionMissing), s.stateOf(nil, true, PinnedVersionMissing, fmt.Sprintf("group %s is pinned to %s, which it does not have: no release starts", s.g.Name, p.wanted()))
 	}
 	if why := s.withdrawnPin(target); why != "" {
 		held := s.hold(PinnedVersionMissing)
@@ -185,7 +185,7 @@ func (s *scope) choosePinned(p Pin) (Target, Note) {
 		switch a := s.g.ActiveRow(); {
 		case a == nil || a.Release != target:
 		case held.Release == target:
-			follows = ", and keeps serving because nothing else can"
+			follows = ", and keeps serving because no other release can"
 		default:
 			follows = ", and is replaced by " + s.versionOf(held.Release)
 		}

@@ -126,7 +126,7 @@ var pins = []scene{
 		h.run(time.Hour)
 		h.want("held", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.1.0": "active 100", "2.2.0": "", "3.0.0": ""})
 		h.aims("held", "1-x", "PinnedVersionMissing")
-		h.says("held", "PinnedVersionMissing", field+`: group "1.X" does not exist (existing groups: 3.x, 2.x, 1.x); groups without a pin start nothing; correct the name, or remove the pin`)
+		h.says("held", "PinnedVersionMissing", field+`: group "1.X" does not exist (existing groups: 3.x, 2.x, 1.x); no release starts in groups without a pin; correct the name, or remove the pin`)
 		h.pin(Pin{Group: "1.X", Version: "1.0.0", Expire: h.now})
 		h.run(time.Hour)
 		h.want("expired", map[string]string{"1.1.0": "active 100", "2.2.0": "active 100", "3.0.0": "active 100"})

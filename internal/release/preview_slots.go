@@ -27,7 +27,7 @@ func (b *planner) assignSlots() {
 		case g.Phase == Live && len(g.Releases) == 0 && !b.wants(*g):
 			g.Phase, g.Target = Expired, Target{Reason: NoSlot}
 		case g.Phase == Live && old:
-			b.expire(g, MaxAge, fmt.Sprintf("the last push was at %s, longer ago than spec.previews.maxAge (%s): push a commit to start the preview again", g.HeadTime.Format(time.RFC3339), b.o.Spec.Previews.MaxAge))
+			b.expire(g, MaxAge, fmt.Sprintf("the last push, at %s, is older than spec.previews.maxAge (%s): push a commit to start the preview again", g.HeadTime.Format(time.RFC3339), b.o.Spec.Previews.MaxAge))
 		case g.Phase == Live:
 			live = append(live, g)
 		case g.Phase == Expired && old:
@@ -44,7 +44,7 @@ func (b *planner) assignSlots() {
 		slices.SortFunc(live, b.byRight)
 	}
 	for len(live) > most {
-		b.expire(live[len(live)-1], NoSlot, fmt.Sprintf("spec.previews.maxGroups is %d, and all other previews have later pushes", most))
+		b.expire(live[len(live)-1], NoSlot, fmt.Sprintf("spec.previews.maxGroups is %d, and all other previews have more recent pushes", most))
 		live = live[:len(live)-1]
 	}
 	if b.o.SourceStale || b.missingPin() != nil {

@@ -70,7 +70,7 @@ func (s *scope) noteDenied() {
 			}
 		}
 		if run, next, _ := s.rollout(); run != nil && r.Status == Active && next.Status == Canary {
-			s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied but keeps serving while %s is in its steps: to replace it immediately, %s", r.Version, next.Version, set(next.Release, Adopt)))
+			s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied but keeps serving while %s is being rolled out: to replace it immediately, %s", r.Version, next.Version, set(next.Release, Adopt)))
 		}
 		if r.Status == Active && s.g.Target.Release == r.Release && s.g.Rollout == nil {
 			s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied but keeps serving, because group %s has no release to replace it: push another version, or end the group in spec.endedGroups", r.Version, s.g.Name))

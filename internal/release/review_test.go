@@ -89,7 +89,7 @@ var causes = []scene{
 		h.configure("")
 		h.run(time.Hour)
 		h.phase("the heir cannot start", "1-x", "Live")
-		h.says("the heir cannot start", "GroupExcluded", "the specification no longer has this group: which group replaces it is determined once the template is complete")
+		h.says("the heir cannot start", "GroupExcluded", "the specification no longer includes this group: the group that replaces it is determined once the template is complete")
 		h.configure("c1")
 		clear(h.broken)
 		h.object("1.0.0").why = ""

@@ -412,7 +412,7 @@ func withinLimits(s *scope) {
 		s.g.Failed = Failed{}
 		return
 	}
-	s.state(nil, true, FailuresForgotten, fmt.Sprintf("versions of group %s up to %s are not tried automatically, because more versions failed than status.releaseGroups can list: pin one of them, or push a newer version", s.g.Name, f.Version))
+	s.state(nil, true, FailuresForgotten, fmt.Sprintf("versions of group %s up to %s are not started automatically, because more versions failed than status.releaseGroups can list: pin one of them, or push a newer version", s.g.Name, f.Version))
 }
 
 // turn gives a row another status.

@@ -16,7 +16,7 @@ func (s *scope) choose() (Target, []Note) {
 	pin, other, notes := s.pin()
 	switch {
 	case other != nil:
-		message := fmt.Sprintf("%s and %s pin group %s to different releases, %s and %s: nothing starts; remove one of them", pin.Field, other.Field, s.g.Name, pin, other)
+		message := fmt.Sprintf("%s and %s pin group %s to different releases, %s and %s: no release starts; remove one of them", pin.Field, other.Field, s.g.Name, pin, other)
 		return s.hold(PinsConflict), append(notes, s.stateOf(nil, true, PinsConflict, message))
 	case pin != nil:
 		target, note := s.choosePinned(*pin)

@@ -27,7 +27,7 @@ var (
 // Metrics of all services, without names of objects.
 var (
 	groupsByState = describe("heighliner_groups", "Release groups, by state.", "state")
-	oldestByState = describe("heighliner_groups_oldest_timestamp_seconds", "Since when the group that is in a state for the longest time is in it, by state.", "state")
+	oldestByState = describe("heighliner_groups_oldest_timestamp_seconds", "Time since which a release group has been in each state, of the group that has been in it longest.", "state")
 	policyStates  = describe("heighliner_policy_conditions", "ImagePolicies and NetworkPolicies, by condition and its status.", "kind", "condition", "status")
 	servicesTotal = describe("heighliner_microservices", "Microservices.")
 	limitOfNames  = describe("heighliner_service_metrics_limit", "Number of Microservices above which there are no metrics by namespace, Microservice and group.")
@@ -36,14 +36,14 @@ var (
 
 // Metrics by namespace, Microservice and group.
 var (
-	groupState       = describe("heighliner_group_state", "State of a release group: 1 for the present one.", with(groupLabels, "state")...)
-	groupSince       = describe("heighliner_group_state_since_timestamp_seconds", "Since when a release group is in its state, or was first seen in it.", groupLabels...)
+	groupState       = describe("heighliner_group_state", "State of a release group: 1 for the current one.", with(groupLabels, "state")...)
+	groupSince       = describe("heighliner_group_state_since_timestamp_seconds", "Time since which a release group has been in its state, or at which it was first seen in it.", groupLabels...)
 	groupVersion     = describe("heighliner_group_version", "Versions of a release group by status: active, and pending or canary during a rollout.", with(groupLabels, "status", "version")...)
-	groupActiveSince = describe("heighliner_group_active_since_timestamp_seconds", "Since when the active release of a group is active.", groupLabels...)
+	groupActiveSince = describe("heighliner_group_active_since_timestamp_seconds", "Time at which the active release of a group became active.", groupLabels...)
 	groupStep        = describe("heighliner_group_canary_step", "Step of the rollout in progress, from 1; 0 before the first.", groupLabels...)
 	groupSteps       = describe("heighliner_group_canary_steps", "Number of steps of the rollout in progress.", groupLabels...)
-	groupWeight      = describe("heighliner_group_canary_weight_percent", "Weight that routes are to give the release whose rollout is in progress.", groupLabels...)
-	groupDeployments = describe("heighliner_group_deployments_total", "How many times a release of the group became active, as its status records it.", groupLabels...)
+	groupWeight      = describe("heighliner_group_canary_weight_percent", "Weight that routes should give to the release whose rollout is in progress.", groupLabels...)
+	groupDeployments = describe("heighliner_group_deployments_total", "Number of times that a release of the group became active, as recorded in the status.", groupLabels...)
 	groupLeadTime    = describe("heighliner_group_last_lead_time_seconds", "Time until the active release was active, since its version was published (Published), else since its release was created (Started).", with(groupLabels, "from")...)
 
 	serviceLeadTime = describe("heighliner_service_lead_time_seconds", "Lead times of the releases that became active since the manager started.", serviceLabels...)

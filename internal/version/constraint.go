@@ -99,7 +99,7 @@ func parseComparison(word string) (c comparison, problem, remedy string) {
 	for i, n := range numbers {
 		wild := n == "" || strings.Trim(n, "xX*") == ""
 		if partial && !wild {
-			return c, "has a number after a wildcard, which is not read", fmt.Sprintf("end it at the wildcard, as in %q", strings.Join(append(numbers[:i-1:i-1], "x"), "."))
+			return c, "has a number after a wildcard, which is not supported", fmt.Sprintf("end it at the wildcard, as in %q", strings.Join(append(numbers[:i-1:i-1], "x"), "."))
 		}
 		partial = partial || wild
 		zero = zero && strings.Trim(n, "0") == ""

@@ -11,7 +11,7 @@ type Timed struct {
 	Reason string
 }
 
-var errNoTime = errors.New("no version: the time of its image is not known")
+var errNoTime = errors.New("not a version: the time of its image is unknown")
 
 func (t Timed) read() (*Version, error) {
 	switch {
@@ -38,13 +38,13 @@ func (s *Selector) Chooses(tag string) bool {
 
 func timeErrors(r Rules) (errs []FieldError) {
 	if r.Suffix != "" {
-		errs = append(errs, FieldError{"versioning.suffix", "is not used with versioning.scheme PushTime", "choose tags by tagFilter.pattern"})
+		errs = append(errs, FieldError{"versioning.suffix", "is not used with versioning.scheme PushTime", "select tags with tagFilter.pattern"})
 	}
 	if r.TagFilter.Extract != "" {
 		errs = append(errs, FieldError{"tagFilter.extract", "is not used with versioning.scheme PushTime", "omit it: the version is a time"})
 	}
 	if r.Level == LevelCandidate {
-		errs = append(errs, FieldError{"versioning.level", "is Candidate, and a time makes no pre-release", "write Release"})
+		errs = append(errs, FieldError{"versioning.level", "is Candidate, but a time is never a pre-release", "write Release"})
 	}
 	return errs
 }

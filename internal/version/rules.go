@@ -211,8 +211,8 @@ func (s *Selector) compileMatch(m NameMatch) []FieldError {
 func missingGroups(field, template, of, pattern string, re *regexp.Regexp) (errs []FieldError) {
 	for _, group := range templateGroups(template) {
 		if !hasGroup(re, group) {
-			errs = append(errs, FieldError{field, fmt.Sprintf("%q names the group %q, which %s %q has not", template, group, of, pattern),
-				"name one of the pattern's groups, in braces where a letter, digit or _ follows: ${version}x"})
+			errs = append(errs, FieldError{field, fmt.Sprintf("%q names the group %q, which %s %q does not have", template, group, of, pattern),
+				"use one of the pattern's groups, in braces if a letter, digit or _ follows, as in ${version}x"})
 		}
 	}
 	return errs

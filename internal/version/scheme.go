@@ -108,8 +108,8 @@ func read(text string) (*Version, error) {
 }
 
 var (
-	errNumbers = errors.New("no version: not numbers alone")
-	errRange   = errors.New("no version: a number is too large")
+	errNumbers = errors.New("not a version: it does not consist of numbers only")
+	errRange   = errors.New("not a version: a number is too large")
 )
 
 // readNumbers reads one to six numbers between separators.
@@ -197,7 +197,7 @@ func (s *Selector) parseGroups(c *candidate) (*Version, error) {
 			continue
 		}
 		if !isNumber(text) {
-			return nil, fmt.Errorf("no version: group %q is %q, and no number", groupsOfVersion[i], text)
+			return nil, fmt.Errorf("not a version: group %q is %q, not a number", groupsOfVersion[i], text)
 		}
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
@@ -207,7 +207,7 @@ func (s *Selector) parseGroups(c *candidate) (*Version, error) {
 	}
 	prerelease := c.group(s.groups[4])
 	if prerelease != "" && !isPrerelease(prerelease) {
-		return nil, fmt.Errorf("no version: group \"prerelease\" is %q, and no pre-release of a semantic version", prerelease)
+		return nil, fmt.Errorf("not a version: group \"prerelease\" is %q, not a pre-release of a semantic version", prerelease)
 	}
 	if s.groups[3] < 0 {
 		return ofNumbers(numbers[:3], prerelease), nil
@@ -225,14 +225,14 @@ func (c *candidate) group(at int) string {
 
 func (s *Selector) compileScheme(r Rules) (errs []FieldError) {
 	errs = oneOf("versioning.scheme", r.Scheme, SchemeSemVer, SchemeTuple, SchemeRegexp, SchemePushTime)
-	s.errors.suffix = fmt.Errorf("no version: it does not end in versioning.suffix %q", r.Suffix)
-	s.errors.parts = fmt.Errorf("no version: not %d numbers separated by '.', '-' or '_' (versioning.parts)", r.Parts)
+	s.errors.suffix = fmt.Errorf("not a version: it does not end with versioning.suffix %q", r.Suffix)
+	s.errors.parts = fmt.Errorf("not a version: not %d numbers separated by '.', '-' or '_' (versioning.parts)", r.Parts)
 	if r.Scheme == SchemeTuple {
 		if r.Parts < 1 || r.Parts > MaxParts {
-			errs = append(errs, FieldError{"versioning.parts", fmt.Sprintf("%d is not between 1 and %d", r.Parts, MaxParts), "write how many numbers a version has"})
+			errs = append(errs, FieldError{"versioning.parts", fmt.Sprintf("%d is not between 1 and %d", r.Parts, MaxParts), "set it to the number of numeric parts of a version"})
 		}
 		if need := map[GroupBy]int{GroupByMajor: 2, GroupByMinor: 3, GroupByPatch: 3}[r.GroupBy]; r.Parts < need {
-			errs = append(errs, FieldError{"versioning.groupBy", fmt.Sprintf("%s needs %d numbers, and a version has %d", r.GroupBy, need, r.Parts), "write All, or raise versioning.parts"})
+			errs = append(errs, FieldError{"versioning.groupBy", fmt.Sprintf("%s requires versions with %d numbers, but versions have %d", r.GroupBy, need, r.Parts), "write All, or raise versioning.parts"})
 		}
 	}
 	if r.Scheme == SchemeRegexp {
@@ -260,12 +260,12 @@ func (s *Selector) compileGroups(r Rules) (errs []FieldError) {
 		s.groups[i] = re.SubexpIndex(name)
 	}
 	if s.groups[0] < 0 {
-		errs = append(errs, FieldError{field, fmt.Sprintf("%q has no group major, which versioning.scheme Regexp reads", r.TagFilter.Pattern), `name its groups, as in "^v(?P<major>[0-9]+)-(?P<minor>[0-9]+)$"`})
+		errs = append(errs, FieldError{field, fmt.Sprintf("%q has no group major, which versioning.scheme Regexp requires", r.TagFilter.Pattern), `name its groups, as in "^v(?P<major>[0-9]+)-(?P<minor>[0-9]+)$"`})
 	}
 	seen := map[string]bool{}
 	for _, name := range re.SubexpNames() {
 		if name != "" && (seen[name] || !slices.Contains(groupsOfVersion, name)) {
-			errs = append(errs, FieldError{field, fmt.Sprintf("the group %q is not read, or is there twice", name), "name groups major, minor, patch, revision and prerelease, each once; leave the others without a name"})
+			errs = append(errs, FieldError{field, fmt.Sprintf("the group %q is unknown, or is there twice", name), "name groups major, minor, patch, revision and prerelease, each once; leave the others without a name"})
 		}
 		seen[name] = true
 	}

@@ -21,10 +21,10 @@ const (
 
 // The reasons for which a text is not a version.
 var (
-	errNotThree = errors.New("no version: three numeric parts are required (1.2.3)")
-	errNotTwo   = errors.New("no version: two or three numeric parts are required (1.2 or 1.2.3)")
-	errSyntax   = errors.New("no version: not a semantic version (1.2.3, 1.2.3-rc.1, 1.2.3_build)")
-	errTooLong  = errors.New("no version: longer than 128 characters")
+	errNotThree = errors.New("not a version: three numeric parts are required (1.2.3)")
+	errNotTwo   = errors.New("not a version: two or three numeric parts are required (1.2 or 1.2.3)")
+	errSyntax   = errors.New("not a version: not a semantic version (1.2.3, 1.2.3-rc.1, 1.2.3_build)")
+	errTooLong  = errors.New("not a version: longer than 128 characters")
 )
 
 // maxLength of a tag, and so of a version.

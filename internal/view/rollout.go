@@ -78,7 +78,7 @@ func (r *rollout) find() State {
 // outside are the causes that are not a release's own, in the words of a wait.
 var outside = map[string]string{
 	v1alpha1.FailureUnschedulable: "capacity", v1alpha1.FailureQuotaExceeded: "capacity in the quota",
-	v1alpha1.FailureContainerCreating: "a node that creates its containers",
+	v1alpha1.FailureContainerCreating: "a node to create its containers",
 	v1alpha1.FailureImagePullBackOff:  "the registry of its image", v1alpha1.FailureAdmissionUnavailable: "an admission webhook",
 	"TrafficNotProgrammed": "its routes", "NotCreated": "its object, which the API server rejects",
 	"CanaryDomainsNotProgrammed": "the domains of its canary", "HookUnanswered": "a hook that answers",

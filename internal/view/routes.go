@@ -46,7 +46,7 @@ func (p place) gatewayLines(a *Answer) {
 // routeText gives which parents accept a route, and why others do not.
 func routeText(r *gatewayv1.HTTPRoute) string {
 	if len(r.Status.Parents) == 0 {
-		return "no gateway reports about it: check the parents of the route, and that a controller of their class runs"
+		return "no gateway reports its status: check the parents of the route, and that a controller of their class runs"
 	}
 	var texts []string
 	for _, p := range r.Status.Parents {
@@ -63,7 +63,7 @@ func routeText(r *gatewayv1.HTTPRoute) string {
 		case accepted == nil || accepted.Status != metav1.ConditionTrue:
 			texts = append(texts, name+" does not report whether it accepts it")
 		case accepted.ObservedGeneration < r.Generation:
-			texts = append(texts, name+" has not read its last change")
+			texts = append(texts, name+" has not observed its last change")
 		default:
 			texts = append(texts, "accepted by "+name)
 		}

@@ -190,7 +190,7 @@ func (p place) answer(host, path string) Answer {
 	case d.Programmed && len(served) > 0:
 		a.Result, a.Summary = Serving, fmt.Sprintf("%s is served by %s.", at, join(served))
 	case len(served) > 0:
-		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not known to be served: it is written to route to %s, and not programmed.", at, join(served))
+		a.Result, a.Summary = NotServing, fmt.Sprintf("It is unknown whether %s is served: it is written to route to %s, but not programmed.", at, join(served))
 	default:
 		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not served: %s.", at, strings.TrimSuffix(cmp.Or(d.Message, d.Reason, "it routes to no release"), "."))
 	}
@@ -498,7 +498,7 @@ func (s *service) whyAbsent(a *Answer, wanted string) {
 	a.Result = NotServing
 	p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]
 	if p == nil {
-		a.Summary = fmt.Sprintf("%s is not live: the service has no release of it, and its ImagePolicy is not known.", wanted)
+		a.Summary = fmt.Sprintf("%s is not live: the service has no release of it, and its ImagePolicy is unknown.", wanted)
 		return
 	}
 	object := s.object("ImagePolicy", p.Name)

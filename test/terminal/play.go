@@ -114,7 +114,7 @@ func (s *Stage) canary() {
 
 	s.want(cli.ExitYes, []string{"paused"}, "pause", s.Name)
 	s.wait(cli.ExitWaits, "1.1.0", []string{s.Name + " is paused: hlnr resume -n " + s.Namespace + " " + s.Name})
-	s.want(cli.ExitNo, []string{"is paused already"}, "pause", s.Name)
+	s.want(cli.ExitNo, []string{"is already paused"}, "pause", s.Name)
 	s.status()
 	s.want(cli.ExitYes, []string{"resumed"}, "resume", s.Name)
 	s.status()
@@ -223,7 +223,7 @@ func (s *Stage) endGroup() {
 		}
 		return ""
 	})
-	s.want(cli.ExitNo, []string{"is ended already"}, "end-group", s.Name, "1.x")
+	s.want(cli.ExitNo, []string{"is already ended"}, "end-group", s.Name, "1.x")
 	s.status()
 	s.tree()
 }

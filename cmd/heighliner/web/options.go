@@ -63,28 +63,28 @@ func (o *Options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.title, "title", "cluster", "name of the cluster, for the pages")
 	f.StringVar(&o.bindAddress, "bind-address", ":8080", "address of the board")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
-	f.StringVar(&o.certFile, "tls-cert-file", "", "file with the certificate of the board, which may change; without it the board is served over HTTP, behind a Gateway that ends TLS")
+	f.StringVar(&o.certFile, "tls-cert-file", "", "file with the certificate of the board, which may change; without it the board is served over HTTP, behind a Gateway that terminates TLS")
 	f.StringVar(&o.keyFile, "tls-private-key-file", "", "file with the key of the certificate")
-	f.BoolVar(&o.readOnly, "read-only", false, "show no acts, and refuse them; no right to impersonate is needed")
+	f.BoolVar(&o.readOnly, "read-only", false, "show no acts, and refuse them; the permission to impersonate is not required")
 	f.StringSliceVar(&o.groups, "groups", nil, "groups, with their prefix, that readers can act as members of; others are ignored; defaults to all")
 
 	f.StringVar(&o.issuer, "oidc-issuer-url", "", "URL of the identity provider, with https://")
-	f.StringVar(&o.clientID, "oidc-client-id", "", "what the identity provider knows the board by; its redirect URL is /login/callback of --url")
+	f.StringVar(&o.clientID, "oidc-client-id", "", "client ID of the board at the identity provider; its redirect URL is /login/callback of --url")
 	f.StringVar(&o.clientSecretFile, "oidc-client-secret-file", "", "file with the secret of the client; none for a public client")
 	f.StringVar(&o.caFile, "oidc-ca-file", "", "file with the certificate of the authority of the identity provider; defaults to public authorities")
-	f.StringSliceVar(&o.scopes, "oidc-scopes", []string{"profile", "email"}, "scopes that are asked for besides openid")
+	f.StringSliceVar(&o.scopes, "oidc-scopes", []string{"profile", "email"}, "scopes to request in addition to openid")
 	f.StringVar(&o.userClaim, "oidc-username-claim", "sub", "claim with the user name")
-	f.StringVar(&o.userPrefix, "oidc-username-prefix", "oidc:", "put before user names; - for nothing. Use what the API server uses, so that a person has the same rights here")
-	f.StringVar(&o.groupsClaim, "oidc-groups-claim", "groups", "claim with the groups, as a list of texts; empty for none")
-	f.StringVar(&o.gPrefix, "oidc-groups-prefix", "oidc:", "put before groups; - for nothing")
-	f.DurationVar(&o.session, "session-duration", time.Hour, "how long a session lasts at most; it ends with the token of the identity provider too")
-	f.StringVar(&o.sessionKeyFile, "session-key-file", "", "file with the key of sessions, 32 bytes as base64; by default a random one, with which sessions end when the server does")
+	f.StringVar(&o.userPrefix, "oidc-username-prefix", "oidc:", "prefix of user names; - for none. Use the prefix that the API server uses, so that users have the same permissions here")
+	f.StringVar(&o.groupsClaim, "oidc-groups-claim", "groups", "claim with the groups, as a list of strings; empty for none")
+	f.StringVar(&o.gPrefix, "oidc-groups-prefix", "oidc:", "prefix of groups; - for none")
+	f.DurationVar(&o.session, "session-duration", time.Hour, "maximum duration of a session; it also ends when the token of the identity provider expires")
+	f.StringVar(&o.sessionKeyFile, "session-key-file", "", "file with the key of sessions, 32 bytes as base64; defaults to a random key, so that sessions end when the server stops")
 
-	f.StringVar(&o.proxyCAFile, "requestheader-client-ca-file", "", "file with the certificate of the authority that signs the client certificate of an authenticating proxy; needs --tls-cert-file")
+	f.StringVar(&o.proxyCAFile, "requestheader-client-ca-file", "", "file with the certificate of the authority that signs the client certificate of an authenticating proxy; requires --tls-cert-file")
 	f.StringSliceVar(&o.proxyNames, "requestheader-allowed-names", nil, "common names of client certificates that are allowed; defaults to all that the authority signed")
 	f.StringSliceVar(&o.proxyUsers, "requestheader-username-headers", []string{"X-Forwarded-User"}, "headers with the user name; the first one with a value counts")
 	f.StringSliceVar(&o.proxyGroups, "requestheader-group-headers", []string{"X-Forwarded-Groups"}, "headers with groups")
-	f.StringVar(&o.proxySeparator, "requestheader-group-separator", ",", "between groups within a header; empty where each header has one")
+	f.StringVar(&o.proxySeparator, "requestheader-group-separator", ",", "separator of groups within a header; empty if each header contains one group")
 }
 
 // validate rejects what cannot work.
@@ -98,9 +98,9 @@ func (o *Options) validate() error {
 	case o.issuer != "" && o.clientID == "":
 		return errors.New("--oidc-client-id is required with --oidc-issuer-url")
 	case (o.certFile == "") != (o.keyFile == ""):
-		return errors.New("--tls-cert-file and --tls-private-key-file need each other")
+		return errors.New("--tls-cert-file and --tls-private-key-file must be set together")
 	case o.proxyCAFile != "" && o.certFile == "":
-		return errors.New("--requestheader-client-ca-file needs --tls-cert-file: the proxy shows its certificate over TLS")
+		return errors.New("--requestheader-client-ca-file requires --tls-cert-file: the proxy presents its certificate over TLS")
 	case o.proxyCAFile != "" && len(o.proxyUsers) == 0:
 		return errors.New("--requestheader-username-headers: at least one is required")
 	case o.session < minSession || o.session > maxSession:

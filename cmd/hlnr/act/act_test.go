@@ -115,8 +115,8 @@ func TestDecisions(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
 	p.want(cli.ExitNo, "there is nothing to continue at shop: 1.0.0 is active", "continue", "shop")
-	p.want(cli.ExitNo, `Adopt cannot be decided: shop 1.0.0 is active already`, "adopt", "shop", "1.0.0")
-	p.want(cli.ExitNo, `"hlnr rollback shop" pins the release before it`, "deprecate", "shop", "1.0.0")
+	p.want(cli.ExitNo, `Adopt is not possible: shop 1.0.0 is already active`, "adopt", "shop", "1.0.0")
+	p.want(cli.ExitNo, `"hlnr rollback shop" pins the release that was active before`, "deprecate", "shop", "1.0.0")
 	p.offer("1.1.0", "1.0.0")
 	name := p.await("1.1.0", v1alpha1.ReleaseCanary).Name
 
@@ -234,7 +234,7 @@ func TestPins(t *testing.T) {
 	p.want(cli.ExitUsage, `there is no release group of shop with the name "2.x"; did you mean "1.x"?`, "pin", "shop", "1.1.0", "--group", "2.x")
 	p.want(cli.ExitUsage, `--until: "soon" is not a time`, "pin", "shop", "1.1.0", "--until", "soon")
 	p.want(cli.ExitYes, "shop 1.x: pinned to 1.1.0", "pin", "shop", "v1.1.0")
-	p.want(cli.ExitNo, "shop 1.x is pinned to 1.1.0 already", "pin", "shop", "1.1.0")
+	p.want(cli.ExitNo, "shop 1.x is already pinned to 1.1.0", "pin", "shop", "1.1.0")
 	p.want(cli.ExitYes, "the group follows the newest version", "unpin", "shop")
 	if m := p.spec().UpdateStrategy.Manual; m != nil {
 		t.Errorf("pins %+v", m)
@@ -246,7 +246,7 @@ func TestSwitches(t *testing.T) {
 	p := shop(t)
 	p.want(cli.ExitNo, "shop is not paused", "resume", "shop")
 	p.want(cli.ExitYes, "shop: paused", "pause", "msvc/shop")
-	p.want(cli.ExitNo, "shop is paused already", "pause", "shop")
+	p.want(cli.ExitNo, "shop is already paused", "pause", "shop")
 	if !p.spec().Paused {
 		t.Error("not paused")
 	}
@@ -259,7 +259,7 @@ func TestSwitches(t *testing.T) {
 	p.want(cli.ExitUsage, `there is no release group of shop with the name "3.x"; did you mean`, "end-group", "shop", "3.x")
 	p.want(cli.ExitYes, "Nothing was written", "end-group", "shop", "1-x", "--dry-run")
 	p.want(cli.ExitYes, "shop 1.x: ends; it loses its traffic, is drained and removed (1.0.0 is active there)", "end-group", "shop", "1-x")
-	p.want(cli.ExitNo, "group 1.x of shop is ended already", "end-group", "shop", "1.x")
+	p.want(cli.ExitNo, "group 1.x of shop is already ended", "end-group", "shop", "1.x")
 	if got := p.spec().EndedGroups; !slices.Equal(got, []string{"1.x"}) {
 		t.Errorf("ended groups %q", got)
 	}

@@ -30,9 +30,9 @@ type change struct {
 
 func (c *change) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVar(&c.dryRun, "dry-run", false, "show what would happen, and change nothing")
-	flags.BoolVar(&c.printPatch, "print-patch", false, "print the change as a patch for Git, and change nothing")
-	flags.BoolVar(&c.force, "force", false, "write although a GitOps tool set the field, which may undo it")
+	flags.BoolVar(&c.dryRun, "dry-run", false, "show what would happen, without changing anything")
+	flags.BoolVar(&c.printPatch, "print-patch", false, "print the change as a patch for Git, without changing anything")
+	flags.BoolVar(&c.force, "force", false, "change the field even if a GitOps tool manages it, which may revert the change")
 	c.output = cli.AddOutput(cmd, formats...)
 }
 
@@ -54,7 +54,7 @@ type gitOwned struct {
 
 // Error names the field and the tool.
 func (e *gitOwned) Error() string {
-	return fmt.Sprintf("%s of %s is set by %s (field manager %s), which would undo a change here", e.path, e.object, e.Tool, e.Manager)
+	return fmt.Sprintf("%s of %s is set by %s (field manager %s), which would revert a change here", e.path, e.object, e.Tool, e.Manager)
 }
 
 // run makes the change, or shows it, or leaves it to Git.

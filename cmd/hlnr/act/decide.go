@@ -41,10 +41,10 @@ type decision struct {
 
 func newContinueCommand(f *cli.Factory) *cobra.Command {
 	d := &decision{action: v1alpha1.DecisionContinue}
-	cmd := d.command(f, "continue", "Complete the present step of a canary: its approval, or the rest of its pause",
-		`continue completes the step in which a canary is: it approves it, or ends its pause. The
-decision is the API's Continue.`)
-	cmd.Flags().StringVar(&d.step, "step", "", "name of the step, or its number from 1: where the canary is in another one, nothing is decided")
+	cmd := d.command(f, "continue", "Complete the current step of a canary: its approval, or the rest of its pause",
+		`continue completes the current step of a canary: it approves the step, or ends its pause.
+The decision of the API is Continue.`)
+	cmd.Flags().StringVar(&d.step, "step", "", "name of the step, or its number from 1; nothing is decided if the canary is in another step")
 	cmd.Example = `  # The only canary of shop
   hlnr continue shop --reason "checked the logs"
 
@@ -57,16 +57,16 @@ func newAdoptCommand(f *cli.Factory) *cobra.Command {
 	d := &decision{action: v1alpha1.DecisionAdopt}
 	cmd := d.command(f, "adopt", "Make a canary active without further steps",
 		`adopt skips the remaining steps of a rollout: the release becomes active as soon as all its
-pods are available. The decision is the API's Adopt.`)
+pods are available. The decision of the API is Adopt.`)
 	cmd.Example = `  hlnr adopt shop 1.2.0 --reason "urgent fix"`
 	return cmd
 }
 
 func newDeprecateCommand(f *cli.Factory) *cobra.Command {
 	d := &decision{action: v1alpha1.DecisionDeprecate}
-	cmd := d.command(f, "deprecate", "Abort a rollout: the active release gets all the traffic",
+	cmd := d.command(f, "deprecate", "Abort a rollout: the active release receives all traffic",
 		`deprecate aborts the rollout of a pending or canary release: its status becomes error, and
-the active release gets all the traffic. The decision is the API's Deprecate. To leave an
+the active release receives all traffic. The decision of the API is Deprecate. To replace an
 active release, use rollback.`)
 	cmd.Aliases = []string{"abort"}
 	cmd.Example = `  hlnr deprecate shop --reason "error rate"`
@@ -76,7 +76,7 @@ active release, use rollback.`)
 func newRetryCommand(f *cli.Factory) *cobra.Command {
 	d := &decision{action: v1alpha1.DecisionRetry}
 	cmd := d.command(f, "retry", "Start a failed release again",
-		`retry starts a release in error again, from the beginning. The decision is the API's Retry.`)
+		`retry starts a release with status error again, from the beginning. The decision of the API is Retry.`)
 	cmd.Example = `  hlnr retry shop 1.1.1 --reason "database is back"`
 	return cmd
 }
@@ -85,8 +85,8 @@ func newRetryCommand(f *cli.Factory) *cobra.Command {
 func newPromoteCommand(f *cli.Factory) *cobra.Command {
 	d := &decision{action: v1alpha1.DecisionContinue}
 	full := false
-	cmd := d.command(f, "promote", "The same as continue, or with --full as adopt",
-		`promote is the command of Argo Rollouts: it completes the present step, as continue does, and
+	cmd := d.command(f, "promote", "Same as continue, or as adopt with --full",
+		`promote is the command of Argo Rollouts: it completes the current step, as continue does, and
 with --full skips all remaining steps, as adopt does.`)
 	cmd.Flags().BoolVar(&full, "full", false, "skip all remaining steps, as adopt does")
 	decide := cmd.RunE
@@ -109,16 +109,16 @@ func (d *decision) command(f *cli.Factory, name, short, long string) *cobra.Comm
 		GroupID: cli.GroupAct,
 		Long: long + `
 
-RELEASE is the name of a VersionedMicroservice. With a Microservice alone, the one release is
-meant for which the decision makes sense. The API server records who decided.`,
+RELEASE is the name of a VersionedMicroservice. If you name only a Microservice, the command
+uses the only release for which the decision is possible. The API server records who decided.`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: f.CompleteNames(1, func() client.ObjectList { return &v1alpha1.MicroserviceList{} }),
 		RunE:              func(cmd *cobra.Command, args []string) error { return d.run(cmd, f, args) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&d.reason, "reason", "", "why, for others; at most 256 characters")
-	flags.StringVar(&d.id, "id", "", "identifies the decision: a release handles each id once, so that a pipeline may run again; by default a new one")
-	flags.BoolVar(&d.dryRun, "dry-run", false, "show what would happen, and decide nothing")
+	flags.StringVar(&d.reason, "reason", "", "reason for the decision, shown to other users; at most 256 characters")
+	flags.StringVar(&d.id, "id", "", "ID of the decision: a release handles each ID once, so that a pipeline can run again; defaults to a new ID")
+	flags.BoolVar(&d.dryRun, "dry-run", false, "show what would happen, without deciding anything")
 	flags.DurationVar(&d.timeout, "timeout", 10*time.Second, "how long to wait until the manager has handled the decision; 0 does not wait")
 	d.output = cli.AddOutput(cmd, formats...)
 	return cmd
@@ -188,7 +188,7 @@ func (d *decision) report(ctx context.Context, s *scope, t target, done *Done, a
 		if err := done.print(s.Out, d.output); err != nil {
 			return err
 		}
-		return cli.TimedOut(fmt.Errorf("the manager did not handle the decision within %s: it will when it runs; %q shows whether it does", d.timeout, s.Program()+" doctor"))
+		return cli.TimedOut(fmt.Errorf("the manager did not handle the decision within %s; it handles the decision when it runs: %q shows whether it does", d.timeout, s.Program()+" doctor"))
 	case handled == nil:
 		done.text = about + ": recorded"
 		return done.print(s.Out, d.output)
@@ -214,7 +214,7 @@ func firstOf(output, answer error) error {
 // sensible refuses what the state of the release makes senseless, and completes the step.
 func (d *decision) sensible(t target, program string) error {
 	no := func(format string, args ...any) error {
-		return cli.No(fmt.Errorf("%s cannot be decided: "+format, append([]any{d.action}, args...)...))
+		return cli.No(fmt.Errorf("%s is not possible: "+format, append([]any{d.action}, args...)...))
 	}
 	if t.group.Phase != v1alpha1.GroupLive {
 		return no("group %s of %s is %s", t.group.Name, t.ms.Name, strings.ToLower(string(t.group.Phase)))
@@ -223,23 +223,23 @@ func (d *decision) sensible(t target, program string) error {
 	if !fits(t, d.action) {
 		switch {
 		case status == v1alpha1.ReleaseActive && d.action == v1alpha1.DecisionDeprecate:
-			return no("%s is active: \"%s rollback %s\" pins the release before it", t, program, t.ms.Name)
+			return no("%s is active: \"%s rollback %s\" pins the release that was active before", t, program, t.ms.Name)
 		case status == v1alpha1.ReleaseActive:
-			return no("%s is active already", t)
+			return no("%s is already active", t)
 		case status == v1alpha1.ReleaseDeprecated && d.action == v1alpha1.DecisionDeprecate:
-			return no("%s is deprecated already", t)
+			return no("%s is already deprecated", t)
 		case status == v1alpha1.ReleaseDeprecated:
 			return no("%s is retained, and not being rolled out: \"%s rollback %s --to %s\" brings it back", t, program, t.ms.Name, t.row.SemVer.Version)
 		case status == v1alpha1.ReleaseError && d.action != v1alpha1.DecisionRetry:
 			return no("%s failed (%s): \"%s retry %s %s\" starts it again", t, t.row.Reason, program, t.ms.Name, t.row.SemVer.Version)
 		case d.action == v1alpha1.DecisionContinue && status == v1alpha1.ReleasePending:
-			return no("%s is pending and in no step yet", t)
+			return no("%s is pending, and has not reached a step yet", t)
 		}
 		return no("%s is %s", t, status)
 	}
 	if d.action != v1alpha1.DecisionContinue {
 		if d.step != "" {
-			return cli.Usage(fmt.Errorf("--step is for Continue, not for %s", d.action))
+			return cli.Usage(fmt.Errorf("--step applies to Continue, not to %s", d.action))
 		}
 		return nil
 	}

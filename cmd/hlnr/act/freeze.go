@@ -29,7 +29,7 @@ type freezeOptions struct {
 func (o *freezeOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.all, "all-namespaces", "A", false, "freeze or thaw the cluster: a ClusterFreeze instead of a Freeze")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "show what would happen, and change nothing")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "show what would happen, without changing anything")
 	o.output = cli.AddOutput(cmd, formats...)
 }
 
@@ -40,11 +40,11 @@ func newFreezeCommand(f *cli.Factory) *cobra.Command {
 	o := &freezeOptions{}
 	cmd := &cobra.Command{
 		Use:     "freeze [NAMESPACE]",
-		Short:   "Let no release of a namespace, or of the cluster, start or get more traffic",
+		Short:   "Keep the releases of a namespace, or of the cluster, from starting and from getting more traffic",
 		GroupID: cli.GroupAct,
-		Long: `freeze creates a Freeze, or with --all-namespaces a ClusterFreeze: until it ends, nothing new starts,
-and no canary gets more traffic. Rollbacks, pins to retained releases and deprecate still work. At the
-end everything continues automatically.`,
+		Long: `freeze creates a Freeze, or with --all-namespaces a ClusterFreeze: until it ends, no new release starts,
+and no canary gets more traffic. Rollbacks, pins to retained releases and deprecate still work. When it
+ends, releases continue automatically.`,
 		Example: `  hlnr freeze shop --until "Mon 08:00" --reason "trade fair"
 
   # How many services would be frozen?
@@ -69,9 +69,9 @@ end everything continues automatically.`,
 	flags.StringVar(&o.name, "name", defaultFreeze, "name of the Freeze or ClusterFreeze")
 	flags.StringVar(&o.until, "until", "", `end: 4h, 3d, Mon, "Mon 08:00", 18:00, a date or RFC 3339`)
 	flags.BoolVar(&o.indefinite, "indefinite", false, "freeze until hlnr thaw, instead of --until")
-	flags.StringVar(&o.reason, "reason", "", "reason, shown wherever something waits; required")
-	flags.StringVarP(&o.selector, "selector", "l", "", "labels of the Microservices that are frozen, such as tier=web; defaults to all")
-	flags.StringVar(&o.namespaces, "namespace-selector", "", "labels of the namespaces that are frozen, with --all-namespaces; defaults to all")
+	flags.StringVar(&o.reason, "reason", "", "reason, shown wherever a release waits; required")
+	flags.StringVarP(&o.selector, "selector", "l", "", "selector of the Microservices to freeze, such as tier=web; defaults to all")
+	flags.StringVar(&o.namespaces, "namespace-selector", "", "selector of the namespaces to freeze, with --all-namespaces; defaults to all")
 	o.addFlags(cmd)
 	return cmd
 }
@@ -82,8 +82,8 @@ func newThawCommand(f *cli.Factory) *cobra.Command {
 		Use:     "thaw [NAMESPACE]",
 		Short:   "End a freeze",
 		GroupID: cli.GroupAct,
-		Long: `thaw deletes the Freeze of a namespace that applies now, or with --all-namespaces the ClusterFreeze: what
-waits continues immediately. Where several apply, or one with a calendar, name it with --name.`,
+		Long: `thaw deletes the Freeze of a namespace that applies now, or with --all-namespaces the ClusterFreeze: waiting
+releases continue immediately. If several apply, or one with a calendar, select it with --name.`,
 		Example: `  hlnr thaw shop
 
   hlnr thaw --all-namespaces --name upgrade`,
@@ -102,7 +102,7 @@ waits continues immediately. Where several apply, or one with a calendar, name i
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.name, "name", "", "name of the Freeze or ClusterFreeze; defaults to the only one that applies")
-	flags.BoolVar(&o.force, "force", false, "delete it although a GitOps tool set it, which may create it again")
+	flags.BoolVar(&o.force, "force", false, "delete it even if a GitOps tool manages it, which may create it again")
 	o.addFlags(cmd)
 	return cmd
 }
@@ -117,7 +117,7 @@ func (o *freezeOptions) scope(f *cli.Factory, args []string) (*scope, error) {
 	case o.all && len(args) > 0:
 		return nil, cli.Usage(fmt.Errorf("name a namespace, or use --all-namespaces"))
 	case !o.all && o.namespaces != "":
-		return nil, cli.Usage(fmt.Errorf("--namespace-selector needs --all-namespaces"))
+		return nil, cli.Usage(fmt.Errorf("--namespace-selector requires --all-namespaces"))
 	case o.all:
 		s.namespace = ""
 	case len(args) > 0:
@@ -131,7 +131,7 @@ func (o *freezeOptions) rules(now time.Time) (v1alpha1.FreezeRules, error) {
 	rules := v1alpha1.FreezeRules{Reason: strings.TrimSpace(o.reason), Indefinite: o.indefinite}
 	switch {
 	case rules.Reason == "":
-		return rules, fmt.Errorf("--reason is required: it is shown wherever something waits")
+		return rules, fmt.Errorf("--reason is required: it is shown wherever a release waits")
 	case o.indefinite == (o.until != ""):
 		return rules, fmt.Errorf("set --until, or --indefinite for a freeze without an end")
 	}
@@ -322,7 +322,7 @@ func (o *freezeOptions) thaw(ctx context.Context, s *scope) (*Done, error) {
 		return nil, err
 	}
 	done := o.done(s, obj, "Thaw", by)
-	done.text = fmt.Sprintf("%s: %s is deleted; what waits continues", o.where(s), freezeOf(obj))
+	done.text = fmt.Sprintf("%s: %s is deleted; waiting releases continue", o.where(s), freezeOf(obj))
 	return done, nil
 }
 

@@ -52,7 +52,7 @@ func TestFreezeAndThaw(t *testing.T) {
 
 	p.want(cli.ExitYes, `Freeze "freeze" is deleted`, "thaw", "--dry-run")
 	p.get("freeze", &f)
-	p.want(cli.ExitYes, `namespace `+p.namespace+`: Freeze "freeze" is deleted; what waits continues`, "thaw")
+	p.want(cli.ExitYes, `namespace `+p.namespace+`: Freeze "freeze" is deleted; waiting releases continue`, "thaw")
 	p.await("1.2.0", v1alpha1.ReleaseCanary)
 }
 

@@ -29,8 +29,8 @@ var pinField = []string{"updateStrategy", "manual"}
 func (o *pinOptions) addPinFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.group, "group", "", "name of the release group, such as 1.x; by default the one that has the version, or the only one")
-	flags.StringVar(&o.until, "until", "", "when the pin ends: 4h, 3d, Mon, \"Mon 08:00\", 2026-12-24 or RFC 3339; by default it holds until it is removed")
-	flags.StringVar(&o.reason, "reason", "", "why, for others; at most 128 characters")
+	flags.StringVar(&o.until, "until", "", "when the pin ends: 4h, 3d, Mon, \"Mon 08:00\", 2026-12-24 or RFC 3339; by default it applies until it is removed")
+	flags.StringVar(&o.reason, "reason", "", "reason for the pin, shown to other users; at most 128 characters")
 	o.addFlags(cmd)
 }
 
@@ -65,7 +65,7 @@ the name of a VersionedMicroservice, and brings back exactly that configuration.
 		},
 	}
 	o.addPinFlags(cmd)
-	cmd.Flags().BoolVar(&o.current, "current-configuration", false, "run the version with the present template instead of the one that it had")
+	cmd.Flags().BoolVar(&o.current, "current-configuration", false, "run the version with the current template instead of its own")
 	return cmd
 }
 
@@ -73,9 +73,9 @@ func newRollbackCommand(f *cli.Factory) *cobra.Command {
 	o := &pinOptions{}
 	cmd := &cobra.Command{
 		Use:     "rollback MICROSERVICE",
-		Short:   "Go back to the release that was active before, or to another one, also until a time",
+		Short:   "Return to the release that was active before, or to another one, optionally until a time",
 		GroupID: cli.GroupAct,
-		Long: `rollback pins a group to the release that was active before the present one, with its
+		Long: `rollback pins a group to the release that was active before the current one, with its
 configuration. A retained release takes no canary steps. The group stays there until the pin ends or
 is removed with unpin. To stop a canary, use deprecate.`,
 		Example: `  # To the release before, until Monday morning
@@ -108,7 +108,7 @@ func newUnpinCommand(f *cli.Factory) *cobra.Command {
 		Use:     "unpin MICROSERVICE",
 		Short:   "Let a release group follow the newest version again",
 		GroupID: cli.GroupAct,
-		Long: `unpin removes the pin of a group from spec.updateStrategy.manual: the group goes to the newest
+		Long: `unpin removes the pin of a group from spec.updateStrategy.manual: the group moves to the newest
 version that is offered and has not failed, with the canary steps.`,
 		Example: `  hlnr unpin shop
   hlnr unpin shop --group 1.x`,
@@ -327,7 +327,7 @@ func (o *pinOptions) sensible(s *scope, ms *v1alpha1.Microservice, w wanted) err
 		for _, p := range m.Groups {
 			if names(p.Name, w.group) && p.Version == w.pin.Version && p.Release == w.pin.Release && p.Reason == w.pin.Reason &&
 				cmp.Or(p.Configuration, v1alpha1.PinRetained) == cmp.Or(w.pin.Configuration, v1alpha1.PinRetained) && p.ExpireTime.Equal(w.pin.ExpireTime) {
-				return cli.No(fmt.Errorf("%s %s is pinned to %s already", ms.Name, w.group.Name, w.version))
+				return cli.No(fmt.Errorf("%s %s is already pinned to %s", ms.Name, w.group.Name, w.version))
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 func newPauseCommand(f *cli.Factory) *cobra.Command {
-	return pauseCommand(f, true, "pause", "Stop what starts automatically: new releases, steps and promotions",
+	return pauseCommand(f, true, "pause", "Stop everything that starts automatically: new releases, steps and promotions",
 		`pause sets spec.paused of a Microservice. Rollbacks, decisions and pins to retained releases still
 work.`, `  hlnr pause shop`)
 }
@@ -57,7 +57,7 @@ func pauseOf(ms *v1alpha1.Microservice, paused bool) (edit, error) {
 	}
 	switch {
 	case paused && ms.Spec.Paused:
-		return e, cli.No(fmt.Errorf("%s is paused already", ms.Name))
+		return e, cli.No(fmt.Errorf("%s is already paused", ms.Name))
 	case !paused && !ms.Spec.Paused:
 		return e, cli.No(fmt.Errorf("%s is not paused", ms.Name))
 	case !paused:
@@ -125,7 +125,7 @@ func endGroup(ms *v1alpha1.Microservice, name string, undo bool) (edit, error) {
 		e.done = Done{Action: "EndGroup", Group: name, text: fmt.Sprintf("%s %s: may start again", ms.Name, name)}
 		return e, nil
 	case ended: // also when the status no longer lists it
-		return e, cli.No(fmt.Errorf("group %s of %s is ended already", name, ms.Name))
+		return e, cli.No(fmt.Errorf("group %s of %s is already ended", name, ms.Name))
 	case err != nil:
 		return e, err
 	}

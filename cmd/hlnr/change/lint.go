@@ -140,7 +140,7 @@ func ours(o manifest.Object) bool {
 // check checks one object of the API group as the server and the manager do.
 func check(ctx context.Context, object manifest.Object) (runtime.Object, []string) {
 	if v := object.APIVersion(); v != v1alpha1.GroupVersion.String() {
-		return nil, []string{fmt.Sprintf("apiVersion: %s is not known: use %s", v, v1alpha1.GroupVersion)}
+		return nil, []string{fmt.Sprintf("apiVersion: %s is unknown: use %s", v, v1alpha1.GroupVersion)}
 	}
 	if object.Name() == "" {
 		if metadata, ok := object["metadata"].(map[string]any); !ok || metadata["generateName"] == nil {

@@ -61,10 +61,11 @@ func newPlanCommand(f *cli.Factory) *cobra.Command {
 	return command(f, &cobra.Command{
 		Use:   "plan -f FILE",
 		Short: "Show what applying manifests would start: releases, steps, times, pods and hosts",
-		Long: `plan compares manifests with what is stored, and plays the planner of the manager over the change:
-which releases start, their steps with the shortest times, how many pods more they need, which hosts move,
-and which of the recorded versions an ImagePolicy lets in or keeps out. In the play pods are available at once, and hooks and measurements agree. Fields that a manifest
-does not set count as removed, but for pins, pauses and ended groups that hlnr set. Nothing is written.
+		Long: `plan compares manifests with the stored objects, and simulates the change with the planner of the manager:
+which releases start, their steps with the shortest times, how many additional pods they need, which hosts
+move, and which of the recorded versions an ImagePolicy admits or rejects. The simulation assumes that pods
+become available immediately, and that hooks and measurements pass. Fields that a manifest does not set count
+as removed, except for pins, pauses and ended groups that hlnr set. Nothing is written.
 
 Exit codes: 0 it may be applied, 2 a file cannot be read, 3 it is not allowed.`,
 		Example: `  hlnr plan -f shop.yaml
@@ -76,7 +77,7 @@ func newDiffCommand(f *cli.Factory) *cobra.Command {
 	return command(f, &cobra.Command{
 		Use:   "diff -f FILE",
 		Short: "Show which fields applying manifests would change, and whether releases start again",
-		Long: `diff lists the fields of manifests that differ from what is stored, and whether the change makes new
+		Long: `diff lists the fields of manifests that differ from the stored objects, and whether the change starts new
 releases or takes effect in place. Values of fields whose names suggest a secret are not shown.
 
 Exit codes: 0 it may be applied, 2 a file cannot be read, 3 it is not allowed.`,
@@ -147,7 +148,7 @@ func (p *planner) object(ctx context.Context, d document) (Object, error) {
 	}
 	after, ok := typed.(client.Object)
 	if !ok {
-		return out, fmt.Errorf("%s: %T is no object", d.file, typed)
+		return out, fmt.Errorf("%s: %T is not an object", d.file, typed)
 	}
 	if out.Namespace == "" {
 		out.Namespace = p.namespace
@@ -155,7 +156,7 @@ func (p *planner) object(ctx context.Context, d document) (Object, error) {
 	}
 	before, ok := after.DeepCopyObject().(client.Object)
 	if !ok {
-		return out, fmt.Errorf("%s: %T is no object", d.file, typed)
+		return out, fmt.Errorf("%s: %T is not an object", d.file, typed)
 	}
 	err := p.client.Get(ctx, client.ObjectKeyFromObject(after), before)
 	switch {
@@ -259,11 +260,11 @@ func (p *planner) serverCheck(ctx context.Context, out *Object, before, after cl
 	switch {
 	case err == nil, apierrors.IsConflict(err):
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot "):
-		out.Notes = append(out.Notes, "not checked by the server: you may not write it")
+		out.Notes = append(out.Notes, "not checked by the API server: you are not allowed to write it")
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 		out.NotAllowed = []string{err.Error()}
 	case apierrors.IsNotFound(err):
-		out.Notes = append(out.Notes, fmt.Sprintf("not checked by the server: %v", err))
+		out.Notes = append(out.Notes, fmt.Sprintf("not checked by the API server: %v", err))
 	default:
 		return err
 	}

@@ -219,7 +219,7 @@ func TestErrorsOfTheCluster(t *testing.T) {
 		"context":            {"http://127.0.0.1:1", []string{"--context", "prodution"}, ExitUsage, `there is no context in the kubeconfig with the name "prodution"; did you mean "production"?`},
 		"another context":    {"http://127.0.0.1:1", []string{"--context", "test"}, ExitUsage, `there is no context in the kubeconfig with the name "test"; there is production`},
 		"file that is none":  {"http://127.0.0.1:1", []string{"--kubeconfig", "testdata/none"}, ExitUsage, "--kubeconfig: "},
-		"file without words": {"http://127.0.0.1:1", []string{"--kubeconfig", os.DevNull}, ExitFailed, "there is no cluster to ask: set --kubeconfig or KUBECONFIG"},
+		"file without words": {"http://127.0.0.1:1", []string{"--kubeconfig", os.DevNull}, ExitFailed, "no cluster is configured: set --kubeconfig or KUBECONFIG"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

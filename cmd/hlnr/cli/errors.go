@@ -49,7 +49,7 @@ func (f *Factory) Explain(ctx context.Context, err error) error {
 func (f *Factory) explainKubeconfig(err error) error {
 	switch text := err.Error(); {
 	case clientcmd.IsEmptyConfig(err):
-		return Failed(errors.New("there is no cluster to ask: set --kubeconfig or KUBECONFIG to a kubeconfig, or create ~/.kube/config"))
+		return Failed(errors.New("no cluster is configured: set --kubeconfig or KUBECONFIG to a kubeconfig, or create ~/.kube/config"))
 	case clientcmd.IsContextNotFound(err) || strings.Contains(text, "context was not found for specified context") || strings.Contains(text, "does not exist") && strings.Contains(text, "context "):
 		name := *f.flags.Context
 		raw, rawErr := f.Kubeconfig().RawConfig()
@@ -84,13 +84,13 @@ func explainConnection(err error) error {
 	)
 	switch {
 	case errors.As(err, &lookup):
-		return Failed(fmt.Errorf("the cluster cannot be reached: there is no address of %s: check --context and the server in the kubeconfig", lookup.Name))
+		return Failed(fmt.Errorf("the cluster cannot be reached: the host %s cannot be resolved: check --context and the server in the kubeconfig", lookup.Name))
 	case errors.As(err, &unknown), errors.As(err, &name), errors.As(err, &invalid):
 		return Failed(fmt.Errorf("the certificate of the API server is not trusted: %w: check certificate-authority in the kubeconfig", err))
 	case errors.As(err, &plugin):
 		return Failed(fmt.Errorf("the credential plugin of the kubeconfig failed: %w: log in again", err))
 	case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
-		return Failed(fmt.Errorf("the API server did not answer in time: %w: try again, or increase --request-timeout", err))
+		return Failed(fmt.Errorf("the API server did not respond in time: %w: try again, or increase --request-timeout", err))
 	case errors.As(err, &address):
 		return Failed(fmt.Errorf("the cluster cannot be reached: %w: check that it runs, and --context", address))
 	}
@@ -105,7 +105,7 @@ func isTimeout(err error) bool {
 // explainKind is about kinds that the server does not have.
 func explainKind(err error) error {
 	if meta.IsNoMatchError(err) {
-		return Failed(fmt.Errorf("the cluster does not have a kind that is needed: %w; %s", err, installHint))
+		return Failed(fmt.Errorf("the cluster does not have a required kind: %w; %s", err, installHint))
 	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Reason != metav1.StatusReasonNotFound {
@@ -130,7 +130,7 @@ func (f *Factory) explainStatus(err error) error {
 	message := s.Status().Message
 	switch {
 	case apierrors.IsUnauthorized(err):
-		return Failed(errors.New("the API server does not know you (401): log in again, or check the user of the context in the kubeconfig"))
+		return Failed(errors.New("the API server rejected your credentials (401): log in again, or check the user of the context in the kubeconfig"))
 	case apierrors.IsForbidden(err):
 		m := refused.FindStringSubmatch(message)
 		if m == nil {
@@ -176,7 +176,7 @@ func Forbidden(r Right) string {
 	if r.Namespace != "" {
 		scope = "in namespace " + r.Namespace
 	}
-	return fmt.Sprintf("%s may not %s %s %s%s", user, r.Verb, r.Resource, scope, r.remedy())
+	return fmt.Sprintf("%s cannot %s %s %s%s", user, r.Verb, r.Resource, scope, r.remedy())
 }
 
 // remedy names the role that has the right, and how to get it.
@@ -185,7 +185,7 @@ func (r Right) remedy() string {
 	var role, who string
 	switch plural, _, _ := strings.Cut(r.Resource, "."); {
 	case !strings.HasSuffix(r.Resource, "."+v1alpha1.GroupVersion.Group):
-		return ": ask an administrator for that right"
+		return ": ask an administrator for this permission"
 	case write && plural == "versionedmicroservices":
 		role, who = "heighliner-decide", "admins of the namespace"
 	case write:
@@ -196,5 +196,5 @@ func (r Right) remedy() string {
 	if r.Namespace == "" {
 		return fmt.Sprintf(": ask an administrator for the ClusterRole %s, or name one namespace with --namespace", role)
 	}
-	return fmt.Sprintf(": %s may; one of them can let you with \"kubectl -n %s create rolebinding NAME --clusterrole=%s --user=USER\"", who, r.Namespace, role)
+	return fmt.Sprintf(": %s can; one of them can grant you this permission with \"kubectl -n %s create rolebinding NAME --clusterrole=%s --user=USER\"", who, r.Namespace, role)
 }

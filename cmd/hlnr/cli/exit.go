@@ -16,7 +16,7 @@ const (
 	ExitFailed Code = 1
 	// ExitUsage: the question is wrong: a flag, an argument, a name that does not exist, or a file.
 	ExitUsage Code = 2
-	// ExitNo: the answer is no, or the act makes no sense in the present state.
+	// ExitNo: the answer is no, or the action is not possible in the current state.
 	ExitNo Code = 3
 	// ExitTimeout: the time given by a flag was over before there was an answer.
 	ExitTimeout Code = 4
@@ -32,10 +32,10 @@ var Codes = []struct {
 	Meaning string
 }{
 	{ExitYes, "yes, or done"},
-	{ExitFailed, "could not be answered or done, such as without a cluster or without the right"},
-	{ExitUsage, "wrong question: a flag, an argument, a name that does not exist, or a file"},
-	{ExitNo, "no, or the act makes no sense in the present state"},
-	{ExitTimeout, "the time of --timeout was over"},
+	{ExitFailed, "could not be answered or done, for example without a cluster or a permission"},
+	{ExitUsage, "invalid input: a flag, an argument, a name that does not exist, or a file"},
+	{ExitNo, "no, or the action is not possible in the current state"},
+	{ExitTimeout, "the time of --timeout has expired"},
 	{ExitWaits, "it waits for a person"},
 	{ExitInterrupted, "interrupted by a signal"},
 }

@@ -73,7 +73,7 @@ func called(cmd *cobra.Command, program string) {
 func newOptionsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
-		Short: "List the flags about the cluster, which all commands have",
+		Short: "List the flags for the connection to the cluster, which all commands have",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return write(cmd.OutOrStdout(), []byte("These flags are those of kubectl, and each command has them:\n\n"+cmd.InheritedFlags().FlagUsages()))

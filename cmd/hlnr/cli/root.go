@@ -84,8 +84,8 @@ func Run(ctx context.Context, f *Factory, args []string, commands ...NewCommand)
 func NewRoot(f *Factory, commands ...NewCommand) *cobra.Command {
 	root := &cobra.Command{
 		Use:           name,
-		Short:         "See, explain and steer releases from a terminal",
-		Long:          "hlnr shows what the releases of hlnr.io do and why, and steers them.\n\n" + codesText(),
+		Short:         "Show, explain and control releases from a terminal",
+		Long:          "hlnr shows what the releases of hlnr.io do and why, and controls them.\n\n" + codesText(),
 		Version:       f.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,

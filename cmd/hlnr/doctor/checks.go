@@ -74,10 +74,10 @@ func (d *doctor) checkServer(ctx context.Context) error {
 	// The header has whole seconds, and the request took some time.
 	skew := max(before.Sub(at.Add(time.Second)), at.Sub(after), 0)
 	if skew > maxSkew {
-		d.add(Warning, "Clock", "synchronize the clock of this machine or of the API server (NTP)", "this machine and the API server differ by %s: times such as --until are off", skew.Round(time.Second))
+		d.add(Warning, "Clock", "synchronize the clock of this machine or of the API server (NTP)", "the clocks of this machine and the API server differ by %s: times such as --until are off", skew.Round(time.Second))
 		return nil
 	}
-	d.add(OK, "Clock", "", "this machine and the API server agree")
+	d.add(OK, "Clock", "", "the clocks of this machine and the API server agree")
 	return nil
 }
 
@@ -237,7 +237,7 @@ func (d *doctor) checkManager(ctx context.Context) {
 	}
 	switch {
 	case want == 0:
-		d.add(Problem, "Manager", fmt.Sprintf("kubectl -n %s scale deployment/heighliner --replicas=1", d.manager), "the manager is scaled to 0: nothing moves")
+		d.add(Problem, "Manager", fmt.Sprintf("kubectl -n %s scale deployment/heighliner --replicas=1", d.manager), "the manager is scaled to 0: nothing is reconciled")
 	case m.Status.ReadyReplicas == 0:
 		d.add(Problem, "Manager", fmt.Sprintf("kubectl -n %s describe pods; kubectl -n %s logs deployment/heighliner", d.manager, d.manager), "0 of %d ready", want)
 	default:
@@ -253,10 +253,10 @@ func (d *doctor) checkManager(ctx context.Context) {
 		}
 	}
 	if address == "" {
-		d.add(OK, "Prometheus", "", "the manager has none: analyses name theirs")
+		d.add(OK, "Prometheus", "", "the manager has no default server: analyses must name their own")
 		return
 	}
-	d.add(OK, "Prometheus", "", "the manager asks %s", address)
+	d.add(OK, "Prometheus", "", "the manager queries %s", address)
 }
 
 // checkLease checks who leads.
@@ -268,7 +268,7 @@ func (d *doctor) checkLease(ctx context.Context) {
 	case err != nil:
 		d.unknown("Manager", "the Lease manager.hlnr.io", err)
 	case lease.Spec.RenewTime == nil || d.Now().Sub(lease.Spec.RenewTime.Time) > maxLease:
-		d.add(Problem, "Manager", fmt.Sprintf("kubectl -n %s logs deployment/heighliner", d.manager), "no manager leads: the Lease manager.hlnr.io is not renewed")
+		d.add(Problem, "Manager", fmt.Sprintf("kubectl -n %s logs deployment/heighliner", d.manager), "no manager is the leader: the Lease manager.hlnr.io is not renewed")
 	default:
 		since := ""
 		if t := lease.Spec.AcquireTime; t != nil {

@@ -87,7 +87,7 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:     "doctor",
-		Short:   "Check the installation and all objects for known faults",
+		Short:   "Check the installation and all objects for known problems",
 		GroupID: cli.GroupCheck,
 		Long: `doctor checks Kubernetes, the CRDs, your rights, the admission policies, the manager, the clock, the kinds of
 the Gateway API, the existence of the Secrets that objects name, each object of hlnr.io, the listeners of the
@@ -164,7 +164,7 @@ func (d *doctor) add(level Level, check, fix, format string, args ...any) {
 // unknown adds a finding about something that cannot be read.
 func (d *doctor) unknown(check, what string, err error) {
 	if apierrors.IsForbidden(err) {
-		d.add(Unknown, check, "", "you may not read %s", what)
+		d.add(Unknown, check, "", "you are not allowed to read %s", what)
 		return
 	}
 	d.add(Unknown, check, "", "%s cannot be read: %v", what, err)

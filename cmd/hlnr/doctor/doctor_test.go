@@ -113,7 +113,7 @@ func TestDoctor(t *testing.T) {
 	}
 	_, all = findings(t, namespace, "--manager-namespace", namespace)
 	for _, want := range []string{
-		"Problem Manager: 0 of 1 ready", "OK Prometheus: the manager asks http://(removed)@prometheus.example:9090",
+		"Problem Manager: 0 of 1 ready", "OK Prometheus: the manager queries http://(removed)@prometheus.example:9090",
 		"Problem ImagePolicy: " + namespace + "/shop: InvalidSpec: spec.versioning.range is not a range",
 		"Warning Freeze: " + namespace + "/fair: applies until ", " to 0 Microservices, which start no new release: trade fair",
 		"Problem Credentials: Secret " + namespace + "/missing does not exist, which ImagePolicy shop names", "OK Credentials: 1 Secret that objects name is there",

@@ -54,7 +54,7 @@ func (d *doctor) checkObjects(ctx context.Context) []client.Object {
 			d.result.Findings = append(d.result.Findings, found...)
 		}
 		if faults == 0 && objects > 0 {
-			d.add(OK, kind, "", "%s without a fault", plural(objects, "object"))
+			d.add(OK, kind, "", "%s without problems", plural(objects, "object"))
 		}
 	}
 	d.checkSecrets(ctx, secrets)
@@ -90,10 +90,10 @@ func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 		return []Finding{{level, kind, name + ": " + cleanText(fmt.Sprintf(format, args...)), fix}}
 	}
 	if t := o.GetDeletionTimestamp(); t != nil && now.Sub(t.Time) > 10*settle {
-		return finding(Warning, "the finalizers "+strings.Join(o.GetFinalizers(), ", ")+" wait: see its events", "is being deleted since %s", t.UTC().Format(time.RFC3339))
+		return finding(Warning, "the finalizers "+strings.Join(o.GetFinalizers(), ", ")+" wait: see its events", "has had a deletionTimestamp since %s", t.UTC().Format(time.RFC3339))
 	}
 	if observed != o.GetGeneration() && now.Sub(changed(o)) > settle {
-		return finding(Problem, "check that the manager runs and watches the namespace (--namespace)", "the manager has not read its last change: generation %d, status of %d", o.GetGeneration(), observed)
+		return finding(Problem, "check that the manager runs and watches the namespace (--namespace)", "the manager has not observed its last change: generation %d, observed generation %d", o.GetGeneration(), observed)
 	}
 	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
 		return finding(Problem, "", "%s: %s", c.Reason, c.Message)
@@ -195,7 +195,7 @@ func (d *doctor) checkSecrets(ctx context.Context, secrets map[client.ObjectKey]
 		case err == nil:
 			there++
 		case apierrors.IsNotFound(err):
-			d.add(Problem, "Credentials", "create the Secret, or correct the name", "Secret %s does not exist, which %s names", key, strings.Join(secrets[key], " and "))
+			d.add(Problem, "Credentials", "create the Secret, or correct the name", "Secret %s, which %s names, does not exist", key, strings.Join(secrets[key], " and "))
 		default:
 			refused++
 		}
@@ -204,7 +204,7 @@ func (d *doctor) checkSecrets(ctx context.Context, secrets map[client.ObjectKey]
 		d.add(OK, "Credentials", "", "%s there; the content is not read", plural(there, "Secret")+" that objects name "+is(there))
 	}
 	if refused > 0 {
-		d.add(Unknown, "Credentials", "", "%s that objects name cannot be checked: you may not get Secrets", plural(refused, "Secret"))
+		d.add(Unknown, "Credentials", "", "%s that objects name cannot be checked: you are not allowed to get Secrets", plural(refused, "Secret"))
 	}
 }
 

@@ -38,7 +38,7 @@ func (d *doctor) checkGateways(ctx context.Context, objects []client.Object) {
 		err := d.client.Get(ctx, key, &gateway)
 		switch {
 		case apierrors.IsNotFound(err):
-			d.add(Problem, "Gateway", "create the Gateway, or correct spec.provider.gateway.parentRefs", "Gateway %s does not exist, which %s", key, namesOf(named[key]))
+			d.add(Problem, "Gateway", "create the Gateway, or correct spec.provider.gateway.parentRefs", "Gateway %s, which %s, does not exist", key, namesOf(named[key]))
 			continue
 		case err != nil:
 			d.unknown("Gateway", "Gateway "+key.String(), err)
@@ -175,9 +175,9 @@ func (d *doctor) checkPrometheus(ctx context.Context, objects []client.Object) {
 func judgeServer(address string, services int, took time.Duration, err error) Finding {
 	switch {
 	case err != nil:
-		return Finding{Unknown, "Prometheus", address + " does not answer this machine, the manager may reach it: " + cleanText(err.Error()), ""}
+		return Finding{Unknown, "Prometheus", address + " does not respond to this machine, but the manager may reach it: " + cleanText(err.Error()), ""}
 	case took > slowAnswer:
-		return Finding{Warning, "Prometheus", address + " answers in " + took.Round(100*time.Millisecond).String() + ": the analyses of " + plural(services, "service") + " may time out", "look at the load of the server, or increase provider.timeout of the analyses"}
+		return Finding{Warning, "Prometheus", address + " answers in " + took.Round(100*time.Millisecond).String() + ": the analyses of " + plural(services, "service") + " may time out", "check the load of the server, or increase provider.timeout of the analyses"}
 	}
 	return Finding{OK, "Prometheus", address + " answers", ""}
 }

@@ -88,12 +88,12 @@ Exit codes: 0 something is offered, 1 failure, 2 wrong command line or input,
 	flags.StringVar(&o.tags, "tags", "", "file with tags, one per line, to use instead of the registry; - is standard input; lines that begin with # are ignored")
 	flags.StringVar(&o.dockerConfig, "docker-config", "", "docker configuration with the credentials for the registry; by default access is anonymous")
 	flags.StringVar(&o.ca, "ca-file", "", "certificate authorities in PEM, trusted in addition to those of the system, as ca.crt of spec.certSecretRef")
-	flags.StringVar(&o.cert, "cert-file", "", "client certificate in PEM, as tls.crt of spec.certSecretRef; needs --key-file")
+	flags.StringVar(&o.cert, "cert-file", "", "client certificate in PEM, as tls.crt of spec.certSecretRef; requires --key-file")
 	flags.StringVar(&o.key, "key-file", "", "private key of --cert-file in PEM")
 	flags.StringVar(&o.platform, "platform", "linux/"+goruntime.GOARCH, "platform that an image must support if spec.platforms is not set")
 	flags.BoolVar(&o.all, "all", false, "print every tag")
 	flags.IntVar(&o.refused, "refused", 10, "number of rejected tags to print without --all, the newest first")
-	flags.DurationVar(&o.timeout, "timeout", 30*time.Minute, "maximum duration of the scan, which makes 20 requests per second, and up to three requests for each image whose build time is needed")
+	flags.DurationVar(&o.timeout, "timeout", 30*time.Minute, "maximum duration of the scan, which makes 20 requests per second, and up to three requests for each image whose build time is required")
 	flags.StringVarP(&o.output, "output", "o", outputTable, "output format: "+strings.Join(outputs, ", "))
 	return cmd
 }

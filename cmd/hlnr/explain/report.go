@@ -144,7 +144,7 @@ func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o options) (
 		notes = append(notes, "groups beyond spec.limits.groups: "+strings.Join(e.Result.Truncated, ", "))
 	}
 	if spec.MinAge != "" {
-		notes = append(notes, fmt.Sprintf("spec.minAge: versions found by the first scan are old enough; later ones wait for %s", spec.MinAge))
+		notes = append(notes, fmt.Sprintf("spec.minAge: versions found by the first scan are offered immediately, and later ones after %s", spec.MinAge))
 	}
 	if spec.Suspend {
 		notes = append(notes, "spec.suspend is true: a cluster does not scan")

@@ -57,12 +57,12 @@ func newTestCommand(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test [MICROSERVICE] [-f FILE]",
 		Short: "Show what an analysis would have decided, round by round",
-		Long: `test asks the questions of an analysis about the active release, and shows what it would have decided: now, or,
-with --since, in each round of a past time. An analysis that rolls back what serves well is found before a
-canary meets it. After a failed verdict, the next round begins another rollout.
+		Long: `test runs the queries of an analysis for the active release, and shows what it would have decided: now, or,
+with --since, in each round of a past time. Use it to find an analysis that would roll back a healthy release,
+before a canary depends on it. After a failed analysis, the next round begins another rollout.
 
 The analysis is that of the Microservice, or of the one in a manifest. Metrics with a baseline compare the
-release with the active one of its group; the active release with itself. A web endpoint has no past: with
+release with the active one of its group; the active release with itself. A web endpoint has no history: with
 --since its metrics are omitted. Nothing is written.
 
 Exit codes: 0 it would have continued, 1 it could not be measured, 3 it would have failed, or found no traffic,
@@ -231,9 +231,9 @@ func (t *test) measure(ctx context.Context, ms *v1alpha1.Microservice, spec v1al
 	case len(times) == 0:
 		return nil, cli.Usage(fmt.Errorf("--since: %s is shorter than the interval, %s", t.since, intervalText(&spec)))
 	case len(times) > maxRounds:
-		return nil, cli.Usage(fmt.Errorf("--since: %s has %d rounds, at most %d are asked for: use a shorter time", t.since, len(times), maxRounds))
+		return nil, cli.Usage(fmt.Errorf("--since: %s has %d rounds, at most %d are allowed: use a shorter time", t.since, len(times), maxRounds))
 	case len(spec.Metrics) == 0:
-		return nil, cli.Usage(errors.New("--since: all metrics are web metrics, which have no past"))
+		return nil, cli.Usage(errors.New("--since: all metrics are web metrics, which have no history"))
 	}
 	measurer, err := newMeasurer(t.Factory, credentials{t.client})
 	if err != nil {

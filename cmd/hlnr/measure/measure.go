@@ -29,7 +29,7 @@ import (
 
 // AddPrometheus adds the flag --prometheus. what is asked there completes its help.
 func AddPrometheus(flags *pflag.FlagSet, what string) *string {
-	return flags.String("prometheus", "", "URL of a Prometheus server to ask "+what+"; by default the one of the analysis")
+	return flags.String("prometheus", "", "URL of the Prometheus server to query "+what+"; defaults to that of the analysis")
 }
 
 // The bounds of one call.

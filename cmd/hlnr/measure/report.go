@@ -150,7 +150,7 @@ func (r *Report) write(out io.Writer, wide bool, now time.Time) error {
 		}
 	}
 	if len(r.Omitted) > 0 {
-		fmt.Fprintf(&b, "  without a past, and omitted: %s\n", strings.Join(r.Omitted, ", "))
+		fmt.Fprintf(&b, "  without history, and omitted: %s\n", strings.Join(r.Omitted, ", "))
 	}
 	if _, err := io.WriteString(out, b.String()); err != nil {
 		return fmt.Errorf("write output: %w", err)

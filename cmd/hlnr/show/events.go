@@ -97,9 +97,9 @@ begins with the name of its pod.`,
 		ValidArgsFunction: f.CompleteNames(1, microservices),
 	}
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "print new lines until interrupted")
-	cmd.Flags().BoolVarP(&o.previous, "previous", "p", false, "print the logs of the containers before they were started again")
+	cmd.Flags().BoolVarP(&o.previous, "previous", "p", false, "print the logs of the previous instances of the containers")
 	cmd.Flags().Int64Var(&o.tail, "tail", -1, "number of lines at the end of each log; -1 for all")
-	cmd.Flags().DurationVar(&o.since, "since", 0, "print only lines that are younger, such as 10m")
+	cmd.Flags().DurationVar(&o.since, "since", 0, "print only lines newer than this duration, such as 10m")
 	cmd.Flags().StringVarP(&o.container, "container", "c", "", "container of the pods; by default the one that kubectl prints")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		namespace, err := f.Namespace()

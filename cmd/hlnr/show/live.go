@@ -57,7 +57,7 @@ func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case objectsRead:
 		l.input, l.note = m.input, ""
 	case watchLost:
-		l.note = "the watch was interrupted and is taken up again: " + m.err.Error()
+		l.note = "the watch was interrupted and is being resumed: " + m.err.Error()
 	case ran:
 		if l.note = ""; m.err != nil {
 			l.note = m.err.Error()

@@ -103,7 +103,7 @@ func newPreviews(f *cli.Factory) *cobra.Command {
 		Use:   "previews [MICROSERVICE]",
 		Short: "List the previews of pull requests",
 		Long: `List the pull requests that have a preview, wait for a slot, or wait for an approval,
-with their addresses and until when they stay.`,
+with their addresses and when they expire.`,
 		Example: `  hlnr previews
   hlnr previews shop -o json`,
 		Args:              cobra.MaximumNArgs(1),

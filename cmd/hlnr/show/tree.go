@@ -22,12 +22,12 @@ func newTree(f *cli.Factory, keyed []cli.NewCommand) *cobra.Command {
 		Use:   "tree [MICROSERVICE]",
 		Short: "Show a service with its groups, releases and rollouts",
 		Long: `Show a service, or all: its groups with their hosts, the releases of each with status, share
-and pods, what a rollout has and waits for, and the commands that a person can use. Several services are
+and pods, the state of a rollout and what it waits for, and the commands that apply. Several services are
 in the order of status; as JSON they are a Board.
 
 Pods that are not ready are named; others are counted.
 
-With --watch it follows changes. On a terminal the picture redraws in place, and keys
+With --watch it follows changes. On a terminal the view is redrawn in place, and keys
 continue, deprecate, retry or adopt a release, after a question. Elsewhere it prints a
 line for each release, and one for each change.`,
 		Example: `  hlnr tree shop

@@ -63,7 +63,7 @@ func reportLost(out io.Writer) func(error) {
 	return func(err error) {
 		if text := err.Error(); text != last {
 			last = text
-			fmt.Fprintln(out, "hlnr: the watch was interrupted and is taken up again:", text)
+			fmt.Fprintln(out, "hlnr: the watch was interrupted and is being resumed:", text)
 		}
 	}
 }

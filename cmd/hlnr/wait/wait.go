@@ -44,10 +44,10 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 		Short:   "Wait until a version is active, or in a step: for pipelines (CI)",
 		GroupID: cli.GroupSee,
 		Long: `wait prints one line per change until the version is in the state that --for names, or beyond it. It ends
-early when the version cannot get there.
+early if the version cannot reach it.
 
-Exit codes: 0 it is there; 2 there is no such Microservice or step; 3 it failed, was filtered out,
-superseded, or another version is pinned; 4 the timeout was over; 5 it waits for a person or for the
+Exit codes: 0 it is in that state; 2 there is no such Microservice or step; 3 it failed, was filtered out,
+superseded, or another version is pinned; 4 the timeout expired; 5 it waits for a person or for the
 end of a freeze, unless --through-approvals is set.`,
 		Example: `  # In a pipeline, after the push of 1.3.0
   hlnr wait shop 1.3.0 --timeout 30m
@@ -64,13 +64,13 @@ end of a freeze, unless --through-approvals is set.`,
 	flags := cmd.Flags()
 	flags.StringVar(&w.question.state, "for", forActive, "active, canary, step=NAME or approval")
 	flags.DurationVar(&timeout, "timeout", 30*time.Minute, "how long to wait")
-	flags.BoolVar(&w.question.people, "through-approvals", false, "wait on while the version waits for a person, or for the end of a freeze")
+	flags.BoolVar(&w.question.people, "through-approvals", false, "keep waiting while the version waits for a person, or for the end of a freeze")
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{forActive, forCanary, forStep, forApproval}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 	return cmd
 }
 
 // errOver ends the wait.
-var errOver = errors.New("the timeout is over")
+var errOver = errors.New("the timeout expired")
 
 func (w *waiter) run(ctx context.Context, name, wanted string, timeout time.Duration) error {
 	if timeout <= 0 {

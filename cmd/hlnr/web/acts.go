@@ -195,9 +195,9 @@ func (a *Acts) problem(ctx context.Context, err error) *web.Problem {
 	case act.IsGitOwned(err):
 		p.Status, p.Title, p.Text = http.StatusConflict, "This field is managed in Git", err.Error()+". Commit the change there; the command with --print-patch prints it."
 	case apierrors.IsForbidden(err):
-		p.Status, p.Title = http.StatusForbidden, "The API server refused this"
+		p.Status, p.Title = http.StatusForbidden, "The API server rejected this"
 	case code == cli.ExitNo:
-		p.Status, p.Title = http.StatusConflict, "This makes no sense now"
+		p.Status, p.Title = http.StatusConflict, "This is not possible now"
 	case code == cli.ExitUsage:
 		p.Status, p.Title = http.StatusBadRequest, "This needs a choice"
 	}

@@ -32,7 +32,7 @@ type ContainerError struct{ Name string }
 // Error names the field and the fix.
 func (e *ContainerError) Error() string {
 	if e.Name == "" {
-		return "spec.containerName: spec.template has several containers, and none is named like the Microservice; name the one that gets the image"
+		return "spec.containerName: spec.template has several containers, and none has the name of the Microservice; set it to the name of the container that runs the image"
 	}
 	return fmt.Sprintf("spec.containerName: spec.template has no container %q; name one of its containers", e.Name)
 }

@@ -262,7 +262,7 @@ func TestContainer(t *testing.T) {
 	}{
 		"named like the Microservice": {"", "proxy shop", 1, ""},
 		"the only one":                {"", "web", 0, ""},
-		"one of several":              {"", "proxy web", 0, "spec.containerName: spec.template has several containers, and none is named like the Microservice; name the one that gets the image"},
+		"one of several":              {"", "proxy web", 0, "spec.containerName: spec.template has several containers, and none has the name of the Microservice; set it to the name of the container that runs the image"},
 		"named":                       {"web", "shop web", 1, ""},
 		"missing":                     {"api", "shop web", 0, `spec.containerName: spec.template has no container "api"; name one of its containers`},
 	} {

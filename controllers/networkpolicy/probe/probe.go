@@ -299,7 +299,7 @@ func (p *Pool) ask(ctx context.Context, probe providers.Probe) (Result, string) 
 			return Refused, refused.Error()
 		}
 		if ctx.Err() != nil {
-			return Failed, fmt.Sprintf("no answer within %s", Timeout)
+			return Failed, fmt.Sprintf("no response within %s", Timeout)
 		}
 		return Failed, failure(err)
 	}
@@ -320,17 +320,17 @@ func failure(err error) string {
 	record, alert := tls.RecordHeaderError{}, tls.AlertError(0)
 	switch connected := !errors.As(err, &dial); {
 	case !connected && errors.As(err, &dns):
-		return "no connection: its name cannot be resolved"
+		return "its name cannot be resolved"
 	case !connected && errors.As(err, &cause):
 		return "no connection: " + cause.Error()
 	case !connected:
 		return "no connection"
 	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, &record), errors.As(err, &alert):
-		return "it does not speak TLS for the host"
+		return "it does not accept TLS connections for the host"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return "it ends the connection without an answer"
+		return "it closes the connection without a response"
 	}
-	return "what it answers is no HTTP of the usual size"
+	return "its response is not HTTP, or its header is too large"
 }
 
 // judge shows whose answer it is.
@@ -341,9 +341,9 @@ func judge(probe providers.Probe, response *http.Response) (Result, string) {
 	case strings.EqualFold(to.Hostname(), probe.Answer):
 		return Served, ""
 	case strings.HasSuffix(strings.ToLower(to.Hostname()), "."+domain):
-		return Earlier, "it answers for an earlier content of the route"
+		return Earlier, "it responds for an earlier version of the route"
 	}
-	return Elsewhere, fmt.Sprintf("it answers %d, and not for the route", response.StatusCode)
+	return Elsewhere, fmt.Sprintf("it responds with %d, but not for this route", response.StatusCode)
 }
 
 func address(p providers.Probe) string {

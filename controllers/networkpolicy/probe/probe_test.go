@@ -165,11 +165,11 @@ func TestWrongAnswers(t *testing.T) {
 		result Result
 		want   string
 	}{
-		"an earlier content":     {answers(asBefore), Earlier, "it answers for an earlier content of the route"},
+		"an earlier content":     {answers(asBefore), Earlier, "it responds for an earlier version of the route"},
 		"a backend":              {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, Elsewhere, "it answers 404, and not for the route"},
 		"a backend's redirect":   {answers("login.example.com"), Elsewhere, "it answers 302, and not for the route"},
 		"the answer in the path": {answers("example.com/" + asWritten), Elsewhere, "it answers 302, and not for the route"},
-		"the answer in a part":   {answers("x" + asWritten), Earlier, "it answers for an earlier content of the route"},
+		"the answer in a part":   {answers("x" + asWritten), Earlier, "it responds for an earlier version of the route"},
 		"a Location without 3xx": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Location", "http://"+asWritten) }, Elsewhere, "it answers 200, and not for the route"},
 		"a Location that is none": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "http://[::")
@@ -177,8 +177,8 @@ func TestWrongAnswers(t *testing.T) {
 		}, Elsewhere, "it answers 302, and not for the route"},
 		"a header without end": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Long", strings.Repeat("x", 2*maxHeader))
-		}, Failed, "what it answers is no HTTP of the usual size"},
-		"no answer": {func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) }, Failed, "it ends the connection without an answer"},
+		}, Failed, "its response is not HTTP, or its header is too large"},
+		"no answer": {func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) }, Failed, "it closes the connection without a response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(test.answer)
@@ -203,13 +203,13 @@ func TestOtherServices(t *testing.T) {
 		tls    bool
 		want   string
 	}{
-		"another protocol":  {"+OK " + secret + " 3.1\r\n\r\n", false, "what it answers is no HTTP of the usual size"},
-		"a code that is no": {"HTTP/1.1 " + secret + "\r\n\r\n", false, "what it answers is no HTTP of the usual size"},
-		"a bad header":      {"HTTP/1.1 200 OK\r\n" + secret + "\r\n\r\n", false, "what it answers is no HTTP of the usual size"},
-		"half an answer":    {"HTTP/1.1 200 OK\r\nX-Name: " + secret, false, "it ends the connection without an answer"},
-		"no TLS":            {"+OK " + secret + "\r\n", true, "it does not speak TLS for the host"},
-		"HTTP without TLS":  {"HTTP/1.1 200 " + secret + "\r\n\r\n", true, "it does not speak TLS for the host"},
-		"silence":           {"", false, "it ends the connection without an answer"},
+		"another protocol":  {"+OK " + secret + " 3.1\r\n\r\n", false, "its response is not HTTP, or its header is too large"},
+		"a code that is no": {"HTTP/1.1 " + secret + "\r\n\r\n", false, "its response is not HTTP, or its header is too large"},
+		"a bad header":      {"HTTP/1.1 200 OK\r\n" + secret + "\r\n\r\n", false, "its response is not HTTP, or its header is too large"},
+		"half an answer":    {"HTTP/1.1 200 OK\r\nX-Name: " + secret, false, "it closes the connection without a response"},
+		"no TLS":            {"+OK " + secret + "\r\n", true, "it does not accept TLS connections for the host"},
+		"HTTP without TLS":  {"HTTP/1.1 200 " + secret + "\r\n\r\n", true, "it does not accept TLS connections for the host"},
+		"silence":           {"", false, "it closes the connection without a response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -44,7 +44,7 @@ func (s Service) Adopt(live *corev1.Service) *corev1.Service {
 func Restore(live *corev1.Service) (*corev1.Service, error) {
 	var selector map[string]string
 	if err := json.Unmarshal([]byte(live.Annotations[v1alpha1.AnnotationAdoptedSelector]), &selector); err != nil || len(selector) == 0 {
-		return nil, fmt.Errorf("read annotation %s of Service %q: it is no selector as JSON: set the Service's selector by hand", v1alpha1.AnnotationAdoptedSelector, live.Name)
+		return nil, fmt.Errorf("read annotation %s of Service %q: it is not a selector in JSON: set the Service's selector manually", v1alpha1.AnnotationAdoptedSelector, live.Name)
 	}
 	next := live.DeepCopy()
 	next.Spec.Selector = selector

@@ -79,7 +79,7 @@ func (d *planner) mayAdopt(name string, g *v1alpha1.ReleaseGroup, wait func(stri
 	}
 	now, seen := d.Endpoints[name]
 	if !seen {
-		wait(ReasonPending, "the EndpointSlices of Service %q are not known yet", name)
+		wait(ReasonPending, "the EndpointSlices of Service %q have not been read yet", name)
 		return false
 	}
 	// Pods of releases that bear the labels which the Service selects are no pods of
@@ -87,7 +87,7 @@ func (d *planner) mayAdopt(name string, g *v1alpha1.ReleaseGroup, wait func(stri
 	previous := difference(now.Ready, d.released())
 	have, need := len(d.Endpoints[d.ReleaseService(active.VersionedMicroservice)].Ready), max(1, len(previous))
 	if have < need {
-		wait(ReasonAdoptionWaits, "release %q has %d ready endpoints, and Service %q has %d: the Service is adopted when the release has at least as many; if it never will, raise spec.availability.replicas of Microservice %q",
+		wait(ReasonAdoptionWaits, "release %q has %d ready endpoints, and Service %q has %d: the Service is adopted when the release has at least as many; if that cannot happen, increase spec.availability.replicas of Microservice %q",
 			active.VersionedMicroservice, have, name, need, d.Policy.MicroserviceName())
 		return false
 	}

@@ -141,7 +141,7 @@ func (d *planner) checkHosts(rows []*Row) {
 		}
 		if d.Owned != nil && d.Owned.Unread != nil && r.reason == "" {
 			r.reason, r.kept = ReasonDomainsUnreadable, d.carries(r.host)
-			r.message = fmt.Sprintf("%s: the list of domains cannot be read, so it is not known whether %q is allowed in namespace %q: no host is added, and existing hosts stay, until an administrator fixes the list: %v",
+			r.message = fmt.Sprintf("%s: the list of domains cannot be read, so it is unknown whether %q is allowed in namespace %q: no host is added, and existing hosts stay, until an administrator fixes the list: %v",
 				r.source(), r.host, d.Policy.Namespace, d.Owned.Unread)
 		}
 	}

@@ -78,7 +78,7 @@ func (d *planner) fit(rows []*Row) []*Row {
 	note := cut[0]
 	note.group, note.pinned, note.kept = nil, "", false
 	note.reason = reasonTooManyDomains
-	note.message = fmt.Sprintf("spec.domains render to %d hosts, but at most %d are possible, one of which reports the others: %s have no route: remove entries, or name groups", len(rows), maxRows, strings.Join(some, ", "))
+	note.message = fmt.Sprintf("spec.domains expand to %d hosts, but at most %d entries fit into the status, the last of which reports the others: %s have no route: remove entries, or name groups", len(rows), maxRows, strings.Join(some, ", "))
 	return slices.DeleteFunc(rows, func(r *Row) bool { return gone[r] })
 }
 

@@ -146,7 +146,7 @@ func (v *view) proven(r providers.Route, live resources.Object) providers.Verdic
 		return providers.Verdict{Pending: true, Reason: providers.ReasonPending, Late: providers.ReasonProbeUnanswered, Message: fmt.Sprintf(
 			"%s: Gateway %q does not serve %s %q as written: %s; or set spec.provider.gateway.confirm to Status",
 			q.parent.Field, key(v.Policy.Namespace, q.parent.ParentReference), httpKind.Kind, r.Name,
-			cmp.Or(q.problem, q.at()+": "+cmp.Or(known.Problem, "it has not answered yet")+": check that the manager can reach it, and what the controller of the gateway reports"))}
+			cmp.Or(q.problem, q.at()+": "+cmp.Or(known.Problem, "it has not responded yet")+": check that the manager can reach it, and what the controller of the gateway reports"))}
 	}
 	return providers.Verdict{Accepted: true}
 }
