@@ -19,9 +19,9 @@
 //	spec.go                  the specification, as the planner reads it
 //	state.go                 the rollout state in the status, as the planner reads and writes it
 //	hooks.go                 what hooks and measurements answered
-//	previews.go              how many previews are available
+//	preview_status.go        how many previews are available
 //	peers.go                 the Microservices that go together
-//	freezes.go               the Freezes and ClusterFreezes that apply to it
+//	freezes.go               the Freezes and ClusterFreezes that apply to it; internal/release/waits.go applies them
 //	fork_secrets.go          Secrets that releases of forks do not get
 //	configuration.go         ConfigMaps and Secrets that are part of a release
 //	configuration_copies.go  the copies that a release has of them

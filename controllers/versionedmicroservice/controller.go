@@ -20,7 +20,7 @@
 //	pools.go             the background workers of analyses and hooks
 //	secrets.go           credentials of analyses and hooks
 //	failure.go           why pods are not available
-//	replicaset_retry.go  retries of rejected pods
+//	rejected_pods.go     retries of pods that a quota or admission rejected
 package versionedmicroservice
 
 import (

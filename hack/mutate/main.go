@@ -3,7 +3,7 @@
 // noticed. The work tree stays as it is: all changes of a file are compiled into one
 // binary by an overlay of the build, each behind its own switch.
 //
-//	go run ./hack/mutate [-file run.go,rules.go] [-line 7,9] [-run regexp] [-skip regexp] [-jobs 2]
+//	go run ./hack/mutate [-file promote.go,rules.go] [-line 7,9] [-run regexp] [-skip regexp] [-jobs 2]
 package main
 
 import (

@@ -17,14 +17,14 @@
 //	recovery.go        rules for a record that is lost, and for objects that are gone
 //	decisions.go       what users decide about a release
 //	groups.go          which groups exist, and when they end
-//	preview_slots.go   which pull requests have a slot
+//	previews.go        which pull requests have a slot, and when a preview ends
 //	target.go          which release is wanted
 //	pins.go            which release a pin means
-//	waits.go           what a rollout waits for before it starts, and in each step
+//	waits.go           what a rollout waits for before it starts, and in each step: pauses, freezes, windows
 //	gates.go           where hooks have to agree, and other Microservices have to be as far
 //	blocked.go         what blocks a rollout and has a cause outside of its release
 //	promote.go         rules that begin a step, and that make a release active
-//	fail.go            whether a rollout is healthy, when it fails, and when it is tried again
+//	fail_and_retry.go  whether a rollout is healthy, when it fails, and when it starts again
 //	newest_domains.go  domains that move from one group to a newer one
 //	traffic.go         what routes have to carry, what is confirmed and drained, and how weights are split
 //	capacity.go        how many replicas a release has, and needs for what comes next

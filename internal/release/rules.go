@@ -34,7 +34,7 @@ var rules = []rule{
 	// How it gets there.
 	{"Open the gate", openGate},
 	{"Keep the clock", keepClock},
-	{"Fail", fail}, // fail.go: pending or canary to error, or back to pending for a cause outside of it
+	{"Fail", fail}, // fail_and_retry.go: pending or canary to error, or back to pending for a cause outside of it
 
 	// The next step, and active: promote.go.
 	{"Edited steps", editedSteps},

@@ -14,7 +14,7 @@
 //	adoption.go        the Service of a user that the policy adopts
 //	routes.go          the content of each route
 //	services.go        Services of releases, and those that follow a group
-//	split.go           the shares of the releases of a group
+//	weights.go         the weights of the releases of a group
 //	domains.go         domains, listeners and user-managed routes as rows
 //	claims.go          which domain may have a host
 //	tls.go             certificates and listeners of domains

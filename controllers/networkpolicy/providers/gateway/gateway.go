@@ -5,7 +5,7 @@
 //	routeref.go       the provider of spec.provider.routeRef
 //	managed_rules.go  rules in user-managed routes, and what they had before
 //	backendrefs.go    the backendRefs of rules, and patches of them
-//	weights.go        live routes that get other weights alone
+//	live_routes.go    live routes of which only the weights change
 //	unsupported.go    what a route, or the API server, cannot express
 //	build.go          routes as they are applied
 //	rules.go          their rules, filters and backends
