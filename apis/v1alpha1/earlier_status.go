@@ -22,7 +22,7 @@ type DeprecatedRun struct {
 	// waited is rollout.internal.waited.
 	// +optional
 	Waited metav1.Duration `json:"waited,omitempty"`
-	// waitingSince is when the present healthy wait began.
+	// waitingSince is when the current healthy wait began.
 	// +optional
 	WaitingSince *metav1.MicroTime `json:"waitingSince,omitempty"`
 	// interrupted reports whether the release became unavailable.
@@ -57,7 +57,7 @@ type DeprecatedRun struct {
 }
 
 // Convert gives a status that an earlier version wrote the fields of this one: what stands in
-// deprecated fields moves to the present ones. It changes nothing in a status of this version.
+// deprecated fields moves to the current ones. It changes nothing in a status of this version.
 // Every reader of a Microservice calls it before it reads releaseGroups; the next write of the
 // rollout state stores the result. All groups are written together, so that deprecated and
 // present fields never stand next to each other in one of them.

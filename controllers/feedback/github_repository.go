@@ -30,7 +30,7 @@ func repositoryOfComment(c *v1alpha1.CommentRecord) githubRepository {
 }
 
 // same reports whether both are the same repository, even if it was renamed. What was
-// written before the first poll is in the present repository.
+// written before the first poll is in the current repository.
 func (s githubRepository) same(other githubRepository) bool {
 	switch {
 	case s.id != 0 && other.id != 0:
@@ -60,7 +60,7 @@ func (s githubRepository) otherThan(today githubRepository) string {
 	return strings.ToLower(s.name)
 }
 
-// locate finds the credentials and the present name of a repository. A previous name must
+// locate finds the credentials and the current name of a repository. A previous name must
 // not be used for writes, because it may belong to another repository now.
 func (r *Reconciler) locate(ctx context.Context, ghr *v1alpha1.GitHubRepository, s githubRepository, last *access) (*access, error) {
 	repo := github.Repo{Owner: ghr.Spec.Owner, Name: ghr.Spec.Repo}

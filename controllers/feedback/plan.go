@@ -21,7 +21,7 @@ const (
 type observed struct {
 	// feedback is spec.feedback; nil removes everything that was written.
 	feedback *v1alpha1.Feedback
-	// repository is the present repository. What was written to another one is removed
+	// repository is the current repository. What was written to another one is removed
 	// there.
 	repository githubRepository
 	// abandoned are the keys of writes to other repositories that are no longer tried.
@@ -74,7 +74,7 @@ func (p *plan) needsFinalizer() bool {
 type write struct {
 	// key of the write: the same for the same Deployment or comment.
 	key string
-	// otherRepository identifies the repository to write to if it is not the present one,
+	// otherRepository identifies the repository to write to if it is not the current one,
 	// as githubRepository.otherThan does.
 	otherRepository string
 	// checksum of what to write.
@@ -151,7 +151,7 @@ func (w *write) urgency() int {
 type planner struct {
 	*observed
 	out     plan
-	members []member // of the present head commits
+	members []member // of the current head commits
 	wanted  map[target]*v1alpha1.FeedbackRecord
 	// order of the keys of wanted.
 	order          []target
@@ -308,7 +308,7 @@ func (p *planner) abandons(from, key, name string) bool {
 	return true
 }
 
-// planPrevious returns the state of a Deployment that is not of a present head commit, or
+// planPrevious returns the state of a Deployment that is not of a current head commit, or
 // false if it does not change for now.
 func (p *planner) previous(r *v1alpha1.FeedbackRecord) (releaseState, bool) {
 	inactive := func(text string) (releaseState, bool) {

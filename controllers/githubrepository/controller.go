@@ -194,7 +194,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: requeueAfter(o, known, r.clock.Now())}, nil
 }
 
-// ensurePoll starts a poll if there is no current or running one for the present query, or
+// ensurePoll starts a poll if there is no current or running one for the current query, or
 // if a webhook delivery reported changes.
 func (r *Reconciler) ensurePoll(ctx context.Context, o *observed) error {
 	key := client.ObjectKeyFromObject(o.repository)

@@ -332,7 +332,7 @@ func TestExplainTimesOfManyImages(t *testing.T) {
 				cancel(reason)
 			}
 		})
-		if want := fmt.Sprintf("the build times of %d of %d tags are not known", many-300, many); !errors.Is(err, reason) || !strings.HasPrefix(err.Error(), want) || got.Untimed != many-300 || len(got.Offered) > 0 {
+		if want := fmt.Sprintf("the build times of %d of %d tags are unknown", many-300, many); !errors.Is(err, reason) || !strings.HasPrefix(err.Error(), want) || got.Untimed != many-300 || len(got.Offered) > 0 {
 			t.Errorf("%d offered, %d without a time, %v; want %q", len(got.Offered), got.Untimed, err, want)
 		}
 		bounded(t, before, 300)

@@ -211,7 +211,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: requeueAfter(o, s, known, now)}, nil
 }
 
-// ensureScan starts a scan if there is no current or running one for the present query.
+// ensureScan starts a scan if there is no current or running one for the current query.
 func (r *Reconciler) ensureScan(ctx context.Context, o *observed) error {
 	key := client.ObjectKeyFromObject(o.policy)
 	known := r.scans.entry(key)
@@ -255,7 +255,7 @@ func (r *Reconciler) rescan(ctx context.Context, repository types.NamespacedName
 	}
 }
 
-// startScan requests in the background everything that a selection of the present state
+// startScan requests in the background everything that a selection of the current state
 // needs. The selection is repeated with the results, and the state at that time.
 func (r *Reconciler) startScan(o *observed, l *scanRecord, known cacheEntry) {
 	current, absent := *o, maps.Clone(known.absent)
@@ -268,7 +268,7 @@ func (r *Reconciler) startScan(o *observed, l *scanRecord, known cacheEntry) {
 	})
 }
 
-// reader reads the last scan, if it is of the present origin.
+// reader reads the last scan, if it is of the current origin.
 func (m cacheEntry) reader(o *observed, c clock.PassiveClock) *recordReader {
 	if m.record == nil || m.record.query.origin != o.query.origin {
 		return &recordReader{scanRecord: newScanRecord(o.query, access{}, false), clock: c}

@@ -84,7 +84,7 @@ func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, 
 		err = fmt.Errorf("scan the registry: %w", context.Cause(ctx))
 	}
 	if err != nil && s.untimed > 0 {
-		err = fmt.Errorf("the build times of %d of %d tags are not known, and all are needed: %w", s.untimed, s.tags, err)
+		err = fmt.Errorf("the build times of %d of %d tags are unknown, and all are needed: %w", s.untimed, s.tags, err)
 	}
 	return explanation, err
 }

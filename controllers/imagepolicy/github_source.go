@@ -46,7 +46,7 @@ type github struct {
 	source *v1alpha1.GitHubSource
 	// known reports that GitHub was polled at least once.
 	known bool
-	// current reports that the last poll succeeded, with the present specification. Only
+	// current reports that the last poll succeeded, with the current specification. Only
 	// then do filters withdraw pull requests.
 	current bool
 	// id of the repository of pull requests, as in status.repositoryID; "" for none, or if it

@@ -484,7 +484,7 @@ func TestLabels(t *testing.T) {
 		p.Match = &v1alpha1.Match{Labels: []v1alpha1.LabelMatch{{Name: revision, Value: "{{.SHA}}"}}}
 	})
 	p, _ = s.pass("bad")
-	if got := condition(p, "Ready"); !strings.HasPrefix(got, "False InvalidSpec: spec.match.labels[0].value: {{.SHA}} is not known here") {
+	if got := condition(p, "Ready"); !strings.HasPrefix(got, "False InvalidSpec: spec.match.labels[0].value: {{.SHA}} is not available here") {
 		t.Errorf("Ready is %q", got)
 	}
 }

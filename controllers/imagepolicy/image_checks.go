@@ -188,7 +188,7 @@ func repositories(p *v1alpha1.ImagePolicy) []string {
 	return all
 }
 
-// isCurrent reports whether an offered release has the present repositories and containers.
+// isCurrent reports whether an offered release has the current repositories and containers.
 func isCurrent(p *v1alpha1.ImagePolicy, rel *v1alpha1.OfferedRelease) bool {
 	if len(rel.Images) != 1+len(p.Spec.AdditionalImages) {
 		return false

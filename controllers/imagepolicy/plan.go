@@ -29,7 +29,7 @@ const (
 
 // plan is the status, except for its conditions.
 type plan struct {
-	// decided reports that it is of the present specification.
+	// decided reports that it is of the current specification.
 	decided    bool
 	releases   []v1alpha1.OfferedRelease
 	withdrawn  []v1alpha1.Withdrawal

@@ -40,7 +40,7 @@ type head struct {
 	next  time.Time
 }
 
-// knows reports whether the result is for the present head commit of a pull request.
+// knows reports whether the result is for the current head commit of a pull request.
 func (h head) knows(pr *v1alpha1.PullRequest) bool { return h.sha == pr.HeadSHA && h.sha != "" }
 
 // pullRequests is the selection of pull requests.
@@ -254,7 +254,7 @@ func (o *observed) offerPull(s *selection, a *recordReader, st pullState) (offer
 }
 
 // needsFullSHA reports whether the offered image of a fork has a tag without the full commit
-// SHA, which the present policy for forks requires.
+// SHA, which the current policy for forks requires.
 func (o *observed) needsFullSHA(offered *v1alpha1.OfferedRelease) bool {
 	return o.chooser != nil && o.chooser.NeedsApproval(&v1alpha1.PullRequest{Fork: offered.Fork}) && !strings.Contains(tagOf(offered.Images), offered.Revision)
 }

@@ -107,7 +107,7 @@ func (r *Reconciler) labelled(ctx context.Context, kind string, which ...client.
 	return found, err
 }
 
-// copyAll makes a release's copies of the present configuration.
+// copyAll makes a release's copies of the current configuration.
 func (r *Reconciler) copyAll(ctx context.Context, w *pass, release string, owner client.Object) error {
 	var errs []error
 	for _, s := range slices.SortedFunc(maps.Keys(w.contents), func(a, b resources.Source) int {
@@ -268,13 +268,13 @@ func (w *pass) expects(name string) bool {
 	return planned(w.plan.Result, name)
 }
 
-// present reports whether a release is of the present configuration.
+// present reports whether a release is of the current configuration.
 func (o *observed) present(child *v1alpha1.VersionedMicroservice) bool {
 	return o.config != "" && child.Annotations[resources.AnnotationConfig] == o.config
 }
 
 // lost names the copies of a release that are not there: all of its configuration's
-// where that is the present one, else those without which its pods cannot start.
+// where that is the current one, else those without which its pods cannot start.
 func (o *observed) lost(child *v1alpha1.VersionedMicroservice) []resources.Source {
 	needed := resources.Copies(child)
 	if o.present(child) {

@@ -154,7 +154,7 @@ func TestConfigurationIsARelease(t *testing.T) {
 	same(t, "what a pin brings back", s.active().Name, red.Name)
 	same(t, "content that a pin brings back", s.runsWith(s.active()).Data["file"], "red")
 	pin(&v1alpha1.ManualUpdateStrategy{SemVer: &v1alpha1.SemVer{Version: "1.0.0"}, Configuration: v1alpha1.PinCurrent})
-	same(t, "content of a pin to the present configuration", s.runsWith(s.active()).Data["file"], "green")
+	same(t, "content of a pin to the current configuration", s.runsWith(s.active()).Data["file"], "green")
 	pin(nil)
 
 	t.Run("the previous content again is the previous release", func(t *testing.T) {

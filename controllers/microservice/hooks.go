@@ -23,7 +23,7 @@ func readVerdict(a *v1alpha1.ReleaseAnalysis) *release.Verdict {
 }
 
 // readMeasured rolls back a verdict of an analysis that was edited since: until the
-// release is measured by the present one, nothing has passed. A failure stays one.
+// release is measured by the current one, nothing has passed. A failure stays one.
 func readMeasured(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, child *release.Child) {
 	canary := ms.Spec.UpdateStrategy.Canary
 	if child.Analysis == nil || canary == nil || child.Analysis.Phase != release.VerdictPassed {

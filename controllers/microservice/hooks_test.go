@@ -89,7 +89,7 @@ func TestReadSpec(t *testing.T) {
 	}
 }
 
-// What hooks and measurements say of the present run and its gate counts, and
+// What hooks and measurements say of the current run and its gate counts, and
 // nothing else.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
@@ -217,7 +217,7 @@ func TestAVerdictOfAnEditedAnalysisIsNone(t *testing.T) {
 		phase    v1alpha1.AnalysisPhase
 		want     release.VerdictPhase
 	}{
-		"the present one": {spec(1), v1alpha1.AnalysisPassed, release.VerdictPassed},
+		"the current one": {spec(1), v1alpha1.AnalysisPassed, release.VerdictPassed},
 		"another":         {spec(3), v1alpha1.AnalysisPassed, release.VerdictRunning},
 		"a failure":       {spec(3), v1alpha1.AnalysisFailed, release.VerdictFailed},
 	} {

@@ -292,7 +292,7 @@ func pushed(o *v1alpha1.OfferedRelease) time.Time {
 }
 
 // stale reports whether what an ImagePolicy offers was decided by an older specification:
-// it has not looked yet, or cannot read the present one.
+// it has not looked yet, or cannot read the current one.
 func stale(p *v1alpha1.ImagePolicy) bool {
 	stalled := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionStalled)
 	return p.Status.ObservedGeneration != p.Generation || stalled != nil && stalled.Reason == v1alpha1.ReasonInvalidSpec

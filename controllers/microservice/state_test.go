@@ -59,7 +59,7 @@ func TestEarlierStatusIsRead(t *testing.T) {
 		earlier := want.DeepCopy()
 		apiserver.EarlierStatus(earlier)
 		if earlier.Internal != nil || len(earlier.ReleaseGroups) > 0 && (earlier.ReleaseGroups[0].Internal != nil || earlier.ReleaseGroups[0].Rollout != nil) {
-			t.Fatalf("the earlier form has present fields: %+v", earlier)
+			t.Fatalf("the earlier form has current fields: %+v", earlier)
 		}
 		got := earlier.DeepCopy()
 		convertStatus(got)

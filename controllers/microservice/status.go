@@ -65,7 +65,7 @@ func silent(w *pass, problem *status.Error, now time.Time) time.Duration {
 	return max(0, left)
 }
 
-// sourceSilence is how long an ImagePolicy may take for a scan with its present specification before
+// sourceSilence is how long an ImagePolicy may take for a scan with its current specification before
 // condition Ready shows it.
 const sourceSilence = 5 * time.Second
 

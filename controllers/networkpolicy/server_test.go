@@ -186,7 +186,7 @@ func indexed() client.WithWatch {
 const refusedSection = "closed"
 
 // acceptRoutes stands in for a gateway: it accepts every route on each Gateway that
-// exists, at its present generation.
+// exists, at its current generation.
 func acceptRoutes(ctx context.Context) {
 	for _, routes := range []client.ObjectList{
 		&gatewayv1.HTTPRouteList{}, &gatewayv1.GRPCRouteList{}, &gatewayv1alpha2.TLSRouteList{}, &gatewayv1alpha2.TCPRouteList{}, &gatewayv1alpha2.UDPRouteList{},

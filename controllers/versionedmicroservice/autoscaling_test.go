@@ -73,7 +73,7 @@ func (s *sizes) all() []int32 {
 	return slices.Clone(s.seen)
 }
 
-// mark forgets what was seen but the present size.
+// mark forgets what was seen but the current size.
 func (s *sizes) mark() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -69,7 +69,7 @@ func (h *checks) requeueBy(t time.Time) {
 	}
 }
 
-// roundOf returns when the present round of hooks began. With metrics it is the start of
+// roundOf returns when the current round of hooks began. With metrics it is the start of
 // the interval that they cover, so that a hook can generate the traffic that is measured.
 // Without metrics it is when the round is due, which is immediately in a new step.
 func roundOf(s *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, now time.Time) time.Time {

@@ -123,7 +123,7 @@ func (o *observed) failedByPods(state rolloutState) bool {
 	return state.release == v1alpha1.ReleaseError && (state.reason == "ProgressDeadlineExceeded" || state.reason == "AvailabilityLost")
 }
 
-// deploymentObserved reports whether the Deployment's status is of its present
+// deploymentObserved reports whether the Deployment's status is of its current
 // generation, with the desired replicas.
 func (o *observed) deploymentObserved() bool {
 	d := o.own()

@@ -195,7 +195,7 @@ func (a *argoRollouts) abort(ctx context.Context, i int) error {
 	return nil
 }
 
-// rolloutIs reports whether a Rollout has a phase at its present generation.
+// rolloutIs reports whether a Rollout has a phase at its current generation.
 func rolloutIs(phase string) func(client.Object) bool {
 	return func(o client.Object) bool {
 		status, _ := o.(*unstructured.Unstructured).Object["status"].(tree)

@@ -286,7 +286,7 @@ func (h *heighliner) abort(ctx context.Context, i int) error {
 	})
 }
 
-// observedAtGeneration reports whether the manager has seen the present generation.
+// observedAtGeneration reports whether the manager has seen the current generation.
 func observedAtGeneration(o client.Object) bool {
 	return o.(*v1alpha1.Microservice).Status.ObservedGeneration == o.GetGeneration()
 }

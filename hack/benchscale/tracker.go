@@ -51,7 +51,7 @@ func follow(ctx context.Context, c client.WithWatch, namespace string, list clie
 	controller.RunWithContext(ctx)
 }
 
-// tracker keeps the present state of all objects of a kind in the namespace of the services, and waits until all reach a goal.
+// tracker keeps the current state of all objects of a kind in the namespace of the services, and waits until all reach a goal.
 type tracker struct {
 	mu      sync.Mutex
 	objects map[string]client.Object

@@ -225,7 +225,7 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// TestConfigMap: the ConfigMap has the present files.
+// TestConfigMap: the ConfigMap has the current files.
 func TestConfigMap(t *testing.T) {
 	t.Parallel()
 	want, err := configMap(root)

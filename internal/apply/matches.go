@@ -78,7 +78,7 @@ func (c *Matches) digest(owner, desired client.Object) (digest [sha256.Size]byte
 	return sha256.Sum256(append(text, owner.GetUID()...)), nil
 }
 
-// have reports whether the present state of a live object has the intent.
+// have reports whether the current state of a live object has the intent.
 func (c *Matches) have(live client.Object, intent [sha256.Size]byte) bool {
 	if c == nil || live.GetResourceVersion() == "" {
 		return false

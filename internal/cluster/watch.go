@@ -138,7 +138,7 @@ func newCache(o Options) (cache.Cache, error) {
 	return objects, nil
 }
 
-// convert gives a Microservice the present form of its status. Of services that are not followed the pods are not needed.
+// convert gives a Microservice the current form of its status. Of services that are not followed the pods are not needed.
 func (o Options) convert(object any) (any, error) {
 	if ms, ok := object.(*v1alpha1.Microservice); ok {
 		ms.ManagedFields = nil

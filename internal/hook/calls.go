@@ -67,7 +67,7 @@ type Rollout struct {
 	Rollout *v1alpha1.Rollout
 	// Before is the last reported status of the release; "" for none.
 	Before v1alpha1.ReleaseStatus
-	// Round is when the present round of checks began, in a step that is measured; zero if
+	// Round is when the current round of checks began, in a step that is measured; zero if
 	// none is due.
 	Round time.Time
 	// Services of the release, by name, and the URL that only it serves; "" for none.
@@ -135,7 +135,7 @@ type Call struct {
 	Hook v1alpha1.Hook
 	// Since is the gate time that the answer is for; nil if it is not for a gate.
 	Since *metav1.MicroTime
-	// RunStep is the present step of the rollout.
+	// RunStep is the current step of the rollout.
 	RunStep int32
 	// Body of the call, except for its time.
 	Body Body

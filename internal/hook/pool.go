@@ -77,7 +77,7 @@ type delivery struct {
 	question Call
 	order    int64
 	cancel   context.CancelFunc
-	ended    chan struct{} // closed at the end of the present call or calls
+	ended    chan struct{} // closed at the end of the current call or calls
 	running  bool
 	outcome  *Outcome
 	// edited is when question came with another hook than the one that was called.

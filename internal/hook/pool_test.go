@@ -237,7 +237,7 @@ func TestTimeout(t *testing.T) {
 	q := w.question(v1alpha1.HookEvent, "id")
 	q.Hook.Timeout, q.Hook.Retries = "1s", new(int32)
 	w.ask(q) // The receiver answers when the test ends.
-	if o := w.outcome(t, "id"); o.Yes || o.Message != "no answer within 1s" {
+	if o := w.outcome(t, "id"); o.Yes || o.Message != "no response within 1s" {
 		t.Errorf("%+v", o)
 	}
 }

@@ -70,7 +70,7 @@ func whole(field, pattern string) (*regexp.Regexp, error) {
 	return regexp.Compile(`^(?:` + pattern + `)$`)
 }
 
-// Choice is whether a pull request, with its present head commit, is offered.
+// Choice is whether a pull request, with its current head commit, is offered.
 type Choice struct {
 	// Verdict that rejects it; "" if it is selected.
 	Verdict version.Verdict

@@ -85,12 +85,12 @@ func TestChoose(t *testing.T) {
 				pr.Labels = []v1alpha1.PullRequestLabel{{Name: "look:" + older, SHA: commit}, {Name: "look:" + strings.Repeat("1", 40)}, {Name: "a look:" + commit}}
 			}),
 			Choice{Verdict: "Fork", Approved: []string{older, strings.Repeat("1", 40)},
-				Reason: `it is from a fork, and lacks the label that approves its commit: read commit ` + commit + `, and put on the label "look:` + commit + `"`}},
+				Reason: `it is from a fork, and does not have the label that approves its commit: review commit ` + commit + `, and add the label "look:` + commit + `"`}},
 		"a label that names seven digits approves nothing": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "{{.SHA}}.ok"}},
 			pull(fork, func(pr *v1alpha1.PullRequest) {
 				pr.Labels = []v1alpha1.PullRequestLabel{{Name: commit[:7] + ".ok", SHA: commit}, {Name: commit + "-ok", SHA: commit}}
 			}),
-			Choice{Verdict: "Fork", Reason: `it is from a fork, and lacks the label that approves its commit: read commit ` + commit + `, and put on the label "` + commit + `.ok"`}},
+			Choice{Verdict: "Fork", Reason: `it is from a fork, and does not have the label that approves its commit: review commit ` + commit + `, and add the label "` + commit + `.ok"`}},
 		"approval is for forks": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "x"}}, pull(), Choice{}},
 	} {
 		t.Run(name, func(t *testing.T) {

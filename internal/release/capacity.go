@@ -41,7 +41,7 @@ func (s *scope) grows(r Row) bool {
 }
 
 // available reports whether a release has the replicas that it is to have; a canary that
-// grows, those that its present weight needs, and before its first step, that one's.
+// grows, those that its current weight needs, and before its first step, that one's.
 func (s *scope) available(r Row, c Child) bool {
 	if !s.grows(r) {
 		return c.ok()

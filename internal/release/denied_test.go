@@ -26,7 +26,7 @@ var denials = []scene{
 		h.withdraw("1.1.0", Denied)
 		h.run(time.Minute)
 		h.want("denied", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
-		h.says("denied", "PinnedVersionMissing", "group 1.x is pinned to version 1.1.0, which is withdrawn (Denied): nothing starts; offer it again, or remove the pin")
+		h.says("denied", "PinnedVersionMissing", "group 1.x is pinned to version 1.1.0, which is withdrawn (Denied): no release starts; offer it again, or remove the pin")
 		h.push("1.2.0")
 		h.run(time.Hour)
 		h.want("the pin holds the group where it is", map[string]string{"1.0.0": "active 100", "1.2.0": ""})

@@ -6,7 +6,7 @@ import (
 )
 
 // health reports whether a run is healthy: available and, within the steps, its
-// weight programmed; since is when the present wait began.
+// weight programmed; since is when the current wait began.
 func (s *scope) health(run *Rollout, r *Row, c Child) (healthy bool, cause Reason, since time.Time) {
 	if run.Step == 0 {
 		switch {

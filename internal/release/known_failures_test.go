@@ -400,7 +400,7 @@ var knownFailures = []scene{
 	}},
 }
 
-// ready reports how many pods of a version with the present template are ready.
+// ready reports how many pods of a version with the current template are ready.
 func (h tale) ready(when, version string, want int) {
 	if o := h.object(version); o.ready != want || o.Replicas != want {
 		h.fail("%s: %s has %d ready pods and is to have %d, want %d", when, version, o.ready, o.Replicas, want)

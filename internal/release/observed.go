@@ -9,7 +9,7 @@ import (
 type Observed struct {
 	// Spec is what the user asks for.
 	Spec Spec
-	// Config is the hash of the present pod template; "": it has none that is
+	// Config is the hash of the current pod template; "": it has none that is
 	// usable, and no candidates.
 	Config string
 	// SourceStale: Candidates are of an older specification, and start nothing.
@@ -174,7 +174,7 @@ type Pin struct {
 	Version string
 	// Release that is wanted, by name: what ran then, configuration included.
 	Release string
-	// Current asks for the present template instead of the retained one.
+	// Current asks for the current template instead of the retained one.
 	Current bool
 	// Expire ends the pin; zero: never.
 	Expire time.Time
@@ -192,7 +192,7 @@ type Candidate struct {
 	Version string
 	// Time at which it was published, or pushed; zero: not known.
 	Time time.Time
-	// Release is the name that its identity, with the present template, gives.
+	// Release is the name that its identity, with the current template, gives.
 	Release string
 }
 

@@ -181,7 +181,7 @@ func (s *scope) choosePinned(p Pin) (Target, Note) {
 	}
 	if why := s.withdrawnPin(target); why != "" {
 		held := s.hold(PinnedVersionMissing)
-		follows := ": nothing starts"
+		follows := ": no release starts"
 		switch a := s.g.ActiveRow(); {
 		case a == nil || a.Release != target:
 		case held.Release == target:
@@ -262,7 +262,7 @@ func (s *scope) belowPin() (kept *Row) {
 }
 
 // resolve finds the release that a pin means: the last one of that version that
-// was active, configuration included, else one with the present template.
+// was active, configuration included, else one with the current template.
 func (s *scope) resolve(p Pin) string {
 	var retained, other *Row
 	for i := range s.g.Releases {

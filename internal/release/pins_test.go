@@ -11,7 +11,7 @@ import (
 // pins are histories of pins, decisions, and of what is served when something is lost.
 // They are played with the others, and with crashes at each of their writes.
 var pins = []scene{
-	{"rule 16: a pin to the present configuration shows its failure, and Retry opens it", func(h tale) {
+	{"rule 16: a pin to the current configuration shows its failure, and Retry opens it", func(h tale) {
 		h.live()
 		h.pin(Pin{Group: "1.x", Version: "1.0.0", Current: true})
 		h.run(time.Minute)
@@ -55,7 +55,7 @@ var pins = []scene{
 		h.active("pinned", "1.0.0-c2")
 		h.pin(Pin{Group: "1.x", Version: "1.0.0", Current: true})
 		h.run(time.Hour)
-		h.active("with the present configuration", "1.0.0-c3")
+		h.active("with the current configuration", "1.0.0-c3")
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
 		h.run(time.Hour)
 		h.active("the one that ran last", "1.0.0-c3")
@@ -140,11 +140,11 @@ var pins = []scene{
 		h.run(time.Hour)
 		h.want("held", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.0.0": "active 100"})
 		h.aims("held", "1-x", PinsConflict)
-		h.says("held", PinsConflict, "groups[0] and groups[1] pin group 1.x to different releases, 1.0.0 and 1.1.0: nothing starts; remove one of them")
+		h.says("held", PinsConflict, "groups[0] and groups[1] pin group 1.x to different releases, 1.0.0 and 1.1.0: no release starts; remove one of them")
 		two.Version, two.Current = one.Version, true
 		h.pin(two, one)
 		h.run(time.Hour)
-		h.says("of two templates", PinsConflict, "groups[1] and groups[0] pin group 1.x to different releases, 1.0.0 (Current) and 1.0.0: nothing starts; remove one of them")
+		h.says("of two templates", PinsConflict, "groups[1] and groups[0] pin group 1.x to different releases, 1.0.0 (Current) and 1.0.0: no release starts; remove one of them")
 		h.pin(one, one)
 		h.run(time.Hour)
 		h.state("the same twice", PinsConflict, false)

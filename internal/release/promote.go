@@ -68,7 +68,7 @@ func (s *scope) unrecorded(run *Rollout, ws []*wait, since time.Time) time.Time 
 	return since.Add(min(recordAfter, s.o.Spec.Deadline/10))
 }
 
-// onlyPauses reports whether the present step waits for time, and nothing is measured meanwhile.
+// onlyPauses reports whether the current step waits for time, and nothing is measured meanwhile.
 func (s *scope) onlyPauses(run *Rollout) bool {
 	steps := s.steps()
 	return run.Step > 0 && run.Step <= len(steps) && steps[run.Step-1].Pause > 0 && !s.o.Spec.Analysis
@@ -106,7 +106,7 @@ func stepsHash(steps []Step) string {
 }
 
 // editedSteps finds the place of a rollout in steps that were edited (rule 32): the
-// first one with at least the present weight, else the last one, which takes weight away.
+// first one with at least the current weight, else the last one, which takes weight away.
 // Without any step it is promoted.
 func editedSteps(s *scope) {
 	run, r, _ := s.rollout()

@@ -96,7 +96,7 @@ type Rollout struct {
 	// StepsHash tells whether the steps were edited (rule 32).
 	StepsHash string
 	// Waited adds up the healthy waiting of the step; WaitingSince is the start of
-	// the present wait where that is not the confirmation; Interrupted shows that
+	// the current wait where that is not the confirmation; Interrupted shows that
 	// the wait is broken off (rule 23).
 	Waited       time.Duration
 	WaitingSince time.Time

@@ -104,7 +104,7 @@ func (s *scope) firstStepWait(r *Row) *wait {
 	return nil
 }
 
-// passageWaits are what the present step waits for automatically: a person, time, or the
+// passageWaits are what the current step waits for automatically: a person, time, or the
 // verdict of the measurements.
 func (s *scope) passageWaits(run *Rollout, r *Row, c Child, since time.Time) []*wait {
 	steps := s.steps()
@@ -129,7 +129,7 @@ func (s *scope) passageWaits(run *Rollout, r *Row, c Child, since time.Time) []*
 	return ws
 }
 
-// verdictWait is that the measurements of the present step have not passed.
+// verdictWait is that the measurements of the current step have not passed.
 func (s *scope) verdictWait(run *Rollout, r *Row, c Child) *wait {
 	v := Verdict{Phase: VerdictRunning, Message: "no result yet"}
 	if a := c.Analysis; a != nil && a.Rollout == run.Sequence && a.Step == run.Step && stored(a.Since).Equal(run.WaitingSince) {

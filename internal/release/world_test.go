@@ -264,7 +264,7 @@ func slugOf(version string) (slug, name string) {
 	return major + "-x", major + ".x"
 }
 
-// groupOf is slugOf under the present scheme.
+// groupOf is slugOf under the current scheme.
 func (w *world) groupOf(version string) (slug, name string) {
 	if strings.HasPrefix(version, "pr-") {
 		return slugOf(version)
@@ -292,7 +292,7 @@ func (w *world) regroup(scheme string) {
 }
 
 // takenBack are the withdrawals that an ImagePolicy lists, by the groups in which the
-// versions are held: of a group that the present scheme does not make, all of it.
+// versions are held: of a group that the current scheme does not make, all of it.
 func (w *world) takenBack() []Withdrawal {
 	out := slices.Clone(w.withdrawn)
 	if w.scheme == "" && !w.regrouped {
@@ -336,7 +336,7 @@ func candidate(version string) Candidate {
 	return c
 }
 
-// release is the name that a version gets with the present template.
+// release is the name that a version gets with the current template.
 func (w *world) release(version string) string {
 	return w.nameOf(w.candidate(version), w.config)
 }

@@ -91,7 +91,7 @@ func True(value bool) metav1.ConditionStatus {
 }
 
 // Ready sets Ready to True and takes Reconciling and Stalled away: the object is
-// as its present generation wants it.
+// as its current generation wants it.
 func Ready(conds *[]metav1.Condition, generation int64, reason, message string) {
 	Set(conds, generation, v1alpha1.ConditionReady, metav1.ConditionTrue, reason, message)
 	Remove(conds, v1alpha1.ConditionReconciling)

@@ -75,7 +75,7 @@ func (t Told) isTold(earlier, present *metav1.Condition) bool {
 	return earlier.Status == t.Good || !passes(present)
 }
 
-// Transitions emits an event, of the present reason and message, for each condition
+// Transitions emits an event, of the current reason and message, for each condition
 // that changed its status or reason between before and now. A condition that was and
 // is absent makes none, and so does one that goes. Of several that changed for one
 // reason, the first is told of.

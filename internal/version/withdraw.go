@@ -34,7 +34,7 @@ type Withdrawal struct {
 // same for any order of the arguments, and, when nothing else changes, the same
 // the next time.
 //
-// A group none of whose held versions the present grouping puts into it is
+// A group none of whose held versions the current grouping puts into it is
 // withdrawn as a whole, so that the Microservice can close it only after a new
 // group holds its traffic; versions of it that are denied are named besides.
 func (s *Selector) Withdrawn(held, gone []Held, offered []Release) []Withdrawal {
@@ -46,7 +46,7 @@ func (s *Selector) Withdrawn(held, gone []Held, offered []Release) []Withdrawal 
 		group, text, _ := s.normal(g)
 		w.gone[[2]string{group, text}] = true
 	}
-	made := map[string]bool{} // by slug: the present grouping makes it
+	made := map[string]bool{} // by slug: the current grouping makes it
 	for _, h := range held {
 		if group, _, own := s.normal(h); group != "" {
 			made[group] = made[group] || group == own
@@ -122,7 +122,7 @@ func (s *Selector) refusesTag(tag, version string) bool {
 }
 
 // normal gives the group that holds a version, the version in normal form, and
-// the group into which the present grouping puts it ("" where it is none).
+// the group into which the current grouping puts it ("" where it is none).
 func (s *Selector) normal(h Held) (group, text, own string) {
 	v, err := read(h.Version)
 	if err != nil {

@@ -270,7 +270,7 @@ type Rollout struct {
 	StepName string `json:"stepName,omitempty"`
 	// Started is when the step, or the rollout before its first step, began.
 	Started metav1.Time `json:"started"`
-	// Checks of the present step, in the order in which they count.
+	// Checks of the current step, in the order in which they count.
 	Checks []Check `json:"checks,omitempty"`
 	// Next are the weights of the steps that follow, and 100 at the end.
 	Next []int32 `json:"next,omitempty"`

@@ -38,7 +38,7 @@ func (s *service) rollout(g *v1alpha1.ReleaseGroup) *rollout {
 	return &rollout{service: s, run: record, group: g, row: &g.Releases[i], object: s.release(record.release), steps: s.steps(g), reports: s.reports(g.Slug)}
 }
 
-// present is the present step; nil before the first one, and after steps that were removed.
+// present is the current step; nil before the first one, and after steps that were removed.
 func (r *rollout) present() *v1alpha1.CanaryStep {
 	if r.step < 1 || int(r.step) > len(r.steps) {
 		return nil
@@ -151,7 +151,7 @@ func (r *rollout) unhealthy() *State {
 	return s
 }
 
-// available reports whether the object reports all its replicas, at its present generation.
+// available reports whether the object reports all its replicas, at its current generation.
 func (r *rollout) available() bool {
 	o := r.object
 	return o != nil && o.Spec.Replicas > 0 && o.Status.ObservedGeneration == o.Generation && o.Status.Available >= o.Spec.Replicas
@@ -222,7 +222,7 @@ func (r *rollout) retries() *State {
 	return &State{Word: WordRetryTime, Class: Failed, Reason: r.row.Reason, Until: timeOf(at), Detail: fmt.Sprintf("it lost its traffic %d times (%s)", r.row.Attempt, r.row.Reason), Next: []Action{r.actOn("deprecate", r.row)}}
 }
 
-// approved gives how many of several users, and who, have approved the present step.
+// approved gives how many of several users, and who, have approved the current step.
 func (r *rollout) approved(a *v1alpha1.CanaryApproval) string {
 	var by []string
 	for _, x := range r.approvals {
@@ -277,7 +277,7 @@ func (r *rollout) person() *State {
 	return nil
 }
 
-// healthySince is when the present healthy wait began; zero: not known.
+// healthySince is when the current healthy wait began; zero: not known.
 func (r *rollout) healthySince() time.Time {
 	if r.interrupted {
 		return time.Time{}
@@ -294,7 +294,7 @@ func (r *rollout) healthySince() time.Time {
 	return at
 }
 
-// measures reports whether measurements decide about the present step.
+// measures reports whether measurements decide about the current step.
 func (r *rollout) measures() bool {
 	c, st := r.ms.Spec.UpdateStrategy.Canary, r.present()
 	if c == nil || st == nil || st.Weight == 0 && !st.Match && st.MirrorPercent == 0 {
@@ -303,7 +303,7 @@ func (r *rollout) measures() bool {
 	return c.Analysis != nil || slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookRollout })
 }
 
-// verdict of the measurements of the present step; nil: none yet.
+// verdict of the measurements of the current step; nil: none yet.
 func (r *rollout) verdict() *v1alpha1.ReleaseAnalysis {
 	if r.object == nil {
 		return nil
@@ -355,7 +355,7 @@ func (r *rollout) gated() *State {
 	return s
 }
 
-// waitingHooks of the present gate.
+// waitingHooks of the current gate.
 func (r *rollout) waitingHooks() (out []v1alpha1.HookStatus) {
 	if r.object == nil {
 		return nil
@@ -416,7 +416,7 @@ func reached(ms *v1alpha1.Microservice, version string, step int32) bool {
 	return false
 }
 
-// progress of the rollout, with what its present step has and lacks.
+// progress of the rollout, with what its current step has and lacks.
 func (r *rollout) progress() *Rollout {
 	out := &Rollout{Step: r.step, Steps: int32(len(r.steps)), Started: *cmp.Or(timeOf(r.started), &metav1.Time{}), From: r.from}
 	if st := r.present(); st != nil {

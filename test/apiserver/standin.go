@@ -36,7 +36,7 @@ const (
 const GatewayController gatewayv1.GatewayController = "test.hlnr.io/gateway"
 
 // MarkDeploymentAvailable stands in for the Deployment controller and the
-// kubelet: it reports all replicas of the Deployment's present generation as
+// kubelet: it reports all replicas of the Deployment's current generation as
 // updated and available. With a controller-manager, which writes the same
 // status, use PlayKubelet instead.
 func (e *Env) MarkDeploymentAvailable(ctx context.Context, key client.ObjectKey) error {
@@ -228,7 +228,7 @@ func (e *Env) AcceptRoute(ctx context.Context, key client.ObjectKey) error {
 	return e.markRoute(ctx, key, metav1.ConditionTrue, string(gatewayv1.RouteReasonAccepted), "")
 }
 
-// RefuseRoute reports the HTTPRoute's present generation as refused by each of
+// RefuseRoute reports the HTTPRoute's current generation as refused by each of
 // its parents, with a reason such as "NotAllowedByListeners".
 func (e *Env) RefuseRoute(ctx context.Context, key client.ObjectKey, reason, message string) error {
 	return e.markRoute(ctx, key, metav1.ConditionFalse, reason, message)

@@ -287,7 +287,7 @@ func TestAnalysisSurvivesRestarts(t *testing.T) {
 	}
 }
 
-// rounds waits until so many rounds of the present step have passed.
+// rounds waits until so many rounds of the current step have passed.
 func (s *service) rounds(version string, want int32) {
 	s.t.Helper()
 	wait(s.t, fmt.Sprintf("%d rounds of %s", want, version), func(ctx context.Context) (bool, string, error) {

@@ -322,7 +322,7 @@ func (s *service) weight(version string, want int32) {
 	s.confirmed()
 }
 
-// confirmed waits until the NetworkPolicy has confirmed the present revision.
+// confirmed waits until the NetworkPolicy has confirmed the current revision.
 func (s *service) confirmed() {
 	s.t.Helper()
 	wait(s.t, "the routes to be confirmed", func(ctx context.Context) (bool, string, error) {

@@ -39,7 +39,7 @@ func TestSignedImage(t *testing.T) {
 	s.active("1.0.0")
 	l := s.load(30, false)
 
-	for version, want := range map[string]string{"1.1.0": "NotSigned: the repository holds no signature", "1.2.0": "Invalid: "} {
+	for version, want := range map[string]string{"1.1.0": "NotSigned: the repository contains no signature", "1.2.0": "Invalid: "} {
 		t.Logf("%s: %s", version, s.unverified(version, want))
 	}
 	t.Log("it stays so for three scans")

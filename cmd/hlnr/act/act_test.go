@@ -197,7 +197,7 @@ func TestRefused(t *testing.T) {
 	p.offer("1.1.0", "1.0.0")
 	p.await("1.1.0", v1alpha1.ReleaseCanary)
 	code, _, stderr := p.as([]string{"--as", "bob"}, "continue", "shop")
-	if code != cli.ExitFailed || !strings.Contains(stderr, "you (bob) may not list microservices.hlnr.io in namespace "+p.namespace) {
+	if code != cli.ExitFailed || !strings.Contains(stderr, "you (bob) cannot list microservices.hlnr.io in namespace "+p.namespace) {
 		t.Errorf("exit code %d, error %q", code, stderr)
 	}
 	p.want(cli.ExitUsage, "spec.decision.reason: Too long", "continue", "shop", "--reason", strings.Repeat("x", 300))

@@ -149,7 +149,7 @@ func groupOf(ms *v1alpha1.Microservice, name string) (*v1alpha1.ReleaseGroup, er
 	return nil, cli.Unknown("release group of "+ms.Name, name, all)
 }
 
-// before is the release that was active before the present one in the only group that has one, or in the
+// before is the release that was active before the current one in the only group that has one, or in the
 // group that a flag names.
 func (o *pinOptions) before(ms *v1alpha1.Microservice) (string, error) {
 	var found []string

@@ -116,14 +116,14 @@ func TestDoctor(t *testing.T) {
 		"Problem Manager: 0 of 1 ready", "OK Prometheus: the manager queries http://(removed)@prometheus.example:9090",
 		"Problem ImagePolicy: " + namespace + "/shop: InvalidSpec: spec.versioning.range is not a range",
 		"Warning Freeze: " + namespace + "/fair: applies until ", " to 0 Microservices, which start no new release: trade fair",
-		"Problem Credentials: Secret " + namespace + "/missing does not exist, which ImagePolicy shop names", "OK Credentials: 1 Secret that objects name is there",
+		"Problem Credentials: Secret " + namespace + "/missing, which ImagePolicy shop names, does not exist", "OK Credentials: 1 Secret that objects name is there",
 	} {
 		if !has(all, want) {
 			t.Errorf("no finding %q in:\n%s", want, strings.Join(all, "\n"))
 		}
 	}
 	_, all = findings(t, namespace, "--as", "bob")
-	for _, want := range []string{"Unknown CRDs: you may not read microservices.hlnr.io", "Unknown Rights: you may not list microservices.hlnr.io in namespace " + namespace, "Unknown ImagePolicy: you may not read objects"} {
+	for _, want := range []string{"Unknown CRDs: you are not allowed to read microservices.hlnr.io", "Unknown Rights: you cannot list microservices.hlnr.io in namespace " + namespace, "Unknown ImagePolicy: you are not allowed to read objects"} {
 		if !has(all, want) {
 			t.Errorf("without rights, no finding %q in:\n%s", want, strings.Join(all, "\n"))
 		}
@@ -363,9 +363,9 @@ func TestTraffic(t *testing.T) {
 	_, all := findings(t, namespace)
 	for _, want := range []string{
 		"OK Gateway: 1 Gateway with listeners for all hosts",
-		"Problem Gateway: Gateway " + namespace + "/publik does not exist, which NetworkPolicy " + namespace + "/cart names",
+		"Problem Gateway: Gateway " + namespace + "/publik, which NetworkPolicy " + namespace + "/cart names, does not exist",
 		"OK Prometheus: " + server.URL + " answers",
-		"Unknown Prometheus: http://127.0.0.1:1 does not answer this machine, the manager may reach it: Unreachable: ",
+		"Unknown Prometheus: http://127.0.0.1:1 does not respond to this machine, but the manager may reach it: Unreachable: ",
 		"Unknown Prometheus: the servers of 1 service need Secrets, whose content is not read",
 	} {
 		if !has(all, want) {

@@ -68,7 +68,7 @@ func TestExplainOfManyTimes(t *testing.T) {
 		return tags > 1
 	}, -1, registrytest.Status(http.StatusForbidden, "DENIED"))
 	code, out, stderr = hlnr(t, manifest, "explain", "-f", "-")
-	if code != cli.ExitFailed || out != "" || !strings.Contains(stderr, "the build times of 2 of 3 tags are not known, and all are needed") || !strings.Contains(stderr, "403") {
+	if code != cli.ExitFailed || out != "" || !strings.Contains(stderr, "the build times of 2 of 3 tags are unknown, and all are needed") || !strings.Contains(stderr, "403") {
 		t.Errorf("a registry that fails: exit code %d, output %q, error %q", code, out, stderr)
 	}
 }

@@ -74,7 +74,7 @@ func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return l, nil
 }
 
-// refresh makes the view of the present time.
+// refresh makes the view of the current time.
 func (l *live) refresh() {
 	l.options.Now = l.factory.Now()
 	if s, ok := view.NewService(l.input, l.namespace, l.name, l.options.Now); ok {

@@ -144,7 +144,7 @@ func TestCommands(t *testing.T) {
 		"why of no pod":           {approval, []string{"why", "pod/x"}, cli.ExitUsage, "", "there are none"},
 		"logs without pods":       {approval, []string{"logs", "shop"}, cli.ExitNo, "", "release 1.1.0 (shop-1-1-0-0a1b2c3d) has no pods"},
 		"logs of no version":      {approval, []string{"logs", "shop", "7.0.0"}, cli.ExitUsage, "", `did you mean "1.0.0"?`},
-		"without rights":          {approval, []string{"status", "--as", "eve"}, cli.ExitFailed, "", "you (eve) may not list microservices.hlnr.io in namespace " + approval.namespace},
+		"without rights":          {approval, []string{"status", "--as", "eve"}, cli.ExitFailed, "", "you (eve) cannot list microservices.hlnr.io in namespace " + approval.namespace},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -225,7 +225,7 @@ func TestPartOfTheRights(t *testing.T) {
 		t.Errorf("exit code %d\n%s\n%s", code, stdout, stderr)
 	}
 	for _, resource := range []string{"networkpolicies.hlnr.io", "imagepolicies.hlnr.io", "githubrepositories.hlnr.io", "freezes.hlnr.io", "pods"} {
-		if strings.Count(stderr, "may not list "+resource) != 1 {
+		if strings.Count(stderr, "cannot list "+resource) != 1 {
 			t.Errorf("%s is not reported once:\n%s", resource, stderr)
 		}
 	}

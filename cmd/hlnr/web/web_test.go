@@ -187,7 +187,7 @@ func TestRights(t *testing.T) {
 	service := "/services/" + namespace + "/shop"
 	r.want(service, "deployed by policy")
 	_, page := r.page(service)
-	for _, missing := range []string{"may not list pods", "may not list events"} {
+	for _, missing := range []string{"cannot list pods", "cannot list events"} {
 		if !strings.Contains(page, missing) {
 			t.Errorf("no %q in %s", missing, page)
 		}

@@ -167,14 +167,14 @@ func TestWrongAnswers(t *testing.T) {
 	}{
 		"an earlier content":     {answers(asBefore), Earlier, "it responds for an earlier version of the route"},
 		"a backend":              {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, Elsewhere, "it answers 404, and not for the route"},
-		"a backend's redirect":   {answers("login.example.com"), Elsewhere, "it answers 302, and not for the route"},
-		"the answer in the path": {answers("example.com/" + asWritten), Elsewhere, "it answers 302, and not for the route"},
+		"a backend's redirect":   {answers("login.example.com"), Elsewhere, "it responds with 302, but not for this route"},
+		"the answer in the path": {answers("example.com/" + asWritten), Elsewhere, "it responds with 302, but not for this route"},
 		"the answer in a part":   {answers("x" + asWritten), Earlier, "it responds for an earlier version of the route"},
 		"a Location without 3xx": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Location", "http://"+asWritten) }, Elsewhere, "it answers 200, and not for the route"},
 		"a Location that is none": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "http://[::")
 			w.WriteHeader(302)
-		}, Elsewhere, "it answers 302, and not for the route"},
+		}, Elsewhere, "it responds with 302, but not for this route"},
 		"a header without end": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Long", strings.Repeat("x", 2*maxHeader))
 		}, Failed, "its response is not HTTP, or its header is too large"},
@@ -309,7 +309,7 @@ func TestTimeout(t *testing.T) {
 	s := start(t)
 	s.Ask(shop, []providers.Probe{at(t, server)}) // The server answers when the test ends.
 	s.until("a problem", func() bool { return s.Known(shop)[at(t, server)].Problem != "" })
-	if problem := s.Known(shop)[at(t, server)].Problem; problem != "no answer within 2s" {
+	if problem := s.Known(shop)[at(t, server)].Problem; problem != "no response within 2s" {
 		t.Errorf("problem %q", problem)
 	}
 }

@@ -80,7 +80,7 @@ type Kind struct {
 	// Versions that the provider can read and write, the preferred one first.
 	Versions []string
 	// Previous is what the kind was called before; nil: the same. It is looked for where the
-	// API server does not know the kind, and goes by the name of the present one here.
+	// API server does not know the kind, and goes by the name of the current one here.
 	Previous *Kind
 }
 

@@ -67,7 +67,7 @@ type Decision struct {
 	// as those above, until these have replaced them for the drain delay. Their objects are
 	// those that change. Routes that stay until others have taken their place are here too.
 	Previous []*RouteDecision
-	// replaced reports that the present provider serves all that previous ones serve, and waits
+	// replaced reports that the current provider serves all that previous ones serve, and waits
 	// what keeps it from that.
 	replaced bool
 	waits    string

@@ -18,7 +18,7 @@ func TestNoPreviews(t *testing.T) {
 	for name, test := range map[string]struct {
 		groups   []v1alpha1.ReleaseGroup
 		ready    bool // the Microservice is
-		observed bool // and speaks of its present specification
+		observed bool // and speaks of its current specification
 		domain   string
 		want     string
 	}{

@@ -121,7 +121,7 @@ func OfRelease(s *corev1.Service) bool {
 	return s.Labels[v1alpha1.LabelRelease] != ""
 }
 
-// report of a group in the policy's present status.
+// report of a group in the policy's current status.
 func (f *Observed) report(slug string) v1alpha1.GroupTraffic {
 	i := slices.IndexFunc(f.Policy.Status.Groups, func(g v1alpha1.GroupTraffic) bool { return g.Slug == slug })
 	if i < 0 {

@@ -374,7 +374,7 @@ func (p *pair) observe() release.Observed {
 }
 
 // withdrawnOf is what an ImagePolicy reports of what a group holds: denied versions, and that
-// the present scheme does not make the group.
+// the current scheme does not make the group.
 func (p *pair) withdrawnOf(g *release.Group) (out []release.Withdrawal) {
 	made := len(g.Releases) == 0
 	for _, r := range g.Releases {

@@ -237,7 +237,7 @@ func (h history) domains() []v1alpha1.Domain {
 	return slices.Clone(rapid.Permutation(all).Draw(h.T, "order")[:n])
 }
 
-// tls of a domain, as the definition allows it for the present provider.
+// tls of a domain, as the definition allows it for the current provider.
 func (h history) tls() *v1alpha1.DomainTLS {
 	if h.w.policy.Spec.Provider == nil || rapid.Bool().Draw(h.T, "plain") {
 		return nil
@@ -437,7 +437,7 @@ func (h history) readyCanary(f *Observed, groups ...*v1alpha1.ReleaseGroup) stri
 }
 
 // bothLeadToTheSame: the routes of a provider that was left carry what the routes of the
-// present one carry, as far as both providers can: an Ingress without annotations for a canary gives all to one
+// current one carry, as far as both providers can: an Ingress without annotations for a canary gives all to one
 // release. So do those that wait to be replaced by
 // another one of their provider, but that they begin no move to a newer group.
 func (h history) bothRouteToTheSame(out *Decision) {
@@ -491,7 +491,7 @@ func oneAndMany(a *providers.Live, inA map[string]int, b *providers.Live, inB ma
 	return "", nil
 }
 
-// nothingIsLeftBehind: once the present provider serves all, and the drain is over, no
+// nothingIsLeftBehind: once the current provider serves all, and the drain is over, no
 // route of another one is there.
 func (h history) nothingRemains() {
 	h.w.now = h.w.now.Add(time.Hour)

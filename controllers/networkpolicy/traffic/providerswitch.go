@@ -33,7 +33,7 @@ func (f *Observed) drain() time.Duration {
 }
 
 // addPrevious keeps what routes of previous providers route to the same as what those of the
-// present one route to, and reports whether these serve all that the previous ones serve.
+// current one route to, and reports whether these serve all that the previous ones serve.
 func (d *planner) addPrevious(out *Decision, groups map[string]*groupDecision) {
 	out.replaced = true
 	routeOf := map[*Row]*RouteDecision{}
@@ -147,13 +147,13 @@ func (d *planner) carry(all *Decision, live *providers.Live, rows []*Row, groups
 }
 
 // drained reports whether routes of previous providers may go: what they serve has been
-// served by the present one for the drain delay.
+// served by the current one for the drain delay.
 func (d *planner) drained(out *Decision) bool {
 	s := d.Policy.Status.ProviderSwitch
 	return out.replaced && s != nil && s.ReplacedTime != nil && d.sameProvider() && !d.Now.Before(s.ReplacedTime.Add(d.drain()))
 }
 
-// sameProvider reports whether the last report was made under the present provider, so that
+// sameProvider reports whether the last report was made under the current provider, so that
 // the time in it is of this switch.
 func (f *Observed) sameProvider() bool {
 	return f.Policy.Status.Provider == ProviderOf(f.Policy).Name()

@@ -200,7 +200,7 @@ func readable(p v1alpha1.PortProtocol) bool {
 }
 
 // routeStamp is the stamp of a route that is there already. A route that holds what
-// was written before does not answer the present revision, and one for a version
+// was written before does not answer the current revision, and one for a version
 // answers every one.
 func (d *planner) routeStamp(old *providers.Live, stamp resources.Stamp, g *groupDecision, pinned bool) resources.Stamp {
 	was, ok := old.Stamp()

@@ -335,7 +335,7 @@ func prefix(path string) []string {
 // ResourcesAvailable before.
 var conditions = []string{"Accepted", "ResourcesAvailable"}
 
-// answer of a controller on a live route: the first condition of its present generation,
+// answer of a controller on a live route: the first condition of its current generation,
 // else one of an earlier generation; nil: no one has answered.
 func answer(r *ApisixRoute) (c *metav1.Condition, accepted bool) {
 	for _, name := range conditions {
@@ -352,7 +352,7 @@ func answer(r *ApisixRoute) (c *metav1.Condition, accepted bool) {
 }
 
 // Verdict reports how far a route is: live as decided, and taken over by a controller at
-// its present generation.
+// its current generation.
 func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	live := v.live[r.Name]
 	if live == nil || live.Deleting || !Same(live.Objects[0], built[0]) {

@@ -64,7 +64,7 @@ func several(route resources.Object) bool {
 }
 
 // Acceptance is what a live route's status reports of one parent. It is believed at the
-// route's present generation only, and a parent that reports nothing is pending. Of
+// route's current generation only, and a parent that reports nothing is pending. Of
 // several controllers that speak of a parent one is enough.
 func Acceptance(route resources.Object, parent v1alpha1.ParentReference) providers.Verdict {
 	return acceptance(route, attachment{Parent: providers.Parent{ParentReference: parent}})

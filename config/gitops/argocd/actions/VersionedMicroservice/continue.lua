@@ -1,4 +1,4 @@
--- Approves the present step of the canary.
+-- Approves the current step of the canary.
 -- The API server accepts a decision only with the name of the user who writes it, which here is the server of Argo CD.
 -- Actions have no library of strings: a text begins with "2/" if it sorts from "2/" to below "20".
 local step
