@@ -65,7 +65,7 @@ func (o *Options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	f.StringVar(&o.certFile, "tls-cert-file", "", "file with the certificate of the board, which may change; without it the board is served over HTTP, behind a Gateway that terminates TLS")
 	f.StringVar(&o.keyFile, "tls-private-key-file", "", "file with the key of the certificate")
-	f.BoolVar(&o.readOnly, "read-only", false, "show no acts, and refuse them; the permission to impersonate is not required")
+	f.BoolVar(&o.readOnly, "read-only", false, "show no actions, and reject them; the permission to impersonate is not required")
 	f.StringSliceVar(&o.groups, "groups", nil, "groups, with their prefix, that readers can act as members of; others are ignored; defaults to all")
 
 	f.StringVar(&o.issuer, "oidc-issuer-url", "", "URL of the identity provider, with https://")
