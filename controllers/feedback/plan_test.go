@@ -361,7 +361,7 @@ func TestCommentText(t *testing.T) {
 		{microservice: "shop/api", ref: commit("a"), releaseState: releaseState{state: "failure", description: "Bad|<b>@team"}, serving: commit("b")},
 	}
 	want := "### Previews\n\n| Microservice | State | URL | Commit |\n| --- | --- | --- | --- |\n" +
-		"| `shop/api` | **failed**. Bad\\|&lt;b&gt;\\@\u200bteam `bbbbbbb` keeps serving meanwhile. |  | `aaaaaaa` |\n" +
+		"| `shop/api` | **failed**. Bad\\|&lt;b&gt;\\@\u200bteam `bbbbbbb` keeps serving in the meantime. |  | `aaaaaaa` |\n" +
 		"| `shop/web` | **ready** | <https://a.example.com/> | `aaaaaaa` |\n"
 	if diff := cmp.Diff(want, commentText(rows)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

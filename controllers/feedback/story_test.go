@@ -134,7 +134,7 @@ func TestThreePushes(t *testing.T) {
 	s.ledger(1, groupName, two+" pending", one+" +active")
 	s.settle()
 	s.expect("second starts", line(one, "success"), line(two, "in_progress"))
-	s.commented("second starts", 1, "**in progress**", "`"+short(one)+"` keeps serving meanwhile", "`"+short(two)+"`")
+	s.commented("second starts", 1, "**in progress**", "`"+short(one)+"` keeps serving in the meantime", "`"+short(two)+"`")
 	// The second never comes up before the third is pushed.
 	three := s.push(1)
 	s.ledger(1, groupName, two+" pending", one+" +active")

@@ -283,7 +283,7 @@ func TestGitHubRepositoryProblems(t *testing.T) {
 		}, `False RepositoryNotAllowed: spec.source.github.repositoryRef: namespace "OTHER" has no GitHubRepository "shop" that this namespace may use: create it, or allow this namespace in its spec.allowedNamespaces, with from All`},
 		"not read yet": {func(s *story) {
 			s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { *st = v1alpha1.GitHubRepositoryStatus{} })
-		}, `False RepositoryNotReady: spec.source.github.repositoryRef: GitHubRepository "shop" was not polled yet: it has no status yet`},
+		}, `False RepositoryNotReady: spec.source.github.repositoryRef: GitHubRepository "shop" has not been polled yet: it has no status yet`},
 		"needs somebody": {func(s *story) {
 			s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 				status.Stalled(&st.Conditions, 1, "Unauthorized", "the token is refused")

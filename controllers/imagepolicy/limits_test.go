@@ -23,7 +23,7 @@ func TestLimitOfTagsCountsWhatIsAdmitted(t *testing.T) {
 	})
 	p, _ := s.pass("shop")
 	same(t, "offered", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
-	same(t, "Truncated", condition(p, "Truncated"), "False Complete: all tags and groups are considered")
+	same(t, "Truncated", condition(p, "Truncated"), "False Complete: no tags or groups are omitted")
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.TagFilter = nil })
 	p = s.look("shop")
 	same(t, "offered without a filter", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})

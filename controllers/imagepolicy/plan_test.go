@@ -112,7 +112,7 @@ func TestConditions(t *testing.T) {
 	t.Parallel()
 	until := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	type conditions struct{ Ready, Reconciling, Stalled, SourceReachable, RateLimited, Truncated string }
-	const quiet, complete, answers = "False NotLimited: requests to the registry are not limited", "False Complete: all tags and groups are considered", "True Answered: the registry is reachable"
+	const quiet, complete, answers = "False NotLimited: requests to the registry are not limited", "False Complete: no tags or groups are omitted", "True Answered: the registry is reachable"
 	for name, test := range map[string]struct {
 		edit func(*observed, *selection, *plan)
 		want conditions

@@ -52,14 +52,14 @@ func TestLifeOfAPreview(t *testing.T) {
 	s.route()
 	s.pulls(nil)
 	s.play()
-	same(t, "no pull request", condition(s.ms(), "Ready"), "True Succeeded: there are previews of pull requests only")
+	same(t, "no pull request", condition(s.ms(), "Ready"), "True Succeeded: all release groups are previews of pull requests")
 	same(t, "no previews", condition(s.ms(), "PreviewsReady"), "")
 
 	first := s.pull(7, "aaaaaaa")
 	s.pulls([]v1alpha1.OfferedRelease{first})
 	s.play(s.until("aaaaaaa pending"))
 	same(t, "starting", condition(s.ms(), "PreviewsReady"), "False PreviewsStarting: 0 of 1; 1 starting")
-	same(t, "ready without it", condition(s.ms(), "Ready"), "True Succeeded: there are previews of pull requests only")
+	same(t, "ready without it", condition(s.ms(), "Ready"), "True Succeeded: all release groups are previews of pull requests")
 	s.play()
 	same(t, "opened", s.ledger(), lines("feature-7 Live target Latest", "  aaaaaaa active 100% First, 2 replicas"))
 	same(t, "available", condition(s.ms(), "PreviewsReady"), "True PreviewsAvailable: 1 of 1")
@@ -83,7 +83,7 @@ func TestLifeOfAPreview(t *testing.T) {
 		"feature-7 Live target Held", "  ddddddd error 0% CrashLoopBackOff, 0 replicas", "  aaaaaaa active 100% First, 2 replicas"))
 	same(t, "failed", condition(s.ms(), "PreviewsReady"), "True PreviewsFailed: 1 of 1; failed: #7 (CrashLoopBackOff)")
 	same(t, "a preview is no failed release", condition(s.ms(), "ReleaseFailed"), "")
-	same(t, "ready all the same", condition(s.ms(), "Ready"), "True Succeeded: there are previews of pull requests only")
+	same(t, "ready all the same", condition(s.ms(), "Ready"), "True Succeeded: all release groups are previews of pull requests")
 	s.pulls([]v1alpha1.OfferedRelease{s.pull(7, "eeeeeee")})
 	s.play()
 	same(t, "mended", s.ledger(), lines("feature-7 Live target Latest", "  eeeeeee active 100% Promoted, 2 replicas"))
@@ -138,7 +138,7 @@ func TestPreviewsWithoutPlace(t *testing.T) {
 	same(t, "too old", s.ledger(), lines("feature-2 Expired target MaxAge", "feature-1 Expired target MaxAge"))
 	same(t, "expired by age", condition(s.ms(), "PreviewsReady"), "True PreviewsAvailable: 0 of 0; 2 expired (spec.previews.maxAge)")
 	same(t, "events", s.events[len(s.events)-1:], []string{
-		"Expired: the preview is drained and removed: the last push was at " + two.ReleaseTime.UTC().Format(time.RFC3339) + ", longer ago than spec.previews.maxAge (2h0m0s): push a commit to start the preview again",
+		"Expired: the preview is drained and removed: the last push, at " + two.ReleaseTime.UTC().Format(time.RFC3339) + ", is older than spec.previews.maxAge (2h0m0s): push a commit to start the preview again",
 	})
 	s.pulls([]v1alpha1.OfferedRelease{s.pull(1, "ccccccc"), two})
 	s.play(s.until("ccccccc active"))

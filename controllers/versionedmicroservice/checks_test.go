@@ -291,7 +291,7 @@ func TestHookWithoutAnAnswer(t *testing.T) {
 	p := playWay(t, hooked(v1alpha1.HookRollout))
 	p.nobody("rollout")
 	p.want(2*time.Second, "step 1 Running 0/0, rollout Waiting")
-	if got := p.said.analysis; got.Errors != 1 || !strings.Contains(got.Message, "hook rollout did not answer: HTTP 503") {
+	if got := p.said.analysis; got.Errors != 1 || !strings.Contains(got.Message, "hook rollout did not respond: HTTP 503") {
 		t.Errorf("%+v", got)
 	}
 	p.pass(66 * time.Second)

@@ -74,7 +74,7 @@ func TestVerify(t *testing.T) {
 		reason    string
 		reference string
 	}{
-		"not signed": {sign: func(*registrytest.Server, string) {}, want: NotSigned, reason: "holds no signature"},
+		"not signed": {sign: func(*registrytest.Server, string) {}, want: NotSigned, reason: "contains no signature"},
 		"by tag": {sign: func(s *registrytest.Server, digest string) {
 			pushSigned(t, s, digest, key.Layer(t, payload(digest)))
 		}, want: Verified, reference: reference},

@@ -114,8 +114,8 @@ func TestCompileNamesTheField(t *testing.T) {
 		"base":     {v1alpha1.GitHubPullRequests{Base: "("}, nil, `spec.source.github.pullRequests.base: "(" is not a valid regular expression`},
 		"head":     {v1alpha1.GitHubPullRequests{Head: "a(?!b)"}, nil, `spec.source.github.pullRequests.head: "a(?!b)" is not a valid regular expression`},
 		"unclosed": {v1alpha1.GitHubPullRequests{Head: "a)|(b"}, nil, `spec.source.github.pullRequests.head: "a)|(b" is not a valid regular expression`},
-		"template": {v1alpha1.GitHubPullRequests{}, []string{"{{.SHA}}", "{{.Sha}}"}, "spec.match.candidates[1]: {{.Sha}} is not known here"},
-		"tag":      {v1alpha1.GitHubPullRequests{}, []string{"{{.Tag}}-{{.SHA}}"}, "spec.match.candidates[0]: {{.Tag}} is not known here"},
+		"template": {v1alpha1.GitHubPullRequests{}, []string{"{{.SHA}}", "{{.Sha}}"}, "spec.match.candidates[1]: {{.Sha}} is not available here"},
+		"tag":      {v1alpha1.GitHubPullRequests{}, []string{"{{.Tag}}-{{.SHA}}"}, "spec.match.candidates[0]: {{.Tag}} is not available here"},
 		"branch":   {v1alpha1.GitHubPullRequests{}, []string{"{{.Number}}", "{{.Branch}}"}, `spec.match.candidates[1]: "{{.Branch}}" is a tag that several pull requests can have`},
 	} {
 		t.Run(name, func(t *testing.T) {

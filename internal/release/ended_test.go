@@ -36,7 +36,7 @@ var named = []scene{
 		h.pin(Pin{Global: true, Release: "shop-1-0-0-typo"})
 		h.run(time.Hour)
 		h.want("held", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
-		h.says("held", "PinnedVersionMissing", `spec.updateStrategy.manual pins release "shop-1-0-0-typo", which no group has: nothing starts; correct or remove the pin`)
+		h.says("held", "PinnedVersionMissing", `spec.updateStrategy.manual pins release "shop-1-0-0-typo", which no group has: no release starts; correct or remove the pin`)
 	}},
 	{"two pins of a group to a version and to a release of it conflict", func(h tale) {
 		h.live()

@@ -127,7 +127,7 @@ func TestSchemeErrors(t *testing.T) {
 	}{
 		"unknown":              {Rules{Scheme: "CalVer"}, `spec.versioning.scheme: "CalVer" is not known: write SemVer, Tuple, Regexp`},
 		"too many parts":       {Rules{Scheme: SchemeTuple, Parts: 7}, "spec.versioning.parts: 7 is not between 1 and 6"},
-		"groups by too much":   {Rules{Scheme: SchemeTuple, Parts: 2, GroupBy: GroupByMinor}, "spec.versioning.groupBy: Minor needs 3 numbers, and a version has 2"},
+		"groups by too much":   {Rules{Scheme: SchemeTuple, Parts: 2, GroupBy: GroupByMinor}, "spec.versioning.groupBy: Minor requires versions with 3 numbers, but versions have 2"},
 		"no pattern":           {Rules{Scheme: SchemeRegexp}, "spec.tagFilter.pattern: \"\" has no group major"},
 		"no major":             {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<minor>1)`}}, "has no group major"},
 		"another group":        {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<major>1)(?P<year>2)`}}, `the group "year" is not read`},

@@ -25,7 +25,7 @@ func TestFreezeAndThaw(t *testing.T) {
 		`"soon" is not a time`:                      {"freeze", "--reason", "fair", "--until", "soon"},
 		"is over":                                   {"freeze", "--reason", "fair", "--until", "2020-01-01"},
 		"--selector: ":                              {"freeze", "--reason", "fair", "--until", "4h", "-l", "a in b"},
-		"--namespace-selector needs":                {"freeze", "--reason", "fair", "--until", "4h", "--namespace-selector", "a=b"},
+		"--namespace-selector requires":             {"freeze", "--reason", "fair", "--until", "4h", "--namespace-selector", "a=b"},
 		"name a namespace, or use --all-namespaces": {"freeze", "shop", "-A", "--reason", "fair", "--until", "4h"},
 		"accepts at most 1 arg(s)":                  {"thaw", "a", "b"},
 		`there is no freeze of namespace ` + p.namespace + ` with the name "fair"`: {"thaw", "--name", "fair"},

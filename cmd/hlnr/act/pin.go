@@ -65,7 +65,7 @@ the name of a VersionedMicroservice, and brings back exactly that configuration.
 		},
 	}
 	o.addPinFlags(cmd)
-	cmd.Flags().BoolVar(&o.current, "current-configuration", false, "run the version with the current template instead of its own")
+	cmd.Flags().BoolVar(&o.current, "current-configuration", false, "run the version with the current template instead of the one that it had")
 	return cmd
 }
 

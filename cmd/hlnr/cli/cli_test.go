@@ -210,11 +210,11 @@ func TestErrorsOfTheCluster(t *testing.T) {
 	}{
 		"yes":                {answer(t, 200, `{"kind":"MicroserviceList","apiVersion":"hlnr.io/v1alpha1","metadata":{},"items":[]}`), nil, ExitYes, ""},
 		"no server":          {"http://" + closed.Addr().String(), nil, ExitFailed, "the cluster cannot be reached: dial tcp 127.0.0.1"},
-		"no address":         {"http://cluster.invalid", nil, ExitFailed, "there is no address of cluster.invalid"},
+		"no address":         {"http://cluster.invalid", nil, ExitFailed, "the host cluster.invalid cannot be resolved"},
 		"no CRDs":            {answer(t, 404, "404 page not found\n"), nil, ExitFailed, "the cluster has no hlnr.io/v1alpha1: the CRDs of Heighliner are not installed, or are of another version: install Heighliner with"},
 		"no right":           {answer(t, 403, forbidden(`in the namespace "shop"`)), nil, ExitFailed, `you (ana) cannot list microservices.hlnr.io in namespace shop: those with the role view, edit or admin in the namespace can; one of them can grant you this permission with "kubectl -n shop create rolebinding NAME --clusterrole=heighliner-view --user=USER"`},
 		"no right anywhere":  {answer(t, 403, forbidden("at the cluster scope")), []string{"-A"}, ExitFailed, "you (ana) cannot list microservices.hlnr.io in all namespaces: ask an administrator for the ClusterRole heighliner-view, or name one namespace with --namespace"},
-		"no user":            {answer(t, 401, status(401, "Unauthorized", "Unauthorized", "{}")), nil, ExitFailed, "does not know you (401): log in again"},
+		"no user":            {answer(t, 401, status(401, "Unauthorized", "Unauthorized", "{}")), nil, ExitFailed, "rejected your credentials (401): log in again"},
 		"busy":               {answer(t, 503, status(503, "ServiceUnavailable", "etcd", "{}")), nil, ExitFailed, "the API server is busy: try again"},
 		"context":            {"http://127.0.0.1:1", []string{"--context", "prodution"}, ExitUsage, `there is no context in the kubeconfig with the name "prodution"; did you mean "production"?`},
 		"another context":    {"http://127.0.0.1:1", []string{"--context", "test"}, ExitUsage, `there is no context in the kubeconfig with the name "test"; there is production`},
@@ -239,7 +239,7 @@ func TestRequestTimeout(t *testing.T) {
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { close(done) })
 	code, _, stderr := call(t.Context(), t, []string{"hlnr", "list", "--request-timeout", "50ms", "--kubeconfig", kubeconfig(t, server.URL)}, list)
-	if code != ExitFailed || !strings.Contains(stderr, "did not answer in time") {
+	if code != ExitFailed || !strings.Contains(stderr, "did not respond in time") {
 		t.Errorf("exit code %d, error %q", code, stderr)
 	}
 }

@@ -32,7 +32,7 @@ Flags:
 {{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
 
 Use "{{.CommandPath}} [command] --help" for more information about a command.{{end}}
-Use "{{.Root.CommandPath}} options" for the flags about the cluster, which all commands have.
+Use "{{.Root.CommandPath}} options" for the flags for the connection to the cluster, which all commands have.
 `
 
 // The groups of commands in help.

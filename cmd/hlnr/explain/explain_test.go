@@ -315,7 +315,7 @@ func TestExplainNotes(t *testing.T) {
 		"spec.verify was not checked: a cluster may reject what is offered here",
 		"there are more tags than spec.limits.tags (1): a cluster reads only these",
 		"groups beyond spec.limits.groups: 1.x",
-		"spec.minAge: versions found by the first scan are old enough; later ones wait for 1h",
+		"spec.minAge: versions found by the first scan are offered immediately, and later ones after 1h",
 		"spec.suspend is true: a cluster does not scan",
 	}
 	if diff := cmp.Diff(want, got.Notes); diff != "" {

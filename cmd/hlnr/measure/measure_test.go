@@ -219,7 +219,7 @@ spec:
 	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.want(cli.ExitYes, "shop 1.0.0: it would have continued: 10 of 10 rounds passed\n  13:51:00 to 14:00:00, 10 rounds: passed: mine 1 ≤ 5\n  without a past, and omitted: web", "-f", file, "--since", "10m")
+	s.want(cli.ExitYes, "shop 1.0.0: it would have continued: 10 of 10 rounds passed\n  13:51:00 to 14:00:00, 10 rounds: passed: mine 1 ≤ 5\n  without history, and omitted: web", "-f", file, "--since", "10m")
 	s.want(cli.ExitNo, "shop 1.1.0: it would have failed", "-f", file, "--release", "1.1.0", "--since", "10m")
 	s.want(cli.ExitUsage, `there is no Microservice in `+file+` with the name "cart"`, "cart", "-f", file)
 	s.want(cli.ExitUsage, "no such file", "-f", file+"x")

@@ -166,11 +166,11 @@ func TestWrongAnswers(t *testing.T) {
 		want   string
 	}{
 		"an earlier content":     {answers(asBefore), Earlier, "it responds for an earlier version of the route"},
-		"a backend":              {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, Elsewhere, "it answers 404, and not for the route"},
+		"a backend":              {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, Elsewhere, "it responds with 404, but not for this route"},
 		"a backend's redirect":   {answers("login.example.com"), Elsewhere, "it responds with 302, but not for this route"},
 		"the answer in the path": {answers("example.com/" + asWritten), Elsewhere, "it responds with 302, but not for this route"},
 		"the answer in a part":   {answers("x" + asWritten), Earlier, "it responds for an earlier version of the route"},
-		"a Location without 3xx": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Location", "http://"+asWritten) }, Elsewhere, "it answers 200, and not for the route"},
+		"a Location without 3xx": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Location", "http://"+asWritten) }, Elsewhere, "it responds with 200, but not for this route"},
 		"a Location that is none": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "http://[::")
 			w.WriteHeader(302)

@@ -96,7 +96,7 @@ func TestHostsOfANamespace(t *testing.T) {
 		},
 		"unreadable, and nothing served": {
 			list: broken, domains: []v1alpha1.Domain{{Domain: "a.example.net"}}, want: []string{"a.example.net DomainListUnreadable"},
-			message: `spec.domains[0].domain: the list of domains cannot be read, so it is not known whether "a.example.net" is allowed in namespace "prod": no host is added, and existing hosts stay, until an administrator fixes the list: read list of domains: key "prod": line "not a host"`,
+			message: `spec.domains[0].domain: the list of domains cannot be read, so it is unknown whether "a.example.net" is allowed in namespace "prod": no host is added, and existing hosts stay, until an administrator fixes the list: read list of domains: key "prod": line "not a host"`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
