@@ -53,7 +53,7 @@ func TestJudge(t *testing.T) {
 			ranges(ptr(99.0), nil)(m)
 			m.MinimumRequests = 100
 		}, answer{noTraffic: true}, Measurement{Result: "NoTraffic", Message: "fewer than 100 requests"}},
-		"an error":                   {ranges(ptr(99.0), nil), answer{err: errorf(Timeout, "no response in time")}, Measurement{Result: "Error", Message: "Timeout: no answer in time"}},
+		"an error":                   {ranges(ptr(99.0), nil), answer{err: errorf(Timeout, "no response in time")}, Measurement{Result: "Error", Message: "Timeout: no response in time"}},
 		"NaN that slipped through":   {ranges(nil, ptr(1.0)), answer{value: math.NaN()}, Measurement{Result: "Error", Message: "NotANumber: "}},
 		"+Inf that slipped through":  {ranges(ptr(1.0), nil), answer{value: math.Inf(1)}, Measurement{Result: "Error", Message: "Infinite: "}},
 		"at least, and too much":     {ranges(nil, ptr(1.0)), answer{value: 5, atLeast: true}, Measurement{Result: "Failed", Value: "5", Message: "5 is above 1"}},
@@ -108,8 +108,8 @@ func TestBaseline(t *testing.T) {
 		"active without traffic":        {ratio, nil, ptr(1.5), *value(3), &answer{noTraffic: true}, Measurement{Result: "NoTraffic", Message: "no traffic at the active release", Baseline: true}},
 		"canary without traffic":        {ratio, nil, ptr(1.5), answer{noTraffic: true}, value(2), Measurement{Result: "NoTraffic", Message: "no traffic"}},
 		"both without traffic":          {ratio, nil, ptr(1.5), answer{noTraffic: true}, &answer{noTraffic: true}, Measurement{Result: "NoTraffic", Message: "no traffic"}},
-		"active is an error":            {ratio, nil, ptr(1.5), *value(3), &answer{err: errorf(Timeout, "no response in time")}, Measurement{Result: "Error", Message: "Timeout: the active release: no answer in time"}},
-		"canary is an error":            {ratio, nil, ptr(1.5), answer{err: errorf(Timeout, "no response in time")}, value(2), Measurement{Result: "Error", Message: "Timeout: no answer in time"}},
+		"active is an error":            {ratio, nil, ptr(1.5), *value(3), &answer{err: errorf(Timeout, "no response in time")}, Measurement{Result: "Error", Message: "Timeout: the active release: no response in time"}},
+		"canary is an error":            {ratio, nil, ptr(1.5), answer{err: errorf(Timeout, "no response in time")}, value(2), Measurement{Result: "Error", Message: "Timeout: no response in time"}},
 		"active slower than is counted": {ratio, nil, ptr(1.5), *value(9), &answer{value: 5, atLeast: true}, Measurement{Result: "Error", Message: "Infinite: "}},
 		"canary slower than is counted": {ratio, nil, ptr(1.5), answer{value: 5, atLeast: true}, value(1), Measurement{Result: "Failed", Value: "5", Message: "5 is above 1.5; canary 5, active 1"}},
 	} {

@@ -428,7 +428,7 @@ func TestCheck(t *testing.T) {
 		"good":          {web("body.a"), ""},
 		"no expression": {web("body.a +"), "metrics[score].web.value: the expression is not valid CEL over body"},
 		"a condition":   {web("body.a > 1"), "metrics[score].web.value: the expression returned a value of type bool instead of a number"},
-		"text":          {web("'a'"), "type string, want a number"},
+		"text":          {web("'a'"), "type string instead of a number"},
 	} {
 		err := Check(test.spec)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {

@@ -60,7 +60,7 @@ func TestParseKeys(t *testing.T) {
 		"no data":               {says: `does not have the key "cosign.pub"`},
 		"empty":                 {data: map[string][]byte{SecretKey: nil}, says: "contains no public key in PEM"},
 		"no PEM":                {data: map[string][]byte{SecretKey: []byte("hunter2")}, says: "contains no public key in PEM"},
-		"private key of cosign": {data: map[string][]byte{SecretKey: block("ENCRYPTED SIGSTORE PRIVATE KEY", []byte("hunter2"))}, says: "contains a private key: put the public one there, and make a new pair"},
+		"private key of cosign": {data: map[string][]byte{SecretKey: block("ENCRYPTED SIGSTORE PRIVATE KEY", []byte("hunter2"))}, says: "contains a private key: store the public key there, and generate a new key pair"},
 		"private key, PKCS 8":   {data: map[string][]byte{SecretKey: pkcs8}, says: "contains a private key"},
 		"private key, broken":   {data: map[string][]byte{SecretKey: []byte("-----BEGIN EC PRIVATE KEY-----\nhunter2")}, says: "contains a private key"},
 		"private beside public": {data: map[string][]byte{SecretKey: append(bytes.Clone(p256), pkcs8...)}, says: "contains a private key"},
@@ -72,7 +72,7 @@ func TestParseKeys(t *testing.T) {
 		"P-224":                 {data: map[string][]byte{SecretKey: cosigntest.NewKeyOn(t, elliptic.P224(), 0).PEM(t)}, says: "on the curve P-224"},
 		"X25519":                {data: map[string][]byte{SecretKey: block("PUBLIC KEY", x25519)}, says: "of another kind"},
 		"broken":                {data: map[string][]byte{SecretKey: block("PUBLIC KEY", []byte("hunter2"))}, says: "cannot be read"},
-		"PGP":                   {data: map[string][]byte{SecretKey: block("PGP PUBLIC KEY BLOCK", []byte("hunter2"))}, says: "something else"},
+		"PGP":                   {data: map[string][]byte{SecretKey: block("PGP PUBLIC KEY BLOCK", []byte("hunter2"))}, says: "something other"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			keys, err := ParseKeys("signers", tc.data)

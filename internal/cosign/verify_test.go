@@ -108,7 +108,7 @@ func TestVerify(t *testing.T) {
 			want: Invalid, reason: "signed with another key"},
 		"another digest, by tag": {sign: func(s *registrytest.Server, digest string) {
 			pushSigned(t, s, digest, key.Layer(t, payload(elsewhere)))
-		}, want: Invalid, reason: `for the digest "` + elsewhere},
+		}, want: Invalid, reason: `for digest "` + elsewhere},
 		"another digest, by bundle": {sign: func(s *registrytest.Server, digest string) {
 			bundle(s, digest, key.BundleLayer(t, statement(elsewhere)))
 		},
@@ -118,7 +118,7 @@ func TestVerify(t *testing.T) {
 		}, want: Invalid, reason: "another key"},
 		"payload of another kind": {sign: func(s *registrytest.Server, digest string) {
 			pushSigned(t, s, digest, key.Layer(t, bytes.ReplaceAll(payload(digest), []byte("cosign container"), []byte("atomic container"))))
-		}, want: Invalid, reason: "of the type"},
+		}, want: Invalid, reason: "has type"},
 		"payload that is no JSON": {sign: func(s *registrytest.Server, digest string) { pushSigned(t, s, digest, key.Layer(t, []byte(digest))) },
 			want: Invalid, reason: "not a simple signing payload"},
 		"no annotation": {sign: func(s *registrytest.Server, digest string) {

@@ -130,7 +130,7 @@ func TestSchemeErrors(t *testing.T) {
 		"groups by too much":   {Rules{Scheme: SchemeTuple, Parts: 2, GroupBy: GroupByMinor}, "spec.versioning.groupBy: Minor requires versions with 3 numbers, but versions have 2"},
 		"no pattern":           {Rules{Scheme: SchemeRegexp}, "spec.tagFilter.pattern: \"\" has no group major"},
 		"no major":             {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<minor>1)`}}, "has no group major"},
-		"another group":        {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<major>1)(?P<year>2)`}}, `the group "year" is not read`},
+		"another group":        {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<major>1)(?P<year>2)`}}, `the group "year" is unknown`},
 		"a group twice":        {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<major>1)|(?P<major>2)`}}, "spec.tagFilter.pattern: "},
 		"extract":              {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<major>1)`, Extract: "$major"}}, "spec.tagFilter.extract: is not used"},
 		"suffix":               {Rules{Scheme: SchemeRegexp, Suffix: "-a", TagFilter: TagFilter{Pattern: `(?P<major>1)`}}, "spec.versioning.suffix: is not used"},

@@ -332,11 +332,11 @@ func TestRefusedAddresses(t *testing.T) {
 		names   string
 		want    string
 	}{
-		"loopback":           {address: "127.0.0.1", want: "refuse 127.0.0.1: it is a loopback address; the manager's flag --outbound-allow opens it"},
-		"loopback by name":   {address: "gateway.example.net", names: "127.0.0.1", want: "refuse gateway.example.net (127.0.0.1): it is a loopback address; the manager's flag --outbound-allow opens it"},
+		"loopback":           {address: "127.0.0.1", want: "refuse 127.0.0.1: it is a loopback address; the manager's flag --outbound-allow can allow it"},
+		"loopback by name":   {address: "gateway.example.net", names: "127.0.0.1", want: "refuse gateway.example.net (127.0.0.1): it is a loopback address; the manager's flag --outbound-allow can allow it"},
 		"metadata":           {config: outbound.Config{Allow: []string{"0.0.0.0/0"}}, address: "169.254.169.254", want: "refuse 169.254.169.254: it is the address of a metadata service"},
 		"metadata by name":   {config: outbound.Config{Allow: []string{"example.net"}}, address: "gateway.example.net", names: "169.254.169.254", want: "refuse gateway.example.net (169.254.169.254): it is the address of a metadata service"},
-		"link-local":         {address: "169.254.1.1", want: "refuse 169.254.1.1: it is a link-local address; the manager's flag --outbound-allow opens it"},
+		"link-local":         {address: "169.254.1.1", want: "refuse 169.254.1.1: it is a link-local address; the manager's flag --outbound-allow can allow it"},
 		"denied by the flag": {config: outbound.Config{Allow: []string{"127.0.0.1"}, Deny: []string{"127.0.0.1"}}, address: "127.0.0.1", want: "refuse 127.0.0.1: it is denied by the manager's flag --outbound-deny"},
 	} {
 		t.Run(name, func(t *testing.T) {
