@@ -139,7 +139,7 @@ func TestExplainRefuses(t *testing.T) {
 		"source of a cluster":     {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy("source: {github: {repositoryRef: {name: shop}, tags: {}}}"), "spec.source.github: GitHub sources can be explained only in a cluster"},
 		"certificates and tags":   {[]string{"-f", "-", "--tags", "x", "--ca-file", "y"}, "", "--tags does not use the registry"},
 		"certificate is no file":  {[]string{"-f", "-", "--ca-file", "testdata/none"}, smallPolicy, "--key-file: open testdata/none"},
-		"certificate is none":     {[]string{"-f", "-", "--ca-file", "testdata/explain/deny/tags"}, smallPolicy, `key "ca.crt" holds no certificate`},
+		"certificate is none":     {[]string{"-f", "-", "--ca-file", "testdata/explain/deny/tags"}, smallPolicy, `key "ca.crt" contains no certificate`},
 		"certificate without key": {[]string{"-f", "-", "--cert-file", "testdata/explain/deny/tags"}, smallPolicy, `key "tls.crt" is set without "tls.key"`},
 		"manifest is large":       {[]string{"-f", "-"}, strings.Repeat("#", maxInput+1), "larger than 32 MiB"},
 	} {
