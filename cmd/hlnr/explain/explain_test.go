@@ -313,7 +313,7 @@ func TestExplainNotes(t *testing.T) {
 		"spec.match.labels was not checked: a cluster may reject what is offered here",
 		"spec.additionalImages was not checked: a cluster may reject what is offered here",
 		"spec.verify was not checked: a cluster may reject what is offered here",
-		"there are more tags than spec.limits.tags (1): a cluster reads only these",
+		"there are more tags than spec.limits.tags (1): in a cluster, the others are not read",
 		"groups beyond spec.limits.groups: 1.x",
 		"spec.minAge: versions found by the first scan are offered immediately, and later ones after 1h",
 		"spec.suspend is true: a cluster does not scan",
