@@ -69,7 +69,7 @@ func TestLint(t *testing.T) {
 		"time zone":       {strings.Replace(microservice, "weight: 50,", "weight: 50, window: {timeZone: Europe/Atlantis},", 1), cli.ExitNo, `spec.updateStrategy.canary.steps[1].window.timeZone: there is no time zone "Europe/Atlantis"`},
 		"range":           {strings.TrimSuffix(policy, "}\n") + `, versioning: {range: "one"}}`, cli.ExitNo, `spec.versioning.range: "one" is not a range`},
 		"kind":            {strings.Replace(microservice, "kind: Microservice", "kind: Microservise", 1), cli.ExitNo, `did you mean "Microservice"`},
-		"version":         {strings.Replace(microservice, "v1alpha1", "v1", 1), cli.ExitNo, "apiVersion: hlnr.io/v1 is not known: use hlnr.io/v1alpha1"},
+		"version":         {strings.Replace(microservice, "v1alpha1", "v1", 1), cli.ExitNo, "apiVersion: hlnr.io/v1 is unknown: use hlnr.io/v1alpha1"},
 		"no name":         {strings.Replace(microservice, "{name: shop}\nspec", "{}\nspec", 1), cli.ExitNo, "metadata.name: is required"},
 		"two of a list":   {"kind: List\napiVersion: v1\nitems:\n- {apiVersion: hlnr.io/v1alpha1, kind: ImagePolicy, metadata: {name: a}, spec: {image: r.example/a}}\n- {apiVersion: hlnr.io/v1alpha1, kind: ImagePolicy, metadata: {name: b}, spec: {}}\n", cli.ExitNo, "ImagePolicy b: spec.image: Required value"},
 		"nothing of ours": {"kind: ConfigMap\napiVersion: v1\n", cli.ExitUsage, "no object of hlnr.io found"},
