@@ -89,10 +89,10 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 		Use:     "doctor",
 		Short:   "Check the installation and all objects for known problems",
 		GroupID: cli.GroupCheck,
-		Long: `doctor checks Kubernetes, the CRDs, your rights, the admission policies, the manager, the clock, the kinds of
+		Long: `doctor checks Kubernetes, the CRDs, your permissions, the admission policies, the manager, the clock, the kinds of
 the Gateway API, the existence of the Secrets that objects name, each object of hlnr.io, the listeners of the
-Gateways for their hosts, and whether Prometheus servers of analyses answer this machine. What you may
-not read is shown as unknown. It writes nothing to the cluster, and reads no content of a Secret.
+Gateways for their hosts, and whether Prometheus servers of analyses respond to this machine. What you are
+not allowed to read is shown as unknown. It writes nothing to the cluster, and reads no content of a Secret.
 
 --report writes an archive with the findings and the objects for others, without secrets: values of
 environment variables, arguments, headers, annotations of other tools, and what looks like a token are

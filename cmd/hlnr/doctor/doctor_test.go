@@ -257,7 +257,7 @@ func TestJudgements(t *testing.T) {
 
 	now := time.Now()
 	old := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop", Generation: 2, CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}}
-	if got := judgeObject("Microservice", old, now); len(got) != 1 || !strings.Contains(got[0].Text, "generation 2, status of 0") {
+	if got := judgeObject("Microservice", old, now); len(got) != 1 || !strings.Contains(got[0].Text, "generation 2, observed generation 0") {
 		t.Errorf("a manager that does not run: %+v", got)
 	}
 	old.CreationTimestamp = metav1.NewTime(now)
