@@ -376,7 +376,7 @@ func TestPeople(t *testing.T) {
 	}); n >= 0 {
 		t.Error("something was written before an act that is allowed")
 	}
-	if status, page := ana.get(act + "?target=" + o.Name); status != http.StatusOK || !strings.Contains(page, "Recorded as <b>oidc:ana</b>") || !strings.Contains(page, "What follows is not known here: you (oidc:ana) may not list") {
+	if status, page := ana.get(act + "?target=" + o.Name); status != http.StatusOK || !strings.Contains(page, "Recorded as <b>oidc:ana</b>") || !strings.Contains(page, "What follows is not known here: you (oidc:ana) cannot list") {
 		t.Errorf("preview: %d %s", status, page)
 	}
 	if status, page := ana.post(act, form); status != http.StatusOK || !strings.Contains(page, "Continue of step tenth by oidc:ana") && !strings.Contains(page, "by oidc:ana") {
@@ -667,7 +667,7 @@ func TestFlags(t *testing.T) {
 		"path":            {append([]string{"--url", "https://example.com/board"}, good[2:]...), "without a path"},
 		"no client":       {good[:4], "--oidc-client-id"},
 		"proxy over HTTP": {[]string{"--url", "https://board.example.com", "--requestheader-client-ca-file", "ca.crt"}, "--tls-cert-file"},
-		"half of TLS":     {append(slices.Clone(good), "--tls-cert-file", "a"), "need each other"},
+		"half of TLS":     {append(slices.Clone(good), "--tls-cert-file", "a"), "must be set together"},
 		"long session":    {append(slices.Clone(good), "--session-duration", "48h"), "--session-duration"},
 		"short key":       {append(slices.Clone(good), "--session-key-file", file("short")), "openssl rand -base64 32"},
 		"empty secret":    {append(slices.Clone(good), "--oidc-client-secret-file", file("\n")), "is empty"},
