@@ -48,7 +48,9 @@ var pictures = []struct {
 // allow lets a reader do anything, and does nothing.
 type allow struct{}
 
-func (allow) May(context.Context, string) (decide, change bool) { return true, true }
+func (allow) May(context.Context, string) []string {
+	return web.ActsOf(func(string, string) bool { return true })
+}
 
 func (allow) Preview(_ context.Context, a web.Act) (web.Outcome, error) {
 	return web.Outcome{Text: a.Service + " " + a.Target + ": " + a.Verb + " by ana", Effects: []string{"1.x: 1.1.0 gets 50 %", "after 10m: 1.x: 1.1.0 is active"}, By: "ana", Command: "hlnr " + a.Verb + " " + a.Service + " " + a.Target}, nil

@@ -14,8 +14,8 @@ import (
 
 // Acts changes services for a reader.
 type Acts interface {
-	// May reports whether the reader may decide about releases, and change services, of a namespace.
-	May(ctx context.Context, namespace string) (decide, change bool)
+	// May gives the verbs of the acts that the reader may do in a namespace, see [ActsOf].
+	May(ctx context.Context, namespace string) []string
 	// Preview shows what an act would do, and does nothing. A refusal is a [Problem].
 	Preview(ctx context.Context, a Act) (Outcome, error)
 	// Do acts. A refusal is a [Problem].
@@ -61,20 +61,47 @@ var actVerbs = map[string]string{
 	"pin": "Pin", "unpin": "Unpin", "rollback": "Roll back", "pause": "Pause", "resume": "Resume",
 }
 
-// decides are the acts about releases; the others change the service.
-var decides = []string{"continue", "adopt", "deprecate", "retry"}
+// decides are the acts about releases, each a verb of RBAC; changes are those that patch the service.
+var decides, changes = []string{"continue", "adopt", "deprecate", "retry"}, []string{"pin", "unpin", "rollback", "pause", "resume"}
 
-// permissions of a reader by namespace: whether buttons are shown. They are asked for once for each page.
-func (s *Server) permissions(ctx context.Context) func(namespace string) bool {
-	known := map[string]bool{}
-	return func(namespace string) bool {
+// ActsOf gives the verbs of the acts that a reader may do. may answers for a verb of RBAC and a resource of hlnr.io.
+func ActsOf(may func(verb, resource string) bool) []string {
+	var out []string
+	if may("patch", "versionedmicroservices") {
+		for _, verb := range decides {
+			if may(verb, "versionedmicroservices") {
+				out = append(out, verb)
+			}
+		}
+	}
+	if may("patch", "microservices") {
+		out = append(out, changes...)
+	}
+	return out
+}
+
+// mayAct reports whether a button is shown: may are the verbs that the reader may do, or true in the rows of the board, which all
+// readers who may do something share.
+func mayAct(may any, verb string) bool {
+	switch may := may.(type) {
+	case []string:
+		return slices.Contains(may, verb)
+	case bool:
+		return may && actVerbs[verb] != ""
+	}
+	return false
+}
+
+// permissions of a reader by namespace: the acts whose buttons are shown. They are asked for once for each page.
+func (s *Server) permissions(ctx context.Context) func(namespace string) []string {
+	known := map[string][]string{}
+	return func(namespace string) []string {
 		if s.Acts == nil {
-			return false
+			return nil
 		}
 		may, is := known[namespace]
 		if !is {
-			decide, change := s.Acts.May(ctx, namespace)
-			may = decide || change
+			may = s.Acts.May(ctx, namespace)
 			known[namespace] = may
 		}
 		return may
@@ -100,8 +127,7 @@ func (s *Server) actOf(r *http.Request, values url.Values) (Act, *view.Service, 
 	if e == nil {
 		return a, nil, &Problem{Status: http.StatusNotFound, Title: "There is no service " + a.Service + " in namespace " + a.Namespace, Text: "It was deleted in the meantime. Nothing was done."}
 	}
-	decide, change := s.Acts.May(r.Context(), a.Namespace)
-	if slices.Contains(decides, a.Verb) && !decide || !slices.Contains(decides, a.Verb) && !change {
+	if !slices.Contains(s.Acts.May(r.Context(), a.Namespace), a.Verb) {
 		return a, nil, &Problem{Status: http.StatusForbidden, Title: "You may not " + strings.ToLower(actVerbs[a.Verb]) + " in namespace " + a.Namespace, Text: "Ask an administrator of the namespace for the right, or to act. Nothing was done."}
 	}
 	return a, &e.Service, nil

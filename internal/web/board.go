@@ -165,7 +165,7 @@ func (s *Server) boardPage(ctx context.Context, m *moments, u *url.URL) (*page, 
 		x := &shown.Services[i]
 		e := m.services[keyOf(x.Namespace, x.Name)]
 		html, sum := e.without, e.sumWithout
-		if e.sumWith != e.sumWithout && may(x.Namespace) { // the right is asked for only where it changes something
+		if e.sumWith != e.sumWithout && len(may(x.Namespace)) > 0 { // the right is asked for only where it changes something
 			html, sum = e.with, e.sumWith
 		}
 		p.chunks = append(p.chunks, chunk{id: "s-" + x.Namespace + "." + x.Name, parent: "services", html: html, sum: sum})

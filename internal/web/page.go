@@ -216,7 +216,7 @@ var functions = template.FuncMap{
 	"dict":   dict,
 	"pods":   func(p *view.Pods) string { return fmt.Sprintf("%d/%d", p.Available, p.Wanted) },
 	"others": others,
-	"isAct":  func(verb string) bool { _, ok := actVerbs[verb]; return ok },
+	"may":    mayAct,
 	"titled": func(verb string) string { return cmp.Or(actVerbs[verb], verb) },
 }
 

@@ -38,12 +38,15 @@ const (
 type fakeActs struct {
 	mu     sync.Mutex
 	may    bool
+	not    []string // verbs of RBAC that the reader lacks
 	refuse error
 	done   []Act
 	frozen []Freeze
 }
 
-func (f *fakeActs) May(context.Context, string) (bool, bool) { return f.may, f.may }
+func (f *fakeActs) May(context.Context, string) []string {
+	return ActsOf(func(verb, _ string) bool { return f.may && !slices.Contains(f.not, verb) })
+}
 
 func (f *fakeActs) Preview(_ context.Context, a Act) (Outcome, error) {
 	return Outcome{Text: "would " + a.Verb, Effects: []string{"1.x: 1.1.0 gets 50 %"}, By: "ana", Command: "hlnr " + a.Verb + " shop"}, f.refuse
@@ -552,6 +555,14 @@ func TestRefusedActs(t *testing.T) {
 		if w := b.request("POST", "/services/shop/shop/acts/"+verb, url.Values{}); w.Code != http.StatusForbidden {
 			t.Errorf("%s: %d", verb, w.Code)
 		}
+	}
+	// Who may abort, and neither approve nor change the service.
+	b.acts.may, b.acts.not = true, []string{"continue", "adopt", "retry"}
+	if page := b.get("/services/shop/shop"); strings.Contains(page, "/acts/continue") || strings.Contains(page, "/acts/adopt") || !strings.Contains(page, "/acts/deprecate") || !strings.Contains(page, "/acts/pin") {
+		t.Error("buttons of one verb")
+	}
+	if w := b.request("POST", "/services/shop/shop/acts/continue", url.Values{}); w.Code != http.StatusForbidden {
+		t.Errorf("continue without the verb: %d", w.Code)
 	}
 	b.Server.Acts = nil
 	if w := b.request("POST", "/services/shop/shop/acts/continue", url.Values{}); w.Code != http.StatusForbidden || strings.Contains(b.get("/"), "data-act") {

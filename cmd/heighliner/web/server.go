@@ -123,7 +123,7 @@ func (s *server) serve(ctx context.Context, id web.Identity, listener net.Listen
 	if !s.readOnly {
 		options.Acts = &acts.Acts{
 			Factory: s.factory, Client: s.impersonate,
-			Rights: func(ctx context.Context, namespace string) (decide, change bool) {
+			Rights: func(ctx context.Context, namespace string) []string {
 				return rights.May(ctx, web.ReaderOf(ctx), namespace)
 			},
 			FreezeRights: func(ctx context.Context, namespace string) (freeze, thaw bool) {

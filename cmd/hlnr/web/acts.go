@@ -27,15 +27,15 @@ type Acts struct {
 	Factory *cli.Factory
 	// Client of the reader of a context.
 	Client func(ctx context.Context) (client.WithWatch, error)
-	// Rights reports whether the reader of a context may decide about releases, and change services, of a namespace.
-	Rights func(ctx context.Context, namespace string) (decide, change bool)
+	// Rights gives the acts that the reader of a context may do in a namespace.
+	Rights func(ctx context.Context, namespace string) []string
 	// FreezeRights reports whether the reader of a context may create and delete freezes of a namespace, or with "" of the
 	// cluster.
 	FreezeRights func(ctx context.Context, namespace string) (freeze, thaw bool)
 }
 
 // May reports what the reader may do.
-func (a *Acts) May(ctx context.Context, namespace string) (decide, change bool) {
+func (a *Acts) May(ctx context.Context, namespace string) []string {
 	return a.Rights(ctx, namespace)
 }
 
@@ -146,10 +146,10 @@ func newActs(f *cli.Factory, c client.WithWatch) *Acts {
 	return &Acts{Factory: f, Client: func(context.Context) (client.WithWatch, error) { return c, nil }, Rights: user.in, FreezeRights: user.freeze}
 }
 
-// in asks the API server: who may act in all namespaces costs two requests a minute, anyone else two for each
-// namespace that they see.
-func (a *userRights) in(ctx context.Context, namespace string) (decide, change bool) {
-	return a.may(ctx, namespace, "patch", "versionedmicroservices"), a.may(ctx, namespace, "patch", "microservices")
+// in asks the API server: who may act in all namespaces costs six requests a minute, anyone else at most six more for
+// each namespace that they see.
+func (a *userRights) in(ctx context.Context, namespace string) []string {
+	return web.ActsOf(func(verb, resource string) bool { return a.may(ctx, namespace, verb, resource) })
 }
 
 // freeze asks the API server whether the user may create and delete freezes of a namespace, or of the cluster.

@@ -170,8 +170,8 @@ func (a *Access) forget(now time.Time) {
 
 // May reports whether a reader may decide about releases, and change services, of a namespace. Without an answer they
 // may not; the API server decides about each act again.
-func (a *Access) May(ctx context.Context, r web.Reader, namespace string) (decide, change bool) {
-	return a.may(ctx, r, namespace, "patch", "versionedmicroservices"), a.may(ctx, r, namespace, "patch", "microservices")
+func (a *Access) May(ctx context.Context, r web.Reader, namespace string) []string {
+	return web.ActsOf(func(verb, resource string) bool { return a.may(ctx, r, namespace, verb, resource) })
 }
 
 // MayFreeze reports whether a reader may create freezes of a namespace, or with "" of the cluster, and delete them. Without an

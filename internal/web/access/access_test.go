@@ -319,18 +319,18 @@ func TestAllKinds(t *testing.T) {
 // TestMay: acts need the right to patch, in the namespace or in all.
 func TestMay(t *testing.T) {
 	t.Parallel()
-	a, s, c := start("ana patch microservices shop", "ana patch versionedmicroservices *")
-	if decide, change := a.May(t.Context(), ana, "shop"); !decide || !change {
-		t.Errorf("shop: %t %t", decide, change)
+	a, s, c := start("ana patch microservices shop", "ana patch versionedmicroservices *", "ana deprecate versionedmicroservices *", "ana continue versionedmicroservices shop")
+	want := func(what, namespace string, acts ...string) {
+		t.Helper()
+		if diff := cmp.Diff(acts, a.May(t.Context(), ana, namespace)); diff != "" {
+			t.Errorf("%s: %s", what, diff)
+		}
 	}
-	if decide, change := a.May(t.Context(), ana, "bank"); !decide || change {
-		t.Errorf("bank: %t %t", decide, change)
-	}
+	want("shop", "shop", "continue", "deprecate", "pin", "unpin", "rollback", "pause", "resume")
+	want("bank", "bank", "deprecate")
 	s.set(errors.New("connection refused"))
 	c.Step(outageAge)
-	if decide, change := a.May(t.Context(), ana, "shop"); decide || change {
-		t.Errorf("outage: %t %t", decide, change)
-	}
+	want("outage", "shop")
 }
 
 // TestMayFreeze: freezes of a namespace need the right to create and delete them there or in all namespaces, and those of the
