@@ -30,6 +30,7 @@ var tools = []tool{
 
 // testTools are the tools that tests need, but not the cluster.
 var testTools = []tool{
+	{"chromium", "chromium"},
 	{"docker-registry", "docker-registry"},
 	{"gcc", "gcc"},
 	{"git", "git"},
