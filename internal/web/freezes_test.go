@@ -74,7 +74,7 @@ func TestPlannedAndClusterFreezes(t *testing.T) {
 	got := textOf(t, b.get("/freezes"))
 	for _, want := range []string{
 		`namespaces with stage=production: frozen until it is deleted: "upgrade"`, "0 services or more: you may not list namespaces", "shop/shop : “hotfix”",
-		"sale Freeze of shop planned", `namespace shop: frozen from 12:00 until 13:00: "end-of-year sale"`,
+		"sale Freeze of shop planned", `namespace shop: frozen from 12:00 until 13:00: "end-of-year sale" Delete`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in %s", want, got)

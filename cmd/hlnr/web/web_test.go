@@ -168,6 +168,39 @@ func TestBoard(t *testing.T) {
 	await.Until(t, "the end of the page", func() bool { status, _ := r.page(service); return status == http.StatusNotFound })
 }
 
+// TestFreeze: a reader freezes the namespace by the form, sees what waits, and ends the freeze.
+func TestFreeze(t *testing.T) {
+	t.Parallel()
+	namespace := kube.Namespace(t)
+	kube.Microservice(t, namespace, "shop")
+	kube.Offer(t, namespace, "shop", "1.0.0")
+	kube.Await(t, namespace, "shop", "1.0.0", v1alpha1.ReleaseActive)
+	r := open(t, namespace, "--as", "ana", "--as-group", "system:masters")
+	r.want("/freezes", "Nothing is frozen")
+	form := url.Values{"namespace": {namespace}, "until": {"4h"}, "reason": {"trade fair"}, "name": {"fair"}}
+	if status, page := r.page("/freezes/freeze?" + form.Encode()); status != http.StatusOK || !strings.Contains(page, namespace+"/shop is frozen") || !strings.Contains(page, "hlnr freeze "+namespace+" --name fair --until 4h --reason &#39;trade fair&#39;") {
+		t.Errorf("%d %s", status, page)
+	}
+	if status, _ := r.send("/freezes/freeze", "https://evil.example.com", form); status != http.StatusForbidden {
+		t.Errorf("forged form: %d", status)
+	}
+	if status, page := r.send("/freezes/freeze", r.address, form); status != http.StatusOK || !strings.Contains(page, "namespace "+namespace+": frozen until") {
+		t.Errorf("%d %s", status, page)
+	}
+	r.want("/", "by ana: &#34;trade fair&#34;")
+	if status, page := r.send("/freezes/freeze", r.address, form); status != http.StatusConflict || !strings.Contains(page, "choose another --name") {
+		t.Errorf("a second one of that name: %d %s", status, page)
+	}
+	kube.Offer(t, namespace, "shop", "1.1.0", "1.0.0")
+	r.want("/", "1.1.0 is waiting, frozen until")
+	r.want("/freezes", "1 waits for its end")
+	if status, page := r.send("/freezes/thaw", r.address, url.Values{"namespace": {namespace}, "name": {"fair"}}); status != http.StatusOK || !strings.Contains(page, "is deleted; what waits continues") {
+		t.Errorf("%d %s", status, page)
+	}
+	kube.Await(t, namespace, "shop", "1.1.0", v1alpha1.ReleaseActive)
+	r.want("/freezes", "Nothing is frozen")
+}
+
 // TestRights: who may only read has no buttons, and is refused; who may not read some kinds sees which.
 func TestRights(t *testing.T) {
 	t.Parallel()
@@ -197,5 +230,8 @@ func TestRights(t *testing.T) {
 	}
 	if status, _ := r.send(service+"/acts/pause", r.address, nil); status != http.StatusForbidden {
 		t.Errorf("act without the right: %d", status)
+	}
+	if status, page := r.send("/freezes/freeze", r.address, url.Values{"namespace": {namespace}, "until": {"4h"}, "reason": {"fair"}}); status != http.StatusForbidden || !strings.Contains(page, "heighliner-freeze") {
+		t.Errorf("freeze without the right: %d %s", status, page)
 	}
 }
