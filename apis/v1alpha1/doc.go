@@ -7,6 +7,7 @@
 //	NetworkPolicy (hnp)           which traffic is routed to which release
 //	Freeze (frz)                  when no release of a namespace starts or gets more traffic
 //	ClusterFreeze (cfrz)          the same for the cluster
+//	NotificationPolicy (ntfp)     who is notified of which transitions of releases
 //
 // NetworkPolicy and ImagePolicy are kinds of other API groups too, and
 // "kubectl get networkpolicy" finds the firewall kind: use the short names or
@@ -25,6 +26,7 @@
 //	microservice_types.go           Microservice and its update strategy
 //	microservicestatus_types.go     status of a Microservice: the rollout state
 //	networkpolicy_types.go          NetworkPolicy, its domains and providers
+//	notificationpolicy_types.go     NotificationPolicy, its receivers and the record of what they were told
 //	references.go                   which objects an object refers to, and who may refer to it
 //	shared_types.go                 types, conditions, labels and annotations that several kinds share
 //	tls_types.go                    TLS of a domain
@@ -53,6 +55,7 @@ var schemeBuilder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
 		&GitHubRepository{}, &GitHubRepositoryList{},
 		&Freeze{}, &FreezeList{},
 		&ClusterFreeze{}, &ClusterFreezeList{},
+		&NotificationPolicy{}, &NotificationPolicyList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -115,6 +115,7 @@ var kinds = map[string]func() runtime.Object{
 	"ImagePolicy":           func() runtime.Object { return &v1alpha1.ImagePolicy{} },
 	"Microservice":          func() runtime.Object { return &v1alpha1.Microservice{} },
 	"NetworkPolicy":         func() runtime.Object { return &v1alpha1.NetworkPolicy{} },
+	"NotificationPolicy":    func() runtime.Object { return &v1alpha1.NotificationPolicy{} },
 	"VersionedMicroservice": func() runtime.Object { return &v1alpha1.VersionedMicroservice{} },
 }
 

@@ -18,7 +18,7 @@
 //	analysis.go  measurements next to their bounds
 //	hosts.go     hosts, shares of traffic, and what is offered
 //	previews.go  pull requests
-//	groups.go    the states of all groups alone, for metrics
+//	groups.go    the states of all groups or releases alone, for metrics and notifications
 //
 //	why.go       answers for hosts, versions, pods and pull requests
 //	routes.go    what routes and Gateways behind a host report

@@ -41,3 +41,47 @@ func GroupStates(in Input, now time.Time) []GroupState {
 	}
 	return out
 }
+
+// ReleaseState is the state of a release, without what only people read: its sentence and the parts of its service are not
+// made.
+type ReleaseState struct {
+	// Microservice, Group and Row are those of the input, to read only.
+	Microservice *v1alpha1.Microservice
+	Group        *v1alpha1.ReleaseGroup
+	Row          *v1alpha1.Release
+	// Object of the release; nil: there is none, or it was not read.
+	Object *v1alpha1.VersionedMicroservice
+	// Preview reports whether the release is of a pull request.
+	Preview bool
+	// Rollout reports whether the rollout of the release is in progress, with its sequence number.
+	Rollout  bool
+	Sequence int64
+	// Step from 1 of Steps of that rollout; 0 before the first one.
+	Step, Steps int32
+	// State of the release. Next has the commands of people who read about several namespaces.
+	State State
+}
+
+// ReleaseStates gives the states of all releases of the Microservices that are chosen, in the order of the input.
+func ReleaseStates(in Input, now time.Time, chosen func(*v1alpha1.Microservice) bool) (out []ReleaseState) {
+	x := newIndex(in, now)
+	for i := range in.Microservices {
+		if !chosen(&in.Microservices[i]) {
+			continue
+		}
+		s := x.service(&in.Microservices[i])
+		for j := range s.ms.Status.ReleaseGroups {
+			g := &s.ms.Status.ReleaseGroups[j]
+			r := s.rollout(g)
+			for k := range g.Releases {
+				row := &g.Releases[k]
+				state := ReleaseState{Microservice: s.ms, Group: g, Row: row, Object: s.release(row.VersionedMicroservice), Preview: isPreview(g), State: s.releaseState(g, row, r)}
+				if r != nil && r.row == row {
+					state.Rollout, state.Sequence, state.Step, state.Steps = true, r.sequence, r.step, int32(len(r.steps))
+				}
+				out = append(out, state)
+			}
+		}
+	}
+	return out
+}

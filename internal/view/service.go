@@ -374,26 +374,34 @@ func (s *service) releaseOf(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, r *
 			out.Images = append(out.Images, image.Image)
 		}
 	}
-	var x State
+	if r != nil && r.row == row {
+		out.Rollout = r.progress()
+	}
+	out.State = s.said(s.releaseState(g, row, r))
+	return out
+}
+
+// releaseState is the state of a release of a group.
+func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, r *rollout) (x State) {
+	retained := row.Status == v1alpha1.ReleaseDeprecated && row.Promoted > 0
 	switch {
 	case r != nil && r.row == row:
-		x, out.Rollout = r.state(), r.progress()
+		x = r.state()
 		x.Version = ""
 	case row.Status == v1alpha1.ReleaseActive:
 		x = s.activeState(g, row)
 	case row.Status == v1alpha1.ReleaseError:
 		x = s.failure(row)
-	case out.Retained && g.Phase == v1alpha1.GroupLive:
-		x = State{Word: WordRetained, Class: Stable, Since: out.Since, Next: []Action{s.act("rollback", "--to", s.nameOf(row))}}
+	case retained && g.Phase == v1alpha1.GroupLive:
+		x = State{Word: WordRetained, Class: Stable, Since: micros(&row.LastTransitionTime), Next: []Action{s.act("rollback", "--to", s.nameOf(row))}}
 	case row.Status == v1alpha1.ReleaseDeprecated && row.Reason == "Superseded":
-		x = State{Word: WordSuperseded, Class: Stable, Since: out.Since}
+		x = State{Word: WordSuperseded, Class: Stable, Since: micros(&row.LastTransitionTime)}
 	case row.Status == v1alpha1.ReleaseDeprecated:
-		x = State{Word: WordDraining, Class: Moving, Since: out.Since}
+		x = State{Word: WordDraining, Class: Moving, Since: micros(&row.LastTransitionTime)}
 	default:
 		x = State{Word: WordEmpty, Class: Moving, Detail: string(row.Status)}
 	}
-	out.State = s.said(x)
-	return out
+	return x
 }
 
 // Only gives the board of the services with these names; none: of all.

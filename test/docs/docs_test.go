@@ -117,8 +117,9 @@ var least = map[string]struct {
 	"ImagePolicy": {"image: registry.example.com/shop", []string{"source", "tagFilter", "versioning", "image"}},
 	"Microservice": {"imagePolicyRef: {name: shop}\ntemplate: {spec: {containers: [{name: shop}]}}",
 		[]string{"template", "updateStrategy", "configuration", "endedGroups"}},
-	"Freeze":        {"reason: trade fair", []string{"periods", "exceptions", "reason"}},
-	"NetworkPolicy": {"ports: [{name: http, port: 80}]", []string{"domains", "provider", "ports"}},
+	"Freeze":             {"reason: trade fair", []string{"periods", "exceptions", "reason"}},
+	"NotificationPolicy": {"receivers: [{name: chat, type: Webhook, url: https://chat.example.com/in}]", []string{"receivers", "boardURL"}},
+	"NetworkPolicy":      {"ports: [{name: http, port: 80}]", []string{"domains", "provider", "ports"}},
 }
 
 // complete makes an object of a part; nil where the part is of another project's.

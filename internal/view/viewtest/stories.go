@@ -184,6 +184,16 @@ func Play(name, service string) (Story, bool) {
 	return play(name, service), true
 }
 
+// Moments gives a service at each moment of a story at which something changed, the last one being its end.
+func Moments(name, service string) (out []Story) {
+	w := newWorld(service)
+	moment := func() { out = append(out, Story{Name: name, Input: w.input(), Now: w.now}) }
+	w.seen = moment
+	stories[name](w)
+	moment()
+	return out
+}
+
 func play(name, service string) Story {
 	w := newWorld(service)
 	stories[name](w)

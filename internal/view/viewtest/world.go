@@ -53,6 +53,7 @@ type world struct {
 	metrics  []v1alpha1.AnalysisMetric
 	reasons  map[string]string // of decisions, by id
 	freezes  []v1alpha1.Freeze
+	seen     func()            // after each change; nil: no one looks
 }
 
 func newWorld(name string) *world {
@@ -153,7 +154,11 @@ func (w *world) plan() bool {
 		}
 		w.measure(o)
 	}
-	return w.route() || changed
+	changed = w.route() || changed
+	if changed && w.seen != nil {
+		w.seen()
+	}
+	return changed
 }
 
 // measure gives a canary the analysis that its version has.

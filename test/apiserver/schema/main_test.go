@@ -64,6 +64,11 @@ apiVersion: hlnr.io/v1alpha1
 kind: GitHubRepository
 metadata: {name: shop}
 spec: {owner: acme, repo: shop}`,
+	"NotificationPolicy": `
+apiVersion: hlnr.io/v1alpha1
+kind: NotificationPolicy
+metadata: {name: team}
+spec: {receivers: [{name: chat, type: Webhook, url: "https://chat.example.com/in"}]}`,
 	"Freeze": `
 apiVersion: hlnr.io/v1alpha1
 kind: Freeze

@@ -1,0 +1,291 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// NotificationEvent is a transition of a release that receivers are notified of.
+// +kubebuilder:validation:Enum=Started;Step;Waiting;Promoted;Restored;RolledBack;Failed;Aborted;Superseded;Removed;Deprecated
+type NotificationEvent string
+
+const (
+	// NotifyStarted: a rollout started.
+	NotifyStarted NotificationEvent = "Started"
+	// NotifyStep: a rollout reached a step, and its release gets more traffic.
+	NotifyStep NotificationEvent = "Step"
+	// NotifyWaiting: a rollout waits for a person: an approval, a decision, or the end of
+	// spec.paused.
+	NotifyWaiting NotificationEvent = "Waiting"
+	// NotifyPromoted: the release became active.
+	NotifyPromoted NotificationEvent = "Promoted"
+	// NotifyRestored: an earlier release became active again.
+	NotifyRestored NotificationEvent = "Restored"
+	// NotifyRolledBack: the release failed after it had traffic.
+	NotifyRolledBack NotificationEvent = "RolledBack"
+	// NotifyFailed: the release failed before it had traffic.
+	NotifyFailed NotificationEvent = "Failed"
+	// NotifyAborted: a user or a gate aborted the rollout.
+	NotifyAborted NotificationEvent = "Aborted"
+	// NotifySuperseded: another release replaced the rollout in progress.
+	NotifySuperseded NotificationEvent = "Superseded"
+	// NotifyRemoved: the release was removed before its rollout ended.
+	NotifyRemoved NotificationEvent = "Removed"
+	// NotifyDeprecated: another release replaced the active one.
+	NotifyDeprecated NotificationEvent = "Deprecated"
+)
+
+// ReceiverType is what a receiver understands.
+// +kubebuilder:validation:Enum=Webhook;CloudEvents
+type ReceiverType string
+
+const (
+	// ReceiverWebhook gets JSON, or what template makes of it, by POST.
+	ReceiverWebhook ReceiverType = "Webhook"
+	// ReceiverCloudEvents gets CloudEvents 1.0 in structured mode, whose data are CDEvents.
+	ReceiverCloudEvents ReceiverType = "CloudEvents"
+)
+
+// NotificationReceiver gets messages of one policy.
+// +kubebuilder:validation:XValidation:rule="has(self.url) || has(self.secretRef)",message="spec.receivers: set url, or secretRef with a Secret that has the key url"
+// +kubebuilder:validation:XValidation:rule="self.type == 'Webhook' || !has(self.template) && !has(self.contentType)",message="spec.receivers: template and contentType are allowed only for the type Webhook"
+type NotificationReceiver struct {
+	// name of the receiver. It identifies the receiver in status: with another name it is
+	// a new one.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a receiver must consist of lower-case letters, digits and '-', and begin with a letter, such as team-channel"
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	// type defines what the receiver understands.
+	// +required
+	Type ReceiverType `json:"type"`
+
+	// url to call, http or https, without user name and password. An address that is itself a
+	// secret belongs into the Secret of secretRef.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without user name, password and fragment, such as https://chat.example.com/in"
+	URL string `json:"url,omitempty"`
+
+	// secretRef names a Secret of this namespace. Of its keys, "url" replaces url, "token" is sent
+	// as a bearer token, and "key" signs the body as calls of hooks are signed (HMAC with
+	// SHA-256). All are optional. By default there are no credentials.
+	// +optional
+	SecretRef *Reference `json:"secretRef,omitempty"`
+
+	// caSecretRef names a Secret of this namespace whose key "ca.crt" holds the
+	// certificate authorities, in PEM, for an https url. They replace those of the system.
+	// +optional
+	CASecretRef *Reference `json:"caSecretRef,omitempty"`
+
+	// events that the receiver is notified of. Defaults to all but Step and Deprecated.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=11
+	Events []NotificationEvent `json:"events,omitempty"`
+
+	// template of the body, in the language of Go's text/template with fields such as
+	// {{.title}} and the functions json, eq, ne, and, or and not. Write values with json:
+	// {"text": {{json .title}}}. Loops and definitions are not allowed. Defaults to all fields as
+	// a JSON object.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=8192
+	Template string `json:"template,omitempty"`
+
+	// contentType of the body that template makes. Defaults to application/json.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9!#$&^_.+-]+/[a-zA-Z0-9!#$&^_.+-]+(; ?charset=[a-zA-Z0-9-]+)?$')",message="contentType must be a media type, such as text/plain; charset=utf-8"
+	ContentType string `json:"contentType,omitempty"`
+}
+
+// NotificationPolicySpec defines which transitions of releases are reported to whom.
+type NotificationPolicySpec struct {
+	// suspend, if true, sends nothing. What happens meanwhile is not reported later.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// selector for the labels of the Microservices whose releases are reported. Defaults to all of
+	// them. An invalid selector selects none, and condition Stalled reports it.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+
+	// namespaceSelector for the labels of the namespaces whose Microservices are reported; {}
+	// selects all. It is allowed only in the namespace of the manager: elsewhere nothing is
+	// sent, and condition Stalled reports it. Defaults to the namespace of the policy.
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+
+	// previews, if true, reports the releases of pull requests as well.
+	// +optional
+	Previews bool `json:"previews,omitempty"`
+
+	// boardURL is the address of the board, to which messages link, such as
+	// https://board.example.com. By default there are no links.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+(/[^?#[:space:]]*)?$') && isURL(self)",message="boardURL must be an absolute http or https URL without user name, password, query and fragment, such as https://board.example.com"
+	BoardURL string `json:"boardURL,omitempty"`
+
+	// receivers of the messages. Each is independent of the others.
+	// +required
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	Receivers []NotificationReceiver `json:"receivers"`
+}
+
+// ReceiverStatus is the state of one receiver.
+type ReceiverStatus struct {
+	// name of the receiver.
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	// since when ends of rollouts are reported: earlier ones were reported, or are not to be.
+	Since metav1.MicroTime `json:"since"`
+
+	// pending is the number of releases with a transition that the receiver has not accepted, when
+	// this was written.
+	// +optional
+	Pending int32 `json:"pending,omitempty"`
+
+	// lastDeliveryTime is when the receiver accepted a message last.
+	// +optional
+	LastDeliveryTime *metav1.MicroTime `json:"lastDeliveryTime,omitempty"`
+
+	// failure is why the last message was not accepted; absent if it was. It is written when it
+	// begins, and every ten minutes at most.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Failure string `json:"failure,omitempty"`
+
+	// failureTime is when failure was written.
+	// +optional
+	FailureTime *metav1.MicroTime `json:"failureTime,omitempty"`
+}
+
+// NotificationDelivery is what one receiver was told last of one release.
+type NotificationDelivery struct {
+	// receiver by name.
+	// +kubebuilder:validation:MaxLength=63
+	Receiver string `json:"receiver"`
+
+	// namespace of the release, if it is another one than that of the policy.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+
+	// microservice of the release.
+	// +kubebuilder:validation:MaxLength=253
+	Microservice string `json:"microservice"`
+
+	// release is the name of the VersionedMicroservice.
+	// +kubebuilder:validation:MaxLength=63
+	Release string `json:"release"`
+
+	// version of the release.
+	// +kubebuilder:validation:MaxLength=128
+	Version string `json:"version"`
+
+	// event that was reported last.
+	Event NotificationEvent `json:"event"`
+
+	// run is the sequence number of the rollout that was reported last; 0 if none was.
+	// +optional
+	Run int64 `json:"run,omitempty"`
+
+	// step of that rollout, from 1; 0 before the first.
+	// +optional
+	Step int32 `json:"step,omitempty"`
+
+	// waits of that step that were reported.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=32
+	Waits []string `json:"waits,omitempty"`
+
+	// time of the transition.
+	Time metav1.MicroTime `json:"time"`
+
+	// id of the message.
+	// +kubebuilder:validation:MaxLength=64
+	ID string `json:"id"`
+
+	// message is what the receiver calls the message, where it can be edited.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Message string `json:"message,omitempty"`
+}
+
+// NotificationPolicyStatus is the record of what was reported. After a restart the manager
+// continues with it.
+type NotificationPolicyStatus struct {
+	// conditions are Ready, and Stalled if a user must change the specification.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// observedGeneration is the generation that the status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// pending is the sum of pending of the receivers.
+	// +optional
+	Pending int32 `json:"pending"`
+
+	// lastDeliveryTime is when a receiver accepted a message last.
+	// +optional
+	LastDeliveryTime *metav1.Time `json:"lastDeliveryTime,omitempty"`
+
+	// receivers that messages are sent to.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Receivers []ReceiverStatus `json:"receivers,omitempty"`
+
+	// deliveries are what receivers were told last of the releases that are in a rollout, or ended
+	// one lately.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=512
+	Deliveries []NotificationDelivery `json:"deliveries,omitempty"`
+}
+
+// NotificationPolicy reports transitions of releases to receivers, such as a webhook. It
+// never delays a release.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=notificationpolicies,shortName=ntfp,categories=hlnr
+// +kubebuilder:printcolumn:name="Receivers",type=string,JSONPath=`.spec.receivers[*].name`
+// +kubebuilder:printcolumn:name="Pending",type=integer,JSONPath=`.status.pending`
+// +kubebuilder:printcolumn:name="Last",type=date,JSONPath=`.status.lastDeliveryTime`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type NotificationPolicy struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec defines what is reported to whom.
+	// +required
+	Spec NotificationPolicySpec `json:"spec"`
+
+	// status is the record of what was reported.
+	// +optional
+	Status NotificationPolicyStatus `json:"status,omitempty"`
+}
+
+// NotificationPolicyList is a list of NotificationPolicies.
+// +kubebuilder:object:root=true
+type NotificationPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []NotificationPolicy `json:"items"`
+}

@@ -1,0 +1,105 @@
+package notify
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// maxWaits is how many waits of a step are recorded.
+const maxWaits = 8
+
+// defaultEvents are those of a receiver that names none.
+var defaultEvents = []v1alpha1.NotificationEvent{
+	v1alpha1.NotifyStarted, v1alpha1.NotifyWaiting, v1alpha1.NotifyPromoted, v1alpha1.NotifyRestored, v1alpha1.NotifyRolledBack,
+	v1alpha1.NotifyFailed, v1alpha1.NotifyAborted, v1alpha1.NotifySuperseded, v1alpha1.NotifyRemoved,
+}
+
+// Wants reports whether a receiver is to be notified of an event.
+func Wants(r *v1alpha1.NotificationReceiver, e v1alpha1.NotificationEvent) bool {
+	if len(r.Events) == 0 {
+		return slices.Contains(defaultEvents, e)
+	}
+	return slices.Contains(r.Events, e)
+}
+
+// Due gives the newest fact of a release that a receiver wants and was not told; nil: none. known is what it was told last; nil:
+// nothing, and then ends up to since are not reported.
+func Due(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery, facts []Fact, since time.Time) *Fact {
+	for i := len(facts) - 1; i >= 0; i-- {
+		if f := &facts[i]; Wants(r, f.Event) && isNew(known, f, since) {
+			return f
+		}
+	}
+	return nil
+}
+
+// isNew reports whether a receiver was not told a fact.
+func isNew(known *v1alpha1.NotificationDelivery, f *Fact, since time.Time) bool {
+	switch {
+	case Ended(f.Event) && known == nil:
+		return f.Time.After(since)
+	case Ended(f.Event):
+		return !Ended(known.Event) || f.Time.Truncate(time.Microsecond).After(known.Time.Time)
+	case known == nil, known.Run != f.Run:
+		return true
+	case Ended(known.Event), f.Event == v1alpha1.NotifyStarted:
+		return false
+	}
+	return f.Step > known.Step || f.Event == v1alpha1.NotifyWaiting && f.Step == known.Step && !slices.Contains(known.Waits, f.Wait)
+}
+
+// RemovedFact is the fact of a release that was reported and is gone.
+func RemovedFact(known *v1alpha1.NotificationDelivery) Fact {
+	return Fact{Event: v1alpha1.NotifyRemoved, Time: known.Time.Time}
+}
+
+// Edits gives the message that a fact changes; "": it is a message of its own.
+func Edits(known *v1alpha1.NotificationDelivery, f *Fact) string {
+	if known == nil || Ended(known.Event) || !Ended(f.Event) && f.Run != known.Run {
+		return ""
+	}
+	return known.Message
+}
+
+// Told records that a receiver was told a fact. message is what it calls the message; "": it cannot be edited.
+func Told(known *v1alpha1.NotificationDelivery, of v1alpha1.NotificationDelivery, f *Fact, id, message string) v1alpha1.NotificationDelivery {
+	of.Event, of.Time, of.ID, of.Message = f.Event, metav1.NewMicroTime(f.Time.Truncate(time.Microsecond)), id, message
+	if known != nil {
+		of.Run, of.Step, of.Waits = known.Run, known.Step, known.Waits
+	}
+	if Ended(f.Event) {
+		return of
+	}
+	if of.Run != f.Run || of.Step != f.Step || known == nil {
+		of.Waits = nil
+	}
+	of.Run, of.Step = f.Run, f.Step
+	if f.Wait != "" && !slices.Contains(of.Waits, f.Wait) && len(of.Waits) < maxWaits {
+		of.Waits = append(slices.Clone(of.Waits), f.Wait)
+	}
+	return of
+}
+
+// ID identifies a message. It depends only on what is recorded, so that another manager computes the same.
+func ID(policy types.UID, receiver string, service types.UID, release string, f *Fact) string {
+	stamp := ""
+	if Ended(f.Event) {
+		stamp = strconv.FormatInt(f.Time.UnixMicro(), 10)
+	}
+	return hash(string(policy), receiver, string(service), release, string(f.Event), strconv.FormatInt(f.Run, 10), strconv.Itoa(int(f.Step)), f.Wait, stamp)
+}
+
+// hash of texts.
+func hash(texts ...string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", texts))
+	return hex.EncodeToString(sum[:16])
+}

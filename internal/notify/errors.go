@@ -1,0 +1,65 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/heighliner/heighliner/internal/outbound"
+)
+
+// The bounds of what is shown and waited for.
+const (
+	maxText       = 256
+	maxRetryAfter = 10 * time.Minute
+)
+
+// Error is why a message was not accepted. It never contains the address, which may be a secret.
+type Error struct {
+	// Rejected reports that the receiver does not accept this message; others may be accepted.
+	Rejected bool
+	// After is how long the receiver asks to wait; 0: it does not.
+	After time.Duration
+	text  string
+}
+
+func (e *Error) Error() string { return e.text }
+
+// errorf makes an error of the receiver.
+func errorf(format string, args ...any) *Error {
+	return &Error{text: outbound.Printable(fmt.Appendf(nil, format, args...), maxText)}
+}
+
+// errorOf a call that has no answer.
+func errorOf(err error) *Error {
+	if wrapped := new(url.Error); errors.As(err, &wrapped) {
+		if wrapped.Timeout() {
+			return errorf("no answer within %s", timeout)
+		}
+		err = wrapped.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errorf("no answer within %s", timeout)
+	}
+	return errorf("%s", err)
+}
+
+// errorOfAnswer gives the error of an answer that is not a success.
+func errorOfAnswer(answer *http.Response, body []byte) *Error {
+	e := errorf("HTTP %d: %s", answer.StatusCode, body)
+	switch answer.StatusCode {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+		e.Rejected = true
+	}
+	if answer.StatusCode >= 300 && answer.StatusCode < 400 {
+		e = errorf("HTTP %d: redirects are not followed", answer.StatusCode)
+	}
+	if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && seconds > 0 {
+		e.After = min(time.Duration(min(seconds, 3600))*time.Second, maxRetryAfter)
+	}
+	return e
+}

@@ -1,0 +1,110 @@
+// Package notify decides which transitions of releases receivers are to be notified of, makes the messages, and sends
+// them. docs/explanation/notifications.md explains what is reported, how often, and why.
+//
+//	facts.go        what of a release can be reported now. Pure
+//	due.go          what a receiver was not told yet, and what it was told then. Pure
+//	message.go      messages and their texts. Pure
+//	template.go     bodies by templates of users. Pure
+//	cloudevents.go  CloudEvents, whose data are CDEvents. Pure
+//	send.go         one message to one receiver, over HTTP
+//	errors.go       why a message was not accepted
+package notify
+
+import (
+	"slices"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
+	"github.com/heighliner/heighliner/internal/view"
+)
+
+// Key names a release.
+type Key struct{ Namespace, Release string }
+
+// Fact is something that can be reported of a release now.
+type Fact struct {
+	// Event of the release.
+	Event v1alpha1.NotificationEvent
+	// Run is the sequence number of the rollout in progress, and Step its step, from 1; 0 before the first one, and of
+	// ends.
+	Run  int64
+	Step int32
+	// Wait is the state that waits for a person; "": none.
+	Wait string
+	// Time of the transition; of an event within a rollout, as far as it is known.
+	Time time.Time
+}
+
+// Ended reports whether an event is about a release that is in no rollout.
+func Ended(e v1alpha1.NotificationEvent) bool {
+	return e != v1alpha1.NotifyStarted && e != v1alpha1.NotifyStep && e != v1alpha1.NotifyWaiting
+}
+
+// KeyOf a release.
+func KeyOf(s view.ReleaseState) Key {
+	return Key{s.Microservice.Namespace, s.Row.VersionedMicroservice}
+}
+
+// FactsOf gives what can be reported of a release, the last one being what is so now; none: it is new, or not known well.
+func FactsOf(s view.ReleaseState) []Fact {
+	if s.Rollout {
+		return factsOfRollout(s)
+	}
+	event := endOf(s)
+	if event == "" {
+		return nil
+	}
+	return []Fact{{Event: event, Time: s.Row.LastTransitionTime.Time}}
+}
+
+// factsOfRollout are those of a rollout in progress.
+func factsOfRollout(s view.ReleaseState) []Fact {
+	started := s.Group.Rollout.StartedTime.Time
+	facts := []Fact{{Event: v1alpha1.NotifyStarted, Run: s.Sequence, Time: started}}
+	if s.Step > 0 {
+		facts = append(facts, Fact{Event: v1alpha1.NotifyStep, Run: s.Sequence, Step: s.Step, Time: started})
+	}
+	if s.State.Class == view.Waiting {
+		at := started
+		if s.State.Since != nil {
+			at = s.State.Since.Time
+		}
+		facts = append(facts, Fact{Event: v1alpha1.NotifyWaiting, Run: s.Sequence, Step: s.Step, Wait: string(s.State.Word), Time: at})
+	}
+	return facts
+}
+
+// endOf gives the event of a release that is in no rollout; "": none, as of one whose status was not decided but found, because
+// the rollout state was lost.
+func endOf(s view.ReleaseState) v1alpha1.NotificationEvent {
+	row := s.Row
+	reason := release.Reason(row.Reason)
+	if reason == release.Rebuilt {
+		return ""
+	}
+	switch row.Status {
+	case v1alpha1.ReleaseActive:
+		if slices.Contains([]release.Reason{release.Promoted, release.First, release.Adopted}, reason) {
+			return v1alpha1.NotifyPromoted
+		}
+		return v1alpha1.NotifyRestored
+	case v1alpha1.ReleaseError:
+		switch s.State.Word {
+		case view.WordAborted:
+			return v1alpha1.NotifyAborted
+		case view.WordRolledBack:
+			return v1alpha1.NotifyRolledBack
+		}
+		return v1alpha1.NotifyFailed
+	case v1alpha1.ReleaseDeprecated:
+		switch {
+		case row.Promoted > 0:
+			return v1alpha1.NotifyDeprecated
+		case reason == release.Superseded:
+			return v1alpha1.NotifySuperseded
+		}
+		return v1alpha1.NotifyRemoved
+	}
+	return ""
+}

@@ -1,0 +1,139 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/hook"
+	"github.com/heighliner/heighliner/internal/outbound"
+)
+
+// timeout of one message, and maxAnswer the bytes of an answer that are read.
+const (
+	timeout   = 10 * time.Second
+	maxAnswer = 64 << 10
+)
+
+// Credentials of a receiver, as its Secrets have them.
+type Credentials struct {
+	// URL that replaces the one of the specification; "": none.
+	URL string
+	// Token is sent as a bearer token; "": none.
+	Token string
+	// Key signs the body; nil: it is not signed.
+	Key []byte
+	// CA are certificate authorities in PEM; nil for those of the system.
+	CA []byte
+}
+
+// Sender sends messages. It is safe for concurrent use.
+type Sender struct {
+	policy    *outbound.Policy
+	shared    *http.Client
+	userAgent string
+}
+
+// NewSender makes a sender that calls only what a policy allows.
+func NewSender(policy *outbound.Policy, userAgent string) (*Sender, error) {
+	client, err := policy.Client(clientOptions(nil))
+	if err != nil {
+		return nil, err
+	}
+	return &Sender{policy: policy, shared: client, userAgent: userAgent}, nil
+}
+
+func clientOptions(ca []byte) outbound.Options {
+	return outbound.Options{Timeout: timeout, MaxBody: maxAnswer, CA: ca}
+}
+
+// Send sends a message; edit is the message that it changes, as the receiver calls it; "": it is a new one. It returns
+// what the receiver calls the message; "": it cannot be edited.
+func (s *Sender) Send(ctx context.Context, r *v1alpha1.NotificationReceiver, c Credentials, m Message, _ string) (string, *Error) {
+	body, kind, err := bodyOf(r, m)
+	if err != nil {
+		failure := errorf("%s", err)
+		failure.Rejected = true
+		return "", failure
+	}
+	address := r.URL
+	if c.URL != "" {
+		address = c.URL
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return "", errorf("the address is not an absolute http or https URL without user name and password: correct url, or the key url of the Secret")
+	}
+	_, failure := s.post(ctx, call{address: address, kind: kind, id: m.ID, body: body}, c)
+	return "", failure
+}
+
+// bodyOf gives the body of a message and its media type.
+func bodyOf(r *v1alpha1.NotificationReceiver, m Message) (body []byte, kind string, err error) {
+	kind = "application/json"
+	switch {
+	case r.Type == v1alpha1.ReceiverCloudEvents:
+		body, err = cloudEventOf(m)
+		return body, "application/cloudevents+json; charset=utf-8", err
+	case r.Template != "":
+		if r.ContentType != "" {
+			kind = r.ContentType
+		}
+		body, err = render(r.Template, m)
+		return body, kind, err
+	}
+	body, err = json.Marshal(m)
+	return body, kind, err
+}
+
+// call is one request.
+type call struct {
+	address, kind, id string
+	body              []byte
+}
+
+// post makes a call, and gives the body of its answer.
+func (s *Sender) post(ctx context.Context, c call, with Credentials) ([]byte, *Error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.address, bytes.NewReader(c.body))
+	if err != nil {
+		return nil, errorOf(err)
+	}
+	request.Header.Set("Content-Type", c.kind)
+	request.Header.Set("User-Agent", s.userAgent)
+	request.Header.Set(hook.HeaderDelivery, c.id)
+	if with.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+with.Token)
+	}
+	if with.Key != nil {
+		stamp := strconv.FormatInt(time.Now().Unix(), 10)
+		request.Header.Set(hook.HeaderTimestamp, stamp)
+		request.Header.Set(hook.HeaderSignature, hook.Sign(with.Key, stamp, c.body))
+	}
+	client := s.shared
+	if with.CA != nil {
+		if client, err = s.policy.Client(clientOptions(with.CA)); err != nil {
+			return nil, errorOf(err)
+		}
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return nil, errorOf(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if answer.StatusCode < 200 || answer.StatusCode >= 300 {
+		return nil, errorOfAnswer(answer, body)
+	}
+	if err != nil {
+		return nil, nil //nolint:nilerr // it was accepted: a repetition would be a second message
+	}
+	return body, nil
+}

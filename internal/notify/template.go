@@ -1,0 +1,147 @@
+package notify
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/template"
+	"text/template/parse"
+)
+
+// maxBody is the greatest length of a body in bytes.
+const maxBody = 64 << 10
+
+// functions of templates, in addition to eq, ne, and, or and not.
+var functions = template.FuncMap{"json": toJSON}
+
+// allowed are the names of functions in templates.
+var allowed = []string{"json", "eq", "ne", "and", "or", "not"}
+
+// toJSON writes a value as JSON.
+func toJSON(v any) (string, error) {
+	raw, err := json.Marshal(v)
+	return string(raw), err
+}
+
+// CheckTemplate reports what is wrong with a template.
+func CheckTemplate(text string) error {
+	_, err := parseTemplate(text)
+	return err
+}
+
+// parseTemplate reads a template that ends after a time that its length bounds: it has neither loops nor definitions, and only
+// the functions that are allowed.
+func parseTemplate(text string) (*template.Template, error) {
+	t, err := template.New("template").Funcs(functions).Option("missingkey=error").Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("read template: %w", err)
+	}
+	for _, other := range t.Templates() {
+		if other.Name() != t.Name() {
+			return nil, fmt.Errorf("read template: it defines %q: definitions are not allowed", other.Name())
+		}
+	}
+	if t.Tree == nil || t.Root == nil {
+		return nil, errors.New("read template: it is empty")
+	}
+	if err := checkNode(t.Root); err != nil {
+		return nil, fmt.Errorf("read template: %w", err)
+	}
+	known, err := fieldsOf(Message{})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := execute(t, known); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// checkNode rejects what is not allowed in a template.
+func checkNode(n parse.Node) error {
+	switch n := n.(type) {
+	case *parse.ListNode:
+		if n == nil {
+			return nil
+		}
+		for _, each := range n.Nodes {
+			if err := checkNode(each); err != nil {
+				return err
+			}
+		}
+		return nil
+	case *parse.ActionNode:
+		return checkNode(n.Pipe)
+	case *parse.IfNode:
+		return errors.Join(checkNode(n.Pipe), checkNode(n.List), checkNode(n.ElseList))
+	case *parse.PipeNode:
+		if n == nil {
+			return nil
+		}
+		if len(n.Decl) > 0 {
+			return fmt.Errorf("%s: variables are not allowed", n)
+		}
+		for _, command := range n.Cmds {
+			for _, arg := range command.Args {
+				if err := checkNode(arg); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	case *parse.IdentifierNode:
+		if !slices.Contains(allowed, n.Ident) {
+			return fmt.Errorf("function %q is not allowed: use %s", n.Ident, strings.Join(allowed, ", "))
+		}
+		return nil
+	case *parse.TextNode, *parse.CommentNode, *parse.FieldNode, *parse.DotNode, *parse.StringNode, *parse.NumberNode, *parse.BoolNode:
+		return nil
+	}
+	return fmt.Errorf("%s: only fields, if, and the functions %s are allowed", n, strings.Join(allowed, ", "))
+}
+
+// fieldsOf a message as templates see them: values without methods.
+func fieldsOf(m Message) (map[string]any, error) {
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("write message: %w", err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	return fields, nil
+}
+
+// bounded is a body that does not grow beyond maxBody.
+type bounded struct{ strings.Builder }
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > maxBody {
+		return 0, fmt.Errorf("the body has more than %d bytes", maxBody)
+	}
+	return b.Builder.Write(p)
+}
+
+func execute(t *template.Template, fields map[string]any) ([]byte, error) {
+	var out bounded
+	if err := t.Execute(&out, fields); err != nil {
+		return nil, fmt.Errorf("fill template: %w", err)
+	}
+	return []byte(out.String()), nil
+}
+
+// render gives the body that a template makes of a message.
+func render(text string, m Message) ([]byte, error) {
+	t, err := parseTemplate(text)
+	if err != nil {
+		return nil, err
+	}
+	fields, err := fieldsOf(m)
+	if err != nil {
+		return nil, err
+	}
+	return execute(t, fields)
+}
