@@ -261,7 +261,6 @@ type NotificationPolicyStatus struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=notificationpolicies,shortName=ntfp,categories=hlnr
-// +kubebuilder:printcolumn:name="Receivers",type=string,JSONPath=`.spec.receivers[*].name`
 // +kubebuilder:printcolumn:name="Pending",type=integer,JSONPath=`.status.pending`
 // +kubebuilder:printcolumn:name="Last",type=date,JSONPath=`.status.lastDeliveryTime`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`

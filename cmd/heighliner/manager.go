@@ -40,6 +40,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/imagepolicy"
 	"github.com/heighliner/heighliner/controllers/microservice"
 	"github.com/heighliner/heighliner/controllers/networkpolicy"
+	"github.com/heighliner/heighliner/controllers/notification"
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice"
 	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/outbound"
@@ -76,7 +77,7 @@ func command() *cobra.Command {
 		Use:   "heighliner",
 		Short: "Release platform for Kubernetes: runs the controllers of hlnr.io",
 		Long: `heighliner runs the controllers of GitHubRepositories, ImagePolicies, Microservices,
-VersionedMicroservices and NetworkPolicies of the API group hlnr.io. Each new version
+VersionedMicroservices, NetworkPolicies, Freezes and NotificationPolicies of the API group hlnr.io. Each new version
 becomes a release next to the active one, receives traffic step by step, and is rolled
 back if it fails.
 
@@ -103,8 +104,8 @@ It connects to the cluster of KUBECONFIG, --kubeconfig or the pod's service acco
 	f.StringSliceVar(&o.namespaces, "namespace", nil, "namespaces to watch; defaults to all")
 	f.DurationVar(&o.minDrain, "min-drain-delay", 5*time.Second, "minimum time between the removal of the last route to a release and the removal of its pods, because gateways apply accepted routes with a delay")
 	f.StringVar(&o.prometheus, "prometheus-address", "", "URL of the Prometheus server of analyses that do not name one")
-	f.StringSliceVar(&o.outbound.Allow, "outbound-allow", nil, "addresses, CIDRs and host names that ImagePolicies, analyses, hooks, GitHubRepositories and probes of Gateways may call even if they are loopback, link-local or multicast; with a port only that port is allowed, such as 127.0.0.1:5000 for a local registry; metadata services are never allowed")
-	f.StringSliceVar(&o.outbound.Deny, "outbound-deny", nil, "addresses, CIDRs and host names, with their subdomains, that ImagePolicies, analyses, hooks, GitHubRepositories and probes of Gateways must not call; takes precedence over --outbound-allow")
+	f.StringSliceVar(&o.outbound.Allow, "outbound-allow", nil, "addresses, CIDRs and host names that ImagePolicies, analyses, hooks, NotificationPolicies, GitHubRepositories and probes of Gateways may call even if they are loopback, link-local or multicast; with a port only that port is allowed, such as 127.0.0.1:5000 for a local registry; metadata services are never allowed")
+	f.StringSliceVar(&o.outbound.Deny, "outbound-deny", nil, "addresses, CIDRs and host names, with their subdomains, that ImagePolicies, analyses, hooks, NotificationPolicies, GitHubRepositories and probes of Gateways must not call; takes precedence over --outbound-allow")
 	f.Float64Var(&o.registryRate, "registry-requests-per-second", registry.DefaultPerSecond, "maximum number of requests per second to each registry with each credential; twice as many may follow each other immediately. A registry that answers 429 gets half of it, and then more again every minute")
 	f.IntVar(&o.serviceMetrics, "service-metrics-limit", servicemetrics.DefaultLimit, "maximum number of Microservices with metrics by namespace, Microservice and group; with more there are counts only; 0 disables metrics by name")
 	f.IntVar(&o.workers, "workers", 8, "number of objects of each kind that are reconciled concurrently")
@@ -304,6 +305,11 @@ func setup(mgr ctrl.Manager, o options) error {
 		}},
 		{"freeze", func() error {
 			return freeze.SetupWithManager(mgr, freeze.Options{})
+		}},
+		{"notification", func() error {
+			return notification.SetupWithManager(mgr, notification.Options{
+				Namespace: o.ownNamespace(), Namespaces: o.namespaces, Outbound: allowed, UserAgent: "heighliner/" + version,
+			})
 		}},
 		{"versionedmicroservice", func() error {
 			return versionedmicroservice.SetupWithManager(mgr, versionedmicroservice.Options{

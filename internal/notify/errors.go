@@ -63,3 +63,6 @@ func errorOfAnswer(answer *http.Response, body []byte) *Error {
 	}
 	return e
 }
+
+// NewError makes an error of what kept a message from being sent.
+func NewError(err error) *Error { return errorOf(err) }

@@ -1,0 +1,165 @@
+// Package notification notifies the receivers of NotificationPolicies of transitions of releases. It decides nothing about
+// releases, and nothing waits for it. docs/explanation/notifications.md explains what is reported, how often, and why.
+//
+// A reconcile observes (observe.go), plans what is due and the status that records what was accepted (plan.go, pure), writes the
+// status, and starts tasks, which send in the background and enqueue the policy again (tasks.go).
+//
+//	controller.go  setup, RBAC, Reconcile
+//	observe.go     what a reconcile reads
+//	plan.go        what is due, and the record of what was accepted. Pure
+//	status.go      conditions and the state of receivers. Pure
+//	tasks.go       sends in the background, with waits after failures
+//	secrets.go     credentials of receivers
+//	events.go      constructors of events
+//	watch.go       watches and predicates
+//	metrics.go     metrics of messages
+package notification
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/notify"
+	"github.com/heighliner/heighliner/internal/outbound"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// FieldOwner is the field manager of all writes of this controller.
+const FieldOwner = "heighliner-notification"
+
+const (
+	// staleCacheDelay is when to reconcile again if the cache does not contain the last status write yet.
+	staleCacheDelay = time.Second
+	// pollInterval is when rollouts in progress are looked at again, because what they wait for depends on more objects than
+	// are watched.
+	pollInterval = 10 * time.Second
+)
+
+// Options of the controller.
+type Options struct {
+	// Namespace of the manager, in which policies may select other namespaces; "": no policy may.
+	Namespace string
+	// Namespaces that the manager watches; none: all.
+	Namespaces []string
+	// Outbound defines which addresses may be called.
+	Outbound *outbound.Policy
+	// UserAgent of the calls.
+	UserAgent string
+	// Clock is the source of all time stamps. Defaults to the real clock.
+	Clock clock.PassiveClock
+	// Metrics is where metrics are registered. Defaults to the manager's registry.
+	Metrics prometheus.Registerer
+}
+
+// reconciler reconciles NotificationPolicies.
+type reconciler struct {
+	client.Client
+	secrets   secretReader
+	events    status.Recorder
+	clock     clock.PassiveClock
+	namespace string
+	watched   []string
+	tasks     *tasks
+	journal   status.Journal
+}
+
+// +kubebuilder:rbac:groups=hlnr.io,resources=notificationpolicies;microservices;versionedmicroservices;networkpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hlnr.io,resources=notificationpolicies/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// SetupWithManager registers the controller with its watches.
+func SetupWithManager(mgr ctrl.Manager, o Options) error {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Metrics == nil {
+		o.Metrics = ctrlmetrics.Registry
+	}
+	sender, err := notify.NewSender(o.Outbound, o.UserAgent)
+	if err != nil {
+		return fmt.Errorf("make a client for notifications: %w", err)
+	}
+	m, err := newMetrics(o.Metrics)
+	if err != nil {
+		return fmt.Errorf("register metrics of notifications: %w", err)
+	}
+	r := &reconciler{
+		Client: mgr.GetClient(), secrets: secretReader{mgr.GetAPIReader()}, clock: o.Clock, namespace: o.Namespace, watched: o.Namespaces,
+		events: status.Recorder{Events: mgr.GetEventRecorder(FieldOwner)},
+		tasks:  newTasks(o.Clock, sender.Send, m),
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("notification").
+		For(&v1alpha1.NotificationPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Microservice{}, soon(r.about), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		WatchesMetadata(&corev1.Namespace{}, soon(r.about), builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+			r.tasks.run(ctx, func(policy types.NamespacedName) { q.Add(ctrl.Request{NamespacedName: policy}) })
+			return nil
+		})).
+		WithOptions(controller.Options{RateLimiter: status.RateLimiter()}).
+		Complete(r)
+}
+
+// Reconcile records what receivers of one policy accepted, and starts to send what is due.
+func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var policy v1alpha1.NotificationPolicy
+	if err := r.Get(ctx, req.NamespacedName, &policy); apierrors.IsNotFound(err) {
+		r.tasks.forget(req.NamespacedName)
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, fmt.Errorf("get NotificationPolicy: %w", err)
+	}
+	if !policy.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	if r.journal.Behind(&policy) {
+		return ctrl.Result{RequeueAfter: staleCacheDelay}, nil
+	}
+	o, err := r.observe(ctx, &policy)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	before := policy.DeepCopy()
+	now := r.clock.Now()
+	o.state = r.tasks.state(req.NamespacedName, policy.UID)
+	p := newPlan(o, now)
+	policy.Status = p.status
+	wrote, err := status.Patch(ctx, r.Client, FieldOwner, &policy, before, status.AtResourceVersion, status.KnownFields)
+	if err != nil {
+		return status.Again(ctx, client.IgnoreNotFound(err))
+	}
+	if wrote {
+		r.journal.Wrote(before, &policy, now)
+		for _, d := range p.dropped {
+			r.events.Record(&policy, droppedEvent(d))
+		}
+		r.events.Transitions(&policy, before.Status.Conditions, policy.Status.Conditions, "Notify", status.Told{Kind: v1alpha1.ConditionReady, Good: "True", Worry: true})
+	}
+	r.tasks.recorded(req.NamespacedName, o.state)
+	for name, jobs := range p.jobs {
+		receiver := o.receiver(name).DeepCopy()
+		namespace := policy.Namespace
+		r.tasks.start(req.NamespacedName, receiver, jobs, func(ctx context.Context) (notify.Credentials, error) {
+			return r.secrets.credentials(ctx, namespace, receiver)
+		})
+	}
+	return ctrl.Result{RequeueAfter: p.requeueAfter}, nil
+}

@@ -1,0 +1,328 @@
+package notification
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/notify"
+	"github.com/heighliner/heighliner/internal/view"
+)
+
+const (
+	// maxDeliveries is the bound of status.deliveries, and maxBatch of the messages that one task sends.
+	maxDeliveries = 512
+	maxBatch      = 16
+	// remembered is how long ends are recorded one by one: longer than a cache is behind, and than the clocks of two managers
+	// differ.
+	remembered = 10 * time.Minute
+)
+
+// job is a message to send.
+type job struct {
+	message notify.Message
+	// edit is the message that it changes, as the receiver calls it; "": none.
+	edit string
+	fact notify.Fact
+	// delivery names the release.
+	delivery v1alpha1.NotificationDelivery
+}
+
+// plan of a policy.
+type plan struct {
+	status v1alpha1.NotificationPolicyStatus
+	// jobs to start, by receiver.
+	jobs map[string][]job
+	// dropped are messages that are given up.
+	dropped      []result
+	requeueAfter time.Duration
+}
+
+// target is a release as one receiver sees it.
+type target struct {
+	key   notify.Key
+	state *view.ReleaseState
+	uid   types.UID
+	facts []notify.Fact
+}
+
+// newPlan gives the status that records what was accepted, and what to send next. It changes nothing of what was observed.
+func newPlan(o *observed, now time.Time) *plan {
+	old := &o.policy.Status
+	p := &plan{status: *old.DeepCopy(), jobs: map[string][]job{}}
+	p.status.ObservedGeneration = o.policy.Generation
+	if o.wrong != "" || o.policy.Spec.Suspend {
+		p.rest(o)
+		return p
+	}
+	changed := p.receivers(o, now)
+	records := recordsOf(p.status.Deliveries, o.policy.Namespace)
+	for i := range p.status.Receivers {
+		changed = p.fold(&p.status.Receivers[i], o, records, now) || changed
+	}
+	targets := targetsOf(o, records)
+	if changed {
+		p.prune(o, targets, records, now)
+	}
+	full := false
+	for i := range p.status.Receivers {
+		full = p.due(&p.status.Receivers[i], o, targets, records, now) || full
+	}
+	if changed {
+		p.status.Deliveries = listOf(records)
+		p.total()
+	} else {
+		p.keepPending(old)
+	}
+	for _, s := range o.releases {
+		if s.Rollout {
+			p.wake(pollInterval)
+			break
+		}
+	}
+	setConditions(p, o, full)
+	return p
+}
+
+// rest is the plan of a policy that sends nothing: what happens meanwhile is not reported later.
+func (p *plan) rest(o *observed) {
+	if o.policy.Spec.Suspend && o.wrong == "" {
+		p.status.Receivers, p.status.Deliveries, p.status.Pending = nil, nil, 0
+	}
+	setConditions(p, o, false)
+}
+
+// wake asks for a reconcile after a time at most.
+func (p *plan) wake(after time.Duration) {
+	if after = max(after, time.Millisecond); p.requeueAfter == 0 || after < p.requeueAfter {
+		p.requeueAfter = after
+	}
+}
+
+// receivers lets the status have those of the specification: new ones report ends from now on.
+func (p *plan) receivers(o *observed, now time.Time) (changed bool) {
+	var out []v1alpha1.ReceiverStatus
+	for _, r := range o.policy.Spec.Receivers {
+		i := slices.IndexFunc(p.status.Receivers, func(s v1alpha1.ReceiverStatus) bool { return s.Name == r.Name })
+		if i >= 0 {
+			out = append(out, p.status.Receivers[i])
+			continue
+		}
+		out, changed = append(out, v1alpha1.ReceiverStatus{Name: r.Name, Since: metav1.NewMicroTime(now)}), true
+	}
+	changed = changed || len(out) != len(p.status.Receivers)
+	p.status.Receivers = out
+	return changed
+}
+
+// records are what receivers were told last, by receiver and release.
+type records map[string]map[notify.Key]v1alpha1.NotificationDelivery
+
+// recordsOf the list of a status of a policy in a namespace.
+func recordsOf(list []v1alpha1.NotificationDelivery, namespace string) records {
+	out := records{}
+	for _, d := range list {
+		out.set(notify.Key{Namespace: cmp.Or(d.Namespace, namespace), Release: d.Release}, d)
+	}
+	return out
+}
+
+func (r records) set(key notify.Key, d v1alpha1.NotificationDelivery) {
+	if r[d.Receiver] == nil {
+		r[d.Receiver] = map[notify.Key]v1alpha1.NotificationDelivery{}
+	}
+	r[d.Receiver][key] = d
+}
+
+func (r records) get(receiver string, key notify.Key) *v1alpha1.NotificationDelivery {
+	if d, ok := r[receiver][key]; ok {
+		return &d
+	}
+	return nil
+}
+
+func (r records) len() (n int) {
+	for _, of := range r {
+		n += len(of)
+	}
+	return n
+}
+
+// listOf gives the list of a status, in a stable order.
+func listOf(r records) (out []v1alpha1.NotificationDelivery) {
+	for _, of := range r {
+		for _, d := range of {
+			out = append(out, d)
+		}
+	}
+	slices.SortFunc(out, func(a, b v1alpha1.NotificationDelivery) int {
+		return cmp.Or(strings.Compare(a.Receiver, b.Receiver), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Microservice, b.Microservice), strings.Compare(a.Release, b.Release))
+	})
+	return out
+}
+
+// fold records the results of a receiver's last task.
+func (p *plan) fold(s *v1alpha1.ReceiverStatus, o *observed, records records, now time.Time) (changed bool) {
+	state := o.state[s.Name]
+	for _, r := range state.results {
+		key := notify.Key{Namespace: cmp.Or(r.delivery.Namespace, o.policy.Namespace), Release: r.delivery.Release}
+		known := records.get(s.Name, key)
+		records.set(key, notify.Told(known, r.delivery, &r.fact, r.message.ID, r.called))
+		if r.dropped {
+			p.dropped = append(p.dropped, r)
+		} else {
+			at := metav1.NewMicroTime(r.at)
+			s.LastDeliveryTime = &at
+		}
+		changed = true
+	}
+	return reportFailure(s, state, now) || changed
+}
+
+// targetsOf gives the releases that may be reported: those that are there, and those that were reported and are gone, without
+// facts.
+func targetsOf(o *observed, records records) map[notify.Key]target {
+	out := map[notify.Key]target{}
+	for i := range o.releases {
+		s := &o.releases[i]
+		if s.Preview && !o.policy.Spec.Previews {
+			continue
+		}
+		key := notify.KeyOf(*s)
+		out[key] = target{key: key, state: s, uid: s.Microservice.UID, facts: notify.FactsOf(*s)}
+	}
+	for _, of := range records {
+		for key, d := range of {
+			if _, there := out[key]; !there && !notify.Ended(d.Event) && o.gone(key, d) {
+				out[key] = target{key: key}
+			}
+		}
+	}
+	return out
+}
+
+// gone reports whether a release that was reported is gone, and not merely out of what the policy selects.
+func (o *observed) gone(key notify.Key, d v1alpha1.NotificationDelivery) bool {
+	name := [2]string{key.Namespace, d.Microservice}
+	if !o.chosen(key.Namespace) || o.existing[name] && !o.services[name] {
+		return false
+	}
+	return !slices.ContainsFunc(o.releases, func(s view.ReleaseState) bool { return notify.KeyOf(s) == key })
+}
+
+// of gives what was told last of a release to a receiver, and what is due.
+func (t target) of(r *v1alpha1.NotificationReceiver, records records, since time.Time) (known *v1alpha1.NotificationDelivery, due *notify.Fact) {
+	known = records.get(r.Name, t.key)
+	facts := t.facts
+	if t.state == nil {
+		if known == nil || notify.Ended(known.Event) {
+			return known, nil
+		}
+		facts = []notify.Fact{notify.RemovedFact(known)}
+	}
+	return known, notify.Due(r, known, facts, since)
+}
+
+// inRollout reports whether the rollout of a release is in progress.
+func (t target) inRollout() bool {
+	return slices.ContainsFunc(t.facts, func(f notify.Fact) bool { return !notify.Ended(f.Event) })
+}
+
+// prune forgets what cannot be due any more, and lets receivers report ends from a later time on.
+func (p *plan) prune(o *observed, targets map[notify.Key]target, records records, now time.Time) {
+	for i := range p.status.Receivers {
+		s := &p.status.Receivers[i]
+		since := now.Add(-remembered)
+		for _, t := range targets {
+			if _, f := t.of(o.receiver(s.Name), records, s.Since.Time); f != nil && notify.Ended(f.Event) && !f.Time.After(since) {
+				since = f.Time.Add(-time.Microsecond)
+			}
+		}
+		if since.After(s.Since.Time) {
+			s.Since = metav1.NewMicroTime(since.Truncate(time.Microsecond))
+		}
+	}
+	for name, of := range records {
+		i := slices.IndexFunc(p.status.Receivers, func(s v1alpha1.ReceiverStatus) bool { return s.Name == name })
+		if i < 0 {
+			delete(records, name)
+			continue
+		}
+		for key, d := range of {
+			t, there := targets[key]
+			over := notify.Ended(d.Event) && !d.Time.After(p.status.Receivers[i].Since.Time) && !t.inRollout()
+			if !there || over {
+				delete(of, key)
+			}
+		}
+	}
+}
+
+// due adds the messages that a receiver is to get next; it reports whether some wait because the record is full.
+func (p *plan) due(s *v1alpha1.ReceiverStatus, o *observed, targets map[notify.Key]target, records records, now time.Time) (full bool) {
+	state, receiver := o.state[s.Name], o.receiver(s.Name)
+	var jobs []job
+	room := maxDeliveries - records.len() - p.count()
+	for _, t := range targets {
+		if known, f := t.of(receiver, records, s.Since.Time); f != nil {
+			jobs = append(jobs, newJob(o.policy, receiver, t, known, *f))
+		}
+	}
+	slices.SortFunc(jobs, func(a, b job) int {
+		return cmp.Or(a.fact.Time.Compare(b.fact.Time), strings.Compare(a.message.ID, b.message.ID))
+	})
+	s.Pending = int32(len(jobs))
+	if state.running {
+		return false // enqueued again when the task is done
+	}
+	if wait := state.next.Sub(now); wait > 0 && len(jobs) > 0 {
+		p.wake(wait)
+		return false
+	}
+	for _, j := range jobs {
+		if len(p.jobs[s.Name]) == maxBatch {
+			break
+		}
+		if records.get(s.Name, notify.Key{Namespace: j.message.Namespace, Release: j.message.Release}) == nil {
+			if room <= 0 {
+				full = true
+				continue
+			}
+			room--
+		}
+		p.jobs[s.Name] = append(p.jobs[s.Name], j)
+	}
+	return full
+}
+
+// count of the messages that are about to be sent.
+func (p *plan) count() (n int) {
+	for _, jobs := range p.jobs {
+		n += len(jobs)
+	}
+	return n
+}
+
+// newJob makes a message.
+func newJob(policy *v1alpha1.NotificationPolicy, receiver *v1alpha1.NotificationReceiver, t target, known *v1alpha1.NotificationDelivery, f notify.Fact) job {
+	d := v1alpha1.NotificationDelivery{Receiver: receiver.Name, Release: t.key.Release}
+	if t.key.Namespace != policy.Namespace {
+		d.Namespace = t.key.Namespace
+	}
+	if t.state != nil {
+		d.Microservice, d.Version = t.state.Microservice.Name, t.state.Row.SemVer.Version
+	} else {
+		d.Microservice, d.Version = known.Microservice, known.Version
+	}
+	id := notify.ID(policy.UID, receiver.Name, t.uid, t.key.Release, &f)
+	about := notify.Told(known, d, &f, id, "")
+	return job{
+		message: notify.NewMessage(notify.About{Policy: policy, Receiver: receiver, Delivery: about, State: t.state, Fact: f, ID: id}),
+		edit:    notify.Edits(known, &f), fact: f, delivery: d,
+	}
+}

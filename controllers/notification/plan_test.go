@@ -1,0 +1,305 @@
+package notification
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/notify"
+	"github.com/heighliner/heighliner/internal/view"
+	"github.com/heighliner/heighliner/internal/view/viewtest"
+)
+
+// world is a policy with receivers that accept everything, or nothing.
+type world struct {
+	testing.TB
+	policy *v1alpha1.NotificationPolicy
+	state  map[string]receiverState
+	// failing receivers, and those whose task is in progress, by name.
+	failing map[string]string
+	// sent messages, by receiver.
+	sent map[string][]notify.Message
+	// writes of the status.
+	writes int
+}
+
+func newWorld(t testing.TB, receivers ...v1alpha1.NotificationReceiver) *world {
+	policy := &v1alpha1.NotificationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "team", UID: "p", Generation: 1}}
+	policy.Spec.Receivers = receivers
+	return &world{TB: t, policy: policy, state: map[string]receiverState{}, failing: map[string]string{}, sent: map[string][]notify.Message{}}
+}
+
+// observe a moment as the reconciler does.
+func (w *world) observe(in view.Input, now time.Time) *observed {
+	o := &observed{policy: w.policy.DeepCopy(), services: map[[2]string]bool{}, existing: map[[2]string]bool{}, chosen: func(ns string) bool { return ns == "shop" }, state: w.state}
+	o.releases = view.ReleaseStates(in, now, func(ms *v1alpha1.Microservice) bool {
+		o.existing[[2]string{ms.Namespace, ms.Name}], o.services[[2]string{ms.Namespace, ms.Name}] = true, true
+		return true
+	})
+	return o
+}
+
+// pass reconciles until nothing is due.
+func (w *world) pass(in view.Input, now time.Time) {
+	w.Helper()
+	for range 100 {
+		p := newPlan(w.observe(in, now), now)
+		if !cmp.Equal(w.policy.Status, p.status) {
+			w.writes++
+		}
+		w.policy.Status = p.status
+		w.state = map[string]receiverState{}
+		for name, jobs := range p.jobs {
+			s := receiverState{}
+			for _, j := range jobs {
+				if s.failure = w.failing[name]; s.failure != "" {
+					s.failures, s.next = 1, now.Add(time.Minute)
+					break
+				}
+				w.sent[name] = append(w.sent[name], j.message)
+				s.succeeded, s.results = true, append(s.results, result{job: j, called: "m-" + j.message.Thread, at: now})
+			}
+			w.state[name] = s
+		}
+		if len(p.jobs) == 0 {
+			return
+		}
+	}
+	w.Fatal("it never ends")
+}
+
+// titles that a receiver was sent.
+func (w *world) titles(receiver string) (out []string) {
+	for _, m := range w.sent[receiver] {
+		out = append(out, m.Title)
+	}
+	return out
+}
+
+// A restart of the manager between any two moments, also one in which what was sent was not recorded, loses nothing, and
+// what is sent again has the same id.
+func TestRestarts(t *testing.T) {
+	t.Parallel()
+	for _, story := range viewtest.Stories() {
+		t.Run(story.Name, func(t *testing.T) {
+			t.Parallel()
+			chat := v1alpha1.NotificationReceiver{Name: "chat"}
+			moments := viewtest.Moments(story.Name, "shop")
+			w, crashing := newWorld(t, chat), newWorld(t, chat)
+			w.policy.CreationTimestamp = metav1.NewTime(moments[0].Now)
+			for _, m := range moments {
+				w.pass(m.Input, m.Now)
+				before := *crashing.policy.DeepCopy()
+				crashing.pass(m.Input, m.Now)
+				crashing.policy.Status = before.Status // what was sent is not recorded
+				if len(before.Status.Receivers) == 0 {
+					crashing.policy.Status.Receivers = []v1alpha1.ReceiverStatus{{Name: "chat", Since: w.policy.Status.Receivers[0].Since}}
+				}
+				crashing.state = nil
+				crashing.pass(m.Input, m.Now)
+				w.state = nil // a restart
+			}
+			var ids []string
+			for _, m := range crashing.sent["chat"] {
+				if !slices.Contains(ids, m.ID) {
+					ids = append(ids, m.ID)
+				}
+			}
+			var want []string
+			for _, m := range w.sent["chat"] {
+				want = append(want, m.ID)
+			}
+			if diff := cmp.Diff(want, ids); diff != "" {
+				t.Errorf("ids of a manager that crashes: %s", diff)
+			}
+		})
+	}
+}
+
+// A receiver that fails for a while is told the last state of each release, and does not concern the other one.
+func TestFailingReceiver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"}, v1alpha1.NotificationReceiver{Name: "bus"})
+	moments := viewtest.Moments("promoted", "shop")
+	w.failing["bus"] = "HTTP 500"
+	for _, m := range moments {
+		w.pass(m.Input, m.Now)
+	}
+	last := moments[len(moments)-1]
+	if got := w.titles("bus"); got != nil {
+		t.Errorf("it was sent %q", got)
+	}
+	c := meta.FindStatusCondition(w.policy.Status.Conditions, v1alpha1.ConditionReady)
+	if c.Reason != reasonDeliveryFailing || c.Message != `receiver "bus": HTTP 500; it is tried again` {
+		t.Errorf("Ready is %+v", c)
+	}
+	if got := w.policy.Status.Pending; got == 0 {
+		t.Error("nothing is pending")
+	}
+	delete(w.failing, "bus")
+	w.pass(last.Input, last.Now.Add(2*time.Minute))
+	w.pass(last.Input, last.Now.Add(2*time.Minute))
+	// The first release was replaced meanwhile: its end is not among the events by default.
+	if diff := cmp.Diff([]string{"shop 1.1.0 is active and replaced 1.0.0"}, w.titles("bus")); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"shop 1.0.0 started", "shop 1.0.0 is active", "shop 1.1.0 started, 1.0.0 is active", "shop 1.1.0 is active and replaced 1.0.0"}, w.titles("chat")); diff != "" {
+		t.Error(diff)
+	}
+	if c := meta.FindStatusCondition(w.policy.Status.Conditions, v1alpha1.ConditionReady); c.Status != metav1.ConditionTrue || w.policy.Status.Pending != 0 {
+		t.Errorf("Ready is %+v, pending %d", c, w.policy.Status.Pending)
+	}
+}
+
+// A state that stays is no reason for a write, and one message costs one.
+func TestWrites(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})
+	for _, m := range viewtest.Moments("promoted", "shop") {
+		for range 3 {
+			w.pass(m.Input, m.Now)
+		}
+	}
+	if got, want := w.writes, len(w.sent["chat"])+1; got != want {
+		t.Errorf("%d writes for %d messages, want %d", got, len(w.sent["chat"]), want)
+	}
+}
+
+// What is over for longer than ten minutes is forgotten with the next write, and not sent again.
+func TestRecordStaysSmall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})
+	moments := viewtest.Moments("promoted", "shop")
+	for _, m := range moments {
+		w.pass(m.Input, m.Now)
+	}
+	last := moments[len(moments)-1]
+	in := last.Input
+	for i := range 100 {
+		now := last.Now.Add(time.Duration(i+1) * time.Hour)
+		ms := in.Microservices[0].DeepCopy()
+		row := &ms.Status.ReleaseGroups[0].Releases[0]
+		row.Status, row.Reason, row.LastTransitionTime = v1alpha1.ReleaseError, "CrashLoopBackOff", metav1.NewMicroTime(now)
+		ms.Status.ReleaseGroups[0].Rollout = nil
+		row.VersionedMicroservice = fmt.Sprintf("shop-%d", i)
+		in.Microservices = []v1alpha1.Microservice{*ms}
+		before := len(w.sent["chat"])
+		w.pass(in, now)
+		if got := len(w.sent["chat"]) - before; got != 1 {
+			t.Fatalf("%d messages: %q", got, w.titles("chat")[before:])
+		}
+		if got := len(w.policy.Status.Deliveries); got > 3 {
+			t.Fatalf("%d entries", got)
+		}
+	}
+}
+
+// A release that was reported and is gone was removed; one that is no longer selected is forgotten.
+func TestRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})
+	story, _ := viewtest.Play("approval", "shop")
+	w.pass(story.Input, story.Now)
+	w.pass(view.Input{Namespace: ""}, story.Now.Add(time.Minute))
+	titles := w.titles("chat")
+	if got, want := titles[len(titles)-1], "shop 1.1.0 was removed before its rollout ended"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	before := len(titles)
+	w.pass(view.Input{Namespace: ""}, story.Now.Add(time.Hour))
+	if len(w.titles("chat")) > before {
+		t.Errorf("it is sent again: %q", w.titles("chat"))
+	}
+
+	w = newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})
+	w.pass(story.Input, story.Now)
+	before = len(w.sent["chat"])
+	o := w.observe(story.Input, story.Now)
+	o.releases, o.services = nil, map[[2]string]bool{}
+	if p := newPlan(o, story.Now.Add(time.Minute)); len(p.jobs) > 0 || before == 0 {
+		t.Errorf("%d jobs of what is not selected", len(p.jobs))
+	}
+}
+
+// While the record is full, further releases wait, and are reported later.
+func TestFullRecord(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})
+	story, _ := viewtest.Play("approval", "shop")
+	var in view.Input
+	for i := range maxDeliveries + 10 {
+		ms := story.Input.Microservices[0].DeepCopy()
+		ms.Name = fmt.Sprintf("shop-%d", i)
+		for j := range ms.Status.ReleaseGroups[0].Releases {
+			ms.Status.ReleaseGroups[0].Releases[j].VersionedMicroservice += fmt.Sprintf("-%d", i)
+		}
+		ms.Status.ReleaseGroups[0].Rollout.Release += fmt.Sprintf("-%d", i)
+		in.Microservices = append(in.Microservices, *ms)
+	}
+	w.policy.Status.Receivers = []v1alpha1.ReceiverStatus{{Name: "chat", Since: metav1.NewMicroTime(story.Now)}}
+	w.pass(in, story.Now)
+	c := meta.FindStatusCondition(w.policy.Status.Conditions, v1alpha1.ConditionReady)
+	if got := len(w.policy.Status.Deliveries); got != maxDeliveries || c.Reason != reasonTooManyDeliveries {
+		t.Fatalf("%d entries, Ready is %+v", got, c)
+	}
+	// The first ten become active.
+	now := story.Now.Add(time.Minute)
+	for i := range 10 {
+		g := &in.Microservices[i].Status.ReleaseGroups[0]
+		g.Rollout = nil
+		for j := range g.Releases {
+			g.Releases[j].Status, g.Releases[j].Reason, g.Releases[j].LastTransitionTime = v1alpha1.ReleaseError, "CrashLoopBackOff", metav1.NewMicroTime(now)
+		}
+	}
+	w.pass(in, now)
+	w.pass(in, now.Add(time.Hour))
+	in.Microservices[20].Status.ReleaseGroups[0].Rollout.Step = 2 // any message is a write
+	w.policy.Spec.Receivers[0].Events = []v1alpha1.NotificationEvent{v1alpha1.NotifyStep, v1alpha1.NotifyWaiting, v1alpha1.NotifyFailed}
+	w.pass(in, now.Add(2*time.Hour))
+	w.pass(in, now.Add(3*time.Hour))
+	told := map[string]bool{}
+	for _, m := range w.sent["chat"] {
+		told[m.Microservice] = true
+	}
+	if len(told) != maxDeliveries+10 {
+		t.Errorf("%d of %d services were reported", len(told), maxDeliveries+10)
+	}
+}
+
+// A policy that is suspended sends nothing, and later nothing of what happened meanwhile.
+func TestSuspend(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})
+	moments := viewtest.Moments("promoted", "shop")
+	w.policy.Spec.Suspend = true
+	for _, m := range moments {
+		w.pass(m.Input, m.Now)
+	}
+	w.policy.Spec.Suspend = false
+	last := moments[len(moments)-1]
+	w.pass(last.Input, last.Now.Add(time.Second))
+	if got := w.titles("chat"); got != nil {
+		t.Errorf("it was sent %q", got)
+	}
+}
+
+// Previews are reported only if the policy asks for them.
+func TestPreviews(t *testing.T) {
+	t.Parallel()
+	for _, previews := range []bool{false, true} {
+		w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})
+		w.policy.Spec.Previews = previews
+		for _, m := range viewtest.Moments("previews", "shop") {
+			w.pass(m.Input, m.Now)
+		}
+		if got := len(w.sent["chat"]) > 0; got != previews {
+			t.Errorf("previews %t: %q", previews, w.titles("chat"))
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package notification
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/notify"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// The keys of Secrets that receivers name.
+const (
+	keyURL   = "url"
+	keyToken = "token"
+	keySign  = "key"
+	keyCA    = "ca.crt"
+)
+
+// secretReader reads Secrets one at a time, past the cache, and does not keep them.
+type secretReader struct{ live client.Reader }
+
+// credentials of a receiver of a policy in a namespace: its Secrets are of that namespace.
+func (s secretReader) credentials(ctx context.Context, namespace string, r *v1alpha1.NotificationReceiver) (c notify.Credentials, err error) {
+	if r.SecretRef != nil {
+		data, err := s.data(ctx, namespace, "secretRef", r.SecretRef.Name)
+		if err != nil {
+			return c, err
+		}
+		c.URL, c.Token = strings.TrimSpace(string(data[keyURL])), strings.TrimSpace(string(data[keyToken]))
+		if len(data[keySign]) > 0 {
+			c.Key = data[keySign]
+		}
+		if c.URL == "" && r.URL == "" {
+			return c, fmt.Errorf("secretRef: Secret %q does not have the key %q: add it, or set url", r.SecretRef.Name, keyURL)
+		}
+	}
+	if r.CASecretRef != nil {
+		data, err := s.data(ctx, namespace, "caSecretRef", r.CASecretRef.Name)
+		if err != nil {
+			return c, err
+		}
+		if c.CA = data[keyCA]; len(c.CA) == 0 {
+			return c, fmt.Errorf("caSecretRef: Secret %q does not have the key %q: add it", r.CASecretRef.Name, keyCA)
+		}
+	}
+	return c, nil
+}
+
+func (s secretReader) data(ctx context.Context, namespace, field, name string) (map[string][]byte, error) {
+	var secret corev1.Secret
+	err := s.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("%s: Secret %q not found in this namespace: create it, or correct the name", field, name)
+	case apierrors.IsForbidden(err):
+		return nil, status.SecretForbidden(namespace, name, err)
+	case err != nil:
+		return nil, fmt.Errorf("%s: get Secret %q: %w", field, name, err)
+	}
+	return secret.Data, nil
+}

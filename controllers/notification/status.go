@@ -1,0 +1,79 @@
+package notification
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// failureInterval is the least time between two writes of the failure of a receiver.
+const failureInterval = 10 * time.Minute
+
+// reportFailure reports whether a receiver fails, and since a while why.
+func reportFailure(s *v1alpha1.ReceiverStatus, state receiverState, now time.Time) (changed bool) {
+	switch {
+	case state.failure == "" && state.succeeded && s.Failure != "":
+		s.Failure, s.FailureTime = "", nil
+		return true
+	case state.failure == "" || s.Failure == state.failure:
+		return false
+	case s.Failure != "" && s.FailureTime != nil && now.Sub(s.FailureTime.Time) < failureInterval:
+		return false
+	}
+	at := metav1.NewMicroTime(now)
+	s.Failure, s.FailureTime = state.failure, &at
+	return true
+}
+
+// total sums up what receivers have.
+func (p *plan) total() {
+	p.status.Pending = 0
+	for i := range p.status.Receivers {
+		s := &p.status.Receivers[i]
+		p.status.Pending += s.Pending
+		if at := s.LastDeliveryTime; at != nil && (p.status.LastDeliveryTime == nil || at.After(p.status.LastDeliveryTime.Time)) {
+			p.status.LastDeliveryTime = &metav1.Time{Time: at.Truncate(time.Second)}
+		}
+	}
+}
+
+// keepPending leaves the numbers of a status that has nothing else to report: they alone are no reason for a write.
+func (p *plan) keepPending(old *v1alpha1.NotificationPolicyStatus) {
+	for i := range p.status.Receivers {
+		s := &p.status.Receivers[i]
+		if j := slices.IndexFunc(old.Receivers, func(o v1alpha1.ReceiverStatus) bool { return o.Name == s.Name }); j >= 0 {
+			s.Pending = old.Receivers[j].Pending
+		}
+	}
+}
+
+// setConditions reports whether the policy works; full: messages wait for room in the record.
+func setConditions(p *plan, o *observed, full bool) {
+	conditions, generation := &p.status.Conditions, o.policy.Generation
+	if o.wrong != "" {
+		status.Stalled(conditions, generation, o.reason, o.wrong+"; nothing is sent")
+		return
+	}
+	if o.policy.Spec.Suspend {
+		status.Ready(conditions, generation, reasonSuspended, "nothing is sent until spec.suspend is removed")
+		return
+	}
+	for _, s := range p.status.Receivers {
+		if s.Failure != "" {
+			status.Set(conditions, generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reasonDeliveryFailing, fmt.Sprintf("receiver %q: %s; it is tried again", s.Name, s.Failure))
+			status.Remove(conditions, v1alpha1.ConditionStalled)
+			return
+		}
+	}
+	if full {
+		status.Set(conditions, generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reasonTooManyDeliveries, fmt.Sprintf("the record is full with %d entries: further releases are reported when others are over; divide the services among several policies", maxDeliveries))
+		status.Remove(conditions, v1alpha1.ConditionStalled)
+		return
+	}
+	status.Ready(conditions, generation, status.ReasonSucceeded, fmt.Sprintf("%d receivers", len(p.status.Receivers)))
+}

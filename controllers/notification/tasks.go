@@ -1,0 +1,241 @@
+package notification
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/notify"
+	"github.com/heighliner/heighliner/internal/outbound"
+)
+
+const (
+	// The messages that are sent at a time: in the manager, of a namespace, to a host, and of a namespace to a host.
+	maxCalls, maxNamespace, maxHost, maxNamespaceHost = 32, 8, 16, 2
+	// minBackoff is the wait after a first failure, which doubles up to maxBackoff.
+	minBackoff, maxBackoff = time.Second, 5 * time.Minute
+	// maxRejections is how often a message is tried that its receiver rejects, and maxTrying how long any message is.
+	maxRejections, maxTrying = 5, 24 * time.Hour
+)
+
+// result of a message that was accepted, or that is given up.
+type result struct {
+	job
+	// called is what the receiver calls the message; "": it cannot be edited.
+	called string
+	at     time.Time
+	// dropped: it was given up, because of why.
+	dropped bool
+	why     string
+}
+
+// attempt is what is known of a message that was not accepted.
+type attempt struct {
+	first      time.Time
+	rejections int
+}
+
+// receiverState is what this process knows of a receiver. It is lost at a restart, which costs attempts and no message.
+type receiverState struct {
+	running bool
+	// results that are not in the status yet.
+	results []result
+	// failure of the last message; "": it was accepted. succeeded: one was accepted since the process began.
+	failure   string
+	succeeded bool
+	failures  int
+	// next is when to try again after a failure.
+	next     time.Time
+	attempts map[string]attempt // by id
+	cancel   context.CancelFunc
+}
+
+// policyState is what this process knows of a policy.
+type policyState struct {
+	uid       types.UID
+	receivers map[string]*receiverState
+}
+
+// send sends one message, as [notify.Sender.Send].
+type send func(context.Context, *v1alpha1.NotificationReceiver, notify.Credentials, notify.Message, string) (string, *notify.Error)
+
+// tasks send messages in the background. No method waits for a receiver.
+type tasks struct {
+	clock   clock.PassiveClock
+	send    send
+	metrics *metrics
+	places  *outbound.Places
+
+	mu       sync.Mutex
+	ctx      context.Context // nil before run
+	wake     func(types.NamespacedName)
+	policies map[types.NamespacedName]*policyState
+}
+
+func newTasks(c clock.PassiveClock, s send, m *metrics) *tasks {
+	return &tasks{
+		clock: c, send: s, metrics: m, policies: map[types.NamespacedName]*policyState{},
+		places: outbound.NewPlaces(outbound.Bounds{All: maxCalls, Namespace: maxNamespace, Host: maxHost, NamespaceHost: maxNamespaceHost}),
+	}
+}
+
+// run enables tasks until ctx ends. It calls wake for each policy of which a task is done, from any goroutine.
+func (t *tasks) run(ctx context.Context, wake func(types.NamespacedName)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ctx, t.wake = ctx, wake
+}
+
+// state gives what is known of the receivers of a policy, by name. It replaces that of a deleted policy of the same name.
+func (t *tasks) state(policy types.NamespacedName, uid types.UID) map[string]receiverState {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.policies[policy]
+	if p == nil || p.uid != uid {
+		t.drop(policy)
+		p = &policyState{uid: uid, receivers: map[string]*receiverState{}}
+		t.policies[policy] = p
+	}
+	out := make(map[string]receiverState, len(p.receivers))
+	for name, r := range p.receivers {
+		out[name] = *r
+	}
+	return out
+}
+
+// recorded tells that the status has the results of a state.
+func (t *tasks) recorded(policy types.NamespacedName, state map[string]receiverState) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.policies[policy]
+	if p == nil {
+		return
+	}
+	for name, s := range state {
+		if r := p.receivers[name]; r != nil {
+			r.results = r.results[min(len(s.results), len(r.results)):]
+		}
+	}
+}
+
+// forget ends what is in progress for a policy that is gone.
+func (t *tasks) forget(policy types.NamespacedName) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.drop(policy)
+}
+
+func (t *tasks) drop(policy types.NamespacedName) {
+	if p := t.policies[policy]; p != nil {
+		for _, r := range p.receivers {
+			if r.cancel != nil {
+				r.cancel()
+			}
+		}
+	}
+	delete(t.policies, policy)
+}
+
+// start sends messages of one receiver, one after the other, unless it is busy.
+func (t *tasks) start(policy types.NamespacedName, receiver *v1alpha1.NotificationReceiver, jobs []job, credentials func(context.Context) (notify.Credentials, error)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.policies[policy]
+	if t.ctx == nil || p == nil {
+		return
+	}
+	r := p.receivers[receiver.Name]
+	if r == nil {
+		r = &receiverState{attempts: map[string]attempt{}}
+		p.receivers[receiver.Name] = r
+	}
+	if r.running {
+		return
+	}
+	ctx, cancel := context.WithCancel(t.ctx)
+	r.running, r.cancel = true, cancel
+	known := map[string]attempt{}
+	for _, j := range jobs {
+		if a, ok := r.attempts[j.message.ID]; ok {
+			known[j.message.ID] = a
+		}
+	}
+	r.attempts = known
+	go func() {
+		defer cancel()
+		for _, j := range jobs {
+			if !t.one(ctx, policy.Namespace, r, receiver, j, credentials) {
+				break
+			}
+		}
+		t.mu.Lock()
+		r.running = false
+		wake := t.wake
+		ended := t.ctx.Err() != nil
+		t.mu.Unlock()
+		if !ended {
+			wake(policy)
+		}
+	}()
+}
+
+// one sends one message, and reports whether the next one may be sent.
+func (t *tasks) one(ctx context.Context, namespace string, r *receiverState, receiver *v1alpha1.NotificationReceiver, j job, credentials func(context.Context) (notify.Credentials, error)) bool {
+	called, failure := t.try(ctx, namespace, receiver, j, credentials)
+	if ctx.Err() != nil && failure != nil {
+		return false // neither accepted nor refused: the next manager tries again, with the same id
+	}
+	now := t.clock.Now()
+	t.metrics.count(receiver.Type, failure)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if failure == nil {
+		delete(r.attempts, j.message.ID)
+		r.failure, r.succeeded, r.failures, r.next = "", true, 0, time.Time{}
+		r.results = append(r.results, result{job: j, called: called, at: now})
+		return true
+	}
+	a := r.attempts[j.message.ID]
+	if a.first.IsZero() {
+		a.first = now
+	}
+	if failure.Rejected {
+		a.rejections++
+	}
+	r.attempts[j.message.ID] = a
+	r.failures++
+	r.failure = failure.Error()
+	r.next = now.Add(max(failure.After, backOff(r.failures)))
+	if a.rejections >= maxRejections || now.Sub(a.first) >= maxTrying {
+		delete(r.attempts, j.message.ID)
+		r.failures, r.next = 0, time.Time{}
+		r.results = append(r.results, result{job: j, at: now, dropped: true, why: failure.Error()})
+	}
+	return failure.Rejected
+}
+
+// try reads the credentials again, so that a Secret that was corrected is used, and sends once.
+func (t *tasks) try(ctx context.Context, namespace string, receiver *v1alpha1.NotificationReceiver, j job, credentials func(context.Context) (notify.Credentials, error)) (string, *notify.Error) {
+	c, err := credentials(ctx)
+	if err != nil {
+		return "", notify.NewError(err)
+	}
+	leave, ok := t.places.Enter(ctx, namespace, cmp.Or(c.URL, receiver.URL))
+	if !ok {
+		return "", notify.NewError(ctx.Err())
+	}
+	defer leave()
+	return t.send(ctx, receiver, c, j.message, j.edit)
+}
+
+// backOff doubles from minBackoff, and adds up to a quarter, so that receivers that failed together are not tried together.
+func backOff(failures int) time.Duration {
+	d := min(minBackoff<<min(max(failures-1, 0), 16), maxBackoff)
+	return d + rand.N(d/4)
+}

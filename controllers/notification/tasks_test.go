@@ -1,0 +1,129 @@
+package notification
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/notify"
+	"github.com/heighliner/heighliner/test/await"
+)
+
+// line of receivers, played by a function.
+type line struct {
+	*tasks
+	clock *testingclock.FakePassiveClock
+	woken chan types.NamespacedName
+}
+
+var team = types.NamespacedName{Namespace: "shop", Name: "team"}
+
+func newLine(t *testing.T, answer func(id string) *notify.Error) *line {
+	t.Helper()
+	m, err := newMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &line{clock: testingclock.NewFakePassiveClock(time.Date(2030, 1, 31, 9, 0, 0, 0, time.UTC)), woken: make(chan types.NamespacedName, 64)}
+	l.tasks = newTasks(l.clock, func(_ context.Context, _ *v1alpha1.NotificationReceiver, _ notify.Credentials, m notify.Message, _ string) (string, *notify.Error) {
+		return "", answer(m.ID)
+	}, m)
+	l.run(t.Context(), func(p types.NamespacedName) { l.woken <- p })
+	l.state(team, "uid")
+	return l
+}
+
+// play sends messages, and gives what is known then.
+func (l *line) play(t *testing.T, ids ...string) receiverState {
+	t.Helper()
+	var jobs []job
+	for _, id := range ids {
+		jobs = append(jobs, job{message: notify.Message{ID: id}})
+	}
+	l.start(team, &v1alpha1.NotificationReceiver{Name: "chat"}, jobs, func(context.Context) (notify.Credentials, error) { return notify.Credentials{}, nil })
+	await.Receive(t, "the end of the task", l.woken)
+	return l.state(team, "uid")["chat"]
+}
+
+func failure(rejected bool) *notify.Error {
+	e := notify.NewError(context.Canceled)
+	e.Rejected = rejected
+	return e
+}
+
+// A receiver that fails gets the rest later, in order; one that rejects a message gets the others.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, func(id string) *notify.Error {
+		switch id {
+		case "bad":
+			return failure(true)
+		case "down":
+			return failure(false)
+		}
+		return nil
+	})
+	s := l.play(t, "a", "bad", "b", "down", "c")
+	if len(s.results) != 2 || s.results[0].message.ID != "a" || s.results[1].message.ID != "b" || s.failure == "" || !s.next.After(l.clock.Now()) {
+		t.Errorf("results %+v, failure %q, next %s", s.results, s.failure, s.next)
+	}
+	l.recorded(team, map[string]receiverState{"chat": s})
+	if s := l.state(team, "uid")["chat"]; len(s.results) != 0 {
+		t.Errorf("%d results remain", len(s.results))
+	}
+}
+
+// Waits grow up to a bound; messages that are rejected, or that no one accepts for a day, are given up.
+func TestGivingUp(t *testing.T) {
+	t.Parallel()
+	rejects := newLine(t, func(string) *notify.Error { return failure(true) })
+	for i := range maxRejections {
+		s := rejects.play(t, "bad")
+		if got, want := len(s.results), (i+1)/maxRejections; got != want {
+			t.Fatalf("after %d attempts %d are given up", i+1, got)
+		}
+	}
+	down := newLine(t, func(string) *notify.Error { return failure(false) })
+	began := down.clock.Now()
+	for n := 0; ; n++ {
+		s := down.play(t, "message")
+		if len(s.results) > 0 {
+			if lasted := down.clock.Now().Sub(began); !s.results[0].dropped || lasted < maxTrying || lasted > maxTrying+2*maxBackoff {
+				t.Errorf("%+v after %s", s.results[0], lasted)
+			}
+			if n > 1000 {
+				t.Errorf("%d attempts", n)
+			}
+			return
+		}
+		wait := s.next.Sub(down.clock.Now())
+		if wait < minBackoff || wait > maxBackoff*5/4 {
+			t.Fatalf("attempt %d is followed by a wait of %s", n, wait)
+		}
+		down.clock.SetTime(s.next)
+	}
+}
+
+// What is in progress for a policy that is deleted ends, and a policy of the same name begins anew.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	begun := make(chan struct{})
+	l := newLine(t, func(string) *notify.Error { return nil })
+	l.send = func(ctx context.Context, _ *v1alpha1.NotificationReceiver, _ notify.Credentials, _ notify.Message, _ string) (string, *notify.Error) {
+		close(begun)
+		<-ctx.Done()
+		return "", notify.NewError(ctx.Err())
+	}
+	l.start(team, &v1alpha1.NotificationReceiver{Name: "chat"}, []job{{}}, func(context.Context) (notify.Credentials, error) { return notify.Credentials{}, nil })
+	await.Receive(t, "the call", begun)
+	l.forget(team)
+	await.Receive(t, "the end of the task", l.woken)
+	if s := l.state(team, "other"); len(s) != 0 {
+		t.Errorf("state %+v", s)
+	}
+}

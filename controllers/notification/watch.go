@@ -1,0 +1,76 @@
+package notification
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// settleDelay is how long after a change a policy is reconciled, so that changes that follow each other are looked at once.
+const settleDelay = 300 * time.Millisecond
+
+// soon enqueues the policies that a change is about.
+func soon(about func(context.Context, client.Object) []ctrl.Request) handler.EventHandler {
+	add := func(ctx context.Context, o client.Object, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+		for _, request := range about(ctx, o) {
+			q.AddAfter(request, settleDelay)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+			add(ctx, e.Object, q)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+			add(ctx, e.ObjectNew, q)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+			add(ctx, e.Object, q)
+		},
+	}
+}
+
+// about gives the policies that may be about a Microservice, or a namespace: those of the namespace, and those of the namespace of
+// the manager that select namespaces. Of a namespace itself only the latter.
+func (r *reconciler) about(ctx context.Context, o client.Object) (requests []ctrl.Request) {
+	namespaces := []string{o.GetNamespace()}
+	if r.selects() && !slices.Contains(namespaces, r.namespace) {
+		namespaces = append(namespaces, r.namespace)
+	}
+	for _, namespace := range namespaces {
+		if namespace == "" {
+			continue // a Namespace
+		}
+		var list v1alpha1.NotificationPolicyList
+		err := r.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+		var early *cache.ErrResourceNotCached
+		if errors.As(err, &early) {
+			return nil // At the start, before policies are watched: each is reconciled when they are.
+		}
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "list the NotificationPolicies of a namespace", "namespace", namespace)
+			continue
+		}
+		for i := range list.Items {
+			p := &list.Items[i]
+			if namespace == o.GetNamespace() || p.Spec.NamespaceSelector != nil {
+				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(p)})
+			}
+		}
+	}
+	return requests
+}
+
+// selects reports whether policies of the manager's namespace may select others: that is known, and watched.
+func (r *reconciler) selects() bool {
+	return r.namespace != "" && (len(r.watched) == 0 || slices.Contains(r.watched, r.namespace))
+}
