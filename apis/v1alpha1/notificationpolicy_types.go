@@ -33,7 +33,7 @@ const (
 )
 
 // ReceiverType is what a receiver understands.
-// +kubebuilder:validation:Enum=Webhook;CloudEvents
+// +kubebuilder:validation:Enum=Webhook;CloudEvents;Slack;Teams;Discord
 type ReceiverType string
 
 const (
@@ -41,9 +41,17 @@ const (
 	ReceiverWebhook ReceiverType = "Webhook"
 	// ReceiverCloudEvents gets CloudEvents 1.0 in structured mode, whose data are CDEvents.
 	ReceiverCloudEvents ReceiverType = "CloudEvents"
+	// ReceiverSlack is a channel of Slack: by a bot token, which edits its messages, or by an
+	// incoming webhook, which cannot.
+	ReceiverSlack ReceiverType = "Slack"
+	// ReceiverTeams is a webhook of Microsoft Teams' workflows. Its messages are not edited.
+	ReceiverTeams ReceiverType = "Teams"
+	// ReceiverDiscord is a webhook of Discord, which edits its messages.
+	ReceiverDiscord ReceiverType = "Discord"
 )
 
 // NotificationReceiver gets messages of one policy.
+// +kubebuilder:validation:XValidation:rule="self.type == 'Slack' || !has(self.channel)",message="spec.receivers: channel is allowed only for the type Slack"
 // +kubebuilder:validation:XValidation:rule="has(self.url) || has(self.secretRef)",message="spec.receivers: set url, or secretRef with a Secret that has the key url"
 // +kubebuilder:validation:XValidation:rule="self.type == 'Webhook' || !has(self.template) && !has(self.contentType)",message="spec.receivers: template and contentType are allowed only for the type Webhook"
 type NotificationReceiver struct {
@@ -66,7 +74,7 @@ type NotificationReceiver struct {
 	URL string `json:"url,omitempty"`
 
 	// secretRef names a Secret of this namespace. Of its keys, "url" replaces url, "token" is sent
-	// as a bearer token, and "key" signs the body as calls of hooks are signed (HMAC with
+	// as a bearer token (of Slack, it is that of the bot), and "key" signs the body as calls of hooks are signed (HMAC with
 	// SHA-256). All are optional. By default there are no credentials.
 	// +optional
 	SecretRef *Reference `json:"secretRef,omitempty"`
@@ -82,6 +90,12 @@ type NotificationReceiver struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=11
 	Events []NotificationEvent `json:"events,omitempty"`
+
+	// channel of Slack, by its ID or name, for a bot token. An incoming webhook has its own.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=80
+	Channel string `json:"channel,omitempty"`
 
 	// template of the body, in the language of Go's text/template with fields such as
 	// {{.title}} and the functions json, eq, ne, and, or and not. Write values with json:

@@ -291,6 +291,9 @@ func TestShippedRightsSuffice(t *testing.T) {
 		},
 	}
 	create(t, ms)
+	notified := &v1alpha1.NotificationPolicy{ObjectMeta: shop}
+	notified.Spec.Receivers = []v1alpha1.NotificationReceiver{{Name: "chat", Type: v1alpha1.ReceiverWebhook, URL: receiver.URL, SecretRef: &v1alpha1.Reference{Name: "hooks"}}}
+	create(t, notified)
 	routes := &v1alpha1.NetworkPolicy{ObjectMeta: shop}
 	routes.Spec.Ports = []v1alpha1.NetworkPort{{Name: "http", Port: 80}}
 	routes.Spec.Provider = &v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: []v1alpha1.ParentReference{{Name: "public"}}}}
@@ -366,6 +369,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 			`heighliner_hook_call_duration_seconds_count`,
 			`heighliner_registry_lookups_total{operation="List",result="Ok"}`, `heighliner_scan_duration_seconds_count`,
 			`heighliner_github_reads_total{operation="PullRequest",result="Ok"} 1`, `heighliner_github_rate_limit_remaining{host="127.0.0.1:`,
+			`heighliner_notifications_total{result="Accepted",type="Webhook"}`,
 			`heighliner_webhook_total{result="Accepted"} 1`, `heighliner_webhook_total{result="Unauthorized"} 1`,
 		}, func(line string) bool { return strings.Contains(body, line) })
 		if len(missing) > 0 {

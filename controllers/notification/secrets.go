@@ -36,7 +36,7 @@ func (s secretReader) credentials(ctx context.Context, namespace string, r *v1al
 		if len(data[keySign]) > 0 {
 			c.Key = data[keySign]
 		}
-		if c.URL == "" && r.URL == "" {
+		if bot := r.Type == v1alpha1.ReceiverSlack && c.Token != ""; c.URL == "" && r.URL == "" && !bot {
 			return c, fmt.Errorf("secretRef: Secret %q does not have the key %q: add it, or set url", r.SecretRef.Name, keyURL)
 		}
 	}

@@ -24,7 +24,9 @@ type Error struct {
 	Rejected bool
 	// After is how long the receiver asks to wait; 0: it does not.
 	After time.Duration
-	text  string
+	// code is the HTTP status; 0: there is none.
+	code int
+	text string
 }
 
 func (e *Error) Error() string { return e.text }
@@ -55,6 +57,7 @@ func errorOfAnswer(answer *http.Response, body []byte) *Error {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
 		e.Rejected = true
 	}
+	e.code = answer.StatusCode
 	if answer.StatusCode >= 300 && answer.StatusCode < 400 {
 		e = errorf("HTTP %d: redirects are not followed", answer.StatusCode)
 	}

@@ -6,6 +6,10 @@
 //	message.go      messages and their texts. Pure
 //	template.go     bodies by templates of users. Pure
 //	cloudevents.go  CloudEvents, whose data are CDEvents. Pure
+//	chat.go         what messages show in chats. Pure
+//	slack.go        messages of Slack
+//	teams.go        cards of Microsoft Teams. Pure
+//	discord.go      messages of Discord
 //	send.go         one message to one receiver, over HTTP
 //	errors.go       why a message was not accepted
 package notify

@@ -2,6 +2,7 @@ package notify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -55,22 +56,28 @@ func clientOptions(ca []byte) outbound.Options {
 
 // Send sends a message; edit is the message that it changes, as the receiver calls it; "": it is a new one. It returns
 // what the receiver calls the message; "": it cannot be edited.
-func (s *Sender) Send(ctx context.Context, r *v1alpha1.NotificationReceiver, c Credentials, m Message, _ string) (string, *Error) {
+func (s *Sender) Send(ctx context.Context, r *v1alpha1.NotificationReceiver, c Credentials, m Message, edit string) (string, *Error) {
+	address := cmp.Or(c.URL, r.URL)
+	if r.Type == v1alpha1.ReceiverSlack && c.Token != "" {
+		address = cmp.Or(address, slackAPI)
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return "", errorf("the address is not an absolute http or https URL without user name and password: correct url, or the key url of the Secret")
+	}
+	switch {
+	case r.Type == v1alpha1.ReceiverSlack && c.Token != "":
+		return s.slack(ctx, u, r.Channel, c, m, edit)
+	case r.Type == v1alpha1.ReceiverDiscord:
+		return s.discord(ctx, u, c, m, edit)
+	}
 	body, kind, err := bodyOf(r, m)
 	if err != nil {
 		failure := errorf("%s", err)
 		failure.Rejected = true
 		return "", failure
 	}
-	address := r.URL
-	if c.URL != "" {
-		address = c.URL
-	}
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" {
-		return "", errorf("the address is not an absolute http or https URL without user name and password: correct url, or the key url of the Secret")
-	}
-	_, failure := s.post(ctx, call{address: address, kind: kind, id: m.ID, body: body}, c)
+	_, failure := s.post(ctx, call{method: http.MethodPost, address: address, kind: kind, id: m.ID, body: body}, c)
 	return "", failure
 }
 
@@ -81,6 +88,12 @@ func bodyOf(r *v1alpha1.NotificationReceiver, m Message) (body []byte, kind stri
 	case r.Type == v1alpha1.ReceiverCloudEvents:
 		body, err = cloudEventOf(m)
 		return body, "application/cloudevents+json; charset=utf-8", err
+	case r.Type == v1alpha1.ReceiverSlack:
+		body, err = json.Marshal(slackMessageOf(m))
+		return body, kind, err
+	case r.Type == v1alpha1.ReceiverTeams:
+		body, err = json.Marshal(teamsMessageOf(m))
+		return body, kind, err
 	case r.Template != "":
 		if r.ContentType != "" {
 			kind = r.ContentType
@@ -94,15 +107,15 @@ func bodyOf(r *v1alpha1.NotificationReceiver, m Message) (body []byte, kind stri
 
 // call is one request.
 type call struct {
-	address, kind, id string
-	body              []byte
+	method, address, kind, id string
+	body                      []byte
 }
 
 // post makes a call, and gives the body of its answer.
 func (s *Sender) post(ctx context.Context, c call, with Credentials) ([]byte, *Error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.address, bytes.NewReader(c.body))
+	request, err := http.NewRequestWithContext(ctx, c.method, c.address, bytes.NewReader(c.body))
 	if err != nil {
 		return nil, errorOf(err)
 	}

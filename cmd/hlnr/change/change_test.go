@@ -68,6 +68,7 @@ func TestLint(t *testing.T) {
 		"unknown field":   {strings.Replace(microservice, "replicas: 2", "replica: 2", 1), cli.ExitNo, `unknown field "spec.availability.replica"`},
 		"time zone":       {strings.Replace(microservice, "weight: 50,", "weight: 50, window: {timeZone: Europe/Atlantis},", 1), cli.ExitNo, `spec.updateStrategy.canary.steps[1].window.timeZone: there is no time zone "Europe/Atlantis"`},
 		"range":           {strings.TrimSuffix(policy, "}\n") + `, versioning: {range: "one"}}`, cli.ExitNo, `spec.versioning.range: "one" is not a range`},
+		"template":        {"apiVersion: hlnr.io/v1alpha1\nkind: NotificationPolicy\nmetadata: {name: team}\nspec: {receivers: [{name: chat, type: Webhook, url: \"https://chat.example.com\", template: \"{{.Title}}\"}]}\n", cli.ExitNo, "spec.receivers[0].template: fill template"},
 		"kind":            {strings.Replace(microservice, "kind: Microservice", "kind: Microservise", 1), cli.ExitNo, `did you mean "Microservice"`},
 		"version":         {strings.Replace(microservice, "v1alpha1", "v1", 1), cli.ExitNo, "apiVersion: hlnr.io/v1 is unknown: use hlnr.io/v1alpha1"},
 		"no name":         {strings.Replace(microservice, "{name: shop}\nspec", "{}\nspec", 1), cli.ExitNo, "metadata.name: is required"},

@@ -23,6 +23,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/imagepolicy"
 	"github.com/heighliner/heighliner/internal/analysis"
 	"github.com/heighliner/heighliner/internal/manifest"
+	"github.com/heighliner/heighliner/internal/notify"
 )
 
 // Commands are all commands of this package.
@@ -176,6 +177,14 @@ func semantics(o runtime.Object) (faults []string) {
 			}
 			if _, err := time.LoadLocation(st.Window.TimeZone); err != nil {
 				faults = append(faults, fmt.Sprintf("spec.updateStrategy.canary.steps[%d].window.timeZone: there is no time zone %q; use a name of the IANA time zone database, such as Europe/Zurich", i, st.Window.TimeZone))
+			}
+		}
+	case *v1alpha1.NotificationPolicy:
+		for i := range o.Spec.Receivers {
+			if t := o.Spec.Receivers[i].Template; t != "" {
+				if err := notify.CheckTemplate(t); err != nil {
+					faults = append(faults, fmt.Sprintf("spec.receivers[%d].template: %s", i, err))
+				}
 			}
 		}
 	case *v1alpha1.ImagePolicy:

@@ -150,7 +150,9 @@ func plant() []client.Object {
 	vs := &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop-1-0-0"}}
 	vs.Spec.Template = *ms.Spec.Template.DeepCopy()
 	vs.Status.Message = "exit 1: {\"secret\": \"hunter2-message\"} -----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\n-----END RSA PRIVATE KEY-----"
-	return []client.Object{ms, vs}
+	np := &v1alpha1.NotificationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "team"}}
+	np.Spec.Receivers = []v1alpha1.NotificationReceiver{{Name: "chat", URL: "https://chat.example.com/hooks/hunter2-url", Template: "hunter2-body {{.title}}"}}
+	return []client.Object{ms, vs, np}
 }
 
 // A report has what is needed to find a fault, and no secret that a user planted anywhere.

@@ -25,7 +25,7 @@ func (d *doctor) checkObjects(ctx context.Context) []client.Object {
 	secrets := map[client.ObjectKey][]string{}
 	for _, list := range []client.ObjectList{
 		&v1alpha1.ImagePolicyList{}, &v1alpha1.GitHubRepositoryList{}, &v1alpha1.MicroserviceList{}, &v1alpha1.VersionedMicroserviceList{}, &v1alpha1.NetworkPolicyList{},
-		&v1alpha1.FreezeList{}, &v1alpha1.ClusterFreezeList{},
+		&v1alpha1.FreezeList{}, &v1alpha1.ClusterFreezeList{}, &v1alpha1.NotificationPolicyList{},
 	} {
 		kind := strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", list), "*v1alpha1."), "List")
 		if err := d.client.List(ctx, list, client.InNamespace(d.namespace)); err != nil {
@@ -78,6 +78,8 @@ func statusOf(o client.Object) (conditions []metav1.Condition, observed int64) {
 		return o.Status.Conditions, o.Status.ObservedGeneration
 	case *v1alpha1.ClusterFreeze:
 		return o.Status.Conditions, o.Status.ObservedGeneration
+	case *v1alpha1.NotificationPolicy:
+		return o.Status.Conditions, o.Status.ObservedGeneration
 	}
 	return nil, 0
 }
@@ -96,6 +98,9 @@ func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 		return finding(Problem, "check that the manager runs and watches the namespace (--namespace)", "the manager has not observed its last change: generation %d, observed generation %d", o.GetGeneration(), observed)
 	}
 	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
+		return finding(Problem, "", "%s: %s", c.Reason, c.Message)
+	}
+	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); kind == "NotificationPolicy" && c != nil && c.Status == metav1.ConditionFalse {
 		return finding(Problem, "", "%s: %s", c.Reason, c.Message)
 	}
 	found := frozen(o, now, finding)
@@ -171,6 +176,14 @@ func secretsOf(o client.Object) (names []string) {
 		}
 		if s := o.Spec.CertSecretRef; s != nil {
 			names = append(names, s.Name)
+		}
+	case *v1alpha1.NotificationPolicy:
+		for i := range o.Spec.Receivers {
+			for _, s := range []*v1alpha1.Reference{o.Spec.Receivers[i].SecretRef, o.Spec.Receivers[i].CASecretRef} {
+				if s != nil {
+					names = append(names, s.Name)
+				}
+			}
 		}
 	case *v1alpha1.GitHubRepository:
 		if s := o.Spec.WebhookSecretRef; s != nil {

@@ -54,6 +54,8 @@ func clean(v any) any {
 			case dropped[k]:
 			case valued[k]:
 				out[k] = blank(x)
+			case k == "receivers":
+				out[k] = cleanReceivers(x)
 			case k == "annotations":
 				out[k] = cleanAnnotations(x)
 			default:
@@ -71,6 +73,30 @@ func clean(v any) any {
 		return cleanText(v)
 	}
 	return v
+}
+
+// path of an address, which is a secret where messages are sent to.
+var path = regexp.MustCompile(`^([a-z]+://[^/?#]*).+$`)
+
+// cleanReceivers keeps of the addresses of receivers the hosts, and of their templates nothing.
+func cleanReceivers(v any) any {
+	list, is := clean(v).([]any)
+	if !is {
+		return removed
+	}
+	for _, item := range list {
+		r, is := item.(map[string]any)
+		if !is {
+			continue
+		}
+		if text, is := r["url"].(string); is {
+			r["url"] = path.ReplaceAllString(text, "${1}/"+removed)
+		}
+		if _, is := r["template"]; is {
+			r["template"] = removed
+		}
+	}
+	return list
 }
 
 // cleanAnnotations keeps the annotations of hlnr.io; of others only the keys.

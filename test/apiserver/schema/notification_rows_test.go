@@ -10,6 +10,12 @@ var notificationRows = map[string]row{
 	"ntfp a receiver":  {kind: "NotificationPolicy", patch: receiver(`name: chat, type: Webhook, url: "http://chat.example.com:8080/in?x=1", secretRef: {name: chat}, caSecretRef: {name: ca}, events: [Started, Step, Waiting, Promoted, Restored, RolledBack, Failed, Aborted, Superseded, Removed, Deprecated], template: "{{.title}}", contentType: text/plain; charset=utf-8`)},
 	"ntfp cloudevents": {kind: "NotificationPolicy", patch: receiver(`name: bus, type: CloudEvents, secretRef: {name: bus}`)},
 
+	"ntfp slack":                 {kind: "NotificationPolicy", patch: receiver(`name: chat, type: Slack, secretRef: {name: chat}, channel: "#releases"`)},
+	"ntfp teams":                 {kind: "NotificationPolicy", patch: receiver(`name: chat, type: Teams, secretRef: {name: chat}`)},
+	"ntfp discord":               {kind: "NotificationPolicy", patch: receiver(`name: chat, type: Discord, secretRef: {name: chat}`)},
+	"ntfp channel of another":    {kind: "NotificationPolicy", patch: receiver(`name: chat, type: Discord, secretRef: {name: chat}, channel: a`), refused: "channel is allowed only for the type Slack"},
+	"ntfp empty channel":         {kind: "NotificationPolicy", patch: receiver(`name: chat, type: Slack, secretRef: {name: chat}, channel: ""`), refused: "spec.receivers[0].channel"},
+	"ntfp channel too long":      {kind: "NotificationPolicy", patch: receiver(`name: chat, type: Slack, secretRef: {name: chat}, channel: ` + long(81)), refused: "spec.receivers[0].channel: Too long"},
 	"ntfp no receivers":          {kind: "NotificationPolicy", patch: `spec: {receivers: null}`, refused: "spec.receivers: Required value"},
 	"ntfp empty receivers":       {kind: "NotificationPolicy", patch: `spec: {receivers: []}`, refused: "spec.receivers"},
 	"ntfp most receivers":        {kind: "NotificationPolicy", patch: `spec: {receivers: ` + numbered(`{name: r#, type: Webhook, url: "https://a.example.com"}`, 8) + `}`},

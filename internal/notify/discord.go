@@ -1,0 +1,88 @@
+package notify
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"regexp"
+)
+
+// The bounds of Discord's embeds in characters.
+const maxDiscordTitle, maxDiscordValue = 256, 1024
+
+// discordMessage is the body of webhooks of Discord.
+type discordMessage struct {
+	Embeds          []discordEmbed  `json:"embeds"`
+	AllowedMentions discordMentions `json:"allowed_mentions"`
+}
+
+// discordMentions are who may be mentioned by texts: no one.
+type discordMentions struct {
+	Parse []string `json:"parse"`
+}
+
+type discordEmbed struct {
+	Title       string         `json:"title"`
+	Description string         `json:"description,omitempty"`
+	URL         string         `json:"url,omitempty"`
+	Color       int            `json:"color"`
+	Timestamp   string         `json:"timestamp"`
+	Fields      []discordField `json:"fields"`
+}
+
+type discordField struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Inline bool   `json:"inline"`
+}
+
+// discordColors of messages, as RGB.
+var discordColors = map[Severity]int{Info: 0x4a6fa5, Success: 0x2e8b57, Warning: 0xd99000, Failure: 0xc0392b}
+
+// discordMessageOf gives a message as Discord takes it. A title that is too long is repeated as text.
+func discordMessageOf(m Message) discordMessage {
+	embed := discordEmbed{Title: cut(m.Title, maxDiscordTitle), URL: m.URL, Color: discordColors[m.Severity], Timestamp: m.Time.UTC().Format("2006-01-02T15:04:05Z"), Fields: []discordField{}}
+	if embed.Title != m.Title {
+		embed.Description = m.Title
+	}
+	for _, p := range details(m) {
+		embed.Fields = append(embed.Fields, discordField{Name: p.name, Value: cut(p.value, maxDiscordValue), Inline: p.name != "Next"})
+	}
+	return discordMessage{Embeds: []discordEmbed{embed}, AllowedMentions: discordMentions{Parse: []string{}}}
+}
+
+// snowflake is the ID of a message of Discord.
+var snowflake = regexp.MustCompile(`^[0-9]{1,20}$`)
+
+// discord posts a message by a webhook, or edits one, which it calls by its ID.
+func (s *Sender) discord(ctx context.Context, webhook *url.URL, c Credentials, m Message, edit string) (string, *Error) {
+	raw, err := json.Marshal(discordMessageOf(m))
+	if err != nil {
+		return "", errorOf(err)
+	}
+	query := webhook.Query()
+	query.Set("wait", "true") // or there is no answer with the ID
+	target, method := *webhook, http.MethodPost
+	if edits := snowflake.MatchString(edit); edits {
+		target, method = *webhook.JoinPath("messages", edit), http.MethodPatch
+		query.Del("wait")
+	} else {
+		edit = ""
+	}
+	target.RawQuery = query.Encode()
+	text, failure := s.post(ctx, call{method: method, address: target.String(), kind: "application/json", id: m.ID, body: raw}, c)
+	switch {
+	case failure != nil && edit != "" && failure.code == http.StatusNotFound:
+		return s.discord(ctx, webhook, c, m, "") // it was deleted
+	case failure != nil:
+		return "", failure
+	}
+	var answer struct {
+		ID string `json:"id"`
+	}
+	if json.Unmarshal(text, &answer) != nil || !snowflake.MatchString(answer.ID) {
+		return edit, nil
+	}
+	return answer.ID, nil
+}
