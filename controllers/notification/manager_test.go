@@ -225,6 +225,7 @@ func TestNotify(t *testing.T) {
 
 	write(t, namespace, at(t, "approval", "1.1.0", v1alpha1.ReleasePending))
 	chat.bodies(t, "shop 1.1.0 started, 1.0.0 is active")
+	await.Until(t, "the bus has both messages", func() bool { return len(bus.got()) == 2 })
 	story, _ := viewtest.Play("approval", "shop")
 	bus.answer(http.StatusBadGateway)
 	write(t, namespace, story)
@@ -278,7 +279,13 @@ func TestNotify(t *testing.T) {
 	}
 	await.Nil(t, func(ctx context.Context) error {
 		s := ready(t, p, "Succeeded")
-		if len(s.Deliveries) != 4 || s.Pending != 0 || s.LastDeliveryTime == nil {
+		ended := 0
+		for _, d := range s.Deliveries {
+			if d.Version == "1.1.0" && d.Event == v1alpha1.NotifyRolledBack {
+				ended++
+			}
+		}
+		if len(s.Deliveries) != 4 || ended != 2 || s.Pending != 0 || s.LastDeliveryTime == nil {
 			return fmt.Errorf("status %+v", s)
 		}
 		return nil
