@@ -26,7 +26,7 @@
 //	microservice_types.go           Microservice and its update strategy
 //	microservicestatus_types.go     status of a Microservice: the rollout state
 //	networkpolicy_types.go          NetworkPolicy, its domains and providers
-//	notificationpolicy_types.go     NotificationPolicy, its receivers and the record of what they were told
+//	notificationpolicy_types.go     NotificationPolicy, its receivers and the record of what was reported
 //	references.go                   which objects an object refers to, and who may refer to it
 //	shared_types.go                 types, conditions, labels and annotations that several kinds share
 //	tls_types.go                    TLS of a domain

@@ -179,7 +179,7 @@ type ReceiverStatus struct {
 	FailureTime *metav1.MicroTime `json:"failureTime,omitempty"`
 }
 
-// NotificationDelivery is what one receiver was told last of one release.
+// NotificationDelivery is what was reported last of one release to one receiver.
 type NotificationDelivery struct {
 	// receiver by name.
 	// +kubebuilder:validation:MaxLength=63
@@ -261,8 +261,8 @@ type NotificationPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	Receivers []ReceiverStatus `json:"receivers,omitempty"`
 
-	// deliveries are what receivers were told last of the releases that are in a rollout, or ended
-	// one lately.
+	// deliveries are what was reported last to each receiver of the releases that are in a rollout,
+	// or ended one lately.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=512

@@ -9,6 +9,7 @@
 //	plan.go        what is due, and the record of what was accepted. Pure
 //	status.go      conditions and the state of receivers. Pure
 //	tasks.go       sends in the background, with waits after failures
+//	limits.go      how many messages are sent at a time
 //	secrets.go     credentials of receivers
 //	events.go      constructors of events
 //	watch.go       watches and predicates
@@ -151,7 +152,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		for _, d := range p.dropped {
 			r.events.Record(&policy, droppedEvent(d))
 		}
-		r.events.Transitions(&policy, before.Status.Conditions, policy.Status.Conditions, "Notify", status.Told{Kind: v1alpha1.ConditionReady, Good: "True", Worry: true})
+		r.events.Record(&policy, readyEvents(before.Status.Conditions, policy.Status.Conditions)...)
 	}
 	r.tasks.recorded(req.NamespacedName, o.state)
 	for name, jobs := range p.jobs {

@@ -3,11 +3,27 @@ package notification
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// Constructors of all events of NotificationPolicies that are not transitions of conditions.
+// Constructors of all events of NotificationPolicies.
 
 func droppedEvent(r result) status.Event {
 	return status.WarningEvent("NotificationDropped", "Notify", fmt.Sprintf("receiver %q does not get %q: %s", r.delivery.Receiver, r.message.Title, r.why))
+}
+
+// readyEvents are those of a change of Ready; a policy that works from the start makes none.
+func readyEvents(before, now []metav1.Condition) []status.Event {
+	was, is := meta.FindStatusCondition(before, v1alpha1.ConditionReady), meta.FindStatusCondition(now, v1alpha1.ConditionReady)
+	switch {
+	case is == nil, was != nil && was.Status == is.Status && was.Reason == is.Reason, was == nil && is.Status == metav1.ConditionTrue:
+		return nil
+	case is.Status == metav1.ConditionTrue:
+		return []status.Event{status.NormalEvent(is.Reason, "Notify", is.Message)}
+	}
+	return []status.Event{status.WarningEvent(is.Reason, "Notify", is.Message)}
 }

@@ -301,7 +301,7 @@ func TestNotify(t *testing.T) {
 	})
 	chat.bodies(t, "other: shop 1.0.0 is active")
 	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil || p.ResourceVersion != version || len(chat.got()) != 5 {
-		t.Errorf("after a restart: %v, version %s of before %s, %d messages", err, p.ResourceVersion, version, len(chat.got()))
+		t.Errorf("after a restart: %v, version %s, previously %s, %d messages", err, p.ResourceVersion, version, len(chat.got()))
 	}
 	out, err := env.Kubectl(t, "", "get", "ntfp", "team", "-n", namespace)
 	if row := strings.Fields(strings.Split(out, "\n")[1]); err != nil || len(row) != 6 || row[1] != "0" || row[3] != "True" || row[4] != "Succeeded" {
@@ -338,7 +338,7 @@ func TestStalled(t *testing.T) {
 	}
 }
 
-// A policy of the manager's namespace is about those namespaces that it selects, with a Secret of its own namespace.
+// A policy of the manager's namespace is about those namespaces that it selects, with a Secret of the policy's namespace.
 func TestNamespaceSelector(t *testing.T) {
 	t.Parallel()
 	namespace, own := env.Namespace(t), env.Namespace(t)

@@ -38,7 +38,7 @@ type plan struct {
 	status v1alpha1.NotificationPolicyStatus
 	// jobs to start, by receiver.
 	jobs map[string][]job
-	// dropped are messages that are given up.
+	// dropped are messages that are dropped.
 	dropped      []result
 	requeueAfter time.Duration
 }
@@ -81,7 +81,7 @@ func newPlan(o *observed, now time.Time) *plan {
 	}
 	for _, s := range o.releases {
 		if s.Rollout {
-			p.wake(pollInterval)
+			p.requeue(pollInterval)
 			break
 		}
 	}
@@ -97,8 +97,8 @@ func (p *plan) rest(o *observed) {
 	setConditions(p, o, false)
 }
 
-// wake asks for a reconcile after a time at most.
-func (p *plan) wake(after time.Duration) {
+// requeue asks for a reconcile after a time at most.
+func (p *plan) requeue(after time.Duration) {
 	if after = max(after, time.Millisecond); p.requeueAfter == 0 || after < p.requeueAfter {
 		p.requeueAfter = after
 	}
@@ -120,7 +120,7 @@ func (p *plan) receivers(o *observed, now time.Time) (changed bool) {
 	return changed
 }
 
-// records are what receivers were told last, by receiver and release.
+// records are what was reported last to receivers, by receiver and release.
 type records map[string]map[notify.Key]v1alpha1.NotificationDelivery
 
 // recordsOf the list of a status of a policy in a namespace.
@@ -172,7 +172,7 @@ func (p *plan) fold(s *v1alpha1.ReceiverStatus, o *observed, records records, no
 	for _, r := range state.results {
 		key := notify.Key{Namespace: cmp.Or(r.delivery.Namespace, o.policy.Namespace), Release: r.delivery.Release}
 		known := records.get(s.Name, key)
-		records.set(key, notify.Told(known, r.delivery, &r.fact, r.message.ID, r.called))
+		records.set(key, notify.Advance(known, r.delivery, &r.fact, r.message.ID, r.called))
 		if r.dropped {
 			p.dropped = append(p.dropped, r)
 		} else {
@@ -215,7 +215,7 @@ func (o *observed) gone(key notify.Key, d v1alpha1.NotificationDelivery) bool {
 	return !slices.ContainsFunc(o.releases, func(s view.ReleaseState) bool { return notify.KeyOf(s) == key })
 }
 
-// of gives what was told last of a release to a receiver, and what is due.
+// of gives what was reported last of a release to a receiver, and what is due.
 func (t target) of(r *v1alpha1.NotificationReceiver, records records, since time.Time) (known *v1alpha1.NotificationDelivery, due *notify.Fact) {
 	known = records.get(r.Name, t.key)
 	facts := t.facts
@@ -281,7 +281,7 @@ func (p *plan) due(s *v1alpha1.ReceiverStatus, o *observed, targets map[notify.K
 		return false // enqueued again when the task is done
 	}
 	if wait := state.next.Sub(now); wait > 0 && len(jobs) > 0 {
-		p.wake(wait)
+		p.requeue(wait)
 		return false
 	}
 	for _, j := range jobs {
@@ -320,7 +320,7 @@ func newJob(policy *v1alpha1.NotificationPolicy, receiver *v1alpha1.Notification
 		d.Microservice, d.Version = known.Microservice, known.Version
 	}
 	id := notify.ID(policy.UID, receiver.Name, t.uid, t.key.Release, &f)
-	about := notify.Told(known, d, &f, id, "")
+	about := notify.Advance(known, d, &f, id, "")
 	return job{
 		message: notify.NewMessage(notify.About{Policy: policy, Receiver: receiver, Delivery: about, State: t.state, Fact: f, ID: id}),
 		edit:    notify.Edits(known, &f), fact: f, delivery: d,

@@ -122,7 +122,7 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// A receiver that fails for a while is told the last state of each release, and does not concern the other one.
+// A receiver that fails for a while gets the last state of each release, and does not concern the other one.
 func TestFailingReceiver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"}, v1alpha1.NotificationReceiver{Name: "bus"})
@@ -157,7 +157,7 @@ func TestFailingReceiver(t *testing.T) {
 	}
 }
 
-// A state that stays is no reason for a write, and one message costs one.
+// A state that stays is not a reason for a write, and one message costs one.
 func TestWrites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})
@@ -263,12 +263,12 @@ func TestFullRecord(t *testing.T) {
 	w.policy.Spec.Receivers[0].Events = []v1alpha1.NotificationEvent{v1alpha1.NotifyStep, v1alpha1.NotifyWaiting, v1alpha1.NotifyFailed}
 	w.pass(in, now.Add(2*time.Hour))
 	w.pass(in, now.Add(3*time.Hour))
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, m := range w.sent["chat"] {
-		told[m.Microservice] = true
+		reported[m.Microservice] = true
 	}
-	if len(told) != maxDeliveries+10 {
-		t.Errorf("%d of %d services were reported", len(told), maxDeliveries+10)
+	if len(reported) != maxDeliveries+10 {
+		t.Errorf("%d of %d services were reported", len(reported), maxDeliveries+10)
 	}
 }
 

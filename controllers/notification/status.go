@@ -42,7 +42,7 @@ func (p *plan) total() {
 	}
 }
 
-// keepPending leaves the numbers of a status that has nothing else to report: they alone are no reason for a write.
+// keepPending leaves the numbers of a status that has nothing else to report: they alone are not a reason for a write.
 func (p *plan) keepPending(old *v1alpha1.NotificationPolicyStatus) {
 	for i := range p.status.Receivers {
 		s := &p.status.Receivers[i]

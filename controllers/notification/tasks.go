@@ -16,21 +16,19 @@ import (
 )
 
 const (
-	// The messages that are sent at a time: in the manager, of a namespace, to a host, and of a namespace to a host.
-	maxCalls, maxNamespace, maxHost, maxNamespaceHost = 32, 8, 16, 2
 	// minBackoff is the wait after a first failure, which doubles up to maxBackoff.
 	minBackoff, maxBackoff = time.Second, 5 * time.Minute
 	// maxRejections is how often a message is tried that its receiver rejects, and maxTrying how long any message is.
 	maxRejections, maxTrying = 5, 24 * time.Hour
 )
 
-// result of a message that was accepted, or that is given up.
+// result of a message that was accepted, or that is dropped.
 type result struct {
 	job
 	// called is what the receiver calls the message; "": it cannot be edited.
 	called string
 	at     time.Time
-	// dropped: it was given up, because of why.
+	// dropped: it is not sent again, because of why.
 	dropped bool
 	why     string
 }
@@ -70,26 +68,26 @@ type tasks struct {
 	clock   clock.PassiveClock
 	send    send
 	metrics *metrics
-	places  *outbound.Places
+	limits  *limits
 
 	mu       sync.Mutex
 	ctx      context.Context // nil before run
-	wake     func(types.NamespacedName)
+	enqueue  func(types.NamespacedName)
 	policies map[types.NamespacedName]*policyState
 }
 
 func newTasks(c clock.PassiveClock, s send, m *metrics) *tasks {
 	return &tasks{
 		clock: c, send: s, metrics: m, policies: map[types.NamespacedName]*policyState{},
-		places: outbound.NewPlaces(outbound.Bounds{All: maxCalls, Namespace: maxNamespace, Host: maxHost, NamespaceHost: maxNamespaceHost}),
+		limits: newLimits(),
 	}
 }
 
-// run enables tasks until ctx ends. It calls wake for each policy of which a task is done, from any goroutine.
-func (t *tasks) run(ctx context.Context, wake func(types.NamespacedName)) {
+// run enables tasks until ctx ends. It calls enqueue for each policy of which a task is done, from any goroutine.
+func (t *tasks) run(ctx context.Context, enqueue func(types.NamespacedName)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.ctx, t.wake = ctx, wake
+	t.ctx, t.enqueue = ctx, enqueue
 }
 
 // state gives what is known of the receivers of a policy, by name. It replaces that of a deleted policy of the same name.
@@ -109,7 +107,7 @@ func (t *tasks) state(policy types.NamespacedName, uid types.UID) map[string]rec
 	return out
 }
 
-// recorded tells that the status has the results of a state.
+// recorded reports that the status has the results of a state.
 func (t *tasks) recorded(policy types.NamespacedName, state map[string]receiverState) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -176,11 +174,11 @@ func (t *tasks) start(policy types.NamespacedName, receiver *v1alpha1.Notificati
 		}
 		t.mu.Lock()
 		r.running = false
-		wake := t.wake
+		enqueue := t.enqueue
 		ended := t.ctx.Err() != nil
 		t.mu.Unlock()
 		if !ended {
-			wake(policy)
+			enqueue(policy)
 		}
 	}()
 }
@@ -226,7 +224,7 @@ func (t *tasks) try(ctx context.Context, namespace string, receiver *v1alpha1.No
 	if err != nil {
 		return "", notify.NewError(err)
 	}
-	leave, ok := t.places.Enter(ctx, namespace, cmp.Or(c.URL, receiver.URL))
+	leave, ok := t.limits.enter(ctx, namespace, outbound.HostOf(cmp.Or(c.URL, receiver.URL)))
 	if !ok {
 		return "", notify.NewError(ctx.Err())
 	}

@@ -17,8 +17,8 @@ import (
 // line of receivers, played by a function.
 type line struct {
 	*tasks
-	clock *testingclock.FakePassiveClock
-	woken chan types.NamespacedName
+	clock    *testingclock.FakePassiveClock
+	enqueued chan types.NamespacedName
 }
 
 var team = types.NamespacedName{Namespace: "shop", Name: "team"}
@@ -29,11 +29,11 @@ func newLine(t *testing.T, answer func(id string) *notify.Error) *line {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &line{clock: testingclock.NewFakePassiveClock(time.Date(2030, 1, 31, 9, 0, 0, 0, time.UTC)), woken: make(chan types.NamespacedName, 64)}
+	l := &line{clock: testingclock.NewFakePassiveClock(time.Date(2030, 1, 31, 9, 0, 0, 0, time.UTC)), enqueued: make(chan types.NamespacedName, 64)}
 	l.tasks = newTasks(l.clock, func(_ context.Context, _ *v1alpha1.NotificationReceiver, _ notify.Credentials, m notify.Message, _ string) (string, *notify.Error) {
 		return "", answer(m.ID)
 	}, m)
-	l.run(t.Context(), func(p types.NamespacedName) { l.woken <- p })
+	l.run(t.Context(), func(p types.NamespacedName) { l.enqueued <- p })
 	l.state(team, "uid")
 	return l
 }
@@ -46,7 +46,7 @@ func (l *line) play(t *testing.T, ids ...string) receiverState {
 		jobs = append(jobs, job{message: notify.Message{ID: id}})
 	}
 	l.start(team, &v1alpha1.NotificationReceiver{Name: "chat"}, jobs, func(context.Context) (notify.Credentials, error) { return notify.Credentials{}, nil })
-	await.Receive(t, "the end of the task", l.woken)
+	await.Receive(t, "the end of the task", l.enqueued)
 	return l.state(team, "uid")["chat"]
 }
 
@@ -78,14 +78,14 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Waits grow up to a bound; messages that are rejected, or that no one accepts for a day, are given up.
-func TestGivingUp(t *testing.T) {
+// Waits grow up to a bound; messages that are rejected, or that no one accepts for a day, are dropped.
+func TestDropped(t *testing.T) {
 	t.Parallel()
 	rejects := newLine(t, func(string) *notify.Error { return failure(true) })
 	for i := range maxRejections {
 		s := rejects.play(t, "bad")
 		if got, want := len(s.results), (i+1)/maxRejections; got != want {
-			t.Fatalf("after %d attempts %d are given up", i+1, got)
+			t.Fatalf("after %d attempts %d are dropped", i+1, got)
 		}
 	}
 	down := newLine(t, func(string) *notify.Error { return failure(false) })
@@ -109,7 +109,7 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// What is in progress for a policy that is deleted ends, and a policy of the same name begins anew.
+// What is in progress for a policy that is deleted ends, and a policy of the same name begins again.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{})
@@ -122,7 +122,7 @@ func TestForget(t *testing.T) {
 	l.start(team, &v1alpha1.NotificationReceiver{Name: "chat"}, []job{{}}, func(context.Context) (notify.Credentials, error) { return notify.Credentials{}, nil })
 	await.Receive(t, "the call", begun)
 	l.forget(team)
-	await.Receive(t, "the end of the task", l.woken)
+	await.Receive(t, "the end of the task", l.enqueued)
 	if s := l.state(team, "other"); len(s) != 0 {
 		t.Errorf("state %+v", s)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// settleDelay is how long after a change a policy is reconciled, so that changes that follow each other are looked at once.
+// settleDelay is how long after a change a policy is reconciled, so that changes that follow each other are read together.
 const settleDelay = 300 * time.Millisecond
 
 // soon enqueues the policies that a change is about.

@@ -41,7 +41,7 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// Templates that take long, or read what is no part of a message, are refused.
+// Templates that take long, or read what is not part of a message, are refused.
 func TestRefusedTemplates(t *testing.T) {
 	t.Parallel()
 	for template, want := range map[string]string{

@@ -31,7 +31,7 @@ func Wants(r *v1alpha1.NotificationReceiver, e v1alpha1.NotificationEvent) bool 
 	return slices.Contains(r.Events, e)
 }
 
-// Due gives the newest fact of a release that a receiver wants and was not told; nil: none. known is what it was told last; nil:
+// Due gives the newest fact of a release that a receiver wants and does not know; nil: none. known is what was reported to it last; nil:
 // nothing, and then ends up to since are not reported.
 func Due(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery, facts []Fact, since time.Time) *Fact {
 	for i := len(facts) - 1; i >= 0; i-- {
@@ -42,7 +42,7 @@ func Due(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery,
 	return nil
 }
 
-// isNew reports whether a receiver was not told a fact.
+// isNew reports whether a receiver does not know a fact.
 func isNew(known *v1alpha1.NotificationDelivery, f *Fact, since time.Time) bool {
 	switch {
 	case Ended(f.Event) && known == nil:
@@ -62,7 +62,7 @@ func RemovedFact(known *v1alpha1.NotificationDelivery) Fact {
 	return Fact{Event: v1alpha1.NotifyRemoved, Time: known.Time.Time}
 }
 
-// Edits gives the message that a fact changes; "": it is a message of its own.
+// Edits gives the message that a fact changes; "": it is a new message.
 func Edits(known *v1alpha1.NotificationDelivery, f *Fact) string {
 	if known == nil || Ended(known.Event) || !Ended(f.Event) && f.Run != known.Run {
 		return ""
@@ -70,8 +70,8 @@ func Edits(known *v1alpha1.NotificationDelivery, f *Fact) string {
 	return known.Message
 }
 
-// Told records that a receiver was told a fact. message is what it calls the message; "": it cannot be edited.
-func Told(known *v1alpha1.NotificationDelivery, of v1alpha1.NotificationDelivery, f *Fact, id, message string) v1alpha1.NotificationDelivery {
+// Advance gives the record after a fact was reported to a receiver. message is what it calls the message; "": it cannot be edited.
+func Advance(known *v1alpha1.NotificationDelivery, of v1alpha1.NotificationDelivery, f *Fact, id, message string) v1alpha1.NotificationDelivery {
 	of.Event, of.Time, of.ID, of.Message = f.Event, metav1.NewMicroTime(f.Time.Truncate(time.Microsecond)), id, message
 	if known != nil {
 		of.Run, of.Step, of.Waits = known.Run, known.Step, known.Waits

@@ -2,7 +2,7 @@
 // them. docs/explanation/notifications.md explains what is reported, how often, and why.
 //
 //	facts.go        what of a release can be reported now. Pure
-//	due.go          what a receiver was not told yet, and what it was told then. Pure
+//	due.go          what a receiver does not know yet, and the record after a message. Pure
 //	message.go      messages and their texts. Pure
 //	template.go     bodies by templates of users. Pure
 //	cloudevents.go  CloudEvents, whose data are CDEvents. Pure

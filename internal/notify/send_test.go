@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// stand is a receiver that answers as it is told.
+// stand is a receiver that answers by a function.
 type stand struct {
 	*httptest.Server
 	*Sender
@@ -58,7 +58,7 @@ func newStand(t *testing.T, answer func(n int, r *http.Request, body []byte) (in
 	return s
 }
 
-// Answers that are no success are errors that say whose fault it is, and never contain the address.
+// Answers that are not a success are errors that say whose fault it is, and never contain the address.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	const hidden = "hidden-path"

@@ -27,7 +27,7 @@ type channel struct {
 	policy   v1alpha1.NotificationPolicy
 	receiver v1alpha1.NotificationReceiver
 	since    time.Time
-	told     map[Key]v1alpha1.NotificationDelivery
+	reported map[Key]v1alpha1.NotificationDelivery
 	messages []Message
 	edits    []string // what each message edits
 }
@@ -35,16 +35,16 @@ type channel struct {
 func newChannel(events ...v1alpha1.NotificationEvent) *channel {
 	return &channel{
 		policy:   v1alpha1.NotificationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "team", UID: "p"}, Spec: v1alpha1.NotificationPolicySpec{BoardURL: "https://board.example.com/"}},
-		receiver: v1alpha1.NotificationReceiver{Name: "chat", Events: events}, told: map[Key]v1alpha1.NotificationDelivery{},
+		receiver: v1alpha1.NotificationReceiver{Name: "chat", Events: events}, reported: map[Key]v1alpha1.NotificationDelivery{},
 	}
 }
 
-// look notifies of what is due at a moment.
-func (c *channel) look(in view.Input, now time.Time) {
+// observe notifies of what is due at a moment.
+func (c *channel) observe(in view.Input, now time.Time) {
 	in.Namespace = ""
 	for _, s := range view.ReleaseStates(in, now, func(*v1alpha1.Microservice) bool { return true }) {
 		var known *v1alpha1.NotificationDelivery
-		if d, ok := c.told[KeyOf(s)]; ok {
+		if d, ok := c.reported[KeyOf(s)]; ok {
 			known = &d
 		}
 		f := Due(&c.receiver, known, FactsOf(s), c.since)
@@ -52,10 +52,10 @@ func (c *channel) look(in view.Input, now time.Time) {
 			continue
 		}
 		id := ID(c.policy.UID, c.receiver.Name, types.UID("shop"), s.Row.VersionedMicroservice, f)
-		d := Told(known, v1alpha1.NotificationDelivery{Receiver: c.receiver.Name, Microservice: s.Microservice.Name, Release: s.Row.VersionedMicroservice, Version: s.Row.SemVer.Version}, f, id, id)
+		d := Advance(known, v1alpha1.NotificationDelivery{Receiver: c.receiver.Name, Microservice: s.Microservice.Name, Release: s.Row.VersionedMicroservice, Version: s.Row.SemVer.Version}, f, id, id)
 		c.edits = append(c.edits, Edits(known, f))
 		c.messages = append(c.messages, NewMessage(About{Policy: &c.policy, Receiver: &c.receiver, Delivery: d, State: &s, Fact: *f, ID: id}))
-		c.told[KeyOf(s)] = d
+		c.reported[KeyOf(s)] = d
 	}
 }
 
@@ -92,7 +92,7 @@ func TestStories(t *testing.T) {
 			t.Parallel()
 			c := newChannel(every...)
 			for _, m := range viewtest.Moments(name, "shop") {
-				c.look(m.Input, m.Now)
+				c.observe(m.Input, m.Now)
 			}
 			if diff := cmp.Diff(want, c.titles()); diff != "" {
 				t.Error(diff)
@@ -102,7 +102,7 @@ func TestStories(t *testing.T) {
 }
 
 // In all histories: nothing is sent twice, neither at the same moment nor with the same id, messages about a rollout are one
-// thread, and what ends is reported, also to who looks at the end alone.
+// thread, and what ends is reported, also to who sees the end alone.
 func TestAllStories(t *testing.T) {
 	t.Parallel()
 	for _, story := range viewtest.Stories() {
@@ -111,17 +111,17 @@ func TestAllStories(t *testing.T) {
 			moments := viewtest.Moments(story.Name, "shop")
 			often, once := newChannel(every...), newChannel(every...)
 			for _, m := range moments {
-				often.look(m.Input, m.Now)
+				often.observe(m.Input, m.Now)
 				before := len(often.messages)
 				for range 3 {
-					often.look(m.Input, m.Now)
+					often.observe(m.Input, m.Now)
 				}
 				if len(often.messages) > before {
 					t.Fatalf("the same moment makes messages again: %q", often.titles()[before:])
 				}
 			}
 			last := moments[len(moments)-1]
-			once.look(last.Input, last.Now)
+			once.observe(last.Input, last.Now)
 			ids := map[string]bool{}
 			for i, m := range often.messages {
 				if ids[m.ID] {
@@ -135,9 +135,9 @@ func TestAllStories(t *testing.T) {
 					t.Errorf("message %+v", m)
 				}
 			}
-			for key, d := range once.told {
-				if other := often.told[key]; other.Event != d.Event || other.ID != d.ID {
-					t.Errorf("%s: who looked at every moment was told %s last, and who looked at the end %s", key.Release, other.Event, d.Event)
+			for key, d := range once.reported {
+				if other := often.reported[key]; other.Event != d.Event || other.ID != d.ID {
+					t.Errorf("%s: who saw every moment got %s last, and who saw the end %s", key.Release, other.Event, d.Event)
 				}
 			}
 		})
@@ -151,7 +151,7 @@ func TestSince(t *testing.T) {
 	last := moments[len(moments)-1]
 	c := newChannel(every...)
 	c.since = last.Now
-	c.look(last.Input, last.Now)
+	c.observe(last.Input, last.Now)
 	if len(c.messages) > 0 {
 		t.Errorf("it is notified of %q", c.titles())
 	}
@@ -162,7 +162,7 @@ func TestDefaultEvents(t *testing.T) {
 	t.Parallel()
 	c := newChannel()
 	for _, m := range viewtest.Moments("promoted", "shop") {
-		c.look(m.Input, m.Now)
+		c.observe(m.Input, m.Now)
 	}
 	want := []string{"Started: shop 1.0.0 started", "~ Promoted: shop 1.0.0 is active", "Started: shop 1.1.0 started, 1.0.0 is active", "~ Promoted: shop 1.1.0 is active and replaced 1.0.0"}
 	if diff := cmp.Diff(want, c.titles()); diff != "" {
@@ -170,7 +170,7 @@ func TestDefaultEvents(t *testing.T) {
 	}
 }
 
-// What is new, by what was told last.
+// What is new, by what was reported last.
 func TestDue(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2030, 1, 31, 9, 0, 0, 0, time.UTC)
@@ -182,13 +182,13 @@ func TestDue(t *testing.T) {
 	end := func(e v1alpha1.NotificationEvent, after time.Duration) Fact {
 		return Fact{Event: e, Time: at.Add(after)}
 	}
-	tell := func(facts ...Fact) *v1alpha1.NotificationDelivery {
-		var known *v1alpha1.NotificationDelivery
+	known := func(facts ...Fact) *v1alpha1.NotificationDelivery {
+		var last *v1alpha1.NotificationDelivery
 		for i := range facts {
-			d := Told(known, v1alpha1.NotificationDelivery{}, &facts[i], "id", "message")
-			known = &d
+			d := Advance(last, v1alpha1.NotificationDelivery{}, &facts[i], "id", "message")
+			last = &d
 		}
-		return known
+		return last
 	}
 	for name, tc := range map[string]struct {
 		known *v1alpha1.NotificationDelivery
@@ -196,26 +196,26 @@ func TestDue(t *testing.T) {
 		want  string
 	}{
 		"a first step":                    {nil, []Fact{started, step(1)}, "Step 1"},
-		"the same step":                   {tell(step(1)), []Fact{started, step(1)}, ""},
-		"a step back":                     {tell(step(2)), []Fact{started, step(1)}, ""},
-		"a later step":                    {tell(step(1)), []Fact{started, step(2)}, "Step 2"},
-		"a wait":                          {tell(step(1)), []Fact{started, step(1), waits(1, "Approval")}, "Waiting 1 Approval"},
-		"a wait again":                    {tell(step(1), waits(1, "Approval")), []Fact{started, step(1), waits(1, "Approval")}, ""},
-		"a wait after another, again":     {tell(waits(1, "Approval"), waits(1, "NoTraffic")), []Fact{started, step(1), waits(1, "Approval")}, ""},
-		"the same wait of the next step":  {tell(waits(1, "Approval")), []Fact{started, step(2), waits(2, "Approval")}, "Waiting 2 Approval"},
-		"no wait any more":                {tell(waits(1, "Approval")), []Fact{started, step(1)}, ""},
-		"an end":                          {tell(waits(1, "Approval")), []Fact{end(v1alpha1.NotifyPromoted, time.Hour)}, "Promoted 0"},
-		"an end that was before it":       {tell(waits(1, "Approval")), []Fact{end(v1alpha1.NotifyPromoted, -time.Hour)}, "Promoted 0"},
-		"an end again":                    {tell(step(1), end(v1alpha1.NotifyPromoted, time.Hour)), []Fact{end(v1alpha1.NotifyPromoted, time.Hour)}, ""},
-		"an end after an end":             {tell(end(v1alpha1.NotifyPromoted, time.Hour)), []Fact{end(v1alpha1.NotifyRestored, 2*time.Hour)}, "Restored 0"},
-		"the same rollout after its end":  {tell(step(1), end(v1alpha1.NotifyFailed, time.Hour)), []Fact{started, step(2)}, ""},
-		"another rollout after an end":    {tell(Fact{Event: v1alpha1.NotifyStarted, Run: 6, Time: at}, end(v1alpha1.NotifyFailed, time.Hour)), []Fact{started}, "Started 0"},
-		"nothing":                         {tell(step(1)), nil, ""},
-		"an end within the microsecond":   {tell(end(v1alpha1.NotifyPromoted, time.Hour)), []Fact{end(v1alpha1.NotifyPromoted, time.Hour+time.Nanosecond)}, ""},
+		"the same step":                   {known(step(1)), []Fact{started, step(1)}, ""},
+		"a step back":                     {known(step(2)), []Fact{started, step(1)}, ""},
+		"a later step":                    {known(step(1)), []Fact{started, step(2)}, "Step 2"},
+		"a wait":                          {known(step(1)), []Fact{started, step(1), waits(1, "Approval")}, "Waiting 1 Approval"},
+		"a wait again":                    {known(step(1), waits(1, "Approval")), []Fact{started, step(1), waits(1, "Approval")}, ""},
+		"a wait after another, again":     {known(waits(1, "Approval"), waits(1, "NoTraffic")), []Fact{started, step(1), waits(1, "Approval")}, ""},
+		"the same wait of the next step":  {known(waits(1, "Approval")), []Fact{started, step(2), waits(2, "Approval")}, "Waiting 2 Approval"},
+		"no wait any more":                {known(waits(1, "Approval")), []Fact{started, step(1)}, ""},
+		"an end":                          {known(waits(1, "Approval")), []Fact{end(v1alpha1.NotifyPromoted, time.Hour)}, "Promoted 0"},
+		"an end that was before it":       {known(waits(1, "Approval")), []Fact{end(v1alpha1.NotifyPromoted, -time.Hour)}, "Promoted 0"},
+		"an end again":                    {known(step(1), end(v1alpha1.NotifyPromoted, time.Hour)), []Fact{end(v1alpha1.NotifyPromoted, time.Hour)}, ""},
+		"an end after an end":             {known(end(v1alpha1.NotifyPromoted, time.Hour)), []Fact{end(v1alpha1.NotifyRestored, 2*time.Hour)}, "Restored 0"},
+		"the same rollout after its end":  {known(step(1), end(v1alpha1.NotifyFailed, time.Hour)), []Fact{started, step(2)}, ""},
+		"another rollout after an end":    {known(Fact{Event: v1alpha1.NotifyStarted, Run: 6, Time: at}, end(v1alpha1.NotifyFailed, time.Hour)), []Fact{started}, "Started 0"},
+		"nothing":                         {known(step(1)), nil, ""},
+		"an end within the microsecond":   {known(end(v1alpha1.NotifyPromoted, time.Hour)), []Fact{end(v1alpha1.NotifyPromoted, time.Hour+time.Nanosecond)}, ""},
 		"a start of an untold wait at 0":  {nil, []Fact{started, waits(0, "Paused")}, "Waiting 0 Paused"},
-		"a start after a wait at 0":       {tell(waits(0, "Paused")), []Fact{started}, ""},
-		"a step after a wait at 0":        {tell(waits(0, "Paused")), []Fact{started, step(1)}, "Step 1"},
-		"a step of another, later number": {tell(Fact{Event: v1alpha1.NotifyStep, Run: 6, Step: 3, Time: at}), []Fact{started, step(1)}, "Step 1"},
+		"a start after a wait at 0":       {known(waits(0, "Paused")), []Fact{started}, ""},
+		"a step after a wait at 0":        {known(waits(0, "Paused")), []Fact{started, step(1)}, "Step 1"},
+		"a step of another, later number": {known(Fact{Event: v1alpha1.NotifyStep, Run: 6, Step: 3, Time: at}), []Fact{started, step(1)}, "Step 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

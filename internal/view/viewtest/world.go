@@ -53,7 +53,7 @@ type world struct {
 	metrics  []v1alpha1.AnalysisMetric
 	reasons  map[string]string // of decisions, by id
 	freezes  []v1alpha1.Freeze
-	seen     func() // after each change; nil: no one looks
+	seen     func() // after each change; nil: not called
 }
 
 func newWorld(name string) *world {

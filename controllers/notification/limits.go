@@ -1,0 +1,71 @@
+package notification
+
+import (
+	"context"
+	"sync"
+)
+
+// The messages that are sent at a time: in the manager, of a namespace, to a host, and of a namespace to a host.
+const maxCalls, maxNamespace, maxHost, maxNamespaceHost = 32, 8, 16, 2
+
+// limits bound how many messages are sent at a time, so that neither a namespace nor a host that hangs delays the others.
+type limits struct {
+	mu     sync.Mutex
+	scopes map[string]*scope
+}
+
+// scope of a limit. It is removed when it is unused.
+type scope struct {
+	slots chan struct{}
+	users int
+}
+
+func newLimits() *limits { return &limits{scopes: map[string]*scope{}} }
+
+// enter waits for a slot of each scope. It returns the function that releases them, to be called once, or false if ctx ends first.
+func (l *limits) enter(ctx context.Context, namespace, host string) (leave func(), ok bool) {
+	var held []func()
+	leave = func() {
+		for _, release := range held {
+			release()
+		}
+	}
+	for _, s := range []struct {
+		name string
+		size int
+	}{{"both " + namespace + " " + host, maxNamespaceHost}, {"namespace " + namespace, maxNamespace}, {"host " + host, maxHost}, {"all", maxCalls}} {
+		release, ok := l.take(ctx, s.name, s.size)
+		if !ok {
+			leave()
+			return nil, false
+		}
+		held = append(held, release)
+	}
+	return leave, true
+}
+
+// take waits for a slot of a scope.
+func (l *limits) take(ctx context.Context, name string, size int) (release func(), ok bool) {
+	l.mu.Lock()
+	s := l.scopes[name]
+	if s == nil {
+		s = &scope{slots: make(chan struct{}, size)}
+		l.scopes[name] = s
+	}
+	s.users++
+	l.mu.Unlock()
+	end := func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if s.users--; s.users == 0 {
+			delete(l.scopes, name)
+		}
+	}
+	select {
+	case s.slots <- struct{}{}:
+		return func() { <-s.slots; end() }, true
+	case <-ctx.Done():
+		end()
+		return nil, false
+	}
+}
