@@ -227,6 +227,7 @@ func TestColumns(t *testing.T) {
 	want := map[string]string{
 		"ClusterFreeze":         "NAME ACTIVE UNTIL REASON SERVICES BY AGE",
 		"Freeze":                "NAME ACTIVE UNTIL REASON SERVICES BY AGE",
+		"NotificationPolicy":    "NAME PENDING LAST READY REASON AGE",
 		"GitHubRepository":      "NAME REPOSITORY PULLREQUESTS READY REASON AGE",
 		"ImagePolicy":           "NAME IMAGE LATEST OFFERED READY REASON AGE",
 		"Microservice":          "NAME ACTIVE CANARY GROUPS READY PROGRESSING AGE",
