@@ -54,6 +54,11 @@ func TestEarlierStatusIsRead(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		state := release.State{Sequence: rapid.Int64Range(0, 1<<40).Draw(t, "sequence"), Groups: rapid.SliceOfN(rapid.Custom(group), 0, 3).Draw(t, "groups")}
+		for i := range state.Groups {
+			if run := state.Groups[i].Rollout; run != nil {
+				run.Approvals = nil // which are newer than that form
+			}
+		}
 		var want v1alpha1.MicroserviceStatus
 		writeState(state, &want)
 		earlier := want.DeepCopy()

@@ -131,7 +131,7 @@ func TestVerbs(t *testing.T) {
 		"heighliner-deployer": {[]string{"deprecate", "retry"}, []string{"imagepolicies"}},
 		"heighliner-approver": {[]string{"continue", "deprecate"}, nil},
 		"heighliner-decide":   {[]string{"continue", "adopt", "deprecate", "retry"}, nil},
-		"heighliner-owner":    {[]string{"continue", "adopt", "deprecate", "retry"}, []string{"imagepolicies", "microservices", "networkpolicies", "githubrepositories", "freezes"}},
+		"heighliner-owner":    {[]string{"continue", "adopt", "deprecate", "retry"}, []string{"imagepolicies", "microservices", "networkpolicies", "githubrepositories", "freezes", "notificationpolicies"}},
 	}
 	for role := range roles {
 		bind(t, namespace, role)
@@ -165,7 +165,7 @@ func TestVerbs(t *testing.T) {
 				})
 			})
 		}
-		for _, resource := range []string{"imagepolicies", "microservices", "networkpolicies", "githubrepositories", "freezes", "versionedmicroservices"} {
+		for _, resource := range []string{"imagepolicies", "microservices", "networkpolicies", "githubrepositories", "freezes", "notificationpolicies", "versionedmicroservices"} {
 			for _, verb := range []string{"create", "update", "delete"} {
 				t.Run(role+" "+verb+" "+resource, func(t *testing.T) {
 					t.Parallel()
