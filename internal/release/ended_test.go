@@ -112,6 +112,24 @@ var named = []scene{
 		h.run(2 * time.Hour)
 		h.want("moved", map[string]string{"1.0.0": "", "2.0.1": "active 100"})
 	}},
+	{"a pin to a version that no group has is reported where the only live group is one that a user ends", func(h tale) {
+		h.newest(Step{Weight: 10, Pause: time.Hour})
+		h.push("2.0.0")
+		h.run(time.Minute)
+		h.edit("end 1.x", func(s *Spec) { s.Ended = []string{"1.x"} })
+		h.run(time.Minute)
+		h.withdraw("2.0.0", Denied)
+		h.run(time.Hour)
+		h.pin(Pin{Global: true, Version: "9.9.9"})
+		h.push("2.0.1")
+		h.run(time.Hour)
+		h.want("nothing starts", map[string]string{"1.0.0": "active 100", "2.0.1": ""})
+		h.state("nothing starts", PinnedVersionMissing, true)
+		h.pin()
+		h.run(time.Minute)
+		h.state("unpinned", PinnedVersionMissing, false)
+		h.want("unpinned", map[string]string{"1.0.0": "active 100", "2.0.1": "canary 10"})
+	}},
 	{"a group that a user ends twice ends without the newer group that is gone", func(h tale) {
 		h.newest(Step{Weight: 10, Pause: time.Hour})
 		h.push("2.0.0")

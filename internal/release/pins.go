@@ -30,10 +30,10 @@ func (b *planner) missingPin() *Pin {
 	return nil
 }
 
-// noteMissingPin reports a pin that no group holds where no group is live, which would
-// report it. While nothing is offered at all it may still come.
+// noteMissingPin reports a pin that no group holds where no live group reports it: one that a user ends does
+// not. While nothing is offered at all it may still come.
 func (b *planner) noteMissingPin() {
-	live := slices.ContainsFunc(b.groups, func(g Group) bool { return g.Phase == Live })
+	live := slices.ContainsFunc(b.groups, func(g Group) bool { return g.Phase == Live && !b.ended(g.Slug, g.Name, g.PullRequest) })
 	if missing := b.missingPin(); missing != nil && !live && len(b.o.Candidates) > 0 {
 		b.note(Note{Warning: true, Reason: PinnedVersionMissing, Message: missing.missing()})
 	}

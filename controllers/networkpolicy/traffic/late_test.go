@@ -268,6 +268,36 @@ func TestGroupClosesNextToARefusedRoute(t *testing.T) {
 	want(t, "confirmed", w.groupTraffic("2-x").Revision, 3)
 }
 
+// A group that closes, and whose route stays because another one that replaces it has no
+// IngressClass, reports that, and not that its objects are being deleted.
+func TestClosingGroupWaitsForAnIngressClass(t *testing.T) {
+	w := newWorld(t, group("2-x", 1, "b 2.0.0 active 100"), group("1-x", 1, "a 1.9.0 active 100"))
+	w.policy.Spec.Provider = &byNginx
+	w.ready = map[string]int{"a": 1, "b": 1}
+	w.settle()
+	want(t, "before", splitOfEntry(w.facts(), shopHost, "ingress"), "1.9.0=100")
+	w.classes = nil
+	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: shopHost, Path: "/api"}} // by another Ingress
+	w.policy.Generation++
+	closing := group("1-x", 2, "a 1.9.0 deprecated 0")
+	closing.Phase = v1alpha1.GroupClosing
+	w.rollout(group("2-x", 1, "b 2.0.0 active 100"), closing)
+	for range 2 {
+		w.settle()
+		w.now = w.now.Add(providers.Grace)
+	}
+	report := w.groupTraffic("1-x")
+	want(t, "reason", report.Reason, reasonParentNotFound)
+	if cause := `IngressClass "nginx" does not exist`; !strings.Contains(report.Message, cause) {
+		t.Errorf("message %q does not contain %q", report.Message, cause)
+	}
+	want(t, "references", cmp.Diff([]string{"a"}, report.References), "")
+	w.classes = map[string]bool{"nginx": true}
+	w.settle()
+	want(t, "confirmed", w.groupTraffic("1-x").Revision, 2)
+	want(t, "references at the end", len(w.groupTraffic("1-x").References), 0)
+}
+
 // Where traffic moves as a whole, a canary stands in for an active release that has no
 // endpoints, as it does elsewhere: nothing would confirm the release that is the fix.
 func TestCanaryStandsInWhereNothingSplits(t *testing.T) {
