@@ -115,7 +115,7 @@ type NotificationReceiver struct {
 
 // NotificationPolicySpec defines which transitions of releases are reported to whom.
 type NotificationPolicySpec struct {
-	// suspend, if true, sends nothing. What happens meanwhile is not reported later.
+	// suspend stops all messages if it is true. What happens meanwhile is not reported later.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
@@ -130,7 +130,7 @@ type NotificationPolicySpec struct {
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// previews, if true, reports the releases of pull requests as well.
+	// previews reports the releases of pull requests as well if it is true.
 	// +optional
 	Previews bool `json:"previews,omitempty"`
 

@@ -45,7 +45,7 @@ func newStand(t *testing.T, answer func(n int, r *http.Request, body []byte) (in
 			w.Header().Set("Retry-After", "7")
 		}
 		w.WriteHeader(code)
-		_, _ = io.WriteString(w, text) //nolint:errcheck // the other side is gone
+		_, _ = io.WriteString(w, text)
 	}))
 	t.Cleanup(s.Close)
 	allowed, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.1"}})

@@ -2,7 +2,6 @@ package release
 
 import (
 	"cmp"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -319,7 +318,12 @@ func sameRows(a, b []Row) bool {
 }
 
 func sameRollout(a, b *Rollout) bool {
-	return a == b || a != nil && b != nil && reflect.DeepEqual(*a, *b)
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Release == b.Release && a.Sequence == b.Sequence && a.Step == b.Step && a.Started.Equal(b.Started) && a.StepRevision == b.StepRevision && a.StepsHash == b.StepsHash &&
+		a.Waited == b.Waited && a.WaitingSince.Equal(b.WaitingSince) && a.Interrupted == b.Interrupted && a.Floor == b.Floor && a.Continued == b.Continued && slices.Equal(a.Approvals, b.Approvals) &&
+		a.Grace.Equal(b.Grace) && a.Gate == b.Gate && a.GateTime.Equal(b.GateTime) && a.From == b.From && a.WaitsFor == b.WaitsFor
 }
 
 func sameRow(a, b Row) bool {

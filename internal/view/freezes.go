@@ -162,7 +162,7 @@ func (x *freezes) board(in Input, program string, now time.Time) []Freeze {
 	}
 	var out []Freeze
 	for _, f := range all {
-		v := f.view(program, in.Namespace, now)
+		v := f.view(program, now)
 		v.Effect = x.effect(f, services[f.Namespace])
 		out = append(out, v)
 	}
@@ -193,8 +193,8 @@ func (x *freezes) effect(f resolved, services []*v1alpha1.Microservice) *Effect 
 	return out
 }
 
-// view of a freeze. Commands name its namespace unless it is the one in which they act by default.
-func (f resolved) view(program, home string, now time.Time) Freeze {
+// view of a freeze.
+func (f resolved) view(program string, now time.Time) Freeze {
 	out := Freeze{
 		Kind: f.Kind, Namespace: f.Namespace, Name: f.Name, Subject: f.subject(), Active: f.state.Active,
 		From: timeOf(f.state.From), Until: timeOf(f.state.Until), Reason: status.Line(f.state.Reason), By: status.Line(f.By),
@@ -243,7 +243,7 @@ func (f Freeze) say(now time.Time) string {
 // freezes that apply to the service now.
 func (s *service) freezesOf() (out []Freeze) {
 	for _, f := range s.frozen.of(s.ms) {
-		out = append(out, f.view(s.Program, s.Namespace, s.now))
+		out = append(out, f.view(s.Program, s.now))
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -200,7 +201,8 @@ func versionsOf(x *view.Service) (out []string) {
 
 // problemOf an error of an act.
 func problemOf(err error) *Problem {
-	if p, ok := err.(*Problem); ok {
+	var p *Problem
+	if errors.As(err, &p) {
 		return p
 	}
 	return &Problem{Status: http.StatusInternalServerError, Title: "This could not be done", Text: err.Error()}
