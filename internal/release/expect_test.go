@@ -116,6 +116,9 @@ func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 	if g.Phase != Live || said("Pinned", "PinnedVersionMissing", "PinnedReleaseFailed", PinsConflict, "TooManyReleases", "TooManyGroups", "GroupExcluded") {
 		return
 	}
+	if g.Rollout != nil && w.away() && g.Row(g.Rollout.Release).Attempt > 0 {
+		return // tried again, more and more rarely, for a gateway that takes nothing
+	}
 	if g.Rollout != nil && said("AwaitingApproval", "AwaitingGroup", "AwaitingGate", "AwaitingTurn", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic", Blocked, "OnlyServing") {
 		return
 	}

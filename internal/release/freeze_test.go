@@ -19,7 +19,8 @@ func (w *world) checkFrozen(o Observed, g, h *Group) {
 		if x := g.Row(r.Release); x != nil {
 			was = *x
 		}
-		if was.Promoted > 0 || r.Reason == Rebuilt || r.Reason == ActiveLost {
+		recovered := g.Row(r.Release) == nil && hasChild(o, r.Release) && !childOf(o, r.Release).NeverActive
+		if was.Promoted > 0 || recovered || r.Reason == Rebuilt || r.Reason == ActiveLost {
 			continue
 		}
 		ran := g.Rollout != nil && g.Rollout.Release == r.Release

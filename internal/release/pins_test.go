@@ -548,9 +548,14 @@ func (w *world) pinOf(g *Group) (found *Pin, missing bool) {
 			if p.Global == named || !p.Expire.IsZero() && !p.Expire.After(w.now) {
 				continue
 			}
-			_, held := w.offers[p.Version]
+			ends := func(slug, level string) bool { // no release of it starts any more
+				return level == preview && slices.ContainsFunc(w.withdrawn, func(x Withdrawal) bool { return x.Slug == slug && x.Version == "" })
+			}
+			c, held := w.offers[p.Version]
+			held = held && !ends(c.Slug, c.Level)
 			for j := range w.ledger.Groups {
-				held = held || holds(&w.ledger.Groups[j], p.Version)
+				x := &w.ledger.Groups[j]
+				held = held || x.Phase != Closing && !ends(x.Slug, x.Level) && holds(x, p.Version)
 			}
 			missing = missing || !named && !held
 			missing = missing || found != nil && named && p.Group == g.Name && (p.Version != found.Version || p.Current != found.Current)
@@ -566,8 +571,8 @@ func (w *world) pinOf(g *Group) (found *Pin, missing bool) {
 // or reports that this failed.
 func (w *world) checkPin(g *Group, failed bool) {
 	pin, missing := w.pinOf(g)
-	if pin == nil || missing {
-		return
+	if pin == nil || missing || w.endedByUser(g) {
+		return // a group that a user ends starts nothing
 	}
 	c, reach := w.offers[pin.Version]
 	reach = reach && c.Slug == g.Slug // two pull requests may have one name

@@ -76,7 +76,8 @@ func (w *world) checkStarting() {
 // too old comes back with another head only.
 func (w *world) checkPlaces(o Observed, old, next State) {
 	most := max(1, o.Spec.Previews.MaxGroups)
-	if n := placed(next); n > most && !o.Spec.Paused {
+	stopped := o.Spec.Paused || o.Spec.Freeze != nil // what was recovered stays as it is: no rollout begins that would supersede it
+	if n := placed(next); n > most && !stopped {
 		w.fail("rule 26: %d previews have %d places", n, most)
 	}
 	for i := range next.Groups {
@@ -89,7 +90,7 @@ func (w *world) checkPlaces(o Observed, old, next State) {
 			}
 		}
 		switch {
-		case h.Level == preview && pending > 1 && !o.Spec.Paused:
+		case h.Level == preview && pending > 1 && !stopped:
 			w.fail("rule 25: preview %s has %d pending releases", h.Slug, pending)
 		case h.Level != preview && (h.Phase == Expired || h.Head != "" || h.PullRequest != 0):
 			w.fail("rule 26: group %s is no preview and has %s, %q, %d", h.Slug, h.Phase, h.Head, h.PullRequest)

@@ -535,7 +535,7 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 		w.checkExpired(g)
 		return
 	}
-	if g.Rollout != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic") && !(w.away() && waits(Blocked, "OnlyServing")) {
+	if g.Rollout != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic") && !(w.away() && (waits(Blocked, "OnlyServing") || g.Row(g.Rollout.Release).Attempt > 0)) { // it is tried again, more and more rarely
 		w.fail("liveness: the rollout of %s never ends\n%s", g.Rollout.Release, renderGroup(g))
 	}
 	w.checkPin(g, waits("PinnedReleaseFailed"))
