@@ -51,7 +51,7 @@ func errorOf(err error) *Error {
 }
 
 // errorOfAnswer gives the error of an answer that is not a success.
-func errorOfAnswer(answer *http.Response, body []byte) *Error {
+func errorOfAnswer(answer *http.Response, body string) *Error {
 	e := errorf("HTTP %d: %s", answer.StatusCode, body)
 	switch answer.StatusCode {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:

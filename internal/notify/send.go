@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -32,6 +33,24 @@ type Credentials struct {
 	Key []byte
 	// CA are certificate authorities in PEM; nil for those of the system.
 	CA []byte
+}
+
+// hide replaces what is secret in an answer that repeats it, because answers are shown in the status.
+func (c Credentials) hide(answer string) string {
+	secrets := []string{c.Token, c.URL}
+	if u, err := url.Parse(c.URL); err == nil {
+		secrets = append(secrets, u.RequestURI(), u.Path)
+		for _, values := range u.Query() {
+			secrets = append(secrets, values...)
+		}
+	}
+	const least = 3 // shorter texts, such as the path /, are not secret, and stand in any answer
+	for _, s := range secrets {
+		if len(s) >= least {
+			answer = strings.ReplaceAll(answer, s, "(hidden)")
+		}
+	}
+	return answer
 }
 
 // Sender sends messages. It is safe for concurrent use.
@@ -143,7 +162,7 @@ func (s *Sender) post(ctx context.Context, c call, with Credentials) ([]byte, *E
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
 	if answer.StatusCode < 200 || answer.StatusCode >= 300 {
-		return nil, errorOfAnswer(answer, body)
+		return nil, errorOfAnswer(answer, with.hide(string(body)))
 	}
 	if err != nil {
 		return nil, nil //nolint:nilerr // it was accepted: a repetition would be a second message

@@ -313,3 +313,23 @@ func TestTeams(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestAnswersHideSecrets: what an answer repeats of a receiver's Secret is not shown.
+func TestAnswersHideSecrets(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, func(_ int, r *http.Request, _ []byte) (int, string) {
+		return http.StatusForbidden, "no right for " + r.Header.Get("Authorization") + " at http://" + r.Host + r.URL.RequestURI() + " or " + r.URL.Path
+	})
+	secret := Credentials{Token: "xoxb-1234", URL: s.URL + "/services/T0/B0/s3cret?key=k3y"}
+	for _, kind := range []v1alpha1.ReceiverType{v1alpha1.ReceiverWebhook, v1alpha1.ReceiverCloudEvents, v1alpha1.ReceiverTeams, v1alpha1.ReceiverDiscord, v1alpha1.ReceiverSlack} {
+		_, failure := s.Send(t.Context(), &v1alpha1.NotificationReceiver{Name: "r", Type: kind, Channel: "C1"}, secret, Message{ID: "1"}, "")
+		if failure == nil {
+			t.Fatalf("%s: it was accepted", kind)
+		}
+		for _, part := range []string{"xoxb-1234", "s3cret", "k3y"} {
+			if strings.Contains(failure.Error(), part) {
+				t.Errorf("%s: %q shows %q", kind, failure, part)
+			}
+		}
+	}
+}

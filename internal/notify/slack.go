@@ -110,7 +110,7 @@ func (s *Sender) slack(ctx context.Context, api *url.URL, channel string, c Cred
 	case edit != "" && slices.Contains(slackLost, answer.Error):
 		return s.slack(ctx, api, channel, c, m, "")
 	}
-	failure = errorf("Slack: %s", answer.Error)
+	failure = errorf("Slack: %s", c.hide(answer.Error))
 	failure.Rejected = slices.Contains(slackRejections, answer.Error)
 	return "", failure
 }
