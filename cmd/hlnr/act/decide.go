@@ -153,7 +153,7 @@ func (d *decision) do(ctx context.Context, s *scope, args []string) (*Done, targ
 		return nil, t, err
 	}
 	by := user.Username
-	d.groups = approverGroups(t.ms, user.Groups)
+	d.groups = approverGroups(t.ms, t.step(), user.Groups)
 	if d.id == "" {
 		d.id = "hlnr-" + strconv.FormatInt(s.Now().Unix(), 36) + "-" + rand.String(5)
 	}
@@ -281,12 +281,21 @@ func (d *decision) write(ctx context.Context, s *scope, t target, by string, opt
 	return s.client.Patch(ctx, vsvc, client.RawPatch(types.MergePatchType, patch), append(opts, client.FieldOwner(cli.FieldManager))...)
 }
 
-// approverGroups are those groups of a user whose members the steps of a Microservice want for their approval.
-func approverGroups(ms *v1alpha1.Microservice, groups []string) []string {
+// step in which the rollout of the group is, from 1; 0: in none.
+func (t target) step() int {
+	if t.group.Rollout == nil {
+		return 0
+	}
+	return int(t.group.Rollout.Step)
+}
+
+// approverGroups are those groups of a user whose members the steps of a Microservice want for their approval: the step in which
+// the rollout is, from 1, and those after it.
+func approverGroups(ms *v1alpha1.Microservice, step int, groups []string) []string {
 	var out []string
 	if c := ms.Spec.UpdateStrategy.Canary; c != nil {
-		for _, st := range c.Steps {
-			if st.Approval == nil {
+		for i, st := range c.Steps {
+			if i+1 < step || st.Approval == nil {
 				continue
 			}
 			for _, g := range st.Approval.From {

@@ -130,14 +130,17 @@ func TestEndGroupThatIsGone(t *testing.T) {
 func TestApproverGroups(t *testing.T) {
 	t.Parallel()
 	ms := &v1alpha1.Microservice{}
-	if got := approverGroups(ms, []string{"sre"}); got != nil {
+	if got := approverGroups(ms, 0, []string{"sre"}); got != nil {
 		t.Errorf("without steps: %q", got)
 	}
 	ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{
 		{Weight: 5}, {Weight: 10, Approval: &v1alpha1.CanaryApproval{}},
 		{Weight: 20, Approval: &v1alpha1.CanaryApproval{From: []string{"sre", "owners"}}}, {Weight: 50, Approval: &v1alpha1.CanaryApproval{From: []string{"owners", "audit"}}},
 	}}
-	if diff := cmp.Diff([]string{"owners", "audit"}, approverGroups(ms, []string{"system:authenticated", "audit", "owners"})); diff != "" {
+	if diff := cmp.Diff([]string{"owners", "audit"}, approverGroups(ms, 1, []string{"system:authenticated", "audit", "owners"})); diff != "" {
 		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"audit"}, approverGroups(ms, 4, []string{"sre", "audit"})); diff != "" {
+		t.Errorf("a passed step counts: %s", diff)
 	}
 }
