@@ -762,7 +762,8 @@ type DomainBackend struct {
 	// version of the release.
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version"`
-	// weight of the release in the written route, in percent.
+	// weight of the release in the written route, in percent. 0: only requests that match, or
+	// copies of requests, come to it.
 	Weight int32 `json:"weight"`
 }
 

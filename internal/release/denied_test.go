@@ -5,6 +5,15 @@ import "time"
 // denials are histories of versions that are denied: they get no traffic while another
 // version can have it, whatever else holds the group where it is.
 var denials = []scene{
+	{"rule 24: what replaces a first release that is denied is no version, and the event reports that", func(h tale) {
+		h.policy("web")
+		h.gates(ConfirmRollout)
+		h.hooks[ConfirmRollout] = "no"
+		h.push("1.0.0")
+		h.run(time.Minute)
+		h.withdraw("1.0.0", Denied)
+		h.tells("denied", Superseded, "1.0.0 is superseded because no version of the group may be deployed")
+	}},
 	{"rule 04: a release that is pinned by name does not come back when its version is denied", func(h tale) {
 		h.live()
 		first := h.release("1.0.0")

@@ -114,6 +114,15 @@ func (s *scope) untried(run *Rollout, r *Row) bool {
 	return run.Gate == PreRollout && run.GateTime.IsZero() && s.asks(PreRollout, r) && s.unreachable(r) != ""
 }
 
+// askAgain drops what hooks that try a release answered, or were asked, once its canary domains
+// no longer route to it: its pods or its object are gone, and what the hooks meet meanwhile is another
+// release. They are asked again when the domains are back.
+func (s *scope) askAgain(run *Rollout, r *Row) {
+	if run.Gate == PreRollout && s.asks(PreRollout, r) && s.unreachable(r) != "" {
+		run.GateTime = noTime
+	}
+}
+
 // unheard reports whether a hook that is to judge a release was asked, and no one answered.
 func (s *scope) unheard(run *Rollout, r *Row, c Child) bool {
 	f := s.answer(run, c)
@@ -140,8 +149,26 @@ func (s *scope) unreachable(r *Row) string {
 				out[len(out)-1] += ": " + rep.Message
 			}
 		}
+		if from := s.endingWithDomains(rep.policy); from != nil && s.reaches(rep) {
+			out = append(out, fmt.Sprintf("the canary domains of networkpolicies.hlnr.io %q still belong to group %s, which ends", rep.policy, from.Name))
+		}
 	}
 	return strings.Join(out, "; ")
+}
+
+// endingWithDomains is a group that ends and, as far as a policy reports, still has its canary domains; nil:
+// none. They may move to this group, and route to the other one until then.
+func (s *scope) endingWithDomains(policy string) *Group {
+	for i := range s.groups {
+		g := &s.groups[i]
+		if g.Phase == Live || g.Slug == s.g.Slug {
+			continue
+		}
+		if slices.ContainsFunc(s.reportsOf(g.Slug), func(x Report) bool { return x.policy == policy && x.CanaryDomains }) {
+			return g
+		}
+	}
+	return nil
 }
 
 // reaches reports whether a policy counts for the domains of the canary of this group. The first

@@ -397,6 +397,60 @@ func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
 	}
 }
 
+// Hooks of PreRollout that a release loses on their way, because its canary domains route to another
+// one meanwhile, have tried that one: what they answered does not count, and they are asked again
+// when the domains are back.
+func TestPreRolloutIsAskedAgainWhenTheDomainsWereElsewhere(t *testing.T) {
+	t.Parallel()
+	const slug = "1-x"
+	spec := Spec{Replicas: 1, MinimumAvailable: 2, Deadline: 10 * time.Minute, Steps: []Step{{Weight: 10}}, Gates: []Point{PreRollout}, RollBack: true}
+	for name, test := range map[string]struct {
+		answer    GateFact
+		available int
+	}{
+		"they have not answered":                    {GateFact{}, 1},
+		"they have not answered, and pods are lost": {GateFact{}, 0},
+		"they agreed":                               {GateFact{Open: true}, 1},
+		"they agreed, and pods are lost":            {GateFact{Open: true}, 0},
+		"they refused":                              {GateFact{Failed: true}, 1},
+		"no one answered":                           {GateFact{Unanswered: true}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asked := t0.Add(-time.Second)
+			fact := test.answer
+			fact.Rollout, fact.Point, fact.Since = 7, PreRollout, asked
+			o := Observed{
+				Spec: spec,
+				Children: []Child{
+					{Release: "new", Slug: slug, Name: "1.x", Version: "1.1.0", Replicas: 1, Available: test.available, Gates: []GateFact{fact}},
+					{Release: "old", Slug: slug, Name: "1.x", Version: "1.0.0", Replicas: 1, Available: 1},
+				},
+				State: State{Sequence: 9, Groups: []Group{{
+					Slug: slug, Name: "1.x", Phase: Live, TrafficRevision: 8, Target: Target{Release: "new", Reason: "Latest"},
+					Rollout: &Rollout{Release: "new", Sequence: 7, Started: asked, StepsHash: stepsHash(spec.Steps), Floor: 1, Gate: PreRollout, GateTime: asked},
+					Releases: []Row{
+						{Release: "new", Version: "1.1.0", Status: Pending},
+						{Release: "old", Version: "1.0.0", Status: Active, Weight: 100, Available: true, Promoted: 1},
+					},
+				}}},
+				Policies: []Policy{{Name: "shop", Groups: []Report{{Slug: slug, Revision: 8, CanaryDomains: true}}}},
+			}
+			g := Plan(o, t0).State.Groups[0]
+			if g.Rollout == nil || g.Rollout.Gate != PreRollout || !g.Rollout.GateTime.IsZero() || g.Row("new").Status != Pending {
+				t.Fatalf("the domains are elsewhere: run %+v, %s", g.Rollout, g.Row("new").Status)
+			}
+			o.State = Plan(o, t0).State
+			o.Policies[0].Groups[0].Canary, o.Children[0].Available = "new", 1
+			back := t0.Add(time.Minute)
+			g = Plan(o, back).State.Groups[0]
+			if g.Rollout == nil || g.Rollout.Gate != PreRollout || !g.Rollout.GateTime.Equal(back) || g.Row("new").Status != Pending {
+				t.Errorf("the domains are back: run %+v, %s", g.Rollout, g.Row("new").Status)
+			}
+		})
+	}
+}
+
 // Domains of the canary that a gateway does not take are a cause outside of the release: its hooks
 // are not asked, since they would try another one, and from the deadline on the run says what it
 // waits for, holds no newer version up, and continues when the cause is gone.
@@ -532,5 +586,48 @@ func TestPreRolloutWaitsForDomainsThatLeaveTheOlderGroup(t *testing.T) {
 	newest, report.Canary = true, "new"
 	if !asked(report) {
 		t.Error("hooks are not asked though the domain of the canary routes to the release")
+	}
+}
+
+// Canary domains of the newest group move to the next one when it ends: until the policy reports that
+// they have, hooks of the next one are not asked, because they would meet the release of the one that ends.
+func TestPreRolloutWaitsForDomainsOfAGroupThatEnds(t *testing.T) {
+	t.Parallel()
+	spec := Spec{Replicas: 1, MinimumAvailable: 2, Deadline: time.Minute, Steps: []Step{{Weight: 10}}, Gates: []Point{PreRollout}}
+	asked := func(reports ...Report) bool {
+		t.Helper()
+		g := Plan(Observed{
+			Spec: spec,
+			Children: []Child{
+				{Release: "ended", Slug: "2-x", Name: "2.x", Version: "2.0.0", Replicas: 1, Available: 1},
+				{Release: "new", Slug: "1-x", Name: "1.x", Version: "1.1.0", Replicas: 1, Available: 1},
+				{Release: "old", Slug: "1-x", Name: "1.x", Version: "1.0.0", Replicas: 1, Available: 1},
+			},
+			State: State{Sequence: 9, Groups: []Group{
+				{Slug: "2-x", Name: "2.x", Phase: Closing, TrafficRevision: 9, Releases: []Row{{Release: "ended", Version: "2.0.0", Status: Deprecated, Promoted: 1, Zero: &Zero{Revision: 9, Time: t0}}}},
+				{
+					Slug: "1-x", Name: "1.x", Phase: Live, TrafficRevision: 8, Target: Target{Release: "new", Reason: "Latest"},
+					Rollout: &Rollout{Release: "new", Sequence: 7, Started: t0.Add(-time.Second), StepsHash: stepsHash(spec.Steps), Floor: 1},
+					Releases: []Row{
+						{Release: "new", Version: "1.1.0", Status: Pending},
+						{Release: "old", Version: "1.0.0", Status: Active, Weight: 100, Available: true, Promoted: 1},
+					},
+				},
+			}},
+			Policies: []Policy{{Name: "shop", Groups: reports}},
+		}, t0).State.Groups[1]
+		if g.Slug != "1-x" || g.Rollout == nil || g.Rollout.Gate != PreRollout {
+			t.Fatalf("it does not come to its hooks: %+v", g)
+		}
+		return !g.Rollout.GateTime.IsZero()
+	}
+	if asked(Report{Slug: "2-x", CanaryDomains: true}, Report{Slug: "1-x", Revision: 8}) {
+		t.Error("hooks are asked while the canary domains belong to the group that ends")
+	}
+	if asked(Report{Slug: "2-x"}, Report{Slug: "1-x", Revision: 8, CanaryDomains: true}) {
+		t.Error("hooks are asked before the canary domains route to the release")
+	}
+	if !asked(Report{Slug: "2-x"}, Report{Slug: "1-x", Revision: 8, CanaryDomains: true, Canary: "new"}) {
+		t.Error("hooks are not asked though the canary domains route to the release")
 	}
 }

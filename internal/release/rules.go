@@ -144,7 +144,11 @@ func supersede(s *scope) {
 		if r.Status == Pending || r.Status == Canary {
 			s.turn(r, Deprecated, Superseded)
 		}
-		s.event(r, false, Superseded, fmt.Sprintf("%s is superseded by %s", r.Version, s.versionOf(s.g.Target.Release)))
+		by := "by " + s.versionOf(s.g.Target.Release)
+		if s.g.Target.Release == "" {
+			by = "because no version of the group may be deployed"
+		}
+		s.event(r, false, Superseded, fmt.Sprintf("%s is superseded %s", r.Version, by))
 	}
 }
 
@@ -220,6 +224,7 @@ func keepClock(s *scope) {
 	if from := s.older(); from != nil {
 		run.From = from.g.Slug
 	}
+	s.askAgain(run, r)
 	healthy, cause, _ := s.health(run, r, c)
 	if r.Reason == TrafficLost && len(s.reports) > 0 { // what it waited for proved nothing
 		run.Started, run.Waited, run.WaitingSince, run.Interrupted, run.Grace = s.now, 0, noTime, false, noTime

@@ -266,6 +266,37 @@ func TestDomainOfTheCanaryOfTwoGroupsThatCome(t *testing.T) {
 	}
 }
 
+// The domain of the newest canary routes to what hooks try in the newest group of which nothing answers,
+// also where an active release of that group is dead, and where the domain routes to the canary of a group in between.
+func TestCanaryDomainRoutesToTheNewestGroupThatHooksTry(t *testing.T) {
+	const try = "try.example.com"
+	base := group("1-x", 1, "a 1.0.0 active 100")
+	for name, tc := range map[string]struct{ before, asked []v1alpha1.ReleaseGroup }{
+		"its active release is dead": {
+			[]v1alpha1.ReleaseGroup{group("3-x", 2, "c 3.1.0 pending 0", "d 3.0.0 active 100"), base},
+			[]v1alpha1.ReleaseGroup{asked(group("3-x", 2, "c 3.1.0 pending 0", "d 3.0.0 active 100"), "c"), base},
+		},
+		"the domain routes to the canary of a group in between": {
+			[]v1alpha1.ReleaseGroup{group("3-x", 0, "c 3.0.0 pending 0"), group("2-x", 2, "b 2.0.0 canary 10"), base},
+			[]v1alpha1.ReleaseGroup{asked(group("3-x", 0, "c 3.0.0 pending 0"), "c"), group("2-x", 2, "b 2.0.0 canary 10"), base},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, tc.before...)
+			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: try, Release: canaryOf("")}}
+			w.ready = map[string]int{"a": 1, "b": 1, "c": 1}
+			w.settle()
+			want(t, "so that hooks wait for the domain", w.groupTraffic("3-x").CanaryDomains, true)
+			want(t, "canary", w.groupTraffic("3-x").Canary, "")
+			w.rollout(tc.asked...)
+			w.settle()
+			version := w.ms.Status.ReleaseGroups[0].Releases[0].SemVer.Version
+			want(t, "tried at", w.split(try), version+"=100")
+			want(t, "canary, once it is taken", w.groupTraffic("3-x").Canary, "c")
+		})
+	}
+}
+
 func TestDomainsOfCanariesOfGroups(t *testing.T) {
 	groups := []v1alpha1.ReleaseGroup{
 		group("2-x", 1, "d 2.0.0 active 100"),

@@ -187,7 +187,7 @@ func (d *planner) routeToCanary(r *Row, absent v1alpha1.WhenAbsent) {
 	if r.group == nil {
 		return
 	}
-	if r.newest && r.newer == nil {
+	if r.newest {
 		r.newer = d.incomingUntested(r.group)
 	}
 	for _, g := range []*v1alpha1.ReleaseGroup{r.newer, r.group} {

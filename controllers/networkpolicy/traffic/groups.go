@@ -256,8 +256,8 @@ func Behind(m *v1alpha1.Microservice, f *Observed) bool {
 	return false
 }
 
-// incomingUntested is the group above base whose first release hooks are to try, before newest domains
-// are moving to it; nil: there is none.
+// incomingUntested is the group above base, of which no active release answers, whose release hooks are
+// to try, before newest domains are moving to it; nil: there is none.
 func (d *planner) incomingUntested(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	if Orphans(d.Policy) || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
 		return nil
@@ -266,11 +266,17 @@ func (d *planner) incomingUntested(base *v1alpha1.ReleaseGroup) *v1alpha1.Releas
 		if g == base {
 			return nil
 		}
-		if g.Level != v1alpha1.LevelPreview && activeOf(g) == nil && testable(g) != nil {
+		if g.Level != v1alpha1.LevelPreview && !d.activeAnswers(g) && testable(g) != nil {
 			return g
 		}
 	}
 	return nil
+}
+
+// activeAnswers reports whether a group has an active release with a ready endpoint.
+func (d *planner) activeAnswers(g *v1alpha1.ReleaseGroup) bool {
+	active := activeOf(g)
+	return active != nil && d.ready(active.VersionedMicroservice)
 }
 
 // servable reports whether a pin may route to a release (rule 33).

@@ -490,7 +490,7 @@ func (p *pair) note() string {
 // the history made as short as possible.
 func TestPlannerAndPolicies(t *testing.T) {
 	pairs.Run(t, simulate.Play{
-		Package: "./controllers/networkpolicy",
+		Package: "./controllers/networkpolicy/traffic",
 		Quick:   30, Usual: 150, GC: 400,
 		Seed: func(seed uint64) ([]simulate.Count, error) {
 			p := playPair(pairHistory(seed))

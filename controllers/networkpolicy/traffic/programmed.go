@@ -18,13 +18,7 @@ import (
 // another one before it was edited: then it is what the rows did that are there no more.
 func (r *reporter) carries(route *RouteDecision, of *Row) []v1alpha1.DomainBackend {
 	if live := r.Live[route.Name]; live != nil && live.Acknowledged && !live.User {
-		var out []v1alpha1.DomainBackend
-		for _, service := range SortedKeys(live.Weights) {
-			if release := r.releases[service]; release != "" {
-				out = append(out, v1alpha1.DomainBackend{Release: release, Version: r.rollout.versionOf(release), Weight: int32(live.Weights[service])})
-			}
-		}
-		return out
+		return r.backends(live.Services, live.Weights)
 	}
 	if prev := r.before(of); prev != nil {
 		return prev.Backends
@@ -42,6 +36,17 @@ func (r *reporter) carries(route *RouteDecision, of *Row) []v1alpha1.DomainBacke
 			if !slices.ContainsFunc(out, func(x v1alpha1.DomainBackend) bool { return x.Release == b.Release }) {
 				out = append(out, b)
 			}
+		}
+	}
+	return out
+}
+
+// backends are the releases behind the Services of a route, by their names. One that only matches or
+// mirrored requests come to has no weight.
+func (r *reporter) backends(services []string, weights map[string]int) (out []v1alpha1.DomainBackend) {
+	for _, service := range slices.Compact(slices.Sorted(slices.Values(services))) {
+		if release := r.releases[service]; release != "" {
+			out = append(out, v1alpha1.DomainBackend{Release: release, Version: r.rollout.versionOf(release), Weight: int32(weights[service])})
 		}
 	}
 	return out
@@ -394,6 +399,14 @@ func (r *reporter) sharedVerdict(left []string) verdict {
 func (r *reporter) routedTo(route *RouteDecision, releases []string) bool {
 	return slices.ContainsFunc(route.rows, func(row *Row) bool {
 		return slices.ContainsFunc(r.carries(route, row), func(b v1alpha1.DomainBackend) bool { return slices.Contains(releases, b.Release) })
+	})
+}
+
+// mayRoute reports whether a gateway is known to have routed to a release by a route that it has not
+// taken since.
+func (r *reporter) mayRoute(release string) bool {
+	return slices.ContainsFunc(r.out.Routes, func(route *RouteDecision) bool {
+		return !r.routeState(route).Accepted && r.routedTo(route, []string{release})
 	})
 }
 

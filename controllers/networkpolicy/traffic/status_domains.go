@@ -134,10 +134,11 @@ func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *provide
 		out.Backends = out.Backends[:min(len(out.Backends), maxBackends)]
 		return out
 	}
+	weights := map[string]int{}
 	for _, b := range route.Backends {
-		release := r.releases[b.Service]
-		out.Backends = append(out.Backends, v1alpha1.DomainBackend{Release: release, Version: r.rollout.versionOf(release), Weight: b.Weight})
+		weights[b.Service] = int(b.Weight)
 	}
+	out.Backends = r.backends(route.services(), weights)
 	if unserved != nil {
 		out.Reason, out.Message = unserved.Reason, status.Line(row.source()+": "+unserved.Message)
 		return out

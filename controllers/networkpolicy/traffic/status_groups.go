@@ -62,9 +62,10 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 	case out.Revision > 0 || r.cameFrom(g):
 		out.Withheld = Union(prev.Withheld, slices.DeleteFunc(slices.Clone(g.withheld), func(release string) bool { return r.unseen(release) != nil }))
 	case out.ConfirmedTime == nil && !r.inGrace(g):
-		// No gateway ever took these routes, and the time to take them is over: they route to
-		// what is written now, and would keep the pods of one release after another.
-		out.References = written
+		// No gateway took these routes for this revision, and the time to take them is over: they
+		// route to what is written now, and to what one is known to have taken of them before. Else
+		// they would keep the pods of one release after another.
+		out.References = Union(written, slices.DeleteFunc(slices.Clone(prev.References), func(release string) bool { return !r.mayRoute(release) }))
 	}
 	out.Unrouted = out.Revision > 0 && r.unrouted(g)
 	out.Reason, out.Message = v.Reason, status.Line(v.Message)
@@ -118,7 +119,7 @@ func (r *reporter) unrouted(g *groupDecision) bool {
 func (r *reporter) canaryReport(g *v1alpha1.ReleaseGroup) (domains bool, release, why string) {
 	for i, row := range slices.DeleteFunc(slices.Clone(r.out.rows), func(row *Row) bool { return !r.ofCanary(row, g) }) {
 		route := r.routeOf(row)
-		if row.pinned == "" || route == nil || i > 0 && row.pinned != release {
+		if r.rollout.groupOf[row.pinned] != g || route == nil || i > 0 && row.pinned != release {
 			return true, "", ""
 		}
 		if v := r.routeState(route); !v.Accepted {
@@ -132,26 +133,26 @@ func (r *reporter) canaryReport(g *v1alpha1.ReleaseGroup) (domains bool, release
 	return domains, release, ""
 }
 
-// ofCanary reports whether a row belongs to the canary of a group: where domains are on their
-// way to a newer group, to that of the newer one. One that is at fault itself does not.
+// ofCanary reports whether a row belongs to the canary of a group: to that of the group to which it
+// routes, or, where domains are on their way to a newer group, to that of the newer one. One that is
+// at fault itself does not.
 func (r *reporter) ofCanary(row *Row, g *v1alpha1.ReleaseGroup) bool {
 	if !row.canary || row.reason != "" && row.reason != reasonNoCanary {
 		return false
 	}
-	if of := r.rollout.groupOf[row.pinned]; of != nil {
-		return of == g
-	}
-	return row.newer == g || row.newer == nil && (row.group == g || row.newest && r.mayMoveTo(row.group, g))
+	holder := cmp.Or(r.rollout.groupOf[row.pinned], row.newer, row.group)
+	return holder == g || row.newest && r.mayMove(row.group, holder, g)
 }
 
-// mayMoveTo reports whether domains that route to the newest group will route to another one, when
-// hooks try its first release: what hooks would meet by them before that is the older one.
-func (r *reporter) mayMoveTo(base, g *v1alpha1.ReleaseGroup) bool {
-	if activeOf(g) != nil || g.Level == v1alpha1.LevelPreview || base == nil || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
+// mayMove reports whether domains of the canary, which a group holds while those of base serve, will
+// route to a newer one when hooks try a release of it, of which nothing answers yet: what hooks would
+// meet by them before that is the older one.
+func (r *reporter) mayMove(base, holder, to *v1alpha1.ReleaseGroup) bool {
+	if r.activeAnswers(to) || to.Level == v1alpha1.LevelPreview || base == nil || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
 		return false
 	}
 	groups := r.liveGroups()
-	return slices.Contains(groups, g) && slices.Index(groups, g) < slices.Index(groups, base)
+	return slices.Contains(groups, to) && slices.Index(groups, to) < slices.Index(groups, holder)
 }
 
 // cameFrom reports whether domains are moving to a group from one of which a revision

@@ -1,0 +1,71 @@
+package traffic
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+)
+
+// ending is a group that is to have no routes any more.
+func ending(g v1alpha1.ReleaseGroup) v1alpha1.ReleaseGroup {
+	g.Phase = v1alpha1.GroupClosing
+	return g
+}
+
+// A gateway takes routes of a group only after the time in which it should have, and after the group
+// has ended. When the routes are moved to another group, and the gateway is silent again, the release
+// that it serves stays in the references.
+func TestGatewayTookTheRoutesOfAnEndedGroup(t *testing.T) {
+	older, newer := group("1-x", 1, "a 1.0.0 active 100"), group("2-x", 2, "b 2.0.0 active 100")
+	w := newWorld(t, newer, older)
+	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}}
+	w.ready = map[string]int{"a": 1, "b": 1}
+	for range 3 {
+		w.pass()
+	}
+	want(t, "written", w.split(newestHost), "2.0.0=100")
+	w.now = w.now.Add(2 * providers.Grace)
+	w.accept()
+	w.rollout(ending(group("2-x", 3, "b 2.0.0 deprecated 0")), older)
+	for range 4 {
+		w.pass()
+		w.now = w.now.Add(2 * providers.Grace)
+		want(t, "written", w.split(newestHost), "1.0.0=100")
+		want(t, "the gateway may serve it", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
+	}
+	w.settle()
+	want(t, "the gateway took the route of the other group", len(w.groupTraffic("2-x").References), 0)
+	want(t, "confirmed", w.groupTraffic("2-x").Revision, 3)
+}
+
+// Requests that match, and copies of requests, come to a release without any weight: it stays in the
+// references of its group until the gateway took a route without it.
+func TestMatchedReleaseIsReferencedUntilItsRouteIsTaken(t *testing.T) {
+	for name, to := range map[string]func(r *v1alpha1.Release){
+		"match":  func(r *v1alpha1.Release) { r.Match = true },
+		"mirror": func(r *v1alpha1.Release) { r.MirrorPercent = 10 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			older, newer := group("1-x", 1, "a 1.0.0 active 100"), group("2-x", 2, "b 2.0.0 canary 0")
+			to(&newer.Releases[0])
+			w := newWorld(t, newer, older)
+			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost, CanaryMatches: beta()}}
+			w.ready = map[string]int{"a": 1, "b": 1}
+			w.settle()
+			want(t, "backends", cmp.Diff([]v1alpha1.DomainBackend{{Release: "a", Version: "1.0.0", Weight: 100}, {Release: "b", Version: "2.0.0"}}, w.policy.Status.Domains[0].Backends), "")
+			w.rollout(ending(group("2-x", 3, "b 2.0.0 deprecated 0")), older)
+			for range 3 {
+				w.pass()
+				want(t, "the gateway may route to it", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
+				w.now = w.now.Add(time.Minute)
+			}
+			w.settle()
+			want(t, "the gateway took the route without it", len(w.groupTraffic("2-x").References), 0)
+		})
+	}
+}
