@@ -12,7 +12,7 @@ var denials = []scene{
 		h.push("1.0.0")
 		h.run(time.Minute)
 		h.withdraw("1.0.0", Denied)
-		h.tells("denied", Superseded, "1.0.0 is superseded because no version of the group may be deployed")
+		h.events("denied", Superseded, "1.0.0 is superseded because no version of the group may be deployed")
 	}},
 	{"rule 04: a release that is pinned by name does not come back when its version is denied", func(h tale) {
 		h.live()

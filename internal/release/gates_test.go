@@ -332,6 +332,26 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// atItsHooks is a group whose release new comes to its PreRollout hooks, next to the active release old.
+func atItsHooks(spec Spec, started time.Time, available int, answers ...GateFact) Observed {
+	const slug = "1-x"
+	return Observed{
+		Spec: spec,
+		Children: []Child{
+			{Release: "new", Slug: slug, Name: "1.x", Version: "1.1.0", Replicas: 1, Available: available, Gates: answers},
+			{Release: "old", Slug: slug, Name: "1.x", Version: "1.0.0", Replicas: 1, Available: 1},
+		},
+		State: State{Sequence: 9, Groups: []Group{{
+			Slug: slug, Name: "1.x", Phase: Live, TrafficRevision: 8, Target: Target{Release: "new", Reason: "Latest"},
+			Rollout: &Rollout{Release: "new", Sequence: 7, Started: started, StepsHash: stepsHash(spec.Steps), Floor: 1},
+			Releases: []Row{
+				{Release: "new", Version: "1.1.0", Status: Pending},
+				{Release: "old", Version: "1.0.0", Status: Active, Weight: 100, Available: true, Promoted: 1},
+			},
+		}}},
+	}
+}
+
 // TestPreRolloutWaitsForDomainsOfTheCanary asks that hooks which try a release are asked when
 // the domains of the canary route to it, where there are any.
 func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
@@ -339,21 +359,8 @@ func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
 	const slug = "1-x"
 	spec := Spec{Replicas: 1, MinimumAvailable: 2, Deadline: time.Minute, Steps: []Step{{Weight: 10}}, Gates: []Point{PreRollout}}
 	plan := func(settled int64, reports ...Report) Result {
-		o := Observed{
-			Spec: spec,
-			Children: []Child{
-				{Release: "new", Slug: slug, Name: "1.x", Version: "1.1.0", Replicas: 1, Available: 1},
-				{Release: "old", Slug: slug, Name: "1.x", Version: "1.0.0", Replicas: 1, Available: 1},
-			},
-			State: State{Sequence: 9, Groups: []Group{{
-				Slug: slug, Name: "1.x", Phase: Live, TrafficRevision: 8, SettledRevision: settled, Target: Target{Release: "new", Reason: "Latest"},
-				Rollout: &Rollout{Release: "new", Sequence: 7, Started: t0.Add(-time.Second), StepsHash: stepsHash(spec.Steps), Floor: 1},
-				Releases: []Row{
-					{Release: "new", Version: "1.1.0", Status: Pending},
-					{Release: "old", Version: "1.0.0", Status: Active, Weight: 100, Available: true, Promoted: 1},
-				},
-			}}},
-		}
+		o := atItsHooks(spec, t0.Add(-time.Second), 1)
+		o.State.Groups[0].SettledRevision = settled
 		for _, r := range reports {
 			r.Slug = slug
 			o.Policies = append(o.Policies, Policy{Name: "shop", Groups: []Report{r}})
@@ -397,9 +404,8 @@ func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
 	}
 }
 
-// Hooks of PreRollout that a release loses on their way, because its canary domains route to another
-// one meanwhile, have tried that one: what they answered does not count, and they are asked again
-// when the domains are back.
+// Hooks of PreRollout whose canary domains route to another release meanwhile have tried that one:
+// what they answered does not count, and they are asked again when the domains are back.
 func TestPreRolloutIsAskedAgainWhenTheDomainsWereElsewhere(t *testing.T) {
 	t.Parallel()
 	const slug = "1-x"
@@ -420,30 +426,18 @@ func TestPreRolloutIsAskedAgainWhenTheDomainsWereElsewhere(t *testing.T) {
 			asked := t0.Add(-time.Second)
 			fact := test.answer
 			fact.Rollout, fact.Point, fact.Since = 7, PreRollout, asked
-			o := Observed{
-				Spec: spec,
-				Children: []Child{
-					{Release: "new", Slug: slug, Name: "1.x", Version: "1.1.0", Replicas: 1, Available: test.available, Gates: []GateFact{fact}},
-					{Release: "old", Slug: slug, Name: "1.x", Version: "1.0.0", Replicas: 1, Available: 1},
-				},
-				State: State{Sequence: 9, Groups: []Group{{
-					Slug: slug, Name: "1.x", Phase: Live, TrafficRevision: 8, Target: Target{Release: "new", Reason: "Latest"},
-					Rollout: &Rollout{Release: "new", Sequence: 7, Started: asked, StepsHash: stepsHash(spec.Steps), Floor: 1, Gate: PreRollout, GateTime: asked},
-					Releases: []Row{
-						{Release: "new", Version: "1.1.0", Status: Pending},
-						{Release: "old", Version: "1.0.0", Status: Active, Weight: 100, Available: true, Promoted: 1},
-					},
-				}}},
-				Policies: []Policy{{Name: "shop", Groups: []Report{{Slug: slug, Revision: 8, CanaryDomains: true}}}},
-			}
+			o := atItsHooks(spec, asked, test.available, fact)
+			run := o.State.Groups[0].Rollout
+			run.Gate, run.GateTime = PreRollout, asked
+			o.Policies = []Policy{{Name: "shop", Groups: []Report{{Slug: slug, Revision: 8, CanaryDomains: true}}}}
 			g := Plan(o, t0).State.Groups[0]
 			if g.Rollout == nil || g.Rollout.Gate != PreRollout || !g.Rollout.GateTime.IsZero() || g.Row("new").Status != Pending {
 				t.Fatalf("the domains are elsewhere: run %+v, %s", g.Rollout, g.Row("new").Status)
 			}
-			o.State = Plan(o, t0).State
-			o.Policies[0].Groups[0].Canary, o.Children[0].Available = "new", 1
-			back := t0.Add(time.Minute)
-			g = Plan(o, back).State.Groups[0]
+			later, back := atItsHooks(spec, asked, 1, fact), t0.Add(time.Minute)
+			later.State, later.Policies = Plan(o, t0).State, o.Policies
+			later.Policies[0].Groups[0].Canary = "new"
+			g = Plan(later, back).State.Groups[0]
 			if g.Rollout == nil || g.Rollout.Gate != PreRollout || !g.Rollout.GateTime.Equal(back) || g.Row("new").Status != Pending {
 				t.Errorf("the domains are back: run %+v, %s", g.Rollout, g.Row("new").Status)
 			}
@@ -596,26 +590,12 @@ func TestPreRolloutWaitsForDomainsOfAGroupThatEnds(t *testing.T) {
 	spec := Spec{Replicas: 1, MinimumAvailable: 2, Deadline: time.Minute, Steps: []Step{{Weight: 10}}, Gates: []Point{PreRollout}}
 	asked := func(reports ...Report) bool {
 		t.Helper()
-		g := Plan(Observed{
-			Spec: spec,
-			Children: []Child{
-				{Release: "ended", Slug: "2-x", Name: "2.x", Version: "2.0.0", Replicas: 1, Available: 1},
-				{Release: "new", Slug: "1-x", Name: "1.x", Version: "1.1.0", Replicas: 1, Available: 1},
-				{Release: "old", Slug: "1-x", Name: "1.x", Version: "1.0.0", Replicas: 1, Available: 1},
-			},
-			State: State{Sequence: 9, Groups: []Group{
-				{Slug: "2-x", Name: "2.x", Phase: Closing, TrafficRevision: 9, Releases: []Row{{Release: "ended", Version: "2.0.0", Status: Deprecated, Promoted: 1, Zero: &Zero{Revision: 9, Time: t0}}}},
-				{
-					Slug: "1-x", Name: "1.x", Phase: Live, TrafficRevision: 8, Target: Target{Release: "new", Reason: "Latest"},
-					Rollout: &Rollout{Release: "new", Sequence: 7, Started: t0.Add(-time.Second), StepsHash: stepsHash(spec.Steps), Floor: 1},
-					Releases: []Row{
-						{Release: "new", Version: "1.1.0", Status: Pending},
-						{Release: "old", Version: "1.0.0", Status: Active, Weight: 100, Available: true, Promoted: 1},
-					},
-				},
-			}},
-			Policies: []Policy{{Name: "shop", Groups: reports}},
-		}, t0).State.Groups[1]
+		o := atItsHooks(spec, t0.Add(-time.Second), 1)
+		o.State.Groups = append([]Group{{Slug: "2-x", Name: "2.x", Phase: Closing, TrafficRevision: 9}}, o.State.Groups...)
+		o.State.Groups[0].Releases = []Row{{Release: "ended", Version: "2.0.0", Status: Deprecated, Promoted: 1, Zero: &Zero{Revision: 9, Time: t0}}}
+		o.Policies = []Policy{{Name: "shop", Groups: reports}}
+		groups := Plan(o, t0).State.Groups
+		g := groups[len(groups)-1]
 		if g.Slug != "1-x" || g.Rollout == nil || g.Rollout.Gate != PreRollout {
 			t.Fatalf("it does not come to its hooks: %+v", g)
 		}

@@ -65,9 +65,9 @@ var survivors = []scene{
 		h.nets["web"].stuck = true
 		h.withdrawGroup("1-x", Closed)
 		h.run(time.Minute)
-		h.tells("while it closes", GroupReopened, "")
+		h.events("while it closes", GroupReopened, "")
 		h.offerGroup("1-x", "1.0.0")
-		h.tells("offered again", GroupReopened, "the group is offered again")
+		h.events("offered again", GroupReopened, "the group is offered again")
 		h.nets["web"].stuck = false
 		h.run(time.Hour)
 		h.want("offered again", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
@@ -87,8 +87,8 @@ var survivors = []scene{
 
 func init() { histories = append(histories, survivors...) }
 
-// tells holds that the next plan has this event of a reason; "": none.
-func (h tale) tells(when string, reason Reason, message string) {
+// events asks that the next plan has this event of a reason; "": none.
+func (h tale) events(when string, reason Reason, message string) {
 	o, _, _ := h.observe(lags{})
 	var told []string
 	_, p := h.make(o)
@@ -98,7 +98,7 @@ func (h tale) tells(when string, reason Reason, message string) {
 		}
 	}
 	if got := strings.Join(told, "; "); got != message {
-		h.fail("%s: the events %s tell %q, want %q", when, reason, got, message)
+		h.fail("%s: the events %s are %q, want %q", when, reason, got, message)
 	}
 }
 
