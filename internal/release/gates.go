@@ -149,26 +149,24 @@ func (s *scope) unreachable(r *Row) string {
 				out[len(out)-1] += ": " + rep.Message
 			}
 		}
-		if from := s.endingWithDomains(rep.policy); from != nil && s.reaches(rep) {
-			out = append(out, fmt.Sprintf("the canary domains of networkpolicies.hlnr.io %q still belong to group %s, which ends", rep.policy, from.Name))
+		if from := s.endingWithDomains(rep.policy); from != "" && s.reaches(rep) {
+			out = append(out, fmt.Sprintf("the canary domains of networkpolicies.hlnr.io %q still belong to group %s, which ends", rep.policy, from))
 		}
 	}
 	return strings.Join(out, "; ")
 }
 
-// endingWithDomains is a group that ends and, as far as a policy reports, still has its canary domains; nil:
-// none. They may move to this group, and route to the other one until then.
-func (s *scope) endingWithDomains(policy string) *Group {
-	for i := range s.groups {
-		g := &s.groups[i]
-		if g.Phase == Live || g.Slug == s.g.Slug {
-			continue
-		}
-		if slices.ContainsFunc(s.reportsOf(g.Slug), func(x Report) bool { return x.policy == policy && x.CanaryDomains }) {
-			return g
+// endingWithDomains is the slug of a group that ends, or has ended, and that still has canary domains
+// of a policy, as far as the policy reports; "": none. They may move to this group, and route to the other one until then.
+func (s *scope) endingWithDomains(policy string) string {
+	for _, p := range s.o.Policies {
+		for _, x := range p.Groups {
+			if p.Name == policy && x.CanaryDomains && !slices.ContainsFunc(s.groups, func(g Group) bool { return g.Slug == x.Slug && g.Phase == Live }) {
+				return x.Slug
+			}
 		}
 	}
-	return nil
+	return ""
 }
 
 // reaches reports whether a policy counts for the domains of the canary of this group. The first
