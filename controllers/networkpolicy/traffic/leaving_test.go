@@ -69,3 +69,20 @@ func TestMatchedReleaseIsReferencedUntilItsRouteIsTaken(t *testing.T) {
 		})
 	}
 }
+
+// The record of the rollout is lost while nothing but the Service of the policy itself routes to a
+// release: the policy reports it still, so that it keeps its pods until the Service selects another one.
+func TestLostRecordAndTheServiceOfThePolicy(t *testing.T) {
+	w := newWorld(t, group("release", 1, "a 1.0.0 active 100"))
+	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Provider, s.Domains = nil, nil })
+	w.ready = map[string]int{"a": 1, "b": 1}
+	w.settle()
+	want(t, "Services that follow the group", w.services["shop-release"] == nil, true)
+	w.rollout()
+	w.pass()
+	want(t, "the record is lost", slices.Contains(w.groupTraffic("release").References, "a"), true)
+	w.rollout(ending(group("release", 2)), group("2-x", 2, "b 2.0.0 active 100"))
+	w.settle()
+	want(t, "selected", w.services["shop"].Spec.Selector[v1alpha1.LabelRelease], "b")
+	want(t, "the group has ended", len(w.groupTraffic("release").References), 0)
+}

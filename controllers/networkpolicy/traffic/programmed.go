@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -153,7 +154,8 @@ func (r *reporter) liveSlugs() map[string]bool { return r.liveSlugsBut(nil) }
 func (r *reporter) liveSlugsBut(without map[string]bool) map[string]bool {
 	out := map[string]bool{}
 	for _, s := range r.Services {
-		if slug := s.Labels[v1alpha1.LabelGroup]; slug != "" && !OfRelease(s) {
+		stamp, _ := resources.StampOf(s)
+		if slug := cmp.Or(s.Labels[v1alpha1.LabelGroup], stamp.Group); slug != "" && !OfRelease(s) {
 			out[slug] = true
 		}
 	}
