@@ -44,6 +44,9 @@ PLAIN := test/docs test/words test/layout test/apiserver test/apiserver/policy t
 SLOW := cmd/heighliner controllers/networkpolicy controllers/microservice controllers/githubrepository controllers/imagepolicy controllers/feedback
 space := $(subst ,, )
 
+# Debian packages whose programs tests start.
+TESTPACKAGES := prometheus promtool docker-registry tmux
+
 # One package more than there are processors, because tests wait for API servers, and without vet, which make lint runs. What has
 # no race detector is compiled as $(GOBUILD) does, and as tests do that run the go command, so that it is compiled once.
 TESTFLAGS := -shuffle=on -vet=off -parallel 4 -p $(shell echo $$(($$(nproc) + 1)))
@@ -51,7 +54,7 @@ TESTFLAGS := -shuffle=on -vet=off -parallel 4 -p $(shell echo $$(($$(nproc) + 1)
 .PHONY: test
 test: $(LOCALCLUSTER) ## Run all tests that need no local cluster, on a real API server
 	@echo "building or finding the API server's binaries (the first time this takes about five minutes)"
-	@$(LOCALCLUSTER) packages prometheus promtool docker-registry tmux
+	@$(LOCALCLUSTER) packages $(TESTPACKAGES)
 	@assets=$$($(LOCALCLUSTER) assets); distribution=$$($(LOCALCLUSTER) programs distribution); \
 		export KUBEBUILDER_ASSETS="$$assets" TEST_DISTRIBUTION="$$distribution"; \
 		go test -race $(TESTFLAGS) -timeout 30m $(addprefix ./,$(SLOW)) $$(go list ./... | grep -vE '/($(subst $(space),|,$(SLOW) $(PURE) $(PLAIN)))$$'); \
@@ -206,6 +209,7 @@ fuzz: ## Fuzz each target for FUZZTIME=60s, one after another; FUZZ=regexp choos
 
 .PHONY: flakes
 flakes: $(LOCALCLUSTER) ## Run the tests RUNS=5 times next to LOAD=0 busy processes, and list what failed in some runs; PKG=./controllers/... for some packages
+	@$(LOCALCLUSTER) packages $(TESTPACKAGES)
 	@KUBEBUILDER_ASSETS="$$($(LOCALCLUSTER) assets)" TEST_DISTRIBUTION="$$($(LOCALCLUSTER) programs distribution)" PLAIN="$(PURE) $(PLAIN)" FLAGS="$(TESTFLAGS)" hack/flakes.sh "$(or $(RUNS),5)" "$(or $(LOAD),0)" $(PKG)
 
 .PHONY: bench
