@@ -42,15 +42,15 @@ var (
 // budgeted are the services whose writes are counted: no name is part of another.
 var budgeted = []string{"bookshop", "carpool", "dogfood"}
 
-// ledger counts the writes that a manager makes, by service and by kind.
-type ledger struct {
+// rollout state counts the writes that a manager makes, by service and by kind.
+type rolloutState struct {
 	mu     sync.Mutex
 	last   time.Time
 	writes map[string]map[string]int
 }
 
 // note counts a request to the API server.
-func (l *ledger) note(r *http.Request) {
+func (l *rolloutState) note(r *http.Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = time.Now()
@@ -100,14 +100,14 @@ func reasonOf(event []byte) string {
 }
 
 // quiet reports whether nothing was asked for a while.
-func (l *ledger) quiet(d time.Duration) bool {
+func (l *rolloutState) quiet(d time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return time.Since(l.last) > d
 }
 
 // clear forgets what was counted, and returns it.
-func (l *ledger) clear() map[string]map[string]int {
+func (l *rolloutState) clear() map[string]map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	writes := l.writes
@@ -116,14 +116,14 @@ func (l *ledger) clear() map[string]map[string]int {
 }
 
 // counted serves the API server like proxied, and counts writes by service.
-func counted(t *testing.T) (*ledger, string) {
+func counted(t *testing.T) (*rolloutState, string) {
 	t.Helper()
-	l := &ledger{writes: map[string]map[string]int{}}
+	l := &rolloutState{writes: map[string]map[string]int{}}
 	return l, proxied(t, l.note)
 }
 
 // counts are the writes since the last call: the mean of all services, and all of them in words.
-func (l *ledger) counts(t *testing.T, phase string) played {
+func (l *rolloutState) counts(t *testing.T, phase string) played {
 	t.Helper()
 	var out played
 	var totals []int
@@ -257,7 +257,7 @@ func playBudget(t *testing.T, pause *v1alpha1.CanaryPause, least phases) {
 
 // notQuiet reports that something was asked of the API server in the last seconds, in which
 // what may wait is written.
-func notQuiet(l *ledger) string {
+func notQuiet(l *rolloutState) string {
 	if !l.quiet(5 * time.Second) {
 		return "it still sends requests"
 	}

@@ -534,7 +534,7 @@ func pullRequests(t *testing.T, namespace, elsewhere, webhooks string) {
 }
 
 // copied waits until the one release owns a copy of its ConfigMap and of its Secret,
-// and those of former releases are collected.
+// and those of previous releases are collected.
 func copied(t *testing.T, namespace, content string) {
 	t.Helper()
 	await.Nil(t, func(ctx context.Context) error {

@@ -270,7 +270,7 @@ func TestUpgradeWritesNothing(t *testing.T) {
 		create(t, ms)
 	}
 
-	former := startManager(t, "v1.0.0", kubeconfig, namespace)
+	previous := startManager(t, "v1.0.0", kubeconfig, namespace)
 	for v := range versions {
 		version := fmt.Sprintf("1.%d.0", v)
 		if v > 0 {
@@ -284,7 +284,7 @@ func TestUpgradeWritesNothing(t *testing.T) {
 		}
 		return ""
 	})
-	former.stop()
+	previous.stop()
 	storeEarlier(t, namespace)
 	before := state(t, namespace)
 

@@ -189,7 +189,7 @@ func (r *Reconciler) reconcileFeedback(ctx context.Context, ghr *v1alpha1.GitHub
 		for _, name := range p.abandoned {
 			r.events.Record(ghr, abandonedEvent(name))
 		}
-		r.events.Transitions(ghr, before.Status.Conditions, ghr.Status.Conditions, "Report", status.Told{Kind: v1alpha1.ConditionFeedbackReady, Good: "True"})
+		r.events.Transitions(ghr, before.Status.Conditions, ghr.Status.Conditions, "Report", status.TransitionRule{Kind: v1alpha1.ConditionFeedbackReady, Good: "True"})
 	}
 	r.tasks.clearResult(key)
 	if !search && len(p.writes) == 0 {

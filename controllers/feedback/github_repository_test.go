@@ -17,7 +17,7 @@ func (s *story) point(repo *githubtest.Repository, pulls int) {
 	s.repo, s.pulls = repo, pulls
 	owner, name, _ := strings.Cut(repo.FullName(), "/")
 	s.edit(func(g *v1alpha1.GitHubRepository) { g.Spec.Owner, g.Spec.Repo = owner, name })
-	s.look()
+	s.poll()
 }
 
 // ready makes a preview of acme/shop that is reported as ready.
@@ -25,7 +25,7 @@ func (s *story) ready() (sha string) {
 	s.Helper()
 	sha = s.open(feature())
 	s.route(groupName, sha, true)
-	s.ledger(1, groupName, sha+" +active")
+	s.rolloutState(1, groupName, sha+" +active")
 	s.settle()
 	s.expect("ready", envName+" "+short(sha)+": success")
 	return sha
@@ -40,7 +40,7 @@ func (s *story) recorded() []string {
 	return out
 }
 
-// TestAnotherRepository: what was written at the former repository is taken back
+// TestAnotherRepository: what was written at the previous repository is taken back
 // there, and nothing of it counts in the new one.
 func TestAnotherRepository(t *testing.T) {
 	s := begin(t)
@@ -48,14 +48,14 @@ func TestAnotherRepository(t *testing.T) {
 	shop, cart := s.repo, s.server.AddRepository("acme/cart")
 	cart.Open(githubtest.PullRequest{HeadRef: "other"})
 	head := cart.PullRequest(1).HeadSHA
-	s.ledger(1, groupName)
+	s.rolloutState(1, groupName)
 	s.point(cart, 1)
 	s.settle()
 	s.expect("in the new one", "web/other-1 "+short(head)+": queued")
 	s.commented("in the new one", 1, "**queued**")
 	s.repo = shop
-	s.expect("in the former one", envName+" "+short(sha)+": success inactive")
-	s.commented("in the former one", 1, "no longer reported")
+	s.expect("in the previous one", envName+" "+short(sha)+": success inactive")
+	s.commented("in the previous one", 1, "no longer reported")
 	ghr := s.get()
 	if diff := cmp.Diff([]string{"acme/cart web/other-1 " + short(head) + ": queued"}, s.recorded()); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
@@ -67,7 +67,7 @@ func TestAnotherRepository(t *testing.T) {
 		t.Errorf("condition %q", got)
 	}
 	// Pointed back, the same Deployment and the same comment report it.
-	s.ledger(1, groupName, sha+" +active")
+	s.rolloutState(1, groupName, sha+" +active")
 	s.point(shop, 1)
 	s.settle()
 	s.expect("back", envName+" "+short(sha)+": success inactive success")
@@ -84,26 +84,26 @@ func TestNameOfAnother(t *testing.T) {
 	shop := s.repo
 	shop.Rename("acme/store")
 	heir := s.server.AddRepository("acme/shop")
-	s.ledger(1, groupName)
+	s.rolloutState(1, groupName)
 	s.point(heir, 0)
 	s.settle()
 	s.expect("in the new one")
 	s.repo = shop
-	s.expect("in the former one", envName+" "+short(sha)+": success inactive")
-	s.commented("in the former one", 1, "no longer reported")
+	s.expect("in the previous one", envName+" "+short(sha)+": success inactive")
+	s.commented("in the previous one", 1, "no longer reported")
 	if ghr := s.get(); len(ghr.Status.Feedback)+len(ghr.Status.Comments)+len(ghr.Finalizers) != 0 {
 		t.Errorf("traces stay: %q, %+v, %+v", ghr.Finalizers, ghr.Status.Feedback, ghr.Status.Comments)
 	}
 }
 
-// TestRenamed: the same repository by another name is told nothing again.
+// TestRenamed: the same repository by another name gets no report again.
 func TestRenamed(t *testing.T) {
 	s := begin(t)
 	sha := s.ready()
 	s.repo.Rename("acme/store")
 	heir := s.server.AddRepository("acme/shop")
 	heir.Open(feature())
-	// No one has looked since: the name is another's.
+	// No one has polled since: the name is another's.
 	s.route(groupName, sha, false)
 	s.settle()
 	s.expect("renamed", envName+" "+short(sha)+": success in_progress")
@@ -112,7 +112,7 @@ func TestRenamed(t *testing.T) {
 	if len(heir.Deployments())+len(heir.Comments(1)) != 0 {
 		t.Errorf("it is written to the one that has the name now: %+v, %+v", heir.Deployments(), heir.Comments(1))
 	}
-	s.look()
+	s.poll()
 	s.server.ResetCounts()
 	s.settle()
 	if n := s.server.Count("", 0); n != 0 {
@@ -122,7 +122,7 @@ func TestRenamed(t *testing.T) {
 		t.Errorf("records (-want +got):\n%s", diff)
 	}
 	s.repo.Close(1, true)
-	s.look()
+	s.poll()
 	s.settle()
 	s.expect("closed", envName+" "+short(sha)+": success in_progress success inactive")
 	s.commented("closed", 1, "is closed")
@@ -138,7 +138,7 @@ func TestShutOut(t *testing.T) {
 	s.server.AddToken(token, githubtest.Access{Repositories: []string{"acme/cart"}})
 	cart.Open(githubtest.PullRequest{HeadRef: "other"})
 	head := cart.PullRequest(1).HeadSHA
-	s.ledger(1, groupName)
+	s.rolloutState(1, groupName)
 	s.point(cart, 1)
 	wait := s.settle()
 	s.expect("in the new one", "web/other-1 "+short(head)+": queued")
@@ -166,7 +166,7 @@ func TestShutOut(t *testing.T) {
 		t.Errorf("events %q", s.events)
 	}
 	s.repo = shop
-	s.expect("in the former one", envName+" "+short(sha)+": success")
+	s.expect("in the previous one", envName+" "+short(sha)+": success")
 }
 
 // TestDeletedDeployment: of one that was deleted at GitHub nothing is recorded, once it
@@ -176,7 +176,7 @@ func TestDeletedDeployment(t *testing.T) {
 	s.ready()
 	s.repo.DeleteDeployment(s.repo.Deployments()[0].ID)
 	s.repo.Close(1, false)
-	s.look()
+	s.poll()
 	for range 20 {
 		wait := s.settle()
 		if s.recorded() == nil {

@@ -166,7 +166,7 @@ func (s *story) restart() {
 		Client: s.client, live: env.Client, clock: s.clock, metrics: m, tasks: newTaskQueue(s.clock, defaultTasks),
 		pool: github.NewPool(github.Options{Outbound: allowed, Clock: s.clock}), events: status.Recorder{Events: s},
 	}
-	s.reconciler.tasks.run(s.Context(), func(types.NamespacedName) {}) // settle looks whether it is done
+	s.reconciler.tasks.run(s.Context(), func(types.NamespacedName) {}) // settle polls whether it is done
 }
 
 func (s *story) create(obj client.Object) {
@@ -208,16 +208,16 @@ func (s *story) edit(change func(*v1alpha1.GitHubRepository)) {
 	}
 }
 
-// look writes what GitHub knows of pull requests into the status, as the controller
-// does that looks there.
-func (s *story) look() {
+// poll writes what GitHub knows of pull requests into the status, as the controller
+// does that polls there.
+func (s *story) poll() {
 	s.Helper()
-	if err := retry.RetryOnConflict(retry.DefaultBackoff, s.lookOnce); err != nil {
+	if err := retry.RetryOnConflict(retry.DefaultBackoff, s.pollOnce); err != nil {
 		s.Fatal(err)
 	}
 }
 
-func (s *story) lookOnce() error {
+func (s *story) pollOnce() error {
 	ghr := s.get()
 	before := ghr.DeepCopy()
 	ghr.Status.PullRequests, ghr.Status.OpenPullRequests, ghr.Status.Repository = nil, ptr.To[int32](0), s.repo.FullName()
@@ -247,14 +247,14 @@ func (s *story) open(p githubtest.PullRequest) string {
 	s.Helper()
 	n := s.repo.Open(p)
 	s.pulls = n
-	s.look()
+	s.poll()
 	return s.repo.PullRequest(n).HeadSHA
 }
 
 func (s *story) push(n int) string {
 	s.Helper()
 	sha := s.repo.Push(n)
-	s.look()
+	s.poll()
 	return sha
 }
 
@@ -267,9 +267,9 @@ func (s *story) microservice() *v1alpha1.Microservice {
 	return ms
 }
 
-// ledger sets the group of a pull request: rows as "sha status", newest first, with a "+" before
+// rollout state sets the group of a pull request: rows as "sha status", newest first, with a "+" before
 // the status of an available one. Without rows the group is removed.
-func (s *story) ledger(number int64, slug string, rows ...string) {
+func (s *story) rolloutState(number int64, slug string, rows ...string) {
 	s.Helper()
 	ms := s.microservice()
 	ms.Status.ReleaseGroups = nil

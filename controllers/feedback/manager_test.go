@@ -67,7 +67,7 @@ func (s *story) eventually(want ...string) {
 	})
 }
 
-// TestEventsAlone: through real caches every fact that matters wakes the repository;
+// TestEventsAlone: through real caches every fact that matters requeues the repository;
 // there is no timer.
 func TestEventsAlone(t *testing.T) {
 	s := begin(t)
@@ -77,7 +77,7 @@ func TestEventsAlone(t *testing.T) {
 	line := envName + " " + short(sha) + ":"
 	s.eventually(line + " queued")
 	s.route(groupName, sha, false)
-	s.ledger(1, groupName, sha+" +active")
+	s.rolloutState(1, groupName, sha+" +active")
 	s.eventually(line + " queued in_progress")
 	s.route(groupName, sha, true)
 	s.eventually(line + " queued in_progress success")
@@ -111,7 +111,7 @@ func TestEventsAlone(t *testing.T) {
 	s.eventually(line+" queued in_progress success", envName+" "+short(two)+": queued", apiLine+" queued inactive")
 
 	s.repo.Close(1, false)
-	s.look()
+	s.poll()
 	s.eventually(line+" queued in_progress success inactive", envName+" "+short(two)+": queued inactive", apiLine+" queued inactive")
 	if err := env.Client.Delete(t.Context(), s.get()); err != nil {
 		t.Fatal(err)

@@ -148,10 +148,10 @@ func TestPodsThatComeAndGo(t *testing.T) {
 		hold  bool
 	}
 	for name, test := range map[string]struct {
-		row  string
-		edit func(*service)
-		told v1alpha1.DeploymentState
-		want want
+		row      string
+		edit     func(*service)
+		reported v1alpha1.DeploymentState
+		want     want
 	}{
 		"starts":                       {" active", nil, v1alpha1.DeploymentInProgress, want{"in_progress", false}},
 		"first ready":                  {" +active", nil, v1alpha1.DeploymentInProgress, want{"success", false}},
@@ -171,13 +171,13 @@ func TestPodsThatComeAndGo(t *testing.T) {
 			if test.edit != nil {
 				test.edit(s)
 			}
-			got := s.stableState(s.groupOf(1), head, test.told)
+			got := s.stableState(s.groupOf(1), head, test.reported)
 			if diff := cmp.Diff(test.want, want{got.state, got.unstable}, cmp.AllowUnexported(want{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			// What stands is written neither to the Deployment nor to the comment.
 			f.pullRequests = []v1alpha1.PullRequest{pull(1, head)}
-			f.records = []v1alpha1.FeedbackRecord{{Environment: envName, Ref: head, PullRequest: 1, DeploymentID: 7, State: test.told, Checksum: "old"}}
+			f.records = []v1alpha1.FeedbackRecord{{Environment: envName, Ref: head, PullRequest: 1, DeploymentID: 7, State: test.reported, Checksum: "old"}}
 			f.comments = []v1alpha1.CommentRecord{{PullRequest: 1, CommentID: 8, Checksum: "old"}}
 			if writes := newPlan(f).writes; test.want.hold != (len(writes) == 0) {
 				t.Errorf("%d writes, hold %t", len(writes), test.want.hold)
@@ -204,7 +204,7 @@ func TestPlan(t *testing.T) {
 		"new":        {world(open), nil, []string{"bbbbbbb queued: Waiting for the image."}},
 		"draft":      {world(open), func(f *observed) { f.pullRequests[0].Draft = true }, nil},
 		"turned off": {world(open), func(f *observed) { f.feedback.Deployments.PullRequests = ptr.To(false) }, nil},
-		"expired, never told": {world(open), func(f *observed) {
+		"expired, never reported": {world(open), func(f *observed) {
 			g := groupWith(1, groupName)
 			g.Phase, g.Head, g.Target.Reason = v1alpha1.GroupExpired, b, "MaxAge"
 			f.services[0].microservice.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{g}
@@ -212,7 +212,7 @@ func TestPlan(t *testing.T) {
 		"closed":      {world(shut), func(f *observed) { f.records = append(f.records, written(b, "success")) }, over("The pull request is closed.")},
 		"closed once": {world(shut), func(f *observed) { f.records = append(f.records, written(b, "inactive")) }, nil},
 		"gone":        {world(nil), func(f *observed) { f.records = append(f.records, written(b, "success")) }, over("The pull request is closed.")},
-		"not looked": {world(nil), func(f *observed) {
+		"not polled": {world(nil), func(f *observed) {
 			f.pullRequestsComplete, f.records = false, append(f.records, written(b, "success"))
 		}, nil},
 		"filtered out": {world(open), func(f *observed) {
@@ -224,10 +224,10 @@ func TestPlan(t *testing.T) {
 		"feedback gone": {world(open), func(f *observed) {
 			f.feedback, f.records = nil, append(f.records, written(b, "success"))
 		}, over("Previews are no longer reported.")},
-		"pushed, former serves": {world(open, groupWith(1, groupName, b+" pending", a+" +active")), func(f *observed) {
+		"pushed, previous serves": {world(open, groupWith(1, groupName, b+" pending", a+" +active")), func(f *observed) {
 			f.records = append(f.records, written(a, "success"))
 		}, []string{"aaaaaaa success: The release is available.", "bbbbbbb in_progress: Its pods are starting."}},
-		"pushed, former failed": {world(open, groupWith(1, groupName, a+" error")), func(f *observed) {
+		"pushed, previous failed": {world(open, groupWith(1, groupName, a+" error")), func(f *observed) {
 			f.records = append(f.records, written(a, "failure"))
 		}, []string{"bbbbbbb queued: Waiting for the image.", "aaaaaaa inactive: Replaced by bbbbbbb."}},
 		"ready, not written": {world(open, groupWith(1, groupName, b+" +active", a+" deprecated")), func(f *observed) {
@@ -238,7 +238,7 @@ func TestPlan(t *testing.T) {
 			r.Checksum = checksum("success", "The release is available.", "")
 			f.records = append(f.records, written(a, "success"), r)
 		}, []string{"aaaaaaa inactive: Replaced by bbbbbbb."}},
-		"new one fails, former serves": {world(open, groupWith(1, groupName, b+" error", a+" +active")), func(f *observed) {
+		"new one fails, previous serves": {world(open, groupWith(1, groupName, b+" error", a+" +active")), func(f *observed) {
 			f.records = append(f.records, written(a, "success"), written(c, "inactive"))
 		}, []string{"aaaaaaa success: The release is available.", "bbbbbbb failure: Failed: the release did not become available."}},
 		"two Microservices in one environment": {world(open, groupWith(1, groupName, b+" +active")), func(f *observed) {
@@ -312,7 +312,7 @@ func TestHeadOf(t *testing.T) {
 }
 
 // TestLooked: only a complete list shows what is missing.
-func TestLooked(t *testing.T) {
+func TestPolled(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		counted bool
@@ -329,7 +329,7 @@ func TestLooked(t *testing.T) {
 			status.Set(&ghr.Status.Conditions, 1, v1alpha1.ConditionTruncated, metav1.ConditionTrue, test.reason, "")
 		}
 		if got := pullRequestsComplete(ghr); got != test.want {
-			t.Errorf("%s: looked %t, want %t", name, got, test.want)
+			t.Errorf("%s: polled %t, want %t", name, got, test.want)
 		}
 	}
 }
@@ -408,7 +408,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// carryOutAll plays a GitHub that does what it is told.
+// carryOutAll plays a GitHub that does what it is reported.
 func carryOutAll(f *observed, p plan, next int64) {
 	ghr := &v1alpha1.GitHubRepository{}
 	ghr.Status.Feedback, ghr.Status.Comments = p.records, p.comments

@@ -134,7 +134,7 @@ func TestReplicaLag(t *testing.T) {
 	sha := s.open(feature())
 	s.settle()
 	s.expect("made", envName+" "+short(sha)+": queued")
-	s.ledger(1, groupName, sha+" pending")
+	s.rolloutState(1, groupName, sha+" pending")
 	for range 3 {
 		wait := s.settle()
 		s.expect("not known yet", envName+" "+short(sha)+": queued")
@@ -156,7 +156,7 @@ func TestClosedWhileReplicasLag(t *testing.T) {
 	sha := s.open(feature())
 	s.settle()
 	s.repo.Close(1, false)
-	s.look()
+	s.poll()
 	wait := s.settle()
 	s.expect("closed", envName+" "+short(sha)+": queued")
 	healed()
@@ -172,7 +172,7 @@ func TestDeploymentDeleted(t *testing.T) {
 	sha := s.open(feature())
 	s.settle()
 	s.repo.DeleteDeployment(s.repo.Deployments()[0].ID)
-	s.ledger(1, groupName, sha+" pending")
+	s.rolloutState(1, groupName, sha+" pending")
 	began := s.clock.Now()
 	for range 20 {
 		wait := s.settle()
@@ -198,7 +198,7 @@ func TestEverythingLags(t *testing.T) {
 	s.server.SetLag(5 * time.Second)
 	s.settle()
 	s.expect("opened", envName+" "+short(sha)+": queued")
-	s.ledger(1, groupName, sha+" pending")
+	s.rolloutState(1, groupName, sha+" pending")
 	s.settle()
 	s.commented("a second later", 1, "**in progress**")
 	for range 5 {
@@ -206,7 +206,7 @@ func TestEverythingLags(t *testing.T) {
 		s.settle()
 	}
 	s.expect("pending", envName+" "+short(sha)+": queued in_progress")
-	s.ledger(1, groupName, sha+" +active")
+	s.rolloutState(1, groupName, sha+" +active")
 	s.settle()
 	s.commented("ready", 1, "**ready**")
 	if c := s.get().Status.Comments; len(c) != 1 || c[0].Deletions != 0 {

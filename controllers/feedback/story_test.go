@@ -68,11 +68,11 @@ func TestLifeOfAPreview(t *testing.T) {
 	if got := s.condition(); got != allWritten {
 		t.Errorf("condition %q", got)
 	}
-	s.ledger(1, groupName, sha+" pending")
+	s.rolloutState(1, groupName, sha+" pending")
 	s.settle()
 	s.expect("pending", env+" queued in_progress")
 	s.route(groupName, sha, false)
-	s.ledger(1, groupName, sha+" +active")
+	s.rolloutState(1, groupName, sha+" +active")
 	s.settle()
 	s.expect("not routed", env+" queued in_progress in_progress")
 	s.commented("not routed", 1, "**in progress**", "not programmed")
@@ -84,17 +84,17 @@ func TestLifeOfAPreview(t *testing.T) {
 		t.Errorf("deployment %+v", d)
 	}
 	s.repo.Close(1, true)
-	s.look()
+	s.poll()
 	s.settle()
 	s.expect("closed", env+" queued in_progress in_progress success inactive")
 	s.commented("closed", 1, "is closed")
 	if ghr := s.get(); len(ghr.Finalizers) != 0 {
 		t.Errorf("finalizers %q stay while nothing is to be taken back", ghr.Finalizers)
 	}
-	// A pull request that is forgotten after that is told nothing more.
+	// A pull request that is forgotten after that gets no report.
 	s.server.ResetCounts()
 	s.pulls = 0
-	s.look()
+	s.poll()
 	s.settle()
 	if n := s.server.Count("", 0); n != 0 {
 		t.Errorf("%d requests for what is over", n)
@@ -110,38 +110,38 @@ func TestReopened(t *testing.T) {
 	sha := s.open(feature())
 	s.settle()
 	s.repo.Close(1, false)
-	s.look()
+	s.poll()
 	s.settle()
 	s.repo.Reopen(1)
-	s.ledger(1, groupName, sha+" +active")
-	s.look()
+	s.rolloutState(1, groupName, sha+" +active")
+	s.poll()
 	s.settle()
 	s.expect("reopened", envName+" "+short(sha)+": queued inactive success")
 	s.commented("reopened", 1, "**ready**")
 }
 
-// TestThreePushes: one Deployment for each commit, and the former one is active until
+// TestThreePushes: one Deployment for each commit, and the previous one is active until
 // the new one is.
 func TestThreePushes(t *testing.T) {
 	s := begin(t)
 	one := s.open(feature())
 	s.route(groupName, one, true)
-	s.ledger(1, groupName, one+" +active")
+	s.rolloutState(1, groupName, one+" +active")
 	s.settle()
 	line := func(sha, states string) string { return envName + " " + short(sha) + ": " + states }
 	s.expect("first", line(one, "success"))
 	two := s.push(1)
-	s.ledger(1, groupName, two+" pending", one+" +active")
+	s.rolloutState(1, groupName, two+" pending", one+" +active")
 	s.settle()
 	s.expect("second starts", line(one, "success"), line(two, "in_progress"))
 	s.commented("second starts", 1, "**in progress**", "`"+short(one)+"` keeps serving in the meantime", "`"+short(two)+"`")
 	// The second never comes up before the third is pushed.
 	three := s.push(1)
-	s.ledger(1, groupName, two+" pending", one+" +active")
+	s.rolloutState(1, groupName, two+" pending", one+" +active")
 	s.settle()
 	s.expect("third waits", line(one, "success"), line(two, "in_progress inactive"), line(three, "queued"))
 	s.route(groupName, three, true)
-	s.ledger(1, groupName, three+" +active", one+" deprecated")
+	s.rolloutState(1, groupName, three+" +active", one+" deprecated")
 	s.settle()
 	s.expect("third is ready", line(one, "success inactive"), line(two, "in_progress inactive"), line(three, "queued success"))
 	if got := s.comment(1); strings.Contains(got, "meanwhile") {
@@ -149,7 +149,7 @@ func TestThreePushes(t *testing.T) {
 	}
 }
 
-// TestFailure: the reason is told by its word, and nothing that a container said.
+// TestFailure: the reason is reported by its word, and nothing that a container said.
 func TestFailure(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
@@ -163,7 +163,7 @@ func TestFailure(t *testing.T) {
 	if err := env.Client.Status().Update(t.Context(), release); err != nil {
 		t.Fatal(err)
 	}
-	s.ledger(1, groupName, sha+" error")
+	s.rolloutState(1, groupName, sha+" error")
 	s.settle()
 	s.expect("failed", envName+" "+short(sha)+": failure")
 	want := "CrashLoopBackOff: a container exits repeatedly."
@@ -180,7 +180,7 @@ func TestFailure(t *testing.T) {
 func TestNothingChanged(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
-	s.ledger(1, groupName, sha+" +active")
+	s.rolloutState(1, groupName, sha+" +active")
 	s.settle()
 	s.server.ResetCounts()
 	s.patches.Store(0)
@@ -214,10 +214,10 @@ func TestStatusLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t)
 			one := s.open(feature())
-			s.ledger(1, groupName, one+" +active")
+			s.rolloutState(1, groupName, one+" +active")
 			s.settle()
 			two := s.push(1)
-			s.ledger(1, groupName, two+" pending", one+" +active")
+			s.rolloutState(1, groupName, two+" pending", one+" +active")
 			s.settle()
 			ghr := s.get()
 			lose(&ghr.Status)
@@ -226,9 +226,9 @@ func TestStatusLost(t *testing.T) {
 			}
 			s.restart()
 			s.settle()
-			s.look()
+			s.poll()
 			s.server.ResetCounts()
-			s.ledger(1, groupName, two+" +active")
+			s.rolloutState(1, groupName, two+" +active")
 			s.settle()
 			s.expect("found again", envName+" "+short(one)+": success inactive", envName+" "+short(two)+": in_progress success")
 			if n := s.server.Count(posts, 0); n != 0 {
@@ -252,7 +252,7 @@ func TestKilledWhileMaking(t *testing.T) {
 	}
 	s.restart()
 	s.repo.Close(1, false)
-	s.look()
+	s.poll()
 	s.settle()
 	s.expect("closed meanwhile", envName+" "+short(sha)+": queued inactive")
 }
@@ -267,12 +267,12 @@ func TestCommentDeleted(t *testing.T) {
 		s.repo.DeleteComment(s.repo.Comments(1)[0].ID)
 	}
 	remove()
-	s.ledger(1, groupName, sha+" pending")
+	s.rolloutState(1, groupName, sha+" pending")
 	s.settle()
 	s.commented("once more", 1, "**in progress**")
 	remove()
 	s.restart()
-	s.ledger(1, groupName, sha+" +active")
+	s.rolloutState(1, groupName, sha+" +active")
 	s.settle()
 	if all := s.repo.Comments(1); len(all) != 0 {
 		t.Errorf("the comment is written a third time: %+v", all)
@@ -303,7 +303,7 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("condition %q, want %q", got, test.reason)
 			}
 			if wait <= 0 || wait > test.wait {
-				t.Errorf("looks again after %s, want within %s", wait, test.wait)
+				t.Errorf("polls again after %s, want within %s", wait, test.wait)
 			}
 			s.server.ResetCounts()
 			for range 5 {
@@ -312,8 +312,8 @@ func TestRefusals(t *testing.T) {
 			if n := s.server.Count("", 0); n != 0 {
 				t.Errorf("%d requests before the time has come", n)
 			}
-			// What happens meanwhile is told when GitHub is back.
-			s.ledger(1, groupName, sha+" +active")
+			// What happens meanwhile is reported when GitHub is back.
+			s.rolloutState(1, groupName, sha+" +active")
 			s.server.Heal()
 			s.clock.Step(test.wait)
 			s.settle()
@@ -355,7 +355,7 @@ func TestMissingPermission(t *testing.T) {
 	}{
 		"of deployments": {map[string]string{"deployments": "read", "pull_requests": "write"}, 0, 1, "deployments=write"},
 		"of comments":    {map[string]string{"deployments": "write", "pull_requests": "read"}, 1, 0, "pull_requests=write"},
-		"to look":        {map[string]string{"pull_requests": "write"}, 0, 0, "deployments=read"},
+		"to poll":        {map[string]string{"pull_requests": "write"}, 0, 0, "deployments=read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t)
@@ -418,7 +418,7 @@ func TestEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t)
 			sha := s.open(feature())
-			s.ledger(1, groupName, sha+" +active")
+			s.rolloutState(1, groupName, sha+" +active")
 			s.settle()
 			if len(s.get().Finalizers) != 1 {
 				t.Fatalf("finalizers %q", s.get().Finalizers)
@@ -457,7 +457,7 @@ func TestDeletedWhileDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	if wait := s.settle(); s.get() == nil || wait <= 0 || wait > cleanupDeadline+2*time.Second {
-		t.Fatalf("looks again after %s", wait)
+		t.Fatalf("polls again after %s", wait)
 	}
 	s.clock.SetTime(time.Now().Add(cleanupDeadline + 2*time.Second))
 	s.settle()
@@ -495,7 +495,7 @@ func TestSuspended(t *testing.T) {
 	s.settle()
 	s.edit(func(g *v1alpha1.GitHubRepository) { g.Spec.Suspend = true })
 	s.server.ResetCounts()
-	s.ledger(1, groupName, sha+" +active")
+	s.rolloutState(1, groupName, sha+" +active")
 	s.settle()
 	if n := s.server.Count("", 0); n != 0 {
 		t.Errorf("%d requests while it is suspended", n)
@@ -530,21 +530,21 @@ func TestReleases(t *testing.T) {
 	if _, err := status.Patch(t.Context(), env.Client, "looker", ghr, before); err != nil {
 		t.Fatal(err)
 	}
-	s.ledger(0, "1-x", "1.0.0 pending")
+	s.rolloutState(0, "1-x", "1.0.0 pending")
 	s.settle()
 	s.expect("pending")
-	s.ledger(0, "1-x", "1.0.0 +active")
+	s.rolloutState(0, "1-x", "1.0.0 +active")
 	s.settle()
 	s.expect("active", "web/1-x "+short(one)+": success")
 	if d := s.repo.Deployments()[0]; d.Transient || !d.Production {
 		t.Errorf("deployment %+v", d)
 	}
-	s.ledger(0, "1-x", "1.1.0 canary", "1.0.0 +active")
+	s.rolloutState(0, "1-x", "1.1.0 canary", "1.0.0 +active")
 	s.settle()
-	s.ledger(0, "1-x", "1.1.0 +active", "1.0.0 deprecated")
+	s.rolloutState(0, "1-x", "1.1.0 +active", "1.0.0 deprecated")
 	s.settle()
 	s.expect("promoted", "web/1-x "+short(one)+": success inactive", "web/1-x "+short(two)+": success")
-	s.ledger(0, "1-x", "1.2.0 +active", "1.1.0 deprecated")
+	s.rolloutState(0, "1-x", "1.2.0 +active", "1.1.0 deprecated")
 	s.settle()
 	s.expect("without a commit", "web/1-x "+short(one)+": success inactive", "web/1-x "+short(two)+": success inactive")
 	if got := s.condition(); !strings.Contains(got, "commit is unknown: 1") {
@@ -557,7 +557,7 @@ func TestReleases(t *testing.T) {
 func TestTwoWriters(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
-	look := func(ghr *v1alpha1.GitHubRepository, title string) error {
+	poll := func(ghr *v1alpha1.GitHubRepository, title string) error {
 		before := ghr.DeepCopy()
 		status.Set(&ghr.Status.Conditions, 1, v1alpha1.ConditionRateLimited, "True", "RateLimited", title)
 		ghr.Status.PullRequests[0].Title = title
@@ -568,7 +568,7 @@ func TestTwoWriters(t *testing.T) {
 	said := ""
 	for _, rows := range []string{"", sha + " pending", sha + " +active"} {
 		if rows != "" {
-			s.ledger(1, groupName, rows)
+			s.rolloutState(1, groupName, rows)
 		}
 		races := 0
 		s.race = func() {
@@ -576,7 +576,7 @@ func TestTwoWriters(t *testing.T) {
 				return
 			}
 			said = fmt.Sprintf("%s: %d", rows, races)
-			if err := look(s.get(), said); err != nil {
+			if err := poll(s.get(), said); err != nil {
 				t.Error(err)
 			}
 		}
@@ -592,11 +592,11 @@ func TestTwoWriters(t *testing.T) {
 	}
 	s.race = nil
 	ghr := s.get()
-	s.expect("all is told", envName+" "+short(sha)+": queued in_progress success")
+	s.expect("all is reported", envName+" "+short(sha)+": queued in_progress success")
 	// They write from what they read before we did.
-	s.ledger(1, groupName, sha+" pending")
+	s.rolloutState(1, groupName, sha+" pending")
 	s.settle()
-	if err := look(ghr, "stale"); !apierrors.IsConflict(err) {
+	if err := poll(ghr, "stale"); !apierrors.IsConflict(err) {
 		t.Errorf("a write from a stale copy is answered %v, want a conflict", err)
 	}
 }
@@ -608,7 +608,7 @@ func TestManyPullRequests(t *testing.T) {
 	for i := range 16 {
 		s.pulls = s.repo.Open(githubtest.PullRequest{HeadRef: fmt.Sprintf("branch%d", i)})
 	}
-	s.look()
+	s.poll()
 	for range 2000 {
 		wait := s.settle()
 		if wait == 0 {

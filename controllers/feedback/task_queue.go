@@ -74,7 +74,7 @@ type taskQueue struct {
 
 	mu           sync.Mutex
 	ctx          context.Context // nil before run
-	wake         func(types.NamespacedName)
+	requeue      func(types.NamespacedName)
 	repositories map[types.NamespacedName]*repositoryEntry
 }
 
@@ -88,12 +88,12 @@ func newTaskQueue(c clock.PassiveClock, tasks int) *taskQueue {
 	}
 }
 
-// run enables tasks until ctx ends. It calls wake for each repository whose task is done,
-// from any goroutine; wake must not block. Call it before start.
-func (q *taskQueue) run(ctx context.Context, wake func(types.NamespacedName)) {
+// run enables tasks until ctx ends. It calls requeue for each repository whose task is done,
+// from any goroutine; requeue must not block. Call it before start.
+func (q *taskQueue) run(ctx context.Context, requeue func(types.NamespacedName)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.ctx, q.wake = ctx, wake
+	q.ctx, q.requeue = ctx, requeue
 }
 
 // entry returns what is known of a repository. It replaces the entry of a deleted
@@ -160,7 +160,7 @@ func (q *taskQueue) start(repository types.NamespacedName, host string, work fun
 		stop()
 		leave()
 		if q.finish(t, result) {
-			q.wake(repository)
+			q.requeue(repository)
 		}
 	}()
 }

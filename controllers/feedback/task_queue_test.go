@@ -18,8 +18,8 @@ import (
 func TestSlowHostStopsNobodyElse(t *testing.T) {
 	t.Parallel()
 	w := newTaskQueue(testingclock.NewFakeClock(time.Now()), 8)
-	woken := make(chan types.NamespacedName, 100)
-	w.run(t.Context(), func(key types.NamespacedName) { woken <- key })
+	requeued := make(chan types.NamespacedName, 100)
+	w.run(t.Context(), func(key types.NamespacedName) { requeued <- key })
 	hang := make(chan struct{})
 	key := func(namespace string, i int) types.NamespacedName {
 		return types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(i)}
@@ -32,21 +32,21 @@ func TestSlowHostStopsNobodyElse(t *testing.T) {
 		begin(key(fmt.Sprint("slow", i), i), "https://slow.example.com", func() { <-hang })
 	}
 	begin(key("other", 1), "https://fast.example.com", func() {})
-	if got := <-woken; got != key("other", 1) {
-		t.Errorf("woke %s", got)
+	if got := <-requeued; got != key("other", 1) {
+		t.Errorf("requeued %s", got)
 	}
 	close(hang)
 	for range 20 {
-		<-woken
+		<-requeued
 	}
-	// One that is gone is not told of, and another of its name is not taken for it.
+	// One that is gone is not reported, and another of its name is not taken for it.
 	hang = make(chan struct{})
 	begin(key("gone", 1), "", func() { <-hang })
 	w.forget(key("gone", 1))
 	close(hang)
 	begin(key("gone", 1), "", func() {})
-	if got := <-woken; got != key("gone", 1) {
-		t.Errorf("woke %s", got)
+	if got := <-requeued; got != key("gone", 1) {
+		t.Errorf("requeued %s", got)
 	}
 	if m := w.entry(key("gone", 1), "another"); m.outcome != nil || m.task != nil {
 		t.Errorf("of another object of the name is known %+v", m)

@@ -30,9 +30,9 @@ func (s *story) stranger() int {
 	s.Helper()
 	s.repository("shop")
 	s.policy("previews", "shop", ofPulls)
-	s.look("shop")
+	s.poll("shop")
 	n := s.repo.Open(githubtest.PullRequest{HeadRef: "patch", Fork: "stranger/shop"})
-	s.look("shop")
+	s.poll("shop")
 	return n
 }
 
@@ -40,21 +40,21 @@ func TestApproval(t *testing.T) {
 	s := begin(t)
 	n := s.stranger()
 	s.repo.Label(n, "ok")
-	if pr := pull(t, s.look("shop"), n); !takes(t, pr) {
+	if pr := pull(t, s.poll("shop"), n); !takes(t, pr) {
 		t.Errorf("what was approved is not taken: %+v", pr.Labels)
 	}
 	s.restart()
-	if pr := pull(t, s.look("shop"), n); !takes(t, pr) {
+	if pr := pull(t, s.poll("shop"), n); !takes(t, pr) {
 		t.Errorf("it is not taken after a restart: %+v", pr.Labels)
 	}
 	s.repo.Push(n)
-	if pr := pull(t, s.look("shop"), n); takes(t, pr) {
+	if pr := pull(t, s.poll("shop"), n); takes(t, pr) {
 		t.Errorf("what was pushed later is taken: %+v", pr.Labels)
 	}
 	s.repo.Label(n)
-	s.look("shop")
+	s.poll("shop")
 	s.repo.Label(n, "ok")
-	if pr := pull(t, s.look("shop"), n); !takes(t, pr) {
+	if pr := pull(t, s.poll("shop"), n); !takes(t, pr) {
 		t.Errorf("what was approved again is not taken: %+v", pr.Labels)
 	}
 }
@@ -79,7 +79,7 @@ func TestApprovalByCommit(t *testing.T) {
 	}
 	judge := func(what string, want preview.Choice) {
 		t.Helper()
-		pr := pull(t, s.look("shop"), n)
+		pr := pull(t, s.poll("shop"), n)
 		got := c.Choose(&pr)
 		got.Reason = ""
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -105,9 +105,9 @@ func TestApprovalOfAHeadThatWasSwapped(t *testing.T) {
 	evil := s.repo.PullRequest(n).HeadSHA
 	s.repo.Push(n)
 	s.repo.Label(n, "ok")
-	s.look("shop")
+	s.poll("shop")
 	s.repo.Edit(n, "synchronize", func(p *githubtest.PullRequest) { p.HeadSHA = evil })
-	if pr := pull(t, s.look("shop"), n); takes(t, pr) {
+	if pr := pull(t, s.poll("shop"), n); takes(t, pr) {
 		t.Errorf("commit %s is taken, which never carried the label: %+v", evil, pr.Labels)
 	}
 }
@@ -119,7 +119,7 @@ func TestApprovalThatNobodySaw(t *testing.T) {
 		"it was closed": func(s *story, n int) {
 			s.repo.Label(n)
 			s.repo.Close(n, false)
-			s.look("shop")
+			s.poll("shop")
 			s.repo.Label(n, "ok")
 			s.repo.Reopen(n)
 		},
@@ -129,20 +129,20 @@ func TestApprovalThatNobodySaw(t *testing.T) {
 			n := s.stranger()
 			s.repo.Label(n, "ok")
 			unseen(s, n)
-			if pr := pull(t, s.look("shop"), n); takes(t, pr) {
+			if pr := pull(t, s.poll("shop"), n); takes(t, pr) {
 				t.Errorf("it is taken: %+v", pr.Labels)
 			}
 			s.repo.Label(n)
-			s.look("shop")
+			s.poll("shop")
 			s.repo.Label(n, "ok")
-			if pr := pull(t, s.look("shop"), n); !takes(t, pr) {
+			if pr := pull(t, s.poll("shop"), n); !takes(t, pr) {
 				t.Errorf("it is not taken when the label was put on again: %+v", pr.Labels)
 			}
 		})
 	}
 }
 
-// Opened, read and approved, and pushed to, all between two looks.
+// Opened, read and approved, and pushed to, all between two polls.
 func TestApprovalBeforeItWasKnown(t *testing.T) {
 	s := begin(t)
 	s.many(1)
@@ -154,7 +154,7 @@ func TestApprovalBeforeItWasKnown(t *testing.T) {
 	s.repo.Label(n, "ok")
 	s.clock.Step(time.Hour)
 	s.repo.Push(n)
-	if pr := pull(t, s.look("shop"), n); takes(t, pr) {
+	if pr := pull(t, s.poll("shop"), n); takes(t, pr) {
 		t.Errorf("a commit that was pushed after the label is taken: %+v", pr.Labels)
 	}
 }
@@ -164,14 +164,14 @@ func TestApprovalAfterRecreation(t *testing.T) {
 	s := begin(t)
 	n := s.stranger()
 	s.repo.Label(n, "ok")
-	s.look("shop")
+	s.poll("shop")
 	s.repo.Push(n)
-	if r := s.look("shop"); takes(t, pull(t, r, n)) {
+	if r := s.poll("shop"); takes(t, pull(t, r, n)) {
 		t.Fatal("taken after a push")
 	}
 	s.remove("shop")
 	s.repository("shop")
-	if pr := pull(t, s.look("shop"), n); takes(t, pr) {
+	if pr := pull(t, s.poll("shop"), n); takes(t, pr) {
 		t.Errorf("what was refused a minute ago is taken: %+v", pr.Labels)
 	}
 }
@@ -202,9 +202,9 @@ func TestApprovalAmongManyLabels(t *testing.T) {
 	}
 	known := merge(nil, &pullRequests{time: epoch, listed: []github.PullRequest{g}}, mergeContext{})
 	g.HeadSHA = sha(2)
-	look := &pullRequests{time: epoch, listed: []github.PullRequest{g}}
-	known = merge(known, look, mergeContext{})
-	known = merge(known, look, mergeContext{wanted: map[string]bool{"ok": true}}) // an ImagePolicy names it now
+	poll := &pullRequests{time: epoch, listed: []github.PullRequest{g}}
+	known = merge(known, poll, mergeContext{})
+	known = merge(known, poll, mergeContext{wanted: map[string]bool{"ok": true}}) // an ImagePolicy names it now
 	if takes(t, known[0]) {
 		t.Errorf("it is taken: %v", known[0].Labels)
 	}
@@ -222,7 +222,7 @@ func TestManyLabels(t *testing.T) {
 	choice := v1alpha1.GitHubPullRequests{Labels: &v1alpha1.PullRequestLabels{All: []string{"preview"}, None: []string{"no-preview"}}}
 	s.policy("previews", "shop", v1alpha1.GitHubSource{PullRequests: &choice})
 	kept := map[string]bool{}
-	for _, l := range pull(t, s.look("shop"), n).Labels {
+	for _, l := range pull(t, s.poll("shop"), n).Labels {
 		kept[l.Name] = true
 	}
 	if len(kept) != someLabels || !kept["preview"] || !kept["No-Preview"] {
@@ -232,5 +232,5 @@ func TestManyLabels(t *testing.T) {
 		choice.Labels.Any = labels[16*i : 16*(i+1)]
 		s.policy(name, "shop", v1alpha1.GitHubSource{PullRequests: &choice})
 	}
-	same(t, "kept of those that are named", len(pull(t, s.look("shop"), n).Labels), 34)
+	same(t, "kept of those that are named", len(pull(t, s.poll("shop"), n).Labels), 34)
 }

@@ -38,10 +38,10 @@ func TestReadsPullRequests(t *testing.T) {
 	same(t, "Ready", condition(r, "Ready"), "True Succeeded: read 2 open pull requests")
 	same(t, "Truncated", condition(r, "Truncated"), "False Complete: the status is complete")
 	same(t, "generation", r.Status.ObservedGeneration, r.Generation)
-	same(t, "events", s.told(), []string{"Normal Succeeded: read 2 open pull requests"})
+	same(t, "events", s.reported(), []string{"Normal Succeeded: read 2 open pull requests"})
 	same(t, "writes", s.writes, 1)
 	if next < 54*time.Second || next > time.Minute {
-		t.Errorf("next look in %s, want an interval less up to a tenth", next)
+		t.Errorf("next poll in %s, want an interval less up to a tenth", next)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestLosesNone(t *testing.T) {
 	r, _ = s.pass("shop")
 	same(t, "no connection after a restart", r.Status.PullRequests, known)
 	s.down.Store(false)
-	r = s.look("shop")
+	r = s.poll("shop")
 	same(t, "in the end", r.Status.PullRequests, known)
 	says(t, r, "Ready", "True")
 }
@@ -122,11 +122,11 @@ func TestSteadyStateCostsNothing(t *testing.T) {
 	s.policy("releases", "shop", ofReleases)
 	s.policy("tags", "shop", ofTags)
 	version := s.rest("shop").ResourceVersion
-	s.told()
+	s.reported()
 	used, writes := s.github.Used("good"), s.writes
 	s.github.ResetCounts()
 	for range 10 {
-		if got := s.look("shop").ResourceVersion; got != version {
+		if got := s.poll("shop").ResourceVersion; got != version {
 			t.Fatalf("a look at what did not change wrote the status: version %s, was %s", got, version)
 		}
 	}
@@ -137,10 +137,10 @@ func TestSteadyStateCostsNothing(t *testing.T) {
 			t.Errorf("%d times %v", n, what)
 		}
 	}
-	same(t, "lists in ten looks of two pages", s.github.Count(routePulls, 304), 20)
-	same(t, "events", s.told(), []string(nil))
+	same(t, "lists in ten polls of two pages", s.github.Count(routePulls, 304), 20)
+	same(t, "events", s.reported(), []string(nil))
 	s.restart()
-	same(t, "version after a restart", s.look("shop").ResourceVersion, version)
+	same(t, "version after a restart", s.poll("shop").ResourceVersion, version)
 }
 
 // A pull request is closed by an answer about its number only, known for a day, and
@@ -154,40 +154,40 @@ func TestClosed(t *testing.T) {
 	s.down.Store(true)
 	s.repo.Close(1, true)
 	closed := s.clock.Now()
-	r := s.look("shop")
+	r := s.poll("shop")
 	same(t, "while GitHub is down", r.Status.PullRequests, before.Status.PullRequests)
 	s.down.Store(false)
 	s.github.Fail(githubtest.Fault{Route: routePull, Answer: githubtest.NotFound, Times: 1})
-	r = s.look("shop")
+	r = s.poll("shop")
 	same(t, "while nobody answers for the number", numbers(r, v1alpha1.PullRequestOpen), []int64{2, 1})
 	same(t, "asked for what is unsettled", s.github.Count(routePull, 404), 1)
-	s.look("shop")
+	s.poll("shop")
 	same(t, "asked again within ten minutes", s.github.Count(routePull, 200), 0)
 	s.clock.Step(unsettledDelay)
-	r = s.look("shop")
+	r = s.poll("shop")
 	want := pull(t, before, 1)
 	want.State, want.ClosedTime = "Closed", timestamp(closed)
 	same(t, "closed", pull(t, r, 1), want)
 	same(t, "open ones", *r.Status.OpenPullRequests, int32(1))
 	version := r.ResourceVersion
 	same(t, "asked for what is closed", s.github.Count(routePull, 200), 1)
-	same(t, "version of later looks", s.look("shop").ResourceVersion, version)
+	same(t, "version of later polls", s.poll("shop").ResourceVersion, version)
 	same(t, "asked again for what is closed", s.github.Count(routePull, 200), 1)
 
 	s.repo.Reopen(1)
-	r = s.look("shop")
+	r = s.poll("shop")
 	same(t, "opened again", numbers(r, v1alpha1.PullRequestOpen), []int64{2, 1})
 	if pull(t, r, 1).ClosedTime != nil {
 		t.Error("what is open has a time at which it was closed")
 	}
 	s.repo.Close(1, false)
-	s.look("shop")
+	s.poll("shop")
 	s.offer("previews", 1)
 	s.clock.Step(2 * keepClosed)
-	r = s.look("shop")
+	r = s.poll("shop")
 	same(t, "closed while it is offered", numbers(r, v1alpha1.PullRequestClosed), []int64{1})
 	s.offer("previews", 2)
-	r = s.look("shop")
+	r = s.poll("shop")
 	same(t, "closed when nobody offers it", numbers(r, v1alpha1.PullRequestClosed), []int64(nil))
 }
 
@@ -240,14 +240,14 @@ func TestLifeOfAPullRequest(t *testing.T) {
 
 	s.repo.SetDraft(n, false)
 	s.repo.Label(n, "preview")
-	r = s.look("shop")
+	r = s.poll("shop")
 	same(t, "draft", pull(t, r, n).Draft, false)
 	same(t, "label on the first head", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel{{Name: "preview", SHA: first}})
 
 	s.clock.Step(10 * time.Second)
 	second := s.repo.Push(n)
 	pushed := s.clock.Now()
-	r = s.look("shop")
+	r = s.poll("shop")
 	same(t, "head", pull(t, r, n).HeadSHA, second)
 	same(t, "time of a push with a new commit", pull(t, r, n).HeadTime, timestamp(pushed))
 	same(t, "a label stays on the commit of which it spoke", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel{{Name: "preview", SHA: first}})
@@ -255,26 +255,26 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	saw := s.clock.Now()
 	s.clock.Step(10 * time.Second)
 	s.repo.Edit(n, "synchronize", func(p *githubtest.PullRequest) { p.HeadSHA = first })
-	r = s.look("shop")
+	r = s.poll("shop")
 	same(t, "head after a push by force", pull(t, r, n).HeadSHA, first)
-	same(t, "its time: the last look that saw another one", pull(t, r, n).HeadTime, timestamp(saw))
+	same(t, "its time: the last poll that saw another one", pull(t, r, n).HeadTime, timestamp(saw))
 
 	s.repo.Label(n)
-	r = s.look("shop")
+	r = s.poll("shop")
 	same(t, "label taken off", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel(nil))
 	s.repo.Label(n, "preview")
 	third := s.repo.Push(n)
-	r = s.look("shop")
-	same(t, "label put on between two looks, as the head changed", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel{{Name: "preview"}})
+	r = s.poll("shop")
+	same(t, "label put on between two polls, as the head changed", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel{{Name: "preview"}})
 	s.repo.Label(n)
-	s.look("shop")
+	s.poll("shop")
 	s.repo.Label(n, "preview")
-	r = s.look("shop")
+	r = s.poll("shop")
 	same(t, "label put on again", pull(t, r, n).Labels, []v1alpha1.PullRequestLabel{{Name: "preview", SHA: third}})
 
 	s.repo.DeleteFork(n)
 	s.repo.DeleteAuthor(n)
-	r = s.look("shop")
+	r = s.poll("shop")
 	got := pull(t, r, n)
 	same(t, "deleted fork and ghost", fmt.Sprintf("%t %q %q", got.Fork, got.HeadRepo, got.Author), `true "" ""`)
 	says(t, r, "Ready", "True")
@@ -293,7 +293,7 @@ func TestClosedWhileItWasMadeAnew(t *testing.T) {
 	s.repo.Close(1, true)
 	s.repository("shop")
 	for range 5 {
-		s.look("shop")
+		s.poll("shop")
 	}
 	r := s.rest("shop")
 	same(t, "closed, while an ImagePolicy offers it", numbers(r, v1alpha1.PullRequestClosed), []int64{1})
@@ -311,8 +311,8 @@ func TestBranchWithoutAName(t *testing.T) {
 	odd := s.repo.Open(githubtest.PullRequest{HeadRef: "\u3000", Fork: "stranger/shop"})
 	n := s.repo.Open(githubtest.PullRequest{HeadRef: "fine"})
 	pushed := s.repo.Push(1)
-	s.look("shop")
-	r := s.look("shop")
+	s.poll("shop")
+	r := s.poll("shop")
 	same(t, "Ready", condition(r, "Ready"), "True Succeeded: read 3 open pull requests; omitted because the name of its branch cannot be displayed: pull request 3")
 	same(t, "known", numbers(r, v1alpha1.PullRequestOpen), []int64{int64(n), 2, 1})
 	same(t, "head of 1", pull(t, r, 1).HeadSHA, pushed)
@@ -320,12 +320,12 @@ func TestBranchWithoutAName(t *testing.T) {
 	before := pull(t, r, n)
 	s.repo.Edit(n, "edited", func(p *githubtest.PullRequest) { p.HeadRef = "\u2028" }) // one that was known
 	s.repo.Push(n)
-	r = s.look("shop")
+	r = s.poll("shop")
 	same(t, "one that was known", pull(t, r, n), before)
 	same(t, "asked by number", s.github.Count(routePull, 200), 0)
 	s.repo.Close(n, false)
 	s.repo.Close(odd, false)
-	r = s.look("shop")
+	r = s.poll("shop")
 	same(t, "closed", numbers(r, v1alpha1.PullRequestClosed), []int64{int64(n)})
 	same(t, "Ready", condition(r, "Ready"), "True Succeeded: read 2 open pull requests")
 }
@@ -338,16 +338,16 @@ func TestRenamedRepository(t *testing.T) {
 	before := s.rest("shop")
 	s.repo.Rename("acme/store")
 	s.clock.Step(credentialCheckInterval)
-	r := s.look("shop")
+	r := s.poll("shop")
 	same(t, "name", r.Status.Repository, "acme/store")
 	same(t, "known", heads(r), heads(before))
 	same(t, "repository of a head", pull(t, r, 1).HeadRepo, "acme/store")
 	says(t, r, "Ready", "True")
-	if told := s.told(); told[len(told)-1] != "Normal Renamed: the repository was renamed from acme/shop to acme/store" {
-		t.Errorf("told %q", told)
+	if reported := s.reported(); reported[len(reported)-1] != "Normal Renamed: the repository was renamed from acme/shop to acme/store" {
+		t.Errorf("reported %q", reported)
 	}
 	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Repo = "store" })
-	r = s.look("shop")
+	r = s.poll("shop")
 	same(t, "known by the new name", heads(r), heads(before))
 }
 
@@ -373,10 +373,10 @@ func TestAnotherRepository(t *testing.T) {
 	other.Open(githubtest.PullRequest{HeadRef: "cart", Labels: []string{"preview"}})
 	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Repo = "cart" })
 	s.github.Fail(githubtest.Fault{Route: routePulls, Answer: githubtest.ServerError})
-	r := s.look("shop")
+	r := s.poll("shop")
 	same(t, "while the list fails", numbers(r, v1alpha1.PullRequestOpen), []int64{3, 2, 1})
 	s.github.Heal()
-	r = s.look("shop")
+	r = s.poll("shop")
 	same(t, "open", numbers(r, v1alpha1.PullRequestOpen), []int64{1})
 	same(t, "closed", numbers(r, v1alpha1.PullRequestClosed), []int64{3, 2})
 	same(t, "head", pull(t, r, 1).HeadSHA, other.PullRequest(1).HeadSHA)
@@ -391,15 +391,15 @@ func TestRenamedWithTheSpecification(t *testing.T) {
 		},
 		"twice": func(s *story) {
 			s.repo.Rename("acme/b")
-			s.look("shop")
+			s.poll("shop")
 			s.repo.Rename("acme/c")
 		},
-		"twice between two looks": func(s *story) {
+		"twice between two polls": func(s *story) {
 			s.repo.Rename("acme/b")
 			s.repo.Rename("acme/c")
 			s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Repo = "c" })
 		},
-		"and the former name is another's": func(s *story) {
+		"and the previous name is another's": func(s *story) {
 			s.repo.Rename("acme/store")
 			s.github.AddRepository("acme/shop").Open(githubtest.PullRequest{HeadRef: "evil"})
 			s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Repo = "store" })
@@ -412,7 +412,7 @@ func TestRenamedWithTheSpecification(t *testing.T) {
 			s.policy("previews", "shop", ofPulls)
 			before := s.rest("shop")
 			rename(s)
-			r := s.look("shop")
+			r := s.poll("shop")
 			same(t, "known", heads(r), heads(before))
 			same(t, "ID", r.Status.RepositoryID, before.Status.RepositoryID)
 			says(t, r, "Ready", "True")
@@ -430,7 +430,7 @@ func TestReplacedRepository(t *testing.T) {
 	s.policy("tags", "shop", ofTags)
 	before := s.rest("shop")
 	s.repo.Rename("acme2/shop")
-	r := s.look("shop")
+	r := s.poll("shop")
 	same(t, "renamed", r.Status.Repository, "acme2/shop")
 
 	stranger := s.github.AddRepository("acme/shop")
@@ -443,7 +443,7 @@ func TestReplacedRepository(t *testing.T) {
 			metav1.SetMetaDataAnnotation(&r.ObjectMeta, v1alpha1.AnnotationRequestedAt, s.clock.Now().String())
 			r.Spec.Interval = "59s"
 		})
-		r = s.look("shop")
+		r = s.poll("shop")
 		says(t, r, "Stalled", "True RepositoryReplaced: spec.owner, spec.repo: acme/shop is now another repository: its ID is ")
 		same(t, "known", heads(r), heads(before))
 		same(t, "tags", r.Status.Tags, before.Status.Tags)
@@ -452,17 +452,17 @@ func TestReplacedRepository(t *testing.T) {
 	}
 
 	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Owner = "acme2" })
-	r = s.look("shop")
+	r = s.poll("shop")
 	says(t, r, "Ready", "True")
 	same(t, "known by the new name", heads(r), heads(before))
 
 	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Owner = "acme" }) // a person's word
-	r = s.look("shop")
+	r = s.poll("shop")
 	same(t, "open at the other one", numbers(r, v1alpha1.PullRequestOpen), []int64{1})
-	same(t, "closed with the former one", numbers(r, v1alpha1.PullRequestClosed), []int64{3, 2})
+	same(t, "closed with the previous one", numbers(r, v1alpha1.PullRequestClosed), []int64{3, 2})
 }
 
-// A name may be taken between two requests of one look.
+// A name may be taken between two requests of one poll.
 func TestReplacedInTheMiddleOfALook(t *testing.T) {
 	s := begin(t)
 	s.many(3)
@@ -485,31 +485,31 @@ func TestCredentials(t *testing.T) {
 	s.policy("previews", "shop", ofPulls)
 	r, next := s.pass("shop")
 	says(t, r, "Stalled", `True SecretNotFound: spec.credentialsSecretRef.name: Secret "absent" not found in this namespace`)
-	same(t, "looks again with the interval", next, time.Minute)
+	same(t, "polls again with the interval", next, time.Minute)
 	s.secret("absent", "tokens", "good")
-	says(t, s.look("shop"), "Stalled", `True InvalidSecret: spec.credentialsSecretRef.name: Secret "absent": `)
+	says(t, s.poll("shop"), "Stalled", `True InvalidSecret: spec.credentialsSecretRef.name: Secret "absent": `)
 	same(t, "requests without a credential", len(s.github.Counts()), 0)
 
 	s.secret("absent", "token", "wrong")
-	r = s.look("shop")
+	r = s.poll("shop")
 	says(t, r, "Stalled", "True Unauthorized: ")
 	same(t, "known of a repository that nobody may see", len(r.Status.PullRequests), 0)
 	s.secret("absent", "token", "good")
-	r = s.look("shop")
+	r = s.poll("shop")
 	says(t, r, "Ready", "True Succeeded")
 	same(t, "known", numbers(r, v1alpha1.PullRequestOpen), []int64{1})
 
 	s.github.RevokeToken("good")
-	r = s.look("shop")
+	r = s.poll("shop")
 	says(t, r, "Ready", "False Unauthorized: ")
 	same(t, "known without a credential", numbers(r, v1alpha1.PullRequestOpen), []int64{1})
 	s.github.AddToken("rotated", githubtest.Access{})
 	s.secret("absent", "token", "rotated")
-	says(t, s.look("shop"), "Ready", "True Succeeded")
+	says(t, s.poll("shop"), "Ready", "True Succeeded")
 }
 
-// Who has no right to a repository is told nothing of what another user's credential
-// was told.
+// A user without a right to a repository sees nothing of what another user's credential
+// was reported.
 func TestTenantsAreApart(t *testing.T) {
 	s := begin(t)
 	s.repo.SetPrivate(true)
@@ -524,10 +524,10 @@ func TestTenantsAreApart(t *testing.T) {
 		s.policy(name, name, ofPulls)
 	}
 	for range 2 {
-		r := s.look("shop")
+		r := s.poll("shop")
 		same(t, "known by its owner", numbers(r, v1alpha1.PullRequestOpen), []int64{1})
 		for _, name := range []string{"evil", "nobody"} {
-			r := s.look(name)
+			r := s.poll(name)
 			says(t, r, "Ready", "False NotFound: ")
 			same(t, "known by "+name, len(r.Status.PullRequests), 0)
 			same(t, "name that is known by "+name, r.Status.Repository, "")
@@ -586,14 +586,14 @@ func TestLimits(t *testing.T) {
 			s.pass("twin")
 			test.limit(s)
 			s.many(1) // or a 304 would cost nothing
-			s.look("shop")
-			r := s.look("shop")
+			s.poll("shop")
+			r := s.poll("shop")
 			says(t, r, "RateLimited", "True "+test.reason)
 			says(t, r, "Reconciling", "True "+test.reason)
 			same(t, "known", pull(t, r, 1), pull(t, before, 1))
 			_, next := s.pass("shop")
 			if next < test.pause-3*time.Minute || next > 31*time.Minute {
-				t.Errorf("looks again in %s, want the end of the pause of %s", next, test.pause)
+				t.Errorf("polls again in %s, want the end of the pause of %s", next, test.pause)
 			}
 			s.github.ResetCounts()
 			s.clock.Step(5 * time.Minute)
@@ -625,7 +625,7 @@ func TestReadsWhatIsWanted(t *testing.T) {
 	r, next := s.pass("shop")
 	same(t, "Ready", condition(r, "Ready"), "True Succeeded: GitHub is reachable; no ImagePolicy that is allowed to use this repository reads from it")
 	if next < 9*time.Minute {
-		t.Errorf("looks again in %s at what nobody reads", next)
+		t.Errorf("polls again in %s at what nobody reads", next)
 	}
 	same(t, "requests", len(s.github.Counts()), 1)
 
@@ -633,7 +633,7 @@ func TestReadsWhatIsWanted(t *testing.T) {
 		p.Spec.Match = &v1alpha1.Match{Name: &v1alpha1.NameMatch{From: `v(.*)`, To: "$1"}}
 	})
 	s.policy("releases", "shop", ofReleases)
-	r = s.look("shop")
+	r = s.poll("shop")
 	var tags, releases []string
 	for _, tag := range r.Status.Tags {
 		tags = append(tags, tag.Name)
@@ -651,7 +651,7 @@ func TestReadsWhatIsWanted(t *testing.T) {
 	if err := env.Client.Delete(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	r = s.look("shop")
+	r = s.poll("shop")
 	same(t, "tags that nobody wants", len(r.Status.Tags), 0)
 	same(t, "releases", len(r.Status.Releases), 2)
 }
@@ -681,7 +681,7 @@ func TestAllowedNamespaces(t *testing.T) {
 	} {
 		s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.AllowedNamespaces = test.allowed })
 		s.github.ResetCounts()
-		s.look("shop")
+		s.poll("shop")
 		if reads := s.github.Count(routePulls, 200)+s.github.Count(routePulls, 304) > 0; reads != test.reads {
 			t.Errorf("%s: reads %t", test.name, reads)
 		}
@@ -721,14 +721,14 @@ func TestAskedForALook(t *testing.T) {
 	same(t, "requests for what is not asked", len(s.github.Counts()), 0)
 
 	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Suspend = true })
-	r = s.look("shop")
+	r = s.poll("shop")
 	same(t, "Ready", condition(r, "Ready"), "True Suspended: spec.suspend is true: GitHub is not polled, and the status remains")
 	same(t, "known while suspended", len(r.Status.PullRequests), 3)
 	s.reconciler.polls.hint(s.key("shop"), nil)
-	s.look("shop")
+	s.poll("shop")
 	same(t, "requests while suspended", len(s.github.Counts()), 0)
 	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Suspend = false })
 	s.repo.Close(1, false)
-	r = s.look("shop")
+	r = s.poll("shop")
 	same(t, "closed meanwhile", numbers(r, v1alpha1.PullRequestClosed), []int64{1})
 }

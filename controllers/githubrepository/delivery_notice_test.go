@@ -10,8 +10,8 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// delivered sends a delivery to the hooks of a door, which bring the look forward, and lets
-// the look that follows it end.
+// delivered sends a delivery to the hooks of a door, which bring the poll forward, and lets
+// the poll that follows it end.
 func (d *door) delivered(delivery githubtest.Delivery) (*v1alpha1.GitHubRepository, time.Duration) {
 	d.Helper()
 	d.hooks.hint = d.reconciler.polls.hint
@@ -110,7 +110,7 @@ func TestReadAgainWhileReplicasLag(t *testing.T) {
 }
 
 // Replicas that never hold what was delivered are read a few times, and then with the
-// interval; deliveries about what is of no interest here lead to one look.
+// interval; deliveries about what is of no interest here lead to one poll.
 func TestReadsForADeliveryAreBounded(t *testing.T) {
 	d := serve(t)
 	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Interval = "1h" })
@@ -139,7 +139,7 @@ func TestReadsForADeliveryAreBounded(t *testing.T) {
 	}
 }
 
-// What was announced outlives a look that fails, and one that is replaced.
+// What was announced outlives a poll that fails, and one that is replaced.
 func TestAnnouncedIsKept(t *testing.T) {
 	d := serve(t)
 	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Interval = "1h" })
@@ -155,7 +155,7 @@ func TestAnnouncedIsKept(t *testing.T) {
 	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Interval = "2h" })
 	_, next := d.pass("shop")
 	known := d.reconciler.polls.entry(d.key("shop"))
-	same(t, "expected of the look", slices.Collect(maps.Keys(known.poll.missing)), []int64{int64(n)})
+	same(t, "expected of the poll", slices.Collect(maps.Keys(known.poll.missing)), []int64{int64(n)})
 	r := d.until(next, 2*time.Minute)
 	same(t, "labels", len(pull(t, r, n).Labels), 1)
 }

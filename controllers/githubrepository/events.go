@@ -19,10 +19,10 @@ func renamedEvent(before, now string) status.Event {
 func (r *Reconciler) recordEvents(repository, before *v1alpha1.GitHubRepository) {
 	was, is := before.Status, repository.Status
 	r.events.Transitions(repository, was.Conditions, is.Conditions, "Poll",
-		status.Told{Kind: v1alpha1.ConditionReady, Good: metav1.ConditionTrue},
-		status.Told{Kind: v1alpha1.ConditionRateLimited, Good: metav1.ConditionFalse, Worry: true},
-		status.Told{Kind: v1alpha1.ConditionTruncated, Good: metav1.ConditionFalse, Worry: true},
-		status.Told{Kind: v1alpha1.ConditionWebhookReady, Good: metav1.ConditionTrue, Worry: true},
+		status.TransitionRule{Kind: v1alpha1.ConditionReady, Good: metav1.ConditionTrue},
+		status.TransitionRule{Kind: v1alpha1.ConditionRateLimited, Good: metav1.ConditionFalse, Worry: true},
+		status.TransitionRule{Kind: v1alpha1.ConditionTruncated, Good: metav1.ConditionFalse, Worry: true},
+		status.TransitionRule{Kind: v1alpha1.ConditionWebhookReady, Good: metav1.ConditionTrue, Worry: true},
 	)
 	if was.Repository != "" && was.Repository != is.Repository {
 		r.events.Record(repository, renamedEvent(was.Repository, is.Repository))

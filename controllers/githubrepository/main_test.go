@@ -107,11 +107,11 @@ func (s *story) Eventf(_, _ runtime.Object, kind, reason, _, note string, args .
 	s.events = append(s.events, fmt.Sprintf("%s %s: %s", kind, reason, fmt.Sprintf(note, args...)))
 }
 
-// told gives the events since it was asked last.
-func (s *story) told() []string {
-	told := s.events
+// reported gives the events since it was asked last.
+func (s *story) reported() []string {
+	reported := s.events
 	s.events = nil
-	return told
+	return reported
 }
 
 // restart makes the reconciler and all that it remembers again, as a manager's restart
@@ -132,7 +132,7 @@ func (s *story) restart() {
 		Client: s.client, uncached: s.client, pool: pool, metrics: m, clock: s.clock, polls: ls,
 		requests: newRequestCache(s.clock), events: status.Recorder{Events: s}, servesWebhooks: true,
 	}
-	ls.run(s.Context(), func(types.NamespacedName) {}) // pass looks whether it is done
+	ls.run(s.Context(), func(types.NamespacedName) {}) // pass polls whether it is done
 }
 
 func (s *story) create(obj client.Object) {
@@ -224,18 +224,18 @@ func (s *story) edit(name string, change func(*v1alpha1.GitHubRepository)) {
 	}
 }
 
-// once reconciles one repository once, and waits for the end of its look.
+// once reconciles one repository once, and waits for the end of its poll.
 func (s *story) once(name string) time.Duration {
 	s.Helper()
 	result, err := s.reconciler.Reconcile(s.Context(), ctrl.Request{NamespacedName: s.key(name)})
 	if err != nil {
 		s.Fatalf("reconcile %s: %v", name, err)
 	}
-	await.Until(s, "the look of "+name+" to end", func() bool { return s.reconciler.polls.entry(s.key(name)).task == nil })
+	await.Until(s, "the poll of "+name+" to end", func() bool { return s.reconciler.polls.entry(s.key(name)).task == nil })
 	return result.RequeueAfter
 }
 
-// pass reconciles one repository, and again whenever its look is done, as its
+// pass reconciles one repository, and again whenever its poll is done, as its
 // controller does.
 func (s *story) pass(name string) (*v1alpha1.GitHubRepository, time.Duration) {
 	s.Helper()
@@ -248,15 +248,15 @@ func (s *story) pass(name string) (*v1alpha1.GitHubRepository, time.Duration) {
 	}
 }
 
-// look passes when the repository is due again.
-func (s *story) look(name string) *v1alpha1.GitHubRepository {
+// poll passes when the repository is due again.
+func (s *story) poll(name string) *v1alpha1.GitHubRepository {
 	s.Helper()
 	s.clock.Step(time.Minute)
 	r, _ := s.pass(name)
 	return r
 }
 
-// rest passes until a look has nothing left to ask.
+// rest passes until a poll has nothing left to ask.
 func (s *story) rest(name string) *v1alpha1.GitHubRepository {
 	s.Helper()
 	for range 100 {
@@ -266,7 +266,7 @@ func (s *story) rest(name string) *v1alpha1.GitHubRepository {
 		}
 		s.clock.Step(next)
 	}
-	s.Fatal("looks go on for ever")
+	s.Fatal("polls go on for ever")
 	return nil
 }
 

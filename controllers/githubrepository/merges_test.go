@@ -22,30 +22,30 @@ func TestMergeOfThePushBefore(t *testing.T) {
 			stale := s.repo.PullRequest(n).MergeCommitSHA
 			s.repository("shop")
 			s.policy("previews", "shop", ofPulls)
-			same(t, "merge of the first head", pull(t, s.look("shop"), n).MergeSHA, stale)
+			same(t, "merge of the first head", pull(t, s.poll("shop"), n).MergeSHA, stale)
 
 			head := s.repo.Push(n)
 			for range 3 {
-				got := pull(t, s.look("shop"), n)
+				got := pull(t, s.poll("shop"), n)
 				same(t, "head after a push", got.HeadSHA, head)
 				same(t, "merge while GitHub lists that of the push before", got.MergeSHA, "")
 			}
 			fresh := s.repo.Merge(n)
-			same(t, "merge of the second head", pull(t, s.look("shop"), n).MergeSHA, fresh)
+			same(t, "merge of the second head", pull(t, s.poll("shop"), n).MergeSHA, fresh)
 
 			// The base branch changes, and GitHub has no merge for a while.
 			s.repo.Edit(n, "edited", func(p *githubtest.PullRequest) { p.MergeCommitSHA = "" })
-			same(t, "merge while there is none", pull(t, s.look("shop"), n).MergeSHA, fresh)
+			same(t, "merge while there is none", pull(t, s.poll("shop"), n).MergeSHA, fresh)
 			rebased := s.repo.Merge(n)
-			same(t, "merge with another base", pull(t, s.look("shop"), n).MergeSHA, rebased)
+			same(t, "merge with another base", pull(t, s.poll("shop"), n).MergeSHA, rebased)
 			s.restart()
-			same(t, "merge after a restart", pull(t, s.look("shop"), n).MergeSHA, rebased)
+			same(t, "merge after a restart", pull(t, s.poll("shop"), n).MergeSHA, rebased)
 		})
 	}
 }
 
 // A commit never changes: each is asked for once, and one that settles nothing not in
-// every look.
+// every poll.
 func TestMergesAreAskedForOnce(t *testing.T) {
 	s := begin(t)
 	s.repo.SetLateMerges(true)

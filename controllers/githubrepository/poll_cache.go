@@ -26,7 +26,7 @@ type pollCache struct {
 
 	mu           sync.Mutex
 	ctx          context.Context
-	wake         func(types.NamespacedName)
+	requeue      func(types.NamespacedName)
 	repositories map[types.NamespacedName]*cacheEntry
 	started      int // polls that have not ended
 }
@@ -63,12 +63,12 @@ func newPollCache(polls int) *pollCache {
 	}
 }
 
-// run enables polls until ctx ends. It calls wake for each repository whose poll is
-// complete, from any goroutine; wake must not block.
-func (ls *pollCache) run(ctx context.Context, wake func(types.NamespacedName)) {
+// run enables polls until ctx ends. It calls requeue for each repository whose poll is
+// complete, from any goroutine; requeue must not block.
+func (ls *pollCache) run(ctx context.Context, requeue func(types.NamespacedName)) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ls.ctx, ls.wake = ctx, wake
+	ls.ctx, ls.requeue = ctx, requeue
 }
 
 // entry returns what is known of a repository.
@@ -102,7 +102,7 @@ func (ls *pollCache) hint(key types.NamespacedName, numbers map[int64]notice) {
 		}
 	}
 	if ls.ctx != nil {
-		ls.wake(key)
+		ls.requeue(key)
 	}
 }
 
@@ -130,7 +130,7 @@ func (ls *pollCache) start(key types.NamespacedName, l *poll, work func(context.
 			leave()
 		}
 		if ls.finish(key, t) {
-			ls.wake(key)
+			ls.requeue(key)
 		}
 	}()
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// Every payload that GitHub's own examples have of the events that bring a look forward, or
+// Every payload that GitHub's own examples have of the events that bring a poll forward, or
 // to none, is taken as what it is.
 func TestPublishedDeliveries(t *testing.T) {
 	d := serve(t)

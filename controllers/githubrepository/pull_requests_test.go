@@ -41,8 +41,8 @@ func drawState(t *rapid.T) github.State {
 	return rapid.SampledFrom([]github.State{github.Open, github.Closed}).Draw(t, "state")
 }
 
-// drawLook draws a look: some are listed, and some asked by number.
-func drawLook(t *rapid.T) (*pullRequests, mergeContext) {
+// drawPoll draws a poll: some are listed, and some asked by number.
+func drawPoll(t *rapid.T) (*pullRequests, mergeContext) {
 	p := &pullRequests{
 		time: epoch, asked: map[int64]github.PullRequest{}, dates: map[string]time.Time{},
 		more: rapid.Bool().Draw(t, "more"),
@@ -67,11 +67,11 @@ func drawLook(t *rapid.T) (*pullRequests, mergeContext) {
 	return p, m
 }
 
-// drawKnown draws what several looks made known.
+// drawKnown draws what several polls made known.
 func drawKnown(t *rapid.T) []v1alpha1.PullRequest {
 	var known []v1alpha1.PullRequest
 	for range rapid.IntRange(0, 3).Draw(t, "looks") {
-		known = merge(known, first(drawLook(t)), mergeContext{})
+		known = merge(known, first(drawPoll(t)), mergeContext{})
 	}
 	return known
 }
@@ -90,7 +90,7 @@ func TestMergeProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		known := drawKnown(t)
-		p, m := drawLook(t)
+		p, m := drawPoll(t)
 		before := byNumber(known)
 		merged := merge(known, p, m)
 		after := byNumber(merged)
@@ -128,7 +128,7 @@ func TestMergeProperties(t *testing.T) {
 				t.Fatalf("the time of the head of pull request %d moved", n)
 			}
 			if pushed := was && k.HeadSHA != pr.HeadSHA; pushed && pr.HeadTime != nil && pr.HeadTime.Time.Before(m.lastPoll) {
-				t.Fatalf("pull request %d was pushed before the look that saw another head", n)
+				t.Fatalf("pull request %d was pushed before the poll that saw another head", n)
 			}
 			for _, label := range pr.Labels {
 				i := slices.IndexFunc(k.Labels, func(l v1alpha1.PullRequestLabel) bool { return l.Name == label.Name })
@@ -138,21 +138,21 @@ func TestMergeProperties(t *testing.T) {
 				case i < 0 && label.SHA != "" && (pr.Fork || was) && (!was || k.HeadSHA != pr.HeadSHA || label.SHA != k.HeadSHA):
 					t.Fatalf("label %q of pull request %d approves commit %s that nobody saw with it", label.Name, n, label.SHA)
 				case i < 0 && label.SHA != "" && pr.Fork && (m.gap || k.State == v1alpha1.PullRequestClosed):
-					t.Fatalf("label %q of pull request %d approves commit %s, though nobody looked", label.Name, n, label.SHA)
+					t.Fatalf("label %q of pull request %d approves commit %s, though nobody polled", label.Name, n, label.SHA)
 				}
 			}
 			_, asked := p.asked[n]
 			if _, in := listed[n]; pr.State == v1alpha1.PullRequestOpen && (asked || in) {
 				switch {
 				case pr.PushTime == nil || pr.PushTime.After(epoch):
-					t.Fatalf("pull request %d was pushed at %s, after the look", n, pr.PushTime)
+					t.Fatalf("pull request %d was pushed at %s, after the poll", n, pr.PushTime)
 				case was && k.HeadSHA != pr.HeadSHA && !pr.PushTime.Equal(timestamp(epoch)):
 					t.Fatalf("the new head of pull request %d was pushed at %s", n, pr.PushTime)
 				case was && k.HeadSHA == pr.HeadSHA && k.HeadTime != nil && !pr.PushTime.Equal(k.PushTime):
 					t.Fatalf("the push of pull request %d moved to %s", n, pr.PushTime)
 				}
 				if pr.HeadTime != nil && pr.HeadTime.After(epoch) {
-					t.Fatalf("the head of pull request %d is of %s, after the look", n, pr.HeadTime)
+					t.Fatalf("the head of pull request %d is of %s, after the poll", n, pr.HeadTime)
 				}
 			}
 			if len([]rune(pr.Title)) > maxTitle {
@@ -270,21 +270,21 @@ func TestLateDate(t *testing.T) {
 	t.Parallel()
 	known := []v1alpha1.PullRequest{{Number: 1, State: v1alpha1.PullRequestOpen, HeadSHA: sha(1), HeadTime: timestamp(epoch.Add(-time.Hour))}}
 	g := github.PullRequest{Number: 1, State: github.Open, HeadSHA: sha(2)}
-	look := &pullRequests{time: epoch, listed: []github.PullRequest{g}, dates: map[string]time.Time{}}
+	poll := &pullRequests{time: epoch, listed: []github.PullRequest{g}, dates: map[string]time.Time{}}
 	saw := mergeContext{lastPoll: epoch.Add(-time.Minute)}
-	late := pushTimes(known, look, saw)
-	known = merge(known, look, saw)
+	late := pushTimes(known, poll, saw)
+	known = merge(known, poll, saw)
 	if known[0].HeadTime != nil {
 		t.Fatalf("a head without a date has the time %s", known[0].HeadTime)
 	}
-	same(t, "commits to ask for", undatedHeads(known, look), []string{sha(2)})
-	look.time = epoch.Add(time.Minute)
-	again := pushTimes(known, look, mergeContext{lastPoll: epoch, pushes: late})
+	same(t, "commits to ask for", undatedHeads(known, poll), []string{sha(2)})
+	poll.time = epoch.Add(time.Minute)
+	again := pushTimes(known, poll, mergeContext{lastPoll: epoch, pushes: late})
 	same(t, "pushes", maps.Collect(maps.All(again)), late)
-	look.dates[sha(2)] = epoch.Add(-24 * time.Hour) // what the committer wrote
-	got := merge(known, look, mergeContext{lastPoll: epoch, pushes: again})[0].HeadTime
+	poll.dates[sha(2)] = epoch.Add(-24 * time.Hour) // what the committer wrote
+	got := merge(known, poll, mergeContext{lastPoll: epoch, pushes: again})[0].HeadTime
 	same(t, "time", got, &metav1.Time{Time: epoch.Add(-time.Minute)})
-	same(t, "pushes that are left", len(pushTimes(known, look, mergeContext{lastPoll: epoch, pushes: again})), 0)
+	same(t, "pushes that are left", len(pushTimes(known, poll, mergeContext{lastPoll: epoch, pushes: again})), 0)
 }
 
 // What an ImagePolicy offers is known however many others are newer, whatever strangers
@@ -332,12 +332,12 @@ func TestDates(t *testing.T) {
 		"later than the opening": {epoch.Add(-time.Minute), epoch.Add(-time.Minute), epoch.Add(-time.Minute)},
 	} {
 		g := github.PullRequest{Number: 1, State: github.Open, HeadSHA: sha(1), HeadRef: "x", CreatedAt: epoch.Add(-time.Hour)}
-		look := &pullRequests{time: epoch, listed: []github.PullRequest{g}, dates: map[string]time.Time{sha(1): test.date}}
-		got := merge(nil, look, mergeContext{})[0]
+		poll := &pullRequests{time: epoch, listed: []github.PullRequest{g}, dates: map[string]time.Time{sha(1): test.date}}
+		got := merge(nil, poll, mergeContext{})[0]
 		same(t, name+": head", got.HeadTime, timestamp(test.head))
 		same(t, name+": push", got.PushTime, timestamp(test.push))
-		look.time = epoch.AddDate(0, 1, 0)
-		same(t, name+": a month later", merge([]v1alpha1.PullRequest{got}, look, mergeContext{})[0], got)
+		poll.time = epoch.AddDate(0, 1, 0)
+		same(t, name+": a month later", merge([]v1alpha1.PullRequest{got}, poll, mergeContext{})[0], got)
 	}
 }
 

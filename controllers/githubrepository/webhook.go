@@ -358,12 +358,12 @@ func (h *webhookHandler) collect(key types.NamespacedName, in *deliveryState, e 
 // flush starts a poll, and reports packages, for the events collected since a time.
 func (h *webhookHandler) flush(key types.NamespacedName, in *deliveryState, since time.Time) {
 	in.mu.Lock()
-	look, numbers, packages := in.poll, in.numbers, in.packages
+	poll, numbers, packages := in.poll, in.numbers, in.packages
 	in.pending, in.poll, in.numbers, in.packages = false, false, map[int64]notice{}, map[string]bool{}
 	in.mu.Unlock()
 	select {
 	case <-h.elected:
-		if look {
+		if poll {
 			h.hint(key, numbers)
 		}
 		for name := range packages {
@@ -372,7 +372,7 @@ func (h *webhookHandler) flush(key types.NamespacedName, in *deliveryState, sinc
 			}
 		}
 	default:
-		if look {
+		if poll {
 			h.requestPoll(key, since)
 		}
 	}

@@ -203,17 +203,17 @@ func TestHints(t *testing.T) {
 	same(t, "passed on once the time is over", d.after(coalesceDelay), []string{"shop [1]"})
 }
 
-// However many hints come, looks are few, and the last hint leads to one.
+// However many hints come, polls are few, and the last hint leads to one.
 func TestHintsAreBounded(t *testing.T) {
 	d := serve(t)
 	d.repo.Open(githubtest.PullRequest{HeadRef: "feature"})
-	looks := 0
+	polls := 0
 	for range 60 {
 		d.send(d.repo.PullRequestEvent(1, "synchronize"), "signs")
-		looks += len(d.after(time.Second))
+		polls += len(d.after(time.Second))
 	}
-	if most := pollBurst + int(time.Minute/pollInterval) + 1; looks > most || looks < pollBurst {
-		t.Errorf("%d looks in a minute, want up to %d", looks, most)
+	if most := pollBurst + int(time.Minute/pollInterval) + 1; polls > most || polls < pollBurst {
+		t.Errorf("%d polls in a minute, want up to %d", polls, most)
 	}
 	d.send(d.repo.PullRequestEvent(1, "closed"), "signs")
 	if got := d.after(pollInterval); len(got) == 0 {
@@ -319,7 +319,7 @@ func TestDeliveriesOfAnApp(t *testing.T) {
 	same(t, "answer", d.send(suspended, "signs"), 202)
 	same(t, "passed on about an installation", d.after(coalesceDelay), []string{"cart []", "shop []"})
 
-	// The repository is renamed, which no look has seen yet.
+	// The repository is renamed, which no poll has seen yet.
 	d.pass("shop")
 	d.repo.Rename("acme/store")
 	renamed := githubtest.Delivery{ID: "2", Event: "push", Payload: fmt.Appendf(nil, `{"repository":{"id":%d,"full_name":"acme/store"}}`, d.repo.ID())}
@@ -338,7 +338,7 @@ func TestLargePush(t *testing.T) {
 	same(t, "answer to a wrong signature", d.send(githubtest.Delivery{ID: "2", Event: "push", Payload: []byte(payload)}, "guessed"), 401)
 }
 
-// A replica that is not the leader asks the leader for the look.
+// A replica that is not the leader asks the leader for the poll.
 func TestReplicasAskTheLeader(t *testing.T) {
 	d := serve(t)
 	d.hooks.elected = make(chan struct{})
@@ -351,7 +351,7 @@ func TestReplicasAskTheLeader(t *testing.T) {
 	same(t, "passed on here", d.after(coalesceDelay), []string(nil))
 	await.Nil(t, func(context.Context) error {
 		if d.get("shop").Annotations[v1alpha1.AnnotationRequestedAt] == "" {
-			return errors.New("nobody asked for a look")
+			return errors.New("nobody asked for a poll")
 		}
 		return nil
 	})
@@ -365,22 +365,22 @@ func TestWebhookReady(t *testing.T) {
 	same(t, "path", r.Status.WebhookPath, "/github/"+d.namespace+"/shop")
 	same(t, "WebhookReady", condition(r, "WebhookReady"), "True Listening: accepting deliveries at status.webhookPath")
 	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.WebhookSecretRef.Name = "absent" })
-	r = d.look("shop")
+	r = d.poll("shop")
 	says(t, r, "WebhookReady", `False SecretNotFound: spec.webhookSecretRef.name: Secret "absent"`)
 	says(t, r, "Ready", "True")
 	d.secret("absent", "key", "signs")
-	r = func() *v1alpha1.GitHubRepository { d.clock.Step(credentialCheckInterval); return d.look("shop") }()
+	r = func() *v1alpha1.GitHubRepository { d.clock.Step(credentialCheckInterval); return d.poll("shop") }()
 	says(t, r, "WebhookReady", `False InvalidSecret: spec.webhookSecretRef.name: Secret "absent" does not have the key "secret"`)
 	d.reconciler.servesWebhooks = false
 	d.secret("absent", "secret", "signs")
-	r = func() *v1alpha1.GitHubRepository { d.clock.Step(credentialCheckInterval); return d.look("shop") }()
+	r = func() *v1alpha1.GitHubRepository { d.clock.Step(credentialCheckInterval); return d.poll("shop") }()
 	says(t, r, "WebhookReady", "False NotServed")
 	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.WebhookSecretRef = nil })
-	r = d.look("shop")
+	r = d.poll("shop")
 	same(t, "without webhook", r.Status.WebhookPath+condition(r, "WebhookReady"), "")
 }
 
-// The server ends what is slow, and itself when it is told to.
+// The server ends what is slow, and itself when asked to.
 func TestServerEnds(t *testing.T) {
 	t.Parallel()
 	s := &webhookServer{address: "127.0.0.1:-1"}

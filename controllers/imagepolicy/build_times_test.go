@@ -86,19 +86,19 @@ func TestByTimeAtRest(t *testing.T) {
 	first := tagged(p)
 	same(t, "offered", len(first), 10)
 	heads, gets, writes := s.server.Requests(registrytest.Head), s.server.Requests(registrytest.Get), s.writes
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered again", tagged(p), first)
 	same(t, "writes", s.writes-writes, 0)
 	if heads, gets = s.server.Requests(registrytest.Head)-heads, s.server.Requests(registrytest.Get)-gets; heads > 10 || gets > 0 {
 		t.Errorf("asked for %d digests and %d manifests, want a digest for each of the ten that are offered", heads, gets)
 	}
 	s.restart()
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered after a restart", tagged(p), first)
 	same(t, "writes", s.writes-writes, 0)
 }
 
-// A registry with more tags than one look asks for: nothing is offered until all times are
+// A registry with more tags than one scan asks for: nothing is offered until all times are
 // known, and what was offered stays meanwhile.
 func TestByTimeOfManyTags(t *testing.T) {
 	s := begin(t)
@@ -115,10 +115,10 @@ func TestByTimeOfManyTags(t *testing.T) {
 			t.Errorf("Ready is %q, want %q", got, want)
 		}
 		if next > timesInterval {
-			t.Errorf("next look in %s", next)
+			t.Errorf("next scan in %s", next)
 		}
 		if n := manifests(s.server) - asked; n > maxTimes {
-			t.Errorf("%d images were asked for in one look, more than %d", n, maxTimes)
+			t.Errorf("%d images were asked for in one scan, more than %d", n, maxTimes)
 		}
 		s.clock.Step(timesInterval)
 	}
@@ -149,34 +149,34 @@ func TestByTimeOfMovingTags(t *testing.T) {
 	s.microservice("shop", "shop", "release 2026.1.2.0.4.5", "release 2026.1.2.1.4.5")
 
 	young := s.built("main", time.Hour)
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered", tagged(p), []string{"2026.1.2.2.4.5 main", "2026.1.2.1.4.5 stable"})
 	same(t, "digests", []string{p.Status.Releases[0].Images[0].Digest, p.Status.Releases[1].Images[0].Digest}, []string{young, stable})
 	same(t, "withdrawn", taken(p), []string(nil))
-	for _, e := range s.told() {
+	for _, e := range s.reported() {
 		if strings.Contains(e, "TagMoved") {
-			t.Errorf("told %q: it is another version", e)
+			t.Errorf("reported %q: it is another version", e)
 		}
 	}
 
 	s.built("main", 5*time.Hour)
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered", tagged(p), []string{"2026.1.2.1.4.5 stable", "2026.1.1.22.5.5 main"})
 	same(t, "withdrawn", taken(p), []string(nil))
 	if d := p.Status.Releases[1].Images[0].Digest; d == old || d == young {
 		t.Errorf("an older image is offered by the digest %s of another one", d)
 	}
 
-	// Tags beyond the limits are not asked for at each look; one that moved is noticed when it
+	// Tags beyond the limits are not asked for at each scan; one that moved is noticed when it
 	// would be offered, before it is.
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Limits.ReleasesPerGroup = 1 })
 	s.hold("shop")
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered", tagged(p), []string{"2026.1.2.1.4.5 stable"})
 	moved := s.built("main", 4*time.Hour)
-	s.look("shop")
+	s.scan("shop")
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Deny = []string{"2026.1.2.1.4.5"} })
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered", len(p.Status.Releases), 1)
 	same(t, "digest", p.Status.Releases[0].Images[0].Digest, moved)
 	if v := p.Status.Releases[0].SemVer.Version; !strings.HasPrefix(v, "2026.1.1.23.") {
@@ -195,34 +195,34 @@ func TestByTimeWithFailures(t *testing.T) {
 	s.built("a", 2*time.Hour)
 	s.built("c", time.Hour)
 	s.server.FailWhen(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/manifests/c") }, -1, registrytest.Status(503, "UNAVAILABLE"))
-	p := s.look("shop")
+	p := s.scan("shop")
 	same(t, "offered while a time is not known", tagged(p), tagged(before))
 	if got := condition(p, "SourceReachable"); !strings.HasPrefix(got, "False Unreachable: ") {
 		t.Errorf("SourceReachable is %q", got)
 	}
 	s.server.Heal()
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered", len(p.Status.Releases), 3)
 	same(t, "latest", tagOf(p.Status.Releases[0].Images), "c")
 
 	s.restart()
 	s.server.Fail(registrytest.List, -1, registrytest.Status(503, "UNAVAILABLE"))
-	same(t, "offered while the registry is away", tagged(s.look("shop")), tagged(p))
+	same(t, "offered while the registry is away", tagged(s.scan("shop")), tagged(p))
 	s.server.Heal()
 	// One that is listed and not there is asked for again, and holds up nobody.
 	s.server.FailWhen(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/manifests/d") }, -1, registrytest.Status(404, "MANIFEST_UNKNOWN"))
 	s.built("d", 0)
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "latest", tagOf(p.Status.Releases[0].Images), "c")
 	s.server.Heal()
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "latest", tagOf(p.Status.Releases[0].Images), "d")
 	// Gone is what was proven twice.
 	s.server.Delete(t, path, "d")
 	s.server.Delete(t, path, p.Status.Releases[0].Images[0].Digest)
 	s.microservice("shop", "shop", "release "+p.Status.Latest)
-	s.look("shop")
-	same(t, "withdrawn", taken(s.look("shop")), []string{p.Status.Latest + " in release: Gone"})
+	s.scan("shop")
+	same(t, "withdrawn", taken(s.scan("shop")), []string{p.Status.Latest + " in release: Gone"})
 }
 
 // The time of an image for several platforms is that of its index, else of its image.
@@ -253,7 +253,7 @@ func TestByTimeInsteadOfSemVer(t *testing.T) {
 	s.microservice("shop", "shop", "release 1.0.0")
 	s.pass("shop")
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { byTime(&p.Spec) })
-	p := s.look("shop")
+	p := s.scan("shop")
 	same(t, "offered", tagged(p), []string{"2026.1.2.2.4.5 1.0.0"})
 	same(t, "withdrawn", taken(p), []string(nil))
 	if version.Compare(p.Status.Latest, "1.0.0") <= 0 {
@@ -310,16 +310,16 @@ func TestExplainTimesOfManyImages(t *testing.T) {
 	defer server.Heal()
 
 	t.Run("all", func(t *testing.T) {
-		before, told, fell := server.Total(), Progress{}, false
+		before, reported, fell := server.Total(), Progress{}, false
 		got, err := explain(t.Context(), func(p Progress) {
-			fell = fell || p.Timed < told.Timed || p.Times < told.Times || p.Images < told.Images
-			told = p
+			fell = fell || p.Timed < reported.Timed || p.Times < reported.Times || p.Images < reported.Images
+			reported = p
 		})
 		if err != nil || len(got.Offered) != 10 || got.Offered[0].Tag != "t0000" || got.Tags != many || got.Untimed != 0 {
 			t.Errorf("%d of %d tags are offered, %d without a time, %v", len(got.Offered), got.Tags, got.Untimed, err)
 		}
-		if want := (Progress{Timed: many, Times: many, Images: 10}); fell || told != want {
-			t.Errorf("the last progress was %+v, and it went back: %t; want %+v", told, fell, want)
+		if want := (Progress{Timed: many, Times: many, Images: 10}); fell || reported != want {
+			t.Errorf("the last progress was %+v, and it went back: %t; want %+v", reported, fell, want)
 		}
 		bounded(t, before, many)
 	})

@@ -51,9 +51,9 @@ func TestOffersVersionsWithDigests(t *testing.T) {
 	same(t, "SourceReachable", condition(p, "SourceReachable"), "True Answered: the registry is reachable")
 	same(t, "generation", p.Status.ObservedGeneration, p.Generation)
 	same(t, "tags", p.Status.Scan.Tags, int32(6))
-	same(t, "events", s.told(), []string(nil))
+	same(t, "events", s.reported(), []string(nil))
 	if next < 54*time.Second || next > time.Minute {
-		t.Errorf("next look in %s, want an interval less up to a tenth", next)
+		t.Errorf("next scan in %s, want an interval less up to a tenth", next)
 	}
 }
 
@@ -99,11 +99,11 @@ func TestSchemes(t *testing.T) {
 			second := p.Status.Releases[1].SemVer.Version
 			s.microservice("shop", "shop", "release "+second)
 			s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Limits.ReleasesPerGroup = 1 })
-			p = s.look("shop")
+			p = s.scan("shop")
 			same(t, "offered with a limit", offered(p), []string{test.want[0], test.want[1] + " held"})
 			same(t, "withdrawn", taken(p), []string(nil))
 			s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Deny = []string{second} })
-			p = s.look("shop")
+			p = s.scan("shop")
 			same(t, "withdrawn when denied", taken(p), []string{second + " in release: Denied"})
 		})
 	}
@@ -114,18 +114,18 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	s.push("1.0.0", "1.1.0")
 	s.policy("shop")
 	s.pass("shop")
-	s.told()
+	s.reported()
 	writes := s.writes
 	for range 5 {
-		s.look("shop")
+		s.scan("shop")
 	}
 	s.restart()
-	s.look("shop")
+	s.scan("shop")
 	if s.writes != writes || len(s.events) > 0 {
 		t.Errorf("%d writes and events %q in a steady state", s.writes-writes, s.events)
 	}
 	if got := s.server.Requests(registrytest.List); got != 7 {
-		t.Errorf("%d lists in 7 looks", got)
+		t.Errorf("%d lists in 7 scans", got)
 	}
 }
 
@@ -156,11 +156,11 @@ func TestHeldGroupsAreMarked(t *testing.T) {
 		p.Limits.Groups = 1
 	})
 	s.microservice("old", "shop", "1-x 1.0.0", "2-x 2.0.0", "4-x 4.0.0")
-	p := s.look("shop")
+	p := s.scan("shop")
 	same(t, "offered", offered(p), []string{"4.0.0 in 4-x", "2.0.0 in 2-x held", "1.1.0 in 1-x held", "1.0.0 in 1-x held"})
 	s.hold("old", "4-x 4.0.0")
 	s.microservice("new", "shop", "4-x 4.0.0")
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered when nobody holds it", offered(p), []string{"4.0.0 in 4-x"})
 }
 
@@ -199,8 +199,8 @@ func TestWithdrawals(t *testing.T) {
 			s.microservice("shop", "shop", "release 1.0.0", "release 1.1.0")
 			s.pass("shop")
 			test.take(s)
-			s.look("shop")
-			p := s.look("shop")
+			s.scan("shop")
+			p := s.scan("shop")
 			same(t, "withdrawn", taken(p), test.want)
 			for i, o := range offered(p) {
 				if o == "1.1.0 in release" {
@@ -210,14 +210,14 @@ func TestWithdrawals(t *testing.T) {
 
 			before, writes := p.Status.Withdrawn, s.writes
 			s.restart()
-			s.look("shop")
-			p = s.look("shop")
+			s.scan("shop")
+			p = s.scan("shop")
 			same(t, "withdrawn later", p.Status.Withdrawn, before)
 			if s.writes != writes {
 				t.Errorf("%d more writes", s.writes-writes)
 			}
 			s.hold("shop", "release 1.0.0")
-			p = s.look("shop")
+			p = s.scan("shop")
 			if name != "another grouping" {
 				same(t, "withdrawn when nobody holds it", taken(p), []string(nil))
 			}
@@ -239,7 +239,7 @@ func image(s *story, version string) v1alpha1.ReleaseImage {
 	return v1alpha1.ReleaseImage{}
 }
 
-func TestGoneNeedsTwoLooks(t *testing.T) {
+func TestGoneNeedsTwoScans(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0", "1.1.0")
 	s.policy("shop")
@@ -249,20 +249,20 @@ func TestGoneNeedsTwoLooks(t *testing.T) {
 	s.server.Delete(t, path, "1.1.0")
 	s.server.Delete(t, path, gone.Digest)
 
-	p := s.look("shop")
-	same(t, "after one look", taken(p), []string(nil))
+	p := s.scan("shop")
+	same(t, "after one scan", taken(p), []string(nil))
 	asked := s.server.Total()
-	for range 3 { // events are no looks
+	for range 3 { // events are no scans
 		p, _ = s.pass("shop")
 	}
 	same(t, "after events", taken(p), []string(nil))
 	same(t, "requests of events", s.server.Total(), asked)
-	p = s.look("shop")
-	same(t, "after two looks", taken(p), []string{"1.1.0 in release: Gone"})
+	p = s.scan("shop")
+	same(t, "after two scans", taken(p), []string{"1.1.0 in release: Gone"})
 	same(t, "offered", offered(p), []string{"1.0.0 in release"})
 
 	s.push("1.1.0")
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "when pushed again", taken(p), []string(nil))
 	same(t, "offered again", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 }
@@ -275,7 +275,7 @@ func TestFailuresLoseNothing(t *testing.T) {
 		ready        string
 		reachable    string
 		limited      string
-		next         time.Duration // 0: do not look
+		next         time.Duration // 0: do not scan
 		afterRestart bool
 	}{
 		"server error": {
@@ -342,14 +342,14 @@ func TestFailuresLoseNothing(t *testing.T) {
 			}
 			check("at once")
 			if test.next > 0 && next != test.next {
-				t.Errorf("next look in %s, want %s", next, test.next)
+				t.Errorf("next scan in %s, want %s", next, test.next)
 			}
 			asked, writes := s.server.Total(), s.writes
 			for range 3 {
 				p, next = s.pass("shop")
 			}
 			if test.next > 0 && next != test.next {
-				t.Errorf("next look after events in %s, want %s", next, test.next)
+				t.Errorf("next scan after events in %s, want %s", next, test.next)
 			}
 			if s.server.Total() != asked || s.writes != writes {
 				t.Errorf("three events made %d requests and %d writes", s.server.Total()-asked, s.writes-writes)
@@ -415,15 +415,15 @@ func TestCredentials(t *testing.T) {
 				Type:       "kubernetes.io/basic-auth",
 				StringData: map[string]string{"username": "robot", "password": "secret"},
 			})
-			p = s.look("shop")
+			p = s.scan("shop")
 			same(t, "offered with the right credential", offered(p), []string{"1.0.0 in release"})
 			reads := s.secrets
 			for range 3 {
 				s.pass("shop")
 			}
 			same(t, "reads of Secrets by events", s.secrets, reads)
-			s.look("shop")
-			same(t, "reads of Secrets by a look", s.secrets, reads+1)
+			s.scan("shop")
+			same(t, "reads of Secrets by a scan", s.secrets, reads+1)
 		})
 	}
 }
@@ -448,11 +448,11 @@ func TestNothingWaitsForARegistry(t *testing.T) {
 		entered := hang(s)
 		s.clock.Step(time.Minute)
 		_, next := s.once("shop")
-		same(t, "next: the look wakes it", next, time.Duration(0))
+		same(t, "next: the scan requeues it", next, time.Duration(0))
 		await.Receive(t, "asked", entered)
 		writes := s.writes
 		s.once("shop")
-		same(t, "writes while it looks", s.writes, writes)
+		same(t, "writes while it scans", s.writes, writes)
 		s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Deny = []string{"1.2.0"} })
 		p, _ := s.once("shop")
 		same(t, "offered", offered(p), []string{"1.1.0 in release"})
@@ -489,7 +489,7 @@ func TestNothingWaitsForARegistry(t *testing.T) {
 		p, next := s.once("shop")
 		same(t, "Reconciling", condition(p, "Reconciling"), "True Scanning: the scan of the registry is not complete: scans of the same namespace or registry are queued, or the registry is slow")
 		same(t, "generation", p.Status.ObservedGeneration, int64(0))
-		same(t, "next: the look wakes it", next, time.Duration(0))
+		same(t, "next: the scan requeues it", next, time.Duration(0))
 		s.once("shop")
 		same(t, "writes", s.writes, 1)
 	})
@@ -504,7 +504,7 @@ func TestNothingWaitsForARegistry(t *testing.T) {
 			metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.AnnotationRequestedAt, "now")
 		})
 		p, _ := s.once("shop")
-		same(t, "handled before the look is done", p.Status.LastHandledRequest, "")
+		same(t, "handled before the scan is done", p.Status.LastHandledRequest, "")
 	})
 }
 
@@ -561,16 +561,16 @@ func TestMovedTag(t *testing.T) {
 	s.push("1.0.0")
 	s.policy("shop")
 	s.pass("shop")
-	s.told()
+	s.reported()
 	digest := s.server.PushImage(t, path, "1.0.0", registrytest.Image(t, "another", "linux/amd64", time.Time{}))
-	p := s.look("shop")
+	p := s.scan("shop")
 	same(t, "digest", p.Status.Releases[0].Images[0].Digest, digest)
-	same(t, "events", s.told(), []string{"Warning TagMoved: the tag of version 1.0.0 moved to another image: it is a new release of the same version"})
+	same(t, "events", s.reported(), []string{"Warning TagMoved: the tag of version 1.0.0 moved to another image: it is a new release of the same version"})
 
 	s.server.PushImage(t, path, "1.0.0", registrytest.Image(t, "for others", "linux/arm64", time.Time{}))
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "digest when the tag moves to another platform", p.Status.Releases[0].Images[0].Digest, digest)
-	same(t, "no events", s.told(), []string(nil))
+	same(t, "no events", s.reported(), []string(nil))
 }
 
 func TestRequestIsAnsweredOnce(t *testing.T) {
@@ -643,7 +643,7 @@ func TestAnotherImage(t *testing.T) {
 	s.policy("shop")
 	s.microservice("shop", "shop", "release 1.1.0")
 	s.pass("shop")
-	s.told()
+	s.reported()
 	s.server.Fail(registrytest.List, -1, registrytest.Status(503, "DOWN"))
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Image = s.server.Repository("team/other") })
 	p, _ := s.pass("shop")
@@ -653,13 +653,13 @@ func TestAnotherImage(t *testing.T) {
 		t.Error("the status claims to speak of an image that was never looked for")
 	}
 	s.server.Heal()
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered of the other", p.Status.Releases[0].Images, []v1alpha1.ReleaseImage{
 		{Image: s.server.Repository("team/other") + ":1.0.0@" + other, Digest: other},
 	})
 	same(t, "withdrawn of the other", taken(p), []string(nil))
 	same(t, "generation", p.Status.ObservedGeneration, p.Generation)
-	for _, e := range s.told() {
+	for _, e := range s.reported() {
 		if strings.Contains(e, "TagMoved") {
 			t.Errorf("another repository counts as a moved tag: %s", e)
 		}
@@ -696,11 +696,11 @@ func TestPoliciesShareALook(t *testing.T) {
 		_, next := s.pass(first)
 		due[first] = s.clock.Now().Add(next)
 		if next > time.Minute {
-			t.Errorf("%s looks again after %s", first, next)
+			t.Errorf("%s scans again after %s", first, next)
 		}
 	}
-	looks := int(s.clock.Now().Sub(start)/(54*time.Second)) + 1
-	if lists := s.server.Requests(registrytest.List); lists > looks {
+	scans := int(s.clock.Now().Sub(start)/(54*time.Second)) + 1
+	if lists := s.server.Requests(registrytest.List); lists > scans {
 		t.Errorf("%d lists in %s", lists, s.clock.Now().Sub(start))
 	}
 }

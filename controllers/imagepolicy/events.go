@@ -30,9 +30,9 @@ func withdrawnEvent(w v1alpha1.Withdrawal) status.Event {
 func (r *Reconciler) recordEvents(policy, before *v1alpha1.ImagePolicy) {
 	was, is := before.Status, policy.Status
 	r.events.Transitions(policy, was.Conditions, is.Conditions, "Scan",
-		status.Told{Kind: v1alpha1.ConditionReady, Good: metav1.ConditionTrue, Worry: true, Passing: []string{reasonScanning}},
-		status.Told{Kind: v1alpha1.ConditionSourceReachable, Good: metav1.ConditionTrue, Worry: true},
-		status.Told{Kind: v1alpha1.ConditionRateLimited, Good: metav1.ConditionFalse, Worry: true},
+		status.TransitionRule{Kind: v1alpha1.ConditionReady, Good: metav1.ConditionTrue, Worry: true, Passing: []string{reasonScanning}},
+		status.TransitionRule{Kind: v1alpha1.ConditionSourceReachable, Good: metav1.ConditionTrue, Worry: true},
+		status.TransitionRule{Kind: v1alpha1.ConditionRateLimited, Good: metav1.ConditionFalse, Worry: true},
 	)
 	for _, version := range movedTags(was.Releases, is.Releases) {
 		r.events.Record(policy, tagMovedEvent(version))

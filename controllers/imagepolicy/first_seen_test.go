@@ -25,14 +25,14 @@ func old(t *testing.T, tags ...string) *story {
 	s.push(tags...)
 	s.policy("shop", func(p *v1alpha1.ImagePolicySpec) { p.MinAge = "10m" })
 	p, _ := s.pass("shop")
-	same(t, "what the first look finds is old", len(p.Status.Releases), len(tags))
+	same(t, "what the first scan finds is old", len(p.Status.Releases), len(tags))
 	return s
 }
 
 func TestMinAge(t *testing.T) {
 	s := old(t, "1.0.0", "1.1.0")
 	s.push("1.2.0")
-	p := s.look("shop")
+	p := s.scan("shop")
 	seen := s.clock.Now()
 	same(t, "offered", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 	same(t, "young", young(p), map[string]string{"1.2.0": "MinAge " + formatTime(seen)})
@@ -40,7 +40,7 @@ func TestMinAge(t *testing.T) {
 	same(t, "rejected", p.Status.Rejected, []v1alpha1.RejectedCount{{Verdict: "MinAge", Count: 1}})
 	writes := s.writes
 	for range 8 {
-		s.look("shop")
+		s.scan("shop")
 	}
 	same(t, "writes while it waits", s.writes, writes)
 
@@ -59,7 +59,7 @@ func TestMinAgeOverRestarts(t *testing.T) {
 	t.Run("a version keeps its time", func(t *testing.T) {
 		s := old(t, "1.0.0")
 		s.push("1.1.0")
-		s.look("shop")
+		s.scan("shop")
 		seen := s.clock.Now()
 		s.clock.Step(5 * time.Minute)
 		s.restart()
@@ -118,7 +118,7 @@ func TestYoungVersionsAreNotAskedFor(t *testing.T) {
 	s := old(t, "1.0.0")
 	s.push("1.1.0", "1.2.0", "1.3.0")
 	asked := s.server.Total()
-	p := s.look("shop")
+	p := s.scan("shop")
 	same(t, "young", len(young(p)), 3)
 	if got := s.server.Total() - asked; got > 3 { // a list, with the login, and the digest of what is offered
 		t.Errorf("%d requests", got)
@@ -141,15 +141,15 @@ func TestForgetsWhatIsNotNamed(t *testing.T) {
 // is old enough, and a move back counts from none.
 func TestMinAgeOfAMovedTag(t *testing.T) {
 	s := old(t, "1.0.0")
-	p := s.look("shop")
+	p := s.scan("shop")
 	before := p.Status.Releases[0].Images[0].Digest
 	moved := s.server.Push(t, path, "1.0.0", "linux/amd64", "linux/arm64")
-	p = s.look("shop")
+	p = s.scan("shop")
 	seen := s.clock.Now()
 	same(t, "image when the tag has moved", p.Status.Releases[0].Images[0].Digest, before)
 	writes := s.writes
 	for range 8 {
-		s.look("shop")
+		s.scan("shop")
 	}
 	same(t, "writes while it waits", s.writes, writes)
 	s.clock.SetTime(seen.Add(9*time.Minute + 30*time.Second))

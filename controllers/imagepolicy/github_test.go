@@ -121,18 +121,18 @@ func TestReleasesOfGitHub(t *testing.T) {
 	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 		st.Releases = append([]v1alpha1.GitHubRelease{{Tag: "shop/v1.4.0"}}, st.Releases[1:4]...)
 	})
-	p, _ = s.pass("shop") // woken by the watch
+	p, _ = s.pass("shop") // requeued by the watch
 	same(t, "offered when the list changed", offered(p), []string{"1.4.0 in release", "1.2.0 in release", "1.1.0 in release", "1.0.0 in release"})
 	same(t, "detail of what is not on the list any more", p.Status.Releases[1], rel)
 
 	// The list is empty, and then GitHub is away: nothing changes.
 	writes := s.writes
 	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Releases, st.Tags = nil, nil })
-	same(t, "offered with an empty list", offered(s.look("shop")), offered(p))
+	same(t, "offered with an empty list", offered(s.scan("shop")), offered(p))
 	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 		status.Reconciling(&st.Conditions, 1, "Unreachable", "no answer")
 	})
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered without GitHub", len(offered(p)), 4)
 	same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 4 in 1 group")
 	same(t, "SourceReachable", condition(p, "SourceReachable"),
@@ -159,11 +159,11 @@ func TestPrereleasesOfGitHub(t *testing.T) {
 	same(t, "offered as candidates", offered(p), []string{"1.2.0 in candidate", "1.1.0 in candidate", "1.0.0 in candidate"})
 	same(t, "level", p.Status.Releases[0].Level, v1alpha1.LevelCandidate)
 	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Releases = st.Releases[:2] })
-	same(t, "level of what is not listed", s.look("next").Status.Releases[0].Level, v1alpha1.LevelCandidate)
+	same(t, "level of what is not listed", s.scan("next").Status.Releases[0].Level, v1alpha1.LevelCandidate)
 
 	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Releases[0].Prerelease = true })
 	for range 3 {
-		p = s.look("shop")
+		p = s.scan("shop")
 		same(t, "offered when it is marked", offered(p), []string{"1.0.0 in release"})
 		same(t, "withdrawn when it is marked", taken(p), []string{"1.1.0 in release: Excluded"})
 	}
@@ -182,14 +182,14 @@ func TestReleaseOfGitHubIsGone(t *testing.T) {
 	s.microservice("shop", "shop", "release 1.0.0", "release 1.1.0")
 	s.pass("shop")
 	s.server.Delete(s, path, "1.1.0")
-	s.look("shop")
-	p := s.look("shop")
+	s.scan("shop")
+	p := s.scan("shop")
 	same(t, "offered without its tag", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 	s.server.Delete(s, path, digest)
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered after one proof", len(offered(p)), 2)
 	for range 3 {
-		p = s.look("shop")
+		p = s.scan("shop")
 		same(t, "offered", offered(p), []string{"1.0.0 in release"})
 		same(t, "withdrawn", taken(p), []string{"1.1.0 in release: Gone"})
 	}
@@ -209,11 +209,11 @@ func TestMinAgeOfReleases(t *testing.T) {
 	})
 	p, _ = s.pass("shop")
 	same(t, "refused", verdicts(p), []string{"1.1.0 MinAge"})
-	s.look("shop")
+	s.scan("shop")
 	s.restart()
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "refused after two minutes", verdicts(p), []string{"1.1.0 MinAge"})
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered after three", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 }
 
@@ -230,19 +230,19 @@ func TestMinAgeOfLateImages(t *testing.T) {
 			p, _ := s.pass("shop")
 			same(t, "refused without an image", verdicts(p), []string{"1.1.0 Exists", "1.0.0 Exists"})
 			for range 4 {
-				s.look("shop")
+				s.scan("shop")
 			}
 			s.push("1.0.0")
 			between(s)
-			p = s.look("shop")
+			p = s.scan("shop")
 			same(t, "offered at once", offered(p), []string{"0.9.0 in release"})
 			same(t, "refused", verdicts(p), []string{"1.1.0 Exists", "1.0.0 MinAge"})
 			same(t, "young", young(p), map[string]string{"1.0.0": "MinAge " + formatTime(s.clock.Now())})
-			s.look("shop")
+			s.scan("shop")
 			between(s)
-			p = s.look("shop")
+			p = s.scan("shop")
 			same(t, "offered after two minutes", offered(p), []string{"0.9.0 in release"})
-			p = s.look("shop")
+			p = s.scan("shop")
 			same(t, "offered after three", offered(p), []string{"1.0.0 in release", "0.9.0 in release"})
 		})
 	}
@@ -257,7 +257,7 @@ func TestMinAgeAfterAnOutage(t *testing.T) {
 	s.policy("shop", releases, func(p *v1alpha1.ImagePolicySpec) { p.MinAge = "3m" })
 	p, _ := s.pass("shop")
 	same(t, "offered in the outage", offered(p), []string(nil))
-	same(t, "offered when it answers", offered(s.look("shop")), []string{"1.0.0 in release"})
+	same(t, "offered when it answers", offered(s.scan("shop")), []string{"1.0.0 in release"})
 }
 
 func TestGitHubRepositoryProblems(t *testing.T) {
@@ -304,7 +304,7 @@ func TestGitHubRepositoryProblems(t *testing.T) {
 				s.microservice("shop", "shop", before.Status.Releases[0].Group+" "+before.Status.Releases[0].SemVer.Version)
 				test.spoil(s)
 				for range 3 {
-					p := s.look("shop")
+					p := s.scan("shop")
 					same(t, "offered", p.Status.Releases, before.Status.Releases)
 					same(t, "withdrawn", taken(p), []string(nil))
 					want := strings.ReplaceAll(test.ready, "OTHER", p.Spec.Source.GitHub.RepositoryRef.Namespace)
@@ -389,9 +389,9 @@ func TestSteps(t *testing.T) {
 			{Image: s.server.Repository("team/migrate") + ":1.0.0@" + first, Digest: first, ContainerName: "migrate"},
 		})
 		s.server.Push(t, "team/migrate", "1.2.0")
-		same(t, "offered when all have it", offered(s.look("shop"))[0], "1.2.0 in release")
+		same(t, "offered when all have it", offered(s.scan("shop"))[0], "1.2.0 in release")
 		s.server.Delete(s, "team/migrate", "1.2.0")
-		same(t, "offered when one has it no more", offered(s.look("shop"))[0], "1.2.0 in release")
+		same(t, "offered when one has it no more", offered(s.scan("shop"))[0], "1.2.0 in release")
 	})
 	t.Run("a tag that moves in one after the other", func(t *testing.T) {
 		s := begin(t)
@@ -406,10 +406,10 @@ func TestSteps(t *testing.T) {
 		s.pass("shop")
 		first := s.server.Push(t, path, "1.0.0", "linux/amd64", "linux/arm64")
 		for range 2 {
-			same(t, "images when one has moved", digests(s.look("shop")), previous)
+			same(t, "images when one has moved", digests(s.scan("shop")), previous)
 		}
 		second := s.server.Push(t, "team/migrate", "1.0.0", "linux/amd64", "linux/arm64")
-		same(t, "images when all have moved", digests(s.look("shop")), []string{first, second})
+		same(t, "images when all have moved", digests(s.scan("shop")), []string{first, second})
 	})
 	t.Run("for the platform", func(t *testing.T) {
 		s := begin(t)
@@ -439,7 +439,7 @@ func TestSteps(t *testing.T) {
 		s.edit("shop", func(p *v1alpha1.ImagePolicy) {
 			p.Spec.ImagePullSecrets = append(p.Spec.ImagePullSecrets, v1alpha1.Reference{Name: "migrate"})
 		})
-		same(t, "offered", offered(s.look("shop")), []string{"1.0.0 in release"})
+		same(t, "offered", offered(s.scan("shop")), []string{"1.0.0 in release"})
 	})
 	t.Run("an image that comes into step", func(t *testing.T) {
 		s := begin(t)
@@ -449,7 +449,7 @@ func TestSteps(t *testing.T) {
 		s.microservice("shop", "shop", "release 1.1.0")
 		s.pass("shop")
 		s.edit("shop", func(p *v1alpha1.ImagePolicy) { further(&p.Spec) })
-		p := s.look("shop")
+		p := s.scan("shop")
 		same(t, "offered", offered(p), []string{"1.0.0 in release"})
 		same(t, "withdrawn", taken(p), []string(nil)) // that it is missing proves nothing
 	})
@@ -503,7 +503,7 @@ func TestLabelsThatAreAskedForLater(t *testing.T) {
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) {
 		p.Spec.Match = &v1alpha1.Match{Labels: []v1alpha1.LabelMatch{{Name: "team", Value: "a"}}}
 	})
-	p := s.look("shop")
+	p := s.scan("shop")
 	same(t, "offered while the registry is down", len(offered(p)), 2)
 	same(t, "withdrawn while the registry is down", taken(p), []string(nil))
 	if p.Status.ObservedGeneration == p.Generation {
@@ -511,7 +511,7 @@ func TestLabelsThatAreAskedForLater(t *testing.T) {
 	}
 	s.server.Heal()
 	for range 3 {
-		p = s.look("shop")
+		p = s.scan("shop")
 		same(t, "offered", offered(p), []string{"1.0.0 in release"})
 		same(t, "withdrawn", taken(p), []string{"1.1.0 in release: Excluded"})
 		same(t, "generation", p.Status.ObservedGeneration, p.Generation)
@@ -519,7 +519,7 @@ func TestLabelsThatAreAskedForLater(t *testing.T) {
 	// A tag that moves to an image without the label keeps the one that has it.
 	before := p.Status.Releases[0].Images
 	s.build(path, "1.0.0", time.Time{}, map[string]string{"team": "c"})
-	same(t, "image", s.look("shop").Status.Releases[0].Images, before)
+	same(t, "image", s.scan("shop").Status.Releases[0].Images, before)
 }
 
 // A list that shrinks, is empty, is cut, or cannot be read takes nothing away.
@@ -551,20 +551,20 @@ func TestShrinkGuard(t *testing.T) {
 			before, _ := s.pass("shop")
 			spoil(s, tags)
 			for range 4 {
-				p := s.look("shop")
+				p := s.scan("shop")
 				same(t, "offered", p.Status.Releases, before.Status.Releases)
 				same(t, "withdrawn", taken(p), []string(nil))
 			}
 			s.restart()
-			p := s.look("shop")
+			p := s.scan("shop")
 			same(t, "offered after a restart", p.Status.Releases, before.Status.Releases)
 		})
 	}
 }
 
-// Looks without news come less often, and with the interval again once there is some,
+// Scans without news come less often, and with the interval again once there is some,
 // or somebody asks.
-func TestPaceOfLooks(t *testing.T) {
+func TestPaceOfScans(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0")
 	s.policy("shop")
@@ -575,17 +575,17 @@ func TestPaceOfLooks(t *testing.T) {
 	}
 	for range 12 {
 		if next := wait(); next > time.Minute {
-			t.Fatalf("the next look is in %s at the begin", next)
+			t.Fatalf("the next scan is in %s at the begin", next)
 		}
 	}
 	for range 12 {
 		if next := wait(); next < 108*time.Second || next > 2*time.Minute {
-			t.Fatalf("the next look is in %s when nothing is new", next)
+			t.Fatalf("the next scan is in %s when nothing is new", next)
 		}
 	}
 	s.push("1.1.0")
 	if next := wait(); next > time.Minute {
-		t.Errorf("the next look is in %s after news", next)
+		t.Errorf("the next scan is in %s after news", next)
 	}
 	for range 12 {
 		wait()
@@ -594,6 +594,6 @@ func TestPaceOfLooks(t *testing.T) {
 		p.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "now"}
 	})
 	if next := wait(); next > time.Minute {
-		t.Errorf("the next look is in %s after a request", next)
+		t.Errorf("the next scan is in %s after a request", next)
 	}
 }

@@ -25,13 +25,13 @@ func TestLimitOfTagsCountsWhatIsAdmitted(t *testing.T) {
 	same(t, "offered", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 	same(t, "Truncated", condition(p, "Truncated"), "False Complete: no tags or groups are omitted")
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.TagFilter = nil })
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered without a filter", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 	same(t, "Truncated without a filter", condition(p, "Truncated"), "True TooManyTags: only 1000 tags were read: increase spec.limits.tags, select tags with spec.tagFilter, or delete old ones")
 }
 
 // A tag that is deleted while its image remains is named in Ready, and withdraws its
-// version where the policy wants that, after two looks.
+// version where the policy wants that, after two scans.
 func TestDeletedTagOfAnImageThatRemains(t *testing.T) {
 	for _, untagged := range []v1alpha1.UntaggedPolicy{"", v1alpha1.UntaggedKeep, v1alpha1.UntaggedWithdraw} {
 		t.Run("untagged: "+string(untagged), func(t *testing.T) {
@@ -41,20 +41,20 @@ func TestDeletedTagOfAnImageThatRemains(t *testing.T) {
 			s.microservice("shop", "shop", "release 1.1.0")
 			s.pass("shop")
 			s.server.Delete(t, path, "1.1.0")
-			p := s.look("shop")
-			same(t, "after the first look", append(offered(p), taken(p)...), []string{"1.1.0 in release", "1.0.0 in release"})
-			p = s.look("shop")
+			p := s.scan("shop")
+			same(t, "after the first scan", append(offered(p), taken(p)...), []string{"1.1.0 in release", "1.0.0 in release"})
+			p = s.scan("shop")
 			if untagged == v1alpha1.UntaggedWithdraw {
-				same(t, "after the second look", append(offered(p), taken(p)...), []string{"1.0.0 in release", "1.1.0 in release: Gone"})
+				same(t, "after the second scan", append(offered(p), taken(p)...), []string{"1.0.0 in release", "1.1.0 in release: Gone"})
 				return
 			}
-			same(t, "after the second look", append(offered(p), taken(p)...), []string{"1.1.0 in release", "1.0.0 in release"})
+			same(t, "after the second scan", append(offered(p), taken(p)...), []string{"1.1.0 in release", "1.0.0 in release"})
 			same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 2 in 1 group; the tags of 1.1.0 are deleted, but their images remain offered: add the versions to spec.deny, or set spec.untagged to Withdraw")
 			writes := s.writes
-			s.look("shop")
+			s.scan("shop")
 			same(t, "writes while nothing changes", s.writes, writes)
 			s.push("1.1.0")
-			same(t, "Ready when the tag is back", condition(s.look("shop"), "Ready"), "True Succeeded: offers 2 in 1 group")
+			same(t, "Ready when the tag is back", condition(s.scan("shop"), "Ready"), "True Succeeded: offers 2 in 1 group")
 		})
 	}
 }

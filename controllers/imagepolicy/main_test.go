@@ -88,11 +88,11 @@ func (s *story) Eventf(_, _ runtime.Object, kind, reason, _, note string, args .
 	s.events = append(s.events, fmt.Sprintf("%s %s: %s", kind, reason, fmt.Sprintf(note, args...)))
 }
 
-// told gives the events since it was asked last.
-func (s *story) told() []string {
-	told := s.events
+// reported gives the events since it was asked last.
+func (s *story) reported() []string {
+	reported := s.events
 	s.events = nil
-	return told
+	return reported
 }
 
 // restart makes the reconciler and the scanner anew, as a manager's restart does.
@@ -110,7 +110,7 @@ func (s *story) restart() {
 		Client: s.client, scanner: counted{scanner, m}, verifier: countedVerifier{cosign.New(scanner, s.clock), m}, namespaces: env.Client, metrics: m, clock: s.clock,
 		events: status.Recorder{Events: s}, platform: "linux/amd64", scans: ls,
 	}
-	ls.run(s.Context(), func(types.NamespacedName) {}) // pass looks whether it is done
+	ls.run(s.Context(), func(types.NamespacedName) {}) // pass scans whether it is done
 }
 
 // policy makes one, of the story's repository.
@@ -143,7 +143,7 @@ func (s *story) microservice(name, policy string, held ...string) {
 	s.hold(name, held...)
 }
 
-// hold sets the rows of a Microservice's ledger.
+// hold sets the rows of a Microservice's rollout state.
 func (s *story) hold(name string, held ...string) {
 	s.Helper()
 	ms := &v1alpha1.Microservice{}
@@ -201,7 +201,7 @@ func (s *story) key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.namespace, Name: name}
 }
 
-// pass reconciles one policy, and again whenever its look is done, as its controller
+// pass reconciles one policy, and again whenever its scan is done, as its controller
 // does.
 func (s *story) pass(name string) (*v1alpha1.ImagePolicy, time.Duration) {
 	s.Helper()
@@ -215,14 +215,14 @@ func (s *story) pass(name string) (*v1alpha1.ImagePolicy, time.Duration) {
 	}
 }
 
-// await the end of a policy's look.
+// await the end of a policy's scan.
 func (s *story) await(name string) {
 	s.Helper()
-	await.Until(s, "the look of "+name+" to end", func() bool { return s.reconciler.scans.entry(s.key(name)).task == nil })
+	await.Until(s, "the scan of "+name+" to end", func() bool { return s.reconciler.scans.entry(s.key(name)).task == nil })
 }
 
-// look passes when the policy is due again.
-func (s *story) look(name string) *v1alpha1.ImagePolicy {
+// scan passes when the policy is due again.
+func (s *story) scan(name string) *v1alpha1.ImagePolicy {
 	s.Helper()
 	s.clock.Step(interval(&v1alpha1.ImagePolicySpec{Interval: "60s"}))
 	p, _ := s.pass(name)

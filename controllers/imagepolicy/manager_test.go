@@ -77,7 +77,7 @@ func TestSlowRegistryStopsNobodyElse(t *testing.T) {
 			}
 		}
 	}))
-	t.Cleanup(slow.Close) // after the manager, and so its looks, have ended
+	t.Cleanup(slow.Close) // after the manager, and so its scans, have ended
 	for i := range 20 {
 		s.policy(fmt.Sprintf("slow-%d", i), func(p *v1alpha1.ImagePolicySpec) {
 			p.Image, p.Interval, p.Timeout = fmt.Sprintf("%s/x%d", strings.TrimPrefix(slow.URL, "http://"), i), "5s", "2m"
@@ -164,7 +164,7 @@ func TestWatches(t *testing.T) {
 }
 
 // A change of what a GitHubRepository says is acted on at once.
-func TestGitHubRepositoryWakesPolicies(t *testing.T) {
+func TestGitHubRepositoryRequeuesPolicies(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(1, "one", sha("1")))
 	s.push("sha-1111111", "sha-2222222")

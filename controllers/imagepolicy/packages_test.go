@@ -7,7 +7,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// A delivery about a package makes the ImagePolicies that read its repository look now.
+// A delivery about a package makes the ImagePolicies that read its repository scan now.
 func TestPackages(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(1, "one", sha("1")))
@@ -17,9 +17,9 @@ func TestPackages(t *testing.T) {
 	s.push("sha-1111111")
 	p, _ := s.pass("shop")
 	same(t, "before the interval", previews(p), []string(nil))
-	var woken []types.NamespacedName
-	s.reconciler.rescan(t.Context(), s.key("shop"), func(request ctrl.Request) { woken = append(woken, request.NamespacedName) })
-	same(t, "woken", woken, []types.NamespacedName{s.key("shop")})
+	var requeued []types.NamespacedName
+	s.reconciler.rescan(t.Context(), s.key("shop"), func(request ctrl.Request) { requeued = append(requeued, request.NamespacedName) })
+	same(t, "woken", requeued, []types.NamespacedName{s.key("shop")})
 	p, _ = s.pass("shop")
 	same(t, "after a hint", previews(p), []string{"one-1 1111 sha-1111111"})
 	same(t, "hints that are left", s.reconciler.scans.entry(s.key("shop")).stale, false)

@@ -20,7 +20,7 @@ import (
 
 // The life of versions in registries of others, each in a process of its own: what is
 // no image is refused, an index with attestations is offered, a registry that is away takes
-// nothing back, a deleted tag is told, a deleted image withdrawn after two looks, times and
+// nothing back, a deleted tag is reported, a deleted image withdrawn after two scans, times and
 // signatures are read. internal/registry.TestProducts has the details.
 func TestPoliciesOfProducts(t *testing.T) {
 	for _, product := range registrytest.Products() {
@@ -64,7 +64,7 @@ func TestPoliciesOfProducts(t *testing.T) {
 				same(t, "offered by time", tagged(p), []string{"2026.1.2.3.3.5 1.3.0", "2026.1.2.2.4.5 1.2.0", "2026.1.2.1.4.5 1.1.0", "2026.1.2.0.4.5 1.0.0"})
 
 				at.Stop()
-				p = s.look("shop")
+				p = s.scan("shop")
 				same(t, "offered while it is away", offered(p), all)
 				if got := condition(p, "SourceReachable"); !strings.HasPrefix(got, "False Unreachable") {
 					t.Errorf("SourceReachable is %q", got)
@@ -72,7 +72,7 @@ func TestPoliciesOfProducts(t *testing.T) {
 				if err := at.Start(); err != nil {
 					t.Fatal(err)
 				}
-				p = s.look("shop")
+				p = s.scan("shop")
 				same(t, "offered when it is back", offered(p), all)
 				same(t, "Ready when it is back", condition(p, "Ready"), "True Succeeded: offers 4 in 1 group")
 
@@ -80,10 +80,10 @@ func TestPoliciesOfProducts(t *testing.T) {
 				at.Tag(path, second, "stable")
 				at.Untag(path, "1.1.0")
 				at.Delete(path, third)
-				p = s.look("shop")
-				same(t, "after one look", append(offered(p), taken(p)...), all)
-				p = s.look("shop")
-				same(t, "after two looks", append(offered(p), taken(p)...), []string{"1.3.0 in release", "1.1.0 in release", "1.0.0 in release", "1.2.0 in release: Gone"})
+				p = s.scan("shop")
+				same(t, "after one scan", append(offered(p), taken(p)...), all)
+				p = s.scan("shop")
+				same(t, "after two scans", append(offered(p), taken(p)...), []string{"1.3.0 in release", "1.1.0 in release", "1.0.0 in release", "1.2.0 in release: Gone"})
 				if got := condition(p, "Ready"); !strings.Contains(got, "the tags of 1.1.0 are deleted, but their images remain") {
 					t.Errorf("Ready is %q", got)
 				}

@@ -70,7 +70,7 @@ func previews(p *v1alpha1.ImagePolicy) []string {
 	return out
 }
 
-// heighliner-2018, appendix D 6 and 7: a push keeps the former commit until the new one
+// heighliner-2018, appendix D 6 and 7: a push keeps the previous commit until the new one
 // has an image, and a pull request that is closed takes its group along; D 14: its slug is a
 // DNS label.
 func TestLifeOfAPullRequest(t *testing.T) {
@@ -99,24 +99,24 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	same(t, "refused when it is offered", verdicts(p), []string(nil))
 	s.microservice("shop", "shop", "feature-cart-12 "+sha("a"))
 
-	// A push: the former commit stays until the image of the new one is there.
+	// A push: the previous commit stays until the image of the new one is there.
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("b"); at(s.clock.Now())(pr) })
 	p, _ = s.pass("shop")
 	same(t, "offered after a push", p.Status.Releases, []v1alpha1.OfferedRelease{rel})
 	same(t, "refused after a push", verdicts(p), []string{sha("b") + " Exists"})
 	s.push("pr-12-bbbbbbb")
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered when it has an image", previews(p), []string{"feature-cart-12 bbbb pr-12-bbbbbbb"})
 	same(t, "withdrawn", taken(p), []string(nil))
 
 	// The branch is renamed: the group is the same.
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadRef = "cart" })
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered under another name", previews(p), []string{"feature-cart-12 bbbb pr-12-bbbbbbb"})
 
 	// It is missing from the list: that proves nothing. Then it is closed.
 	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.PullRequests = nil })
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered when it is missing", previews(p), []string{"feature-cart-12 bbbb pr-12-bbbbbbb"})
 	closed := metav1.NewTime(s.clock.Now().Add(-time.Second))
 	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
@@ -137,22 +137,22 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	p, _ = s.pass("shop")
 	same2("when it is closed", p)
 	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.PullRequests = nil })
-	same2("when nobody names it", s.look("shop"))
+	same2("when nobody names it", s.scan("shop"))
 	s.restart()
-	same2("after a restart", s.look("shop"))
+	same2("after a restart", s.scan("shop"))
 
 	// It is opened again, with its last commit.
 	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 		st.PullRequests = []v1alpha1.PullRequest{pull(12, "feature/Cart", sha("b"))}
 	})
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered when it is opened again", previews(p), []string{"feature-cart-12 bbbb pr-12-bbbbbbb"})
 	same(t, "withdrawn when it is opened again", taken(p), []string(nil))
 
 	// Nobody holds what is closed: nothing is withdrawn.
 	s.hold("shop")
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.State = v1alpha1.PullRequestClosed })
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered and withdrawn at the end", append(previews(p), taken(p)...), []string(nil))
 }
 
@@ -195,16 +195,16 @@ func TestTagsThatMove(t *testing.T) {
 	same(t, "offered with an image of before", previews(p), []string(nil))
 	same(t, "refused", p.Status.Candidates[0].Reason, "pull request 7 (fix): no image yet: tag pr-7: it has no revision label, and was built before the head commit was pushed")
 	s.build(path, "pr-7", pushed.Add(time.Minute), nil)
-	same(t, "offered with a newer image", previews(s.look("shop")), []string{"fix-7 aaaa pr-7"})
+	same(t, "offered with a newer image", previews(s.scan("shop")), []string{"fix-7 aaaa pr-7"})
 
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("b"); at(pushed)(pr) })
-	same(t, "offered after a push", previews(s.look("shop")), []string{"fix-7 aaaa pr-7"}) // its image is newer than the push, but the former one
+	same(t, "offered after a push", previews(s.scan("shop")), []string{"fix-7 aaaa pr-7"}) // its image is newer than the push, but the previous one
 	s.build(path, "pr-7", pushed.Add(2*time.Minute), map[string]string{revision: sha("a")})
-	same(t, "offered with the former revision", previews(s.look("shop")), []string{"fix-7 aaaa pr-7"})
+	same(t, "offered with the previous revision", previews(s.scan("shop")), []string{"fix-7 aaaa pr-7"})
 	s.build(path, "pr-7", time.Time{}, map[string]string{revision: sha("d")})
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered with the merge commit", previews(p), []string{"fix-7 bbbb pr-7"})
-	for _, event := range s.told() {
+	for _, event := range s.reported() {
 		if strings.Contains(event, "TagMoved") {
 			t.Errorf("event %q for another commit", event)
 		}
@@ -237,23 +237,23 @@ func TestFiltersTakeBack(t *testing.T) {
 			s.push("sha-aaaaaaa")
 			s.policy("shop", pulls(test.spec))
 			s.microservice("shop", "shop", "fix-1 "+sha("a"))
-			same(t, "offered", previews(s.look("shop")), []string{"fix-1 aaaa sha-aaaaaaa"})
+			same(t, "offered", previews(s.scan("shop")), []string{"fix-1 aaaa sha-aaaaaaa"})
 			s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 				status.Reconciling(&st.Conditions, 1, "Unreachable", "no answer")
 				test.edit(&st.PullRequests[0])
 			})
-			p := s.look("shop")
+			p := s.scan("shop")
 			same(t, "offered by what is not current", previews(p), []string{"fix-1 aaaa sha-aaaaaaa"})
 			same(t, "withdrawn by what is not current", taken(p), []string(nil))
 			s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { status.Ready(&st.Conditions, 1, "Succeeded", "") })
 			for range 3 {
-				p = s.look("shop")
+				p = s.scan("shop")
 				same(t, "offered", previews(p), []string(nil))
 				same(t, "withdrawn", taken(p), []string{" in fix-1: Excluded"})
 				same(t, "refused", verdicts(p), []string{sha("a") + " PullRequest"})
 			}
 			s.changes(0, test.back)
-			p = s.look("shop")
+			p = s.scan("shop")
 			same(t, "offered again", append(previews(p), taken(p)...), []string{"fix-1 aaaa sha-aaaaaaa"})
 		})
 	}
@@ -290,18 +290,18 @@ func TestForks(t *testing.T) {
 		}
 	}
 	s.changes(1, approve(sha("a")))
-	same(t, "offered when it is approved", previews(s.look("shop")), []string{"patch-1 aaaa " + sha("a")})
+	same(t, "offered when it is approved", previews(s.scan("shop")), []string{"patch-1 aaaa " + sha("a")})
 	s.changes(1, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("c") })
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered after a push", append(previews(p), taken(p)...), []string{"patch-1 aaaa " + sha("a")})
 	s.changes(1, approve(sha("c")))
-	same(t, "offered when it is approved again", previews(s.look("shop")), []string{"patch-1 cccc " + sha("c")})
+	same(t, "offered when it is approved again", previews(s.scan("shop")), []string{"patch-1 cccc " + sha("c")})
 	s.changes(1, func(pr *v1alpha1.PullRequest) { pr.Labels = nil })
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "withdrawn", append(previews(p), taken(p)...), []string{" in patch-1: Excluded"})
 }
 
-// heighliner-2018, appendix D 8 and 16: two hundred pull requests are all found, a bounded number in each look, and no
+// heighliner-2018, appendix D 8 and 16: two hundred pull requests are all found, a bounded number in each scan, and no
 // outage, failing page or restart loses one.
 func TestTwoHundredPullRequests(t *testing.T) {
 	s := begin(t)
@@ -326,13 +326,13 @@ func TestTwoHundredPullRequests(t *testing.T) {
 		p, _ := s.once("shop")
 		s.await("shop")
 		if asked := manifests(s.server) - before; asked > 2*maxHeads {
-			t.Errorf("%d requests in one look", asked)
+			t.Errorf("%d requests in one scan", asked)
 		}
 		if len(p.Status.Releases) == 200 {
 			break
 		}
 		if i > 10 {
-			t.Fatalf("%d offered after %d looks", len(p.Status.Releases), i)
+			t.Fatalf("%d offered after %d scans", len(p.Status.Releases), i)
 		}
 	}
 	p, _ := s.pass("shop")
@@ -365,7 +365,7 @@ func TestTwoHundredPullRequests(t *testing.T) {
 		"a restart": s.restart,
 	} {
 		spoil()
-		p = s.look("shop")
+		p = s.scan("shop")
 		same(t, "offered when "+name, previews(p), before)
 		same(t, "withdrawn when "+name, taken(p), []string(nil))
 		s.server.Heal()
@@ -463,7 +463,7 @@ func TestLimitOfPullRequests(t *testing.T) {
 	}
 	s.microservice("shop", "shop", "two-2 "+sha("2"))
 	s.push("sha-4444444")
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered with one more", previews(p), []string{"four-4 4444 sha-4444444", "three-3 3333 sha-3333333", "two-2 2222 sha-2222222 held"})
 }
 
@@ -488,7 +488,7 @@ func TestPullRequestsHeedAPause(t *testing.T) {
 			t.Errorf("RateLimited is %q", got)
 		}
 		if next > 61*time.Second {
-			t.Errorf("the next look is in %s", next)
+			t.Errorf("the next scan is in %s", next)
 		}
 		s.clock.Step(11 * time.Second)
 	}
@@ -510,10 +510,10 @@ func TestOneBadImageStopsNoOther(t *testing.T) {
 	same(t, "offered", previews(p), []string{"one-1 1111 sha-1111111"})
 	same(t, "refused", verdicts(p), []string{sha("2") + " Platform"})
 	s.push("pr-2-2222222")
-	same(t, "offered when another tag is good", previews(s.look("shop")), []string{"two-2 2222 pr-2-2222222", "one-1 1111 sha-1111111"})
+	same(t, "offered when another tag is good", previews(s.scan("shop")), []string{"two-2 2222 pr-2-2222222", "one-1 1111 sha-1111111"})
 }
 
-// A policy that turns to pull requests gives its former groups back, and the other way
+// A policy that turns to pull requests gives its previous groups back, and the other way
 // round.
 func TestAnotherSource(t *testing.T) {
 	s := begin(t)
@@ -523,11 +523,11 @@ func TestAnotherSource(t *testing.T) {
 	s.microservice("shop", "shop", "release 1.0.0")
 	s.pass("shop")
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { pulls(nil)(&p.Spec) })
-	p := s.look("shop")
+	p := s.scan("shop")
 	same(t, "to pull requests", append(previews(p), taken(p)...), []string{"one-1 1111 sha-1111111", " in release: Excluded"})
 	s.hold("shop", "one-1 "+sha("1"))
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Source = nil })
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "to the registry", append(offered(p), taken(p)...), []string{"1.0.0 in release", " in one-1: Excluded"})
 }
 
@@ -540,18 +540,18 @@ func TestAnotherRepository(t *testing.T) {
 	s.microservice("shop", "shop", "one-1 "+sha("1"))
 	s.pass("shop")
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("2") }) // it has no image yet
-	s.look("shop")
+	s.scan("shop")
 	for _, name := range []string{"store", "market", "mall"} { // the specification is late, or as early as GitHub
 		if name == "mall" {
 			s.respell("shop", name)
 		}
 		s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Repository = "acme/" + name })
-		p := s.look("shop")
+		p := s.scan("shop")
 		same(t, "renamed", append(previews(p), taken(p)...), []string{"one-1 1111 sha-1111111"})
 		same(t, "identity", p.Status.RepositoryID, "github.com/1296269")
 	}
 	s.push("sha-2222222")
-	p := s.look("shop")
+	p := s.scan("shop")
 	same(t, "link", p.Status.Releases[0].URL, "https://github.com/acme/mall/pull/1")
 	s.hold("shop", "one-1 "+sha("2"))
 
@@ -564,11 +564,11 @@ func TestAnotherRepository(t *testing.T) {
 	})
 	s.push("sha-3333333")
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Source.GitHub.RepositoryRef.Name = "other" })
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "another one that is not ready", append(previews(p), taken(p)...), []string{"one-1 2222 sha-2222222"})
 	s.says("other", func(st *v1alpha1.GitHubRepositoryStatus) { status.Ready(&st.Conditions, 1, "Succeeded", "") })
 	for range 2 {
-		p = s.look("shop")
+		p = s.scan("shop")
 		same(t, "another one", append(previews(p), taken(p)...), []string{"uno-1 3333 sha-3333333", " in one-1: Excluded"})
 	}
 	same(t, "identity", p.Status.RepositoryID, "github.com/2")
@@ -619,11 +619,11 @@ func TestRenamedBranchAndNewPolicy(t *testing.T) {
 	}
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadRef = "new" })
 	s.policy("shop", pulls(nil))
-	p := s.look("shop")
+	p := s.scan("shop")
 	same(t, "made anew", append(previews(p), taken(p)...), []string{"old-12 1111 sha-1111111"})
 	s.hold("shop", "old-12 "+sha("1"), "new-12 "+sha("1")) // as one that knew the branch only had it
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.State = v1alpha1.PullRequestClosed })
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "closed", append(previews(p), taken(p)...), []string{" in new-12: Closed", " in old-12: Closed"})
 }
 
@@ -654,14 +654,14 @@ func TestForkOverwritesItsTag(t *testing.T) {
 	} {
 		s.build(path, "pr-1", pushed.Add(time.Minute), labels)
 		s.build(path, "sha-aaaaaaa", pushed.Add(time.Minute), labels)
-		same(t, "offered with an image "+name, previews(s.look("shop")), []string(nil))
+		same(t, "offered with an image "+name, previews(s.scan("shop")), []string(nil))
 	}
 	s.build(path, sha("a"), pushed.Add(time.Minute), map[string]string{revision: sha("b")})
-	p := s.look("shop")
+	p := s.scan("shop")
 	same(t, "offered with an image whose label contradicts its tag", previews(p), []string(nil))
 	same(t, "refused", p.Status.Candidates[0].Reason, "pull request 1 (patch): no image yet: tag "+sha("a")+": its revision is "+sha("b")+", which is neither the head commit nor the merge commit")
 	s.build(path, sha("a"), pushed.Add(time.Minute), map[string]string{revision: sha("a")})
-	same(t, "offered with the image of the approved commit", previews(s.look("shop")), []string{"patch-1 aaaa " + sha("a")})
+	same(t, "offered with the image of the approved commit", previews(s.scan("shop")), []string{"patch-1 aaaa " + sha("a")})
 }
 
 // Two commits with the same first seven digits are made in seconds. CI builds one of a
@@ -676,9 +676,9 @@ func TestForkWithTheSameDigits(t *testing.T) {
 	p, _ := s.pass("shop")
 	same(t, "offered with the image of another commit", previews(p), []string(nil))
 	s.build(path, "sha-4c1a2b3", s.clock.Now(), map[string]string{revision: good})
-	same(t, "offered by the first digits", previews(s.look("shop")), []string{"ours-14 4c1a sha-4c1a2b3"})
+	same(t, "offered by the first digits", previews(s.scan("shop")), []string{"ours-14 4c1a sha-4c1a2b3"})
 	s.build(path, good, s.clock.Now(), map[string]string{revision: good})
-	same(t, "offered by the whole commit", previews(s.look("shop")), []string{"ours-14 4c1a sha-4c1a2b3", "nice-12 4c1a " + good})
+	same(t, "offered by the whole commit", previews(s.scan("shop")), []string{"ours-14 4c1a sha-4c1a2b3", "nice-12 4c1a " + good})
 }
 
 // What was offered of forks while all were allowed is taken back when they need an
@@ -692,10 +692,10 @@ func TestForksNeedAnApprovalNow(t *testing.T) {
 	p, _ := s.pass("shop")
 	same(t, "offered of all", previews(p), []string{"two-2 bbbb " + sha("b"), "one-1 aaaa sha-aaaaaaa"})
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { approvedForks(p.Spec.Source.GitHub.PullRequests) })
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered of approved ones", append(previews(p), taken(p)...), []string{"two-2 bbbb " + sha("b"), " in one-1: Excluded"})
 	s.restart()
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "after a restart", append(previews(p), taken(p)...), []string{"two-2 bbbb " + sha("b"), " in one-1: Excluded"})
 }
 
@@ -719,12 +719,12 @@ func TestApprovalThatNamesTheCommit(t *testing.T) {
 	p, _ := s.pass("shop")
 	same(t, "offered of what was pushed meanwhile", previews(p), []string(nil))
 	s.changes(0, names(sha("a"), sha("b")))
-	same(t, "offered when it is approved", previews(s.look("shop")), []string{"patch-1 bbbb " + sha("b")})
+	same(t, "offered when it is approved", previews(s.scan("shop")), []string{"patch-1 bbbb " + sha("b")})
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("c") })
-	same(t, "offered after a push", previews(s.look("shop")), []string{"patch-1 bbbb " + sha("b")})
+	same(t, "offered after a push", previews(s.scan("shop")), []string{"patch-1 bbbb " + sha("b")})
 	s.microservice("shop", "shop", "patch-1 "+sha("b"))
 	s.changes(0, names(sha("a")))
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered when the label is taken off", append(previews(p), taken(p)...), []string{" in patch-1: Excluded"})
 }
 
@@ -747,12 +747,12 @@ func TestImageOfThePushBefore(t *testing.T) {
 			at(pushed.Add(2 * time.Minute))(pr)
 			merge(known)(pr)
 		})
-		p = s.look("shop")
+		p = s.scan("shop")
 		same(t, "offered after a push", append(previews(p), p.Status.Releases[0].Images[0].Digest), []string{"fix-7 aaaa pr-7", before})
 	}
 	after := s.build(path, "pr-7", pushed.Add(3*time.Minute), map[string]string{revision: sha("e")})
 	s.changes(0, merge(sha("e")))
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered with the merge of the head", append(previews(p), p.Status.Releases[0].Images[0].Digest), []string{"fix-7 bbbb pr-7", after})
 }
 

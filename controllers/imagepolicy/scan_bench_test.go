@@ -56,7 +56,7 @@ func newShelf(n int, at time.Time) *shelf {
 }
 
 // rulesOfLooks are those of the policies that share a shelf.
-var rulesOfLooks = []v1alpha1.ImagePolicySpec{
+var rulesOfScans = []v1alpha1.ImagePolicySpec{
 	{},
 	{Versioning: v1alpha1.Versioning{Level: v1alpha1.LevelCandidate, GroupBy: v1alpha1.GroupByMinor, Range: ">=1.0.0 <5.0.0"}, Deny: []string{"2.3.x", "4.0.0"}},
 	{TagFilter: &v1alpha1.TagFilter{Pattern: `^v?(?P<version>\d+\.\d+\.\d+)$`, Extract: "$version", Exclude: []string{"nightly"}}},
@@ -72,7 +72,7 @@ func observedShelf(t testing.TB, spec v1alpha1.ImagePolicySpec, n int) *observed
 	return o
 }
 
-// A look over as many tags as the schema takes, with the pass that reports it, never
+// A scan over as many tags as the schema takes, with the pass that reports it, never
 // has more than 64 MiB that no collection can free: what sixteen looks at once need is
 // below a gigabyte, and the rest is the collector's choice (GOGC, GOMEMLIMIT). The list
 // itself is the registry's, and shared. No other test runs beside this one.
@@ -81,7 +81,7 @@ func TestMemoryOfALook(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	clock, shelf := testingclock.NewFakeClock(now), newShelf(n, now)
-	for i, spec := range rulesOfLooks {
+	for i, spec := range rulesOfScans {
 		o := observedShelf(t, spec, n)
 		live := heap()
 		var s selection
@@ -94,14 +94,14 @@ func TestMemoryOfALook(t *testing.T) {
 			out = newPlan(o, s, now)
 		}) - live
 		if most < 1<<20 {
-			t.Errorf("policy %d: a look needs %d KiB: that was not measured", i, most>>10)
+			t.Errorf("policy %d: a scan needs %d KiB: that was not measured", i, most>>10)
 		}
 		if len(out.releases) == 0 || s.tags < n*9/10 {
 			t.Fatalf("policy %d offers %d of %d tags", i, len(out.releases), s.tags)
 		}
 		t.Logf("policy %d: %d MiB", i, most>>20)
 		if most > needs {
-			t.Errorf("policy %d: a look needs %d MiB", i, most>>20)
+			t.Errorf("policy %d: a scan needs %d MiB", i, most>>20)
 		}
 	}
 }
@@ -130,12 +130,12 @@ func peak(f func()) int64 {
 	return <-most
 }
 
-// BenchmarkLook is a whole look of each of twenty policies over one repository, with
-// the pass that reports it. cpu-ms/look is the processor time of one look, collection
+// BenchmarkScan is a whole scan of each of twenty policies over one repository, with
+// the pass that reports it. cpu-ms/scan is the processor time of one scan, collection
 // of garbage included; KiB-live the memory that all twenty together keep until the next;
 // B/op and allocs/op, of all twenty, what is allocated and mostly free again at once.
 // TestMemoryOfALook bounds what one needs at any time.
-func BenchmarkLook(b *testing.B) {
+func BenchmarkScan(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			const policies = 20
@@ -144,7 +144,7 @@ func BenchmarkLook(b *testing.B) {
 			registry := newShelf(n, now)
 			var all []*observed
 			for i := range policies {
-				all = append(all, observedShelf(b, rulesOfLooks[i%len(rulesOfLooks)], n))
+				all = append(all, observedShelf(b, rulesOfScans[i%len(rulesOfScans)], n))
 			}
 			kept := make([]*scanRecord, policies)
 			live, before := heap(), cpu(b)

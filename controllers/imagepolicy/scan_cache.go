@@ -35,7 +35,7 @@ type scanCache struct {
 
 	mu       sync.Mutex
 	ctx      context.Context // nil before run
-	wake     func(types.NamespacedName)
+	requeue  func(types.NamespacedName)
 	policies map[types.NamespacedName]*cacheEntry
 	waiting  []*scanTask // first in, first out
 	running  map[slot]int
@@ -100,12 +100,12 @@ func newScanCache(c clock.PassiveClock, most int) *scanCache {
 	return &scanCache{clock: c, limit: most, policies: map[types.NamespacedName]*cacheEntry{}, running: map[slot]int{}}
 }
 
-// run enables scans until ctx ends. It calls wake for each policy whose scan is complete,
-// from any goroutine; wake must not block.
-func (ls *scanCache) run(ctx context.Context, wake func(types.NamespacedName)) {
+// run enables scans until ctx ends. It calls requeue for each policy whose scan is complete,
+// from any goroutine; requeue must not block.
+func (ls *scanCache) run(ctx context.Context, requeue func(types.NamespacedName)) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ls.ctx, ls.wake = ctx, wake
+	ls.ctx, ls.requeue = ctx, requeue
 	ls.admit()
 }
 
@@ -219,7 +219,7 @@ func (ls *scanCache) runTask(t *scanTask) {
 		t.work(ctx, t.record)
 		close(t.done)
 		if ls.finish(t) {
-			ls.wake(t.policy)
+			ls.requeue(t.policy)
 		}
 	}()
 }

@@ -13,33 +13,33 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// crowd is looks that do not end by themselves.
+// crowd is scans that do not end by themselves.
 type crowd struct {
 	*testing.T
-	looks  *scanCache
-	began  chan types.NamespacedName
-	ended  chan types.NamespacedName // by their context
-	woken  chan types.NamespacedName
-	finish chan struct{} // one end, for each one sent
+	scans    *scanCache
+	began    chan types.NamespacedName
+	ended    chan types.NamespacedName // by their context
+	requeued chan types.NamespacedName
+	finish   chan struct{} // one end, for each one sent
 }
 
 func newCrowd(t *testing.T) *crowd {
 	const many = 1000
 	return &crowd{
-		T: t, looks: newScanCache(testingclock.NewFakeClock(time.Now()), 16),
-		began: make(chan types.NamespacedName, many), ended: make(chan types.NamespacedName, many), woken: make(chan types.NamespacedName, many),
+		T: t, scans: newScanCache(testingclock.NewFakeClock(time.Now()), 16),
+		began: make(chan types.NamespacedName, many), ended: make(chan types.NamespacedName, many), requeued: make(chan types.NamespacedName, many),
 		finish: make(chan struct{}),
 	}
 }
 
 func (c *crowd) start() {
-	c.looks.run(c.Context(), func(policy types.NamespacedName) { c.woken <- policy })
+	c.scans.run(c.Context(), func(policy types.NamespacedName) { c.requeued <- policy })
 }
 
 func (c *crowd) begin(namespace, name, image, user string) {
 	l := newScanRecord(query{origin: origin{repository: image}}, access{auths: []registry.Credential{{Username: user}}}, false)
 	policy := types.NamespacedName{Namespace: namespace, Name: name}
-	c.looks.start(policy, l, func(ctx context.Context, l *scanRecord) {
+	c.scans.start(policy, l, func(ctx context.Context, l *scanRecord) {
 		c.began <- policy
 		select {
 		case <-c.finish:
@@ -49,20 +49,20 @@ func (c *crowd) begin(namespace, name, image, user string) {
 	})
 }
 
-// size waits until so many looks wait and run.
+// size waits until so many scans wait and run.
 func (c *crowd) size(waiting, running int) {
 	c.Helper()
 	await.Nil(c, func(context.Context) error {
-		if w, r := c.looks.size(); w != waiting || r != running {
-			return fmt.Errorf("%d looks wait and %d run, want %d and %d", w, r, waiting, running)
+		if w, r := c.scans.size(); w != waiting || r != running {
+			return fmt.Errorf("%d scans wait and %d run, want %d and %d", w, r, waiting, running)
 		}
 		return nil
 	})
 }
 
-// One tenant, one registry, and one credential take a part of the looks only; who
+// One tenant, one registry, and one credential take a part of the scans only; who
 // comes after them goes on.
-func TestSharesOfLooks(t *testing.T) {
+func TestSharesOfScans(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		many    func(*crowd, int)
@@ -110,7 +110,7 @@ func TestSharesOfLooks(t *testing.T) {
 	}
 }
 
-func TestLooksAreBounded(t *testing.T) {
+func TestScansAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
 	for i := range 40 {
@@ -130,18 +130,18 @@ func TestLooksAreBounded(t *testing.T) {
 	}
 	for i := range 24 {
 		c.finish <- struct{}{}
-		await.Receive(t, "woken", c.woken)
+		await.Receive(t, "woken", c.requeued)
 		c.size(23-i, 16)
 	}
 	for range 16 {
 		c.finish <- struct{}{}
-		await.Receive(t, "woken", c.woken)
+		await.Receive(t, "woken", c.requeued)
 	}
 	c.size(0, 0)
-	same(t, "places that are kept", len(c.looks.running), 0)
+	same(t, "places that are kept", len(c.scans.running), 0)
 }
 
-// A policy has one task. What it is not about any more ends, wakes nobody, and keeps
+// A policy has one task. What it is not about any more ends, requeues nobody, and keeps
 // its places until it has ended.
 func TestTasksEnd(t *testing.T) {
 	t.Parallel()
@@ -153,34 +153,34 @@ func TestTasksEnd(t *testing.T) {
 	c.begin("evil", "p", "b.example/x", "")
 	same(t, "ended", await.Receive(t, "ended", c.ended), evil)
 	await.Receive(t, "begun again", c.began)
-	same(t, "present task", c.looks.entry(evil).task.record.query.repository, "b.example/x")
+	same(t, "present task", c.scans.entry(evil).task.record.query.repository, "b.example/x")
 	c.finish <- struct{}{}
-	await.Receive(t, "woken", c.woken)
-	same(t, "present look", c.looks.entry(evil).record.query.repository, "b.example/x")
+	await.Receive(t, "woken", c.requeued)
+	same(t, "present scan", c.scans.entry(evil).record.query.repository, "b.example/x")
 
 	c.begin("evil", "p", "c.example/x", "")
 	await.Receive(t, "begun", c.began)
-	c.looks.forget(evil)
+	c.scans.forget(evil)
 	await.Receive(t, "ended when forgotten", c.ended)
 	c.size(0, 0)
-	same(t, "remembered", len(c.looks.policies), 0)
+	same(t, "remembered", len(c.scans.policies), 0)
 
 	for i := range 10 {
 		c.begin("evil", fmt.Sprint(i), "d.example/x", "")
 	}
 	c.size(8, 2)
 	for i := range 10 {
-		c.looks.stop(types.NamespacedName{Namespace: "evil", Name: fmt.Sprint(i)})
+		c.scans.stop(types.NamespacedName{Namespace: "evil", Name: fmt.Sprint(i)})
 	}
-	if waiting, _ := c.looks.size(); waiting > 0 {
+	if waiting, _ := c.scans.size(); waiting > 0 {
 		t.Errorf("%d wait that were stopped", waiting)
 	}
 	for range 2 {
 		await.Receive(t, "ended when stopped", c.ended)
 	}
 	select {
-	case policy := <-c.woken:
-		t.Errorf("%s was woken for nothing", policy)
+	case policy := <-c.requeued:
+		t.Errorf("%s was requeued for nothing", policy)
 	default:
 	}
 }

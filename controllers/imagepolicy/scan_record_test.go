@@ -20,8 +20,8 @@ func (*silentRegistry) List(ctx context.Context, _ registry.Request) (registry.S
 	return registry.Scan{}, ctx.Err()
 }
 
-// A look that takes too long says so, keeps what was offered, and is begun anew soon.
-func TestLateLook(t *testing.T) {
+// A scan that takes too long says so, keeps what was offered, and is begun anew soon.
+func TestLateScan(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	clock := testingclock.NewFakeClock(now)
@@ -52,7 +52,7 @@ func TestDue(t *testing.T) {
 	down := &registry.Error{Kind: registry.Unreachable}
 	for name, test := range map[string]struct {
 		interval time.Duration
-		before   time.Duration // after now; 0: the look was not done before
+		before   time.Duration // after now; 0: the scan was not done before
 		err      error
 		least    time.Duration
 		most     time.Duration

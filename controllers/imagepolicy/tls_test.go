@@ -36,7 +36,7 @@ func TestCertificatesOfARegistry(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "tls"}, Data: map[string][]byte{"ca.crt": authority.PEM()}}
 	s.create(secret)
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.CertSecretRef = &v1alpha1.Reference{Name: "tls"} })
-	p = s.look("shop")
+	p = s.scan("shop")
 	ready("with the authority alone", "False Untrusted: ")
 	same(t, "offered with the authority alone", offered(p), []string(nil))
 
@@ -44,7 +44,7 @@ func TestCertificatesOfARegistry(t *testing.T) {
 	if err := env.Client.Update(s.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	p = s.look("shop")
+	p = s.scan("shop")
 	ready("with a certificate", "True Succeeded: ")
 	same(t, "offered with a certificate", offered(p), []string{"1.0.0 in release"})
 }

@@ -60,10 +60,10 @@ func TestVerify(t *testing.T) {
 	// It is signed later, while the registry has troubles.
 	key.Sign(t, s.server, path, digests["1.3.0"])
 	s.server.FailWhen(func(r *http.Request) bool { return strings.Contains(r.URL.Path, ".sig") }, -1, registrytest.Status(503, "UNAVAILABLE"))
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "offered while signatures cannot be read", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 	s.server.Heal()
-	same(t, "offered when it is signed", offered(s.look("shop")), []string{"1.3.0 in release", "1.1.0 in release", "1.0.0 in release"})
+	same(t, "offered when it is signed", offered(s.scan("shop")), []string{"1.3.0 in release", "1.1.0 in release", "1.0.0 in release"})
 }
 
 // What was offered stays while signatures cannot be read; when the specification
@@ -83,29 +83,29 @@ func TestVerifyThatIsAskedForLater(t *testing.T) {
 	fail()
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { signed(&p.Spec) })
 	for range 2 {
-		p := s.look("shop")
+		p := s.scan("shop")
 		same(t, "while signatures cannot be read", append(offered(p), taken(p)...), []string{"1.1.0 in release", "1.0.0 in release"})
 	}
 	s.server.Heal()
-	p := s.look("shop")
+	p := s.scan("shop")
 	same(t, "when they can be read", append(offered(p), taken(p)...), []string{"1.0.0 in release", "1.1.0 in release: Excluded"})
 
 	// The signature goes, and what is offered does not.
 	fail()
 	s.restart()
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "after a restart without signatures", offered(p), []string{"1.0.0 in release"})
 	s.server.Heal()
 	s.keys(map[string][]byte{"cosign.pub": cosigntest.NewKey(t).PEM(t)})
-	same(t, "with another key", offered(s.look("shop")), []string(nil))
+	same(t, "with another key", offered(s.scan("shop")), []string(nil))
 	s.keys(map[string][]byte{"cosign.pub": key.PEM(t)})
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "with the first key again", offered(p), []string{"1.0.0 in release"})
 
 	// A tag that moves to an image without a signature keeps the one that has it.
 	before := p.Status.Releases[0].Images
 	s.server.Push(t, path, "1.0.0", "linux/amd64", "linux/arm64")
-	same(t, "image", s.look("shop").Status.Releases[0].Images, before)
+	same(t, "image", s.scan("shop").Status.Releases[0].Images, before)
 }
 
 // A key that comes late, and a registry that does not answer then, let nothing through
@@ -120,14 +120,14 @@ func TestVerifyWithAKeyThatComesLate(t *testing.T) {
 			p, _ := s.pass("shop")
 			same(t, "offered", len(p.Status.Releases), 1)
 			s.edit("shop", func(p *v1alpha1.ImagePolicy) { signed(&p.Spec) })
-			p = s.look("shop")
+			p = s.scan("shop")
 			same(t, "offered without a key", len(p.Status.Releases), 1)
 			same(t, "generation", p.Status.ObservedGeneration, p.Generation)
 			s.server.Fail(registrytest.Get, -1, registrytest.Status(503, "UNAVAILABLE"))
 			s.server.Fail(registrytest.Head, -1, registrytest.Status(503, "UNAVAILABLE"))
 			s.keys(map[string][]byte{"cosign.pub": cosigntest.NewKey(t).PEM(t)})
 			for range 3 {
-				p = s.look("shop")
+				p = s.scan("shop")
 				same(t, "offered without an answer", len(p.Status.Releases), 1)
 				if got := condition(p, "Ready"); !strings.HasPrefix(got, "False Unreachable: ") {
 					t.Errorf("Ready is %q", got)
@@ -135,7 +135,7 @@ func TestVerifyWithAKeyThatComesLate(t *testing.T) {
 			}
 			s.server.Heal()
 			for range 3 {
-				p = s.look("shop")
+				p = s.scan("shop")
 				same(t, "offered", len(p.Status.Releases), 0)
 				same(t, "refused", p.Status.Candidates[0].Verdict, "Verify")
 			}
@@ -156,7 +156,7 @@ func TestVerifyWhatATagLeft(t *testing.T) {
 	s.server.Delete(s, path, "1.1.0")
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { signed(&p.Spec) })
 	for range 2 {
-		p := s.look("shop")
+		p := s.scan("shop")
 		same(t, "offered", p.Status.Releases, before.Status.Releases[2:])
 	}
 }
@@ -170,14 +170,14 @@ func TestVerifyPullRequests(t *testing.T) {
 	second := s.server.Push(t, path, "sha-2222222")
 	s.policy("shop", pulls(nil))
 	s.microservice("shop", "shop", "one-1 "+sha("1"), "two-2 "+sha("2"))
-	same(t, "offered", previews(s.look("shop")), []string{"two-2 2222 sha-2222222", "one-1 1111 sha-1111111"})
+	same(t, "offered", previews(s.scan("shop")), []string{"two-2 2222 sha-2222222", "one-1 1111 sha-1111111"})
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { signed(&p.Spec) })
 	for range 2 {
-		p := s.look("shop")
+		p := s.scan("shop")
 		same(t, "when signatures are asked for", append(previews(p), taken(p)...), []string{"one-1 1111 sha-1111111", " in two-2: Excluded"})
 		same(t, "refused", verdicts(p), []string{sha("2") + " Verify"})
 	}
-	// A former commit is judged as well.
+	// A previous commit is judged as well.
 	s.policy("web", pulls(nil))
 	s.pass("web")
 	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
@@ -186,10 +186,10 @@ func TestVerifyPullRequests(t *testing.T) {
 		}
 	})
 	p, _ := s.pass("web")
-	same(t, "former commits", previews(p), []string{"two-2 2222 sha-2222222", "one-1 1111 sha-1111111"})
+	same(t, "previous commits", previews(p), []string{"two-2 2222 sha-2222222", "one-1 1111 sha-1111111"})
 	s.edit("web", func(p *v1alpha1.ImagePolicy) { signed(&p.Spec) })
 	for range 2 {
-		same(t, "former commits that are signed", previews(s.look("web")), []string{"one-1 1111 sha-1111111"})
+		same(t, "previous commits that are signed", previews(s.scan("web")), []string{"one-1 1111 sha-1111111"})
 	}
 	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 		for i := range st.PullRequests {
@@ -197,12 +197,12 @@ func TestVerifyPullRequests(t *testing.T) {
 		}
 	})
 	key.Sign(t, s.server, path, second)
-	p = s.look("shop")
+	p = s.scan("shop")
 	same(t, "when it is signed", append(previews(p), taken(p)...), []string{"two-2 2222 sha-2222222", "one-1 1111 sha-1111111"})
 }
 
 // Secrets that are missing or broken are problems that name the field, and never a
-// look without them.
+// scan without them.
 func TestSecretsOfALook(t *testing.T) {
 	for name, test := range map[string]struct {
 		data map[string][]byte // nil: there is none
@@ -229,7 +229,7 @@ func TestSecretsOfALook(t *testing.T) {
 			}
 			asked := s.server.Total()
 			s.edit("shop", func(p *v1alpha1.ImagePolicy) { test.edit(&p.Spec) })
-			p := s.look("shop")
+			p := s.scan("shop")
 			same(t, "offered", offered(p), []string{"1.0.0 in release"})
 			same(t, "requests", s.server.Total()-asked, 0)
 			if got := condition(p, "Ready"); !strings.HasPrefix(got, test.want) {
@@ -247,7 +247,7 @@ func TestReplacedKeyTakesBack(t *testing.T) {
 		"after a restart": func(s *story) { s.restart() },
 		"after a failure": func(s *story) {
 			s.server.FailWhen(func(r *http.Request) bool { return strings.Contains(r.URL.Path, ".sig") }, -1, registrytest.Status(503, "UNAVAILABLE"))
-			p := s.look("shop")
+			p := s.scan("shop")
 			same(s.T, "while signatures cannot be read", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 			if got := condition(p, "Ready"); strings.HasPrefix(got, "True") {
 				s.Errorf("Ready %q while it is not known what the new key says", got)
@@ -266,11 +266,11 @@ func TestReplacedKeyTakesBack(t *testing.T) {
 			p, _ := s.pass("shop")
 			same(t, "offered", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 			writes := s.writes
-			s.look("shop")
+			s.scan("shop")
 			same(t, "writes while nothing changes", s.writes, writes)
 			s.keys(map[string][]byte{"new.pub": next.PEM(t)})
 			between(s)
-			p = s.look("shop")
+			p = s.scan("shop")
 			same(t, "with the other key alone", append(offered(p), taken(p)...), []string{"1.0.0 in release", "1.1.0 in release: Excluded"})
 		})
 	}
@@ -284,7 +284,7 @@ func TestReplacedKeyTakesBackPreviews(t *testing.T) {
 		"after a restart": func(s *story) { s.restart() },
 		"after a failure": func(s *story) {
 			s.server.FailWhen(func(r *http.Request) bool { return strings.Contains(r.URL.Path, ".sig") }, -1, registrytest.Status(503, "UNAVAILABLE"))
-			p := s.look("shop")
+			p := s.scan("shop")
 			same(s.T, "while signatures cannot be read", previews(p), []string{"three-3 3333 sha-3333333", "two-2 2222 sha-2222222", "one-1 1111 sha-1111111"})
 			if got := condition(p, "Ready"); strings.HasPrefix(got, "True") {
 				s.Errorf("Ready %q while it is not known what the new key says", got)
@@ -314,18 +314,18 @@ func TestReplacedKeyTakesBackPreviews(t *testing.T) {
 			p, _ := s.pass("shop")
 			same(t, "offered", previews(p), all)
 			s.changes(2, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("4") }) // no image yet
-			same(t, "offered after a push", previews(s.look("shop")), all)
+			same(t, "offered after a push", previews(s.scan("shop")), all)
 			writes := s.writes
-			s.look("shop")
+			s.scan("shop")
 			same(t, "writes while nothing changes", s.writes, writes)
 			s.keys(map[string][]byte{"new.pub": next.PEM(t)})
 			between(s)
 			for range 2 {
-				p = s.look("shop")
+				p = s.scan("shop")
 				same(t, "with the other key alone", append(previews(p), taken(p)...), []string{"one-1 1111 sha-1111111", " in three-3: Excluded", " in two-2: Excluded"})
 			}
 			s.keys(map[string][]byte{"old.pub": stolen.PEM(t), "new.pub": next.PEM(t)})
-			same(t, "with the first key again", previews(s.look("shop")), []string{"two-2 2222 sha-2222222", "one-1 1111 sha-1111111"})
+			same(t, "with the first key again", previews(s.scan("shop")), []string{"two-2 2222 sha-2222222", "one-1 1111 sha-1111111"})
 		})
 	}
 }

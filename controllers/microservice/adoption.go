@@ -28,7 +28,7 @@ const (
 	reasonAdopted                = "Adopted"
 )
 
-// requeueDeployment is when to look for a Deployment that is not there: no watch tells of it.
+// requeueDeployment is when to look for a Deployment that is not there: no watch reports it.
 const requeueDeployment = time.Minute
 
 // adoption is how far a Microservice is with the Deployment that it takes over from.
@@ -39,8 +39,8 @@ type adoption struct {
 	scale *appsv1.Deployment
 	// replicas that it had; with scale.
 	replicas int32
-	// wake is when to reconcile again; zero: when something changes.
-	wake time.Time
+	// requeue is when to reconcile again; zero: when something changes.
+	requeue time.Time
 }
 
 // observeDeployment reads the Deployment that the Microservice takes over from, which
@@ -73,11 +73,11 @@ func adopt(o *observed, now time.Time) *adoption {
 	switch {
 	case d == nil:
 		a := say(reasonDeploymentNotFound, "spec.adoptFrom.deploymentName: Deployment %q does not exist: create it, or delete and re-create this Microservice, because the field is immutable; releases start in the meantime", name)
-		a.wake = now.Add(requeueDeployment)
+		a.requeue = now.Add(requeueDeployment)
 		return a
 	case metav1.GetControllerOf(d) != nil:
 		a := say(reasonDeploymentNotAdoptable, "spec.adoptFrom.deploymentName: Deployment %q is controlled by %s %q, which would scale it up again", name, metav1.GetControllerOf(d).Kind, metav1.GetControllerOf(d).Name)
-		a.wake = now.Add(requeueDeployment)
+		a.requeue = now.Add(requeueDeployment)
 		return a
 	case d.Annotations[v1alpha1.AnnotationAdoptedReplicas] != "" && replicas(d) == 0:
 		return say(reasonAdopted, "Deployment %q is scaled to zero: its previous replicas (%s) are in annotation %s", name, d.Annotations[v1alpha1.AnnotationAdoptedReplicas], v1alpha1.AnnotationAdoptedReplicas)
@@ -104,11 +104,11 @@ func adopt(o *observed, now time.Time) *adoption {
 	}
 	if end := led.Add(o.facts.Spec.Drain); now.Before(end) {
 		a := say(reasonDraining, "Deployment %q finishes open requests until %s", name, end.UTC().Format(time.RFC3339))
-		a.wake = end
+		a.requeue = end
 		return a
 	}
 	a := say(reasonDraining, "Deployment %q is being scaled to zero", name)
-	a.scale, a.wake = d.DeepCopy(), now.Add(time.Second)
+	a.scale, a.requeue = d.DeepCopy(), now.Add(time.Second)
 	a.scale.Annotations = maps.Clone(d.Annotations)
 	if a.scale.Annotations == nil {
 		a.scale.Annotations = map[string]string{}

@@ -22,8 +22,8 @@ func adopts(deletion v1alpha1.DeletionPolicy) func(*v1alpha1.Microservice) {
 	}
 }
 
-// former makes the Deployment that ran the service before, with its pods available.
-func (s *story) former(replicas int32) *appsv1.Deployment {
+// previous makes the Deployment that ran the service before, with its pods available.
+func (s *story) previous(replicas int32) *appsv1.Deployment {
 	s.Helper()
 	labels := map[string]string{"app": "web"}
 	d := &appsv1.Deployment{
@@ -50,7 +50,7 @@ func (s *story) run(available int32) {
 	}
 }
 
-func (s *story) formerReplicas() int32 {
+func (s *story) previousReplicas() int32 {
 	s.Helper()
 	var d appsv1.Deployment
 	s.get("web", &d)
@@ -100,24 +100,24 @@ func (s *story) removed() bool {
 	return apierrors.IsNotFound(err)
 }
 
-func TestAdoptionScalesTheFormerDeploymentLast(t *testing.T) {
+func TestAdoptionScalesThePreviousDeploymentLast(t *testing.T) {
 	t.Parallel()
 	s := begin(t, adopts(v1alpha1.DeletionRestore))
-	s.former(3)
+	s.previous(3)
 	s.adoptingRoute()
 	s.play()
 	same(t, "before any release", wording(condition(s.ms(), v1alpha1.ConditionDeploymentAdopted)), "False NoActiveRelease")
 	s.offer("1.0.0")
 	s.play()
 	same(t, "before the Service moved", wording(condition(s.ms(), v1alpha1.ConditionDeploymentAdopted)), "False ServiceNotAdopted")
-	same(t, "replicas before the Service moved", s.formerReplicas(), int32(3))
+	same(t, "replicas before the Service moved", s.previousReplicas(), int32(3))
 
 	s.leads(s.release("1.0.0").Name)
 	s.pass()
 	same(t, "in the drain", wording(condition(s.ms(), v1alpha1.ConditionDeploymentAdopted)), "False Draining")
-	same(t, "replicas in the drain", s.formerReplicas(), int32(3))
+	same(t, "replicas in the drain", s.previousReplicas(), int32(3))
 	led := s.clock.Now()
-	s.play(func() bool { return s.formerReplicas() == 0 })
+	s.play(func() bool { return s.previousReplicas() == 0 })
 	if waited := s.clock.Now().Sub(led); waited < 30*time.Second {
 		t.Errorf("scaled to zero %s after the Service moved, want the drain of 30s", waited)
 	}
@@ -134,7 +134,7 @@ func TestAdoptionScalesTheFormerDeploymentLast(t *testing.T) {
 	// And back: pods first, then the Service, then the drain, then the releases go.
 	s.remove()
 	s.pass()
-	same(t, "replicas when it is deleted", s.formerReplicas(), int32(3))
+	same(t, "replicas when it is deleted", s.previousReplicas(), int32(3))
 	s.clock.Step(time.Minute)
 	s.pass()
 	same(t, "held while the pods are not available", s.removed(), false)
@@ -157,12 +157,12 @@ func TestAdoptionScalesTheFormerDeploymentLast(t *testing.T) {
 func TestReleasesOutliveTheRoutes(t *testing.T) {
 	t.Parallel()
 	s := begin(t, adopts(v1alpha1.DeletionRestore))
-	s.former(3)
+	s.previous(3)
 	s.adoptingRoute()
 	s.offer("1.0.0")
 	s.play()
 	s.leads(s.release("1.0.0").Name)
-	s.play(func() bool { return s.formerReplicas() == 0 })
+	s.play(func() bool { return s.previousReplicas() == 0 })
 	policy := &v1alpha1.NetworkPolicy{}
 	s.get("shop", policy)
 	controllerutil.AddFinalizer(policy, v1alpha1.FinalizerDeletionPolicy)
@@ -200,10 +200,10 @@ func TestAdoptionNeedsAWayForTheTraffic(t *testing.T) {
 		want    string
 	}{
 		"no Deployment":              {func(*story) {}, "False DeploymentNotFound"},
-		"policy that adopts nothing": {func(s *story) { s.former(1); s.route() }, "False ServiceNotAdopted"},
-		"no policy, as for a worker": {func(s *story) { s.former(1) }, "True Adopted"},
+		"policy that adopts nothing": {func(s *story) { s.previous(1); s.route() }, "False ServiceNotAdopted"},
+		"no policy, as for a worker": {func(s *story) { s.previous(1) }, "True Adopted"},
 		"controlled by another": {func(s *story) {
-			d := s.former(1)
+			d := s.previous(1)
 			ms := s.ms()
 			if err := controllerutil.SetControllerReference(ms, d, env.Client.Scheme()); err != nil {
 				s.Fatal(err)
@@ -229,9 +229,9 @@ func TestAdoptionNeedsAWayForTheTraffic(t *testing.T) {
 func TestDeletionEndsWhateverFails(t *testing.T) {
 	t.Parallel()
 	s := begin(t, adopts(v1alpha1.DeletionRestore))
-	s.former(3)
+	s.previous(3)
 	s.offer("1.0.0")
-	s.play(func() bool { return s.formerReplicas() == 0 })
+	s.play(func() bool { return s.previousReplicas() == 0 })
 	s.remove()
 	s.run(0) // Its pods never come.
 	start := s.clock.Now()
@@ -246,14 +246,14 @@ func TestDeletionEndsWhateverFails(t *testing.T) {
 		}
 	}
 	if !strings.Contains(strings.Join(s.events, "\n"), "DeletionPolicyNotDone") {
-		t.Errorf("no one was told: %q", s.events)
+		t.Errorf("no one was reported: %q", s.events)
 	}
 }
 
 func TestDeletionInANamespaceThatGoes(t *testing.T) {
 	t.Parallel()
 	s := begin(t, adopts(v1alpha1.DeletionRestore))
-	s.former(1)
+	s.previous(1)
 	s.offer("1.0.0")
 	s.play()
 	if err := env.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}); err != nil {
@@ -274,7 +274,7 @@ func TestOrphanLeavesWhatHasTraffic(t *testing.T) {
 	s.play()
 	s.offer("1.1.0", "1.0.0")
 	s.play(s.until("1.1.0 canary"))
-	for _, c := range s.children() {
+	for _, c := range s.objects() {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: c.Name}}
 		labels := map[string]string{v1alpha1.LabelRelease: c.Name}
 		d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
@@ -289,7 +289,7 @@ func TestOrphanLeavesWhatHasTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "gone", s.removed(), true)
-	for name, c := range s.children() {
+	for name, c := range s.objects() {
 		var d appsv1.Deployment
 		s.get(name, &d)
 		same(t, "owners of the Deployment of "+c.Spec.SemVer.Version, len(d.OwnerReferences), 0)
@@ -305,7 +305,7 @@ func wording(condition string) string {
 func TestRestoreWithoutTheAnnotation(t *testing.T) {
 	t.Parallel()
 	s := begin(t, adopts(v1alpha1.DeletionRestore))
-	s.former(3)
+	s.previous(3)
 	s.offer("1.0.0")
 	s.play()
 	var d appsv1.Deployment
@@ -318,15 +318,15 @@ func TestRestoreWithoutTheAnnotation(t *testing.T) {
 	if _, err := s.pass(); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "replicas", s.formerReplicas(), int32(3))
+	same(t, "replicas", s.previousReplicas(), int32(3))
 }
 
 func TestAdoptionOfADeploymentThatIsScaledUpAgain(t *testing.T) {
 	t.Parallel()
 	s := begin(t, adopts(v1alpha1.DeletionRestore))
-	s.former(5)
+	s.previous(5)
 	s.offer("1.0.0")
-	s.play(func() bool { return s.formerReplicas() == 0 })
+	s.play(func() bool { return s.previousReplicas() == 0 })
 	var d appsv1.Deployment
 	s.get("web", &d)
 	d.Spec.Replicas = new(int32(1))
@@ -342,7 +342,7 @@ func TestAdoptionOfADeploymentThatIsScaledUpAgain(t *testing.T) {
 func TestWhatCannotBeAdoptedIsLookedAtAgain(t *testing.T) {
 	t.Parallel()
 	s := begin(t, adopts(v1alpha1.DeletionOrphan))
-	d := s.former(1)
+	d := s.previous(1)
 	if err := controllerutil.SetControllerReference(s.ms(), d, env.Client.Scheme()); err != nil {
 		t.Fatal(err)
 	}

@@ -20,5 +20,5 @@ func TestAnalysisThatIsNoCEL(t *testing.T) {
 	s.offer("1.1.0", "1.0.0")
 	s.play()
 	same(t, "Ready", wording(condition(s.ms(), "Ready")), "False AnalysisInvalid")
-	same(t, "ledger", s.ledger(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas"))
+	same(t, "ledger", s.rolloutState(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas"))
 }

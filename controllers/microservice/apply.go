@@ -51,8 +51,8 @@ func (r *Reconciler) planAndCreate(ctx context.Context, w *pass) (refused, err e
 		if len(w.applied.unwritable) == known {
 			break
 		}
-		for i := range w.facts.Children {
-			c := &w.facts.Children[i]
+		for i := range w.facts.Objects {
+			c := &w.facts.Objects[i]
 			c.Refused = w.applied.unwritable[c.Release] != nil
 		}
 	}
@@ -63,7 +63,7 @@ func (r *Reconciler) planAndCreate(ctx context.Context, w *pass) (refused, err e
 }
 
 // ensureReleases makes, revives and enlarges releases: all that may come before the
-// ledger is written.
+// rollout state is written.
 //
 // refused reports which releases could not be made, enlarged, or given their disruption
 // budget or autoscaler. That blocks nothing else: the planner counts the pods that are
@@ -83,11 +83,11 @@ func (r *Reconciler) ensureReleases(ctx context.Context, w *pass) (refused, err 
 				continue
 			}
 		}
-		child := w.children[e.Release]
-		if child == nil || w.applied.unwritable[e.Release] != nil {
+		object := w.objects[e.Release]
+		if object == nil || w.applied.unwritable[e.Release] != nil {
 			continue
 		}
-		failed := r.resize(ctx, w, e.Release, max(e.Replicas, int(child.Spec.Replicas)), e.Stamp)
+		failed := r.resize(ctx, w, e.Release, max(e.Replicas, int(object.Spec.Replicas)), e.Stamp)
 		switch {
 		case failed == nil:
 		case outdated(failed):
@@ -95,18 +95,18 @@ func (r *Reconciler) ensureReleases(ctx context.Context, w *pass) (refused, err 
 		case e.Stamp == 0:
 			refused = errors.Join(refused, failed)
 		default:
-			if err := r.unchanged(ctx, child); err != nil {
+			if err := r.unchanged(ctx, object); err != nil {
 				return nil, err
 			}
 			w.applied.unwritable[e.Release] = failed
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.children)) {
+	for _, name := range slices.Sorted(maps.Keys(w.objects)) {
 		if planned(w.plan.Result, name) || w.applied.unwritable[name] != nil {
 			continue
 		}
 		// For its disruption budget and autoscaler.
-		failed := r.resize(ctx, w, name, int(w.children[name].Spec.Replicas), 0)
+		failed := r.resize(ctx, w, name, int(w.objects[name].Spec.Replicas), 0)
 		if outdated(failed) {
 			return nil, failed
 		}
@@ -117,19 +117,19 @@ func (r *Reconciler) ensureReleases(ctx context.Context, w *pass) (refused, err 
 
 // unchanged gives an error where an object is not as it was read: a write that was refused
 // did not find that out. A decision on it may be an older one then.
-func (r *Reconciler) unchanged(ctx context.Context, child *v1alpha1.VersionedMicroservice) error {
+func (r *Reconciler) unchanged(ctx context.Context, object *v1alpha1.VersionedMicroservice) error {
 	var live v1alpha1.VersionedMicroservice
-	if err := r.live.Get(ctx, client.ObjectKeyFromObject(child), &live); err != nil {
-		return fmt.Errorf("get release %q: %w", child.Name, err)
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(object), &live); err != nil {
+		return fmt.Errorf("get release %q: %w", object.Name, err)
 	}
-	if live.UID != child.UID || live.ResourceVersion != child.ResourceVersion {
-		return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("versionedmicroservices").GroupResource(), child.Name, errors.New("it was changed since it was read"))
+	if live.UID != object.UID || live.ResourceVersion != object.ResourceVersion {
+		return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("versionedmicroservices").GroupResource(), object.Name, errors.New("it was changed since it was read"))
 	}
 	return nil
 }
 
 // create makes the object of a release, and reports whether it did. Its name is its
-// content: one of ours that exists already is the same, and then among the children.
+// content: one of ours that exists already is the same, and then among the release objects.
 func (r *Reconciler) create(ctx context.Context, w *pass, e release.Ensure) (made bool, err error) {
 	o := w.offered[e.Release]
 	if o == nil || w.policy == nil {
@@ -141,19 +141,19 @@ func (r *Reconciler) create(ctx context.Context, w *pass, e release.Ensure) (mad
 			return false, fmt.Errorf("create release %q: %w", e.Release, err)
 		}
 	}
-	child, err := resources.Release(ms, w.policy, o, w.config, w.contents, int32(e.Replicas), e.Stamp)
+	object, err := resources.Release(ms, w.policy, o, w.config, w.contents, int32(e.Replicas), e.Stamp)
 	if err != nil {
 		return false, err
 	}
-	mark(w.plan.Result, child)
-	if err := controllerutil.SetControllerReference(w.ms, child, r.Scheme()); err != nil {
+	mark(w.plan.Result, object)
+	if err := controllerutil.SetControllerReference(w.ms, object, r.Scheme()); err != nil {
 		return false, fmt.Errorf("set the owner of release %q: %w", e.Release, err)
 	}
 	// Its pods must find what they name.
-	if err := r.copyAll(ctx, w, child.Name, w.ms); err != nil {
+	if err := r.copyAll(ctx, w, object.Name, w.ms); err != nil {
 		return false, fmt.Errorf("create release %q: %w", e.Release, err)
 	}
-	err = r.Create(ctx, child, client.FieldOwner(FieldOwner))
+	err = r.Create(ctx, object, client.FieldOwner(FieldOwner))
 	switch {
 	case err == nil:
 		return true, nil
@@ -161,7 +161,7 @@ func (r *Reconciler) create(ctx context.Context, w *pass, e release.Ensure) (mad
 		return false, fmt.Errorf("create release %q: %w", e.Release, err)
 	}
 	var live v1alpha1.VersionedMicroservice
-	if err := r.live.Get(ctx, client.ObjectKeyFromObject(child), &live); err != nil {
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(object), &live); err != nil {
 		return false, fmt.Errorf("get release %q: %w", e.Release, err)
 	}
 	switch {
@@ -170,7 +170,7 @@ func (r *Reconciler) create(ctx context.Context, w *pass, e release.Ensure) (mad
 	case !metav1.IsControlledBy(&live, w.ms):
 		return false, &apply.ForeignError{Kind: "VersionedMicroservice", Namespace: live.Namespace, Name: live.Name}
 	}
-	w.children[e.Release] = &live
+	w.objects[e.Release] = &live
 	return false, nil
 }
 
@@ -178,39 +178,39 @@ func (r *Reconciler) create(ctx context.Context, w *pass, e release.Ensure) (mad
 // that go with them and its mark, and stamps it when it is revived. The write holds only for the object as it
 // was read.
 func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas int, stamp int64) error {
-	before := w.children[name]
+	before := w.objects[name]
 	if before == nil || !before.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	child := before.DeepCopy()
-	child.Spec.Replicas = int32(replicas)
+	object := before.DeepCopy()
+	object.Spec.Replicas = int32(replicas)
 	// What the rollout state is about to say is not yet what the routes do: a release keeps its
 	// autoscaler, and with it the pods that this added, until its traffic is gone.
 	serves := !slices.Contains(w.plan.Idle, name)
-	child.Spec.Availability.DisruptionBudget = resources.NextBudget(before.Spec.Availability.DisruptionBudget, resources.DisruptionBudget(w.ms, child.Spec.Replicas, serves))
-	child.Spec.Availability.Autoscaling = resources.Autoscaling(w.ms, child.Spec.Replicas, serves)
+	object.Spec.Availability.DisruptionBudget = resources.NextBudget(before.Spec.Availability.DisruptionBudget, resources.DisruptionBudget(w.ms, object.Spec.Replicas, serves))
+	object.Spec.Availability.Autoscaling = resources.Autoscaling(w.ms, object.Spec.Replicas, serves)
 	if stamp > 0 {
-		metav1.SetMetaDataAnnotation(&child.ObjectMeta, v1alpha1.AnnotationAttempt, fmt.Sprint(stamp))
+		metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1alpha1.AnnotationAttempt, fmt.Sprint(stamp))
 	}
-	mark(w.plan.Result, child)
-	if reflect.DeepEqual(before, child) {
+	mark(w.plan.Result, object)
+	if reflect.DeepEqual(before, object) {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Patch(ctx, child, patch, client.FieldOwner(FieldOwner)); err != nil {
+	if err := r.Patch(ctx, object, patch, client.FieldOwner(FieldOwner)); err != nil {
 		return fmt.Errorf("resize release %q: %w", name, err)
 	}
-	w.children[name] = child
+	w.objects[name] = object
 	return nil
 }
 
 // mark sets or removes the mark of a release that was never active.
-func mark(plan release.Result, child *v1alpha1.VersionedMicroservice) {
-	if slices.Contains(plan.NeverActive, child.Name) {
-		metav1.SetMetaDataAnnotation(&child.ObjectMeta, v1alpha1.AnnotationNeverActive, "true")
+func mark(plan release.Result, object *v1alpha1.VersionedMicroservice) {
+	if slices.Contains(plan.NeverActive, object.Name) {
+		metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1alpha1.AnnotationNeverActive, "true")
 		return
 	}
-	delete(child.Annotations, v1alpha1.AnnotationNeverActive)
+	delete(object.Annotations, v1alpha1.AnnotationNeverActive)
 }
 
 // applyEnds carries out what comes after the rollout state.
@@ -233,7 +233,7 @@ func (r *Reconciler) retire(ctx context.Context, w *pass) error {
 			errs = append(errs, r.resize(ctx, w, x.Release, x.Replicas, 0))
 			continue
 		}
-		c := w.children[x.Release]
+		c := w.objects[x.Release]
 		if c == nil {
 			continue
 		}

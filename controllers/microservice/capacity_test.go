@@ -99,8 +99,8 @@ func TestReplacedReleaseKeepsItsAutoscaler(t *testing.T) {
 	s.clock.Step(2 * time.Hour)
 	s.passed = func() { s.keepsAutoscaler("1.0.0") }
 	s.play()
-	if !strings.Contains(s.ledger(), "1.1.0 active 100%") {
-		t.Errorf("1.1.0 is not active:\n%s", s.ledger())
+	if !strings.Contains(s.rolloutState(), "1.1.0 active 100%") {
+		t.Errorf("1.1.0 is not active:\n%s", s.rolloutState())
 	}
 	if c := s.release("1.0.0"); c.Spec.Availability.Autoscaling != nil {
 		t.Error("1.0.0 stands by after its drain, and has an autoscaler")
@@ -138,7 +138,7 @@ func TestRefusedResizeKeepsNoTraffic(t *testing.T) {
 			if refused == 0 {
 				t.Error("no write was refused")
 			}
-			if got := s.ledger(); !strings.Contains(got, "1.1.0 error 0%") {
+			if got := s.rolloutState(); !strings.Contains(got, "1.1.0 error 0%") {
 				t.Errorf("a day after its deadline 1.1.0, which has no pods, is\n%s", got)
 			}
 			if got := condition(s.ms(), "Ready"); !strings.HasPrefix(got, "False ") {
@@ -202,8 +202,8 @@ func TestRefusedRevivalKeepsNoTraffic(t *testing.T) {
 			s.broken["1.1.5"] = true
 			s.offer("1.1.5", "1.1.0", "1.0.0")
 			s.play()
-			if test.refuses == "1.1.5" && !strings.Contains(s.ledger(), "1.1.5 error") {
-				t.Fatalf("1.1.5 did not fail:\n%s", s.ledger())
+			if test.refuses == "1.1.5" && !strings.Contains(s.rolloutState(), "1.1.5 error") {
+				t.Fatalf("1.1.5 did not fail:\n%s", s.rolloutState())
 			}
 			s.offer("1.2.0", "1.1.5", "1.1.0", "1.0.0")
 			s.play(s.until("1.2.0 canary 50%"))
@@ -228,7 +228,7 @@ func TestRefusedRevivalKeepsNoTraffic(t *testing.T) {
 			if refused == 0 {
 				t.Error("no write was refused")
 			}
-			if got := s.ledger(); strings.Contains(got, "1.2.0 canary") || !strings.Contains(got, "1.1.0 active 100%") {
+			if got := s.rolloutState(); strings.Contains(got, "1.2.0 canary") || !strings.Contains(got, "1.1.0 active 100%") {
 				t.Errorf("after the abort it is\n%s", got)
 			}
 			if got := condition(s.ms(), "Ready"); test.said && (!strings.HasPrefix(got, "False ") || !strings.Contains(got, "denied by policy")) {
@@ -236,7 +236,7 @@ func TestRefusedRevivalKeepsNoTraffic(t *testing.T) {
 			}
 			s.before = nil
 			s.play()
-			if got := s.ledger(); !strings.Contains(got, test.after) {
+			if got := s.rolloutState(); !strings.Contains(got, test.after) {
 				t.Errorf("in the end it is\n%s", got)
 			}
 		})
@@ -268,7 +268,7 @@ func TestRefusedWriteOnOldFacts(t *testing.T) {
 	if _, err := s.pass(); err != nil {
 		t.Errorf("a plan on old facts is not dropped: %v", err)
 	}
-	if got := s.ledger(); !strings.Contains(got, "1.1.0 canary 50%") {
+	if got := s.rolloutState(); !strings.Contains(got, "1.1.0 canary 50%") {
 		t.Errorf("a decision that is not there any more was applied:\n%s", got)
 	}
 }
@@ -279,8 +279,8 @@ func TestRefusedWriteKeepsTheTimeOfThePlan(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
 	w := &pass{plan: plan{Result: release.Result{RequeueTime: s.clock.Now().Add(time.Second)}}}
-	wake, err := s.reconciler.next(w, status.Classify(apierrors.NewInternalError(errors.New("failed calling webhook"))))
-	if wake != time.Second || err == nil {
-		t.Errorf("the next pass is after %v, with the error %v", wake, err)
+	requeue, err := s.reconciler.next(w, status.Classify(apierrors.NewInternalError(errors.New("failed calling webhook"))))
+	if requeue != time.Second || err == nil {
+		t.Errorf("the next pass is after %v, with the error %v", requeue, err)
 	}
 }

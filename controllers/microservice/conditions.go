@@ -236,7 +236,7 @@ func failures(g v1alpha1.ReleaseGroup) []string {
 	return lines
 }
 
-// progress are the reasons of condition Progressing. The last one that holds is told:
+// progress are the reasons of condition Progressing. The last one that holds is reported:
 // what waits for a person goes before what waits for time.
 var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Frozen", "Group", "Together", "Gate", "Blocked", "TrafficLost", "Inconclusive", "Approval"}
 

@@ -60,14 +60,14 @@ func (o *observed) found(kind string, obj client.Object) {
 
 func (o *observed) isCopy(obj client.Object) bool {
 	_, release := resources.ReleaseOfCopy(obj)
-	return resources.IsCopy(obj, o.ms, o.children[release])
+	return resources.IsCopy(obj, o.ms, o.objects[release])
 }
 
 // proveLost asks the server about copies that the cache does not hold: one that lags
 // must not look as if a user had deleted them.
 func (r *Reconciler) proveLost(ctx context.Context, o *observed) error {
-	for _, child := range o.children {
-		for _, s := range o.lost(child) {
+	for _, object := range o.objects {
+		for _, s := range o.lost(object) {
 			if s.Kind == resources.KindSecret {
 				continue // they were listed by the server
 			}
@@ -228,18 +228,18 @@ func (r *Reconciler) applyCopies(ctx context.Context, w *pass) error {
 	var errs []error
 	for _, obj := range w.copies {
 		_, release := resources.ReleaseOfCopy(obj)
-		child := w.children[release]
+		object := w.objects[release]
 		switch {
 		case !obj.GetDeletionTimestamp().IsZero():
-		case child != nil && child.DeletionTimestamp.IsZero():
-			errs = append(errs, r.handOver(ctx, obj, child))
-		case child == nil && !w.expects(release):
+		case object != nil && object.DeletionTimestamp.IsZero():
+			errs = append(errs, r.handOver(ctx, obj, object))
+		case object == nil && !w.expects(release):
 			errs = append(errs, r.drop(ctx, w, obj))
 		}
 	}
-	for _, child := range w.children {
-		if child.DeletionTimestamp.IsZero() && w.present(child) && len(w.lost(child)) > 0 {
-			errs = append(errs, r.copyAll(ctx, w, child.Name, child))
+	for _, object := range w.objects {
+		if object.DeletionTimestamp.IsZero() && w.present(object) && len(w.lost(object)) > 0 {
+			errs = append(errs, r.copyAll(ctx, w, object.Name, object))
 		}
 	}
 	return errors.Join(errs...)
@@ -269,19 +269,19 @@ func (w *pass) expects(name string) bool {
 }
 
 // present reports whether a release is of the current configuration.
-func (o *observed) present(child *v1alpha1.VersionedMicroservice) bool {
-	return o.config != "" && child.Annotations[resources.AnnotationConfig] == o.config
+func (o *observed) present(object *v1alpha1.VersionedMicroservice) bool {
+	return o.config != "" && object.Annotations[resources.AnnotationConfig] == o.config
 }
 
 // lost names the copies of a release that are not there: all of its configuration's
 // where that is the current one, else those without which its pods cannot start.
-func (o *observed) lost(child *v1alpha1.VersionedMicroservice) []resources.Source {
-	needed := resources.Copies(child)
-	if o.present(child) {
+func (o *observed) lost(object *v1alpha1.VersionedMicroservice) []resources.Source {
+	needed := resources.Copies(object)
+	if o.present(object) {
 		needed = nil
 		for s, hash := range o.contents {
 			if hash != "" {
-				needed = append(needed, resources.Source{Kind: s.Kind, Name: resources.CopyName(child.Name, s)})
+				needed = append(needed, resources.Source{Kind: s.Kind, Name: resources.CopyName(object.Name, s)})
 			}
 		}
 	}
@@ -294,10 +294,10 @@ func (o *observed) lost(child *v1alpha1.VersionedMicroservice) []resources.Sourc
 // copies were deleted and what they held is not known.
 func setConfigurationLost(w *pass) {
 	var lines []string
-	for _, name := range slices.Sorted(maps.Keys(w.children)) {
-		child := w.children[name]
-		if lost := w.lost(child); len(lost) > 0 && !w.present(child) && child.DeletionTimestamp.IsZero() {
-			lines = append(lines, fmt.Sprintf("%s (%s) lacks its %s", child.Spec.SemVer.Version, name, lost[0]))
+	for _, name := range slices.Sorted(maps.Keys(w.objects)) {
+		object := w.objects[name]
+		if lost := w.lost(object); len(lost) > 0 && !w.present(object) && object.DeletionTimestamp.IsZero() {
+			lines = append(lines, fmt.Sprintf("%s (%s) lacks its %s", object.Spec.SemVer.Version, name, lost[0]))
 		}
 	}
 	conds := &w.ms.Status.Conditions

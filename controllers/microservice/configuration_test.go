@@ -86,10 +86,10 @@ func (s *story) active() *v1alpha1.VersionedMicroservice {
 	s.Helper()
 	for _, g := range s.ms().Status.ReleaseGroups {
 		if row := activeRow(&g); row != nil {
-			return s.children()[row.VersionedMicroservice]
+			return s.objects()[row.VersionedMicroservice]
 		}
 	}
-	s.Fatalf("nothing is active: %s", s.ledger())
+	s.Fatalf("nothing is active: %s", s.rolloutState())
 	return nil
 }
 
@@ -129,7 +129,7 @@ func TestConfigurationIsARelease(t *testing.T) {
 
 	s.write("settings", "red")
 	s.play(s.until("1.0.0 canary 10%"))
-	same(t, "ledger during the canary", s.ledger(), lines(
+	same(t, "rollout state during the canary", s.rolloutState(), lines(
 		"release Live target Latest",
 		"  1.0.0 active 90% First, 2 replicas",
 		"  1.0.0 canary 10% Step, 2 replicas",
@@ -183,10 +183,10 @@ func TestConfigurationIsARelease(t *testing.T) {
 		same(t, "writes", s.writes[writes:], []string{})
 	})
 	t.Run("copies belong to their releases", func(t *testing.T) {
-		children := s.children()
+		objects := s.objects()
 		for name, c := range s.copies() {
 			_, release := resources.ReleaseOfCopy(&c)
-			if children[release] != nil && !metav1.IsControlledBy(&c, children[release]) {
+			if objects[release] != nil && !metav1.IsControlledBy(&c, objects[release]) {
 				t.Errorf("copy %s of release %s is owned by %v", name, release, c.OwnerReferences)
 			}
 		}
@@ -202,7 +202,7 @@ func TestConfigurationMissing(t *testing.T) {
 	s.play()
 	const missing = `spec.template refers to ConfigMap "settings", which does not exist in this namespace: existing releases keep running, and no new one starts; create it, or mark it optional`
 	same(t, "Ready without it", condition(s.ms(), "Ready"), "False ConfigurationMissing: "+missing)
-	same(t, "releases without it", len(s.children()), 0)
+	same(t, "releases without it", len(s.objects()), 0)
 
 	s.write("settings", "blue")
 	s.play()
@@ -213,7 +213,7 @@ func TestConfigurationMissing(t *testing.T) {
 	s.delete(&corev1.ConfigMap{}, "settings")
 	s.play()
 	same(t, "Stalled", condition(s.ms(), "Stalled"), "True ConfigurationMissing: "+missing)
-	same(t, "ledger", s.ledger(), lines(
+	same(t, "ledger", s.rolloutState(), lines(
 		"release Live target Held",
 		"  1.1.0 active 100% Promoted, 2 replicas",
 		"  1.0.0 deprecated 0% Replaced, 1 replicas",
@@ -275,7 +275,7 @@ func TestTakenBackWithoutATemplate(t *testing.T) {
 			s.offer("1.1.0", "1.0.0")
 			s.deny("1.2.0")
 			s.play()
-			same(t, "ledger without the canary", s.ledger(), lines(
+			same(t, "rollout state without the canary", s.rolloutState(), lines(
 				"release Live target Held", "  1.1.0 active 100% Promoted, 2 replicas", "  1.0.0 deprecated 0% Replaced, 1 replicas"))
 			s.offer("1.0.0")
 			s.deny("1.2.0", "1.1.0")
@@ -295,7 +295,7 @@ func TestTakenBackWithoutATemplate(t *testing.T) {
 			without(s)
 			s.pulls(nil, 7)
 			s.play()
-			same(t, "ledger", s.ledger(), "")
+			same(t, "ledger", s.rolloutState(), "")
 		})
 	}
 	t.Run("SecretsForbidden", func(t *testing.T) {
@@ -319,7 +319,7 @@ func TestTakenBackWithoutATemplate(t *testing.T) {
 		s.offer("1.0.0")
 		s.deny("1.1.0")
 		s.play(s.until("1.0.0 active 100%"))
-		if got := s.ledger(); strings.Contains(got, "1.1.0 canary") {
+		if got := s.rolloutState(); strings.Contains(got, "1.1.0 canary") {
 			t.Errorf("the denied canary has traffic: %s", got)
 		}
 		if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, "True SecretsForbidden: ") {
@@ -344,7 +344,7 @@ func TestOptionalConfiguration(t *testing.T) {
 	s.write("settings", "blue")
 	s.play()
 	if s.active().Name == without.Name {
-		t.Fatalf("it is not a release: %s", s.ledger())
+		t.Fatalf("it is not a release: %s", s.rolloutState())
 	}
 	same(t, "content", s.runsWith(s.active()).Data["file"], "blue")
 	if _, ok := s.copies()[name]; ok {
@@ -370,7 +370,7 @@ func TestConfigurationLeftOut(t *testing.T) {
 			same(t, "name", release.Spec.Template.Spec.Containers[0].EnvFrom[0].ConfigMapRef.Name, "settings")
 			s.write("settings", "blue")
 			s.play()
-			same(t, "releases", slices.Collect(maps.Keys(s.children())), []string{release.Name})
+			same(t, "releases", slices.Collect(maps.Keys(s.objects())), []string{release.Name})
 			same(t, "copies", len(s.copies()), 0)
 		})
 	}
@@ -397,15 +397,15 @@ func TestConfigurationThatChangesAllTheTime(t *testing.T) {
 	}
 	s.play(func() bool { return s.active().Name != first })
 	if changed >= 12 {
-		t.Errorf("nothing was promoted in %d changes: %s", changed, s.ledger())
+		t.Errorf("nothing was promoted in %d changes: %s", changed, s.rolloutState())
 	}
 	most := 0
 	for range 3 {
 		s.pass()
-		most = max(most, len(s.children()))
+		most = max(most, len(s.objects()))
 	}
 	if most > 6 {
-		t.Errorf("%d releases are retained: %s", most, s.ledger())
+		t.Errorf("%d releases are retained: %s", most, s.rolloutState())
 	}
 	s.passed = nil
 	s.play()
@@ -415,8 +415,8 @@ func TestConfigurationThatChangesAllTheTime(t *testing.T) {
 // canaryOfStory gives the content that the release in progress runs with.
 func (s *story) canaryOfStory() string {
 	for _, g := range s.ms().Status.ReleaseGroups {
-		if g.Rollout != nil && s.children()[g.Rollout.Release] != nil {
-			return s.runsWith(s.children()[g.Rollout.Release]).Data["file"]
+		if g.Rollout != nil && s.objects()[g.Rollout.Release] != nil {
+			return s.runsWith(s.objects()[g.Rollout.Release]).Data["file"]
 		}
 	}
 	return ""
@@ -563,7 +563,7 @@ func TestCopiesWithoutARelease(t *testing.T) {
 	same(t, "copies at first", len(s.copies()), 2)
 	s.clock.Step(unclaimed + time.Minute)
 	s.play()
-	same(t, "releases", len(s.children()), 1)
+	same(t, "releases", len(s.objects()), 1)
 	copies := s.copies()
 	same(t, "copies in the end", slices.Collect(maps.Keys(copies)), []string{s.runsWith(s.active()).Name})
 }
@@ -615,7 +615,7 @@ func TestForeignCopy(t *testing.T) {
 			if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, "True NameConflict: ") || !strings.Contains(got, theirs.Name) {
 				t.Errorf("Stalled is %q", got)
 			}
-			same(t, "releases", len(s.children()), 0)
+			same(t, "releases", len(s.objects()), 0)
 			now := &corev1.ConfigMap{}
 			s.get(theirs.Name, now)
 			same(t, "their object", now, theirs)
@@ -690,7 +690,7 @@ func TestCopyOfAReleaseThatIsMadeAgain(t *testing.T) {
 	s.play()
 	again := s.active()
 	if again.UID == was.UID || again.Name != was.Name {
-		t.Fatalf("the release was not made again: %s", s.ledger())
+		t.Fatalf("the release was not made again: %s", s.rolloutState())
 	}
 	now := s.runsWith(again)
 	same(t, "the copy is the same", now.UID, before.UID)
@@ -700,7 +700,7 @@ func TestCopyOfAReleaseThatIsMadeAgain(t *testing.T) {
 }
 
 // The content is in copies, and nowhere else.
-func TestContentIsNotTold(t *testing.T) {
+func TestContentIsNotReported(t *testing.T) {
 	t.Parallel()
 	const hidden = "a-value-that-nobody-may-read"
 	s := begin(t, names("settings"), namesSecret("password"), track(v1alpha1.TrackAll))
@@ -719,17 +719,17 @@ func TestContentIsNotTold(t *testing.T) {
 	s.pass()
 	s.delete(&corev1.ConfigMap{}, "settings")
 	s.pass()
-	told := strings.Join(s.events, "\n") + logs.String()
-	raw, err := json.Marshal([]any{s.ms(), s.children()})
+	reported := strings.Join(s.events, "\n") + logs.String()
+	raw, err := json.Marshal([]any{s.ms(), s.objects()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	told += string(raw)
-	if strings.Contains(told, hidden) {
-		t.Error("content is told")
+	reported += string(raw)
+	if strings.Contains(reported, hidden) {
+		t.Error("content is reported")
 	}
 	for _, word := range []string{"ReleaseFailed", "ConfigurationMissing", "ConfigurationLost"} {
-		if !strings.Contains(told, word) {
+		if !strings.Contains(reported, word) {
 			t.Errorf("the story does not come to %s", word)
 		}
 	}
@@ -839,7 +839,7 @@ func TestSecretsForbidden(t *testing.T) {
 			if !strings.HasPrefix(got, "True SecretsForbidden: ") || !strings.Contains(got, fmt.Sprintf("spec.configuration.track: All requires the permissions of config/components/secrets in namespace %q", s.namespace)) {
 				t.Errorf("Stalled is %q", got)
 			}
-			same(t, "releases", len(s.children()), 0)
+			same(t, "releases", len(s.objects()), 0)
 		})
 	}
 }
@@ -872,16 +872,16 @@ func TestCrashesWithConfiguration(t *testing.T) {
 				s.play()
 				s.write("settings", "red")
 				s.play()
-				same(t, "ledger", strings.ReplaceAll(s.ledger(), "Rebuilt", "First"), lines(
+				same(t, "ledger", strings.ReplaceAll(s.rolloutState(), "Rebuilt", "First"), lines(
 					"release Live target Latest",
 					"  1.0.0 active 100% Promoted, 2 replicas",
 					"  1.0.0 deprecated 0% Replaced, 1 replicas",
 				))
 				same(t, "content", s.runsWith(s.active()).Data["file"], "red")
-				children := s.children()
+				objects := s.objects()
 				for name, c := range s.copies() {
 					_, release := resources.ReleaseOfCopy(&c)
-					if children[release] == nil || !metav1.IsControlledBy(&c, children[release]) {
+					if objects[release] == nil || !metav1.IsControlledBy(&c, objects[release]) {
 						t.Errorf("copy %s is owned by %v", name, c.OwnerReferences)
 					}
 				}
@@ -939,7 +939,7 @@ func TestCopiesOfAFormerMicroservice(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "gone", s.removed(), true)
-	for _, c := range s.children() { // as the garbage collector does
+	for _, c := range s.objects() { // as the garbage collector does
 		if err := env.Client.Delete(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}

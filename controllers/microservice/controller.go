@@ -82,7 +82,7 @@ type Reconciler struct {
 	minDrain time.Duration
 	// began is when the first pass was: what became of releases before is not known.
 	began first
-	// journal tells a rollout state that is older than our own last write.
+	// journal recognizes a rollout state that is older than our own last write.
 	journal status.Journal
 	// restored is when Deployments of before were back, by UID of the Microservice.
 	restored sync.Map
@@ -91,8 +91,8 @@ type Reconciler struct {
 	stale sync.Map
 	// guest: what is read is read with the rights of a user, who may not read freezes.
 	guest bool
-	// wakes keeps what the plan waits for when a pass ends in an error.
-	wakes status.Wakes
+	// requeues keeps what the plan waits for when a pass ends in an error.
+	requeues status.Requeues
 }
 
 // first remembers the time of the first call.
@@ -155,7 +155,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Watches(&v1alpha1.ImagePolicy{}, handler.EnqueueRequestsFromMapFunc(r.forImagePolicy)).
 		Watches(&v1alpha1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(forNetworkPolicy)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.forConfigMap), builder.WithPredicates(configMapChanged())).
-		WatchesRawSource(&r.wakes).
+		WatchesRawSource(&r.requeues).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers, RateLimiter: status.RateLimiter()}).
 		Complete(r)
 }
@@ -209,7 +209,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.fail(ctx, ended)
 	}
 	requeue, failed := r.next(w, problem)
-	return r.wakes.Again(ctx, req, requeue, errors.Join(failed, ended))
+	return r.requeues.Again(ctx, req, requeue, errors.Join(failed, ended))
 }
 
 // next is after what time to reconcile again: when the plan asks for it, and when what was
@@ -217,8 +217,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // holds all the same: pauses, deadlines and drains end, whatever is refused.
 func (r *Reconciler) next(w *pass, refused *status.Error) (requeue time.Duration, err error) {
 	requeue = until(w.plan.RequeueTime, r.clock.Now())
-	if a := w.plan.adoption; a != nil && !a.wake.IsZero() {
-		after := until(a.wake, r.clock.Now())
+	if a := w.plan.adoption; a != nil && !a.requeue.IsZero() {
+		after := until(a.requeue, r.clock.Now())
 		requeue = cmp.Or(min(requeue, after), requeue, after)
 	}
 	if w.requeue > 0 && (requeue == 0 || w.requeue < requeue) {
@@ -247,9 +247,9 @@ func (r *Reconciler) fail(ctx context.Context, err error) (ctrl.Result, error) {
 // made on facts that the cache will correct.
 func outdated(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
 
-func until(wake, now time.Time) time.Duration {
-	if wake.IsZero() {
+func until(requeue, now time.Time) time.Duration {
+	if requeue.IsZero() {
 		return 0
 	}
-	return max(time.Millisecond, wake.Sub(now))
+	return max(time.Millisecond, requeue.Sub(now))
 }

@@ -21,7 +21,7 @@ import (
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;patch
 // +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;patch
 
-// requeueDelete is when to reconcile again at what no watch tells of while a Microservice is
+// requeueDelete is when to reconcile again at what no watch reports while a Microservice is
 // being deleted.
 const requeueDelete = 2 * time.Second
 

@@ -13,7 +13,7 @@ import (
 
 // recordEvents records an event for each thing that happened, and counts it.
 func (r *Reconciler) recordEvents(w *pass) {
-	told := map[string]int{}
+	reported := map[string]int{}
 	for i, n := range w.plan.Notes {
 		if !n.Event {
 			continue
@@ -29,8 +29,8 @@ func (r *Reconciler) recordEvents(w *pass) {
 		if n.Release != "" {
 			about = r.events.About(&v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: w.ms.Namespace, Name: n.Release}})
 		}
-		if told[n.Release+reason]++; told[n.Release+reason] > 1 {
-			action = fmt.Sprintf("Release%d", told[n.Release+reason]) // Steps that wait for nothing are passed together.
+		if reported[n.Release+reason]++; reported[n.Release+reason] > 1 {
+			action = fmt.Sprintf("Release%d", reported[n.Release+reason]) // Steps that wait for nothing are passed together.
 		}
 		if n.Warning {
 			about.Warning(w.ms, reason, action, n.Message)

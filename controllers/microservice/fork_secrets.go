@@ -17,7 +17,7 @@ import (
 )
 
 // requeueMissingSecret is when to reconcile again for a Secret that the release of a fork waits for: no
-// watch tells of it.
+// watch reports it.
 const requeueMissingSecret = time.Minute
 
 // confined gives the Microservice as releases of forks are built from it: its template

@@ -58,7 +58,7 @@ func TestForksGetNoTokenOfAServiceAccount(t *testing.T) {
 }
 
 // A namespace that does not let the manager read its Secrets gets no release of a fork, whose
-// template may name credentials, and is told the right; other releases are made.
+// template may name credentials, and is reported the right; other releases are made.
 func TestForksWhereSecretsAreForbidden(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {
@@ -93,8 +93,8 @@ func TestForksWhereSecretsAreForbidden(t *testing.T) {
 		t.Errorf("Stalled is %q", got)
 	}
 	var versions []string
-	for _, child := range s.children() {
-		versions = append(versions, child.Spec.SemVer.Version)
+	for _, object := range s.objects() {
+		versions = append(versions, object.Spec.SemVer.Version)
 	}
 	same(t, "releases", versions, []string{"1.1.0"})
 }

@@ -27,8 +27,8 @@ func addSeeds(f *testing.F) {
 	}
 }
 
-// A ledger with every field, whatever it is, comes back, as times are stored.
-func anyLedger(t *rapid.T) {
+// A rollout state with every field, whatever it is, comes back, as times are stored.
+func anyRolloutState(t *rapid.T) {
 	s := func(l string) string { return rapid.String().Draw(t, l) }
 	n := func(l string) int { return int(rapid.Int32().Draw(t, l)) }
 	n64 := func(l string) int64 { return rapid.Int64().Draw(t, l) }
@@ -78,9 +78,9 @@ func anyLedger(t *rapid.T) {
 	}
 }
 
-func FuzzLedger(f *testing.F) { addSeeds(f); f.Fuzz(rapid.MakeFuzz(anyLedger)) }
+func FuzzRolloutState(f *testing.F) { addSeeds(f); f.Fuzz(rapid.MakeFuzz(anyRolloutState)) }
 
-// Status JSON -> ledger -> status is the same JSON, for what the planner owns.
+// Status JSON -> rollout state -> status is the same JSON, for what the planner owns.
 func FuzzStatus(f *testing.F) {
 	f.Add([]byte(`{"sequence":3,"releaseGroups":[{"name":"1.x","slug":"1-x","level":"Release","phase":"Live","target":{},"run":{"release":"a","startedTime":"2026-01-01T00:00:00.000000Z","waited":"1m0s"},"releases":[{"versionedMicroservice":"a","semVer":{"version":"1.0.0"},"status":"active","weight":100,"lastTransitionTime":"2026-01-01T00:00:00.000001Z"}]}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -24,19 +24,19 @@ func readVerdict(a *v1alpha1.ReleaseAnalysis) *release.Verdict {
 
 // readMeasured rolls back a verdict of an analysis that was edited since: until the
 // release is measured by the current one, nothing has passed. A failure stays one.
-func readMeasured(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, child *release.Child) {
+func readMeasured(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, object *release.Object) {
 	canary := ms.Spec.UpdateStrategy.Canary
-	if child.Analysis == nil || canary == nil || child.Analysis.Phase != release.VerdictPassed {
+	if object.Analysis == nil || canary == nil || object.Analysis.Phase != release.VerdictPassed {
 		return
 	}
 	if c.Status.Analysis.SpecHash != analysis.SpecHash(canary.Analysis) {
-		child.Analysis.Phase = release.VerdictRunning
+		object.Analysis.Phase = release.VerdictRunning
 	}
 }
 
-// readHooks puts into child what the hooks answered in the rollout of a release, if it
+// readHooks puts into release object what the hooks answered in the rollout of a release, if it
 // is in progress.
-func readHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, child *release.Child) {
+func readHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, object *release.Object) {
 	group := groupRunning(ms, c.Name)
 	canary := ms.Spec.UpdateStrategy.Canary
 	if group == nil || canary == nil {
@@ -44,11 +44,11 @@ func readHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, chi
 	}
 	run := group.Rollout
 	if run.Gate != "" {
-		child.Gates = []release.GateFact{readGate(canary, group, c.Status.Hooks)}
+		object.Gates = []release.GateFact{readGate(canary, group, c.Status.Hooks)}
 	}
 	for _, h := range c.Status.Hooks {
 		if h.Type == v1alpha1.HookRollback && h.Phase == v1alpha1.HookOpen && h.Run == run.Sequence {
-			child.Rollback = &release.RollbackFact{Rollout: run.Sequence, Message: answered(h)}
+			object.Rollback = &release.RollbackFact{Rollout: run.Sequence, Message: answered(h)}
 		}
 	}
 }

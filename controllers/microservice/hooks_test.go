@@ -126,33 +126,33 @@ func TestOutcomes(t *testing.T) {
 	for name, test := range map[string]struct {
 		run  v1alpha1.Rollout
 		said []v1alpha1.HookStatus
-		want release.Child
+		want release.Object
 	}{
-		"all hooks of a gate": {early, []v1alpha1.HookStatus{said("early", "ConfirmRollout", "Open", "")}, release.Child{Gates: gate(early, false, false, "late was not called yet")}},
-		"no gate":             {free, []v1alpha1.HookStatus{more("a", "Open", "")}, release.Child{}},
-		"no one answered":     {run, nil, release.Child{Gates: gate(run, false, false, "a was not called yet, b was not called yet")}},
+		"all hooks of a gate": {early, []v1alpha1.HookStatus{said("early", "ConfirmRollout", "Open", "")}, release.Object{Gates: gate(early, false, false, "late was not called yet")}},
+		"no gate":             {free, []v1alpha1.HookStatus{more("a", "Open", "")}, release.Object{}},
+		"no one answered":     {run, nil, release.Object{Gates: gate(run, false, false, "a was not called yet, b was not called yet")}},
 		"one agrees": {run, []v1alpha1.HookStatus{more("a", "Open", ""), more("b", "Waiting", "freeze until Monday")},
-			release.Child{Gates: gate(run, false, false, "b responded: freeze until Monday")}},
-		"all agree": {run, []v1alpha1.HookStatus{more("a", "Open", ""), more("b", "Open", "")}, release.Child{Gates: gate(run, true, false, "")}},
+			release.Object{Gates: gate(run, false, false, "b responded: freeze until Monday")}},
+		"all agree": {run, []v1alpha1.HookStatus{more("a", "Open", ""), more("b", "Open", "")}, release.Object{Gates: gate(run, true, false, "")}},
 		"another rollout": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Run = 6 }), more("b", "Open", "")},
-			release.Child{Gates: gate(run, false, false, "a was not called yet")}},
+			release.Object{Gates: gate(run, false, false, "a was not called yet")}},
 		"another wait": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Since = &before }), more("b", "Open", "")},
-			release.Child{Gates: gate(run, false, false, "a was not called yet")}},
+			release.Object{Gates: gate(run, false, false, "a was not called yet")}},
 		"no wait at all": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Since = nil }), more("b", "Open", "")},
-			release.Child{Gates: gate(run, false, false, "a was not called yet")}},
+			release.Object{Gates: gate(run, false, false, "a was not called yet")}},
 		"another type": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Type = "Rollback" }), more("b", "Open", "")},
-			release.Child{Gates: gate(run, false, false, "a was not called yet"), Rollback: &release.RollbackFact{Rollout: 7, Message: "a is open"}}},
-		"a check passed": {atStart, []v1alpha1.HookStatus{said("pre", "PreRollout", "Delivered", "")}, release.Child{Gates: gate(atStart, true, false, "")}},
+			release.Object{Gates: gate(run, false, false, "a was not called yet"), Rollback: &release.RollbackFact{Rollout: 7, Message: "a is open"}}},
+		"a check passed": {atStart, []v1alpha1.HookStatus{said("pre", "PreRollout", "Delivered", "")}, release.Object{Gates: gate(atStart, true, false, "")}},
 		"a check that no one answered": {atStart, []v1alpha1.HookStatus{with(said("pre", "PreRollout", "Waiting", "connection refused"), func(h *v1alpha1.HookStatus) { h.Attempts = 2 })},
-			release.Child{Gates: []release.GateFact{{Rollout: 7, Point: "PreRollout", Since: since.Time, Unanswered: true, Message: "pre did not respond: connection refused"}}}},
-		"a check that is being made": {atStart, []v1alpha1.HookStatus{said("pre", "PreRollout", "Waiting", "")}, release.Child{Gates: gate(atStart, false, false, "pre is waiting")}},
-		"a check failed":             {atStart, []v1alpha1.HookStatus{said("pre", "PreRollout", "Failed", "2 of 9 tests")}, release.Child{Gates: gate(atStart, false, true, "pre responded: 2 of 9 tests")}},
+			release.Object{Gates: []release.GateFact{{Rollout: 7, Point: "PreRollout", Since: since.Time, Unanswered: true, Message: "pre did not respond: connection refused"}}}},
+		"a check that is being made": {atStart, []v1alpha1.HookStatus{said("pre", "PreRollout", "Waiting", "")}, release.Object{Gates: gate(atStart, false, false, "pre is waiting")}},
+		"a check failed":             {atStart, []v1alpha1.HookStatus{said("pre", "PreRollout", "Failed", "2 of 9 tests")}, release.Object{Gates: gate(atStart, false, true, "pre responded: 2 of 9 tests")}},
 		"one asks to go back": {free, []v1alpha1.HookStatus{said("back", "Rollback", "Open", "orders fall")},
-			release.Child{Rollback: &release.RollbackFact{Rollout: 7, Message: "back responded: orders fall"}}},
-		"one does not":                    {free, []v1alpha1.HookStatus{said("back", "Rollback", "Waiting", "")}, release.Child{}},
-		"one asked in the rollout before": {free, []v1alpha1.HookStatus{with(said("back", "Rollback", "Open", ""), func(h *v1alpha1.HookStatus) { h.Run = 6 })}, release.Child{}},
+			release.Object{Rollback: &release.RollbackFact{Rollout: 7, Message: "back responded: orders fall"}}},
+		"one does not":                    {free, []v1alpha1.HookStatus{said("back", "Rollback", "Waiting", "")}, release.Object{}},
+		"one asked in the rollout before": {free, []v1alpha1.HookStatus{with(said("back", "Rollback", "Open", ""), func(h *v1alpha1.HookStatus) { h.Run = 6 })}, release.Object{}},
 		"a gate whose hooks were removed": {func() v1alpha1.Rollout { r := run; r.Gate = "ConfirmPromotion"; return r }(), nil,
-			release.Child{Gates: []release.GateFact{{Rollout: 7, Step: 1, Point: "ConfirmPromotion", Since: since.Time, Open: true}}}},
+			release.Object{Gates: []release.GateFact{{Rollout: 7, Step: 1, Point: "ConfirmPromotion", Since: since.Time, Open: true}}}},
 	} {
 		ms := &v1alpha1.Microservice{}
 		ms.Spec.UpdateStrategy.Canary = canary
@@ -160,20 +160,20 @@ func TestOutcomes(t *testing.T) {
 		ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Slug: "other"}, {Slug: "1-x", Rollout: &r}}
 		c := &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Name: "shop-1"}}
 		c.Status.Hooks = test.said
-		var got release.Child
+		var got release.Object
 		readHooks(ms, c, &got)
 		same(t, name, got, test.want)
 		if r.Gate == "ConfirmRollout" { // of which one hook is for previews
-			ms.Status.ReleaseGroups[1].Level, got = v1alpha1.LevelPreview, release.Child{}
+			ms.Status.ReleaseGroups[1].Level, got = v1alpha1.LevelPreview, release.Object{}
 			readHooks(ms, c, &got)
-			same(t, name+", of a preview", got, release.Child{Gates: gate(r, true, false, "")})
+			same(t, name+", of a preview", got, release.Object{Gates: gate(r, true, false, "")})
 			continue
 		}
 
 		c.Name = "shop-2"
-		got = release.Child{}
+		got = release.Object{}
 		readHooks(ms, c, &got)
-		same(t, name+": of a release that is not in progress", got, release.Child{})
+		same(t, name+": of a release that is not in progress", got, release.Object{})
 	}
 }
 
@@ -225,9 +225,9 @@ func TestAVerdictOfAnEditedAnalysisIsNone(t *testing.T) {
 			ms, c := &v1alpha1.Microservice{}, &v1alpha1.VersionedMicroservice{}
 			ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Analysis: spec(1)}
 			c.Status.Analysis = &v1alpha1.ReleaseAnalysis{Phase: tc.phase, SpecHash: analysis.SpecHash(tc.measured)}
-			child := release.Child{Analysis: readVerdict(c.Status.Analysis)}
-			readMeasured(ms, c, &child)
-			same(t, "phase", child.Analysis.Phase, tc.want)
+			object := release.Object{Analysis: readVerdict(c.Status.Analysis)}
+			readMeasured(ms, c, &object)
+			same(t, "phase", object.Analysis.Phase, tc.want)
 		})
 	}
 }

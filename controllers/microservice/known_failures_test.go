@@ -33,7 +33,9 @@ func TestConflictAtEachWrite(t *testing.T) {
 				}
 				return nil
 			}
-			s.upgrade(func(version, ledger string) { same(t, "ledger after "+version, ledger, rests[version]) })
+			s.upgrade(func(version, rolloutState string) {
+				same(t, "rollout state after "+version, rolloutState, rests[version])
+			})
 			if met < 3 {
 				t.Errorf("only %d of %d writes met a newer object", met, count)
 			}
@@ -51,8 +53,8 @@ func TestConflictAtEachWrite(t *testing.T) {
 			// The queue tries again what play takes for a crash.
 			return errors.Join(errCrash, apierrors.NewInternalError(errors.New("etcd is away")))
 		}
-		s.upgrade(func(version, ledger string) {
-			same(t, "ledger after "+version, strings.ReplaceAll(ledger, "Rebuilt", "First"), rests[version])
+		s.upgrade(func(version, rolloutState string) {
+			same(t, "rollout state after "+version, strings.ReplaceAll(rolloutState, "Rebuilt", "First"), rests[version])
 		})
 		if lost < 5 {
 			t.Errorf("only %d of %d writes were lost", lost, count)
@@ -65,11 +67,11 @@ func (s *story) meddle(what string, n int) bool {
 	s.Helper()
 	var o client.Object = s.ms()
 	if verb, name, _ := strings.Cut(what, " "); verb == "patch" || verb == "delete" {
-		child := s.children()[name]
-		if child == nil {
+		object := s.objects()[name]
+		if object == nil {
 			return false
 		}
-		o = child
+		o = object
 	} else if verb != "ledger" {
 		return false
 	}
@@ -129,7 +131,7 @@ func TestReadsOfAPass(t *testing.T) {
 
 // Rows 47 and 69: what is made carries labels of ours alone, so that a GitOps tool
 // does not take it for its own, and no finalizer.
-func TestChildrenCarryOnlyWhatIsOurs(t *testing.T) {
+func TestObjectsCarryOnlyWhatIsOurs(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {
 		ms.Labels = map[string]string{"app.kubernetes.io/instance": "shop", "argocd.argoproj.io/instance": "shop"}
@@ -137,18 +139,18 @@ func TestChildrenCarryOnlyWhatIsOurs(t *testing.T) {
 	})
 	s.offer("1.0.0")
 	s.play()
-	child := s.release("1.0.0")
-	for _, keys := range []map[string]string{child.Labels, child.Annotations, child.Spec.Template.Labels, child.Spec.Template.Annotations} {
+	object := s.release("1.0.0")
+	for _, keys := range []map[string]string{object.Labels, object.Annotations, object.Spec.Template.Labels, object.Spec.Template.Annotations} {
 		for key := range keys {
 			if !strings.HasPrefix(key, "hlnr.io/") {
 				t.Errorf("the release carries %q", key)
 			}
 		}
 	}
-	if len(child.Finalizers)+len(s.ms().Finalizers) > 0 {
-		t.Errorf("finalizers: %v of the release, %v of the Microservice", child.Finalizers, s.ms().Finalizers)
+	if len(object.Finalizers)+len(s.ms().Finalizers) > 0 {
+		t.Errorf("finalizers: %v of the release, %v of the Microservice", object.Finalizers, s.ms().Finalizers)
 	}
-	if owner := metav1.GetControllerOf(child); owner == nil || owner.UID != s.ms().UID {
+	if owner := metav1.GetControllerOf(object); owner == nil || owner.UID != s.ms().UID {
 		t.Errorf("its controller is %v", owner)
 	}
 }
@@ -170,7 +172,7 @@ func TestConfigurationOfUsersIsNotTouched(t *testing.T) {
 	same(t, "the user's ConfigMap", now, before)
 	for name, c := range s.copies() {
 		for _, owner := range c.OwnerReferences {
-			if owner.APIVersion != v1alpha1.GroupVersion.String() || s.children()[owner.Name] == nil || s.children()[owner.Name].UID != owner.UID {
+			if owner.APIVersion != v1alpha1.GroupVersion.String() || s.objects()[owner.Name] == nil || s.objects()[owner.Name].UID != owner.UID {
 				t.Errorf("copy %s is owned by %v, which is no release of its namespace", name, owner)
 			}
 		}
@@ -185,7 +187,7 @@ func TestConfigurationOfUsersIsNotTouched(t *testing.T) {
 func TestDeploymentComesBackAsItWas(t *testing.T) {
 	t.Parallel()
 	s := begin(t, adopts(v1alpha1.DeletionRestore))
-	before := s.former(3)
+	before := s.previous(3)
 	before.Annotations = map[string]string{"example.com/note": "mine"}
 	before.Labels = map[string]string{"team": "shop"}
 	if err := env.Client.Update(t.Context(), before); err != nil {
@@ -194,7 +196,7 @@ func TestDeploymentComesBackAsItWas(t *testing.T) {
 	s.run(3)
 	s.get("web", before)
 	s.offer("1.0.0")
-	s.play(func() bool { return s.formerReplicas() == 0 })
+	s.play(func() bool { return s.previousReplicas() == 0 })
 	s.run(0)
 	s.play()
 	s.remove()
@@ -206,7 +208,7 @@ func TestDeploymentComesBackAsItWas(t *testing.T) {
 		if s.removed() {
 			break
 		}
-		s.run(s.formerReplicas())
+		s.run(s.previousReplicas())
 		s.clock.Step(result.RequeueAfter)
 	}
 	same(t, "gone", s.removed(), true)

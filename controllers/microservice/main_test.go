@@ -228,14 +228,14 @@ func (s *story) pass() (ctrl.Result, error) {
 	first := len(s.writes)
 	key := client.ObjectKey{Namespace: s.namespace, Name: "shop"}
 	result, err := s.reconciler.Reconcile(log.IntoContext(s.Context(), s.logger), ctrl.Request{NamespacedName: key})
-	ledgers := 0
+	rolloutStates := 0
 	for _, w := range s.writes[first:] {
 		if w == "ledger" {
-			ledgers++
+			rolloutStates++
 		}
 	}
-	if ledgers > 1 {
-		s.Errorf("one pass wrote the rollout state %d times", ledgers)
+	if rolloutStates > 1 {
+		s.Errorf("one pass wrote the rollout state %d times", rolloutStates)
 	}
 	if s.passed != nil {
 		s.passed()
@@ -271,32 +271,32 @@ func (s *story) play(done ...func() bool) {
 			return
 		}
 	}
-	s.Fatalf("the story does not end: %s", s.ledger())
+	s.Fatalf("the story does not end: %s", s.rolloutState())
 }
 
 // until is a rollout state that shows a line.
 func (s *story) until(line string) func() bool {
-	return func() bool { return strings.Contains(s.ledger(), line) }
+	return func() bool { return strings.Contains(s.rolloutState(), line) }
 }
 
-// children by name.
-func (s *story) children() map[string]*v1alpha1.VersionedMicroservice {
+// release objects by name.
+func (s *story) objects() map[string]*v1alpha1.VersionedMicroservice {
 	s.Helper()
 	var list v1alpha1.VersionedMicroserviceList
 	if err := env.Client.List(s.Context(), &list, client.InNamespace(s.namespace)); err != nil {
 		s.Fatal(err)
 	}
-	children := map[string]*v1alpha1.VersionedMicroservice{}
+	objects := map[string]*v1alpha1.VersionedMicroservice{}
 	for i := range list.Items {
-		children[list.Items[i].Name] = &list.Items[i]
+		objects[list.Items[i].Name] = &list.Items[i]
 	}
-	return children
+	return objects
 }
 
 // kubelet reports the releases' pods, and reports whether there was anything to report.
 func (s *story) kubelet() (acted bool) {
 	s.Helper()
-	for _, c := range s.children() {
+	for _, c := range s.objects() {
 		before := c.DeepCopy()
 		c.Status.ObservedGeneration, c.Status.Available, c.Status.Failure = c.Generation, c.Spec.Replicas, ""
 		value := metav1.ConditionTrue
@@ -355,24 +355,24 @@ func (s *story) report(obj, before client.Object) bool {
 	return true
 }
 
-// ledger renders groups, rows and objects, without times and revisions.
-func (s *story) ledger() string {
+// rollout state renders groups, rows and objects, without times and revisions.
+func (s *story) rolloutState() string {
 	s.Helper()
-	children := s.children()
+	objects := s.objects()
 	var lines []string
 	for _, g := range s.ms().Status.ReleaseGroups {
 		lines = append(lines, fmt.Sprintf("%s %s target %s", g.Slug, g.Phase, g.Target.Reason))
 		for _, r := range g.Releases {
 			line := fmt.Sprintf("  %s %s %d%% %s", r.SemVer.Version, r.Status, r.Weight, r.Reason)
-			if c := children[r.VersionedMicroservice]; c != nil {
+			if c := objects[r.VersionedMicroservice]; c != nil {
 				line += fmt.Sprintf(", %d replicas", c.Spec.Replicas)
-				delete(children, c.Name)
+				delete(objects, c.Name)
 			}
 			lines = append(lines, line)
 		}
 	}
 	var orphans []string
-	for _, c := range children {
+	for _, c := range objects {
 		orphans = append(orphans, "without a row: "+c.Spec.SemVer.Version)
 	}
 	slices.Sort(orphans)
@@ -383,13 +383,13 @@ func (s *story) ledger() string {
 func (s *story) release(version string) *v1alpha1.VersionedMicroservice {
 	s.Helper()
 	var found []*v1alpha1.VersionedMicroservice
-	for _, c := range s.children() {
+	for _, c := range s.objects() {
 		if c.Spec.SemVer.Version == version {
 			found = append(found, c)
 		}
 	}
 	if len(found) == 0 {
-		s.Fatalf("there is no release of %s: %s", version, s.ledger())
+		s.Fatalf("there is no release of %s: %s", version, s.rolloutState())
 	}
 	return slices.MaxFunc(found, func(a, b *v1alpha1.VersionedMicroservice) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))

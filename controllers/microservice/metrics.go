@@ -48,7 +48,7 @@ func newMetrics(registerer prometheus.Registerer, cache client.Reader) (*metrics
 // count counts what happened.
 func (m *metrics) count(w *pass, n release.Note, now time.Time) {
 	m.events.WithLabelValues(string(n.Reason)).Inc()
-	if n.Reason != release.Promoted || w.children[n.Release] == nil {
+	if n.Reason != release.Promoted || w.objects[n.Release] == nil {
 		return
 	}
 	for _, g := range w.facts.State.Groups {
@@ -56,7 +56,7 @@ func (m *metrics) count(w *pass, n release.Note, now time.Time) {
 			return // it is back
 		}
 	}
-	m.promotion.Observe(now.Sub(w.children[n.Release].CreationTimestamp.Time).Seconds())
+	m.promotion.Observe(now.Sub(w.objects[n.Release].CreationTimestamp.Time).Seconds())
 }
 
 // census counts releases when it is asked.

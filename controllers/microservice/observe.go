@@ -23,9 +23,9 @@ import (
 
 // observed is one Microservice with all that a plan about it is made from.
 type observed struct {
-	ms       *v1alpha1.Microservice
-	policy   *v1alpha1.ImagePolicy
-	children map[string]*v1alpha1.VersionedMicroservice
+	ms      *v1alpha1.Microservice
+	policy  *v1alpha1.ImagePolicy
+	objects map[string]*v1alpha1.VersionedMicroservice
 	// offered by the name of the release that each gives.
 	offered map[string]*v1alpha1.OfferedRelease
 	config  string
@@ -56,16 +56,16 @@ type observed struct {
 func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*observed, error) {
 	spec, err := readSpec(ms, r.minDrain, r.clock.Now())
 	o := &observed{
-		ms:       ms,
-		children: map[string]*v1alpha1.VersionedMicroservice{},
-		offered:  map[string]*v1alpha1.OfferedRelease{},
-		copies:   map[resources.Source]client.Object{},
-		facts:    release.Observed{Spec: spec, State: readState(&ms.Status), Began: r.began.at(r.clock.Now())},
+		ms:      ms,
+		objects: map[string]*v1alpha1.VersionedMicroservice{},
+		offered: map[string]*v1alpha1.OfferedRelease{},
+		copies:  map[resources.Source]client.Object{},
+		facts:   release.Observed{Spec: spec, State: readState(&ms.Status), Began: r.began.at(r.clock.Now())},
 	}
 	if err != nil {
 		o.problem = status.NewTerminal(reasonTimeZoneUnknown, err)
 	}
-	if err := r.observeChildren(ctx, o); err != nil {
+	if err := r.observeObjects(ctx, o); err != nil {
 		return nil, err
 	}
 	if err := r.observeSource(ctx, o); err != nil {
@@ -126,7 +126,7 @@ type fixedClock struct{ now time.Time }
 func (c fixedClock) Now() time.Time                  { return c.now }
 func (c fixedClock) Since(t time.Time) time.Duration { return c.now.Sub(t) }
 
-func (r *Reconciler) observeChildren(ctx context.Context, o *observed) error {
+func (r *Reconciler) observeObjects(ctx context.Context, o *observed) error {
 	var list v1alpha1.VersionedMicroserviceList
 	var err error
 	if o.facts.State.Sequence == 0 {
@@ -141,8 +141,8 @@ func (r *Reconciler) observeChildren(ctx context.Context, o *observed) error {
 	}
 	for i := range list.Items {
 		if c := &list.Items[i]; metav1.IsControlledBy(c, o.ms) {
-			o.children[c.Name] = c
-			o.facts.Children = append(o.facts.Children, readChild(c, o.ms))
+			o.objects[c.Name] = c
+			o.facts.Objects = append(o.facts.Objects, readObject(c, o.ms))
 		}
 	}
 	return r.proveAbsence(ctx, o)
@@ -153,7 +153,7 @@ func (r *Reconciler) observeChildren(ctx context.Context, o *observed) error {
 func (r *Reconciler) proveAbsence(ctx context.Context, o *observed) error {
 	for _, g := range o.ms.Status.ReleaseGroups {
 		for _, row := range g.Releases {
-			if o.children[row.VersionedMicroservice] != nil {
+			if o.objects[row.VersionedMicroservice] != nil {
 				continue
 			}
 			var c v1alpha1.VersionedMicroservice
@@ -163,8 +163,8 @@ func (r *Reconciler) proveAbsence(ctx context.Context, o *observed) error {
 			case err != nil:
 				return fmt.Errorf("get release %q: %w", row.VersionedMicroservice, err)
 			case metav1.IsControlledBy(&c, o.ms):
-				o.children[c.Name] = &c
-				o.facts.Children = append(o.facts.Children, readChild(&c, o.ms))
+				o.objects[c.Name] = &c
+				o.facts.Objects = append(o.facts.Objects, readObject(&c, o.ms))
 			}
 		}
 	}
@@ -182,12 +182,12 @@ func (o *observed) requeueIn(d time.Duration) {
 const maxBy = 253
 
 // readChild gives the planner's view of a release's object.
-func readChild(c *v1alpha1.VersionedMicroservice, ms *v1alpha1.Microservice) release.Child {
+func readObject(c *v1alpha1.VersionedMicroservice, ms *v1alpha1.Microservice) release.Object {
 	stamp, _ := strconv.ParseInt(c.Annotations[v1alpha1.AnnotationAttempt], 10, 64)
 	number, _ := strconv.ParseInt(c.Labels[v1alpha1.LabelPullRequest], 10, 64)
 	number = max(0, number)
 	available := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionAvailable)
-	child := release.Child{
+	object := release.Object{
 		Release: c.Name, Slug: c.Spec.Group, Name: c.Spec.SemVer.Name,
 		Level: levelOf(c.Labels[v1alpha1.LabelLevel], number), PullRequest: number, Version: c.Spec.SemVer.Version,
 		Config:      c.Annotations[resources.AnnotationConfig],
@@ -204,16 +204,16 @@ func readChild(c *v1alpha1.VersionedMicroservice, ms *v1alpha1.Microservice) rel
 		Current:     int(c.Status.Replicas),
 		Analysis:    readVerdict(c.Status.Analysis),
 	}
-	readMeasured(ms, c, &child)
-	readHooks(ms, c, &child)
+	readMeasured(ms, c, &object)
+	readHooks(ms, c, &object)
 	if d := c.Spec.Decision; d != nil {
-		child.Decision = &release.Decision{Action: release.Action(d.Action), ID: d.ID, Step: d.Step, Groups: d.Groups, By: status.LineOf(c.Annotations[v1alpha1.AnnotationDecidedBy], maxBy)}
+		object.Decision = &release.Decision{Action: release.Action(d.Action), ID: d.ID, Step: d.Step, Groups: d.Groups, By: status.LineOf(c.Annotations[v1alpha1.AnnotationDecidedBy], maxBy)}
 	}
-	return child
+	return object
 }
 
 // levelOf is the level of a release by its label. Labels may be edited: with a level
-// that the schema of the status does not know, no ledger could be written any more.
+// that the schema of the status does not know, no rollout state could be written any more.
 func levelOf(label string, pullRequest int64) string {
 	switch level := v1alpha1.ReleaseLevel(label); {
 	case level == v1alpha1.LevelRelease, level == v1alpha1.LevelCandidate, level == v1alpha1.LevelPreview:
@@ -303,7 +303,7 @@ func stale(p *v1alpha1.ImagePolicy) bool {
 // group, or pins the version. What only others hold starts no group here (rule 17).
 func (o *observed) concerns(offer *v1alpha1.OfferedRelease) bool {
 	return slices.ContainsFunc(o.ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.Slug == offer.Group }) ||
-		slices.ContainsFunc(o.facts.Children, func(c release.Child) bool { return c.Slug == offer.Group }) ||
+		slices.ContainsFunc(o.facts.Objects, func(c release.Object) bool { return c.Slug == offer.Group }) ||
 		slices.ContainsFunc(o.facts.Spec.Pins, func(p release.Pin) bool {
 			return versions.Names(p.Version, offer.SemVer.Version) && (p.Group == "" || p.Group == offer.Group || p.Group == offer.SemVer.Name)
 		})
@@ -319,7 +319,7 @@ func (r *Reconciler) observePolicies(ctx context.Context, o *observed) error {
 		p := release.Policy{Name: list.Items[i].Name}
 		for _, g := range list.Items[i].Status.Groups {
 			report := release.Report{
-				Slug: g.Slug, Revision: g.Revision, References: g.References, Masked: g.Withheld, Pinned: g.Pinned,
+				Slug: g.Slug, Revision: g.Revision, References: g.References, Withheld: g.Withheld, Pinned: g.Pinned,
 				Active: g.Active, Newest: g.Newest, CanaryDomains: g.CanaryDomains, Canary: g.Canary, Unrouted: g.Unrouted, Reason: g.Reason, Message: g.Message,
 			}
 			if g.ConfirmedTime != nil {

@@ -30,7 +30,7 @@ func TestFirstListIsOfOneMicroservice(t *testing.T) {
 	live := &selectors{}
 	r := &Reconciler{live: live}
 	o := &observed{ms: &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}}
-	if err := r.observeChildren(t.Context(), o); err != nil {
+	if err := r.observeObjects(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "lists", live.asked, []string{"shop spec.microserviceName=web"})

@@ -11,7 +11,7 @@ import (
 )
 
 // A Microservice passes its steps with the others of its name, of which it reads the
-// ledger, and with no one else.
+// rollout state, and with no one else.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -34,13 +34,13 @@ func TestTogether(t *testing.T) {
 			s.offer("1.1.0", "1.0.0")
 			s.play()
 			if run := s.underWay(); run == nil || run.Gate != v1alpha1.GateTogether || !s.until("1.1.0 canary 10%")() {
-				t.Fatalf("it does not wait: %+v\n%s", run, s.ledger())
+				t.Fatalf("it does not wait: %+v\n%s", run, s.rolloutState())
 			}
 			same(t, "Progressing", condition(s.ms(), "Progressing"), "True Together: 1.1.0 is waiting at 10% for Microservice cart")
 			s.stands("cart", v1alpha1.ReleaseError, nil)
 			s.play()
 			if !s.until(test.end)() {
-				t.Errorf("it failed at the other one: %s", s.ledger())
+				t.Errorf("it failed at the other one: %s", s.rolloutState())
 			}
 			if held := condition(s.ms(), "Blocked"); strings.Contains(held, "it failed in Microservice cart (CrashLoopBackOff)") == (test.onFailure == v1alpha1.TogetherRollBack) {
 				t.Errorf("Blocked is %q", held)
@@ -51,18 +51,18 @@ func TestTogether(t *testing.T) {
 			s.stands("cart", v1alpha1.ReleaseCanary, &v1alpha1.Rollout{Release: "cart-x", Step: 1, Gate: v1alpha1.GateTogether, StartedTime: metav1.NewMicroTime(s.clock.Now())})
 			s.play()
 			if !s.until("1.1.0 canary 50%")() {
-				t.Errorf("the other one came as far: %s", s.ledger())
+				t.Errorf("the other one came as far: %s", s.rolloutState())
 			}
 			s.stands("cart", v1alpha1.ReleaseActive, nil)
 			s.play()
 			if !s.until("1.1.0 active 100%")() {
-				t.Errorf("the other one is through: %s", s.ledger())
+				t.Errorf("the other one is through: %s", s.rolloutState())
 			}
 		})
 	}
 }
 
-// Whoever waits for a Microservice hears of its ledger, and of its end.
+// Whoever waits for a Microservice hears of its rollout state, and of its end.
 func TestForPeers(t *testing.T) {
 	t.Parallel()
 	s := begin(t, steps(v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}, Together: &v1alpha1.TogetherStrategy{Name: "checkout"}}))

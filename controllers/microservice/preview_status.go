@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// The reasons of condition PreviewsReady. The first that holds is told.
+// The reasons of condition PreviewsReady. The first that holds is reported.
 const (
 	reasonPreviewsFailed   = "PreviewsFailed"
 	reasonPreviewsStarting = "PreviewsStarting"

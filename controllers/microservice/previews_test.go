@@ -61,16 +61,16 @@ func TestLifeOfAPreview(t *testing.T) {
 	same(t, "starting", condition(s.ms(), "PreviewsReady"), "False PreviewsStarting: 0 of 1; 1 starting")
 	same(t, "ready without it", condition(s.ms(), "Ready"), "True Succeeded: all release groups are previews of pull requests")
 	s.play()
-	same(t, "opened", s.ledger(), lines("feature-7 Live target Latest", "  aaaaaaa active 100% First, 2 replicas"))
+	same(t, "opened", s.rolloutState(), lines("feature-7 Live target Latest", "  aaaaaaa active 100% First, 2 replicas"))
 	same(t, "available", condition(s.ms(), "PreviewsReady"), "True PreviewsAvailable: 1 of 1")
 	same(t, "summary", s.ms().Status.Summary, v1alpha1.MicroserviceSummary{Previews: "1/1"})
 	group := s.ms().Status.ReleaseGroups[0]
 	same(t, "number and head", fmt.Sprint(group.PullRequest, group.Head, group.HeadTime.UTC()), fmt.Sprint(7, "aaaaaaa", first.ReleaseTime.UTC()))
-	child := s.release("aaaaaaa")
-	for _, labels := range []map[string]string{child.Labels, child.Spec.Template.Labels} {
+	object := s.release("aaaaaaa")
+	for _, labels := range []map[string]string{object.Labels, object.Spec.Template.Labels} {
 		same(t, "label", labels[v1alpha1.LabelPullRequest], "7")
 	}
-	same(t, "annotation", child.Spec.Template.Annotations[v1alpha1.AnnotationCommit], "aaaaaaa")
+	same(t, "annotation", object.Spec.Template.Annotations[v1alpha1.AnnotationCommit], "aaaaaaa")
 
 	// Three pushes before the first of them is available; the last one never is.
 	for _, sha := range []string{"bbbbbbb", "ccccccc", "ddddddd"} {
@@ -79,14 +79,14 @@ func TestLifeOfAPreview(t *testing.T) {
 		s.play(s.until(sha + " pending"))
 	}
 	s.play()
-	same(t, "the old one serves", s.ledger(), lines(
+	same(t, "the old one serves", s.rolloutState(), lines(
 		"feature-7 Live target Held", "  ddddddd error 0% CrashLoopBackOff, 0 replicas", "  aaaaaaa active 100% First, 2 replicas"))
 	same(t, "failed", condition(s.ms(), "PreviewsReady"), "True PreviewsFailed: 1 of 1; failed: #7 (CrashLoopBackOff)")
 	same(t, "a preview is no failed release", condition(s.ms(), "ReleaseFailed"), "")
 	same(t, "ready all the same", condition(s.ms(), "Ready"), "True Succeeded: all release groups are previews of pull requests")
 	s.pulls([]v1alpha1.OfferedRelease{s.pull(7, "eeeeeee")})
 	s.play()
-	same(t, "mended", s.ledger(), lines("feature-7 Live target Latest", "  eeeeeee active 100% Promoted, 2 replicas"))
+	same(t, "mended", s.rolloutState(), lines("feature-7 Live target Latest", "  eeeeeee active 100% Promoted, 2 replicas"))
 
 	// Closed: it stays for an hour, to the second.
 	s.pulls(nil, 7)
@@ -100,21 +100,21 @@ func TestLifeOfAPreview(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, "kept", s.ledger(), lines("feature-7 Live target Held", "  eeeeeee active 100% Promoted, 2 replicas"))
+	same(t, "kept", s.rolloutState(), lines("feature-7 Live target Held", "  eeeeeee active 100% Promoted, 2 replicas"))
 	s.clock.Step(result.RequeueAfter)
 	if _, err := s.pass(); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "closing", s.ledger(), lines("feature-7 Closing target ", "  eeeeeee deprecated 0% Closed, 2 replicas"))
+	same(t, "closing", s.rolloutState(), lines("feature-7 Closing target ", "  eeeeeee deprecated 0% Closed, 2 replicas"))
 	s.play()
-	same(t, "nothing remains", s.ledger(), "")
+	same(t, "nothing remains", s.rolloutState(), "")
 	same(t, "no condition remains", condition(s.ms(), "PreviewsReady"), "")
-	var told []string
+	var reported []string
 	for _, e := range s.events {
 		reason, _, _ := strings.Cut(e, ":")
-		told = append(told, reason)
+		reported = append(reported, reason)
 	}
-	same(t, "events", strings.Join(told, " "), "Started Promoted Started Superseded Started Superseded Started ReleaseFailed Started Promoted Closed")
+	same(t, "events", strings.Join(reported, " "), "Started Promoted Started Superseded Started Superseded Started ReleaseFailed Started Promoted Closed")
 }
 
 // TestPreviewsWithoutPlace has more pull requests than places, and one that is too old.
@@ -126,7 +126,7 @@ func TestPreviewsWithoutPlace(t *testing.T) {
 	one, two := s.pull(1, "aaaaaaa"), s.pull(2, "bbbbbbb")
 	s.pulls([]v1alpha1.OfferedRelease{one, two})
 	s.play(func() bool { return s.ms().Status.Summary.Previews == "1/1" })
-	same(t, "one place", s.ledger(), lines("feature-2 Live target Latest", "  bbbbbbb active 100% First, 2 replicas", "feature-1 Expired target NoSlot"))
+	same(t, "one place", s.rolloutState(), lines("feature-2 Live target Latest", "  bbbbbbb active 100% First, 2 replicas", "feature-1 Expired target NoSlot"))
 	same(t, "condition", condition(s.ms(), "PreviewsReady"), "True PreviewsAvailable: 1 of 1; 1 without a slot (spec.previews.maxGroups)")
 	same(t, "expired", s.ms().Status.ReleaseGroups[1].Head, "aaaaaaa")
 	result, err := s.pass()
@@ -135,14 +135,14 @@ func TestPreviewsWithoutPlace(t *testing.T) {
 	}
 	same(t, "looked at again when it is too old", s.clock.Now().Add(result.RequeueAfter), one.ReleaseTime.Add(2*time.Hour))
 	s.play()
-	same(t, "too old", s.ledger(), lines("feature-2 Expired target MaxAge", "feature-1 Expired target MaxAge"))
+	same(t, "too old", s.rolloutState(), lines("feature-2 Expired target MaxAge", "feature-1 Expired target MaxAge"))
 	same(t, "expired by age", condition(s.ms(), "PreviewsReady"), "True PreviewsAvailable: 0 of 0; 2 expired (spec.previews.maxAge)")
 	same(t, "events", s.events[len(s.events)-1:], []string{
 		"Expired: the preview is drained and removed: the last push, at " + two.ReleaseTime.UTC().Format(time.RFC3339) + ", is older than spec.previews.maxAge (2h0m0s): push a commit to start the preview again",
 	})
 	s.pulls([]v1alpha1.OfferedRelease{s.pull(1, "ccccccc"), two})
 	s.play(s.until("ccccccc active"))
-	same(t, "pushed", s.ledger(), lines("feature-2 Expired target MaxAge", "feature-1 Live target Latest", "  ccccccc active 100% First, 2 replicas"))
+	same(t, "pushed", s.rolloutState(), lines("feature-2 Expired target MaxAge", "feature-1 Live target Latest", "  ccccccc active 100% First, 2 replicas"))
 }
 
 // TestReleasesAndPreviewsSideBySide has a preview that fails next to a release.
@@ -159,7 +159,7 @@ func TestReleasesAndPreviewsSideBySide(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.play()
-	same(t, "ledger", s.ledger(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas", "feature-7 Live target ", "  aaaaaaa error 0% CrashLoopBackOff, 0 replicas"))
+	same(t, "ledger", s.rolloutState(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas", "feature-7 Live target ", "  aaaaaaa error 0% CrashLoopBackOff, 0 replicas"))
 	same(t, "summary", s.ms().Status.Summary, v1alpha1.MicroserviceSummary{Active: "1.0.0", Groups: "1/1", Previews: "0/1"})
 	same(t, "ready", condition(s.ms(), "Ready"), "True Succeeded: active: 1.0.0 in group release")
 	same(t, "previews", condition(s.ms(), "PreviewsReady"), "False PreviewsFailed: 0 of 1; failed: #7 (CrashLoopBackOff)")
@@ -174,15 +174,15 @@ func TestImagesInStep(t *testing.T) {
 	s.offer("1.0.0")
 	s.also("migrate", "1.0.0")
 	s.play()
-	child := s.release("1.0.0")
-	same(t, "image", child.Spec.Template.Spec.Containers[0].Image, "r.example/shop:1.0.0@sha256:1.0.0")
-	same(t, "image in step", child.Spec.Template.Spec.InitContainers[0].Image, "r.example/migrate:1.0.0@sha256:1.0.0")
+	object := s.release("1.0.0")
+	same(t, "image", object.Spec.Template.Spec.Containers[0].Image, "r.example/shop:1.0.0@sha256:1.0.0")
+	same(t, "image in step", object.Spec.Template.Spec.InitContainers[0].Image, "r.example/migrate:1.0.0@sha256:1.0.0")
 
 	s.offer("1.1.0", "1.0.0")
 	s.also("worker", "1.1.0")
 	s.play()
 	same(t, "no such container", condition(s.ms(), "Ready"), `False ContainerNotFound: spec.additionalImages[].containerName of ImagePolicy "shop": spec.template has no container and no init container "worker"; add it, or name one of these`)
-	same(t, "what runs continues", s.ledger(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas"))
+	same(t, "what runs continues", s.rolloutState(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas"))
 }
 
 // also adds an image for a container to all that is offered.
@@ -214,7 +214,7 @@ func TestRebuiltPreviewKeepsItsNumber(t *testing.T) {
 	}
 	s.restart()
 	s.play()
-	same(t, "ledger", s.ledger(), lines("feature-7 Live target Held", "  aaaaaaa active 100% Rebuilt, 2 replicas"))
+	same(t, "ledger", s.rolloutState(), lines("feature-7 Live target Held", "  aaaaaaa active 100% Rebuilt, 2 replicas"))
 	same(t, "number", s.ms().Status.ReleaseGroups[0].PullRequest, int64(7))
 	var list v1alpha1.VersionedMicroserviceList
 	if err := env.Client.List(t.Context(), &list, client.InNamespace(s.namespace), client.MatchingLabels{v1alpha1.LabelPullRequest: "7"}); err != nil {

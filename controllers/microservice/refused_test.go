@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A ledger that the server refuses is told on Ready, and nothing comes after it: no
+// A rollout state that the server refuses is reported on Ready, and nothing comes after it: no
 // release goes that a record names.
-func TestRefusedLedger(t *testing.T) {
+func TestRefusedRolloutState(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
 	s.upgrade(func(string, string) {})
 	s.offer("1.3.0", "1.1.1")
-	before := s.ledger()
+	before := s.rolloutState()
 	refused := true
 	s.before = func(what string) error {
 		// The conditions are accepted: it is the second write of such a pass.
@@ -34,7 +34,7 @@ func TestRefusedLedger(t *testing.T) {
 		refused = true
 		result, err := s.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.ms())})
 		if err != nil || result.RequeueAfter != afterStateRefused {
-			t.Errorf("a refused ledger ends in %v, %v", result, err)
+			t.Errorf("a refused rollout state ends in %v, %v", result, err)
 		}
 		if got := condition(s.ms(), "Ready"); !strings.HasPrefix(got, "False StateRefused: ") || !strings.Contains(got, "Too many: 33") {
 			t.Errorf("Ready is %q", got)
@@ -43,9 +43,9 @@ func TestRefusedLedger(t *testing.T) {
 			t.Errorf("Stalled is %q", got)
 		}
 	}
-	after := strings.Split(s.ledger(), "\n")
+	after := strings.Split(s.rolloutState(), "\n")
 	if got := strings.Join(after[:len(after)-1], "\n"); got != before || after[len(after)-1] != "without a row: 1.3.0" {
-		t.Errorf("it was\n%s\nand is\n%s", before, s.ledger())
+		t.Errorf("it was\n%s\nand is\n%s", before, s.rolloutState())
 	}
 	s.before = func(what string) error {
 		if what == "ledger" {

@@ -16,7 +16,7 @@ import (
 )
 
 // What the planner says is what it reads back, through the status and its JSON.
-func TestLedgerIsKept(t *testing.T) {
+func TestRolloutStateIsKept(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		want := release.State{Sequence: rapid.Int64Range(0, 1<<40).Draw(t, "sequence"), Groups: rapid.SliceOfN(rapid.Custom(group), 0, 3).Draw(t, "groups")}
@@ -82,8 +82,8 @@ func TestEarlierStatusIsRead(t *testing.T) {
 }
 
 // What does not fit into the schema of the status makes the server refuse the whole
-// ledger, and with it each abort: labels may be edited.
-func TestLedgerFitsItsSchema(t *testing.T) {
+// rollout state, and with it each abort: labels may be edited.
+func TestRolloutStateFitsItsSchema(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ level, number, want string }{
 		"as it was made":    {"Candidate", "", "Candidate"},
@@ -94,7 +94,7 @@ func TestLedgerFitsItsSchema(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var c v1alpha1.VersionedMicroservice
 			c.Labels = map[string]string{v1alpha1.LabelLevel: test.level, v1alpha1.LabelPullRequest: test.number}
-			if got := readChild(&c, &v1alpha1.Microservice{}).Level; got != test.want {
+			if got := readObject(&c, &v1alpha1.Microservice{}).Level; got != test.want {
 				t.Errorf("level = %q, want %q", got, test.want)
 			}
 		})

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// report writes the rollout state, the conditions and the summary in one write, and tells
+// report writes the rollout state, the conditions and the summary in one write, and shows
 // of what happened when it holds. refused is a release that could not be made.
 func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error) error {
 	before := w.ms.DeepCopy()
@@ -114,7 +114,7 @@ const afterStateRefused = time.Minute
 
 // reportStateRefused says on Ready that the server refuses the rollout state: nothing is done
 // about the Microservice until it is accepted, and no one would know. The status stays
-// as it was before. What comes back tells when to try again; other errors of a write
+// as it was before. What comes back shows when to try again; other errors of a write
 // come back as they are.
 func (r *Reconciler) reportStateRefused(ctx context.Context, w *pass, before *v1alpha1.Microservice, err error) error {
 	if !apierrors.IsInvalid(err) && !apierrors.IsRequestEntityTooLargeError(err) {

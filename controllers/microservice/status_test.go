@@ -156,7 +156,7 @@ func TestConditions(t *testing.T) {
 			c.Spec.Template.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{
 				ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "shop-1-abc"}},
 			}}}
-			w.children = map[string]*v1alpha1.VersionedMicroservice{"shop-1": c}
+			w.objects = map[string]*v1alpha1.VersionedMicroservice{"shop-1": c}
 		}, shown{Conditions: []string{
 			`ConfigurationLost True ConfigurationLost: releases cannot start pods, because copies of their configuration were deleted: 1.0.0 (shop-1) lacks its ConfigMap "shop-1-abc"`,
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
@@ -260,7 +260,7 @@ func TestConditions(t *testing.T) {
 
 			// What no longer holds goes away.
 			ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}
-			w.plan, w.facts, w.children = plan{}, release.Observed{Policies: carried}, nil
+			w.plan, w.facts, w.objects = plan{}, release.Observed{Policies: carried}, nil
 			setConditions(w, nil)
 			summarize(&pass{observed: observed{ms: ms}})
 			same(t, "stable again", show(ms), shown{Conditions: []string{"Ready True Succeeded: active: 1.0.0 in group 1.x"}, Active: "1.0.0", Groups: "1/1"})

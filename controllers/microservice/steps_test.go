@@ -79,7 +79,7 @@ func (s *story) rest() {
 			return
 		}
 	}
-	s.Fatalf("it does not rest: %s", s.ledger())
+	s.Fatalf("it does not rest: %s", s.rolloutState())
 }
 
 // Each gate holds the rollout at its point until its hooks agree, and says so.
@@ -112,10 +112,10 @@ func TestGates(t *testing.T) {
 		s.rest()
 		run := s.underWay()
 		if run == nil || run.Gate != at.gate || run.GateTime == nil {
-			t.Fatalf("the run is at %+v, want gate %s: %s", run, at.gate, s.ledger())
+			t.Fatalf("the run is at %+v, want gate %s: %s", run, at.gate, s.rolloutState())
 		}
 		if !s.until(at.row)() {
-			t.Fatalf("at %s: %s", at.gate, s.ledger())
+			t.Fatalf("at %s: %s", at.gate, s.rolloutState())
 		}
 		same(t, "replicas at "+string(at.gate), s.release(at.version).Spec.Replicas, at.replicas)
 		if got := condition(s.ms(), "Progressing"); !strings.HasPrefix(got, "True Gate: ") {
@@ -124,13 +124,13 @@ func TestGates(t *testing.T) {
 		s.clock.Step(24 * time.Hour)
 		s.rest()
 		if !s.until(at.row)() {
-			t.Fatalf("time opened gate %s: %s", at.gate, s.ledger())
+			t.Fatalf("time opened gate %s: %s", at.gate, s.rolloutState())
 		}
 		s.restart()
 		s.answer(at.version, "Waiting")
 		s.rest()
 		if !s.until(at.row)() {
-			t.Fatalf("a no opened gate %s: %s", at.gate, s.ledger())
+			t.Fatalf("a no opened gate %s: %s", at.gate, s.rolloutState())
 		}
 		s.answer(at.version, at.phase)
 		if at.version == "1.0.0" && at.gate == "PreRollout" { // a first release has no other gates
@@ -174,12 +174,12 @@ func TestVerdicts(t *testing.T) {
 	s.verdict("1.1.0", v1alpha1.AnalysisPassed, "")
 	s.rest()
 	if !s.until("1.1.0 canary 50%")() {
-		t.Fatalf("it does not continue: %s", s.ledger())
+		t.Fatalf("it does not continue: %s", s.rolloutState())
 	}
 	first := s.underWay().Sequence
 	s.verdict("1.1.0", v1alpha1.AnalysisFailed, "rate is 94")
 	s.rest()
-	same(t, "ledger", s.ledger(), lines(
+	same(t, "ledger", s.rolloutState(), lines(
 		"release Live target Latest",
 		"  1.1.0 error 0% AnalysisFailed, 2 replicas",
 		"  1.0.0 active 100% First, 2 replicas",
@@ -187,7 +187,7 @@ func TestVerdicts(t *testing.T) {
 	s.clock.Step(24 * time.Hour)
 	s.play()
 	if !s.until("1.1.0 error 0% AnalysisFailed, 0 replicas")() {
-		t.Errorf("it starts again automatically: %s", s.ledger())
+		t.Errorf("it starts again automatically: %s", s.rolloutState())
 	}
 	c := s.release("1.1.0")
 	c.Spec.Decision = &v1alpha1.Decision{Action: v1alpha1.DecisionRetry, ID: "1"}
@@ -196,7 +196,7 @@ func TestVerdicts(t *testing.T) {
 	}
 	s.rest()
 	if run := s.underWay(); run == nil || run.Sequence <= first || !s.until("1.1.0 canary 10%")() {
-		t.Errorf("a verdict of the rollout before counts for a retry: %+v %s", run, s.ledger())
+		t.Errorf("a verdict of the rollout before counts for a retry: %+v %s", run, s.rolloutState())
 	}
 }
 
@@ -261,7 +261,7 @@ func TestUnknownTimeZone(t *testing.T) {
 	s.offer("1.1.0", "1.0.0")
 	s.play()
 	if !s.until("1.1.0 canary 10%")() {
-		t.Errorf("ledger: %s", s.ledger())
+		t.Errorf("rollout state: %s", s.rolloutState())
 	}
 	same(t, "Stalled", condition(s.ms(), "Stalled"),
 		`True TimeZoneUnknown: spec.updateStrategy.canary.steps[1].window.timeZone: time zone "Europe/Bern" does not exist; use a name of the IANA time zone database, such as Europe/Zurich`)
@@ -294,11 +294,11 @@ func TestRollbackHook(t *testing.T) {
 	}
 	asks(s.underWay().Sequence - 1)
 	if !s.until("1.1.0 canary 10%")() {
-		t.Errorf("an answer to another run takes it back: %s", s.ledger())
+		t.Errorf("an answer to another run takes it back: %s", s.rolloutState())
 	}
 	asks(s.underWay().Sequence)
 	if !s.until("1.1.0 error 0% RollbackRequested")() {
-		t.Errorf("it is not rolled back: %s", s.ledger())
+		t.Errorf("it is not rolled back: %s", s.rolloutState())
 	}
 }
 
@@ -325,22 +325,22 @@ func TestFirstReleaseOfAGateWithoutItsRecord(t *testing.T) {
 	same(t, "mark of a release that waits", mark(), "true")
 	lose()
 	if !s.until("1.0.0 pending 0%")() {
-		t.Errorf("without its record a release that hooks have not let through is %s", s.ledger())
+		t.Errorf("without its record a release that hooks have not let through is %s", s.rolloutState())
 	}
 	s.answer("1.0.0", "Open")
 	s.rest()
 	if !s.until("1.0.0 active 100%")() {
-		t.Fatalf("it is let through: %s", s.ledger())
+		t.Fatalf("it is let through: %s", s.rolloutState())
 	}
 	same(t, "mark of an active release", mark(), "")
 	lose()
 	if !s.until("1.0.0 active 100%")() {
-		t.Errorf("without its record the active release is %s", s.ledger())
+		t.Errorf("without its record the active release is %s", s.rolloutState())
 	}
 }
 
 // A release that failed takes its steps again when the status of the Microservice is lost, and
-// is not taken for one that was active: its own status tells.
+// is not taken for one that was active: its own status shows.
 func TestFailedReleaseWithoutItsRecord(t *testing.T) {
 	t.Parallel()
 	s := begin(t, steps(v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10, Pause: &v1alpha1.CanaryPause{Duration: "1s"}}}}))
@@ -352,11 +352,11 @@ func TestFailedReleaseWithoutItsRecord(t *testing.T) {
 	s.play()
 	s.offer("1.2.0", "1.1.0", "1.0.0")
 	s.play()
-	if got := s.ledger(); !strings.Contains(got, "1.2.0 error 0%") || !strings.Contains(got, "1.1.0 active 100%") {
+	if got := s.rolloutState(); !strings.Contains(got, "1.2.0 error 0%") || !strings.Contains(got, "1.1.0 active 100%") {
 		t.Fatalf("before: %s", got)
 	}
-	for version, told := range map[string]v1alpha1.ReleaseStatus{"1.2.0": v1alpha1.ReleaseError, "1.1.0": v1alpha1.ReleaseActive, "1.0.0": v1alpha1.ReleaseDeprecated} {
-		s.outcome(version, func(st *v1alpha1.VersionedMicroserviceStatus, _ *v1alpha1.Rollout) { st.Release = told })
+	for version, reported := range map[string]v1alpha1.ReleaseStatus{"1.2.0": v1alpha1.ReleaseError, "1.1.0": v1alpha1.ReleaseActive, "1.0.0": v1alpha1.ReleaseDeprecated} {
+		s.outcome(version, func(st *v1alpha1.VersionedMicroserviceStatus, _ *v1alpha1.Rollout) { st.Release = reported })
 	}
 	s.broken["1.2.0"] = false
 	s.edit(func(spec *v1alpha1.MicroserviceSpec) {
@@ -369,7 +369,7 @@ func TestFailedReleaseWithoutItsRecord(t *testing.T) {
 	}
 	s.restart()
 	s.rest()
-	if got := s.ledger(); !strings.Contains(got, "1.2.0 canary 10%") || !strings.Contains(got, "1.1.0 active 90%") || !strings.Contains(got, "1.0.0 deprecated 0%") {
+	if got := s.rolloutState(); !strings.Contains(got, "1.2.0 canary 10%") || !strings.Contains(got, "1.1.0 active 90%") || !strings.Contains(got, "1.0.0 deprecated 0%") {
 		t.Errorf("without its record a release that failed: %s", got)
 	}
 }

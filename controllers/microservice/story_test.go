@@ -18,14 +18,14 @@ import (
 )
 
 // upgrade plays a service's usual life, and calls check at each rest.
-func (s *story) upgrade(check func(version, ledger string)) {
+func (s *story) upgrade(check func(version, rolloutState string)) {
 	s.Helper()
 	s.route()
 	rest := func(version string, offers ...string) {
 		s.Helper()
 		s.offer(offers...)
 		s.play()
-		check(version, s.ledger())
+		check(version, s.rolloutState())
 	}
 	rest("1.0.0", "1.0.0")
 	rest("1.1.0", "1.1.0", "1.0.0")
@@ -62,14 +62,16 @@ var rests = map[string]string{
 func TestUpgrades(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
-	s.upgrade(func(version, ledger string) { same(t, "ledger after "+version, ledger, rests[version]) })
+	s.upgrade(func(version, rolloutState string) {
+		same(t, "rollout state after "+version, rolloutState, rests[version])
+	})
 
-	var told []string
+	var reported []string
 	for _, e := range s.events {
 		reason, _, _ := strings.Cut(e, ":")
-		told = append(told, reason)
+		reported = append(reported, reason)
 	}
-	same(t, "events", strings.Join(told, " "), "Started Promoted "+
+	same(t, "events", strings.Join(reported, " "), "Started Promoted "+
 		"Started Promoted Started ReleaseFailed Started Promoted")
 
 	ms := s.ms()
@@ -133,7 +135,7 @@ func TestCanary(t *testing.T) {
 	s.broken["1.1.0"] = true
 	s.kubelet()
 	s.play(s.until("1.1.0 error"))
-	same(t, "ledger after the canary died", s.ledger(), lines(
+	same(t, "rollout state after the canary died", s.rolloutState(), lines(
 		"release Live target Latest",
 		"  1.1.0 error 0% CrashLoopBackOff, 2 replicas",
 		"  1.0.0 active 100% First, 2 replicas",
@@ -183,7 +185,7 @@ func TestApprovalAndDecisions(t *testing.T) {
 	decide("1.1.0", v1alpha1.Decision{Action: "Continue", ID: "2", Step: "look"}, "alice")
 	s.play()
 	same(t, "the right step", decision("1.1.0"), v1alpha1.HandledDecision{ID: "2", Action: "Continue", By: "alice", Outcome: "Applied"})
-	same(t, "ledger", s.ledger(), rests["1.1.0"])
+	same(t, "ledger", s.rolloutState(), rests["1.1.0"])
 
 	s.offer("1.2.0", "1.1.0", "1.0.0")
 	s.play()
@@ -195,7 +197,7 @@ func TestApprovalAndDecisions(t *testing.T) {
 	s.play(s.until("1.2.0 canary"))
 	decide("1.2.0", v1alpha1.Decision{Action: "Adopt", ID: "5"}, "bob")
 	s.play()
-	same(t, "ledger", s.ledger(), lines(
+	same(t, "ledger", s.rolloutState(), lines(
 		"release Live target Latest",
 		"  1.2.0 active 100% Adopted, 2 replicas",
 		"  1.1.0 deprecated 0% Replaced, 1 replicas",
@@ -217,7 +219,7 @@ func TestPins(t *testing.T) {
 	}
 	pin("1.1.0", "incident 7")
 	same(t, "Pinned", condition(s.ms(), "Pinned"), `True Pinned: group release is pinned to 1.1.0; strategy latest would select 1.1.1 ("incident 7")`)
-	same(t, "ledger", s.ledger(), lines(
+	same(t, "ledger", s.rolloutState(), lines(
 		"release Live target Pinned",
 		"  1.2.0 error 0% CrashLoopBackOff, 0 replicas",
 		"  1.1.1 deprecated 0% Replaced, 1 replicas",
@@ -246,7 +248,7 @@ func TestPins(t *testing.T) {
 	s.play()
 	same(t, "Pinned when it is not", condition(s.ms(), "Pinned"), "")
 	if !s.until("1.1.1 active 100% RolledBack")() {
-		t.Errorf("unpinned, the newest is not back: %s", s.ledger())
+		t.Errorf("unpinned, the newest is not back: %s", s.rolloutState())
 	}
 }
 
@@ -326,7 +328,7 @@ func TestProblems(t *testing.T) {
 				t.Errorf("a problem makes writes: %q", s.writes[writes:])
 			}
 			if !s.until("1.0.0 active 100% First, 2 replicas")() {
-				t.Errorf("what was live is not: %s", s.ledger())
+				t.Errorf("what was live is not: %s", s.rolloutState())
 			}
 		})
 	}
@@ -350,7 +352,7 @@ func TestRefusedSuccessorHoldsNothingUp(t *testing.T) {
 	}
 	s.pass()
 	if !s.until("1.1.0 deprecated 0% Superseded")() || !s.until("1.0.0 active 100%")() {
-		t.Errorf("the canary still has weight: %s", s.ledger())
+		t.Errorf("the canary still has weight: %s", s.rolloutState())
 	}
 	if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, "True Forbidden") {
 		t.Errorf("Stalled is %q", got)
@@ -358,7 +360,7 @@ func TestRefusedSuccessorHoldsNothingUp(t *testing.T) {
 	s.before = nil
 	s.play()
 	if !s.until("1.2.0 active 100% Promoted")() {
-		t.Errorf("the successor does not run when it may: %s", s.ledger())
+		t.Errorf("the successor does not run when it may: %s", s.rolloutState())
 	}
 }
 
@@ -381,7 +383,7 @@ func TestNameConflict(t *testing.T) {
 	want := fmt.Sprintf("True NameConflict: VersionedMicroservice %q exists and is not controlled by Heighliner: delete or rename it, or rename the object that needs this name", foreign.Name)
 	same(t, "Stalled", condition(s.ms(), "Stalled"), want)
 	same(t, "next", result.RequeueAfter, time.Minute)
-	live := s.children()[foreign.Name]
+	live := s.objects()[foreign.Name]
 	if live.ResourceVersion != foreign.ResourceVersion {
 		t.Error("the foreign object was written")
 	}
@@ -389,19 +391,19 @@ func TestNameConflict(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.play()
-	if s.until("1.0.0 active 100%")(); !metav1.IsControlledBy(s.children()[foreign.Name], ms) {
-		t.Errorf("it is not made again: %s", s.ledger())
+	if s.until("1.0.0 active 100%")(); !metav1.IsControlledBy(s.objects()[foreign.Name], ms) {
+		t.Errorf("it is not made again: %s", s.rolloutState())
 	}
 	same(t, "Ready", condition(s.ms(), "Ready"), "True Succeeded: active: 1.0.0 in group release")
 }
 
-// A ledger that another user wrote meanwhile drops the whole plan.
-func TestConcurrentLedgerWrite(t *testing.T) {
+// A rollout state that another user wrote meanwhile drops the whole plan.
+func TestConcurrentRolloutStateWrite(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
 	s.upgrade(func(string, string) {})
 	s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.UpdateStrategy.MinimumAvailable = 1 })
-	before, events := s.ledger(), len(s.events)
+	before, events := s.rolloutState(), len(s.events)
 	s.before = func(what string) error {
 		if what == "ledger" {
 			s.before = nil
@@ -417,16 +419,16 @@ func TestConcurrentLedgerWrite(t *testing.T) {
 	if err != nil || result.RequeueAfter == 0 {
 		t.Errorf("a conflict ends in %v, %v: want a quiet requeue", result, err)
 	}
-	same(t, "ledger", s.ledger(), before)
+	same(t, "ledger", s.rolloutState(), before)
 	same(t, "events", len(s.events), events)
 	s.play()
 	if s.until("1.1.0")() {
-		t.Errorf("the plan is not made again: %s", s.ledger())
+		t.Errorf("the plan is not made again: %s", s.rolloutState())
 	}
 }
 
 // A pass on a rollout state that is older than our own last write does nothing; one on a
-// ledger that a user reset does.
+// rollout state that a user reset does.
 func TestOwnLastWrite(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -440,7 +442,7 @@ func TestOwnLastWrite(t *testing.T) {
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.ms())}); err != nil {
 		t.Error(err)
 	}
-	same(t, "writes on an old ledger", len(s.writes), writes)
+	same(t, "writes on an old rollout state", len(s.writes), writes)
 	r.Client = s.client
 	s.play()
 
@@ -450,7 +452,7 @@ func TestOwnLastWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.play()
-	same(t, "ledger after a reset", s.ledger(), lines(
+	same(t, "rollout state after a reset", s.rolloutState(), lines(
 		"release Live target Latest",
 		"  1.0.0 active 100% Rebuilt, 2 replicas",
 	))
@@ -459,17 +461,17 @@ func TestOwnLastWrite(t *testing.T) {
 // frozen reads what was there once, and writes now: the client of an old leader.
 type frozen struct {
 	client.Client
-	ms       *v1alpha1.Microservice
-	policy   *v1alpha1.ImagePolicy
-	children v1alpha1.VersionedMicroserviceList
-	routes   v1alpha1.NetworkPolicyList
+	ms      *v1alpha1.Microservice
+	policy  *v1alpha1.ImagePolicy
+	objects v1alpha1.VersionedMicroserviceList
+	routes  v1alpha1.NetworkPolicyList
 }
 
 func (s *story) freeze() *frozen {
 	s.Helper()
 	f := &frozen{Client: s.client, ms: s.ms(), policy: &v1alpha1.ImagePolicy{}}
 	s.get("shop", f.policy)
-	for _, list := range []client.ObjectList{&f.children, &f.routes} {
+	for _, list := range []client.ObjectList{&f.objects, &f.routes} {
 		if err := env.Client.List(s.Context(), list, client.InNamespace(s.namespace)); err != nil {
 			s.Fatal(err)
 		}
@@ -486,9 +488,9 @@ func (f *frozen) Get(_ context.Context, key client.ObjectKey, obj client.Object,
 		f.policy.DeepCopyInto(obj)
 		return nil
 	case *v1alpha1.VersionedMicroservice:
-		for i := range f.children.Items {
-			if f.children.Items[i].Name == key.Name {
-				f.children.Items[i].DeepCopyInto(obj)
+		for i := range f.objects.Items {
+			if f.objects.Items[i].Name == key.Name {
+				f.objects.Items[i].DeepCopyInto(obj)
 				return nil
 			}
 		}
@@ -499,7 +501,7 @@ func (f *frozen) Get(_ context.Context, key client.ObjectKey, obj client.Object,
 func (f *frozen) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	switch list := list.(type) {
 	case *v1alpha1.VersionedMicroserviceList:
-		f.children.DeepCopyInto(list)
+		f.objects.DeepCopyInto(list)
 	case *v1alpha1.NetworkPolicyList:
 		f.routes.DeepCopyInto(list)
 	}
@@ -523,14 +525,16 @@ func TestOldLeader(t *testing.T) {
 				before := s.serving()
 				late := s.make(seen[len(seen)-1-ago], seen[len(seen)-1-ago])
 				late.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.ms())}) // whatever it answers
-				after := s.children()
+				after := s.objects()
 				for name, replicas := range before {
 					if c := after[name]; c == nil || c.Spec.Replicas < replicas {
-						t.Errorf("the old leader took %s down: %s", name, s.ledger())
+						t.Errorf("the old leader took %s down: %s", name, s.rolloutState())
 					}
 				}
 			}
-			s.upgrade(func(version, ledger string) { same(t, "ledger after "+version, ledger, rests[version]) })
+			s.upgrade(func(version, rolloutState string) {
+				same(t, "rollout state after "+version, rolloutState, rests[version])
+			})
 		})
 	}
 }
@@ -538,10 +542,10 @@ func TestOldLeader(t *testing.T) {
 // serving gives the replicas of releases that are active, canary or in progress.
 func (s *story) serving() map[string]int32 {
 	s.Helper()
-	serving, children := map[string]int32{}, s.children()
+	serving, objects := map[string]int32{}, s.objects()
 	for _, g := range s.ms().Status.ReleaseGroups {
 		for _, r := range g.Releases {
-			c := children[r.VersionedMicroservice]
+			c := objects[r.VersionedMicroservice]
 			running := g.Rollout != nil && g.Rollout.Release == r.VersionedMicroservice
 			if c != nil && (running || r.Weight > 0 || r.Status == v1alpha1.ReleaseActive) {
 				serving[c.Name] = c.Spec.Replicas
@@ -574,10 +578,10 @@ func TestCrashes(t *testing.T) {
 				} else {
 					s.after = die
 				}
-				s.upgrade(func(version, ledger string) {
+				s.upgrade(func(version, rolloutState string) {
 					// A first release without a row is taken over (protocol rule 31).
-					ledger = strings.ReplaceAll(ledger, "Rebuilt", "First")
-					same(t, "ledger after "+version, ledger, rests[version])
+					rolloutState = strings.ReplaceAll(rolloutState, "Rebuilt", "First")
+					same(t, "rollout state after "+version, rolloutState, rests[version])
 				})
 				if lost < 5 {
 					t.Errorf("only %d of %d writes were lost", lost, count)

@@ -34,12 +34,12 @@ func TestNewestDomainsMoveToANewerGroup(t *testing.T) {
 	s.route()
 	s.offerMajors("1.0.0")
 	s.play()
-	same(t, "first", s.ledger(), lines("1-x Live target Latest", "  1.0.0 active 100% First, 2 replicas"))
+	same(t, "first", s.rolloutState(), lines("1-x Live target Latest", "  1.0.0 active 100% First, 2 replicas"))
 
 	s.broken["2.0.0"] = true
 	s.offerMajors("1.0.0", "2.0.0")
 	s.play()
-	same(t, "one that never starts", s.ledger(), lines(
+	same(t, "one that never starts", s.rolloutState(), lines(
 		"2-x Live target ", "  2.0.0 error 0% CrashLoopBackOff, 0 replicas",
 		"1-x Live target Latest", "  1.0.0 active 100% First, 2 replicas"))
 	ready := condition(s.ms(), v1alpha1.ConditionReady)
@@ -64,17 +64,17 @@ func TestNewestDomainsMoveToANewerGroup(t *testing.T) {
 	same(t, "why "+why, strings.Contains(why, "3.0.0 is waiting: the newest domains are moving to 2.0.1 in group 2.x"), true)
 	s.play(s.until("2.0.1 active 100%"))
 	s.play()
-	same(t, "end", s.ledger(), lines(
+	same(t, "end", s.rolloutState(), lines(
 		"3-x Live target Latest", "  3.0.0 active 100% Promoted, 2 replicas",
 		"2-x Live target Latest", "  2.0.1 active 100% Promoted, 2 replicas",
 		"1-x Live target Latest", "  1.0.0 active 100% First, 2 replicas"))
-	var told []string
+	var reported []string
 	for _, e := range s.events {
 		if e = plain.ReplaceAllString(e, ""); !strings.HasPrefix(e, "Started") {
-			told = append(told, e)
+			reported = append(reported, e)
 		}
 	}
-	same(t, "events", told, []string{
+	same(t, "events", reported, []string{
 		"Promoted: 1.0.0 is active in group 1.x",
 		"ReleaseFailed: 2.0.0 was not healthy within the progress deadline of 10m0s: CrashLoopBackOff",
 		"Promoted: 2.0.1 is active in group 2.x",

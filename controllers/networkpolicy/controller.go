@@ -134,7 +134,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Watches(&v1alpha1.Microservice{}, queue.Prefer(rolledBack, r.byMicroservice)).
 		Watches(&v1alpha1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(r.byHosts), builder.WithPredicates(claimsChanged)).
 		WatchesRawSource(answered(r.probes)).
-		WatchesRawSource(&r.wakes).
+		WatchesRawSource(&r.requeues).
 		WithOptions(controller.Options{MaxConcurrentReconciles: cmp.Or(opts.Concurrency, 2), RateLimiter: status.RateLimiter()})
 	if opts.Namespace != "" {
 		if r.list, err = newDomainList(mgr, opts.Namespace, cmp.Or(opts.pollInterval, pollInterval)); err != nil {
@@ -192,5 +192,5 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		left, err := r.restore(ctx, f)
 		requeueAfter, failed = cmp.Or(min(requeueAfter, left), requeueAfter, left), errors.Join(failed, err)
 	}
-	return r.wakes.Again(ctx, request, requeueAfter, failed)
+	return r.requeues.Again(ctx, request, requeueAfter, failed)
 }

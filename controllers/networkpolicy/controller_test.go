@@ -56,7 +56,7 @@ func TestServerRollout(t *testing.T) {
 	p.rollout(group("1-x", 3, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	p.eventually("shop", "second step", confirmed("1-x", 3, "a", "b"))
 	p.quiet()
-	// A step costs a route and a status (and their ledger, which others write).
+	// A step costs a route and a status (and their rollout state, which others write).
 	p.atMost(before, 2)
 
 	if got := p.route().Annotations[v1alpha1.AnnotationRevision]; got != "1-x=3" {
@@ -259,7 +259,7 @@ func TestServerMicroserviceDeleted(t *testing.T) {
 	p.eventually("shop", "no Microservice", has("Ready", "MicroserviceNotFound"))
 	p.pod("b")
 	p.microservice(group("1-x", 1, "b 1.0.0 active 100"))
-	p.eventually("shop", "a new ledger", confirmed("1-x", 1, "b"))
+	p.eventually("shop", "a new rollout state", confirmed("1-x", 1, "b"))
 	if p.route().UID != uid {
 		t.Error("the route was made again: its age is lost")
 	}
@@ -434,7 +434,7 @@ func TestServerRefusedSpecificationKeepsNoTraffic(t *testing.T) {
 	p.eventually("shop", "masked", func(h *v1alpha1.NetworkPolicy) bool {
 		return has("Accepted", status.ReasonInvalid)(h) && slices.Contains(traffic.Find(h.Status.Groups, "1-x").Withheld, "b")
 	})
-	time.Sleep(time.Second) // The pass that its own report wakes tries what is refused once more.
+	time.Sleep(time.Second) // The pass that its own report requeues tries what is refused once more.
 	p.quiet()
 	await.Nil(t, func(ctx context.Context) error {
 		p.get("shop", &policy)

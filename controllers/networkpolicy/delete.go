@@ -72,7 +72,7 @@ func (r *Reconciler) finalize(ctx context.Context, policy *v1alpha1.NetworkPolic
 		}
 		wait, err := r.reconcileDelete(ctx, f, late)
 		if err != nil {
-			return r.wakes.Again(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(policy)}, wait, err)
+			return r.requeues.Again(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(policy)}, wait, err)
 		}
 		if wait > 0 && !late {
 			return ctrl.Result{RequeueAfter: wait}, nil

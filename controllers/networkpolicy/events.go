@@ -65,14 +65,14 @@ func stepwise(before, now []v1alpha1.DomainBackend) bool {
 // moves in a rollout is in the events of the Microservice, and in status.summary.split.
 func (r *Reconciler) announce(policy *v1alpha1.NetworkPolicy, before, now v1alpha1.NetworkPolicyStatus) {
 	r.Events.Transitions(policy, before.Conditions, now.Conditions, actionRoute,
-		status.Told{Kind: v1alpha1.ConditionAccepted, Good: metav1.ConditionTrue, Worry: true},
-		status.Told{Kind: v1alpha1.ConditionResolvedRefs, Good: metav1.ConditionTrue, Worry: true},
-		status.Told{Kind: v1alpha1.ConditionProgrammed, Good: metav1.ConditionTrue, Worry: true, Passing: traffic.PassingReasons()},
-		status.Told{Kind: v1alpha1.ConditionNameConflict, Good: metav1.ConditionFalse},
-		status.Told{Kind: v1alpha1.ConditionDomainShared, Good: metav1.ConditionFalse},
-		status.Told{Kind: v1alpha1.ConditionServiceAdopted, Good: metav1.ConditionTrue},
-		status.Told{Kind: v1alpha1.ConditionSettingsNotApplied, Good: metav1.ConditionFalse},
-		status.Told{Kind: v1alpha1.ConditionProviderSwitching, Good: metav1.ConditionTrue},
+		status.TransitionRule{Kind: v1alpha1.ConditionAccepted, Good: metav1.ConditionTrue, Worry: true},
+		status.TransitionRule{Kind: v1alpha1.ConditionResolvedRefs, Good: metav1.ConditionTrue, Worry: true},
+		status.TransitionRule{Kind: v1alpha1.ConditionProgrammed, Good: metav1.ConditionTrue, Worry: true, Passing: traffic.PassingReasons()},
+		status.TransitionRule{Kind: v1alpha1.ConditionNameConflict, Good: metav1.ConditionFalse},
+		status.TransitionRule{Kind: v1alpha1.ConditionDomainShared, Good: metav1.ConditionFalse},
+		status.TransitionRule{Kind: v1alpha1.ConditionServiceAdopted, Good: metav1.ConditionTrue},
+		status.TransitionRule{Kind: v1alpha1.ConditionSettingsNotApplied, Good: metav1.ConditionFalse},
+		status.TransitionRule{Kind: v1alpha1.ConditionProviderSwitching, Good: metav1.ConditionTrue},
 	)
 	for _, d := range now.Domains {
 		for _, old := range before.Domains {

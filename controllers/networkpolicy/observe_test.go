@@ -15,14 +15,14 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// ledgers answers with one Microservice and counts how often it is asked.
-type ledgers struct {
+// rollout states answers with one Microservice and counts how often it is asked.
+type rolloutStates struct {
 	client.Client
 	microservice *v1alpha1.Microservice
 	asked        int
 }
 
-func (l *ledgers) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+func (l *rolloutStates) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
 	l.asked++
 	if l.microservice == nil {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "microservices"}, "shop")
@@ -47,8 +47,8 @@ func TestARolloutStateBehindWhatWasWrittenIsReadFromTheServer(t *testing.T) {
 		"behind": {old, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			live := &ledgers{microservice: w.Microservice}
-			r := &Reconciler{Client: &ledgers{microservice: tc.cached}, Live: live}
+			live := &rolloutStates{microservice: w.Microservice}
+			r := &Reconciler{Client: &rolloutStates{microservice: tc.cached}, Live: live}
 			f := w.Observed()
 			if err := r.readMicroservice(t.Context(), f); err != nil {
 				t.Fatal(err)

@@ -136,7 +136,7 @@ func TestProbeThroughAPlayedGateway(t *testing.T) {
 		t.Logf("revision %d was confirmed %s after it was served", revision, at.Sub(served).Round(time.Millisecond))
 	}
 
-	await.Nil(t, func(context.Context) error { // The last report wakes one more pass.
+	await.Nil(t, func(context.Context) error { // The last report requeues one more pass.
 		before := gateway.requests()
 		p.quiet()
 		if after := gateway.requests(); after != before {

@@ -52,6 +52,6 @@ type Reconciler struct {
 	// probes of routes.
 	probes  *probe.Pool
 	metrics *metrics
-	// wakes keep the time at which to reconcile again when a reconcile ends in an error.
-	wakes status.Wakes
+	// requeues keep the time at which to reconcile again when a reconcile ends in an error.
+	requeues status.Requeues
 }

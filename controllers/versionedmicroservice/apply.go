@@ -330,7 +330,7 @@ func (r *reconciler) waitToWrite(o *observed, next v1alpha1.VersionedMicroservic
 		return 0
 	case repeats(before, next):
 		if len(next.Hooks) > 0 || o.asksHooks() {
-			return 0 // status.release is what they were told last.
+			return 0 // status.release is what they were reported last.
 		}
 		limit := repeatsWait
 		switch {

@@ -55,7 +55,7 @@ func (a *answers) note(format string, args ...any) {
 func rolloutScene(edit func(*v1alpha1.Microservice)) *observed {
 	o := scene(2, 2)
 	since := metav1.NewMicroTime(noon)
-	ms := ledger(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10, Reason: "Step"}, &v1alpha1.Rollout{Release: releaseName, Sequence: 7, Step: 1, WaitingSince: &since})
+	ms := inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10, Reason: "Step"}, &v1alpha1.Rollout{Release: releaseName, Sequence: 7, Step: 1, WaitingSince: &since})
 	group := &ms.Status.ReleaseGroups[1]
 	group.Active = "0.9.0"
 	group.Releases[0] = v1alpha1.Release{VersionedMicroservice: "other", Status: v1alpha1.ReleaseActive, Weight: 90, SemVer: v1alpha1.SemVer{Version: "0.9.0"}}
@@ -142,7 +142,7 @@ func TestListenAsks(t *testing.T) {
 				t.Errorf("the Microservice was changed:\n%s", diff)
 			}
 			if !h.requeueAt.IsZero() && !h.requeueAt.After(noon.Add(test.after)) {
-				t.Errorf("wants to be woken at %s, which is over", h.requeueAt)
+				t.Errorf("wants to be requeued at %s, which is over", h.requeueAt)
 			}
 		})
 	}

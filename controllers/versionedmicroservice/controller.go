@@ -98,9 +98,9 @@ type reconciler struct {
 	created sync.Map
 	// differs is since when the status of a release differs from what is stored, by its name.
 	differs sync.Map
-	// wakes requeues releases after a given time when a reconcile returns an error.
-	wakes status.Wakes
-	clock clock.PassiveClock
+	// requeues requeues releases after a given time when a reconcile returns an error.
+	requeues status.Requeues
+	clock    clock.PassiveClock
 }
 
 // SetupWithManager adds the controller to the manager. Configure the manager's cache with
@@ -136,7 +136,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Watches(&corev1.ResourceQuota{}, r.quotaToReleases(), builder.WithPredicates(quotaRelaxed())).
 		Watches(&v1alpha1.Microservice{}, statesToReleases()).
 		WatchesRawSource(pools.source()).
-		WatchesRawSource(&r.wakes).
+		WatchesRawSource(&r.requeues).
 		WithOptions(controller.Options{MaxConcurrentReconciles: opts.Workers, RateLimiter: status.RateLimiter()}).
 		Complete(r)
 	if err != nil {
@@ -165,7 +165,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return status.Again(ctx, err)
 	}
-	return r.wakes.Again(ctx, req, r.requeueAfter(done, paced, requeueAt, results.requeueAt, plan.retryAt), done.transient())
+	return r.requeues.Again(ctx, req, r.requeueAfter(done, paced, requeueAt, results.requeueAt, plan.retryAt), done.transient())
 }
 
 // requeueAfter is the time until the first change that no watch reports; 0 for none.

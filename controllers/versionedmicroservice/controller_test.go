@@ -405,7 +405,7 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-func TestLedgerIsMirrored(t *testing.T) {
+func TestRolloutStateIsMirrored(t *testing.T) {
 	t.Parallel()
 	release := create(t, newRelease(namespace(t, nil), 1))
 	play(t, release, 1, waitingPod("CreateContainerConfigError", `configmap "shop" not found`))

@@ -83,7 +83,7 @@ func recordEvents(events status.Recorder, release *v1alpha1.VersionedMicroservic
 	events.Record(release, analysisEvents(before.Analysis, now.Analysis)...)
 }
 
-// wasActive reports whether a release was active: that it is available again is told of. That a
+// wasActive reports whether a release was active: that it is available again is recorded. That a
 // new one starts well is in the events of the Microservice.
 func wasActive(s v1alpha1.VersionedMicroserviceStatus) bool {
 	return s.Release == v1alpha1.ReleaseActive

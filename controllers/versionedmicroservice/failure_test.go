@@ -44,13 +44,13 @@ func TestDiagnose(t *testing.T) {
 
 	deadline := func(seconds int32) func(*observed) {
 		return func(o *observed) {
-			o.microservice = ledger(v1alpha1.Release{Status: v1alpha1.ReleasePending}, nil)
+			o.microservice = inRollout(v1alpha1.Release{Status: v1alpha1.ReleasePending}, nil)
 			o.microservice.Spec.UpdateStrategy.ProgressDeadlineSeconds = seconds
 		}
 	}
 	givenUp := func(reason string) func(*observed) {
 		return func(o *observed) {
-			o.microservice = ledger(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: reason}, nil)
+			o.microservice = inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: reason}, nil)
 			o.microservice.Spec.UpdateStrategy.ProgressDeadlineSeconds = 30
 		}
 	}
@@ -193,7 +193,7 @@ func TestWhoseFaultLackOfRoomIs(t *testing.T) {
 
 // TestWhoseFaultAMissingSidecarIs: a container that does not get ready may need another one of
 // its pod. While that is kept from running by a cause outside of the release, the release
-// waits for it, however many replicas it has; pods that are complete tell as before.
+// waits for it, however many replicas it has; pods that are complete show as before.
 func TestWhoseFaultAMissingSidecarIs(t *testing.T) {
 	t.Parallel()
 	container := func(name string, ready bool, state corev1.ContainerState) corev1.ContainerStatus {

@@ -93,7 +93,7 @@ func (r *receiver) signed(t v1alpha1.HookType) v1alpha1.Hook {
 	return h
 }
 
-// stage is a release with a Microservice whose ledger the test writes.
+// stage is a release with a Microservice whose inRollout the test writes.
 type stage struct {
 	t       *testing.T
 	ms      *v1alpha1.Microservice
@@ -120,7 +120,7 @@ func newStage(t *testing.T, canary *v1alpha1.CanaryStrategy) *stage {
 	return s
 }
 
-// write puts a state of the ledger there: the row of the release, and its run.
+// write puts a state of the inRollout there: the row of the release, and its run.
 func (s *stage) write(row v1alpha1.Release, run *v1alpha1.Rollout) {
 	s.t.Helper()
 	row.VersionedMicroservice, row.SemVer = s.release.Name, s.release.Spec.SemVer
@@ -235,7 +235,7 @@ func TestHooksOfARelease(t *testing.T) {
 		t.Errorf("an open gate was asked %d times more", n-calls)
 	}
 
-	t.Log("the end is told once, and nothing else is asked")
+	t.Log("the end is reported once, and nothing else is asked")
 	failed := v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "HookFailed", LastTransitionTime: metav1.NowMicro()}
 	r.say("postrollout", 200)
 	s.write(failed, nil)
@@ -253,7 +253,7 @@ func TestHooksOfARelease(t *testing.T) {
 		Release: releaseName, Services: []string{}, Version: "1.0.0", PreviousVersion: "0.9.0", Phase: v1alpha1.ReleaseError, Reason: "HookFailed",
 		Metadata: map[string]v1alpha1.HookMetadataValue{"team": "checkout"},
 	}}, r.of("postrollout"), cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".ID" || p.Last().String() == ".Time" }, cmp.Ignore())); diff != "" {
-		t.Errorf("the end was told so (-want +got):\n%s", diff)
+		t.Errorf("the end was reported so (-want +got):\n%s", diff)
 	}
 	calls = len(r.of("rollback"))
 	pass(t, s.release, 3)
@@ -286,8 +286,8 @@ func TestHooksAfterARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	woken := make(chan struct{}, 100)
-	asks.hooks.Start(t.Context(), func(client.ObjectKey) { woken <- struct{}{} })
+	requeued := make(chan struct{}, 100)
+	asks.hooks.Start(t.Context(), func(client.ObjectKey) { requeued <- struct{}{} })
 	next := func() {
 		t.Helper()
 		o, err := (&reconciler{client: world.manager.GetClient(), journal: &status.Journal{}, checks: asks, clock: clock.RealClock{}}).observe(t.Context(), client.ObjectKeyFromObject(s.release))
@@ -299,10 +299,10 @@ func TestHooksAfterARestart(t *testing.T) {
 	events := len(r.of("event"))
 	cached(t, s.release)
 	next()
-	<-woken
+	<-requeued
 	next()
 	if n := len(r.of("event")); n != events {
-		t.Errorf("what was delivered was told %d times more", n-events)
+		t.Errorf("what was delivered was reported %d times more", n-events)
 	}
 	ids := map[string]bool{}
 	for _, call := range r.of("confirmpromotion") {

@@ -45,7 +45,7 @@ func newPools(mgr ctrl.Manager, opts Options) (*pools, error) {
 	a, secrets := &pools{}, secretReader{live: mgr.GetAPIReader()}
 	agent := cmp.Or(opts.UserAgent, "heighliner")
 	if a.measurer, err = analysis.New(analysis.Config{
-		PrometheusAddress: opts.PrometheusAddress, Outbound: opts.Outbound, Secrets: secrets, Wake: a.wake,
+		PrometheusAddress: opts.PrometheusAddress, Outbound: opts.Outbound, Secrets: secrets, Requeue: a.requeue,
 		UserAgent: agent, Registerer: opts.Metrics,
 	}); err != nil {
 		return nil, err
@@ -65,12 +65,12 @@ func (a *pools) source() source.Source {
 		a.mu.Lock()
 		a.queue = q
 		a.mu.Unlock()
-		a.hooks.Start(ctx, a.wake)
+		a.hooks.Start(ctx, a.requeue)
 		return nil
 	})
 }
 
-func (a *pools) wake(release types.NamespacedName) {
+func (a *pools) requeue(release types.NamespacedName) {
 	a.mu.Lock()
 	q := a.queue
 	a.mu.Unlock()

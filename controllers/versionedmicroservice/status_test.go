@@ -35,7 +35,7 @@ func scene(wanted, available int32) *observed {
 	return &observed{release: release, deployment: d}
 }
 
-func ledger(row v1alpha1.Release, run *v1alpha1.Rollout) *v1alpha1.Microservice {
+func inRollout(row v1alpha1.Release, run *v1alpha1.Rollout) *v1alpha1.Microservice {
 	row.VersionedMicroservice = releaseName
 	ms := &v1alpha1.Microservice{}
 	ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{
@@ -80,7 +80,7 @@ func TestReport(t *testing.T) {
 		"first of a new release": {seen: old(scene(2, 1), 0), want: "3: 0/2 " + isStarting},
 		"first of one that was active": {
 			seen: with(old(scene(2, 1), 0), func(o *observed) {
-				o.microservice = ledger(v1alpha1.Release{Promoted: 1, Status: v1alpha1.ReleaseDeprecated}, nil)
+				o.microservice = inRollout(v1alpha1.Release{Promoted: 1, Status: v1alpha1.ReleaseDeprecated}, nil)
 			}),
 			want: "3: deprecated 1/2 " + isStarting},
 		"no replicas wanted": {seen: scene(0, 0), want: "3: 0/0 " + isZero},
@@ -89,7 +89,7 @@ func TestReport(t *testing.T) {
 		"not scaled":         {seen: with(scene(2, 2), func(o *observed) { o.release.Spec.Replicas = 3 }), want: "0:"},
 		"not scaled, with a row": {seen: with(scene(2, 2), func(o *observed) {
 			o.release.Spec.Replicas = 3
-			o.microservice = ledger(v1alpha1.Release{Status: v1alpha1.ReleaseCanary}, nil)
+			o.microservice = inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseCanary}, nil)
 		}), want: "0: canary"},
 		"foreign Deployment": {
 			seen: with(scene(2, 2), func(o *observed) { o.deployment.OwnerReferences = nil }), did: applied{deployment: classify(&apply.ForeignError{})},
@@ -106,31 +106,31 @@ func TestReport(t *testing.T) {
 		"failed and taken away": {
 			seen: with(scene(0, 0), func(o *observed) {
 				o.release.Status.Failure = v1alpha1.FailureCrashLoopBackOff
-				o.microservice = ledger(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "X"}, nil)
+				o.microservice = inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "X"}, nil)
 			}),
 			want: "3: error 0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/CrashLoopBackOff Stalled=True/CrashLoopBackOff CrashLoopBackOff"},
 		"given up, and its pods still show why": {
 			seen: with(scene(0, 0), func(o *observed) {
 				o.release.Status = v1alpha1.VersionedMicroserviceStatus{ObservedGeneration: 2, Ready: "0/2"}
-				o.microservice = ledger(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "ProgressDeadlineExceeded"}, nil)
+				o.microservice = inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "ProgressDeadlineExceeded"}, nil)
 				o.pods = []corev1.Pod{{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 					Name: "shop", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon)}}}}}}}
 			}), did: applied{deploymentWritten: true},
 			want: "2: error 0/2 ReadinessFailing"},
 		"given up, and its pods are gone": {
 			seen: with(scene(0, 0), func(o *observed) {
-				o.microservice = ledger(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "ProgressDeadlineExceeded"}, nil)
+				o.microservice = inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "ProgressDeadlineExceeded"}, nil)
 			}),
 			want: strings.ReplaceAll("3: error 0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/X Stalled=True/X X", "X", "ProgressDeadlineExceeded")},
 		"taken away before the word of it": {
 			seen: with(scene(0, 0), func(o *observed) {
 				o.release.Status.Failure = v1alpha1.FailureCrashLoopBackOff
-				o.microservice = ledger(v1alpha1.Release{Status: v1alpha1.ReleaseCanary}, nil)
+				o.microservice = inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseCanary}, nil)
 			}),
 			want: "3: canary 0/0 " + isZero + " CrashLoopBackOff"},
 		"turned down": {
 			seen: with(scene(0, 0), func(o *observed) {
-				o.microservice = ledger(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "Aborted"}, nil)
+				o.microservice = inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "Aborted"}, nil)
 			}),
 			want: "3: error 0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/Aborted Stalled=True/Aborted Aborted"},
 	} {
@@ -185,7 +185,7 @@ func TestMirror(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			decision := &v1alpha1.HandledDecision{ID: "a"}
-			ms := ledger(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Reason: "R", Promoted: 2, Attempt: 1, Decision: decision}, test.run)
+			ms := inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Reason: "R", Promoted: 2, Attempt: 1, Decision: decision}, test.run)
 			ms.Generation = 9
 			if name == "measured" {
 				ms.Spec.UpdateStrategy.Canary.Analysis = &v1alpha1.CanaryAnalysis{}
@@ -204,7 +204,7 @@ func TestMirror(t *testing.T) {
 	if got := rolloutStateOf(nil, releaseName); got != (rolloutState{}) {
 		t.Errorf("mirror without a Microservice: %+v", got)
 	}
-	before, now := ledger(v1alpha1.Release{Status: v1alpha1.ReleaseCanary}, nil), ledger(v1alpha1.Release{Status: v1alpha1.ReleaseActive}, nil)
+	before, now := inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseCanary}, nil), inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseActive}, nil)
 	if diff := cmp.Diff([]string{releaseName}, changedStates(before, now)); diff != "" {
 		t.Errorf("changed rows (-want +got):\n%s", diff)
 	}
@@ -320,16 +320,16 @@ func TestHooksThatCannotBeCalled(t *testing.T) {
 	answered.Attempts, answered.Message = 2, "HTTP 409"
 	again := refused
 	again.Attempts = 7
-	told := events.NewFakeRecorder(10)
+	reported := events.NewFakeRecorder(10)
 	before := []v1alpha1.HookStatus{asked}
 	for _, now := range []v1alpha1.HookStatus{refused, again, answered} {
-		status.Recorder{Events: told}.Record(scene(1, 1).release, hookEvents(before, []v1alpha1.HookStatus{now})...)
+		status.Recorder{Events: reported}.Record(scene(1, 1).release, hookEvents(before, []v1alpha1.HookStatus{now})...)
 		before = []v1alpha1.HookStatus{now}
 	}
-	if len(told.Events) != 1 {
-		t.Fatalf("%d events, want one", len(told.Events))
+	if len(reported.Events) != 1 {
+		t.Fatalf("%d events, want one", len(reported.Events))
 	}
-	if got, want := <-told.Events, `Warning HookNotCallable Rollback hook "back": `+why; got != want {
+	if got, want := <-reported.Events, `Warning HookNotCallable Rollback hook "back": `+why; got != want {
 		t.Errorf("event %q, want %q", got, want)
 	}
 	next, _ := newStatus(scene(1, 1), applied{}, checks{hooks: []v1alpha1.HookStatus{refused}}, noon)

@@ -17,7 +17,7 @@ func TestWaitToWrite(t *testing.T) {
 	type edit = func(o *observed, next *v1alpha1.VersionedMicroserviceStatus)
 	canary := func(_ *observed, next *v1alpha1.VersionedMicroserviceStatus) { next.Release = v1alpha1.ReleaseCanary }
 	running := func(o *observed, step int32) {
-		o.microservice = ledger(v1alpha1.Release{VersionedMicroservice: releaseName, Status: v1alpha1.ReleaseCanary}, &v1alpha1.Rollout{Release: releaseName, Step: step})
+		o.microservice = inRollout(v1alpha1.Release{VersionedMicroservice: releaseName, Status: v1alpha1.ReleaseCanary}, &v1alpha1.Rollout{Release: releaseName, Step: step})
 	}
 	for name, test := range map[string]struct {
 		edit edit
@@ -29,7 +29,7 @@ func TestWaitToWrite(t *testing.T) {
 		"it failed":                  {func(_ *observed, next *v1alpha1.VersionedMicroserviceStatus) { next.Release = v1alpha1.ReleaseError }, 0},
 		"the cause of a failure":     {func(_ *observed, next *v1alpha1.VersionedMicroserviceStatus) { next.Failure = "CrashLoopBackOff" }, 0},
 		"its generation is observed": {func(_ *observed, next *v1alpha1.VersionedMicroserviceStatus) { next.ObservedGeneration++ }, 0},
-		"hooks read what they were told": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
+		"hooks read what they were reported": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
 			canary(o, next)
 			running(o, 1)
 			o.microservice.Spec.UpdateStrategy.Canary.Hooks = []v1alpha1.Hook{{Name: "a", Type: v1alpha1.HookEvent}}

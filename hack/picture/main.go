@@ -66,7 +66,7 @@ const (
 	first, second = 60, 260
 )
 
-// colors of versions, oldest first; they are told apart without color by the labels.
+// colors of versions, oldest first; they are distinguished without color by the labels.
 var colors = []string{"#2f6fb3", "#e08a1e", "#3f9b63", "#b04a8b", "#7a6fd0", "#7f8790"}
 
 // point is the shares of one moment.

@@ -84,8 +84,8 @@ func TestSeriesDoNotGrow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	woken := make(chan types.NamespacedName, 100)
-	m, err := New(Config{Outbound: policy, Registerer: registry, Wake: func(k types.NamespacedName) { woken <- k }, QueriesPerSecond: 1000})
+	requeued := make(chan types.NamespacedName, 100)
+	m, err := New(Config{Outbound: policy, Registerer: registry, Requeue: func(k types.NamespacedName) { requeued <- k }, QueriesPerSecond: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestSeriesDoNotGrow(t *testing.T) {
 		})
 		key := types.NamespacedName{Namespace: fmt.Sprint("n", i), Name: fmt.Sprint("r", i)}
 		m.Ask(key, Request{At: time.Now().Truncate(time.Second), Spec: *spec, Canary: Target{Namespace: key.Namespace, Release: key.Name}})
-		await.Receive(t, "a round", woken)
+		await.Receive(t, "a round", requeued)
 		if i == 0 {
 			now = series()
 		}

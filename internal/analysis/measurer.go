@@ -33,9 +33,9 @@ type Config struct {
 	Outbound *outbound.Policy
 	// Secrets of the namespaces; nil: analyses with a secretRef cannot be measured.
 	Secrets Secrets
-	// Wake is called once for each finished round, from another goroutine, and must
+	// Requeue is called once for each finished round, from another goroutine, and must
 	// not block. May be nil.
-	Wake func(key types.NamespacedName)
+	Requeue func(key types.NamespacedName)
 	// UserAgent of requests.
 	UserAgent string
 	// Workers are the questions that are asked at the same time: a quarter of them for
@@ -109,7 +109,7 @@ func (m *Measurer) Start(ctx context.Context) error {
 }
 
 // Ask gives the round of a release that the request names, or begins it and
-// gives false: Wake tells when to ask again. The same request is answered with
+// gives false: Requeue reports when to ask again. The same request is answered with
 // the same round until another one, or Forget, takes its place. It does not
 // block, and holds on to nothing of the request's that the caller may change.
 func (m *Measurer) Ask(key types.NamespacedName, request Request) (Round, bool) {
@@ -136,8 +136,8 @@ func (m *Measurer) Ask(key types.NamespacedName, request Request) (Round, bool) 
 		p.round = &round
 		wanted := m.rounds[key] == p
 		m.mu.Unlock()
-		if wanted && m.config.Wake != nil && m.ctx.Err() == nil {
-			m.config.Wake(key)
+		if wanted && m.config.Requeue != nil && m.ctx.Err() == nil {
+			m.config.Requeue(key)
 		}
 	}()
 	return Round{}, false

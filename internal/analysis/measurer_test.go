@@ -39,11 +39,11 @@ func (c *clock) add(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// measurerOf asks the Prometheus at an address, and tells woken of each round.
+// measurerOf asks the Prometheus at an address, and reports each round to requeued.
 func measurerOf(t *testing.T, address string, change func(*Config)) (*Measurer, chan types.NamespacedName) {
 	t.Helper()
-	woken := make(chan types.NamespacedName, 1000)
-	config := Config{PrometheusAddress: address, Wake: func(key types.NamespacedName) { woken <- key }, QueriesPerSecond: 1000}
+	requeued := make(chan types.NamespacedName, 1000)
+	config := Config{PrometheusAddress: address, Requeue: func(key types.NamespacedName) { requeued <- key }, QueriesPerSecond: 1000}
 	if change != nil {
 		change(&config)
 	}
@@ -52,7 +52,7 @@ func measurerOf(t *testing.T, address string, change func(*Config)) (*Measurer, 
 		t.Fatal(err)
 	}
 	t.Cleanup(m.stop)
-	return m, woken
+	return m, requeued
 }
 
 func requestOf(release string, metrics ...v1alpha1.AnalysisMetric) Request {
@@ -71,12 +71,12 @@ func keyOf(release string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "shop", Name: release}
 }
 
-func wait(t *testing.T, woken <-chan types.NamespacedName) types.NamespacedName {
+func wait(t *testing.T, requeued <-chan types.NamespacedName) types.NamespacedName {
 	t.Helper()
-	return await.Receive(t, "the end of a round", woken)
+	return await.Receive(t, "the end of a round", requeued)
 }
 
-// TestAsk: a round begins without blocking, wakes once, and is there until
+// TestAsk: a round begins without blocking, requeues once, and is there until
 // another is asked for.
 func TestAsk(t *testing.T) {
 	t.Parallel()
@@ -86,13 +86,13 @@ func TestAsk(t *testing.T) {
 		_ = r.ParseForm()
 		answers(200, vector(map[string]string{"good": "2", "bad": "0"}[r.Form.Get("query")]))(w, r)
 	})
-	m, woken := measurerOf(t, address, nil)
+	m, requeued := measurerOf(t, address, nil)
 	request := requestOf("cart-1", queryMetric("a", "good"), queryMetric("b", "bad"))
 	if _, done := m.Ask(keyOf("cart-1"), request); done {
 		t.Fatal("the round is there before it was asked for")
 	}
-	if key := wait(t, woken); key != keyOf("cart-1") {
-		t.Fatalf("woken for %s", key)
+	if key := wait(t, requeued); key != keyOf("cart-1") {
+		t.Fatalf("requeued for %s", key)
 	}
 	want := Round{At: start, Measurements: []Measurement{
 		{Metric: "a", Result: "Passed", Value: "2"}, {Metric: "b", Result: "Failed", Value: "0", Message: "0 is below 1"},
@@ -115,13 +115,13 @@ func TestAsk(t *testing.T) {
 	if _, done := m.Ask(keyOf("cart-1"), later); done {
 		t.Error("another round is answered by the first")
 	}
-	wait(t, woken)
+	wait(t, requeued)
 	edited := later
 	edited.Spec.Metrics = edited.Spec.Metrics[:1]
 	if _, done := m.Ask(keyOf("cart-1"), edited); done {
 		t.Error("an edited analysis is answered by the one before")
 	}
-	wait(t, woken)
+	wait(t, requeued)
 	m.Forget(keyOf("cart-1"))
 	if len(m.rounds) != 0 {
 		t.Error("a forgotten round is kept")
@@ -138,18 +138,18 @@ func TestShared(t *testing.T) {
 		<-release
 		answers(200, vector("1"))(w, r)
 	})
-	m, woken := measurerOf(t, address, nil)
+	m, requeued := measurerOf(t, address, nil)
 	const releases = 50
 	for i := range releases {
 		m.Ask(keyOf(fmt.Sprint("r", i)), requestOf(fmt.Sprint("r", i), queryMetric("a", "up")))
 	}
 	close(release)
 	for range releases {
-		wait(t, woken)
+		wait(t, requeued)
 	}
 	late := requestOf("late", queryMetric("a", "up")) // of the same time, after the answer
 	m.Ask(keyOf("late"), late)
-	wait(t, woken)
+	wait(t, requeued)
 	if n := asked.Load(); n != 1 {
 		t.Errorf("%d questions, want 1", n)
 	}
@@ -217,7 +217,7 @@ func TestBounded(t *testing.T) {
 				answers(200, vector("1"))(w, r)
 				now.Add(-1)
 			}
-			m, woken := measurerOf(t, serve(t, handler), func(c *Config) { c.Workers = 16 })
+			m, requeued := measurerOf(t, serve(t, handler), func(c *Config) { c.Workers = 16 })
 			const releases = 40
 			for i := range int64(releases) {
 				key := types.NamespacedName{Namespace: fmt.Sprint("n", i%test.namespaces), Name: fmt.Sprint("r", i)}
@@ -226,7 +226,7 @@ func TestBounded(t *testing.T) {
 				m.Ask(key, request)
 			}
 			for range releases {
-				wait(t, woken)
+				wait(t, requeued)
 			}
 			if got := most.Load(); got > test.want {
 				t.Errorf("%d questions at a time to one provider, want at most %d of 16 workers", got, test.want)
@@ -261,7 +261,7 @@ func TestOneNamespaceStopsNoOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, woken := measurerOf(t, operator, func(c *Config) { c.Outbound = policy.WithResolver(loopback{}) })
+	m, requeued := measurerOf(t, operator, func(c *Config) { c.Outbound = policy.WithResolver(loopback{}) })
 	defer m.stop() // what hangs ends before the servers close
 	slow, err := url.Parse(serve(t, hang))
 	if err != nil {
@@ -284,8 +284,8 @@ func TestOneNamespaceStopsNoOther(t *testing.T) {
 	}
 	request := requestOf("cart-1", queryMetric("a", "good"))
 	m.Ask(keyOf("cart-1"), request)
-	if key := wait(t, woken); key != keyOf("cart-1") {
-		t.Fatalf("woken for %s", key)
+	if key := wait(t, requeued); key != keyOf("cart-1") {
+		t.Fatalf("requeued for %s", key)
 	}
 	if got, _ := m.Ask(keyOf("cart-1"), request); got.Measurements[0].Result != v1alpha1.MeasurementPassed {
 		t.Errorf("%+v", got.Measurements)
@@ -415,7 +415,7 @@ func TestSlowProvider(t *testing.T) {
 		<-r.Context().Done()
 	})
 	fast := serve(t, answers(200, vector("1")))
-	m, woken := measurerOf(t, slow, nil)
+	m, requeued := measurerOf(t, slow, nil)
 	m.sender = openSender(t, nil)
 	hanging := requestOf("slow", queryMetric("a", "up"))
 	hanging.Spec.Provider = v1alpha1.AnalysisProvider{Timeout: "1s", Prometheus: &v1alpha1.PrometheusProvider{Address: slow}}
@@ -424,7 +424,7 @@ func TestSlowProvider(t *testing.T) {
 	m.Ask(keyOf("slow"), hanging)
 	m.Ask(keyOf("fast"), working)
 	for range 2 {
-		wait(t, woken)
+		wait(t, requeued)
 	}
 	if got, _ := m.Ask(keyOf("slow"), hanging); got.Measurements[0].Result != v1alpha1.MeasurementError || !strings.HasPrefix(got.Measurements[0].Message, "Timeout: ") {
 		t.Errorf("slow: %+v", got)
@@ -435,7 +435,7 @@ func TestSlowProvider(t *testing.T) {
 }
 
 // TestReplaced: a newer round, or Forget, ends the one that is in progress, and
-// only the newer one wakes.
+// only the newer one requeues.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan string, 10)
@@ -448,17 +448,17 @@ func TestReplaced(t *testing.T) {
 		}
 		answers(200, vector("1"))(w, r)
 	})
-	m, woken := measurerOf(t, address, nil)
+	m, requeued := measurerOf(t, address, nil)
 	m.Ask(keyOf("cart-1"), requestOf("cart-1", queryMetric("a", "slow")))
 	<-arrived
 	m.Ask(keyOf("cart-1"), requestOf("cart-1", queryMetric("a", "up")))
-	wait(t, woken)
+	wait(t, requeued)
 	if got, done := m.Ask(keyOf("cart-1"), requestOf("cart-1", queryMetric("a", "up"))); !done || got.Measurements[0].Result != v1alpha1.MeasurementPassed {
 		t.Errorf("%+v, %t", got, done)
 	}
 	select {
-	case key := <-woken:
-		t.Errorf("woken for %s by a round that was replaced", key)
+	case key := <-requeued:
+		t.Errorf("requeued for %s by a round that was replaced", key)
 	default:
 	}
 }
@@ -473,18 +473,18 @@ func TestBaselineIsAsked(t *testing.T) {
 		_ = r.ParseForm()
 		answers(200, vector(map[string]string{"cart-2": "3", "cart-1": "2"}[r.Form.Get("query")]))(w, r)
 	})
-	m, woken := measurerOf(t, address, nil)
+	m, requeued := measurerOf(t, address, nil)
 	metric := queryMetric("a", "{{.Release}}")
 	metric.Baseline = v1alpha1.BaselineRatio
 	request := requestOf("cart-2", metric)
 	m.Ask(keyOf("cart-2"), request)
-	wait(t, woken)
+	wait(t, requeued)
 	if got, _ := m.Ask(keyOf("cart-2"), request); got.Measurements[0].Result != v1alpha1.MeasurementSkipped || asked.Load() != 0 {
 		t.Errorf("%+v after %d questions, want Skipped after none", got, asked.Load())
 	}
 	request.Active = &Target{Namespace: "shop", Release: "cart-1"}
 	m.Ask(keyOf("cart-2"), request)
-	wait(t, woken)
+	wait(t, requeued)
 	got, _ := m.Ask(keyOf("cart-2"), request)
 	want := []Measurement{{Metric: "a", Result: "Passed", Value: "1.5", Message: "canary 3, active 2"}}
 	if diff := cmp.Diff(want, got.Measurements); diff != "" {
@@ -504,13 +504,13 @@ func TestMetrics(t *testing.T) {
 		}
 		answers(200, vector("NaN"))(w, r)
 	})
-	m, woken := measurerOf(t, address, func(c *Config) { c.Registerer = registry })
+	m, requeued := measurerOf(t, address, func(c *Config) { c.Registerer = registry })
 	for i := range 20 {
 		name := fmt.Sprint("r", i)
 		m.Ask(keyOf(name), requestOf(name, queryMetric("a", "none_{{.Release}}"), queryMetric("b", "nan_{{.Release}}"), v1alpha1.AnalysisMetric{Name: "c"}))
 	}
 	for range 20 {
-		wait(t, woken)
+		wait(t, requeued)
 	}
 	families, err := registry.Gather()
 	if err != nil {
@@ -561,7 +561,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestStart: the end of the manager ends what is in progress, and wakes no one.
+// TestStart: the end of the manager ends what is in progress, and requeues no one.
 func TestStart(t *testing.T) {
 	t.Parallel()
 	arrived, ended := make(chan struct{}), make(chan struct{})
@@ -571,7 +571,7 @@ func TestStart(t *testing.T) {
 		<-r.Context().Done()
 		close(ended)
 	})
-	m, woken := measurerOf(t, address, nil)
+	m, requeued := measurerOf(t, address, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- m.Start(ctx) }()
@@ -583,8 +583,8 @@ func TestStart(t *testing.T) {
 	}
 	await.Receive(t, "the end of the question", ended)
 	select {
-	case key := <-woken:
-		t.Errorf("woken for %s", key)
+	case key := <-requeued:
+		t.Errorf("requeued for %s", key)
 	default:
 	}
 }

@@ -82,7 +82,7 @@ type Measurement struct {
 // Point names the wait that is measured. Another point begins again; what counts
 // for a run is kept over its steps.
 type Point struct {
-	// Run is the sequence of the ledger at which the run started.
+	// Run is the sequence of the rollout state at which the run started.
 	Run int64
 	// Step from 1.
 	Step int32

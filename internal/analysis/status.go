@@ -66,7 +66,7 @@ func Begin(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, poin
 	return settled(status, spec)
 }
 
-// SpecHash tells one analysis from another: rounds that passed under one say
+// SpecHash distinguishes one analysis from another: rounds that passed under one say
 // nothing about the other. How many failures are tolerated, how long an answer may
 // take and the order of the metrics make no difference. nil has none.
 func SpecHash(spec *v1alpha1.CanaryAnalysis) string {

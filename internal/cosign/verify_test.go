@@ -320,7 +320,7 @@ func TestVerifiedIsRemembered(t *testing.T) {
 		t.Errorf("%d requests for what is known, want none", n)
 	}
 	verify(r, keysOf(t, other), Invalid)
-	// Another tenant is told what the registry tells him.
+	// Another tenant sees what the registry shows them.
 	server.RequireBasic("robot", "hunter2")
 	r.Auth = registry.Credential{Username: "robot", Password: "guess"}
 	if got, err := verifier.Verify(t.Context(), r, digest, keysOf(t, key)); registry.KindOf(err) != registry.Unauthorized {
@@ -379,7 +379,7 @@ func TestRefusalIsRememberedForAWhile(t *testing.T) {
 	if n := scan(Verified); n != 0 {
 		t.Errorf("%d requests for what is known, want none", n)
 	}
-	// Who wants to know now is not told what was.
+	// Who wants to know now is not reported what was.
 	late := server.Push(t, path, "2.0.0")
 	for i, want := range []Verdict{NotSigned, NotSigned, Verified} {
 		if i == 2 {

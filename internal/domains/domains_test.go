@@ -151,7 +151,7 @@ func TestTemplate(t *testing.T) {
 		}
 	}
 	if allowed < 1000 || refused < 1000 || hosts < 10000 {
-		t.Errorf("allowed %d, refused %d, hosts %d: too few to tell", allowed, refused, hosts)
+		t.Errorf("allowed %d, refused %d, hosts %d: too few to show", allowed, refused, hosts)
 	}
 }
 

@@ -80,7 +80,7 @@ func (c *Client) Host() string { return c.base.Host }
 func (c *Client) Budget() Budget { return c.gate.budget() }
 
 // newClient makes a client with an http.Client of its own: go-github v57 changes
-// the one that it is given, so none is ever shared, and go-github is never told a
+// the one that it is given, so none is ever shared, and go-github is never given a
 // credential.
 func newClient(config Config, base *url.URL, transport http.RoundTripper, answers *store, scope string, c clock.PassiveClock) (*Client, error) {
 	client := &Client{base: base, gate: newGate(transport, c), anonymous: config.Credential.anonymous()}
@@ -191,7 +191,7 @@ type List[T any] struct {
 	Items []T
 	// Truncated: there were more pages than are read (20 pages of 100).
 	Truncated bool
-	// Unchanged: every page was as at the last look; GitHub answered 304 only.
+	// Unchanged: every page was as at the last poll; GitHub answered 304 only.
 	Unchanged bool
 }
 
@@ -230,7 +230,7 @@ func pages[From, To any](ctx context.Context, c *Client, what call, get func(con
 		next, err := nextPage(c.base, response)
 		if err == nil && next == 0 && unchanged && len(items) == options.PerPage {
 			// The tag of a page is of its items: a full last page stays the same when
-			// there is one more item, which only its Link tells. That may be an old one.
+			// there is one more item, which only its Link shows. That may be an old one.
 			next = options.Page + 1
 		}
 		if err == nil && next != 0 && next <= options.Page {

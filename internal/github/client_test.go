@@ -113,7 +113,7 @@ func (w *world) open(n int) {
 	}
 }
 
-// counts checks all requests since the last look.
+// counts checks all requests since the last poll.
 func (w *world) counts(want map[githubtest.Request]int) {
 	w.t.Helper()
 	if diff := cmp.Diff(want, w.Counts()); diff != "" {
@@ -201,19 +201,19 @@ func TestUnchangedCostsNothing(t *testing.T) {
 	w.repo.Tag("v1")
 	w.repo.Publish(githubtest.Release{Tag: "v1"})
 	c := w.token()
-	look := func() []any {
+	poll := func() []any {
 		one := must(c.PullRequest(t.Context(), shop, 3))(t)
 		pulls := must(c.OpenPullRequests(t.Context(), shop))(t)
 		tags := must(c.Tags(t.Context(), shop))(t)
 		releases := must(c.Releases(t.Context(), shop))(t)
 		return []any{one, pulls.Items, tags.Items, releases.Items, pulls.Unchanged, tags.Unchanged, releases.Unchanged}
 	}
-	first := look()
+	first := poll()
 	w.ResetCounts()
 	used := w.Used("secret-a")
 	for range 5 {
 		w.clock.Step(time.Minute)
-		again := look()
+		again := poll()
 		if diff := cmp.Diff(first[:4], again[:4]); diff != "" {
 			t.Fatalf("an unchanged repository differs (-first +again):\n%s", diff)
 		}
@@ -419,7 +419,7 @@ func TestRenamedRepository(t *testing.T) {
 		t.Errorf("the repository is %s today, want %s", got.Repo, want)
 	}
 	if got := must(c.OpenPullRequests(t.Context(), shop))(t); len(got.Items) != 101 {
-		t.Errorf("%d pull requests by the former name, want 101", len(got.Items))
+		t.Errorf("%d pull requests by the previous name, want 101", len(got.Items))
 	}
 	id := must(c.EnsureDeployment(t.Context(), shop, Deployment{SHA: w.repo.PullRequest(1).HeadSHA, Environment: "pr-1", Marker: "m"}))(t)
 	if all := w.repo.Deployments(); len(all) != 1 || all[0].ID != id {
@@ -428,7 +428,7 @@ func TestRenamedRepository(t *testing.T) {
 
 	another := w.AddRepository(shop.String())
 	if got := must(c.Repository(t.Context(), shop))(t); got.ID != another.ID() || got.Repo != shop {
-		t.Errorf("the former name leads to %s of ID %d, want the one that has it now, of ID %d", got.Repo, got.ID, another.ID())
+		t.Errorf("the previous name leads to %s of ID %d, want the one that has it now, of ID %d", got.Repo, got.ID, another.ID())
 	}
 }
 
@@ -761,20 +761,20 @@ func TestGitHubApp(t *testing.T) {
 				app.InstallationID = id
 			}
 			c := w.client(Credential{App: &app})
-			look := func() {
+			poll := func() {
 				t.Helper()
 				if got := must(c.OpenPullRequests(t.Context(), shop))(t); len(got.Items) != 1 {
 					t.Errorf("%d pull requests, want 1", len(got.Items))
 				}
 			}
-			look()
+			poll()
 			w.clock.Step(50 * time.Minute)
-			look()
+			poll()
 			if got := w.Count(tokenRoute, 201); got != 1 {
 				t.Errorf("%d tokens within the hour, want 1", got)
 			}
 			w.clock.Step(6 * time.Minute)
-			look()
+			poll()
 			if got := w.Count(tokenRoute, 201); got != 2 {
 				t.Errorf("%d tokens, want a second one before the first ends", got)
 			}
@@ -783,7 +783,7 @@ func TestGitHubApp(t *testing.T) {
 			}
 			_, err := c.OpenPullRequests(t.Context(), shop)
 			isKind(t, err, Unauthorized)
-			look()
+			poll()
 			if got := w.Count(tokenRoute, 201); got != 3 {
 				t.Errorf("%d tokens, want a third one after the second was revoked", got)
 			}

@@ -105,7 +105,7 @@ func (c Credential) hash() string {
 // tokenSource gives the token for a request; "" sends none.
 type tokenSource interface {
 	token(context.Context) (string, error)
-	// refused is told that GitHub does not accept a token any more.
+	// refused is called when GitHub does not accept a token any more.
 	refused(token string)
 }
 

@@ -11,7 +11,7 @@
 // Reads are conditional: an unchanged repository costs answers of 304 only, which
 // GitHub does not count. Its tags are of the token as well: with a GitHub App, whose
 // token changes each hour, each page counts once an hour. A list has all its pages or is an error, never a part
-// that looks whole. When GitHub asks for a pause, nothing is sent with that
+// that polls whole. When GitHub asks for a pause, nothing is sent with that
 // credential until the pause has ended, and the last tenth of the hourly limit is
 // left to writes.
 //

@@ -181,7 +181,7 @@ func (e *Error) set(kind Kind, detail, remedy string) {
 	e.Kind, e.detail, e.remedy = kind, detail, remedy
 }
 
-// setAnswer classifies an answer by its status. Of its text nothing is told: it
+// setAnswer classifies an answer by its status. Of its text nothing is reported: it
 // may hold request numbers and what other people wrote.
 func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 	code := answer.Response.StatusCode

@@ -36,7 +36,7 @@ func answering(t *testing.T, code int, header map[string]string, body string) *C
 
 // GitHub answers 403 for many reasons, of which few are a missing permission: what is
 // wrong with one pull request says nothing about the others.
-func TestRefusalsAreToldApart(t *testing.T) {
+func TestRefusalsAreDistinguished(t *testing.T) {
 	said := func(message string) string {
 		return fmt.Sprintf(`{"message":%q,"documentation_url":"https://docs.github.com/rest","status":"403"}`, message)
 	}

@@ -57,7 +57,7 @@ func TestFewRequestsAtOnce(t *testing.T) {
 	})
 }
 
-// TestAnswersOvertakeOneAnother: what was told later is not always what is later.
+// TestAnswersOvertakeOneAnother: what was reported later is not always what is later.
 func TestAnswersOvertakeOneAnother(t *testing.T) {
 	start := time.Unix(4_000_000_000, 0)
 	clock := testclock.NewFakeClock(start)

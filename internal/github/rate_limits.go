@@ -135,7 +135,7 @@ func (g *gate) admit(r *http.Request) error {
 // maxRefusal is how much of an answer that may be one of the limits is looked at.
 const maxRefusal = 64 << 10
 
-// note remembers the budget that an answer tells, and the pause that it asks for.
+// note remembers the budget that an answer shows, and the pause that it asks for.
 func (g *gate) note(response *http.Response) error {
 	now := g.clock.Now()
 	g.mu.Lock()
@@ -189,9 +189,9 @@ func (g *gate) noteBudget(h http.Header, now time.Time) {
 		reset = latest
 	}
 	if !reset.After(now) {
-		return // told of an hour that has ended, or by a server whose clock is behind
+		return // of an hour that has ended, or by a server whose clock is behind
 	}
-	// Answers overtake one another: within an hour the least that was told holds.
+	// Answers overtake one another: within an hour the least that was reported holds.
 	if reset.Equal(g.reset) && limit == g.limit {
 		remaining = min(remaining, g.remaining)
 	}

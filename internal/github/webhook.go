@@ -26,7 +26,7 @@ const MaxPayload = 25 << 20
 // it is about.
 const keptPayload = 1 << 20
 
-// Event is what a webhook hints at. It is a reason to look, and never a fact: what
+// Event is what a webhook hints at. It is a reason to poll, and never a fact: what
 // is true is asked for.
 type Event struct {
 	// Type as GitHub names it: ping, pull_request, release, push, create, delete,
@@ -47,7 +47,7 @@ type Event struct {
 	Updated time.Time
 	Closed  bool
 	// Package is the name of a package, for package and registry_package; its tag is
-	// not told, for what GitHub sends there cannot be relied on.
+	// not reported, for what GitHub sends there cannot be relied on.
 	Package string
 }
 

@@ -117,9 +117,9 @@ func TestWebhookBodyIsBounded(t *testing.T) {
 		length int64 // that is announced
 		most   int64 // bytes read
 	}{
-		"30 MB":                {30 << 20, 0},
-		"without end":          {-1, MaxPayload + 1<<20},
-		"more than it is told": {1000, MaxPayload + 1<<20},
+		"30 MB":                    {30 << 20, 0},
+		"without end":              {-1, MaxPayload + 1<<20},
+		"more than it is reported": {1000, MaxPayload + 1<<20},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -39,7 +39,7 @@ type Deployment struct {
 	SHA string
 	// Environment, as the pull request shows it.
 	Environment string
-	// Marker tells our deployments from those of others for the same commit and
+	// Marker distinguishes our deployments from those of others for the same commit and
 	// environment. Letters, digits and ._/:- of at most 200.
 	Marker string
 	// Description, cut to 140 bytes.
@@ -151,14 +151,14 @@ type DeploymentStatus struct {
 	Description string
 	// EnvironmentURL is where the environment is reached; "" without one.
 	EnvironmentURL string
-	// LogURL is where more is told; "" without one.
+	// LogURL is where more is reported; "" without one.
 	LogURL string
 }
 
 // SetDeploymentStatus adds a status to a deployment unless the last one is the
 // same, and reports whether it did. GitHub does not set other deployments inactive
 // by it. Every error is an *Error; NotFound may mean that the deployment was
-// deleted, which [Client.DeploymentGone] tells.
+// deleted, which [Client.DeploymentGone] reports.
 func (c *Client) SetDeploymentStatus(ctx context.Context, repo Repo, deployment int64, s DeploymentStatus) (bool, error) {
 	what := c.setStatus(repo, deployment)
 	if err := repo.check(); err != nil {

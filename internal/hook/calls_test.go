@@ -125,7 +125,7 @@ func TestQuestions(t *testing.T) {
 		"replaced": {func(w *world) {
 			w.group.Rollout, w.row.Status, w.release.Status.Release = nil, v1alpha1.ReleaseDeprecated, v1alpha1.ReleaseActive
 		}, []string{"event"}},
-		"promoted, and not yet told": {func(w *world) {
+		"promoted, and not yet reported": {func(w *world) {
 			w.group.Rollout, w.row.Status = nil, v1alpha1.ReleaseActive
 			p := RolloutOf(w.ms, w.release)
 			w.known = p.Fold(nil, p.Calls(nil), nil, waited)
@@ -166,7 +166,7 @@ func placeIn(ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservice,
 func TestNoPlaceWithoutARow(t *testing.T) {
 	t.Parallel()
 	if p := RolloutOf(canary(), vsvc("third")); p != nil {
-		t.Errorf("a release that the ledger does not have is at %+v", p)
+		t.Errorf("a release that the rollout state does not have is at %+v", p)
 	}
 }
 

@@ -19,14 +19,14 @@ import (
 // Row 60 of the known failures: each caller that waits for the end of a release is notified,
 // with the status that it ended in, however it came about: by steps, without any
 // analysis, by a person, as the first of its group, on a way back, and as a failure.
-func TestToldHoweverItEnds(t *testing.T) {
+func TestReportedHoweverItEnds(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		status v1alpha1.ReleaseStatus
-		reason string
-		active string // the group's, afterwards
-		before v1alpha1.ReleaseStatus
-		told   bool
+		status   v1alpha1.ReleaseStatus
+		reason   string
+		active   string // the group's, afterwards
+		before   v1alpha1.ReleaseStatus
+		reported bool
 	}{
 		"promoted by steps":  {v1alpha1.ReleaseActive, "Promoted", "1.4.3", v1alpha1.ReleaseCanary, true},
 		"steps were skipped": {v1alpha1.ReleaseActive, "Adopted", "1.4.3", v1alpha1.ReleaseCanary, true},
@@ -36,7 +36,7 @@ func TestToldHoweverItEnds(t *testing.T) {
 		"failed":             {v1alpha1.ReleaseError, "AnalysisFailed", "1.4.2", v1alpha1.ReleaseCanary, true},
 		"turned down":        {v1alpha1.ReleaseError, "Aborted", "1.4.2", v1alpha1.ReleasePending, true},
 		"never was up":       {v1alpha1.ReleaseError, "CrashLoopBackOff", "1.4.2", v1alpha1.ReleasePending, true},
-		"told already":       {v1alpha1.ReleaseActive, "Promoted", "1.4.3", v1alpha1.ReleaseActive, false},
+		"reported already":   {v1alpha1.ReleaseActive, "Promoted", "1.4.3", v1alpha1.ReleaseActive, false},
 		"under way":          {v1alpha1.ReleaseCanary, "Step", "1.4.2", v1alpha1.ReleasePending, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -48,14 +48,14 @@ func TestToldHoweverItEnds(t *testing.T) {
 			release.Status.Release = test.before
 			questions := RolloutOf(ms, release).Calls(nil)
 			i := slices.IndexFunc(questions, func(q Call) bool { return q.Hook.Type == v1alpha1.HookPostRollout })
-			if (i >= 0) != test.told {
-				t.Fatalf("told: %t, want %t", i >= 0, test.told)
+			if (i >= 0) != test.reported {
+				t.Fatalf("reported: %t, want %t", i >= 0, test.reported)
 			}
 			if i < 0 {
 				return
 			}
 			if body := questions[i].Body; body.Phase != test.status || body.Reason != test.reason || body.Version != "1.4.3" {
-				t.Errorf("it is told %s %s of %s", body.Phase, body.Reason, body.Version)
+				t.Errorf("it is reported %s %s of %s", body.Phase, body.Reason, body.Version)
 			}
 		})
 	}

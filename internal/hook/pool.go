@@ -61,7 +61,7 @@ type Pool struct {
 
 	mu       sync.Mutex
 	ctx      context.Context
-	wake     func(types.NamespacedName)
+	requeue  func(types.NamespacedName)
 	releases map[types.NamespacedName]*deliveries
 }
 
@@ -111,12 +111,12 @@ func NewPool(o Options) (*Pool, error) {
 	return p, nil
 }
 
-// Start lets the pool call until ctx ends; wake is notified of each release for which an
+// Start lets the pool call until ctx ends; requeue is notified of each release for which an
 // outcome is there. It may be called from any goroutine, and must not block.
-func (p *Pool) Start(ctx context.Context, wake func(types.NamespacedName)) {
+func (p *Pool) Start(ctx context.Context, requeue func(types.NamespacedName)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ctx, p.wake = ctx, wake
+	p.ctx, p.requeue = ctx, requeue
 }
 
 // Outcomes of a release's questions that were answered since the process began, by
@@ -258,7 +258,7 @@ func (p *Pool) deliver(release types.NamespacedName, ds *deliveries, q Call) tim
 	return time.Time{}
 }
 
-// run delivers one question, and wakes whoever waits for its outcome.
+// run delivers one question, and requeues whoever waits for its outcome.
 func (p *Pool) run(ctx context.Context, release types.NamespacedName, d *delivery, q Call, attempts int, before <-chan struct{}) {
 	outcome, ok := p.try(ctx, release.Namespace, q, attempts, before)
 	p.mu.Lock()
@@ -273,9 +273,9 @@ func (p *Pool) run(ctx context.Context, release types.NamespacedName, d *deliver
 	}
 	d.cancel()
 	close(d.ended)
-	wake := p.wake
+	requeue := p.requeue
 	p.mu.Unlock()
 	if ok {
-		wake(release)
+		requeue(release)
 	}
 }

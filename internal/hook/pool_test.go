@@ -29,15 +29,15 @@ var shop = types.NamespacedName{Namespace: "shop", Name: "new"}
 // world is a pool and a receiver on loopback.
 type world struct {
 	*Pool
-	server *httptest.Server
-	woken  chan types.NamespacedName
-	stop   context.CancelFunc
+	server   *httptest.Server
+	requeued chan types.NamespacedName
+	stop     context.CancelFunc
 }
 
 // play starts a pool; options may change it.
 func play(t *testing.T, receive http.HandlerFunc, options ...func(*Options)) *world {
 	t.Helper()
-	w := &world{server: httptest.NewServer(receive), woken: make(chan types.NamespacedName, 1000)}
+	w := &world{server: httptest.NewServer(receive), requeued: make(chan types.NamespacedName, 1000)}
 	t.Cleanup(w.server.Close)
 	policy, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.0/8"}})
 	if err != nil {
@@ -58,7 +58,7 @@ func play(t *testing.T, receive http.HandlerFunc, options ...func(*Options)) *wo
 	ctx, cancel := context.WithCancel(t.Context())
 	w.stop = cancel
 	t.Cleanup(cancel)
-	w.Start(ctx, func(name types.NamespacedName) { w.woken <- name })
+	w.Start(ctx, func(name types.NamespacedName) { w.requeued <- name })
 	return w
 }
 
@@ -77,7 +77,7 @@ func (w *world) outcome(t *testing.T, id string) Outcome {
 		if o, ok := w.Outcomes(shop)[id]; ok {
 			return o
 		}
-		await.Receive(t, "an outcome of "+id, w.woken)
+		await.Receive(t, "an outcome of "+id, w.requeued)
 	}
 }
 
@@ -404,7 +404,7 @@ func TestCheckIsAskedAgain(t *testing.T) {
 			if o := w.outcome(t, "id"); o.Attempts >= n {
 				return o
 			}
-			await.Receive(t, "another outcome", w.woken)
+			await.Receive(t, "another outcome", w.requeued)
 		}
 	}
 	w.ask(q)
@@ -481,7 +481,7 @@ func TestPolling(t *testing.T) {
 			if o := w.outcome(t, "id"); o.Attempts == attempts {
 				return o
 			}
-			<-w.woken
+			<-w.requeued
 		}
 	}
 	w.ask(q)
@@ -533,7 +533,7 @@ func TestEditedHook(t *testing.T) {
 			}
 			break
 		}
-		<-w.woken
+		<-w.requeued
 	}
 	if next := w.ask(q); !next.Equal(began.Add(time.Second + time.Hour)) {
 		t.Errorf("asked again at %s, want in an hour", next)
@@ -586,8 +586,8 @@ func TestGivenUp(t *testing.T) {
 			test.end(w)
 			if !test.goes {
 				close(open)
-				if o := <-w.woken; o != shop {
-					t.Errorf("woke %v", o)
+				if o := <-w.requeued; o != shop {
+					t.Errorf("requeued %v", o)
 				}
 				w.Ask(shop, nil, nil)
 				if w.Releases() != 0 {
@@ -596,8 +596,8 @@ func TestGivenUp(t *testing.T) {
 				return
 			}
 			await.Receive(t, "the end of the call", gone)
-			if len(w.woken) > 0 {
-				t.Error("what was given up wakes")
+			if len(w.requeued) > 0 {
+				t.Error("what was given up requeues")
 			}
 		})
 	}
@@ -693,7 +693,7 @@ func TestBounds(t *testing.T) {
 	}
 	close(open)
 	for range 100 {
-		<-w.woken
+		<-w.requeued
 	}
 	if got := most.Load(); got > maxHostCalls {
 		t.Errorf("%d calls to a host at a time, want at most %d", got, maxHostCalls)

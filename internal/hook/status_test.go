@@ -216,12 +216,12 @@ func TestFoldOverTime(t *testing.T) {
 	t.Run("a message that is late is noted when it arrives", func(t *testing.T) {
 		t.Parallel()
 		q := one(v1alpha1.HookPostRollout)
-		told := q.Calls(nil)
-		late := q.Fold(nil, told, nil, start)
+		reported := q.Calls(nil)
+		late := q.Fold(nil, reported, nil, start)
 		if got := q.Fold(late, nil, nil, start.Add(time.Hour)); !cmp.Equal(late, got) {
 			t.Errorf("while it is under way: %+v", got)
 		}
-		got := q.Fold(late, nil, map[string]Outcome{told[0].Body.ID: {Yes: true, Attempts: 3}}, start.Add(time.Hour))
+		got := q.Fold(late, nil, map[string]Outcome{reported[0].Body.ID: {Yes: true, Attempts: 3}}, start.Add(time.Hour))
 		if len(got) != 1 || got[0].Phase != v1alpha1.HookDelivered || got[0].Attempts != 3 {
 			t.Errorf("when it arrived: %+v", got)
 		}

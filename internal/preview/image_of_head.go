@@ -17,7 +17,7 @@ type Image struct {
 }
 
 // OfHead returns why an image is not of the head commit, or "" if it is. Call it for the images
-// of tags with Inspect set. former is the digest that was offered for an earlier commit of the
+// of tags with Inspect set. previous is the digest that was offered for an earlier commit of the
 // pull request; "" for none.
 //
 // If the tag does not identify the commit, the revision must be the head commit or its trial
@@ -27,14 +27,14 @@ type Image struct {
 // without a revision counts by its age, and only if the pull request is not from a fork: no
 // image built so late can be of an earlier commit. For forks, an image of a later push without
 // an approval would be even newer.
-func OfHead(pr *v1alpha1.PullRequest, tag Tag, image Image, former string) string {
+func OfHead(pr *v1alpha1.PullRequest, tag Tag, image Image, previous string) string {
 	switch {
 	case image.Revision == "":
-		return byAge(pr, tag, image, former)
+		return byAge(pr, tag, image, previous)
 	case image.Revision == pr.HeadSHA:
 		return ""
-	case image.Revision == pr.MergeSHA && image.Digest == former && former != "":
-		return formerImage
+	case image.Revision == pr.MergeSHA && image.Digest == previous && previous != "":
+		return previousImage
 	case image.Revision == pr.MergeSHA:
 		return ""
 	case tag.Moves || tag.Approved || sameDigits(image.Revision, pr.HeadSHA):
@@ -43,17 +43,17 @@ func OfHead(pr *v1alpha1.PullRequest, tag Tag, image Image, former string) strin
 	return ""
 }
 
-const formerImage = "it is still the image of the previous commit"
+const previousImage = "it is still the image of the previous commit"
 
 // byAge is OfHead for an image without a revision.
-func byAge(pr *v1alpha1.PullRequest, tag Tag, image Image, former string) string {
+func byAge(pr *v1alpha1.PullRequest, tag Tag, image Image, previous string) string {
 	switch {
 	case !tag.Moves:
 		return ""
 	case pr.Fork:
 		return "it has no revision label, which is required for images of forks if the tag does not contain the commit"
-	case image.Digest != "" && image.Digest == former:
-		return formerImage
+	case image.Digest != "" && image.Digest == previous:
+		return previousImage
 	case image.Created.IsZero() || pr.HeadTime == nil:
 		return "it has no revision label, and its build time is unknown"
 	case !image.Created.After(pr.HeadTime.Time):

@@ -164,7 +164,7 @@ func TestOfHead(t *testing.T) {
 		pr.Fork, pr.MergeSHA, pr.HeadTime = true, merge, &metav1.Time{Time: pushed}
 	})
 	unknown := pull()
-	const former = "sha256:1"
+	const previous = "sha256:1"
 	moves, short, approved := Tag{Moves: true}, Tag{}, Tag{Approved: true}
 	for name, tc := range map[string]struct {
 		pr    *v1alpha1.PullRequest
@@ -172,25 +172,25 @@ func TestOfHead(t *testing.T) {
 		image Image
 		want  bool
 	}{
-		"revision is the head":                        {pr, moves, Image{Digest: "sha256:2", Revision: commit}, true},
-		"revision is the merge":                       {pr, moves, Image{Digest: "sha256:2", Revision: merge}, true},
-		"revision of the head, image of before":       {pr, moves, Image{Digest: former, Revision: commit}, true},
-		"revision of the head, built before":          {pr, moves, Image{Digest: "sha256:2", Revision: commit, Created: pushed.Add(-time.Hour)}, true},
-		"built after the push":                        {pr, moves, Image{Digest: "sha256:2", Created: pushed.Add(time.Second)}, true},
-		"built after the push, of an earlier merge":   {pr, moves, Image{Digest: "sha256:2", Created: pushed.Add(time.Second), Revision: "d"}, false},
-		"built after the push, of the former commit":  {pr, moves, Image{Digest: "sha256:2", Created: pushed.Add(time.Second), Revision: older}, false},
-		"built at the push":                           {pr, moves, Image{Digest: "sha256:2", Created: pushed}, false},
-		"built before the push":                       {pr, moves, Image{Digest: "sha256:2", Created: pushed.Add(-time.Second)}, false},
-		"says nothing":                                {pr, moves, Image{Digest: "sha256:2"}, false},
-		"the image of the former commit":              {pr, moves, Image{Digest: former, Created: pushed.Add(time.Second)}, false},
-		"when it was pushed is not known":             {unknown, moves, Image{Digest: "sha256:2", Created: pushed}, false},
-		"nothing is known, not even the merge commit": {unknown, moves, Image{}, false},
-		"fork, revision is the head":                  {fork, moves, Image{Digest: "sha256:2", Revision: commit}, true},
-		"fork, revision is the merge":                 {fork, moves, Image{Digest: "sha256:2", Revision: merge}, true},
-		"fork, built after the push":                  {fork, moves, Image{Digest: "sha256:2", Created: pushed.Add(time.Second)}, false},
-		"fork, of a later push":                       {fork, moves, Image{Digest: "sha256:2", Created: pushed.Add(time.Second), Revision: older}, false},
+		"revision is the head":                         {pr, moves, Image{Digest: "sha256:2", Revision: commit}, true},
+		"revision is the merge":                        {pr, moves, Image{Digest: "sha256:2", Revision: merge}, true},
+		"revision of the head, image of before":        {pr, moves, Image{Digest: previous, Revision: commit}, true},
+		"revision of the head, built before":           {pr, moves, Image{Digest: "sha256:2", Revision: commit, Created: pushed.Add(-time.Hour)}, true},
+		"built after the push":                         {pr, moves, Image{Digest: "sha256:2", Created: pushed.Add(time.Second)}, true},
+		"built after the push, of an earlier merge":    {pr, moves, Image{Digest: "sha256:2", Created: pushed.Add(time.Second), Revision: "d"}, false},
+		"built after the push, of the previous commit": {pr, moves, Image{Digest: "sha256:2", Created: pushed.Add(time.Second), Revision: older}, false},
+		"built at the push":                            {pr, moves, Image{Digest: "sha256:2", Created: pushed}, false},
+		"built before the push":                        {pr, moves, Image{Digest: "sha256:2", Created: pushed.Add(-time.Second)}, false},
+		"says nothing":                                 {pr, moves, Image{Digest: "sha256:2"}, false},
+		"the image of the previous commit":             {pr, moves, Image{Digest: previous, Created: pushed.Add(time.Second)}, false},
+		"when it was pushed is not known":              {unknown, moves, Image{Digest: "sha256:2", Created: pushed}, false},
+		"nothing is known, not even the merge commit":  {unknown, moves, Image{}, false},
+		"fork, revision is the head":                   {fork, moves, Image{Digest: "sha256:2", Revision: commit}, true},
+		"fork, revision is the merge":                  {fork, moves, Image{Digest: "sha256:2", Revision: merge}, true},
+		"fork, built after the push":                   {fork, moves, Image{Digest: "sha256:2", Created: pushed.Add(time.Second)}, false},
+		"fork, of a later push":                        {fork, moves, Image{Digest: "sha256:2", Created: pushed.Add(time.Second), Revision: older}, false},
 
-		"revision is the merge, image of before":       {pr, moves, Image{Digest: former, Revision: merge}, false},
+		"revision is the merge, image of before":       {pr, moves, Image{Digest: previous, Revision: merge}, false},
 		"tag of the commit, no revision":               {pr, short, Image{Digest: "sha256:2"}, true},
 		"tag of the commit, revision of a base image":  {pr, short, Image{Digest: "sha256:2", Revision: older}, true},
 		"tag of the first digits, of another commit":   {pr, short, Image{Digest: "sha256:2", Revision: commit[:7] + older[7:]}, false},
@@ -200,7 +200,7 @@ func TestOfHead(t *testing.T) {
 		"approved fork, revision is of another commit": {fork, approved, Image{Digest: "sha256:2", Revision: older}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if why := OfHead(tc.pr, tc.tag, tc.image, former); (why == "") != tc.want {
+			if why := OfHead(tc.pr, tc.tag, tc.image, previous); (why == "") != tc.want {
 				t.Errorf("got %q, want of the head: %v", why, tc.want)
 			}
 		})

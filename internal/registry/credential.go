@@ -22,7 +22,7 @@ type Credential struct {
 	IdentityToken, RegistryToken string
 }
 
-// Anonymous tells whether there is no credential.
+// Anonymous reports whether there is no credential.
 func (c Credential) Anonymous() bool { return c == Credential{} }
 
 // String does not give the secret away.
@@ -70,7 +70,7 @@ const (
 
 // Match is the outcome of FindCredential.
 type Match struct {
-	// Found tells whether any Secret has a credential for the repository. Without it
+	// Found reports whether any Secret has a credential for the repository. Without it
 	// the caller must not go on anonymously when Secrets were named.
 	Found bool
 	// Credential found, and the name of its Secret.

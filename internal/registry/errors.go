@@ -46,7 +46,7 @@ const (
 	Malformed Kind = "Malformed"
 )
 
-// Transient tells whether time alone may remedy an error of this kind.
+// Transient reports whether time alone may remedy an error of this kind.
 func (k Kind) Transient() bool { return k == Unreachable || k == RateLimited }
 
 // Error of a registry. Its message names what was done, on what, and the remedy;
@@ -164,7 +164,7 @@ func (e *Error) setRefused(refused *outbound.RefusedError) {
 	}
 }
 
-// plain tells whether plain HTTP was tried as well, so that the answer to HTTPS is not
+// plain reports whether plain HTTP was tried as well, so that the answer to HTTPS is not
 // what is wrong.
 func (t target) plain() bool { return t.repo.Scheme() == "http" && t.tls.Default() }
 
@@ -173,7 +173,7 @@ func (e *Error) set(kind Kind, detail, remedy string) {
 }
 
 // setAnswer classifies an answer by its status. Of its text only the codes that
-// the specification knows are told: the rest may hold request numbers.
+// the specification knows are reported: the rest may hold request numbers.
 func (e *Error) setAnswer(answer *transport.Error, auth Credential) {
 	detail := fmt.Sprintf("the registry responded with %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
 	if codes := knownCodes(answer.Errors); codes != "" {

@@ -240,7 +240,7 @@ func FuzzSameCredential(f *testing.F) {
 			t.Fatalf("found by %q", data)
 		}
 		if err != nil && len(data) > 24 && strings.Contains(err.Error(), string(data)) {
-			t.Fatalf("the error tells: %v", err)
+			t.Fatalf("the error shows: %v", err)
 		}
 	})
 }

@@ -8,7 +8,7 @@ import (
 
 func TestPace(t *testing.T) {
 	for name, tc := range map[string]struct {
-		quiet    int // looks without news
+		quiet    int // scans without news
 		interval time.Duration
 		want     time.Duration
 	}{
@@ -50,7 +50,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// Many policies of one interval do not look in the same second.
+// Many policies of one interval do not scan in the same second.
 func TestPaceSpreads(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	seconds := map[time.Duration]bool{}
@@ -58,6 +58,6 @@ func TestPaceSpreads(t *testing.T) {
 		seconds[Pace{}.Wait(10*time.Minute, random.Int64N).Round(time.Second)] = true
 	}
 	if len(seconds) < 50 {
-		t.Errorf("1000 looks in %d different seconds of 60", len(seconds))
+		t.Errorf("1000 scans in %d different seconds of 60", len(seconds))
 	}
 }

@@ -225,7 +225,7 @@ var productCases = map[string]func(*product){
 			p.Errorf("Resolve: %v, want %q", err, NotFound)
 		}
 	},
-	"who may not read is told so": func(p *product) {
+	"who may not read is reported so": func(p *product) {
 		p.image("1.0.0")
 		p.lists("as who may", "1.0.0")
 		if p.auth == (Credential{}) {

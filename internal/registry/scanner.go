@@ -23,7 +23,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Request says where to look, as whom, and how fresh an answer must be.
+// Request says where to scan, as whom, and how fresh an answer must be.
 type Request struct {
 	// Repository without tag or digest: "ghcr.io/acme/web".
 	Repository string
@@ -98,7 +98,7 @@ type Image struct {
 	Time time.Time
 }
 
-// Supports tells whether the image is there for a platform. A wanted platform
+// Supports reports whether the image is there for a platform. A wanted platform
 // without variant takes any.
 func (i Image) Supports(platform string) bool { return supports(i.Platforms, platform) }
 
@@ -339,7 +339,7 @@ func (l *login) touch(now time.Time) {
 	l.used = now
 }
 
-// idle tells whether nothing is lost by forgetting the login.
+// idle reports whether nothing is lost by forgetting the login.
 func (l *login) idle(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -413,7 +413,7 @@ func TestManyPoliciesOneListPerInterval(t *testing.T) {
 }
 
 // Who has no right, or another credential, is never answered from what somebody
-// else was told.
+// else was reported.
 func TestTenantsDoNotShare(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)

@@ -30,7 +30,7 @@ type TLS struct {
 	Certificate, Key string
 }
 
-// Default tells whether there is nothing of one's own.
+// Default reports whether there is nothing of one's own.
 func (t TLS) Default() bool { return t == TLS{} }
 
 // String does not give the key away.

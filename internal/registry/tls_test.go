@@ -171,7 +171,7 @@ func TestCertificatesForbidPlainHTTP(t *testing.T) {
 	}
 }
 
-// What is read with one client certificate is not told to who has another, or none.
+// What is read with one client certificate is not reported to who has another, or none.
 func TestCertificatesPartTenants(t *testing.T) {
 	t.Parallel()
 	authority := registrytest.NewAuthority(t)

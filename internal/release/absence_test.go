@@ -15,17 +15,17 @@ func TestDeadlineAfterAnAbsence(t *testing.T) {
 		// began is when the manager began to look, now the time of the plan: both after the start of the rollout; 0: always.
 		began, now time.Duration
 		// grace is the end of the moment that was given before.
-		grace  time.Duration
-		failed bool
-		wake   time.Duration
+		grace   time.Duration
+		failed  bool
+		requeue time.Duration
 	}{
-		"never away, in time":             {deadline: time.Minute, now: 59 * time.Second, wake: time.Minute},
+		"never away, in time":             {deadline: time.Minute, now: 59 * time.Second, requeue: time.Minute},
 		"never away, late":                {deadline: time.Minute, now: time.Minute, failed: true},
-		"back within the deadline":        {deadline: time.Minute, began: 10 * time.Second, now: 50 * time.Second, wake: time.Minute},
-		"back shortly before it":          {deadline: time.Minute, began: 55 * time.Second, now: time.Minute, wake: 70 * time.Second},
-		"back after it":                   {deadline: time.Minute, began: time.Hour, now: time.Hour, wake: time.Hour + 10*time.Second},
+		"back within the deadline":        {deadline: time.Minute, began: 10 * time.Second, now: 50 * time.Second, requeue: time.Minute},
+		"back shortly before it":          {deadline: time.Minute, began: 55 * time.Second, now: time.Minute, requeue: 70 * time.Second},
+		"back after it":                   {deadline: time.Minute, began: time.Hour, now: time.Hour, requeue: time.Hour + 10*time.Second},
 		"back after it, and still late":   {deadline: time.Minute, began: time.Hour, now: time.Hour + 10*time.Second, failed: true},
-		"back again, in the moment":       {deadline: time.Minute, began: time.Hour, now: time.Hour, grace: time.Hour + time.Second, wake: time.Hour + time.Second},
+		"back again, in the moment":       {deadline: time.Minute, began: time.Hour, now: time.Hour, grace: time.Hour + time.Second, requeue: time.Hour + time.Second},
 		"back again, after the moment":    {deadline: time.Minute, began: time.Hour, now: time.Hour, grace: time.Hour, failed: true},
 		"no longer than a short deadline": {deadline: 5 * time.Second, began: time.Hour, now: time.Hour + 5*time.Second, failed: true},
 	} {
@@ -35,7 +35,7 @@ func TestDeadlineAfterAnAbsence(t *testing.T) {
 				Spec:       Spec{Replicas: 1, MinimumAvailable: 3, Deadline: test.deadline},
 				Config:     "c",
 				Candidates: []Candidate{{Slug: "release", Name: "release", Version: "1.1.0", Release: "new"}, {Slug: "release", Name: "release", Version: "1.0.0", Release: "old"}},
-				Children: []Child{
+				Objects: []Object{
 					{Release: "old", Slug: "release", Name: "release", Version: "1.0.0", Config: "c", Replicas: 1, Available: 1},
 					{Release: "new", Slug: "release", Name: "release", Version: "1.1.0", Config: "c", Replicas: 1},
 				},
@@ -58,8 +58,8 @@ func TestDeadlineAfterAnAbsence(t *testing.T) {
 			if failed := row.Status == Error; failed != test.failed {
 				t.Errorf("failed: got %t, want %t (%s)", failed, test.failed, row.Reason)
 			}
-			if wake := plan.RequeueTime.Sub(started); !test.failed && wake != test.wake {
-				t.Errorf("wake: got %s after the start, want %s", wake, test.wake)
+			if requeue := plan.RequeueTime.Sub(started); !test.failed && requeue != test.requeue {
+				t.Errorf("requeue: got %s after the start, want %s", requeue, test.requeue)
 			}
 		})
 	}
@@ -73,7 +73,7 @@ func TestDeadlineUnderRestarts(t *testing.T) {
 		Spec:       Spec{Replicas: 1, MinimumAvailable: 3, Deadline: time.Minute},
 		Config:     "c",
 		Candidates: []Candidate{{Slug: "release", Name: "release", Version: "1.0.0", Release: "new"}},
-		Children:   []Child{{Release: "new", Slug: "release", Name: "release", Version: "1.0.0", Config: "c", Replicas: 1}},
+		Objects:    []Object{{Release: "new", Slug: "release", Name: "release", Version: "1.0.0", Config: "c", Replicas: 1}},
 	}
 	for at := time.Duration(0); at < 5*time.Minute; at += 3 * time.Second {
 		now := started.Add(at)

@@ -39,7 +39,7 @@ func planOf(d draws, consistent bool) {
 	for i, g := range o.State.Groups {
 		before.State.Groups[i] = g.copied()
 	}
-	before.Children, before.Candidates, before.Withdrawn, before.Policies = slices.Clone(o.Children), slices.Clone(o.Candidates), slices.Clone(o.Withdrawn), slices.Clone(o.Policies)
+	before.Objects, before.Candidates, before.Withdrawn, before.Policies = slices.Clone(o.Objects), slices.Clone(o.Candidates), slices.Clone(o.Withdrawn), slices.Clone(o.Policies)
 	p := Plan(o, t0)
 	if !reflect.DeepEqual(o, before) {
 		d.Fatalf("the facts are changed")
@@ -90,7 +90,7 @@ func checkRecord(d draws, p Result) {
 // describe gives the facts and the plan at the end of a history that failed.
 func describe(o Observed, p Result) string {
 	var b strings.Builder
-	for _, c := range o.Children {
+	for _, c := range o.Objects {
 		fmt.Fprintf(&b, "\n  %+v", c)
 	}
 	for _, policy := range o.Policies {
@@ -300,15 +300,15 @@ func (d draws) observed(consistent bool) Observed {
 		for _, r := range g.Releases {
 			releases = append(releases, r.Release)
 			if !d.rarely(6, "no object") {
-				o.Children = append(o.Children, d.child(Child{Release: r.Release, Slug: slug, Name: g.Name, Level: g.Level, Version: r.Version, Config: r.Config, PullRequest: g.PullRequest}))
+				o.Objects = append(o.Objects, d.object(Object{Release: r.Release, Slug: slug, Name: g.Name, Level: g.Level, Version: r.Version, Config: r.Config, PullRequest: g.PullRequest}))
 			}
 		}
 	}
 	for range d.number(0, 2, "objects without a row") {
-		c := Child{Slug: oneOf(d, "object's slug", drawnSlugs...), Name: "n", Level: oneOf(d, "object's level", "Release", preview), Version: d.version("object's version"), Config: "c1", PullRequest: int64(d.number(0, 9, "object's pull request"))}
+		c := Object{Slug: oneOf(d, "object's slug", drawnSlugs...), Name: "n", Level: oneOf(d, "object's level", "Release", preview), Version: d.version("object's version"), Config: "c1", PullRequest: int64(d.number(0, 9, "object's pull request"))}
 		if c.Release = drawnName(c.Slug, c.Version, c.Config); !slices.Contains(releases, c.Release) {
 			releases = append(releases, c.Release)
-			o.Children = append(o.Children, d.child(c))
+			o.Objects = append(o.Objects, d.object(c))
 		}
 	}
 	for range d.number(0, 5, "candidates") {
@@ -345,7 +345,7 @@ func (d draws) policy(name string, releases []string) Policy {
 				r.References = append(r.References, oneOf(d, "reference", releases...))
 			}
 			if d.rarely(4, "masks") {
-				r.Masked = []string{oneOf(d, "masked", releases...)}
+				r.Withheld = []string{oneOf(d, "masked", releases...)}
 			}
 			if d.rarely(4, "pins") {
 				r.Pinned = []string{oneOf(d, "pinned", releases...)}
@@ -357,8 +357,8 @@ func (d draws) policy(name string, releases []string) Policy {
 	return p
 }
 
-// child draws what became of an object.
-func (d draws) child(c Child) Child {
+// release object draws what became of an object.
+func (d draws) object(c Object) Object {
 	c.Created, c.Terminating, c.Stamp = d.time("created"), d.rarely(7, "terminating"), int64(d.number(0, 25, "stamp"))
 	c.Refused, c.NeverActive = d.rarely(6, "changes refused"), d.rarely(5, "never active")
 	c.Reported = oneOf(d, "reported", "", Pending, Canary, Active, Error, Deprecated)

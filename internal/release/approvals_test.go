@@ -118,7 +118,7 @@ func TestApprovals(t *testing.T) {
 	for _, h := range approvals {
 		t.Run(h.name, func(t *testing.T) {
 			t.Parallel()
-			told(t, h.play)
+			played(t, h.play)
 		})
 	}
 }

@@ -22,7 +22,7 @@ var outside = map[Reason]string{
 // obstacle is the cause outside of a release that keeps its rollout from what comes next; "":
 // none, or the wait for one that is given a while. A release that has traffic and lacks what
 // it needs for that does not wait: at its deadline it gives the traffic back.
-func (s *scope) obstacle(run *Rollout, r *Row, c Child) (Reason, *wait) {
+func (s *scope) obstacle(run *Rollout, r *Row, c Object) (Reason, *wait) {
 	healthy, cause, _ := s.health(run, r, c)
 	switch {
 	case healthy:
@@ -56,7 +56,7 @@ func (s *scope) uncreated(run *Rollout, cause Reason) bool {
 func (s *scope) stepClock(run *Rollout) time.Time { return run.Started.Add(run.Waited) }
 
 // block lets a rollout wait for a cause outside of its release; "": for none.
-func (s *scope) block(run *Rollout, r *Row, cause Reason, c Child) {
+func (s *scope) block(run *Rollout, r *Row, cause Reason, c Object) {
 	was := run.WaitsFor
 	run.WaitsFor = cause
 	if cause == "" {
@@ -73,7 +73,7 @@ func (s *scope) block(run *Rollout, r *Row, cause Reason, c Child) {
 }
 
 // inWords reports what is known of a cause.
-func (s *scope) inWords(cause Reason, c Child) string {
+func (s *scope) inWords(cause Reason, c Object) string {
 	more := c.Message
 	switch cause {
 	case notProgrammed:

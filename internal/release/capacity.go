@@ -19,7 +19,7 @@ func (s *scope) portion(percent int) int {
 
 // serving is how many replicas a release has, or an autoscaler wants it to have.
 func (s *scope) serving(r *Row) int {
-	c, _ := s.child(r.Release)
+	c, _ := s.object(r.Release)
 	return max(c.Replicas, c.Current)
 }
 
@@ -42,7 +42,7 @@ func (s *scope) grows(r Row) bool {
 
 // available reports whether a release has the replicas that it is to have; a canary that
 // grows, those that its current weight needs, and before its first step, that one's.
-func (s *scope) available(r Row, c Child) bool {
+func (s *scope) available(r Row, c Object) bool {
 	if !s.grows(r) {
 		return c.ok()
 	}
@@ -54,7 +54,7 @@ func (s *scope) available(r Row, c Child) bool {
 }
 
 // runSize is the number of replicas that the release that is being rolled out is to have.
-func (s *scope) runSize(r Row, c Child) int {
+func (s *scope) runSize(r Row, c Object) int {
 	switch {
 	case s.g.Rollout.Gate == ConfirmRollout:
 		return c.Replicas
@@ -78,17 +78,17 @@ func (s *scope) size(p *Result) {
 
 // sizeRow reports what is to become of the object of a row.
 func (s *scope) sizeRow(p *Result, r Row) {
-	c, there := s.child(r.Release)
+	c, there := s.object(r.Release)
 	if c.Terminating {
 		return
 	}
 	if !there {
 		running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 		if _, can := s.offered(r.Release); can && (r.Status == Active || running) {
-			want, w := s.want(r, Child{})
+			want, w := s.want(r, Object{})
 			s.record(w)
 			p.Ensure = append(p.Ensure, Ensure{Slug: s.g.Slug, Release: r.Release, Replicas: want, Create: true, Stamp: s.next})
-			if s.neverActive(r, Child{}) {
+			if s.neverActive(r, Object{}) {
 				p.NeverActive = append(p.NeverActive, r.Release)
 			}
 		}
@@ -116,7 +116,7 @@ func (s *scope) sizeRow(p *Result, r Row) {
 }
 
 // sizeStray reports what is to become of an object without a row.
-func (s *scope) sizeStray(p *Result, c Child) {
+func (s *scope) sizeStray(p *Result, c Object) {
 	if c.NeverActive {
 		p.NeverActive = append(p.NeverActive, c.Release)
 	}
@@ -134,9 +134,9 @@ func (s *scope) sizeStray(p *Result, c Child) {
 	p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: c.Release, Delete: true})
 }
 
-// strayDraining is the drain of a child of which the rollout state knows nothing: a route may have
+// strayDraining is the drain of a release object of which the rollout state knows nothing: a route may have
 // named it until the policy's last change.
-func (s *scope) strayDraining(c Child) *wait {
+func (s *scope) strayDraining(c Object) *wait {
 	for _, g := range s.o.State.Groups {
 		if g.Slug == c.Slug && g.Row(c.Release) != nil {
 			return nil // its row waited for that
@@ -152,11 +152,11 @@ func (s *scope) strayDraining(c Child) *wait {
 
 // mayRetire keeps a plan that was made on an older rollout state from destroying what a
 // newer one made or revived (rule 2): the rollout state is written first.
-func (s *scope) mayRetire(c Child) bool { return c.Stamp <= s.o.State.Sequence }
+func (s *scope) mayRetire(c Object) bool { return c.Stamp <= s.o.State.Sequence }
 
 // want is the number of replicas that a release is to have, and what it waits for until it
 // is to have another one.
-func (s *scope) want(r Row, c Child) (int, *wait) {
+func (s *scope) want(r Row, c Object) (int, *wait) {
 	running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 	switch {
 	case s.g.Phase != Live:
@@ -208,7 +208,7 @@ func (s *scope) want(r Row, c Child) (int, *wait) {
 
 // unused reports whether a release is out of the routes for good, for what the rollout state that the
 // plan was made on says.
-func (s *scope) unused(r Row, c Child) bool {
+func (s *scope) unused(r Row, c Object) bool {
 	running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 	if s.g.Phase != Live || running || r.Status != Deprecated && r.Status != Error || c.Stamp > s.o.State.Sequence {
 		return false
@@ -229,7 +229,7 @@ func (s *scope) pressed() (bool, *wait) {
 
 // neverActive reports whether a release is to carry the mark of one that hooks have not let
 // through. It gets it while nothing of its group is active, and loses it when it is.
-func (s *scope) neverActive(r Row, c Child) bool {
+func (s *scope) neverActive(r Row, c Object) bool {
 	if r.Promoted > 0 || s.g.ActiveRow() != nil && !c.NeverActive {
 		return false
 	}

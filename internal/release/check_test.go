@@ -24,11 +24,11 @@ var transitions = map[Status][]Status{
 func (w *world) check() {
 	w.stats.steps++
 	all := 0
-	for i := range w.ledger.Groups {
-		w.checkGroup(&w.ledger.Groups[i])
-		all += len(w.ledger.Groups[i].Releases)
+	for i := range w.rolloutState.Groups {
+		w.checkGroup(&w.rolloutState.Groups[i])
+		all += len(w.rolloutState.Groups[i].Releases)
 	}
-	if n := len(w.ledger.Groups); n > 256 || all > 512 { // the bounds of the schema
+	if n := len(w.rolloutState.Groups); n > 256 || all > 512 { // the bounds of the schema
 		w.fail("the status holds %d groups and %d rows", n, all)
 	}
 	w.checkStarting()
@@ -128,7 +128,7 @@ func (w *world) checkPlan(o Observed, p Result) {
 	}
 }
 
-// checkSecond plans again on the same facts with the plan's ledger, and with its stamps
+// checkSecond plans again on the same facts with the plan's rollout state, and with its stamps
 // as well: nothing remains to change.
 func (w *world) checkSecond(o Observed, p Result) {
 	again := o
@@ -139,11 +139,11 @@ func (w *world) checkSecond(o Observed, p Result) {
 	if !slices.ContainsFunc(p.Ensure, func(e Ensure) bool { return e.Stamp > 0 && !e.Create }) {
 		return
 	}
-	again.Children = slices.Clone(o.Children)
-	for i := range again.Children {
+	again.Objects = slices.Clone(o.Objects)
+	for i := range again.Objects {
 		for _, e := range p.Ensure {
-			if e.Release == again.Children[i].Release && e.Stamp > 0 {
-				again.Children[i].Stamp = e.Stamp
+			if e.Release == again.Objects[i].Release && e.Stamp > 0 {
+				again.Objects[i].Stamp = e.Stamp
 			}
 		}
 	}
@@ -160,7 +160,7 @@ func (w *world) checkEmpty(o Observed) {
 	for i := range o.State.Groups {
 		g := &o.State.Groups[i]
 		a := g.ActiveRow()
-		if a == nil || !hasChild(o, a.Release) {
+		if a == nil || !hasObject(o, a.Release) {
 			continue
 		}
 		h := p.State.group(g.Slug)
@@ -177,17 +177,17 @@ func (w *world) checkEmpty(o Observed) {
 	}
 }
 
-func hasChild(o Observed, release string) bool {
-	return slices.ContainsFunc(o.Children, func(c Child) bool { return c.Release == release && !c.Terminating })
+func hasObject(o Observed, release string) bool {
+	return slices.ContainsFunc(o.Objects, func(c Object) bool { return c.Release == release && !c.Terminating })
 }
 
-func childOf(o Observed, release string) Child {
-	for _, c := range o.Children {
+func objectOf(o Observed, release string) Object {
+	for _, c := range o.Objects {
 		if c.Release == release {
 			return c
 		}
 	}
-	return Child{}
+	return Object{}
 }
 
 // forgot reports whether the mark of forgotten failures covers a version.
@@ -206,15 +206,15 @@ func (l *State) group(slug string) *Group {
 
 // shuffled gives the same facts in another order.
 func shuffled(o Observed) Observed {
-	o.Candidates, o.Withdrawn, o.Children = slices.Clone(o.Candidates), slices.Clone(o.Withdrawn), slices.Clone(o.Children)
+	o.Candidates, o.Withdrawn, o.Objects = slices.Clone(o.Candidates), slices.Clone(o.Withdrawn), slices.Clone(o.Objects)
 	slices.Reverse(o.Candidates)
 	slices.Reverse(o.Withdrawn)
-	slices.Reverse(o.Children)
+	slices.Reverse(o.Objects)
 	o.Policies = slices.Clone(o.Policies)
 	for i := range o.Policies {
 		gs := slices.Clone(o.Policies[i].Groups)
 		for j := range gs {
-			gs[j].References, gs[j].Masked, gs[j].Pinned = reversed(gs[j].References), reversed(gs[j].Masked), reversed(gs[j].Pinned)
+			gs[j].References, gs[j].Withheld, gs[j].Pinned = reversed(gs[j].References), reversed(gs[j].Withheld), reversed(gs[j].Pinned)
 		}
 		slices.Reverse(gs)
 		o.Policies[i].Groups = gs
@@ -240,7 +240,7 @@ func reversed(s []string) []string {
 
 // checkLedger holds one write of the rollout state against the invariants that speak of
 // changes.
-func (w *world) checkLedger(o Observed, old, next State) {
+func (w *world) checkRolloutState(o Observed, old, next State) {
 	if next.Sequence <= old.Sequence {
 		w.fail("the sequence goes from %d to %d", old.Sequence, next.Sequence)
 	}
@@ -255,7 +255,7 @@ func (w *world) checkLedger(o Observed, old, next State) {
 	}
 	for i := range old.Groups {
 		g := &old.Groups[i]
-		began := slices.ContainsFunc(g.Releases, func(r Row) bool { return r.Promoted > 0 || hasChild(o, r.Release) })
+		began := slices.ContainsFunc(g.Releases, func(r Row) bool { return r.Promoted > 0 || hasObject(o, r.Release) })
 		if next.group(g.Slug) == nil && began && g.Phase == Live && !w.lost[g.Slug] {
 			w.fail("invariant 9: group %s is gone without being closed", g.Slug)
 		}
@@ -275,7 +275,7 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 			if g.forgot(r.Version, r.Config) && r.Status == Pending && h.Target.Reason != "Pinned" {
 				w.fail("rule 3: %s, which may have failed before, starts automatically", r.Release)
 			}
-			if r.Status != Pending && !hasChild(o, r.Release) || r.Reason == leftover && r.Status != Deprecated {
+			if r.Status != Pending && !hasObject(o, r.Release) || r.Reason == leftover && r.Status != Deprecated {
 				w.fail("rule 40: %s begins as %s", r.Release, r.Status)
 			}
 			continue
@@ -301,7 +301,7 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 		for _, r := range g.Releases {
 			if r.Promoted > 0 {
 				before++
-				if !hasChild(o, r.Release) {
+				if !hasObject(o, r.Release) {
 					vanished++
 				}
 			}
@@ -333,10 +333,10 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 // measurements, and windows, as the plan saw them.
 func (w *world) checkJudged(o Observed, g, h *Group) {
 	run, a := g.Rollout, g.ActiveRow()
-	if run == nil || a == nil || a.Release == run.Release || g.Level == preview || !hasChild(o, a.Release) || h.Phase != Live {
+	if run == nil || a == nil || a.Release == run.Release || g.Level == preview || !hasObject(o, a.Release) || h.Phase != Live {
 		return
 	}
-	was, r, c := g.Row(run.Release), h.Row(run.Release), childOf(o, run.Release)
+	was, r, c := g.Row(run.Release), h.Row(run.Release), objectOf(o, run.Release)
 	if was == nil || r == nil || was.Promoted > 0 {
 		return
 	}
@@ -410,7 +410,7 @@ func (w *world) checkApproved(o Observed, g, h *Group) {
 				by[a.By] = true
 			}
 		}
-		if d := childOf(o, r.Release).Decision; adopted && d != nil && may(st, *d) {
+		if d := objectOf(o, r.Release).Decision; adopted && d != nil && may(st, *d) {
 			by[d.By] = true
 		}
 		if need := max(1, st.Approvers); len(by) < need {
@@ -439,10 +439,10 @@ func (w *world) checkRollout(o Observed, e *Ensure, live *object) {
 		return
 	}
 	g := o.State.group(e.Slug)
-	if g == nil || g.Level == preview || g.Phase != Live || g.ActiveRow() == nil || g.ActiveRow().Release == e.Release || !hasChild(o, g.ActiveRow().Release) {
+	if g == nil || g.Level == preview || g.Phase != Live || g.ActiveRow() == nil || g.ActiveRow().Release == e.Release || !hasObject(o, g.ActiveRow().Release) {
 		return
 	}
-	r, c := g.Row(e.Release), childOf(o, e.Release)
+	r, c := g.Row(e.Release), objectOf(o, e.Release)
 	if r != nil && (r.Promoted > 0 || r.Adopted) || c.Decision != nil && c.Decision.Action == Adopt {
 		return
 	}
@@ -455,7 +455,7 @@ func (w *world) checkRollout(o Observed, e *Ensure, live *object) {
 }
 
 func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
-	if was.Status != r.Status && hasChild(o, r.Release) { // else it is another object of the same name
+	if was.Status != r.Status && hasObject(o, r.Release) { // else it is another object of the same name
 		allowed := slices.Contains(transitions[was.Status], r.Status) || h.Phase != Live && r.Status == Deprecated
 		if was.Status == Error || was.Status == Deprecated && was.Promoted == 0 {
 			// Its pods are still up: started again and a step further in one plan.
@@ -487,10 +487,10 @@ func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 			}
 		}
 	}
-	if r.Promoted < was.Promoted && hasChild(o, r.Release) && r.Status != Pending { // else let go and started again
+	if r.Promoted < was.Promoted && hasObject(o, r.Release) && r.Status != Pending { // else let go and started again
 		w.fail("%s was promoted as %d and now as %d", r.Release, was.Promoted, r.Promoted)
 	}
-	if was.Decision != nil && r.Decision == nil && hasChild(o, r.Release) {
+	if was.Decision != nil && r.Decision == nil && hasObject(o, r.Release) {
 		w.fail("the decision on %s is forgotten", r.Release)
 	}
 	if d := r.Decision; d != nil && (was.Decision == nil || was.Decision.ID != d.ID) {
@@ -516,12 +516,12 @@ func (w *world) checkTime(o Observed, r Row) {
 
 // checkGone asks for the reason of a row's end.
 func (w *world) checkGone(o Observed, g, h *Group, r Row) {
-	if !hasChild(o, r.Release) {
+	if !hasObject(o, r.Release) {
 		return
 	}
 	switch {
 	case r.Status == Error:
-		c := childOf(o, r.Release)
+		c := objectOf(o, r.Release)
 		if h.Phase != Live || c.Decision != nil && c.Decision.Action == Retry {
 			return // the end, or retried by a person and superseded at once
 		}
@@ -561,13 +561,13 @@ func (w *world) checkCapacity(o Observed, g, h *Group) {
 		if r.Weight <= was.Weight || r.Status == Active && was.Status == Active || a == nil {
 			continue
 		}
-		c, ac := childOf(o, r.Release), childOf(o, a.Release)
+		c, ac := objectOf(o, r.Release), objectOf(o, a.Release)
 		need := 1
 		if r.Status == Canary && g.Rollout != nil {
 			need = max(1, (r.Weight*max(g.Rollout.Floor, ac.Current)+99)/100)
 		}
 		alive := ac.Available > 0 && !ac.Terminating && !ac.Unsettled
-		if r.Status == Active && alive && r.Reason != "ActiveLost" && !maskedIn(o, a.Release) {
+		if r.Status == Active && alive && r.Reason != "ActiveLost" && !withheldIn(o, a.Release) {
 			need = max(1, o.Spec.Replicas, ac.Current)
 		}
 		if r.Reason != "ActiveLost" && (c.Available < need || c.Unsettled || c.Terminating) {
@@ -589,10 +589,10 @@ func mayMove(o Observed) bool {
 	return silent
 }
 
-func maskedIn(o Observed, release string) bool {
+func withheldIn(o Observed, release string) bool {
 	for _, p := range o.Policies {
 		for _, g := range p.Groups {
-			if slices.Contains(g.Masked, release) && g.Revision > 0 {
+			if slices.Contains(g.Withheld, release) && g.Revision > 0 {
 				return true
 			}
 		}
@@ -608,13 +608,13 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 	if r.Delete {
 		what = "deletion of " + o.Release
 	}
-	if g := w.ledger.group(o.Slug); g != nil && g.Phase == Live {
+	if g := w.rolloutState.group(o.Slug); g != nil && g.Phase == Live {
 		if row := g.Row(o.Release); row != nil {
 			run := g.Rollout != nil && g.Rollout.Release == o.Release
 			serves := row.Status == Active || row.Status == Canary || row.Status == Pending || run
 			// One that answers nothing makes room for its fix, and keeps a pod.
-			dead := row.Status == Active && !r.Delete && r.Replicas > 0 && slices.ContainsFunc(seen.Children, func(c Child) bool {
-				return c.Release == o.Release && (c.Available == 0 || maskedIn(seen, c.Release))
+			dead := row.Status == Active && !r.Delete && r.Replicas > 0 && slices.ContainsFunc(seen.Objects, func(c Object) bool {
+				return c.Release == o.Release && (c.Available == 0 || withheldIn(seen, c.Release))
 			})
 			if serves && !dead && (r.Delete || r.Replicas < asked) {
 				w.fail("rule 2: %s while it is %s", what, row.Status)

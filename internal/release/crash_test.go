@@ -16,14 +16,14 @@ func TestHistoriesSurviveCrashes(t *testing.T) {
 	for i, h := range histories {
 		t.Run(h.name, func(t *testing.T) {
 			t.Parallel()
-			writes := tell(h.play, rules).stats.writes
+			writes := playTale(h.play, rules).stats.writes
 			for at := 1 + i%every; at <= writes; at += every {
 				for late := range 6 {
 					if every > 1 && late > 0 && late != 1+at%5 {
 						continue
 					}
-					if w := tellCrash(h.play, at, late); w.err != nil {
-						t.Fatalf("crash before write %d of %d, late by %d: %v\n%s", at, writes, late, w.err, w.told())
+					if w := playTaleCrash(h.play, at, late); w.err != nil {
+						t.Fatalf("crash before write %d of %d, late by %d: %v\n%s", at, writes, late, w.err, w.played())
 					}
 				}
 			}
@@ -32,7 +32,7 @@ func TestHistoriesSurviveCrashes(t *testing.T) {
 }
 
 // tellCrash plays a history in which the manager ends before a write.
-func tellCrash(play func(tale), at, late int) *world {
+func playTaleCrash(play func(tale), at, late int) *world {
 	w := newWorld()
 	w.quick = true
 	if w.crashAt = at; late > 0 {

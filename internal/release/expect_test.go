@@ -63,7 +63,7 @@ func (w *world) newerThan(o Observed, g, h *Group, version string) string {
 		if h.Row(r.Release) == nil && r.Config != o.Config {
 			continue // it failed, and with another template that is forgotten at once
 		}
-		if serves && hasChild(o, r.Release) && good(r.Release, r.Version, r.Config) {
+		if serves && hasObject(o, r.Release) && good(r.Release, r.Version, r.Config) {
 			return r.Release
 		}
 	}
@@ -103,7 +103,7 @@ func (w *world) checkDenied(o Observed, g, h *Group) {
 func othersLeft(o Observed, g *Group, release string) bool {
 	return slices.ContainsFunc(g.Releases, func(x Row) bool {
 		runs := g.Rollout != nil && g.Rollout.Release == x.Release
-		return x.Release != release && hasChild(o, x.Release) && (runs || x.Promoted > 0 && x.Status == Deprecated) && !denied(o, g.Slug, x.Version)
+		return x.Release != release && hasObject(o, x.Release) && (runs || x.Promoted > 0 && x.Status == Deprecated) && !denied(o, g.Slug, x.Version)
 	})
 }
 

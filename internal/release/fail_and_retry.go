@@ -7,7 +7,7 @@ import (
 
 // health reports whether a run is healthy: available and, within the steps, its
 // weight programmed; since is when the current wait began.
-func (s *scope) health(run *Rollout, r *Row, c Child) (healthy bool, cause Reason, since time.Time) {
+func (s *scope) health(run *Rollout, r *Row, c Object) (healthy bool, cause Reason, since time.Time) {
 	if run.Step == 0 {
 		switch {
 		case run.Gate == ConfirmRollout:
@@ -32,7 +32,7 @@ func (s *scope) health(run *Rollout, r *Row, c Child) (healthy bool, cause Reaso
 		return false, TrafficLost, noTime
 	case !s.carried(run.StepRevision):
 		return false, notProgrammed, noTime
-	case s.masked(r.Release):
+	case s.withheld(r.Release):
 		return false, availabilityLost, noTime
 	case run.Continued == run.Step && !c.has(s.nextSize(run)):
 		return false, s.lacking(r, c), noTime // nothing but pods is missing
@@ -46,7 +46,7 @@ func (s *scope) health(run *Rollout, r *Row, c Child) (healthy bool, cause Reaso
 
 // lacking is why a release has too few pods: what they show, or that its object is not there or
 // does not ask for them, because the server refuses to create or change it; else they take too long.
-func (s *scope) lacking(r *Row, c Child) Reason {
+func (s *scope) lacking(r *Row, c Object) Reason {
 	if c.Release == "" || c.Slug != s.g.Slug || c.Failure == "" && c.Replicas < s.runSize(*r, c) {
 		return notCreated
 	}
@@ -67,8 +67,8 @@ func (s *scope) stable() bool {
 
 // dead reports whether a release has nothing that could answer.
 func (s *scope) dead(r *Row) bool {
-	c, _ := s.child(r.Release)
-	return c.Available == 0 || s.masked(r.Release)
+	c, _ := s.object(r.Release)
+	return c.Available == 0 || s.withheld(r.Release)
 }
 
 // servesLess reports whether an active release serves less than a canary that is past its deadline: it has nothing that
@@ -78,7 +78,7 @@ func (s *scope) servesLess(active *Row, cause Reason) bool {
 	if cause != notProgrammed {
 		return s.dead(active)
 	}
-	c, _ := s.child(active.Release)
+	c, _ := s.object(active.Release)
 	return c.Available == 0
 }
 
@@ -117,7 +117,7 @@ func (s *scope) deadline(since time.Time) time.Time {
 
 // condemned gives the reason for which measurements or hooks end a rollout, whatever
 // else it waits for.
-func (s *scope) condemned(run *Rollout, r *Row, c Child) (reason Reason, message string) {
+func (s *scope) condemned(run *Rollout, r *Row, c Object) (reason Reason, message string) {
 	judged := s.judged(r)
 	if f := s.answer(run, c); f.Failed && (s.asks(run.Gate, r) || judged && run.Gate == ConfirmTrafficIncrease) {
 		return HookFailed, or(f.Message, fmt.Sprintf("a %s hook failed or rejected the rollout", run.Gate))

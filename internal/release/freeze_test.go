@@ -19,7 +19,7 @@ func (w *world) checkFrozen(o Observed, g, h *Group) {
 		if x := g.Row(r.Release); x != nil {
 			was = *x
 		}
-		recovered := g.Row(r.Release) == nil && hasChild(o, r.Release) && !childOf(o, r.Release).NeverActive
+		recovered := g.Row(r.Release) == nil && hasObject(o, r.Release) && !objectOf(o, r.Release).NeverActive
 		if was.Promoted > 0 || recovered || r.Reason == Rebuilt || r.Reason == ActiveLost {
 			continue
 		}

@@ -24,7 +24,7 @@ func (s *scope) asks(p Point, r *Row) bool {
 }
 
 // answer is what the hooks say to the gate at which the run waits.
-func (s *scope) answer(run *Rollout, c Child) GateFact {
+func (s *scope) answer(run *Rollout, c Object) GateFact {
 	for _, f := range c.Gates {
 		if f.Rollout == run.Sequence && f.Step == run.Step && f.Point == run.Gate && stored(f.Since).Equal(run.GateTime) {
 			return f
@@ -58,7 +58,7 @@ func (s *scope) points(run *Rollout, r *Row) []Point {
 }
 
 // podsWait is what a release waits for before it has its pods.
-func (s *scope) podsWait(run *Rollout, r *Row, c Child) *wait {
+func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 	if s.o.Spec.Freeze != nil && s.halted(r) {
 		return s.haltWait(r, "%s is waiting without pods", r.Version)
 	}
@@ -76,7 +76,7 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Child) *wait {
 // nextGate is the gate at which a run waits before what comes next, since when hooks are
 // asked there, and what they have yet to agree to; nil: all agree. Several points follow each
 // other; the last one stays set until the step begins.
-func (s *scope) nextGate(run Rollout, r *Row, c Child) (Point, time.Time, *wait) {
+func (s *scope) nextGate(run Rollout, r *Row, c Object) (Point, time.Time, *wait) {
 	points := s.points(&run, r)
 	for _, p := range points[max(0, slices.Index(points, run.Gate)):] {
 		if run.Gate != p {
@@ -101,7 +101,7 @@ func (s *scope) nextGate(run Rollout, r *Row, c Child) (Point, time.Time, *wait)
 
 // passGates brings a rollout to the gate before what comes next, and reports whether it is
 // through.
-func (s *scope) passGates(run *Rollout, r *Row, c Child) bool {
+func (s *scope) passGates(run *Rollout, r *Row, c Object) bool {
 	gate, since, w := s.nextGate(*run, r, c)
 	run.Gate, run.GateTime = gate, since
 	s.record(w)
@@ -124,7 +124,7 @@ func (s *scope) askAgain(run *Rollout, r *Row) {
 }
 
 // unheard reports whether a hook that is to judge a release was asked, and no one answered.
-func (s *scope) unheard(run *Rollout, r *Row, c Child) bool {
+func (s *scope) unheard(run *Rollout, r *Row, c Object) bool {
 	f := s.answer(run, c)
 	return run.Gate == PreRollout && s.asks(PreRollout, r) && f.Unanswered && !f.Failed && !f.Open
 }

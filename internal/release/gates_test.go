@@ -253,12 +253,12 @@ func TestAnswers(t *testing.T) {
 	t.Parallel()
 	const slug = "1-x"
 	wait := t0.Add(-time.Hour)
-	observe := func(run Rollout, spec Spec, c Child) Observed {
+	observe := func(run Rollout, spec Spec, c Object) Observed {
 		spec.Replicas, spec.MinimumAvailable, spec.Deadline = 1, 2, time.Minute
 		run.Release, run.Sequence, run.Step, run.Started, run.WaitingSince, run.StepsHash, run.Floor = "new", 7, 1, wait, wait, stepsHash(spec.Steps), 1
 		c.Release, c.Slug, c.Name, c.Version, c.Replicas, c.Available = "new", slug, "1.x", "1.1.0", 1, 1
 		return Observed{
-			Spec: spec, Children: []Child{c, {Release: "old", Slug: slug, Name: "1.x", Version: "1.0.0", Replicas: 1, Available: 1}},
+			Spec: spec, Objects: []Object{c, {Release: "old", Slug: slug, Name: "1.x", Version: "1.0.0", Replicas: 1, Available: 1}},
 			State: State{Sequence: 9, Groups: []Group{{
 				Slug: slug, Name: "1.x", Phase: Live, TrafficRevision: 8, Target: Target{Release: "new", Reason: "Latest"}, Rollout: &run,
 				Releases: []Row{
@@ -287,7 +287,7 @@ func TestAnswers(t *testing.T) {
 			t.Parallel()
 			f := agree
 			test.change(&f)
-			o := observe(Rollout{Gate: ConfirmPromotion, GateTime: wait}, Spec{Steps: []Step{{Weight: 10}}, Gates: []Point{ConfirmPromotion}}, Child{Gates: []GateFact{f}})
+			o := observe(Rollout{Gate: ConfirmPromotion, GateTime: wait}, Spec{Steps: []Step{{Weight: 10}}, Gates: []Point{ConfirmPromotion}}, Object{Gates: []GateFact{f}})
 			if got := stands(o); got != test.want {
 				t.Errorf("it is %s, want %s", got, test.want)
 			}
@@ -313,7 +313,7 @@ func TestAnswers(t *testing.T) {
 			t.Parallel()
 			v := passed
 			test.change(&v)
-			if got := stands(observe(Rollout{}, Spec{Steps: []Step{{Weight: 10}}, Analysis: true}, Child{Analysis: &v})); got != test.want {
+			if got := stands(observe(Rollout{}, Spec{Steps: []Step{{Weight: 10}}, Analysis: true}, Object{Analysis: &v})); got != test.want {
 				t.Errorf("it is %s, want %s", got, test.want)
 			}
 		})
@@ -325,7 +325,7 @@ func TestAnswers(t *testing.T) {
 	}{"its own": {7, Error}, "another rollout": {6, Active}} {
 		t.Run("rollback: "+name, func(t *testing.T) {
 			t.Parallel()
-			if got := stands(observe(Rollout{}, Spec{Steps: []Step{{Weight: 10}}}, Child{Rollback: &RollbackFact{Rollout: test.run}})); got != test.want {
+			if got := stands(observe(Rollout{}, Spec{Steps: []Step{{Weight: 10}}}, Object{Rollback: &RollbackFact{Rollout: test.run}})); got != test.want {
 				t.Errorf("it is %s, want %s", got, test.want)
 			}
 		})
@@ -337,7 +337,7 @@ func atItsHooks(spec Spec, started time.Time, available int, answers ...GateFact
 	const slug = "1-x"
 	return Observed{
 		Spec: spec,
-		Children: []Child{
+		Objects: []Object{
 			{Release: "new", Slug: slug, Name: "1.x", Version: "1.1.0", Replicas: 1, Available: available, Gates: answers},
 			{Release: "old", Slug: slug, Name: "1.x", Version: "1.0.0", Replicas: 1, Available: 1},
 		},
@@ -459,7 +459,7 @@ func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
 		o := Observed{
 			Config: "c1", Spec: spec,
 			Candidates: []Candidate{{Slug: slug, Name: "1.x", Level: "Release", Version: "1.1.0", Release: "new"}, {Slug: slug, Name: "1.x", Level: "Release", Version: "1.0.0", Release: "old"}},
-			Children: []Child{
+			Objects: []Object{
 				{Release: "new", Slug: slug, Name: "1.x", Version: "1.1.0", Config: "c1", Replicas: 1, Available: 1},
 				{Release: "old", Slug: slug, Name: "1.x", Version: "1.0.0", Config: "c1", Replicas: 1, Available: 1},
 			},
@@ -539,7 +539,7 @@ func TestPreRolloutWaitsForDomainsThatLeaveTheOlderGroup(t *testing.T) {
 		t.Helper()
 		g := Plan(Observed{
 			Spec: spec,
-			Children: []Child{
+			Objects: []Object{
 				{Release: "new", Slug: "2-x", Name: "2.x", Version: "2.0.0", Replicas: 1, Available: 1},
 				{Release: "old", Slug: "1-x", Name: "1.x", Version: "1.0.0", Replicas: 1, Available: 1},
 			},

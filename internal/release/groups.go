@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// open adds the groups that are to start: those of children without a record, and
+// open adds the groups that are to start: those of release objects without a record, and
 // those that are offered and not older than the oldest live one (rule 17). Previews
 // are in no order with other groups.
 func (b *planner) open() {
@@ -104,7 +104,7 @@ func (b *planner) newest(g *Group) string {
 	for _, r := range g.Releases {
 		vs = append(vs, r.Version)
 	}
-	for _, c := range b.o.Children {
+	for _, c := range b.o.Objects {
 		if c.Slug == g.Slug {
 			vs = append(vs, c.Version)
 		}

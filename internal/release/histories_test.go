@@ -20,7 +20,7 @@ type scene struct {
 func (h tale) want(when string, versions map[string]string) {
 	for version, stand := range versions {
 		got := ""
-		for _, g := range h.ledger.Groups {
+		for _, g := range h.rolloutState.Groups {
 			for _, r := range g.Releases {
 				if r.Version == version && (got == "" || r.Status == Active) {
 					got = fmt.Sprintf("%s %d", r.Status, r.Weight)
@@ -49,9 +49,9 @@ func (h tale) state(when string, reason Reason, there bool) {
 	}
 }
 
-// wakes reports whether the next plan is asked for within a time.
-func (h tale) wakes(what string, within time.Duration) {
-	if at := h.wake(); at.IsZero() || at.Sub(h.now) > within {
+// requeues reports whether the next plan is asked for within a time.
+func (h tale) requeues(what string, within time.Duration) {
+	if at := h.requeue(); at.IsZero() || at.Sub(h.now) > within {
 		h.fail("no one looks again at %s, but at %s", what, at)
 	}
 }
@@ -244,7 +244,7 @@ var histories = []scene{
 		h.want("closing", map[string]string{"pr-7-a": "deprecated 0"})
 		h.run(time.Hour)
 		h.want("gone", map[string]string{"pr-7-a": ""})
-		if len(h.ledger.Groups)+len(h.objects) > 0 {
+		if len(h.rolloutState.Groups)+len(h.objects) > 0 {
 			h.fail("something of the closed group remains")
 		}
 	}},
@@ -494,7 +494,7 @@ var histories = []scene{
 		h.word("1.2.0", Retry, "")
 		h.run(time.Hour)
 		h.want("old", map[string]string{"1.1.0": "active 100", "1.3.0": ""})
-		if h.ledger.Groups[0].Rollout != nil {
+		if h.rolloutState.Groups[0].Rollout != nil {
 			h.fail("something runs")
 		}
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
@@ -678,10 +678,10 @@ var histories = []scene{
 		h.want("canary", map[string]string{"1.1.0": "canary 50"})
 		h.nets["web"].stuck = true
 		h.drop("1.1.0")
-		g := h.ledger.Groups[0].clone()
+		g := h.rolloutState.Groups[0].clone()
 		g.Releases, g.Rollout = g.Releases[1:], nil
 		g.Releases[0].Weight = 100
-		h.ledger.Groups, h.version = []Group{g}, h.version+1
+		h.rolloutState.Groups, h.version = []Group{g}, h.version+1
 		h.run(time.Hour)
 		h.want("taken in", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 		h.state("taken in", "OrphanReferenced", true)
@@ -701,16 +701,16 @@ var histories = []scene{
 		h.run(time.Minute)
 		h.want("canary", map[string]string{"1.1.0": "canary 50"})
 		h.drop("1.1.0")
-		g := h.ledger.Groups[0].clone()
+		g := h.rolloutState.Groups[0].clone()
 		g.Releases, g.Rollout, g.TrafficRevision = g.Releases[1:], nil, g.TrafficRevision+1
 		g.Releases[0].Weight = 100
-		h.ledger.Groups, h.version = []Group{g}, h.version+1
+		h.rolloutState.Groups, h.version = []Group{g}, h.version+1
 		h.neighbours() // No route names it any more when the manager looks.
 		h.run(h.spec.Drain - time.Second)
 		if h.object("1.1.0").Terminating {
 			h.fail("it goes before its drain is over")
 		}
-		h.wakes("the end of its drain", time.Second)
+		h.requeues("the end of its drain", time.Second)
 		h.run(2 * time.Second)
 		if o := h.objects[h.release("1.1.0")]; o != nil {
 			h.fail("its drain is over, and it is there")
@@ -786,7 +786,7 @@ var histories = []scene{
 		h.want("failed", map[string]string{"pr-7-a": "active 100", "pr-7-b": "error 0"})
 		h.withdrawGroup("pr-7", Closed)
 		h.run(time.Hour)
-		if len(h.ledger.Groups)+len(h.objects) > 0 {
+		if len(h.rolloutState.Groups)+len(h.objects) > 0 {
 			h.fail("something of the closed group remains")
 		}
 	}},
@@ -881,7 +881,7 @@ var histories = []scene{
 		}
 		h.configure("c2")
 		h.run(time.Hour)
-		if a := h.ledger.Groups[0].ActiveRow(); a == nil || a.Config != "c2" || len(h.ledger.Groups[0].Releases) != 2 {
+		if a := h.rolloutState.Groups[0].ActiveRow(); a == nil || a.Config != "c2" || len(h.rolloutState.Groups[0].Releases) != 2 {
 			h.fail("another template is another release of the same version")
 		}
 	}},
@@ -1104,7 +1104,7 @@ var histories = []scene{
 			h.hooks = map[Point]string{p: "no"}
 			h.push(version)
 			h.run(24 * time.Hour)
-			if r := h.ledger.Groups[0].Rollout; r == nil || r.Gate != p {
+			if r := h.rolloutState.Groups[0].Rollout; r == nil || r.Gate != p {
 				h.fail("%s: it does not wait: %+v", p, r)
 			}
 			h.hooks[p] = "fail"
@@ -1124,7 +1124,7 @@ var histories = []scene{
 		h.hooks[ConfirmTrafficIncrease] = "no"
 		h.push("1.1.0")
 		h.run(time.Second)
-		if step := h.ledger.Groups[0].Rollout.Step; step != 2 {
+		if step := h.rolloutState.Groups[0].Rollout.Step; step != 2 {
 			h.fail("it is in step %d", step)
 		}
 		h.steps(Step{Weight: 10, Mirror: 10, Pause: time.Minute}, Step{Weight: 10, Match: true, Confirm: true})
@@ -1192,7 +1192,7 @@ var histories = []scene{
 		h.steps(Step{Weight: 0, Match: true, Pause: time.Minute}, Step{Weight: 0, Match: true, Mirror: 50, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute})
 		h.push("1.1.0")
 		traffic := func(when string, match bool, mirror int) {
-			for _, r := range h.ledger.Groups[0].Releases {
+			for _, r := range h.rolloutState.Groups[0].Releases {
 				if r.Version == "1.1.0" && (r.Match != match || r.Mirror != mirror) {
 					h.fail("%s: match %t, mirror %d", when, r.Match, r.Mirror)
 				}
@@ -1200,10 +1200,10 @@ var histories = []scene{
 		}
 		h.run(time.Second)
 		traffic("step 1", true, 0)
-		revision := h.ledger.Groups[0].TrafficRevision
+		revision := h.rolloutState.Groups[0].TrafficRevision
 		h.run(time.Minute)
 		traffic("step 2", true, 50)
-		if h.ledger.Groups[0].TrafficRevision == revision {
+		if h.rolloutState.Groups[0].TrafficRevision == revision {
 			h.fail("copies do not raise the revision")
 		}
 		if !h.nets["web"].routes["1-x"].accepts(h.release("1.1.0")) {
@@ -1331,7 +1331,7 @@ var histories = []scene{
 		h.configure("c2")
 		h.run(time.Hour)
 		h.want("with another template", map[string]string{"1.1.0": "active 100"})
-		for _, r := range h.ledger.Groups[0].Releases {
+		for _, r := range h.rolloutState.Groups[0].Releases {
 			if r.Status == Error {
 				h.fail("%s is remembered", r.Release)
 			}
@@ -1340,11 +1340,11 @@ var histories = []scene{
 }
 
 // allRules is how many there are; a history without one is played without the
-// comparisons of plans, which would tell of most.
+// comparisons of plans, which would show most.
 var allRules = rules
 
-// tell plays a history with some rules.
-func tell(play func(tale), rules []rule) (w *world) {
+// show plays a history with some rules.
+func playTale(play func(tale), rules []rule) (w *world) {
 	w = newWorld()
 	w.rules = rules
 	w.quick = len(rules) < len(allRules)
@@ -1360,8 +1360,8 @@ func tell(play func(tale), rules []rule) (w *world) {
 func TestHistories(t *testing.T) {
 	for _, h := range histories {
 		t.Run(h.name, func(t *testing.T) {
-			if w := tell(h.play, rules); w.err != nil {
-				t.Errorf("%v\n%s", w.err, w.told())
+			if w := playTale(h.play, rules); w.err != nil {
+				t.Errorf("%v\n%s", w.err, w.played())
 			}
 		})
 	}

@@ -49,7 +49,7 @@ var knownFailures = []scene{
 		h.push("1.2.0")
 		h.run(time.Second)
 		h.want("displaced", map[string]string{"1.1.0": "deprecated 0", "1.2.0": "pending 0"})
-		if r := h.ledger.Groups[0].Row(h.release("1.1.0")); r.Match || r.Mirror > 0 {
+		if r := h.rolloutState.Groups[0].Row(h.release("1.1.0")); r.Match || r.Mirror > 0 {
 			h.fail("the displaced canary keeps its matches: %+v", r)
 		}
 		if h.nets["web"].routes["1-x"].accepts(h.release("1.1.0")) {
@@ -61,7 +61,7 @@ var knownFailures = []scene{
 		h.steps(Step{Weight: 10}, Step{Weight: 50, Pause: 24 * time.Hour})
 		h.push("1.1.0")
 		h.run(time.Minute)
-		revision := h.ledger.Groups[0].TrafficRevision
+		revision := h.rolloutState.Groups[0].TrafficRevision
 		for what, edit := range map[string]func(*Spec){
 			"replicas": func(s *Spec) { s.Replicas = 5 }, "fewer": func(s *Spec) { s.Replicas = 1 },
 			"standby": func(s *Spec) { s.Standby = 2 }, "kept": func(s *Spec) { s.MinimumAvailable = 1 },
@@ -72,7 +72,7 @@ var knownFailures = []scene{
 			h.run(time.Minute)
 			h.want(what, map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
 		}
-		if now := h.ledger.Groups[0].TrafficRevision; now != revision {
+		if now := h.rolloutState.Groups[0].TrafficRevision; now != revision {
 			h.fail("edits that change no traffic raised its revision from %d to %d", revision, now)
 		}
 	}},
@@ -254,7 +254,7 @@ var knownFailures = []scene{
 		h.configure("c2")
 		h.run(time.Second)
 		h.want("another template", map[string]string{"1.0.0": "active 90"})
-		if run := h.ledger.Groups[0].Rollout; run == nil || run.Release != h.release("1.1.1") {
+		if run := h.rolloutState.Groups[0].Rollout; run == nil || run.Release != h.release("1.1.1") {
 			h.fail("the fixed configuration of the aborted version does not run")
 		}
 	}},
@@ -302,7 +302,7 @@ var knownFailures = []scene{
 		h.config = "c2"
 		h.edit("both", func(s *Spec) { s.Replicas = 5 })
 		h.run(time.Hour)
-		g := h.ledger.Groups[0]
+		g := h.rolloutState.Groups[0]
 		if a := g.ActiveRow(); a == nil || a.Config != "c2" || len(g.Releases) != 2 {
 			h.fail("after one write of both: %s", renderGroup(&g))
 		}
@@ -314,7 +314,7 @@ var knownFailures = []scene{
 			h.run(time.Hour)
 			h.ready("another size", "1.0.0", size)
 		}
-		if g = h.ledger.Groups[0]; g.TrafficRevision != revision || h.stats.promotions != promotions || g.Rollout != nil {
+		if g = h.rolloutState.Groups[0]; g.TrafficRevision != revision || h.stats.promotions != promotions || g.Rollout != nil {
 			h.fail("scaling is taken for a release: %s", renderGroup(&g))
 		}
 	}},
@@ -322,7 +322,7 @@ var knownFailures = []scene{
 		h.analysed(Step{Weight: 10}, Step{Weight: 50})
 		h.push("1.1.0")
 		h.run(time.Second)
-		run := h.ledger.Groups[0].Rollout
+		run := h.rolloutState.Groups[0].Rollout
 		for _, late := range []VerdictPhase{VerdictPassed, VerdictFailed} {
 			h.word("1.1.0", Deprecate, "")
 			h.run(time.Minute)
@@ -338,7 +338,7 @@ var knownFailures = []scene{
 		h.analysed(Step{Weight: 10}, Step{Weight: 50})
 		h.push("1.1.0")
 		h.run(time.Second)
-		run := *h.ledger.Groups[0].Rollout
+		run := *h.rolloutState.Groups[0].Rollout
 		h.push("1.2.0")
 		h.run(time.Second)
 		h.object("1.1.0").Analysis = &Verdict{Rollout: run.Sequence, Step: 1, Since: run.WaitingSince, Phase: VerdictFailed}
@@ -355,11 +355,11 @@ var knownFailures = []scene{
 		h.word("1.1.0", Adopt, "")
 		h.run(time.Minute)
 		h.want("adopted", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
-		revision := h.ledger.Groups[0].TrafficRevision
+		revision := h.rolloutState.Groups[0].TrafficRevision
 		h.edit("resumed", func(s *Spec) { s.Paused = false })
 		h.run(time.Hour)
 		h.want("resumed", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
-		if now := h.ledger.Groups[0].TrafficRevision; now != revision {
+		if now := h.rolloutState.Groups[0].TrafficRevision; now != revision {
 			h.fail("the end of the pause moved traffic")
 		}
 	}},
@@ -410,26 +410,26 @@ func (h tale) ready(when, version string, want int) {
 // rest asks that a day in which nothing happens costs next to no plan and no write.
 func (h tale) rest(when string) {
 	h.run(time.Hour) // drains end
-	plans, sequence := h.stats.plans, h.ledger.Sequence
+	plans, sequence := h.stats.plans, h.rolloutState.Sequence
 	h.run(24 * time.Hour)
 	if n := h.stats.plans - plans; n > 4 {
 		h.fail("%s: %d plans in a day in which nothing happens", when, n)
 	}
-	if h.ledger.Sequence != sequence {
-		h.fail("%s: %d writes in a day in which nothing happens", when, h.ledger.Sequence-sequence)
+	if h.rolloutState.Sequence != sequence {
+		h.fail("%s: %d writes in a day in which nothing happens", when, h.rolloutState.Sequence-sequence)
 	}
 }
 
 func TestKnownFailures(t *testing.T) {
 	for _, h := range knownFailures {
-		t.Run(h.name, func(t *testing.T) { told(t, h.play) })
+		t.Run(h.name, func(t *testing.T) { played(t, h.play) })
 	}
 }
 
-func told(t *testing.T, play func(tale)) {
+func played(t *testing.T, play func(tale)) {
 	t.Helper()
-	if w := tell(play, rules); w.err != nil {
-		t.Errorf("%v\n%s", w.err, w.told())
+	if w := playTale(play, rules); w.err != nil {
+		t.Errorf("%v\n%s", w.err, w.played())
 	}
 }
 
@@ -457,7 +457,7 @@ func TestAbortsAtEachStep(t *testing.T) {
 	for _, abort := range aborts {
 		for at := range steps {
 			t.Run(fmt.Sprintf("%s at %d percent", abort.name, steps[at].Weight), func(t *testing.T) {
-				told(t, func(h tale) {
+				played(t, func(h tale) {
 					h.edit("size", func(s *Spec) { s.Replicas = 3 })
 					h.live()
 					h.steps(steps...)
@@ -550,7 +550,7 @@ func TestDecisionsOnEachStatus(t *testing.T) {
 	} {
 		for _, action := range []Action{Continue, Adopt, Deprecate, Retry, "Explode", ""} {
 			t.Run(fmt.Sprintf("%s %s", action, name), func(t *testing.T) {
-				told(t, func(h tale) {
+				played(t, func(h tale) {
 					test.play(h)
 					release := h.release("1.1.0")
 					before := h.stand(release)
@@ -563,7 +563,7 @@ func TestDecisionsOnEachStatus(t *testing.T) {
 					if got := h.stand(release); got != want {
 						h.fail("it was %q and is %q, want %q", before, got, want)
 					}
-					row := h.ledger.Groups[0].Row(release)
+					row := h.rolloutState.Groups[0].Row(release)
 					if row == nil || row.Decision == nil || (row.Decision.Outcome == DecisionApplied) != applied {
 						h.fail("the outcome is not kept, or not as it should be (applied: %t): %+v", applied, row)
 					}
@@ -575,7 +575,7 @@ func TestDecisionsOnEachStatus(t *testing.T) {
 
 // stand is status and weight of a release.
 func (h tale) stand(release string) string {
-	for _, g := range h.ledger.Groups {
+	for _, g := range h.rolloutState.Groups {
 		if r := g.Row(release); r != nil {
 			return fmt.Sprintf("%s %d", r.Status, r.Weight)
 		}
@@ -598,7 +598,7 @@ func TestAnySizesEnd(t *testing.T) {
 			spec.Steps = append(spec.Steps, Step{Weight: w, Pause: time.Duration(rapid.IntRange(0, 2).Draw(t, "minutes")) * time.Minute})
 		}
 		later := rapid.IntRange(1, 60).Draw(t, "replicas later")
-		w := tell(func(h tale) {
+		w := playTale(func(h tale) {
 			h.edit("sizes", func(s *Spec) { *s = spec })
 			h.startup = 10 * time.Second
 			h.live()
@@ -611,7 +611,7 @@ func TestAnySizesEnd(t *testing.T) {
 			h.rest("the end")
 		}, rules)
 		if w.err != nil {
-			t.Fatalf("%v\n%s", w.err, w.told())
+			t.Fatalf("%v\n%s", w.err, w.played())
 		}
 	})
 }
@@ -629,7 +629,7 @@ func TestStepListsAreSwitched(t *testing.T) {
 		for to, second := range lists {
 			for at := range len(first) + 1 { // 0: before its pods are up
 				t.Run(fmt.Sprintf("%s to %s in step %d", from, to, at), func(t *testing.T) {
-					told(t, func(h tale) {
+					played(t, func(h tale) {
 						h.live()
 						h.steps(first...)
 						h.startup = time.Minute
@@ -662,7 +662,7 @@ func TestKeptAtTheBounds(t *testing.T) {
 		for _, pinned := range []bool{false, true} {
 			for promoted := max(1, limit-1); promoted <= limit+2; promoted++ {
 				t.Run(fmt.Sprintf("%d promoted, %d kept, pinned %t", promoted, limit, pinned), func(t *testing.T) {
-					told(t, func(h tale) {
+					played(t, func(h tale) {
 						h.edit("kept", func(s *Spec) { s.MinimumAvailable = limit })
 						h.live()
 						if pinned {

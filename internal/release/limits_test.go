@@ -15,7 +15,7 @@ var limits = []scene{
 		for i := 1; i <= 40; i++ {
 			h.fails(fmt.Sprintf("1.%d.0", i))
 		}
-		g := &h.ledger.Groups[0]
+		g := &h.rolloutState.Groups[0]
 		if n := len(g.Releases); n != 32 {
 			h.fail("%d rows", n)
 		}
@@ -32,8 +32,8 @@ var limits = []scene{
 		h.push("1.41.0")
 		h.run(time.Hour)
 		h.want("a good one", map[string]string{"1.41.0": "active 100", "1.40.0": "", "1.10.0": ""})
-		if g.Failed != (Failed{}) && h.ledger.Groups[0].Failed != (Failed{}) {
-			h.fail("the mark is still %v", h.ledger.Groups[0].Failed)
+		if g.Failed != (Failed{}) && h.rolloutState.Groups[0].Failed != (Failed{}) {
+			h.fail("the mark is still %v", h.rolloutState.Groups[0].Failed)
 		}
 		h.state("after", "FailuresForgotten", false)
 	}},
@@ -120,7 +120,7 @@ var limits = []scene{
 			h.run(5 * time.Minute)
 		}
 		h.want("end", map[string]string{"1.40.0": "active 100"})
-		if n := len(h.ledger.Groups[0].Releases); n != 30 {
+		if n := len(h.rolloutState.Groups[0].Releases); n != 30 {
 			h.fail("%d rows", n)
 		}
 	}},
@@ -133,7 +133,7 @@ var limits = []scene{
 			h.nets["web"].pins = append(h.nets["web"].pins, v)
 		}
 		h.state("full", "TooManyReleases", true)
-		active := h.ledger.Groups[0].ActiveRow().Version
+		active := h.rolloutState.Groups[0].ActiveRow().Version
 		for i := 2; i <= 20; i++ {
 			if h.object(fmt.Sprintf("1.%d.0", i)).ready == 0 {
 				h.fail("1.%d.0, which a domain names, has no pods", i)
@@ -152,7 +152,7 @@ var limits = []scene{
 			h.push(fmt.Sprintf("%d.0.0", i))
 		}
 		h.run(time.Minute)
-		if n := len(h.ledger.Groups); n != 256 {
+		if n := len(h.rolloutState.Groups); n != 256 {
 			h.fail("%d groups", n)
 		}
 		h.want("the newest", map[string]string{"260.0.0": "active 100", "5.0.0": "active 100", "4.0.0": ""})
@@ -185,7 +185,7 @@ var limits = []scene{
 			h.run(2 * time.Minute)
 		}
 		h.want("end", map[string]string{"1.12.0": "active 100", "60.12.0": "active 100"})
-		for _, g := range h.ledger.Groups {
+		for _, g := range h.rolloutState.Groups {
 			if n := len(g.Releases); n != 6 { // 512/60, less one that runs and one that goes
 				h.fail("group %s has %d rows", g.Slug, n)
 			}
@@ -208,7 +208,7 @@ var limits = []scene{
 		h.loseRecord()
 		h.run(time.Hour)
 		h.want("rebuilt", map[string]string{"1.29.0": "active 100"})
-		if n := len(h.ledger.Groups[0].Releases); n > 30 || n < 29 {
+		if n := len(h.rolloutState.Groups[0].Releases); n > 30 || n < 29 {
 			h.fail("%d rows", n)
 		}
 	}},
@@ -219,7 +219,7 @@ func (h tale) fails(version string) {
 	h.broken[version] = "CrashLoopBackOff"
 	h.push(version)
 	h.run(15 * time.Minute)
-	if r := h.ledger.Groups[0].Row(h.release(version)); r == nil || r.Status != Error {
+	if r := h.rolloutState.Groups[0].Row(h.release(version)); r == nil || r.Status != Error {
 		h.fail("%s has not failed: %v", version, r)
 	}
 }
@@ -232,7 +232,7 @@ func TestLimits(t *testing.T) {
 			w := newWorld()
 			w.quick = true // plans of hundreds of groups are not made several times
 			if h.play(tale{w}); w.err != nil {
-				said := w.told()
+				said := w.played()
 				t.Errorf("%v\n%s", w.err, said[max(0, len(said)-2000):])
 			}
 		})

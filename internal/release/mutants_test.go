@@ -63,12 +63,12 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 func caughtBy(rules []rule) []string {
 	var names []string
 	for _, h := range histories {
-		if len(names) < 3 && tell(h.play, rules).err != nil {
+		if len(names) < 3 && playTale(h.play, rules).err != nil {
 			names = append(names, h.name)
 		}
 	}
 	for _, h := range limits {
-		if len(names) == 0 && tell(h.play, rules).err != nil {
+		if len(names) == 0 && playTale(h.play, rules).err != nil {
 			names = append(names, h.name)
 		}
 	}

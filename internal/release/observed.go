@@ -21,8 +21,8 @@ type Observed struct {
 	// Withdrawn are the versions that are withdrawn, with proof. A version that is
 	// merely absent from Candidates is unknown, not gone (rule 4).
 	Withdrawn []Withdrawal
-	// Children are the releases' objects that exist.
-	Children []Child
+	// Objects are the releases' objects that exist.
+	Objects []Object
 	// Policies are the NetworkPolicies that name the Microservice, with what they
 	// report.
 	Policies []Policy
@@ -215,8 +215,8 @@ type Withdrawal struct {
 	Time time.Time
 }
 
-// Child is the object of a release, as it is.
-type Child struct {
+// Object is the object of a release, as it is.
+type Object struct {
 	// Release is its name.
 	Release string
 	// Slug and Name of the group, Level and Version.
@@ -312,11 +312,11 @@ type RollbackFact struct {
 	Message string
 }
 
-// ok reports whether the child has all the replicas that it is to have.
-func (c Child) ok() bool { return c.has(c.Replicas) && c.Replicas > 0 }
+// ok reports whether the release object has all the replicas that it is to have.
+func (c Object) ok() bool { return c.has(c.Replicas) && c.Replicas > 0 }
 
 // has reports whether at least n replicas are available for sure.
-func (c Child) has(n int) bool { return !c.Terminating && !c.Unsettled && c.Available >= n }
+func (c Object) has(n int) bool { return !c.Terminating && !c.Unsettled && c.Available >= n }
 
 // Action is what a person decides.
 type Action string
@@ -356,7 +356,7 @@ type Report struct {
 	// References names every release in any object as written.
 	References []string
 	// Masked releases have weight and get nothing, having no ready endpoint.
-	Masked []string
+	Withheld []string
 	// Pinned releases are named by a domain with a version.
 	Pinned []string
 	// Active is the release that the group's Service selects.
@@ -394,6 +394,6 @@ type Previews struct {
 type Peer struct {
 	// Name of the Microservice.
 	Name string
-	// Groups of its ledger.
+	// Groups of its rollout state.
 	Groups []Group
 }

@@ -2,7 +2,7 @@ package release
 
 import "testing"
 
-// TestPeer: what another Microservice's ledger says about a version.
+// TestPeer: what another Microservice's rollout state says about a version.
 func TestPeer(t *testing.T) {
 	t.Parallel()
 	row := func(version string, status Status, reason Reason) Row {

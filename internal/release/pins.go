@@ -249,7 +249,7 @@ func (s *scope) belowPin() (kept *Row) {
 		}
 		for i := range s.g.Releases {
 			r := &s.g.Releases[i]
-			c, there := s.child(r.Release)
+			c, there := s.object(r.Release)
 			if _, out := s.withdrawn(r.Version); out || !there || c.Terminating || s.comeback(r.Version) != r || compare(r.Version, pinned) > 0 {
 				continue
 			}

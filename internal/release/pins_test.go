@@ -447,7 +447,7 @@ func init() { histories = append(histories, pins...) }
 
 // active reports which release is active in the one group.
 func (h tale) active(when, release string) {
-	a := h.ledger.Groups[0].ActiveRow()
+	a := h.rolloutState.Groups[0].ActiveRow()
 	if a == nil || a.Release != release {
 		h.fail("%s: %v is active, want %s", when, a, release)
 	}
@@ -455,7 +455,7 @@ func (h tale) active(when, release string) {
 
 // target is what the one group moves to, and why.
 func (h tale) target(when, release string, reason Reason) {
-	if got := h.ledger.Groups[0].Target; got.Release != release || got.Reason != reason {
+	if got := h.rolloutState.Groups[0].Target; got.Release != release || got.Reason != reason {
 		h.fail("%s: the target is %v, want %s (%s)", when, got, release, reason)
 	}
 }
@@ -483,14 +483,14 @@ func (h tale) says(when string, reason Reason, message string) {
 
 // outcome of the last decision on a version.
 func (h tale) outcome(when, version, want string) {
-	for _, g := range h.ledger.Groups {
+	for _, g := range h.rolloutState.Groups {
 		for _, r := range g.Releases {
 			if r.Version == version && r.Decision != nil && r.Decision.Outcome == want {
 				return
 			}
 		}
 	}
-	h.fail("%s: the decision on %s did not end in %q\n%s", when, version, want, fmt.Sprint(h.ledger))
+	h.fail("%s: the decision on %s did not end in %q\n%s", when, version, want, fmt.Sprint(h.rolloutState))
 }
 
 // TestPins plays only the histories of this file.
@@ -499,8 +499,8 @@ func TestPins(t *testing.T) {
 	for _, h := range pins {
 		t.Run(h.name, func(t *testing.T) {
 			t.Parallel()
-			if w := tell(h.play, rules); w.err != nil {
-				t.Errorf("%v\n%s", w.err, w.told())
+			if w := playTale(h.play, rules); w.err != nil {
+				t.Errorf("%v\n%s", w.err, w.played())
 			}
 		})
 	}
@@ -553,8 +553,8 @@ func (w *world) pinOf(g *Group) (found *Pin, missing bool) {
 			}
 			c, held := w.offers[p.Version]
 			held = held && !ends(c.Slug, c.Level)
-			for j := range w.ledger.Groups {
-				x := &w.ledger.Groups[j]
+			for j := range w.rolloutState.Groups {
+				x := &w.rolloutState.Groups[j]
 				held = held || x.Phase != Closing && !ends(x.Slug, x.Level) && holds(x, p.Version)
 			}
 			missing = missing || !named && !held

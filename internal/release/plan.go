@@ -86,7 +86,7 @@ type Retire struct {
 // Plan decides what is to be done about one Microservice.
 //
 // It is level based: the same facts at the same time give the same plan, and
-// once the plan's ledger is written, the facts being the same, a plan that
+// once the plan's rollout state is written, the facts being the same, a plan that
 // changes nothing. The order of the input lists has no influence.
 func Plan(o Observed, now time.Time) Result { return planWith(o, now, rules) }
 
@@ -131,8 +131,8 @@ type planner struct {
 	now      time.Time
 	groups   []Group
 	next     int64                  // the sequence that the rollout state gets if it is written
-	sorted   []Child                // the children by age
-	children map[string]*Child      // the same, by name
+	sorted   []Object               // the release objects by age
+	objects  map[string]*Object     // the same, by name
 	offers   []Candidate            // the candidates of all groups, highest version first
 	perGroup map[string][]Candidate // the same, by slug
 	reports  map[string][]Report    // what each policy says, by slug
@@ -159,7 +159,7 @@ const maxSequence = 1 << 53
 // newPlanner sorts the facts.
 func newPlanner(o Observed, now time.Time) *planner {
 	b := &planner{
-		o: o, now: stored(now), next: o.State.Sequence + 1, sorted: slices.Clone(o.Children), children: make(map[string]*Child, len(o.Children)),
+		o: o, now: stored(now), next: o.State.Sequence + 1, sorted: slices.Clone(o.Objects), objects: make(map[string]*Object, len(o.Objects)),
 		offers: slices.Clone(o.Candidates), perGroup: map[string][]Candidate{}, reports: map[string][]Report{}, references: map[string]bool{}, before: map[string]asked{},
 	}
 	for i := range b.sorted {
@@ -179,11 +179,11 @@ func newPlanner(o Observed, now time.Time) *planner {
 			}
 		}
 	}
-	slices.SortFunc(b.sorted, func(x, y Child) int {
+	slices.SortFunc(b.sorted, func(x, y Object) int {
 		return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.Release, y.Release))
 	})
 	for i := range b.sorted {
-		b.children[b.sorted[i].Release] = &b.sorted[i]
+		b.objects[b.sorted[i].Release] = &b.sorted[i]
 	}
 	slices.SortFunc(b.offers, byOffer)
 	grouped := slices.Clone(b.offers)
@@ -304,10 +304,10 @@ func (b *planner) reportsOf(slug string) []Report {
 	return reports
 }
 
-func (s *scope) child(release string) (Child, bool) {
-	c, ok := s.children[release]
+func (s *scope) object(release string) (Object, bool) {
+	c, ok := s.objects[release]
 	if !ok {
-		return Child{}, false
+		return Object{}, false
 	}
 	return *c, c.Slug == s.g.Slug
 }
@@ -339,7 +339,7 @@ func (b *planner) done(g Group) bool {
 	if len(g.Releases) > 0 || g.Rollout != nil || g.Phase == Expired {
 		return false
 	}
-	for _, c := range b.o.Children {
+	for _, c := range b.o.Objects {
 		if c.Slug == g.Slug {
 			return false
 		}

@@ -59,10 +59,10 @@ func TestSameGroup(t *testing.T) {
 	}
 }
 
-// TestNothingIsTakenFromANewerLedger: what a newer ledger than the one that is read has
+// TestNothingIsTakenFromANewerLedger: what a newer rollout state than the one that is read has
 // made or revived is neither scaled down nor deleted (rule 2); the rollout state is written
 // first, which fails where it is old.
-func TestNothingIsTakenFromANewerLedger(t *testing.T) {
+func TestNothingIsTakenFromANewerRolloutState(t *testing.T) {
 	t.Parallel()
 	for name, rows := range map[string]int{"more pods than its row wants": 2, "no row": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -75,13 +75,13 @@ func TestNothingIsTakenFromANewerLedger(t *testing.T) {
 			g := o.State.Groups[0].clone()
 			g.Releases = g.Releases[:rows]
 			o.State.Groups = []Group{g}
-			former := h.release("1.0.0")
-			i := slices.IndexFunc(o.Children, func(c Child) bool { return c.Release == former })
-			o.Children[i].Replicas = 2
+			previous := h.release("1.0.0")
+			i := slices.IndexFunc(o.Objects, func(c Object) bool { return c.Release == previous })
+			o.Objects[i].Replicas = 2
 			for newer, taken := range []bool{true, false} {
-				o.Children[i].Stamp = o.State.Sequence + int64(newer)
+				o.Objects[i].Stamp = o.State.Sequence + int64(newer)
 				p := planWith(o, h.now, h.rules)
-				if slices.ContainsFunc(p.Retire, func(r Retire) bool { return r.Release == former }) != taken {
+				if slices.ContainsFunc(p.Retire, func(r Retire) bool { return r.Release == previous }) != taken {
 					t.Errorf("stamped %d after the rollout state: taken is to be %t:\n%s", newer, taken, render(p))
 				}
 				if !taken && !p.Changed {

@@ -19,7 +19,7 @@ func placed(l State) (n int) {
 
 // group by slug; an empty one where there is none.
 func (h tale) group(slug string) Group {
-	if g := h.ledger.group(slug); g != nil {
+	if g := h.rolloutState.group(slug); g != nil {
 		return *g
 	}
 	return Group{}
@@ -42,8 +42,8 @@ func (h tale) bounds(p Previews) { h.edit("previews", func(s *Spec) { s.Previews
 
 // empty reports whether nothing remains of anything.
 func (h tale) empty(when string) {
-	if len(h.ledger.Groups)+len(h.objects) > 0 {
-		h.fail("%s: %d groups and %d objects are left", when, len(h.ledger.Groups), len(h.objects))
+	if len(h.rolloutState.Groups)+len(h.objects) > 0 {
+		h.fail("%s: %d groups and %d objects are left", when, len(h.rolloutState.Groups), len(h.objects))
 	}
 }
 
@@ -61,7 +61,7 @@ func (h tale) reviewed() {
 // checkStarting holds the rollout state against rule 41.
 func (w *world) checkStarting() {
 	starting := 0
-	for _, g := range w.ledger.Groups {
+	for _, g := range w.rolloutState.Groups {
 		if g.Level == preview && g.Rollout != nil && g.Rollout.Gate != ConfirmRollout { // which has no pods yet
 			starting++
 		}
@@ -130,7 +130,7 @@ func (w *world) checkExpired(g *Group) {
 		offered = offered && (x.Slug != g.Slug || x.Version != "" || x.Reason == Denied || x.Reason == Gone)
 	}
 	pinned := len(w.spec.Pins) > 0 // which may leave it nothing to run
-	if offered && !pinned && g.Target.Reason == NoSlot && placed(w.ledger) < max(1, w.spec.Previews.MaxGroups) {
+	if offered && !pinned && g.Target.Reason == NoSlot && placed(w.rolloutState) < max(1, w.spec.Previews.MaxGroups) {
 		w.fail("liveness: %s waits for a place, and there is one", g.Slug)
 	}
 }
@@ -178,7 +178,7 @@ var previews = []scene{
 		h.push("pr-7-a")
 		h.run(time.Hour)
 		h.want("pushed back", map[string]string{"pr-7-a": "active 100", "pr-7-b": ""})
-		if a := h.ledger.group("pr-7").ActiveRow(); a == nil || a.Promoted != 1 {
+		if a := h.rolloutState.group("pr-7").ActiveRow(); a == nil || a.Promoted != 1 {
 			h.fail("promoted again: %v", a)
 		}
 	}},
@@ -278,8 +278,8 @@ var previews = []scene{
 		h.withdrawGroup("1-x", Excluded)
 		h.run(time.Hour)
 		h.want("it stays", map[string]string{"1.0.0": "active 100", "pr-7-z": "active 100"})
-		if h.ledger.Groups[0].Slug != "1-x" {
-			h.fail("the first group is %s", h.ledger.Groups[0].Slug)
+		if h.rolloutState.Groups[0].Slug != "1-x" {
+			h.fail("the first group is %s", h.rolloutState.Groups[0].Slug)
 		}
 	}},
 	{"rule 26: too old, until the next push", func(h tale) {
@@ -496,8 +496,8 @@ var crowds = []scene{
 		starting("opened, the highest numbers first", 191, 200)
 		h.state("opened", "AwaitingTurn", true)
 		h.run(30 * time.Minute)
-		if n := len(h.objects); n != 200 || placed(h.ledger) != 200 {
-			h.fail("%d objects, %d places", n, placed(h.ledger))
+		if n := len(h.objects); n != 200 || placed(h.rolloutState) != 200 {
+			h.fail("%d objects, %d places", n, placed(h.rolloutState))
 		}
 		h.state("all there", "AwaitingTurn", false)
 		h.run(time.Minute)
@@ -509,7 +509,7 @@ var crowds = []scene{
 			h.fail("the newest push does not go first")
 		}
 		h.run(30 * time.Minute)
-		for _, g := range h.ledger.Groups {
+		for _, g := range h.rolloutState.Groups {
 			if a := g.ActiveRow(); a == nil || a.Config != "c2" || len(g.Releases) != 1 {
 				h.fail("%s has not the new Secret:\n%s", g.Slug, renderGroup(&g))
 			}
@@ -522,16 +522,16 @@ var crowds = []scene{
 			h.advance(time.Second)
 		}
 		h.run(time.Hour)
-		if len(h.objects) != 20 || placed(h.ledger) != 20 || len(h.ledger.Groups) != 200 {
-			h.fail("%d objects, %d places, %d groups", len(h.objects), placed(h.ledger), len(h.ledger.Groups))
+		if len(h.objects) != 20 || placed(h.rolloutState) != 20 || len(h.rolloutState.Groups) != 200 {
+			h.fail("%d objects, %d places, %d groups", len(h.objects), placed(h.rolloutState), len(h.rolloutState.Groups))
 		}
 		h.want("the newest", map[string]string{"pr-200-a": "active 100", "pr-181-a": "active 100", "pr-180-a": ""})
 		for i := 101; i <= 200; i++ {
 			h.withdrawGroup(fmt.Sprintf("pr-%d", i), Closed)
 		}
 		h.run(time.Hour)
-		if len(h.objects) != 20 || len(h.ledger.Groups) != 100 {
-			h.fail("%d objects, %d groups", len(h.objects), len(h.ledger.Groups))
+		if len(h.objects) != 20 || len(h.rolloutState.Groups) != 100 {
+			h.fail("%d objects, %d groups", len(h.objects), len(h.rolloutState.Groups))
 		}
 		h.want("the next", map[string]string{"pr-100-a": "active 100", "pr-81-a": "active 100", "pr-80-a": ""})
 		for i := 1; i <= 100; i++ {

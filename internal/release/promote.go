@@ -9,15 +9,15 @@ import (
 )
 
 // rollout gives the row and object of the release that is being rolled out.
-func (s *scope) rollout() (*Rollout, *Row, Child) {
+func (s *scope) rollout() (*Rollout, *Row, Object) {
 	if s.g.Rollout == nil || s.g.Phase != Live {
-		return nil, nil, Child{}
+		return nil, nil, Object{}
 	}
 	r := s.g.Row(s.g.Rollout.Release)
 	if r == nil {
-		return nil, nil, Child{}
+		return nil, nil, Object{}
 	}
-	c, _ := s.child(r.Release)
+	c, _ := s.object(r.Release)
 	return s.g.Rollout, r, c
 }
 

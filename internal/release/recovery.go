@@ -14,7 +14,7 @@ func (s *scope) recorded() bool {
 // unproven reports whether a release that is rebuilt next to an active one takes its steps again,
 // because it was never active, or failed, as far as is known: its object says so, or its
 // version is above the active one's. The commits of a pull request have no order.
-func (s *scope) unproven(c, active Child) bool {
+func (s *scope) unproven(c, active Object) bool {
 	return c.NeverActive || slices.Contains([]Status{Pending, Canary, Error}, c.Reported) ||
 		s.g.Level != preview && compare(c.Version, active.Version) > 0
 }
@@ -29,7 +29,7 @@ func (s *scope) successor() *Row {
 		r := &s.g.Releases[i]
 		running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 		kept := r.Promoted > 0 && r.Status == Deprecated
-		switch c, there := s.child(r.Release); {
+		switch c, there := s.object(r.Release); {
 		case !there || c.Terminating:
 		case kept, running && r.Status == Canary:
 			if next == nil || s.precedes(*r, *next) {
@@ -56,7 +56,7 @@ func (s *scope) precedes(x, y Row) bool {
 
 // fit leaves out of what a lost record is rebuilt from what there is no room for:
 // the oldest that are in no route, then the oldest, and never the active one.
-func (s *scope) fit(cs []Child, active int) ([]Child, int) {
+func (s *scope) fit(cs []Object, active int) ([]Object, int) {
 	for _, routed := range []bool{false, true} {
 		for i := 0; i < len(cs) && len(cs) > s.quota(); {
 			if i == active || s.referenced(cs[i].Release) && !routed {
@@ -71,9 +71,9 @@ func (s *scope) fit(cs []Child, active int) ([]Child, int) {
 	return cs, active
 }
 
-// rebuild makes rows for a group that has children but no record (rule 31), because
+// rebuild makes rows for a group that has release objects but no record (rule 31), because
 // the rollout state was lost or not written yet: their stamps are ahead of it, or a route
-// names them. Children that a rollout state let go, and that a late write made again, stay
+// names them. Objects that a rollout state let go, and that a late write made again, stay
 // without a row. The
 // release that the group's Service selects is active, older ones were, as far as is known
 // (unproven), and all others are pending; what has no pods leaves no route. Without a policy the oldest with replicas is active, and rather
@@ -83,7 +83,7 @@ func rebuild(s *scope) {
 	if len(s.g.Releases) > 0 || s.g.Phase != Live || s.recorded() {
 		return
 	}
-	var cs []Child
+	var cs []Object
 	for _, c := range s.sorted {
 		if c.Slug == s.g.Slug && !c.Terminating && !s.isTouched(c.Release) && (c.Stamp > s.o.State.Sequence || s.referenced(c.Release)) {
 			cs = append(cs, c)
@@ -97,16 +97,16 @@ func rebuild(s *scope) {
 			}
 		}
 	}
-	for _, sign := range []func(Child) bool{
-		func(c Child) bool { return c.Available > 0 && s.referenced(c.Release) },
-		func(c Child) bool { return c.Available > 0 },
-		func(c Child) bool { return s.referenced(c.Release) },
+	for _, sign := range []func(Object) bool{
+		func(c Object) bool { return c.Available > 0 && s.referenced(c.Release) },
+		func(c Object) bool { return c.Available > 0 },
+		func(c Object) bool { return s.referenced(c.Release) },
 		// One that the next write would have recorded was made by a plan that a crash
 		// cut short, and is just starting.
-		func(c Child) bool { return c.Replicas > 0 && c.Stamp > s.o.State.Sequence+1 },
+		func(c Object) bool { return c.Replicas > 0 && c.Stamp > s.o.State.Sequence+1 },
 	} {
 		if active < 0 {
-			active = slices.IndexFunc(cs, func(c Child) bool { return !c.NeverActive && c.Reported != Error && sign(c) })
+			active = slices.IndexFunc(cs, func(c Object) bool { return !c.NeverActive && c.Reported != Error && sign(c) })
 		}
 	}
 	if len(cs) > 0 {
@@ -136,7 +136,7 @@ func rebuild(s *scope) {
 	s.before[s.g.Slug] = askedOf(s.g) // routes may carry what is active now
 }
 
-// leftovers gives a row to a child without one that a route names: it is drained like
+// leftovers gives a row to a release object without one that a route names: it is drained like
 // any other, from the time at which no route names it.
 func leftovers(s *scope) {
 	for _, c := range s.sorted {
@@ -168,7 +168,7 @@ func vanishedActive(s *scope) {
 	if a == nil {
 		return
 	}
-	if _, there := s.child(a.Release); there {
+	if _, there := s.object(a.Release); there {
 		return
 	}
 	if _, can := s.offered(a.Release); can {
@@ -192,7 +192,7 @@ func vanishedOthers(s *scope) {
 		if r.Status == Active {
 			continue
 		}
-		if _, there := s.child(r.Release); there {
+		if _, there := s.object(r.Release); there {
 			continue
 		}
 		running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release

@@ -149,7 +149,7 @@ func TestRefusedObjectsGetNoStamp(t *testing.T) {
 	t.Parallel()
 	o := Observed{
 		Spec: Spec{Replicas: 1, MinimumAvailable: 1, Deadline: time.Minute},
-		Children: []Child{
+		Objects: []Object{
 			{Release: "a", Slug: "1-x", Name: "1.x", Version: "1.0.0", Replicas: 1, Available: 1, Stamp: 3, Refused: true},
 			{Release: "b", Slug: "1-x", Name: "1.x", Version: "1.1.0", Replicas: 1, Available: 1, Stamp: 4},
 		},

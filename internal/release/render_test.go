@@ -23,7 +23,7 @@ func render(p Result) string {
 		b.WriteByte('\n')
 	}
 	if p.Changed {
-		fmt.Fprintf(&b, "  ledger %d\n", p.State.Sequence)
+		fmt.Fprintf(&b, "  rollout state %d\n", p.State.Sequence)
 		for i := range p.State.Groups {
 			b.WriteString(renderGroup(&p.State.Groups[i]))
 		}
@@ -46,7 +46,7 @@ func render(p Result) string {
 		fmt.Fprintf(&b, "  %s %s %s: %s\n", kind, n.Slug, n.Reason, n.Message)
 	}
 	if !p.RequeueTime.IsZero() {
-		fmt.Fprintf(&b, "  wake at %s\n", p.RequeueTime.Sub(t0))
+		fmt.Fprintf(&b, "  requeue at %s\n", p.RequeueTime.Sub(t0))
 	}
 	return b.String()
 }

@@ -107,7 +107,7 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.want("denied", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
 	}},
-	{"what is denied and has traffic all the same is told", func(h tale) {
+	{"what is denied and has traffic all the same is reported", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -220,7 +220,7 @@ var causes = []scene{
 		h.want("live", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
 		h.withdraw("1.1.0", Denied)
 		h.run(time.Minute)
-		if a := h.ledger.Groups[0].ActiveRow(); a.Release != kept {
+		if a := h.rolloutState.Groups[0].ActiveRow(); a.Release != kept {
 			h.fail("a minute after 1.1.0 was denied %s is active, want %s", a.Release, kept)
 		}
 	}},
@@ -355,7 +355,7 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.want("the next step", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
 	}},
-	{"masks of a policy whose Gateway is deleted do not make the active release dead", func(h tale) {
+	{"weights withheld by a policy whose Gateway is deleted do not make the active release dead", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas = 4 })
 		h.live()
 		h.push("1.1.0")
@@ -367,8 +367,8 @@ var causes = []scene{
 		h.run(time.Minute)
 		o.why = ""
 		h.run(time.Hour)
-		if !slices.Contains(h.nets["web"].reports["1-x"].Masked, o.Release) {
-			h.fail("the policy masks nothing: the history is not what it says")
+		if !slices.Contains(h.nets["web"].reports["1-x"].Withheld, o.Release) {
+			h.fail("the policy withholds nothing: the history is not what it says")
 		}
 		h.startup = time.Minute
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
@@ -386,10 +386,10 @@ var causes = []scene{
 		h.want("it keeps serving", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
 		h.remove(h.object("1.0.0"))
 		h.run(24 * time.Hour)
-		if g := h.ledger.group("1-x"); g != nil {
+		if g := h.rolloutState.group("1-x"); g != nil {
 			h.fail("group 1-x is still there, %s, with %d rows", g.Phase, len(g.Releases))
 		}
-		if g := h.ledger.group("2-x"); g == nil || g.ActiveRow() == nil {
+		if g := h.rolloutState.group("2-x"); g == nil || g.ActiveRow() == nil {
 			h.fail("group 2-x does not serve")
 		}
 	}},
@@ -425,7 +425,7 @@ var causes = []scene{
 		h.want("pinned", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
 		h.state("pinned", "PinnedReleaseFailed", true)
 		h.pin()
-		h.peers["m1"].ledger.Groups[0].Releases[0].Status = Active
+		h.peers["m1"].rolloutState.Groups[0].Releases[0].Status = Active
 		h.run(time.Hour)
 		h.want("fixed there", map[string]string{"1.1.0": "active 100"})
 	}},
@@ -449,11 +449,11 @@ var causes = []scene{
 		h.steps(twoSteps...)
 		h.push("1.1.0")
 		peer := failedPeer("1.2.0")
-		peer.ledger.Groups[0].Releases[0].Status = Canary
+		peer.rolloutState.Groups[0].Releases[0].Status = Canary
 		h.peers = map[string]*world{"m1": peer}
 		h.run(time.Hour)
 		h.want("it is in progress there", map[string]string{"1.1.0": "canary 10"})
-		peer.ledger.Groups[0].Releases[0].Status = Active
+		peer.rolloutState.Groups[0].Releases[0].Status = Active
 		h.run(time.Hour)
 		h.want("it has moved on", map[string]string{"1.1.0": "active 100"})
 	}},
@@ -505,7 +505,7 @@ func (h tale) blind(name string) {
 	for _, o := range h.objects {
 		r := n.reports[o.Slug]
 		r.Slug, r.Reason = o.Slug, "NotAccepted"
-		r.Masked = union(r.Masked, []string{o.Release})
+		r.Withheld = union(r.Withheld, []string{o.Release})
 		n.reports[o.Slug] = r
 	}
 }
@@ -520,7 +520,7 @@ func (h tale) once() {
 // failedPeer is another Microservice at which a version failed.
 func failedPeer(version string) *world {
 	w := newWorld()
-	w.ledger.Groups = []Group{{Slug: "1-x", Name: "1.x", Level: "Release", Phase: Live, Releases: []Row{{Release: version, Version: version, Status: Error, Reason: "CrashLoopBackOff"}}}}
+	w.rolloutState.Groups = []Group{{Slug: "1-x", Name: "1.x", Level: "Release", Phase: Live, Releases: []Row{{Release: version, Version: version, Status: Error, Reason: "CrashLoopBackOff"}}}}
 	return w
 }
 
@@ -542,7 +542,7 @@ func regrouped(other Row, candidates ...string) Observed {
 		State:     State{Sequence: 3, Groups: []Group{group}},
 	}
 	for _, r := range group.Releases {
-		o.Children = append(o.Children, Child{Release: r.Release, Slug: "release", Name: "release", Level: "Release", Version: r.Version, Config: "c1", Created: at, Stamp: 1, Replicas: 1, Available: 1, Current: 1})
+		o.Objects = append(o.Objects, Object{Release: r.Release, Slug: "release", Name: "release", Level: "Release", Version: r.Version, Config: "c1", Created: at, Stamp: 1, Replicas: 1, Available: 1, Current: 1})
 	}
 	for _, v := range candidates {
 		c := candidate(v)
@@ -567,7 +567,7 @@ func serve(t *testing.T, o Observed) State {
 			}
 			for _, c := range o.Candidates {
 				if c.Release == e.Release {
-					o.Children = append(o.Children, Child{Release: e.Release, Slug: c.Slug, Name: c.Name, Level: c.Level, Version: c.Version, Config: "c1", Created: t0, Stamp: e.Stamp, Replicas: e.Replicas, Available: e.Replicas})
+					o.Objects = append(o.Objects, Object{Release: e.Release, Slug: c.Slug, Name: c.Name, Level: c.Level, Version: c.Version, Config: "c1", Created: t0, Stamp: e.Stamp, Replicas: e.Replicas, Available: e.Replicas})
 				}
 			}
 		}
@@ -596,7 +596,7 @@ func TestGroupByChangesOnALiveService(t *testing.T) {
 	})
 	t.Run("it does not close for a group that is not its heir", func(t *testing.T) {
 		o := regrouped(failed, "1.9.0", "2.0.1")
-		o.Children = append(o.Children, Child{Release: "1.9.0", Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.9.0", Config: "c1", Created: t0, Stamp: 4, Replicas: 1, Failure: "CrashLoopBackOff"})
+		o.Objects = append(o.Objects, Object{Release: "1.9.0", Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.9.0", Config: "c1", Created: t0, Stamp: 4, Replicas: 1, Failure: "CrashLoopBackOff"})
 		o.State.Sequence = 4
 		o.State.Groups = append(o.State.Groups, Group{
 			Slug: "1-x", Name: "1.x", Level: "Release", Phase: Live, Target: Target{Release: "1.9.0", Reason: "Latest"}, Releases: []Row{{Release: "1.9.0", Version: "1.9.0", Config: "c1", Status: Pending}},
@@ -641,7 +641,7 @@ func TestRefusedCreationWaits(t *testing.T) {
 	if writes != 2 {
 		t.Errorf("the rollout state was written %d times in a day, want when it started and when it began to wait", writes)
 	}
-	o.Children = []Child{{Release: "b", Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.1.0", Config: "c1", Created: now, Stamp: 1, Replicas: 1, Available: 1}}
+	o.Objects = []Object{{Release: "b", Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.1.0", Config: "c1", Created: now, Stamp: 1, Replicas: 1, Available: 1}}
 	p := Plan(o, now)
 	if g := p.State.group("1-x"); g.ActiveRow() == nil || g.ActiveRow().Release != "b" {
 		t.Error("it is made, and not active")

@@ -59,7 +59,7 @@ var rules = []rule{
 func decide(s *scope) {
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
-		c, _ := s.child(r.Release)
+		c, _ := s.object(r.Release)
 		d := c.Decision
 		if d == nil || r.Decision != nil && r.Decision.ID == d.ID {
 			continue
@@ -287,7 +287,7 @@ func settle(s *scope) {
 func noteAvailability(s *scope) {
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
-		c, _ := s.child(r.Release)
+		c, _ := s.object(r.Release)
 		switch {
 		case r.Status != Active && r.Status != Canary:
 			r.Available = false

@@ -87,7 +87,7 @@ var protocol = []scene{
 		h.run(5 * time.Minute)
 		h.want("the fix goes through", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 05: a canary without pods is masked, and takes no step", func(h tale) {
+	{"rule 05: a canary without pods is withheld, and takes no step", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
@@ -336,14 +336,14 @@ var protocol = []scene{
 		h.run(time.Minute)
 		h.want("without steps", map[string]string{"pr-7-a": "active 100"})
 		h.run(time.Hour)
-		if n := len(h.ledger.Groups[0].Releases); n != 1 {
+		if n := len(h.rolloutState.Groups[0].Releases); n != 1 {
 			h.fail("%d releases are retained", n)
 		}
-		sequence := h.ledger.Sequence
+		sequence := h.rolloutState.Sequence
 		h.drop("pr-7-a")
 		h.push("pr-7-a")
 		h.run(time.Hour)
-		if h.ledger.Sequence != sequence {
+		if h.rolloutState.Sequence != sequence {
 			h.fail("a push of the commit that is live is a change")
 		}
 	}},
@@ -381,7 +381,7 @@ var protocol = []scene{
 		h.push("1.2.0")
 		h.run(4 * time.Minute)
 		h.ready("before half of the deadline", "1.0.0", 1)
-		h.wakes("half of the deadline", time.Minute)
+		h.requeues("half of the deadline", time.Minute)
 		h.run(2 * time.Minute)
 		h.ready("after it", "1.0.0", 0)
 		h.want("it is retained", map[string]string{"1.0.0": "deprecated 0"})
@@ -412,7 +412,7 @@ var protocol = []scene{
 		h.want("in its step", map[string]string{"1.2.0": "canary 10"})
 		h.ready("after half of the deadline", "1.0.0", 1)
 	}},
-	{"rule 27: traffic goes back at the first endpoint where a policy masks the active release", func(h tale) {
+	{"rule 27: traffic goes back at the first endpoint where a policy withholds the active release", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas = 4 })
 		h.live()
 		h.push("1.1.0")
@@ -506,8 +506,8 @@ func TestProtocol(t *testing.T) {
 	for _, h := range protocol {
 		t.Run(h.name, func(t *testing.T) {
 			t.Parallel()
-			if w := tell(h.play, rules); w.err != nil {
-				t.Errorf("%v\n%s", w.err, w.told())
+			if w := playTale(h.play, rules); w.err != nil {
+				t.Errorf("%v\n%s", w.err, w.played())
 			}
 		})
 	}
@@ -523,7 +523,7 @@ func TestConfirmations(t *testing.T) {
 		settled int64
 		now     time.Duration // since revision 6 took 1.0.0 out of the routes
 		states  string
-		wake    time.Duration
+		requeue time.Duration
 		gone    bool  // 1.0.0 is let go
 		mark    int64 // the revision that is settled afterwards
 	}{
@@ -545,7 +545,7 @@ func TestConfirmations(t *testing.T) {
 			o := Observed{
 				Spec: Spec{Replicas: 1, MinimumAvailable: 1, Deadline: deadline, Drain: drain}, Config: "c",
 				Candidates: []Candidate{{Slug: "1-x", Name: "1.x", Version: "1.1.0", Release: "new"}},
-				Children: []Child{
+				Objects: []Object{
 					{Release: "old", Slug: "1-x", Name: "1.x", Version: "1.0.0", Config: "c", Replicas: 1, Available: 1},
 					{Release: "new", Slug: "1-x", Name: "1.x", Version: "1.1.0", Config: "c", Replicas: 1, Available: 1},
 				},
@@ -568,12 +568,12 @@ func TestConfirmations(t *testing.T) {
 			slices.Sort(states)
 			slices.Reverse(states)
 			g := plan.State.Groups[0]
-			wake := time.Duration(0)
+			requeue := time.Duration(0)
 			if !plan.RequeueTime.IsZero() {
-				wake = plan.RequeueTime.Sub(t0)
+				requeue = plan.RequeueTime.Sub(t0)
 			}
-			got := fmt.Sprint(states, wake, g.Row("old") == nil, g.SettledRevision)
-			if want := fmt.Sprint(strings.Fields(test.states), test.wake, test.gone, test.mark); got != want {
+			got := fmt.Sprint(states, requeue, g.Row("old") == nil, g.SettledRevision)
+			if want := fmt.Sprint(strings.Fields(test.states), test.requeue, test.gone, test.mark); got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
 		})

@@ -69,7 +69,7 @@ var happenings = []happening{
 		w.advance([]time.Duration{time.Second, 5 * time.Second, 6 * time.Second, 30 * time.Second, time.Minute, 11 * time.Minute}[a%6])
 	}},
 	{"wake", 12, func(w *world, a, b int) {
-		if at := w.wake(); at.After(w.now) {
+		if at := w.requeue(); at.After(w.now) {
 			w.advance(at.Sub(w.now))
 		}
 	}},
@@ -484,9 +484,9 @@ func (w *world) epilogue() {
 	if p.Changed || len(p.Retire) > 0 || len(p.Ensure) > 0 {
 		w.fail("liveness: there is no rest:\n%s", render(p))
 	}
-	for i := range w.ledger.Groups {
-		w.checkEnd(&w.ledger.Groups[i], p.Notes)
-		w.checkNewest(o, &w.ledger.Groups[i], p.Notes)
+	for i := range w.rolloutState.Groups {
+		w.checkEnd(&w.rolloutState.Groups[i], p.Notes)
+		w.checkNewest(o, &w.rolloutState.Groups[i], p.Notes)
 	}
 	w.checkRegrouped(o, p)
 	w.checkGroups(o, p)
@@ -649,7 +649,7 @@ func TestSimulate(t *testing.T) {
 		},
 		Shrink: func(seed uint64) (error, string) {
 			w := shorten(history(seed))
-			return w.err, w.log.String() + w.told()
+			return w.err, w.log.String() + w.played()
 		},
 	})
 }

@@ -92,7 +92,7 @@ type Rollout struct {
 	Started time.Time
 	// StepRevision carries the step's weight.
 	StepRevision int64
-	// StepsHash tells whether the steps were edited (rule 32).
+	// StepsHash reports whether the steps were edited (rule 32).
 	StepsHash string
 	// Waited adds up the healthy waiting of the step; WaitingSince is the start of
 	// the current wait where that is not the confirmation; Interrupted shows that

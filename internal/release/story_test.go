@@ -48,7 +48,7 @@ func TestStory(t *testing.T) {
 	if d := cmp.Diff([]Ensure{{Slug: "1-x", Release: "shop-100", Replicas: 2, Create: true, Stamp: 1}}, p.Ensure); d != "" {
 		t.Fatal(d)
 	}
-	o.Children = []Child{{Release: "shop-100", Slug: "1-x", Name: "1.x", Version: "1.0.0", Config: "c1", Created: t0, Stamp: 1, Replicas: 2, Available: 2}}
+	o.Objects = []Object{{Release: "shop-100", Slug: "1-x", Name: "1.x", Version: "1.0.0", Config: "c1", Created: t0, Stamp: 1, Replicas: 2, Available: 2}}
 	do()
 	expect(map[string]any{"1.0.0": [2]any{Active, 100}})
 	rev := o.State.Groups[0].TrafficRevision
@@ -57,7 +57,7 @@ func TestStory(t *testing.T) {
 	now = now.Add(time.Second)
 	do()
 	expect(map[string]any{"1.0.0": [2]any{Active, 100}, "1.1.0": [2]any{Pending, 0}})
-	o.Children = append(o.Children, Child{Release: "shop-110", Slug: "1-x", Name: "1.x", Version: "1.1.0", Config: "c1", Created: now, Stamp: 3, Replicas: 2, Available: 2})
+	o.Objects = append(o.Objects, Object{Release: "shop-110", Slug: "1-x", Name: "1.x", Version: "1.1.0", Config: "c1", Created: now, Stamp: 3, Replicas: 2, Available: 2})
 	do()
 	expect(map[string]any{"1.0.0": [2]any{Active, 90}, "1.1.0": [2]any{Canary, 10}})
 	now = now.Add(time.Minute / 2)
@@ -68,7 +68,7 @@ func TestStory(t *testing.T) {
 	o.Policies[0].Groups[0].References = []string{"shop-100", "shop-110"}
 	p = do()
 	if want := now.Add(3 * time.Second); !p.RequeueTime.Equal(want) {
-		t.Fatalf("wake at %s, want %s, when the pause is recorded", p.RequeueTime, want)
+		t.Fatalf("requeue at %s, want %s, when the pause is recorded", p.RequeueTime, want)
 	}
 	now = now.Add(10 * time.Second)
 	do()
@@ -78,7 +78,7 @@ func TestStory(t *testing.T) {
 	o.Policies[0].Groups[0].References = []string{"shop-110"}
 	p = do()
 	if want := now.Add(5 * time.Second); !p.RequeueTime.Equal(want) {
-		t.Fatalf("wake at %s, want %s", p.RequeueTime, want)
+		t.Fatalf("requeue at %s, want %s", p.RequeueTime, want)
 	}
 	now = now.Add(5 * time.Second)
 	p = do()

@@ -40,7 +40,7 @@ var streams = []scene{
 		h.push("2.0.0")
 		h.run(time.Second)
 		h.want("step 1", map[string]string{"1.0.0": "active 100", "2.0.0": "canary 10"})
-		if from := h.ledger.group("2-x").Rollout.From; from != "1-x" {
+		if from := h.rolloutState.group("2-x").Rollout.From; from != "1-x" {
 			h.fail("step 1: the domains come from group %q", from)
 		}
 		h.carries("step 1", "1.0.0=90 2.0.0=10")
@@ -246,7 +246,7 @@ var streams = []scene{
 		h.run(time.Second)
 		h.withdrawGroup("1-x", Closed)
 		h.run(time.Second)
-		if from := h.ledger.group("2-x").Rollout.From; from != "" {
+		if from := h.rolloutState.group("2-x").Rollout.From; from != "" {
 			h.fail("the domains still come from group %q, which has ended", from)
 		}
 		h.object("2.0.0").why = ""
@@ -558,7 +558,7 @@ func TestLeftOnTheWay(t *testing.T) {
 	}
 }
 
-// TestArrives: without a rollout state the reports tell that the newest domains are still to come
+// TestArrives: without a rollout state the reports show that the newest domains are still to come
 // to 2.x.
 func TestArrives(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -48,11 +48,11 @@ func (c choir) run(d time.Duration) {
 		at, before, after := end, "", ""
 		for _, name := range names {
 			h := c[name]
-			before += fmt.Sprint(h.ledger.Sequence, " ")
-			if wake := h.settle(); !wake.IsZero() && wake.Before(at) {
-				at = wake
+			before += fmt.Sprint(h.rolloutState.Sequence, " ")
+			if requeue := h.settle(); !requeue.IsZero() && requeue.Before(at) {
+				at = requeue
 			}
-			after += fmt.Sprint(h.ledger.Sequence, " ")
+			after += fmt.Sprint(h.rolloutState.Sequence, " ")
 		}
 		if before != after {
 			continue
@@ -79,7 +79,7 @@ func (c choir) stand() string {
 	var all []string
 	c.each(func(h tale) {
 		stand := "-"
-		for _, r := range h.ledger.Groups[0].Releases {
+		for _, r := range h.rolloutState.Groups[0].Releases {
 			if r.Version == "1.1.0" {
 				stand = fmt.Sprintf("%s %d", r.Status, r.Weight)
 			}
@@ -229,7 +229,7 @@ func TestTogether(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if c := play(); c.err() != nil {
-				t.Errorf("%v\n%s", c.err(), c["m1"].told())
+				t.Errorf("%v\n%s", c.err(), c["m1"].played())
 			}
 		})
 	}
@@ -260,7 +260,7 @@ func TestTogether(t *testing.T) {
 					c.run(24 * time.Hour)
 					c.each(func(h tale) { h.want("the fix", map[string]string{"1.2.0": "active 100"}) })
 					if c.err() != nil {
-						t.Errorf("%v\n%s", c.err(), c["m1"].told())
+						t.Errorf("%v\n%s", c.err(), c["m1"].played())
 					}
 				})
 			}

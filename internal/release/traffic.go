@@ -136,12 +136,12 @@ func (s *scope) unconfirmed() string {
 	return strings.Join(out, "; ")
 }
 
-// masked reports whether a policy keeps traffic from a release that has no endpoints. What a
+// withheld reports whether a policy keeps traffic from a release that has no endpoints. What a
 // policy reports that never confirmed the group, was left behind, or has no routes any more, is
 // about no traffic.
-func (s *scope) masked(release string) bool {
+func (s *scope) withheld(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool {
-		return r.counts(s.g) && !r.Unrouted && slices.Contains(r.Masked, release)
+		return r.counts(s.g) && !r.Unrouted && slices.Contains(r.Withheld, release)
 	})
 }
 
@@ -217,26 +217,26 @@ type Share struct {
 	Ready bool
 	// Available: the rollout state's row shows that it has all its replicas.
 	Available bool
-	// Masked: it was masked at the last write.
-	Masked bool
+	// Masked: it was withheld at the last write.
+	Withheld bool
 }
 
 // Split gives the effective weights, whole numbers from 1 to 100 that add up to
-// 100, and the releases that are masked: those that ask for weight and get none
+// 100, and the releases that are withheld: those that ask for weight and get none
 // because they have no ready endpoint.
 //
 // Only active and canary releases are eligible, the latter as a stand-in even at
-// weight 0 (rule 5). A masked release returns when its row says available, not at
+// weight 0 (rule 5). A withheld release returns when its row says available, not at
 // its first endpoint, unless nothing else has one. With no eligible endpoint at
 // all weights is nil: the writer of routes then leaves what is written.
-func Split(shares []Share) (weights map[string]int, masked []string) {
-	if weights, masked = split(shares, true); weights == nil {
-		weights, masked = split(shares, false)
+func Split(shares []Share) (weights map[string]int, withheld []string) {
+	if weights, withheld = split(shares, true); weights == nil {
+		weights, withheld = split(shares, false)
 	}
-	return weights, masked
+	return weights, withheld
 }
 
-func split(shares []Share, damped bool) (weights map[string]int, masked []string) {
+func split(shares []Share, damped bool) (weights map[string]int, withheld []string) {
 	type part struct {
 		release string
 		weight  int
@@ -246,29 +246,29 @@ func split(shares []Share, damped bool) (weights map[string]int, masked []string
 		if s.Status != Active && s.Status != Canary {
 			continue
 		}
-		ready := s.Ready && (!damped || !s.Masked || s.Available)
+		ready := s.Ready && (!damped || !s.Withheld || s.Available)
 		switch {
 		case ready && s.Weight > 0:
 			serving = append(serving, part{s.Release, s.Weight})
 		case ready:
 			standins = append(standins, part{s.Release, 0})
 		case s.Weight > 0:
-			masked = append(masked, s.Release)
+			withheld = append(withheld, s.Release)
 		}
 	}
-	sort.Strings(masked)
+	sort.Strings(withheld)
 	if len(serving) == 0 && len(standins) == 0 {
-		return nil, masked
+		return nil, withheld
 	}
 	if len(serving) == 0 {
 		sort.Slice(standins, func(i, j int) bool { return standins[i].release < standins[j].release })
-		return map[string]int{standins[0].release: 100}, masked
+		return map[string]int{standins[0].release: 100}, withheld
 	}
 	weights = make(map[string]int, len(serving))
 	for _, p := range serving {
 		weights[p.release] = p.weight
 	}
-	return Percent(weights), masked
+	return Percent(weights), withheld
 }
 
 // Percent makes weights above 0 add up to 100, each at least 1. The largest takes what

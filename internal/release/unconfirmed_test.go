@@ -18,7 +18,7 @@ func TestDrainOfACanaryDomain(t *testing.T) {
 			Slug: "2-x", Name: "2.x", Level: "Release", Phase: Live,
 			Releases: []Row{{Release: name, Version: "2.0.0", Config: "c1", Status: Error, Reason: "ProgressDeadlineExceeded", Routed: true, Since: at, Zero: &Zero{Time: at}}},
 		}}},
-		Children: []Child{{Release: name, Slug: "2-x", Name: "2.x", Level: "Release", Version: "2.0.0", Config: "c1", Created: at, Stamp: 1, Replicas: 1, Available: 1, Current: 1}},
+		Objects:  []Object{{Release: name, Slug: "2-x", Name: "2.x", Level: "Release", Version: "2.0.0", Config: "c1", Created: at, Stamp: 1, Replicas: 1, Available: 1, Current: 1}},
 		Policies: []Policy{{Name: "web", Groups: []Report{{Slug: "2-x", References: []string{name}, CanaryDomains: true}}}},
 	}
 	stops := func(now time.Time) bool {

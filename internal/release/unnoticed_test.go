@@ -17,10 +17,10 @@ var survivors = []scene{
 		h.drop("1.2.0")
 		h.remove(h.object("1.2.0"))
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
-		before := h.ledger.Groups[0].Row(h.release("1.1.0")).Promoted
+		before := h.rolloutState.Groups[0].Row(h.release("1.1.0")).Promoted
 		h.run(time.Minute)
 		h.want("lost", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0", "1.2.0": ""})
-		if after := h.ledger.Groups[0].Row(h.release("1.1.0")).Promoted; after != before {
+		if after := h.rolloutState.Groups[0].Row(h.release("1.1.0")).Promoted; after != before {
 			h.fail("1.1.0 was active in between: promoted %d, before %d", after, before)
 		}
 	}},
@@ -58,7 +58,7 @@ var survivors = []scene{
 		h.run(time.Hour)
 		h.want("gone", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0", "1.2.0": "deprecated 0"})
 	}},
-	{"an event tells that a group is offered again", func(h tale) {
+	{"an event shows that a group is offered again", func(h tale) {
 		h.live()
 		h.push("2.0.0")
 		h.run(time.Minute)
@@ -90,14 +90,14 @@ func init() { histories = append(histories, survivors...) }
 // events asks that the next plan has this event of a reason; "": none.
 func (h tale) events(when string, reason Reason, message string) {
 	o, _, _ := h.observe(lags{})
-	var told []string
+	var played []string
 	_, p := h.make(o)
 	for _, n := range p.Notes {
 		if n.Reason == reason && n.Event {
-			told = append(told, n.Message)
+			played = append(played, n.Message)
 		}
 	}
-	if got := strings.Join(told, "; "); got != message {
+	if got := strings.Join(played, "; "); got != message {
 		h.fail("%s: the events %s are %q, want %q", when, reason, got, message)
 	}
 }

@@ -21,7 +21,7 @@ func (s *scope) startWaits(target string, r *Row) *wait {
 	if w := s.turnWaits(s.versionOf(target)); w != nil {
 		return w
 	}
-	c, there := s.child(target)
+	c, there := s.object(target)
 	if there && c.Terminating {
 		return newWait(r, false, Terminating, "the previous VersionedMicroservice of %s is still being deleted", s.versionOf(target))
 	}
@@ -69,7 +69,7 @@ func (s *scope) halted(r *Row) bool {
 
 // stepWaits is what a healthy canary waits for before it needs pods or hooks for what comes
 // next; none: nothing.
-func (s *scope) stepWaits(run *Rollout, r *Row, c Child, since time.Time) []*wait {
+func (s *scope) stepWaits(run *Rollout, r *Row, c Object, since time.Time) []*wait {
 	if s.stopped() {
 		return []*wait{s.haltWait(r, "%s is waiting at %d%%", r.Version, r.Weight)}
 	}
@@ -106,7 +106,7 @@ func (s *scope) firstStepWait(r *Row) *wait {
 
 // passageWaits are what the current step waits for automatically: a person, time, or the
 // verdict of the measurements.
-func (s *scope) passageWaits(run *Rollout, r *Row, c Child, since time.Time) []*wait {
+func (s *scope) passageWaits(run *Rollout, r *Row, c Object, since time.Time) []*wait {
 	steps := s.steps()
 	if run.Step > len(steps) {
 		return nil
@@ -130,7 +130,7 @@ func (s *scope) passageWaits(run *Rollout, r *Row, c Child, since time.Time) []*
 }
 
 // verdictWait is that the measurements of the current step have not passed.
-func (s *scope) verdictWait(run *Rollout, r *Row, c Child) *wait {
+func (s *scope) verdictWait(run *Rollout, r *Row, c Object) *wait {
 	v := Verdict{Phase: VerdictRunning, Message: "no result yet"}
 	if a := c.Analysis; a != nil && a.Rollout == run.Sequence && a.Step == run.Step && stored(a.Since).Equal(run.WaitingSince) {
 		v = *a

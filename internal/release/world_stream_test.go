@@ -65,8 +65,8 @@ func turnedDown(last map[string]int, g *Group) bool {
 // has endpoints, and the one where they are until there is one before it.
 func (n *net) holder() *Group {
 	var live []*Group
-	for i := range n.pass.ledger.Groups {
-		if g := &n.pass.ledger.Groups[i]; g.Phase == Live {
+	for i := range n.pass.rolloutState.Groups {
+		if g := &n.pass.rolloutState.Groups[i]; g.Phase == Live {
 			live = append(live, g)
 		}
 	}
@@ -96,8 +96,8 @@ func (n *net) comer(base *Group) *Group {
 	if base.ActiveRow() == nil || base.Level == preview {
 		return nil
 	}
-	for i := range n.pass.ledger.Groups {
-		g := &n.pass.ledger.Groups[i]
+	for i := range n.pass.rolloutState.Groups {
+		g := &n.pass.rolloutState.Groups[i]
 		if g.Slug == base.Slug {
 			return nil
 		}
@@ -124,13 +124,13 @@ func (w *world) carryStream(n *net) {
 	}
 	shares := func(g *Group) (out []Share) {
 		for _, r := range g.Releases {
-			masked := slices.Contains(n.reports[g.Slug].Masked, r.Release) && c.written[r.Release] == 0
-			out = append(out, Share{Release: r.Release, Status: r.Status, Weight: r.Weight, Ready: n.pass.ready[r.Release] > 0, Available: r.Available, Masked: masked})
+			withheld := slices.Contains(n.reports[g.Slug].Withheld, r.Release) && c.written[r.Release] == 0
+			out = append(out, Share{Release: r.Release, Status: r.Status, Weight: r.Weight, Ready: n.pass.ready[r.Release] > 0, Available: r.Available, Withheld: withheld})
 		}
 		return out
 	}
 	all, both := shares(base), *base
-	c.slug, c.newer, c.sequence = base.Slug, "", n.pass.ledger.Sequence
+	c.slug, c.newer, c.sequence = base.Slug, "", n.pass.rolloutState.Sequence
 	c.revisions = map[string]int64{base.Slug: base.TrafficRevision}
 	if g := n.comer(base); g != nil {
 		row := *g.Row(mainOf(g))
@@ -143,8 +143,8 @@ func (w *world) carryStream(n *net) {
 		c.newer, c.revisions[g.Slug] = g.Slug, g.TrafficRevision
 	}
 	had := len(c.written) > 0
-	weights, masked := Split(all)
-	c.answers, c.masked = true, masked
+	weights, withheld := Split(all)
+	c.answers, c.withheld = true, withheld
 	if weights == nil {
 		weights, c.answers = holdRoutes(c.written, &both)
 		weights = whole(weights)
@@ -212,8 +212,8 @@ func (w *world) checkStream(n *net, base *Group, had bool) {
 // groupOfRelease finds the group of a release; of one that the rollout state has not, that of
 // the route.
 func (w *world) groupOfRelease(n *net, release string) string {
-	for i := range n.pass.ledger.Groups {
-		if g := &n.pass.ledger.Groups[i]; g.Row(release) != nil {
+	for i := range n.pass.rolloutState.Groups {
+		if g := &n.pass.rolloutState.Groups[i]; g.Row(release) != nil {
 			return g.Slug
 		}
 	}
@@ -221,8 +221,8 @@ func (w *world) groupOfRelease(n *net, release string) string {
 }
 
 // streamOf is what the route of the newest domains says of a group: the releases of it
-// that it names, those that it masks, and whether it answers the group's revision.
-func (w *world) streamOf(n *net, g *Group) (names, masked []string, settled bool) {
+// that it names, those that it withholds, and whether it answers the group's revision.
+func (w *world) streamOf(n *net, g *Group) (names, withheld []string, settled bool) {
 	c := n.stream
 	if c == nil {
 		return nil, nil, true
@@ -232,16 +232,16 @@ func (w *world) streamOf(n *net, g *Group) (names, masked []string, settled bool
 			names = append(names, name)
 		}
 	}
-	for _, name := range c.masked {
+	for _, name := range c.withheld {
 		if w.groupOfRelease(n, name) == g.Slug {
-			masked = append(masked, name)
+			withheld = append(withheld, name)
 		}
 	}
 	revision, concerned := c.revisions[g.Slug]
 	if !concerned || !n.newest {
-		return names, masked, len(names) == 0 || maps.Equal(c.written, c.accepted)
+		return names, withheld, len(names) == 0 || maps.Equal(c.written, c.accepted)
 	}
-	return names, masked, revision == g.TrafficRevision && c.answers && maps.Equal(c.written, c.accepted)
+	return names, withheld, revision == g.TrafficRevision && c.answers && maps.Equal(c.written, c.accepted)
 }
 
 // checkMove holds the beginning of a group against the rule that the newest domains move
@@ -269,7 +269,7 @@ func (w *world) checkMove(o Observed, g, h *Group) {
 		if byNewest(x, g) < 0 {
 			return // It is an older group, and moves nothing.
 		}
-		serves = serves || hasChild(o, x.ActiveRow().Release)
+		serves = serves || hasObject(o, x.ActiveRow().Release)
 	}
 	for _, x := range w.next.Groups {
 		if y := o.State.group(x.Slug); y != nil && y.ActiveRow() != nil && x.ActiveRow() == nil {

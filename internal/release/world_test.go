@@ -28,11 +28,11 @@ type world struct {
 	stale     bool                 // the source is of an older specification
 	withdrawn []Withdrawal
 
-	ledger  State
-	version int // resourceVersion of the Microservice: specification and ledger
-	objects map[string]*object
-	nets    map[string]*net
-	leaders [2]*leader
+	rolloutState State
+	version      int // resourceVersion of the Microservice: specification and rollout state
+	objects      map[string]*object
+	nets         map[string]*net
+	leaders      [2]*leader
 
 	startup time.Duration     // from a pod's start to its readiness
 	broken  map[string]string // versions whose pods never get ready, and why
@@ -50,7 +50,7 @@ type world struct {
 	begun    map[string]bool      // groups that had an active release
 	lost     map[string]bool      // groups that lost an object by hand
 
-	wakeAt time.Time // when the last plan wants to be requeued
+	requeueAt time.Time // when the last plan wants to be requeued
 
 	objectNames, netNames, offerNames []string // sorted keys, see sortedKeys
 	offered                           offered
@@ -91,7 +91,7 @@ type stats struct{ steps, plans, writes, conflicts, faults, promotions, failures
 
 // object is a release's VersionedMicroservice with its pods.
 type object struct {
-	Child
+	Object
 	uid, rv int
 	ready   int       // pods with a ready endpoint
 	up      time.Time // when its pods can be ready
@@ -123,10 +123,10 @@ type net struct {
 
 // pass is what a policy read, before it writes.
 type pass struct {
-	ledger State
-	ready  map[string]int
-	pins   []string
-	saw    map[string]int // versions of the groups' objects, preconditions of the write
+	rolloutState State
+	ready        map[string]int
+	pins         []string
+	saw          map[string]int // versions of the groups' objects, preconditions of the write
 }
 
 // carried is what the objects of a group say.
@@ -137,7 +137,7 @@ type carried struct {
 	written, accepted map[string]int
 	service           string
 	pinned            []string
-	masked            []string
+	withheld          []string
 }
 
 func (c *carried) names() []string {
@@ -170,30 +170,30 @@ type leader struct {
 }
 
 type write struct {
-	ensure  *Ensure
-	retire  *Retire
-	ledger  *State
-	never   bool // the object is to carry the mark of a release that was never active
-	version int  // precondition on the rollout state
-	child   *object
-	config  string
-	cand    Candidate
-	seen    *Observed // what the plan was made of, which its other writes share
+	ensure       *Ensure
+	retire       *Retire
+	rolloutState *State
+	never        bool // the object is to carry the mark of a release that was never active
+	version      int  // precondition on the rollout state
+	object       *object
+	config       string
+	cand         Candidate
+	seen         *Observed // what the plan was made of, which its other writes share
 }
 
 // snapshot is the world at a time, for caches that lag.
 // Snapshots share what did not change between them, so nothing of them is ever written.
 type snapshot struct {
-	at       time.Time
-	spec     Spec
-	config   string
-	ledger   State
-	version  int
-	names    []string // of objects, in order
-	objects  map[string]*object
-	policies []Policy
-	offers   []Candidate
-	gone     []Withdrawal
+	at           time.Time
+	spec         Spec
+	config       string
+	rolloutState State
+	version      int
+	names        []string // of objects, in order
+	objects      map[string]*object
+	policies     []Policy
+	offers       []Candidate
+	gone         []Withdrawal
 }
 
 // offered are the candidates that follow from offers, a template and moved tags; they are
@@ -239,8 +239,8 @@ type line struct {
 
 func (l line) String() string { return l.at.Sub(t0).String() + " " + fmt.Sprintf(l.format, l.args...) }
 
-// told is the trace as text.
-func (w *world) told() string {
+// reported is the trace as text.
+func (w *world) played() string {
 	var b strings.Builder
 	for _, l := range w.trace {
 		fmt.Fprintln(&b, l)
@@ -298,8 +298,8 @@ func (w *world) takenBack() []Withdrawal {
 	if w.scheme == "" && !w.regrouped {
 		return out
 	}
-	for i := range w.ledger.Groups {
-		g := &w.ledger.Groups[i]
+	for i := range w.rolloutState.Groups {
+		g := &w.rolloutState.Groups[i]
 		if g.Level == preview || len(g.Releases) == 0 {
 			continue
 		}
@@ -418,14 +418,14 @@ func (w *world) edit(what string, change func(*Spec)) {
 func (w *world) loseRecord() {
 	w.say("status lost")
 	w.stats.faults++
-	for _, g := range w.ledger.Groups {
+	for _, g := range w.rolloutState.Groups {
 		for _, r := range g.Releases {
 			if o := w.objects[r.Release]; o != nil {
 				o.Reported = r.Status
 			}
 		}
 	}
-	w.ledger = State{}
+	w.rolloutState = State{}
 	w.version++
 	w.leaders = [2]*leader{{}, {}}
 	clear(w.handed)
@@ -453,7 +453,7 @@ func (w *world) decide(release string, d Decision) {
 	w.say("decide %s on %s (%s)", d.Action, release, d.ID)
 	o.Decision = &d
 	o.rv = w.id()
-	for _, g := range w.ledger.Groups {
+	for _, g := range w.rolloutState.Groups {
 		if run := g.Rollout; run != nil && run.Release == release && d.Action == Continue {
 			w.approved = append(w.approved, approvedStep{release, run.Sequence, d})
 		}
@@ -544,8 +544,8 @@ func (w *world) autoscalers() {
 	if w.load == 0 {
 		return
 	}
-	for i := range w.ledger.Groups {
-		for _, r := range w.ledger.Groups[i].Releases {
+	for i := range w.rolloutState.Groups {
+		for _, r := range w.rolloutState.Groups[i].Releases {
 			o := w.objects[r.Release]
 			if o == nil || o.Replicas == 0 || o.Terminating || r.Status != Active && r.Status != Canary {
 				continue
@@ -562,7 +562,7 @@ const interval = 30 * time.Second
 // measure lets the controller of a release do what the rollout in the rollout state asks for, lag
 // snapshots old: ask hooks, and measure.
 func (w *world) measure(o *object, lag int) bool {
-	led := w.ago(lag).ledger
+	led := w.ago(lag).rolloutState
 	g := led.group(o.Slug)
 	if g == nil || g.Rollout == nil || g.Rollout.Release != o.Release || o.Terminating {
 		return false
@@ -668,15 +668,15 @@ func (w *world) read(n *net, lag int) {
 	s := w.ago(lag)
 	for slug, c := range n.routes {
 		// What it wrote itself is newer: the cache lags, or the record was lost.
-		if g := s.ledger.group(slug); s.ledger.Sequence < n.seen || g != nil && g.TrafficRevision < c.revision {
+		if g := s.rolloutState.group(slug); s.rolloutState.Sequence < n.seen || g != nil && g.TrafficRevision < c.revision {
 			s = w.ago(0)
 		}
 	}
-	if n.stream != nil && n.stream.sequence > s.ledger.Sequence {
+	if n.stream != nil && n.stream.sequence > s.rolloutState.Sequence {
 		s = w.ago(0)
 	}
-	n.seen = s.ledger.Sequence
-	n.pass = &pass{ledger: s.ledger, ready: map[string]int{}, pins: n.pins, saw: map[string]int{}}
+	n.seen = s.rolloutState.Sequence
+	n.pass = &pass{rolloutState: s.rolloutState, ready: map[string]int{}, pins: n.pins, saw: map[string]int{}}
 	for slug, c := range n.objects() {
 		n.pass.saw[slug] = c.rv
 	}
@@ -724,7 +724,7 @@ func (w *world) write(n *net) {
 // serve makes the Services of a pass.
 func (n *net) serve() {
 	clear(n.serves)
-	for _, g := range n.pass.ledger.Groups {
+	for _, g := range n.pass.rolloutState.Groups {
 		for _, r := range g.Releases {
 			n.serves[r.Release] = true
 		}
@@ -734,8 +734,8 @@ func (n *net) serve() {
 // announce reports what is about to be written for groups that were never confirmed, and
 // reports whether that is more than is known.
 func (w *world) announce(n *net) (more bool) {
-	for i := range n.pass.ledger.Groups {
-		g := &n.pass.ledger.Groups[i]
+	for i := range n.pass.rolloutState.Groups {
+		g := &n.pass.rolloutState.Groups[i]
 		c, rep := n.routes[g.Slug], n.reports[g.Slug]
 		if c == nil || rep.Revision > 0 {
 			continue
@@ -752,8 +752,8 @@ func (w *world) announce(n *net) (more bool) {
 // put writes what follows from a pass.
 func (w *world) put(n *net) {
 	known := map[string]bool{}
-	for i := range n.pass.ledger.Groups {
-		g := &n.pass.ledger.Groups[i]
+	for i := range n.pass.rolloutState.Groups {
+		g := &n.pass.rolloutState.Groups[i]
 		known[g.Slug] = true
 		c := n.routes[g.Slug]
 		if c == nil {
@@ -768,11 +768,11 @@ func (w *world) put(n *net) {
 		n.pass.saw[g.Slug] = c.rv
 	}
 	for slug, c := range n.routes {
-		if !known[slug] && n.pass.ledger.Sequence > 0 {
+		if !known[slug] && n.pass.rolloutState.Sequence > 0 {
 			c.written, c.accepted, c.service, c.pinned = nil, nil, "", nil
 		}
 	}
-	if (n.stream == nil || n.stream.rv == n.pass.saw[streamKey]) && n.pass.ledger.Sequence > 0 {
+	if (n.stream == nil || n.stream.rv == n.pass.saw[streamKey]) && n.pass.rolloutState.Sequence > 0 {
 		w.carryStream(n)
 		if n.stream != nil {
 			n.stream.rv = w.id()
@@ -784,18 +784,18 @@ func (w *world) put(n *net) {
 // carry writes one group.
 func (w *world) carry(n *net, g *Group, c *carried) {
 	if g.Phase != Live {
-		c.written, c.service, c.pinned, c.masked, c.revision, c.answers = nil, "", nil, nil, g.TrafficRevision, true
-		c.accepted = nil // the objects are gone, and nothing tells what a gateway still serves of them
+		c.written, c.service, c.pinned, c.withheld, c.revision, c.answers = nil, "", nil, nil, g.TrafficRevision, true
+		c.accepted = nil // the objects are gone, and nothing shows what a gateway still serves of them
 		return
 	}
 	var shares []Share
 	active := mainOf(g)
 	for _, r := range g.Releases {
-		masked := slices.Contains(n.reports[g.Slug].Masked, r.Release) && c.written[r.Release] == 0
-		shares = append(shares, Share{Release: r.Release, Status: r.Status, Weight: r.Weight, Ready: n.pass.ready[r.Release] > 0, Available: r.Available, Masked: masked})
+		withheld := slices.Contains(n.reports[g.Slug].Withheld, r.Release) && c.written[r.Release] == 0
+		shares = append(shares, Share{Release: r.Release, Status: r.Status, Weight: r.Weight, Ready: n.pass.ready[r.Release] > 0, Available: r.Available, Withheld: withheld})
 	}
-	weights, masked := Split(shares)
-	c.revision, c.answers, c.masked = g.TrafficRevision, true, masked
+	weights, withheld := Split(shares)
+	c.revision, c.answers, c.withheld = g.TrafficRevision, true, withheld
 	if weights == nil && !turnedDown(c.written, g) {
 		weights, c.answers = holdRoutes(c.written, g)
 	}
@@ -875,8 +875,8 @@ func (w *world) answer(n *net) bool {
 	}
 	changed := false
 	known := map[string]bool{}
-	for i := range n.pass.ledger.Groups {
-		g := &n.pass.ledger.Groups[i]
+	for i := range n.pass.rolloutState.Groups {
+		g := &n.pass.rolloutState.Groups[i]
 		known[g.Slug] = true
 		c := n.routes[g.Slug]
 		if c == nil {
@@ -884,13 +884,13 @@ func (w *world) answer(n *net) bool {
 		}
 		prev, next := n.reports[g.Slug], Report{Slug: g.Slug, Active: c.service, Pinned: slices.Clone(c.pinned)}
 		serves := mainOf(g)
-		names, masked, moved := w.streamOf(n, g)
+		names, withheld, moved := w.streamOf(n, g)
 		next.Newest = n.newest && n.stream != nil && n.stream.slug == g.Slug
-		masked = union(c.masked, masked)
+		withheld = union(c.withheld, withheld)
 		settled := !n.stuck && !n.never && !n.away && c.answers && c.revision == g.TrafficRevision && maps.Equal(c.written, c.accepted) && moved &&
 			(g.Phase != Live || serves != "" && c.service == serves || serves == "" && g.TrafficRevision > 0 && len(c.names()) == 0)
 		if settled {
-			next.Revision, next.References, next.Masked, next.Confirmed = c.revision, union(c.names(), names), masked, prev.Confirmed
+			next.Revision, next.References, next.Withheld, next.Confirmed = c.revision, union(c.names(), names), withheld, prev.Confirmed
 			if prev.Revision != next.Revision || !slices.Equal(prev.References, next.References) {
 				next.Confirmed = w.now
 			}
@@ -899,7 +899,7 @@ func (w *world) answer(n *net) bool {
 				next.Revision, next.Confirmed = prev.Revision, prev.Confirmed
 			}
 			next.References = union(prev.References, union(c.names(), names))
-			next.Masked = union(prev.Masked, masked)
+			next.Withheld = union(prev.Withheld, withheld)
 			next.Reason, next.Unrouted = n.reason(next.Revision, g), n.away && next.Revision > 0
 		}
 		if !sameReport(prev, next) {
@@ -976,7 +976,7 @@ func (w *world) snap() {
 		w.past[maxLag-1] = oldest
 	}
 	s := w.past[len(w.past)-1]
-	*s = snapshot{at: w.now, spec: w.spec, config: w.config, ledger: w.ledger, version: w.version}
+	*s = snapshot{at: w.now, spec: w.spec, config: w.config, rolloutState: w.rolloutState, version: w.version}
 	w.snapObjects(s, last)
 	w.snapPolicies(s, last)
 	w.snapOffers(s, last)
@@ -1067,7 +1067,7 @@ func (o *object) same(x *object) bool {
 
 // sameReport reports whether two reports are the same in all.
 func sameReport(a, b Report) bool {
-	return a.Slug == b.Slug && a.Revision == b.Revision && a.Confirmed == b.Confirmed && slices.Equal(a.References, b.References) && slices.Equal(a.Masked, b.Masked) &&
+	return a.Slug == b.Slug && a.Revision == b.Revision && a.Confirmed == b.Confirmed && slices.Equal(a.References, b.References) && slices.Equal(a.Withheld, b.Withheld) &&
 		slices.Equal(a.Pinned, b.Pinned) && a.Active == b.Active && a.Newest == b.Newest && a.CanaryDomains == b.CanaryDomains && a.Canary == b.Canary && a.Unrouted == b.Unrouted &&
 		a.Reason == b.Reason && a.Message == b.Message && a.policy == b.policy && a.unreported == b.unreported
 }
@@ -1083,28 +1083,28 @@ func (w *world) ago(lag int) *snapshot {
 func (w *world) before(lag int) *snapshot { return w.past[max(0, len(w.past)-1-lag)] }
 
 // lags of the caches, in snapshots.
-type lags struct{ ledger, objects, policies, offers int }
+type lags struct{ rolloutState, objects, policies, offers int }
 
 // observe reads what one pass of a manager sees; old objects go with it, for their
 // versions are preconditions. An object of the rollout state that the cache lacks is asked
 // for, and policies are known within the least drain.
 func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 	w.snap()
-	led, obj, pol, off := w.before(l.ledger), w.before(l.objects), w.before(l.policies), w.before(l.offers)
+	led, obj, pol, off := w.before(l.rolloutState), w.before(l.objects), w.before(l.policies), w.before(l.offers)
 	for i := l.policies; w.now.Sub(pol.at) > 4*time.Second && i > 0; i-- {
 		pol = w.before(i - 1)
 	}
-	o := Observed{Spec: led.spec, Config: led.config, State: led.ledger, Policies: pol.policies, Withdrawn: off.gone, SourceStale: w.stale || led.config == "", PullRequests: w.pulls}
+	o := Observed{Spec: led.spec, Config: led.config, State: led.rolloutState, Policies: pol.policies, Withdrawn: off.gone, SourceStale: w.stale || led.config == "", PullRequests: w.pulls}
 	o.Spec.Steps = w.windows(o.Spec.Steps)
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(w.peers))) { // a cache has an order of its own
-		o.Peers = append(o.Peers, Peer{Name: name, Groups: w.peers[name].ledger.Groups})
+		o.Peers = append(o.Peers, Peer{Name: name, Groups: w.peers[name].rolloutState.Groups})
 	}
 	o.Candidates = w.candidates(off.offers, led.config)
 	names, objects := obj.names, obj.objects
-	if led.ledger.Sequence == 0 {
+	if led.rolloutState.Sequence == 0 {
 		names, objects = w.before(0).names, w.before(0).objects // a lost record: the server is asked
 	}
-	for _, g := range led.ledger.Groups {
+	for _, g := range led.rolloutState.Groups {
 		for _, r := range g.Releases {
 			if live := w.objects[r.Release]; objects[r.Release] == nil && live != nil {
 				c := *live
@@ -1114,9 +1114,9 @@ func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 			}
 		}
 	}
-	o.Children = slices.Grow(o.Children, len(names))
+	o.Objects = slices.Grow(o.Objects, len(names))
 	for _, name := range names {
-		o.Children = append(o.Children, objects[name].Child)
+		o.Objects = append(o.Objects, objects[name].Object)
 	}
 	return o, led.version, objects
 }
@@ -1184,7 +1184,7 @@ func (w *world) plan(l *leader, lag lags) {
 	if w.last = append(w.last, p); len(w.last) > 4 {
 		w.last = w.last[1:]
 	}
-	w.wakeAt = p.RequeueTime
+	w.requeueAt = p.RequeueTime
 	w.stats.plans++
 	if !w.quick {
 		w.checkPlan(o, p)
@@ -1206,7 +1206,7 @@ func (w *world) plan(l *leader, lag lags) {
 		if !e.Create && w.denied[e.Release] {
 			continue
 		}
-		wr := write{ensure: e, child: objects[e.Release], config: o.Config, seen: seen(), never: slices.Contains(p.NeverActive, e.Release)}
+		wr := write{ensure: e, object: objects[e.Release], config: o.Config, seen: seen(), never: slices.Contains(p.NeverActive, e.Release)}
 		for _, c := range o.Candidates {
 			if c.Release == e.Release {
 				wr.cand = c
@@ -1218,17 +1218,17 @@ func (w *world) plan(l *leader, lag lags) {
 		x := objects[name]
 		never := slices.Contains(p.NeverActive, name)
 		if x.NeverActive != never && !x.Terminating && !w.denied[name] && !planned(p, name) {
-			l.todo = append(l.todo, write{child: x, seen: seen(), never: never})
+			l.todo = append(l.todo, write{object: x, seen: seen(), never: never})
 		}
 	}
 	if p.Changed {
-		l.todo = append(l.todo, write{ledger: &p.State, version: version, seen: seen()})
+		l.todo = append(l.todo, write{rolloutState: &p.State, version: version, seen: seen()})
 	}
 	for i := range p.Retire {
 		if w.denied[p.Retire[i].Release] && !p.Retire[i].Delete {
 			continue
 		}
-		l.todo = append(l.todo, write{retire: &p.Retire[i], child: objects[p.Retire[i].Release], seen: seen(), never: slices.Contains(p.NeverActive, p.Retire[i].Release)})
+		l.todo = append(l.todo, write{retire: &p.Retire[i], object: objects[p.Retire[i].Release], seen: seen(), never: slices.Contains(p.NeverActive, p.Retire[i].Release)})
 	}
 }
 
@@ -1240,8 +1240,8 @@ func planned(p Result, release string) bool {
 
 // mark gives a release the mark of one that was never active, or takes it.
 func (w *world) mark(x write) bool {
-	live := w.objects[x.child.Release]
-	if live == nil || live.rv != x.child.rv || live.uid != x.child.uid || live.Terminating {
+	live := w.objects[x.object.Release]
+	if live == nil || live.rv != x.object.rv || live.uid != x.object.uid || live.Terminating {
 		return false
 	}
 	live.NeverActive, live.rv = x.never, w.id()
@@ -1256,9 +1256,9 @@ func (w *world) make(o Observed) (Observed, Result) {
 			if e.Create || e.Stamp == 0 || !w.denied[e.Release] {
 				continue
 			}
-			o.Children, again = slices.Clone(o.Children), true
-			for i := range o.Children {
-				o.Children[i].Refused = o.Children[i].Refused || o.Children[i].Release == e.Release
+			o.Objects, again = slices.Clone(o.Objects), true
+			for i := range o.Objects {
+				o.Objects[i].Refused = o.Objects[i].Refused || o.Objects[i].Release == e.Release
 			}
 		}
 		if !again {
@@ -1290,13 +1290,13 @@ func (w *world) perform(l *leader) bool {
 	switch {
 	case next.ensure != nil:
 		done = w.ensure(next)
-	case next.ledger != nil:
+	case next.rolloutState != nil:
 		if done = next.version == w.version; done {
-			w.next = *next.ledger
-			w.checkLedger(*next.seen, w.ledger, *next.ledger)
-			w.ledger = *next.ledger
+			w.next = *next.rolloutState
+			w.checkRolloutState(*next.seen, w.rolloutState, *next.rolloutState)
+			w.rolloutState = *next.rolloutState
 			w.version++
-			l.last = w.ledger.Sequence
+			l.last = w.rolloutState.Sequence
 		}
 	case next.retire != nil:
 		done = w.retire(next)
@@ -1324,12 +1324,12 @@ func (w *world) ensure(x write) bool {
 		}
 		delete(w.taken, e.Release) // of an object of the same name, which is gone
 		w.objects[e.Release] = &object{
-			Child: Child{Release: e.Release, Slug: x.cand.Slug, Name: x.cand.Name, Level: x.cand.Level, PullRequest: x.cand.PullRequest, Version: x.cand.Version, Config: x.config, Created: w.now, Stamp: e.Stamp, NeverActive: x.never, Replicas: e.Replicas, Unsettled: true},
-			uid:   w.id(), rv: w.id(), up: w.now.Add(w.startup), asked: w.now, why: w.broken[x.cand.Version],
+			Object: Object{Release: e.Release, Slug: x.cand.Slug, Name: x.cand.Name, Level: x.cand.Level, PullRequest: x.cand.PullRequest, Version: x.cand.Version, Config: x.config, Created: w.now, Stamp: e.Stamp, NeverActive: x.never, Replicas: e.Replicas, Unsettled: true},
+			uid:    w.id(), rv: w.id(), up: w.now.Add(w.startup), asked: w.now, why: w.broken[x.cand.Version],
 		}
 		return true
 	}
-	if live == nil || x.child == nil || live.rv != x.child.rv || live.uid != x.child.uid || live.Terminating {
+	if live == nil || x.object == nil || live.rv != x.object.rv || live.uid != x.object.uid || live.Terminating {
 		return false
 	}
 	if live.Replicas == e.Replicas && (e.Stamp == 0 || e.Stamp == live.Stamp) && live.NeverActive == x.never {
@@ -1353,7 +1353,7 @@ func (w *world) ensure(x write) bool {
 
 func (w *world) retire(x write) bool {
 	r, live := x.retire, w.objects[x.retire.Release]
-	if live == nil || x.child == nil || live.uid != x.child.uid || live.rv != x.child.rv {
+	if live == nil || x.object == nil || live.uid != x.object.uid || live.rv != x.object.rv {
 		return false
 	}
 	w.checkRetire(*x.seen, live, *r)
@@ -1364,7 +1364,7 @@ func (w *world) retire(x write) bool {
 		live.Terminating, live.ready = true, 0
 	} else {
 		live.Replicas, live.Unsettled, live.NeverActive = r.Replicas, true, x.never
-		if g := w.ledger.group(live.Slug); !live.auto || g == nil || g.Row(live.Release) == nil || g.Row(live.Release).Status != Active {
+		if g := w.rolloutState.group(live.Slug); !live.auto || g == nil || g.Row(live.Release) == nil || g.Row(live.Release).Status != Active {
 			live.ready, live.Current, live.auto = min(live.ready, r.Replicas), 0, false
 		}
 	}
@@ -1439,7 +1439,7 @@ func (w *world) settle() time.Time {
 		w.neighbours()
 		now := w.fingerprint()
 		if w.err != nil || now == before {
-			return w.soonest(w.wakeAt)
+			return w.soonest(w.requeueAt)
 		}
 		before = now
 	}
@@ -1466,7 +1466,7 @@ func (w *world) neighbours() {
 	w.check()
 }
 
-func (w *world) wake() time.Time {
+func (w *world) requeue() time.Time {
 	o, _, _ := w.observe(lags{})
 	_, p := w.make(o)
 	return w.soonest(p.RequeueTime)
@@ -1479,8 +1479,8 @@ func (w *world) soonest(at time.Time) time.Time {
 			at = x.up
 		}
 	}
-	for i := range w.ledger.Groups {
-		run := w.ledger.Groups[i].Rollout
+	for i := range w.rolloutState.Groups {
+		run := w.rolloutState.Groups[i].Rollout
 		if run == nil || !w.spec.Analysis || run.WaitingSince.IsZero() {
 			continue
 		}
@@ -1524,7 +1524,7 @@ func (w *world) fingerprint() string {
 		}
 	}
 	at := func(t time.Time) { number(t.UnixNano()) }
-	number(w.ledger.Sequence)
+	number(w.rolloutState.Sequence)
 	for _, name := range w.names() {
 		o := w.objects[name]
 		text(name)
@@ -1558,7 +1558,7 @@ func (w *world) fingerprint() string {
 			number(r.Revision)
 			at(r.Confirmed)
 			texts(r.References)
-			texts(r.Masked)
+			texts(r.Withheld)
 			texts(r.Pinned)
 			text(r.Active)
 			flag(r.Newest)

@@ -26,29 +26,29 @@ func RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
 // an error: a Reconciler that returns an error cannot ask for a time too. It is a Source
 // that the controller watches. The zero Wakes, which no controller watches, gives both
 // to its caller.
-type Wakes struct {
+type Requeues struct {
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
 // Start takes the queue of the controller.
-func (w *Wakes) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (w *Requeues) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	w.queue = queue
 	return nil
 }
 
-// Again ends a reconcile as the function Again does. The object is reconciled after wake
-// at the latest, whatever back-off err gets; 0: when it is woken.
-func (w *Wakes) Again(ctx context.Context, req reconcile.Request, wake time.Duration, err error) (reconcile.Result, error) {
+// Again ends a reconcile as the function Again does. The object is reconciled after requeue
+// at the latest, whatever back-off err gets; 0: when it is requeued.
+func (w *Requeues) Again(ctx context.Context, req reconcile.Request, requeue time.Duration, err error) (reconcile.Result, error) {
 	if err == nil {
-		return reconcile.Result{RequeueAfter: wake}, nil
+		return reconcile.Result{RequeueAfter: requeue}, nil
 	}
 	result, err := Again(ctx, err)
-	if err == nil || wake == 0 {
+	if err == nil || requeue == 0 {
 		return result, err
 	}
 	if w.queue == nil {
-		return reconcile.Result{RequeueAfter: wake}, err
+		return reconcile.Result{RequeueAfter: requeue}, err
 	}
-	w.queue.AddAfter(req, wake)
+	w.queue.AddAfter(req, requeue)
 	return reconcile.Result{}, err
 }

@@ -19,9 +19,9 @@ import (
 
 // A pass that ends in an error with a long back-off, and that wants to be repeated at a
 // time of its own, is repeated at that time.
-func TestWakesKeepTheTimeOfAPassThatFails(t *testing.T) {
+func TestRequeuesKeepTheTimeOfAPassThatFails(t *testing.T) {
 	t.Parallel()
-	var wakes status.Wakes
+	var requeues status.Requeues
 	var passes atomic.Int32
 	third := make(chan struct{})
 	c, err := controller.NewUnmanaged("wakes", controller.Options{
@@ -30,7 +30,7 @@ func TestWakesKeepTheTimeOfAPassThatFails(t *testing.T) {
 			if passes.Add(1) == 3 {
 				close(third)
 			}
-			result, err := wakes.Again(ctx, req, 10*time.Millisecond, errors.New("refused"))
+			result, err := requeues.Again(ctx, req, 10*time.Millisecond, errors.New("refused"))
 			if err == nil || !result.IsZero() {
 				t.Errorf("%v, %v: the error, and nothing that is ignored next to it, must come back", result, err)
 			}
@@ -44,7 +44,7 @@ func TestWakesKeepTheTimeOfAPassThatFails(t *testing.T) {
 		q.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: "shop"}})
 		return nil
 	})
-	if err := errors.Join(c.Watch(&wakes), c.Watch(first)); err != nil {
+	if err := errors.Join(c.Watch(&requeues), c.Watch(first)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())

@@ -20,9 +20,9 @@ type Class string
 
 // The classes of errors.
 const (
-	// Terminal: somebody must change something; a watch, or a slow timer, wakes us.
+	// Terminal: somebody must change something; a watch, or a slow timer, requeues us.
 	Terminal Class = "Terminal"
-	// Waiting: a watch or the error's timer wakes us; nothing is wrong.
+	// Waiting: a watch or the error's timer requeues us; nothing is wrong.
 	Waiting Class = "Waiting"
 	// Transient: try again with back-off.
 	Transient Class = "Transient"
@@ -34,7 +34,7 @@ type Error struct {
 	Class Class
 	// Reason for a condition: one CamelCase word.
 	Reason string
-	// After is when to look again without being woken; 0: only when woken.
+	// After is when to look again without being requeued; 0: only when requeued.
 	After time.Duration
 	// Err is the cause.
 	Err error
@@ -72,13 +72,13 @@ const ReasonSecretsForbidden = "SecretsForbidden"
 
 // SecretForbidden is the error of a Secret that the API server does not let the manager
 // read; err is what it answered. It is Terminal, and looked at again after a minute,
-// because no watch tells of a right that is granted.
+// because no watch reports a right that is granted.
 func SecretForbidden(namespace, name string, err error) *Error {
 	return &Error{Class: Terminal, Reason: ReasonSecretsForbidden, After: afterForeign, Err: fmt.Errorf(
 		"the manager has no right to get Secrets in namespace %q: apply config/components/read-secrets there, which binds the ClusterRole heighliner-read-secrets: get Secret %q: %w", namespace, name, err)}
 }
 
-// How long nobody needs to look at what no watch may tell of.
+// How long nobody needs to look at what no watch may report.
 const (
 	afterForeign     = time.Minute
 	afterTerminating = 5 * time.Second
@@ -118,7 +118,7 @@ func Classify(err error) *Error {
 }
 
 // namespaceGone says that a write came after the end of its namespace, of which the
-// cache has not told yet.
+// cache has not reported yet.
 func namespaceGone(err error) bool {
 	var answer apierrors.APIStatus
 	return apierrors.IsNotFound(err) && errors.As(err, &answer) && answer.Status().Details != nil && answer.Status().Details.Kind == "namespaces"
@@ -129,7 +129,7 @@ const afterConflict = 200 * time.Millisecond
 
 // Again ends a reconcile that met an error: it is tried again with back-off. A
 // conflict, and an object of ours that exists already, are no errors but newer facts,
-// which are on their way to the cache: it is tried again shortly, and told to nobody.
+// which are on their way to the cache: it is tried again shortly, and reported to nobody.
 // A manager that ends breaks off what it does, which is no error either.
 func Again(ctx context.Context, err error) (reconcile.Result, error) {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {

@@ -17,8 +17,8 @@ const maxNote = 1023
 //
 // Recorders of events.k8s.io fold an event into a series when type, action, reason,
 // the object at its version, and the related object are those of an earlier one: its
-// note is lost, and the series is written once more minutes later. Whoever tells of
-// several things at one version of an object tells them apart by Related or action.
+// note is lost, and the series is written once more minutes later. Whoever reports
+// several things at one version of an object distinguishes them by Related or action.
 type Recorder struct {
 	// Events is a manager's recorder.
 	Events events.EventRecorder
@@ -32,19 +32,19 @@ func (r Recorder) About(related runtime.Object) Recorder {
 	return r
 }
 
-// Normal tells of a transition that is as it should be. action is the CamelCase
+// Normal reports a transition that is as it should be. action is the CamelCase
 // word for what was done.
 func (r Recorder) Normal(obj runtime.Object, reason, action, note string) {
 	r.emit(obj, corev1.EventTypeNormal, reason, action, note)
 }
 
-// Warning tells of a transition that somebody should look at.
+// Warning reports a transition that somebody should look at.
 func (r Recorder) Warning(obj runtime.Object, reason, action, note string) {
 	r.emit(obj, corev1.EventTypeWarning, reason, action, note)
 }
 
-// Told is a condition whose transitions are told of.
-type Told struct {
+// TransitionRule is a condition whose transitions are recorded as events.
+type TransitionRule struct {
 	// Kind is the type of the condition.
 	Kind string
 	// Good is the status that makes a Normal event; others make a Warning.
@@ -52,13 +52,13 @@ type Told struct {
 	// Worry leaves out the first event of a condition that is good from the start.
 	Worry bool
 	// Passing are reasons of another status than Good which time alone changes. One that comes
-	// first, or goes, is not told of; one that a good condition turns to is.
+	// first, or goes, is not recorded; one that a good condition turns to is.
 	Passing []string
 }
 
 // isTold reports whether a condition that changed from earlier, which may be nil, to present
 // makes an event.
-func (t Told) isTold(earlier, present *metav1.Condition) bool {
+func (t TransitionRule) isReported(earlier, present *metav1.Condition) bool {
 	passes := func(c *metav1.Condition) bool {
 		return c != nil && c.Status != t.Good && slices.Contains(t.Passing, c.Reason)
 	}
@@ -78,13 +78,13 @@ func (t Told) isTold(earlier, present *metav1.Condition) bool {
 // Transitions emits an event, of the current reason and message, for each condition
 // that changed its status or reason between before and now. A condition that was and
 // is absent makes none, and so does one that goes. Of several that changed for one
-// reason, the first is told of.
-func (r Recorder) Transitions(obj runtime.Object, before, now []metav1.Condition, action string, told ...Told) {
+// reason, the first is recorded.
+func (r Recorder) Transitions(obj runtime.Object, before, now []metav1.Condition, action string, reported ...TransitionRule) {
 	type key struct{ kind, reason string }
 	emitted := map[key]bool{}
-	for _, t := range told {
+	for _, t := range reported {
 		present, earlier := meta.FindStatusCondition(now, t.Kind), meta.FindStatusCondition(before, t.Kind)
-		if !t.isTold(earlier, present) {
+		if !t.isReported(earlier, present) {
 			continue
 		}
 		kind := corev1.EventTypeWarning

@@ -9,10 +9,10 @@ import (
 )
 
 // Journal remembers the last status write of each object, in this process: to
-// recognize a cache that has not seen it yet, and to spread writes that tell of no
+// recognize a cache that has not seen it yet, and to spread writes that show no
 // transition. The zero Journal spreads nothing.
 type Journal struct {
-	// Interval between two writes of one object that tell of no transition.
+	// Interval between two writes of one object that show no transition.
 	Interval time.Duration
 
 	mu   sync.Mutex
@@ -29,7 +29,7 @@ type entry struct {
 const remembered = time.Minute
 
 // Behind says that obj is as it was before this process last wrote its status: the
-// cache will tell of that write, and until then nothing new can be said.
+// cache will show that write, and until then nothing new can be said.
 func (j *Journal) Behind(obj client.Object) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -37,7 +37,7 @@ func (j *Journal) Behind(obj client.Object) bool {
 	return ok && last.from != "" && last.from == obj.GetResourceVersion()
 }
 
-// Wait says how long a write that tells of no transition is to be put off at now;
+// Wait says how long a write that reports no transition is to be put off at now;
 // 0: write.
 func (j *Journal) Wait(obj client.Object, now time.Time) time.Duration {
 	j.mu.Lock()

@@ -186,8 +186,8 @@ func TestTransitions(t *testing.T) {
 			t.Parallel()
 			var got recorded
 			status.Recorder{Events: &got}.Transitions(&corev1.Pod{}, test.before, test.now, "Run",
-				status.Told{Kind: "Ready", Good: metav1.ConditionTrue, Passing: []string{"Soon"}},
-				status.Told{Kind: "Reachable", Good: metav1.ConditionTrue, Worry: true})
+				status.TransitionRule{Kind: "Ready", Good: metav1.ConditionTrue, Passing: []string{"Soon"}},
+				status.TransitionRule{Kind: "Reachable", Good: metav1.ConditionTrue, Worry: true})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -7,7 +7,7 @@ type Timed struct {
 	// Version that the time gives; "" for none. Numbers of falling weight, such as those
 	// of year, month and day, order the tags by time.
 	Version string
-	// Reason why there is none, as a rejection tells it.
+	// Reason why there is none, as a rejection shows it.
 	Reason string
 }
 

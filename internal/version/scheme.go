@@ -254,7 +254,7 @@ func (s *Selector) compileGroups(r Rules) (errs []FieldError) {
 	}
 	re, err := regexp.Compile(r.TagFilter.Pattern)
 	if err != nil {
-		return errs // told of by the tag filter
+		return errs // the tag filter reports them
 	}
 	for i, name := range groupsOfVersion {
 		s.groups[i] = re.SubexpIndex(name)

@@ -70,7 +70,7 @@ func TestConfigurationRollback(t *testing.T) {
 	}
 
 	s.copies()
-	s.untold("azure", "crimson", "ochre")
+	s.unreported("azure", "crimson", "ochre")
 	verdict(t, l)
 }
 
@@ -154,7 +154,7 @@ func (s *service) copies() {
 }
 
 // untold looks for contents of the ConfigMap in what is easily read by others.
-func (s *service) untold(contents ...string) {
+func (s *service) unreported(contents ...string) {
 	s.t.Helper()
 	text := kubectl(s.t, "", "get", "events,imgp,msvc,vsvc,hnp,deploy,pods", "-n", s.namespace, "-o", "yaml")
 	log := kubectl(s.t, "", "logs", "-n", managerNamespace, "deployment/"+managerName, "--since=5m")

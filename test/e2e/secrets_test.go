@@ -71,7 +71,7 @@ func TestSecretRollback(t *testing.T) {
 
 	s.sealed(secret)
 	for _, content := range []string{"saffron", "magenta", "viridian"} {
-		s.untold(content, base64.StdEncoding.EncodeToString([]byte(content)))
+		s.unreported(content, base64.StdEncoding.EncodeToString([]byte(content)))
 	}
 	verdict(t, l)
 }

@@ -109,7 +109,7 @@ const (
 func measure(ctx context.Context, t testing.TB, of func(string) v1alpha1.CanaryAnalysis, answer http.HandlerFunc) error {
 	t.Helper()
 	notified := make(chan types.NamespacedName, manyQuestions)
-	m, err := analysis.New(analysis.Config{Outbound: loopback(t), Wake: func(key types.NamespacedName) { notified <- key }})
+	m, err := analysis.New(analysis.Config{Outbound: loopback(t), Requeue: func(key types.NamespacedName) { notified <- key }})
 	if err != nil {
 		return err
 	}

@@ -219,7 +219,7 @@ func measureAll(ctx context.Context, t testing.TB, text string) error {
 	server.Start()
 	t.Cleanup(server.Close)
 	notified := make(chan types.NamespacedName, hosts*each)
-	m, err := analysis.New(analysis.Config{Outbound: loopback(t), QueriesPerSecond: 1000, Wake: func(key types.NamespacedName) { notified <- key }})
+	m, err := analysis.New(analysis.Config{Outbound: loopback(t), QueriesPerSecond: 1000, Requeue: func(key types.NamespacedName) { notified <- key }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -296,7 +296,7 @@ func TestExplainCertificates(t *testing.T) {
 	}
 }
 
-// What this run does not judge is told.
+// What this run does not judge is reported.
 func TestExplainNotes(t *testing.T) {
 	t.Parallel()
 	manifest := strings.TrimSuffix(smallPolicy, "}\n") + `, minAge: 1h, suspend: true, limits: {tags: 1, groups: 1}, versioning: {groupBy: Major},

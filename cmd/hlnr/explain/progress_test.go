@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// Progress is told every few seconds, and not at once.
+// Progress is reported every few seconds, and not at once.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -37,21 +37,21 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// What a run tells of its progress is on standard error alone, and its end is an error
+// What a run reports its progress is on standard error alone, and its end is an error
 // that says what to do.
 func TestExplainOfManyTimes(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
-	var told []imagepolicy.Progress
+	var reported []imagepolicy.Progress
 	for i := range 3 {
 		server.PushImage(t, "shop", fmt.Sprintf("t%d", i), registrytest.Image(t, "shop", "linux/amd64", time.Now().Add(-time.Duration(i+1)*time.Minute)))
 	}
 	manifest := strings.Replace(smallPolicy, "registry.example.com/shop", server.Repository("shop")+", versioning: {scheme: PushTime}", 1)
 	options := options{file: "-", platform: "linux/amd64", output: outputTable, refused: 10, timeout: time.Minute}
 	var stdout bytes.Buffer
-	err := options.run(t.Context(), strings.NewReader(manifest), &stdout, func(p imagepolicy.Progress) { told = append(told, p) })
-	if want := (imagepolicy.Progress{Timed: 3, Times: 3, Images: 3}); err != nil || told[len(told)-1] != want || !strings.Contains(stdout.String(), "3 tags: 3 offered") {
-		t.Errorf("%v, progress %+v, want %+v at its end; output:\n%s", err, told, want, stdout.String())
+	err := options.run(t.Context(), strings.NewReader(manifest), &stdout, func(p imagepolicy.Progress) { reported = append(reported, p) })
+	if want := (imagepolicy.Progress{Timed: 3, Times: 3, Images: 3}); err != nil || reported[len(reported)-1] != want || !strings.Contains(stdout.String(), "3 tags: 3 offered") {
+		t.Errorf("%v, progress %+v, want %+v at its end; output:\n%s", err, reported, want, stdout.String())
 	}
 
 	code, out, stderr := hlnr(t, manifest, "explain", "-f", "-", "--timeout", "1ns")

@@ -20,7 +20,7 @@ import (
 )
 
 // object of a release, as the planner sees it.
-type object = release.Child
+type object = release.Object
 
 // Facts about one Microservice.
 type Facts struct {
@@ -41,7 +41,7 @@ func Read(ctx context.Context, c client.WithWatch, ms *v1alpha1.Microservice, no
 }
 
 func newFacts(observed release.Observed, problem error) *Facts {
-	return &Facts{Observed: observed, Problem: problem, objects: slices.Clone(observed.Children)}
+	return &Facts{Observed: observed, Problem: problem, objects: slices.Clone(observed.Objects)}
 }
 
 // Decide adds a decision about a release.

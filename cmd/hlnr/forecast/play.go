@@ -107,7 +107,7 @@ func (f *Facts) Play(now time.Time) Forecast {
 // plan of what is to be done now.
 func (p *play) plan() release.Result {
 	o := p.o
-	o.Children = p.objects
+	o.Objects = p.objects
 	return release.Plan(o, p.now)
 }
 

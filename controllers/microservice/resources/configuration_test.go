@@ -79,7 +79,7 @@ func TestConfigWithoutContents(t *testing.T) {
 	}
 }
 
-func TestConfigTellsContentsApart(t *testing.T) {
+func TestConfigDistinguishesContents(t *testing.T) {
 	t.Parallel()
 	ms := configured(t)
 	seen := map[string]string{}
@@ -186,7 +186,7 @@ func TestHashOfConfigMap(t *testing.T) {
 }
 
 // A trimmed ConfigMap holds nothing that the content could be read from, and still
-// tells when it changes.
+// shows when it changes.
 func TestTrimConfigMap(t *testing.T) {
 	t.Parallel()
 	c := &corev1.ConfigMap{

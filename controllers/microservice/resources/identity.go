@@ -1,4 +1,4 @@
-// Package resources builds the children of a Microservice. It is pure.
+// Package resources builds the release objects of a Microservice. It is pure.
 //
 //	identity.go       the identity of a release: the hash of its template
 //	release.go        VersionedMicroservices

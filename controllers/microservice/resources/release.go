@@ -39,7 +39,7 @@ func Release(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o *v1alpha
 		v1alpha1.LabelLevel:        string(o.Level),
 		v1alpha1.LabelRelease:      name,
 	}
-	told := map[string]string{v1alpha1.AnnotationVersion: o.SemVer.Version}
+	reported := map[string]string{v1alpha1.AnnotationVersion: o.SemVer.Version}
 	annotations := map[string]string{
 		v1alpha1.AnnotationIdentity: IdentityScheme + "." + identity,
 		v1alpha1.AnnotationAttempt:  fmt.Sprint(sequence),
@@ -49,11 +49,11 @@ func Release(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o *v1alpha
 		labels[v1alpha1.LabelPullRequest] = strconv.FormatInt(o.PullRequest, 10)
 	}
 	if o.Revision != "" {
-		told[v1alpha1.AnnotationCommit], annotations[v1alpha1.AnnotationCommit] = o.Revision, o.Revision
+		reported[v1alpha1.AnnotationCommit], annotations[v1alpha1.AnnotationCommit] = o.Revision, o.Revision
 	}
 	template := ms.Spec.Template.DeepCopy()
 	template.Labels = merge(template.Labels, labels)
-	template.Annotations = merge(template.Annotations, told)
+	template.Annotations = merge(template.Annotations, reported)
 	for _, image := range o.Images {
 		runs := &template.Spec.Containers[container]
 		if image.ContainerName != "" {

@@ -89,9 +89,9 @@ func goldenRelease(t *testing.T, file string, ms *v1alpha1.Microservice, content
 // new release on its next upgrade of Heighliner.
 func TestGoldenRelease(t *testing.T) {
 	t.Parallel()
-	child := goldenRelease(t, "release.yaml", microservice(t), nil)
-	if errs := validation.IsDNS1123Label(child.Name); len(errs) > 0 {
-		t.Errorf("name %q: %v", child.Name, errs)
+	object := goldenRelease(t, "release.yaml", microservice(t), nil)
+	if errs := validation.IsDNS1123Label(object.Name); len(errs) > 0 {
+		t.Errorf("name %q: %v", object.Name, errs)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-func TestIdentityTellsReleasesApart(t *testing.T) {
+func TestIdentityDistinguishesReleases(t *testing.T) {
 	t.Parallel()
 	plain := Identity(offered, "c")
 	for name, edit := range map[string]func(*v1alpha1.OfferedRelease){
@@ -179,7 +179,7 @@ func TestIdentityTellsReleasesApart(t *testing.T) {
 	o.Images[0].Image, o.SemVer.Name = "r.example:5000/shop:another-tag@sha256:abc", "renamed"
 	o.Revision, o.URL, o.ReleaseTime = "abc", "https://github.com/acme/shop/pull/7", &metav1.Time{}
 	if Identity(o, "c") != plain {
-		t.Error("another tag, or what is told of it, of the same image is another release")
+		t.Error("another tag, or what is shown of it, of the same image is another release")
 	}
 	if Identity(offered, "d") == plain {
 		t.Error("another configuration is the same release")
@@ -208,11 +208,11 @@ func TestPreviewRelease(t *testing.T) {
 				{Image: "r.example/migrate:pr-7@sha256:def", Digest: "sha256:def", ContainerName: "migrate"},
 			},
 		}
-		child, err := Release(ms, policy, o, "c", nil, 1, 1)
+		object, err := Release(ms, policy, o, "c", nil, 1, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return child
+		return object
 	}
 	own, fork := build(false), build(true)
 	pod := own.Spec.Template.Spec

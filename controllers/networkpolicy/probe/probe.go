@@ -81,7 +81,7 @@ type Options struct {
 	Outbound *outbound.Policy
 	// UserAgent of the requests. Defaults to Go's own.
 	UserAgent string
-	// Observe is reported of each request. Defaults to no one is.
+	// Observe is called after each request. Defaults to nothing.
 	Observe func(Result)
 	// Now is the time. Defaults to time.Now.
 	Now func() time.Time
@@ -105,7 +105,7 @@ type Pool struct {
 
 	mu       sync.Mutex
 	ctx      context.Context
-	wake     func(types.NamespacedName)
+	requeue  func(types.NamespacedName)
 	policies map[types.NamespacedName]map[providers.Probe]*asked
 }
 
@@ -148,12 +148,12 @@ func backOff(round int) time.Duration {
 	return d*4/5 + rand.N(d*2/5)
 }
 
-// Start lets the pool ask until ctx ends; wake is reported of each policy one of whose
+// Start lets the pool ask until ctx ends; requeue is called for each policy one of whose
 // probes was answered rightly. It may be called from any goroutine, and must not block.
-func (p *Pool) Start(ctx context.Context, wake func(types.NamespacedName)) {
+func (p *Pool) Start(ctx context.Context, requeue func(types.NamespacedName)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ctx, p.wake = ctx, wake
+	p.ctx, p.requeue = ctx, requeue
 }
 
 // Known is what is known of a policy's probes since the process began.
@@ -221,10 +221,10 @@ func (p *Pool) run(ctx context.Context, policy types.NamespacedName, probe provi
 		}
 		p.mu.Lock()
 		a.Served, a.Problem = problem == "", problem
-		wake := p.wake
+		requeue := p.requeue
 		p.mu.Unlock()
 		if problem == "" {
-			wake(policy)
+			requeue(policy)
 			return
 		}
 		timer := time.NewTimer(p.wait(round))

@@ -32,9 +32,9 @@ var shop = types.NamespacedName{Namespace: "prod", Name: "shop"}
 // setup is a started pool that may ask the loopback, and what it reported.
 type setup struct {
 	*Pool
-	t       *testing.T
-	woken   chan types.NamespacedName
-	results sync.Map // Result: *atomic.Int64
+	t        *testing.T
+	requeued chan types.NamespacedName
+	results  sync.Map // Result: *atomic.Int64
 }
 
 func start(t *testing.T, change ...func(*Options)) *setup {
@@ -43,7 +43,7 @@ func start(t *testing.T, change ...func(*Options)) *setup {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &setup{t: t, woken: make(chan types.NamespacedName, 100)}
+	s := &setup{t: t, requeued: make(chan types.NamespacedName, 100)}
 	o := Options{Outbound: allowed, UserAgent: "heighliner/test", Wait: func(int) time.Duration { return time.Millisecond }, Observe: func(r Result) {
 		n, _ := s.results.LoadOrStore(r, &atomic.Int64{})
 		n.(*atomic.Int64).Add(1)
@@ -52,7 +52,7 @@ func start(t *testing.T, change ...func(*Options)) *setup {
 		c(&o)
 	}
 	s.Pool = New(o)
-	s.Start(t.Context(), func(policy types.NamespacedName) { s.woken <- policy })
+	s.Start(t.Context(), func(policy types.NamespacedName) { s.requeued <- policy })
 	return s
 }
 
@@ -64,11 +64,11 @@ func (s *setup) count(r Result) int {
 	return int(n.(*atomic.Int64).Load())
 }
 
-// await waits for a wake.
+// await waits for a requeue.
 func (s *setup) await() {
 	s.t.Helper()
-	if got := await.Receive(s.t, "an answer", s.woken); got != shop {
-		s.t.Errorf("woke %s, want %s", got, shop)
+	if got := await.Receive(s.t, "an answer", s.requeued); got != shop {
+		s.t.Errorf("requeued %s, want %s", got, shop)
 	}
 }
 

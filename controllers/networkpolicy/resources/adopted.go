@@ -49,7 +49,7 @@ func Restore(live *corev1.Service) (*corev1.Service, error) {
 	next := live.DeepCopy()
 	next.Spec.Selector = selector
 	delete(next.Labels, v1alpha1.LabelPolicy)
-	for _, k := range []string{v1alpha1.AnnotationAdoptedSelector, v1alpha1.AnnotationRevision, AnnotationLedger} {
+	for _, k := range []string{v1alpha1.AnnotationAdoptedSelector, v1alpha1.AnnotationRevision, AnnotationRolloutState} {
 		delete(next.Annotations, k)
 	}
 	return next, nil

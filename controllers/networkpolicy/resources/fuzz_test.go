@@ -18,7 +18,7 @@ func FuzzStamp(f *testing.F) {
 		annotated := func(annotations map[string]string) metav1.Object {
 			return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
 		}
-		first, ok := StampOf(annotated(map[string]string{v1alpha1.AnnotationRevision: revision, AnnotationLedger: rollout}))
+		first, ok := StampOf(annotated(map[string]string{v1alpha1.AnnotationRevision: revision, AnnotationRolloutState: rollout}))
 		if !ok || first.Group == "" {
 			return
 		}

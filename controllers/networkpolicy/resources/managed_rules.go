@@ -16,9 +16,9 @@ import (
 type Taken struct {
 	// Group, Revision and Ledger are the stamp: the state of the rollout state that the rules
 	// carry.
-	Group    string `json:"group"`
-	Revision int64  `json:"revision"`
-	Ledger   string `json:"ledger"`
+	Group        string `json:"group"`
+	Revision     int64  `json:"revision"`
+	RolloutState string `json:"ledger"`
 	// Release that the rules are pinned to; "": they follow a group.
 	Release string `json:"release,omitempty"`
 	// Before are the backendRefs of each rule as they were, by its name: "" for the one
@@ -55,8 +55,8 @@ func (t *Taken) String() string {
 // Stamp of the rollout state that the rules carry.
 func (t *Taken) Stamp() Stamp {
 	s := Stamp{Group: t.Group, Revision: t.Revision}
-	if uid, sequence, found := strings.Cut(t.Ledger, "/"); found {
-		s.Ledger = types.UID(uid)
+	if uid, sequence, found := strings.Cut(t.RolloutState, "/"); found {
+		s.RolloutState = types.UID(uid)
 		s.Sequence, _ = strconv.ParseInt(sequence, 10, 64) // Unreadable: as old as can be.
 	}
 	return s
@@ -64,5 +64,5 @@ func (t *Taken) Stamp() Stamp {
 
 // Carry sets the stamp.
 func (t *Taken) Carry(s Stamp) {
-	t.Group, t.Revision, t.Ledger = s.Group, s.Revision, fmt.Sprintf("%s/%d", s.Ledger, s.Sequence)
+	t.Group, t.Revision, t.RolloutState = s.Group, s.Revision, fmt.Sprintf("%s/%d", s.RolloutState, s.Sequence)
 }

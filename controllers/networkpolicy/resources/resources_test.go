@@ -32,7 +32,7 @@ func policy() *v1alpha1.NetworkPolicy {
 func TestServiceGolden(t *testing.T) {
 	got := Service{
 		Name: "shop-1-x", Release: "shop-1-0-0-abc", Group: "1-x",
-		Stamp: Stamp{Group: "1-x", Revision: 7, Ledger: "uid", Sequence: 12},
+		Stamp: Stamp{Group: "1-x", Revision: 7, RolloutState: "uid", Sequence: 12},
 	}.Build(policy(), "shop")
 	golden(t, got, `
 apiVersion: v1
@@ -77,7 +77,7 @@ func golden(t *testing.T, got any, want string) {
 }
 
 func TestStampRoundTrip(t *testing.T) {
-	want := Stamp{Group: "fix-7", Revision: 3, Ledger: "4c1f", Sequence: 9}
+	want := Stamp{Group: "fix-7", Revision: 3, RolloutState: "4c1f", Sequence: 9}
 	got, ok := StampOf(Service{Name: "x", Release: "y", Stamp: want}.Build(policy(), "shop"))
 	if !ok || got != want {
 		t.Errorf("got %v %v, want %v", got, ok, want)

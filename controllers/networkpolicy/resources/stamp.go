@@ -22,7 +22,7 @@ type Object interface {
 // AnnotationLedger on routes and group Services reports from which state of which
 // Microservice they were written: "<uid>/<sequence>". A Microservice that was
 // deleted and made again counts its revisions from the start; the uid shows.
-const AnnotationLedger = "hlnr.io/ledger"
+const AnnotationRolloutState = "hlnr.io/ledger"
 
 // Stamp is the state of the rollout state that an object carries.
 type Stamp struct {
@@ -31,7 +31,7 @@ type Stamp struct {
 	// Revision is the group's traffic revision.
 	Revision int64
 	// Ledger is the UID of the Microservice.
-	Ledger types.UID
+	RolloutState types.UID
 	// Sequence of the Microservice's status.
 	Sequence int64
 }
@@ -47,8 +47,8 @@ func StampOf(o metav1.Object) (s Stamp, ok bool) {
 		return Stamp{}, false
 	}
 	s = Stamp{Group: group, Revision: n}
-	if uid, sequence, found := strings.Cut(o.GetAnnotations()[AnnotationLedger], "/"); found {
-		s.Ledger = types.UID(uid)
+	if uid, sequence, found := strings.Cut(o.GetAnnotations()[AnnotationRolloutState], "/"); found {
+		s.RolloutState = types.UID(uid)
 		s.Sequence, _ = strconv.ParseInt(sequence, 10, 64) // Unreadable: as old as can be.
 	}
 	return s, true
@@ -61,6 +61,6 @@ func (s Stamp) Annotations() map[string]string {
 	}
 	return map[string]string{
 		v1alpha1.AnnotationRevision: fmt.Sprintf("%s=%d", s.Group, s.Revision),
-		AnnotationLedger:            fmt.Sprintf("%s/%d", s.Ledger, s.Sequence),
+		AnnotationRolloutState:      fmt.Sprintf("%s/%d", s.RolloutState, s.Sequence),
 	}
 }

@@ -94,7 +94,7 @@ func revisionOf(w *world) int64 {
 	return -1
 }
 
-func TestMask(t *testing.T) {
+func TestWithheld(t *testing.T) {
 	canary := func(revision int64) v1alpha1.ReleaseGroup {
 		return group("1-x", revision, "b 1.1.0 canary 10", "a 1.0.0 active 90")
 	}
@@ -405,11 +405,11 @@ func TestMicroserviceGoneAndBack(t *testing.T) {
 	w.ms = gone.DeepCopy()
 	w.ms.UID, w.ms.Status = "another", v1alpha1.MicroserviceStatus{}
 	w.settle()
-	want(t, "an empty ledger takes nothing", w.split(host), "a=100")
+	want(t, "an empty rollout state takes nothing", w.split(host), "a=100")
 	w.rollout(group("1-x", 1, "b 1.0.0 pending 0"))
 	w.settle()
 	want(t, "no active yet", w.split(host), "a=100")
-	want(t, "revision of the old ledger", w.groupTraffic("1-x").Revision, 0)
+	want(t, "revision of the old rollout state", w.groupTraffic("1-x").Revision, 0)
 	w.rollout(group("1-x", 2, "b 1.0.0 active 100"))
 	w.ready["b"] = 1
 	w.settle()

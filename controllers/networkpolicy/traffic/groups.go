@@ -230,7 +230,7 @@ func Behind(m *v1alpha1.Microservice, f *Observed) bool {
 		if !ok {
 			return false
 		}
-		if s.Ledger != m.UID {
+		if s.RolloutState != m.UID {
 			return s.Sequence > 0 // Another Microservice: which of the two is there, the server knows.
 		}
 		return s.Sequence > m.Status.Sequence() || slices.ContainsFunc(m.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool {

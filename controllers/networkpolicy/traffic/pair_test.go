@@ -106,8 +106,8 @@ var pairHappenings = []pairHappening{
 		p.advance([]time.Duration{time.Second, 5 * time.Second, 6 * time.Second, 30 * time.Second, time.Minute, 11 * time.Minute}[a%6])
 	}},
 	{"wake", 10, func(p *pair, a, b int) {
-		if p.wakeAt.After(p.now) {
-			p.advance(p.wakeAt.Sub(p.now))
+		if p.requeueAt.After(p.now) {
+			p.advance(p.requeueAt.Sub(p.now))
 		}
 	}},
 	{"all", 6, func(p *pair, a, b int) { p.settle() }},
@@ -464,7 +464,7 @@ func (p *pair) note() string {
 	}
 	for _, name := range SortedKeys(p.objects) {
 		o := p.objects[name]
-		fmt.Fprintf(&b, "%s: %+v ready %d why %q\n", name, o.Child, o.ready, o.why)
+		fmt.Fprintf(&b, "%s: %+v ready %d why %q\n", name, o.Object, o.ready, o.why)
 	}
 	for _, g := range p.rollout.Groups {
 		fmt.Fprintf(&b, "group %+v\n", g)

@@ -39,21 +39,21 @@ type pair struct {
 	objects map[string]*object
 	nets    map[string]*front
 
-	broken  map[string]bool // versions whose pods never get ready
-	startup time.Duration
-	began   time.Time            // when the manager began
-	wakeAt  time.Time            // when the last plan wants to be woken
-	named   map[string]time.Time // when a route last named a release
-	trace   []line
-	err     error
-	stats   pairStats
+	broken    map[string]bool // versions whose pods never get ready
+	startup   time.Duration
+	began     time.Time            // when the manager began
+	requeueAt time.Time            // when the last plan wants to be requeued
+	named     map[string]time.Time // when a route last named a release
+	trace     []line
+	err       error
+	stats     pairStats
 }
 
 type pairStats struct{ steps, faults, plans, passes, promotions, failures int }
 
 // object is a release's VersionedMicroservice with its pods.
 type object struct {
-	release.Child
+	release.Object
 	up    time.Time // when its pods can be ready
 	ready int
 	why   string // they never are, and why
@@ -357,12 +357,12 @@ func (p *pair) observe() release.Observed {
 	}
 	for _, name := range SortedKeys(p.objects) {
 		p.objects[name].Refused = p.unstamped[name]
-		o.Children = append(o.Children, p.objects[name].Child)
+		o.Objects = append(o.Objects, p.objects[name].Object)
 	}
 	for _, name := range SortedKeys(p.nets) {
 		policy := release.Policy{Name: name}
 		for _, g := range p.nets[name].policy.Status.Groups {
-			r := release.Report{Slug: g.Slug, Revision: g.Revision, References: g.References, Masked: g.Withheld, Pinned: g.Pinned, Active: g.Active, Newest: g.Newest, CanaryDomains: g.CanaryDomains, Canary: g.Canary, Unrouted: g.Unrouted, Reason: g.Reason, Message: g.Message}
+			r := release.Report{Slug: g.Slug, Revision: g.Revision, References: g.References, Withheld: g.Withheld, Pinned: g.Pinned, Active: g.Active, Newest: g.Newest, CanaryDomains: g.CanaryDomains, Canary: g.Canary, Unrouted: g.Unrouted, Reason: g.Reason, Message: g.Message}
 			if g.ConfirmedTime != nil {
 				r.Confirmed = g.ConfirmedTime.Time
 			}
@@ -397,7 +397,7 @@ func (p *pair) withdrawnOf(g *release.Group) (out []release.Withdrawal) {
 func (p *pair) plan(stop int) (did bool) {
 	o, plan := p.make()
 	p.stats.plans++
-	p.wakeAt = plan.RequeueTime
+	p.requeueAt = plan.RequeueTime
 	writes := 0
 	ends := func() bool {
 		if writes++; writes == stop {
@@ -453,7 +453,7 @@ func (p *pair) ensure(o release.Observed, e release.Ensure) bool {
 			return false
 		}
 		c := o.Candidates[i]
-		k = &object{Child: release.Child{Release: e.Release, Slug: c.Slug, Name: c.Name, Level: c.Level, Version: c.Version, Config: p.config, Created: p.now, Stamp: e.Stamp, Replicas: e.Replicas, Unsettled: true}, up: p.now.Add(p.startup)}
+		k = &object{Object: release.Object{Release: e.Release, Slug: c.Slug, Name: c.Name, Level: c.Level, Version: c.Version, Config: p.config, Created: p.now, Stamp: e.Stamp, Replicas: e.Replicas, Unsettled: true}, up: p.now.Add(p.startup)}
 		if p.broken[c.Version] {
 			k.why = "CrashLoopBackOff"
 		}
@@ -742,7 +742,7 @@ func (p *pair) run(d time.Duration) {
 	doze, sequence := 10*time.Second, int64(0)
 	for i := 0; p.err == nil; i++ {
 		if i > 3000 {
-			p.fail("a user wants to be woken again and again")
+			p.fail("a user wants to be requeued again and again")
 			return
 		}
 		if p.settle(); !p.now.Before(end) {
@@ -757,7 +757,7 @@ func (p *pair) run(d time.Duration) {
 				next = t
 			}
 		}
-		consider(p.wakeAt)
+		consider(p.requeueAt)
 		for _, o := range p.objects {
 			consider(o.up)
 		}
@@ -845,7 +845,7 @@ func (p *pair) checkRetire(k *object, x release.Retire) {
 		if r == nil || r.Status != release.Active || g.Phase != release.Live {
 			continue
 		}
-		if x.Delete || k.ready > 0 && k.Available > 0 && !p.masks(x.Release) {
+		if x.Delete || k.ready > 0 && k.Available > 0 && !p.withholds(x.Release) {
 			p.fail("%s while it is active, with %d pods ready", what, k.ready)
 		}
 		return // It answers nothing, and makes room.
@@ -864,7 +864,7 @@ func (p *pair) checkRetire(k *object, x release.Retire) {
 }
 
 // withholds reports that a policy whose routes are served keeps traffic from a release.
-func (p *pair) masks(name string) bool {
+func (p *pair) withholds(name string) bool {
 	for _, n := range p.nets {
 		for _, g := range n.policy.Status.Groups {
 			if g.Revision > 0 && slices.Contains(g.Withheld, name) {

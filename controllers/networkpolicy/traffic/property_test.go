@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// Random histories of ledgers, endpoints, gateways and specifications.
+// Random histories of rollout states, endpoints, gateways and specifications.
 func TestPropertiesOverHistories(t *testing.T) {
 	playTheSame(t)
 	rapid.Check(t, func(t *rapid.T) {

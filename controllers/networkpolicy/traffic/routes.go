@@ -204,7 +204,7 @@ func readable(p v1alpha1.PortProtocol) bool {
 // answers every one.
 func (d *planner) routeStamp(old *providers.Live, stamp resources.Stamp, g *groupDecision, pinned bool) resources.Stamp {
 	was, ok := old.Stamp()
-	if !ok || was.Ledger != stamp.Ledger || was.Group != stamp.Group {
+	if !ok || was.RolloutState != stamp.RolloutState || was.Group != stamp.Group {
 		return stamp
 	}
 	if was.Revision == stamp.Revision || pinned || !g.answers {

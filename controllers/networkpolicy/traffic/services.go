@@ -111,7 +111,7 @@ func (d *planner) follow(services []resources.Service, name string, g *v1alpha1.
 	if old := d.service(name); old != nil && target == selected {
 		// The stamp shows when the selector moved, so that a step of a canary writes
 		// no Service.
-		if stamp, stamped := resources.StampOf(old); stamped && stamp.Ledger == s.Stamp.Ledger && stamp.Group == s.Stamp.Group {
+		if stamp, stamped := resources.StampOf(old); stamped && stamp.RolloutState == s.Stamp.RolloutState && stamp.Group == s.Stamp.Group {
 			s.Stamp = stamp
 		}
 	}
@@ -119,5 +119,5 @@ func (d *planner) follow(services []resources.Service, name string, g *v1alpha1.
 }
 
 func (d *planner) stamp(g *v1alpha1.ReleaseGroup) resources.Stamp {
-	return resources.Stamp{Group: g.Slug, Revision: g.TrafficRevision, Ledger: types.UID(d.rollout.uid), Sequence: d.rollout.sequence}
+	return resources.Stamp{Group: g.Slug, Revision: g.TrafficRevision, RolloutState: types.UID(d.rollout.uid), Sequence: d.rollout.sequence}
 }

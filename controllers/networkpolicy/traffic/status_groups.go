@@ -49,7 +49,7 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 		}
 		return out
 	}
-	if out.ConfirmedTime = prev.ConfirmedTime; prev.Revision <= g.group.TrafficRevision { // Else it is of another ledger.
+	if out.ConfirmedTime = prev.ConfirmedTime; prev.Revision <= g.group.TrafficRevision { // Else it is of another rollout state.
 		out.Revision = prev.Revision
 	}
 	// Until it is confirmed, everything counts that was or is written.

@@ -109,7 +109,7 @@ func TestNewestDomainBetweenGroups(t *testing.T) {
 	}
 }
 
-// A ledger from before a release was rejected must not give it traffic again.
+// A rollout state from before a release was rejected must not give it traffic again.
 func TestNewestDomainIsStampedByBothGroups(t *testing.T) {
 	w := moving(t, "50")
 	w.settle()

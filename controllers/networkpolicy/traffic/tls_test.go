@@ -299,7 +299,7 @@ func TestKindOfTLSMissing(t *testing.T) {
 }
 
 // Where the Gateway API has its ListenerSets under their previous name, these are written.
-func TestFormerListenerSets(t *testing.T) {
+func TestPreviousListenerSets(t *testing.T) {
 	w := encrypted(t, byGateway, ownListener("shop-tls"))
 	w.served = map[string]providers.Served{"ListenerSet": {Group: "gateway.networking.x-k8s.io", Kind: "XListenerSet", Version: "v1alpha1"}}
 	w.settle()

@@ -87,7 +87,7 @@ func (d *planner) shares(g *v1alpha1.ReleaseGroup, last map[string]int) []releas
 		shares = append(shares, release.Share{
 			Release: name, Status: release.Status(r.Status), Weight: int(r.Weight),
 			Ready: d.ready(name), Available: r.Available,
-			Masked: slices.Contains(prev.Withheld, name) && last[name] == 0,
+			Withheld: slices.Contains(prev.Withheld, name) && last[name] == 0,
 		})
 	}
 	slices.SortFunc(shares, func(a, b release.Share) int { return cmp.Compare(a.Release, b.Release) })

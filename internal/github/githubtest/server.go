@@ -67,7 +67,7 @@ type Server struct {
 	mu       sync.Mutex
 	last     int64
 	repos    map[int64]*Repository
-	former   map[string]int64 // former full names, in lower case
+	previous map[string]int64 // previous full names, in lower case
 	actors   map[string]*actor
 	apps     map[int64]*app
 	faults   []*Fault
@@ -163,7 +163,7 @@ func New(o Options) (*Server, error) {
 	}
 	return &Server{
 		options: o, book: b, last: 1000,
-		repos: map[int64]*Repository{}, former: map[string]int64{}, apps: map[int64]*app{}, counted: map[Request]int{},
+		repos: map[int64]*Repository{}, previous: map[string]int64{}, apps: map[int64]*app{}, counted: map[Request]int{},
 		actors: map[string]*actor{"": {limit: AnonymousLimit}},
 	}, nil
 }
@@ -188,7 +188,7 @@ func (s *Server) AddRepository(fullName string) *Repository {
 	defer s.mu.Unlock()
 	r := &Repository{s: s, id: s.nextID(), commits: map[string]time.Time{}, parents: map[string][]string{}}
 	r.owner, r.name, _ = strings.Cut(fullName, "/")
-	delete(s.former, strings.ToLower(fullName)) // it does not lead to another one any more
+	delete(s.previous, strings.ToLower(fullName)) // it does not lead to another one any more
 	s.repos[r.id] = r
 	return r
 }
@@ -473,7 +473,7 @@ func (s *Server) serve(x *exchange, text []byte) {
 	}
 }
 
-// byID reads the path of a repository by its number, to which a former name leads.
+// byID reads the path of a repository by its number, to which a previous name leads.
 func (s *Server) byID(path string) (int64, string, bool) {
 	rest, ok := strings.CutPrefix(path, "/repositories/")
 	if !ok {
@@ -590,7 +590,7 @@ func (s *Server) authorize(x *exchange) (string, map[string]string) {
 		}
 		return !r.private && x.r.Method == http.MethodGet || x.who.repos == nil || slices.ContainsFunc(x.who.repos, func(name string) bool { return strings.EqualFold(name, r.FullName()) })
 	}
-	if id, moved := s.former[strings.ToLower(full)]; moved && visible(s.repos[id]) {
+	if id, moved := s.previous[strings.ToLower(full)]; moved && visible(s.repos[id]) {
 		_, rest, _ := strings.Cut(x.r.URL.Path, "/repos/"+full)
 		location := fmt.Sprintf("%s/repositories/%d%s", x.base, id, rest)
 		if x.r.URL.RawQuery != "" {

@@ -271,13 +271,13 @@ func (r *Repository) SetBehind(behind bool) { r.change(func() { r.behind = behin
 // with 409 then.
 func (r *Repository) SetChecksPending(pending bool) { r.change(func() { r.checks = pending }) }
 
-// Rename gives the repository another full name. Requests for the former one are
+// Rename gives the repository another full name. Requests for the previous one are
 // led to it.
 func (r *Repository) Rename(fullName string) {
 	r.change(func() {
-		r.s.former[strings.ToLower(r.FullName())] = r.id
+		r.s.previous[strings.ToLower(r.FullName())] = r.id
 		r.owner, r.name, _ = strings.Cut(fullName, "/")
-		delete(r.s.former, strings.ToLower(fullName))
+		delete(r.s.previous, strings.ToLower(fullName))
 	})
 }
 

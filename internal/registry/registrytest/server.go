@@ -440,7 +440,7 @@ func (s *Server) admits(r *http.Request) bool {
 	return s.knows(r)
 }
 
-// knows tells whether the request carries the name and the password.
+// knows reports whether the request carries the name and the password.
 func (s *Server) knows(r *http.Request) bool {
 	username, password, _ := r.BasicAuth()
 	return username == s.username && password == s.password

@@ -31,7 +31,7 @@ const (
 )
 
 // fact is a release's object, as the planner reads it.
-type fact = release.Child
+type fact = release.Object
 
 // world is one service.
 type world struct {
@@ -114,7 +114,7 @@ func (w *world) observed() release.Observed {
 	for _, name := range slices.Sorted(maps.Keys(w.objects)) {
 		facts = append(facts, *w.objects[name])
 	}
-	o.Children = facts
+	o.Objects = facts
 	for _, slug := range slices.Sorted(maps.Keys(w.reports)) {
 		o.Policies[0].Groups = append(o.Policies[0].Groups, w.reports[slug])
 	}

@@ -196,7 +196,7 @@ func bind(t *testing.T, namespace, role string) {
 	}
 }
 
-// TestDecisionByKubectl: the command that documents tell.
+// TestDecisionByKubectl: the command that documents show.
 func TestDecisionByKubectl(t *testing.T) {
 	t.Parallel()
 	made := release(t, env.Namespace(t), nil)
@@ -356,7 +356,7 @@ func TestRoles(t *testing.T) {
 		"decide makes no releases":              {"heighliner-decide", "create", "versionedmicroservices", false},
 		"decide deletes no releases":            {"heighliner-decide", "delete", "versionedmicroservices", false},
 		"the manager makes releases":            {apiserver.ManagerUser, "create", "versionedmicroservices", true},
-		"the manager writes the ledger":         {apiserver.ManagerUser, "patch", "microservices/status", true},
+		"the manager writes the rollout state":  {apiserver.ManagerUser, "patch", "microservices/status", true},
 		"the manager takes its finalizer off":   {apiserver.ManagerUser, "patch", "microservices", true}, // RBAC cannot describe which field
 		"the manager leaves specifications":     {apiserver.ManagerUser, "update", "microservices", false},
 		"the manager deletes no microservice":   {apiserver.ManagerUser, "delete", "microservices", false},

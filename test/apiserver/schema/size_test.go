@@ -34,14 +34,14 @@ func TestObjectsStaySmall(t *testing.T) {
 		object client.Object
 		limit  int
 	}{
-		"a ledger":                           {fullMicroservice(t, ordinary), 260 * kib},
-		"a ledger with the longest name":     {fullMicroservice(t, longest), 276 * kib},
-		"an image policy":                    {fullImagePolicy(t, ordinary), 256 * kib},
-		"a ledger of 20 previews":            {fullPreviews(t, ordinary, 20), 256 * kib},
-		"a ledger of 256 previews":           {fullPreviews(t, ordinary, mostGroups), 512 * kib},
-		"a release on its way":               {fullRelease(t, ordinary), 64 * kib},
-		"a network policy":                   {fullNetworkPolicy(t, ordinary), 256 * kib},
-		"a network policy, the longest name": {fullNetworkPolicy(t, longest), 256 * kib},
+		"a rollout state":                       {fullMicroservice(t, ordinary), 260 * kib},
+		"a rollout state with the longest name": {fullMicroservice(t, longest), 276 * kib},
+		"an image policy":                       {fullImagePolicy(t, ordinary), 256 * kib},
+		"a rollout state of 20 previews":        {fullPreviews(t, ordinary, 20), 256 * kib},
+		"a rollout state of 256 previews":       {fullPreviews(t, ordinary, mostGroups), 512 * kib},
+		"a release on its way":                  {fullRelease(t, ordinary), 64 * kib},
+		"a network policy":                      {fullNetworkPolicy(t, ordinary), 256 * kib},
+		"a network policy, the longest name":    {fullNetworkPolicy(t, longest), 256 * kib},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.object.SetNamespace(env.Namespace(t))

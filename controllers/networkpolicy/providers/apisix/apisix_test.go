@@ -47,7 +47,7 @@ func route() providers.Route {
 	return providers.Route{
 		Name: "shop-1-x-0", Hostnames: []string{"*.example.com", "shop.example.com"}, Path: "/api", Port: 80, Active: "shop-a", Canary: "shop-b",
 		Backends: []providers.Backend{{Service: "shop-a", Weight: 70}, {Service: "shop-b", Weight: 20}, {Service: "shop-c", Weight: 10}},
-		Stamp:    resources.Stamp{Group: "1-x", Revision: 7, Ledger: "uid", Sequence: 12},
+		Stamp:    resources.Stamp{Group: "1-x", Revision: 7, RolloutState: "uid", Sequence: 12},
 		Matches: []v1alpha1.CanaryMatch{
 			{
 				Headers: []v1alpha1.MatchValue{{Name: "X-User", Value: "b.*", Type: v1alpha1.MatchRegularExpression}, {Name: "X-Team", Value: "shop"}},
@@ -277,28 +277,28 @@ func TestProblems(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := route()
 			tc.edit(&r)
-			tell(t, see(policy("")).Unsupported(r), providers.ReasonNotSupported, tc.want)
+			report(t, see(policy("")).Unsupported(r), providers.ReasonNotSupported, tc.want)
 		})
 	}
 	for protocol, text := range map[v1alpha1.PortProtocol]string{"": "", "HTTP": "", "HTTPS": "HTTPS", "GRPC": "GRPC", "TLS": "TLS"} {
-		tell(t, see(policy("")).Missing(protocol), providers.ReasonNotSupported, text)
+		report(t, see(policy("")).Missing(protocol), providers.ReasonNotSupported, text)
 	}
 	none := Provider{}.See(providers.Scene{Policy: policy("")})
-	tell(t, none.Missing("HTTP"), providers.ReasonProviderAPIMissing, "ApisixRoute of apisix.apache.org/v2")
-	tell(t, providers.Referent(none), providers.ReasonProviderAPIMissing, "ApisixRoute of apisix.apache.org/v2")
+	report(t, none.Missing("HTTP"), providers.ReasonProviderAPIMissing, "ApisixRoute of apisix.apache.org/v2")
+	report(t, providers.Referent(none), providers.ReasonProviderAPIMissing, "ApisixRoute of apisix.apache.org/v2")
 	mirrored := route()
 	mirrored.Mirror = "shop-b"
-	tell(t, providers.Unapplied(see(policy("")), []providers.Route{route()}), "", "")
-	tell(t, providers.Unapplied(see(policy("")), []providers.Route{mirrored}), providers.ReasonNotSupported, "mirrorPercent")
+	report(t, providers.Unapplied(see(policy("")), []providers.Route{route()}), "", "")
+	report(t, providers.Unapplied(see(policy("")), []providers.Route{mirrored}), providers.ReasonNotSupported, "mirrorPercent")
 	p := policy("")
 	p.Spec.Timeouts = &v1alpha1.RouteTimeouts{Request: "1s"}
-	tell(t, providers.Unapplied(see(p), []providers.Route{route()}), providers.ReasonNotSupported, "spec.timeouts")
+	report(t, providers.Unapplied(see(p), []providers.Route{route()}), providers.ReasonNotSupported, "spec.timeouts")
 	p.Spec.SessionAffinity = &v1alpha1.SessionAffinity{Cookie: &v1alpha1.AffinityCookie{}}
-	tell(t, providers.Unapplied(see(p), []providers.Route{route()}), providers.ReasonNotSupported, "spec.sessionAffinity.cookie")
+	report(t, providers.Unapplied(see(p), []providers.Route{route()}), providers.ReasonNotSupported, "spec.sessionAffinity.cookie")
 }
 
 // report reports whether a problem of that reason reports text; "": there is none.
-func tell(t *testing.T, p *providers.Problem, reason, text string) {
+func report(t *testing.T, p *providers.Problem, reason, text string) {
 	t.Helper()
 	switch {
 	case text == "" && p != nil:

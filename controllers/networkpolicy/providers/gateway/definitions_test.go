@@ -51,7 +51,7 @@ func fullPolicy(namespace string) *v1alpha1.NetworkPolicy {
 // fullRoute has all that a decision can give a route of a protocol.
 func fullRoute(protocol v1alpha1.PortProtocol) providers.Route {
 	r := providers.Route{
-		Name: "shop-" + strings.ToLower(string(protocol)), Protocol: protocol, Port: 80, Stamp: resources.Stamp{Group: "1-x", Revision: 7, Ledger: "uid", Sequence: 12},
+		Name: "shop-" + strings.ToLower(string(protocol)), Protocol: protocol, Port: 80, Stamp: resources.Stamp{Group: "1-x", Revision: 7, RolloutState: "uid", Sequence: 12},
 		Backends: []providers.Backend{{Service: "shop-a", Weight: 90}, {Service: "shop-b", Weight: 10}},
 	}
 	header := []v1alpha1.MatchValue{{Name: "X-User", Value: "b.*", Type: v1alpha1.MatchRegularExpression}}
@@ -141,7 +141,7 @@ func TestDefinitionsTakeTheRoutes(t *testing.T) {
 
 // TestFormerDefinitionTakesListenerSets does the same with a ListenerSet under its previous
 // name.
-func TestFormerDefinitionTakesListenerSets(t *testing.T) {
+func TestPreviousDefinitionTakesListenerSets(t *testing.T) {
 	env, err := apiserver.Start(apiserver.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestFormerDefinitionTakesListenerSets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	definition := filepath.Join(dir, formerGroupVersion.Group+"_xlistenersets.yaml")
+	definition := filepath.Join(dir, previousGroupVersion.Group+"_xlistenersets.yaml")
 	if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{Paths: []string{definition}, ErrorIfPathMissing: true, MaxTime: await.Limit}); err != nil {
 		t.Fatal(err)
 	}

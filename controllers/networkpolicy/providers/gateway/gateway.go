@@ -149,7 +149,7 @@ func (v *view) Shares(other *v1alpha1.NetworkPolicy) bool {
 
 // AddToScheme adds the kinds that the Gateway API has no types for any more to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(formerGroupVersion, &XListenerSet{}, &XListenerSetList{})
-	metav1.AddToGroupVersion(s, formerGroupVersion)
+	s.AddKnownTypes(previousGroupVersion, &XListenerSet{}, &XListenerSetList{})
+	metav1.AddToGroupVersion(s, previousGroupVersion)
 	return nil
 }

@@ -37,7 +37,7 @@ func see(p *v1alpha1.NetworkPolicy, objects ...resources.Object) providers.View 
 func TestRouteGolden(t *testing.T) {
 	got := see(policy()).Build(providers.Route{
 		Name: "shop-1-x-0", Hostnames: []string{"shop.example.com"}, Path: "/", Port: 80,
-		Backends: []providers.Backend{{Service: "shop-a", Weight: 90}, {Service: "shop-b", Weight: 10}}, Stamp: resources.Stamp{Group: "1-x", Revision: 7, Ledger: "uid", Sequence: 12},
+		Backends: []providers.Backend{{Service: "shop-a", Weight: 90}, {Service: "shop-b", Weight: 10}}, Stamp: resources.Stamp{Group: "1-x", Revision: 7, RolloutState: "uid", Sequence: 12},
 	})[0]
 	golden(t, got, `
 apiVersion: gateway.networking.k8s.io/v1

@@ -18,11 +18,11 @@ import (
 )
 
 // formerGroupVersion is where ListenerSets were until Gateway API 1.5.
-var formerGroupVersion = schema.GroupVersion{Group: "gateway.networking.x-k8s.io", Version: "v1alpha1"}
+var previousGroupVersion = schema.GroupVersion{Group: "gateway.networking.x-k8s.io", Version: "v1alpha1"}
 
 var listenerSetKind = providers.Kind{
 	Group: gatewayv1.GroupName, Kind: "ListenerSet", Versions: []string{"v1"},
-	Previous: &providers.Kind{Group: formerGroupVersion.Group, Kind: "XListenerSet", Versions: []string{formerGroupVersion.Version}},
+	Previous: &providers.Kind{Group: previousGroupVersion.Group, Kind: "XListenerSet", Versions: []string{previousGroupVersion.Version}},
 }
 
 // XListenerSet is a ListenerSet under its previous name.

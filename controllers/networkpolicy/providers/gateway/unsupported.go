@@ -27,7 +27,7 @@ func (v *view) Unsupported(r providers.Route) *providers.Problem {
 		if _, served := v.Served[listenerSetKind.Kind]; t.Mode == v1alpha1.TLSListenerSet && !served {
 			return &providers.Problem{Reason: providers.ReasonAPIMissing, Message: fmt.Sprintf(
 				"tls.mode: the API server has neither %s of %s/v1 nor %s of %s: install a release of the Gateway API that has it, or use mode Gateway",
-				listenerSetKind.Kind, listenerSetKind.Group, listenerSetKind.Previous.Kind, formerGroupVersion)}
+				listenerSetKind.Kind, listenerSetKind.Group, listenerSetKind.Previous.Kind, previousGroupVersion)}
 		}
 	}
 	for i, m := range r.Matches {

@@ -49,7 +49,7 @@ func route(backends ...providers.Backend) providers.Route {
 	}
 	return providers.Route{
 		Name: "shop-1-x-0", Hostnames: []string{"a.example.com", "b.example.com"}, Path: "/api", Port: 80, Active: "shop-a", Backends: backends,
-		Stamp: resources.Stamp{Group: "1-x", Revision: 7, Ledger: "uid", Sequence: 12},
+		Stamp: resources.Stamp{Group: "1-x", Revision: 7, RolloutState: "uid", Sequence: 12},
 	}
 }
 
@@ -281,13 +281,13 @@ func TestUnsupported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := route()
 			r.Matches = tc.matches
-			tell(t, see(policy(tc.prefix)).Unsupported(r), providers.ReasonNotSupported, tc.want)
+			report(t, see(policy(tc.prefix)).Unsupported(r), providers.ReasonNotSupported, tc.want)
 		})
 	}
 }
 
 // report reports whether a problem of that reason reports text; "": there is none.
-func tell(t *testing.T, p *providers.Problem, reason, text string) {
+func report(t *testing.T, p *providers.Problem, reason, text string) {
 	t.Helper()
 	switch {
 	case text == "" && p != nil:
@@ -310,12 +310,12 @@ func TestMissing(t *testing.T) {
 		"TLS":         {nginx, v1alpha1.ProtocolTLS, "protocol TLS"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tell(t, see(policy(tc.prefix)).Missing(tc.protocol), providers.ReasonNotSupported, tc.want)
+			report(t, see(policy(tc.prefix)).Missing(tc.protocol), providers.ReasonNotSupported, tc.want)
 		})
 	}
 	none := Provider{}.See(providers.Scene{Policy: policy(nginx)})
-	tell(t, none.Missing(v1alpha1.ProtocolHTTP), providers.ReasonProviderAPIMissing, "Ingress of networking.k8s.io/v1")
-	tell(t, providers.Referent(none), providers.ReasonProviderAPIMissing, "Ingress of networking.k8s.io/v1")
+	report(t, none.Missing(v1alpha1.ProtocolHTTP), providers.ReasonProviderAPIMissing, "Ingress of networking.k8s.io/v1")
+	report(t, providers.Referent(none), providers.ReasonProviderAPIMissing, "Ingress of networking.k8s.io/v1")
 }
 
 func TestUnapplied(t *testing.T) {
@@ -339,7 +339,7 @@ func TestUnapplied(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := policy(nginx)
 			tc.edit(&p.Spec)
-			tell(t, providers.Unapplied(see(p), []providers.Route{tc.route}), providers.ReasonNotSupported, tc.want)
+			report(t, providers.Unapplied(see(p), []providers.Route{tc.route}), providers.ReasonNotSupported, tc.want)
 		})
 	}
 }
@@ -356,13 +356,13 @@ func TestMissingClass(t *testing.T) {
 		}
 		return Provider{}.See(s)
 	}
-	tell(t, providers.Referent(seeing()), providers.ReasonParentNotFound, `IngressClass "nginx" does not exist`)
+	report(t, providers.Referent(seeing()), providers.ReasonParentNotFound, `IngressClass "nginx" does not exist`)
 	if v := seeing().Verdict(route(), nil); v.Reason != providers.ReasonParentNotFound {
 		t.Errorf("verdict: %+v", v)
 	}
-	tell(t, providers.Referent(seeing(Provider{}.Refers(p)...)), "", "")
+	report(t, providers.Referent(seeing(Provider{}.Refers(p)...)), "", "")
 	delete(served, "IngressClass")
-	tell(t, providers.Referent(seeing()), "", "")
+	report(t, providers.Referent(seeing()), "", "")
 }
 
 func TestShares(t *testing.T) {
