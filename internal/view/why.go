@@ -113,6 +113,12 @@ func WhyHost(in Input, host, path string, now time.Time) (Answer, error) {
 	x := newIndex(in, now)
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	found, names := x.places(host, path)
+	if len(found) == 0 && !strings.Contains(host, ".") {
+		for i := range in.Microservices { // A word without a dot is hardly a host.
+			names = append(names, in.Microservices[i].Name)
+		}
+		return Answer{}, &Unknown{What: "host, service or version", Name: host, Names: names}
+	}
 	if len(found) == 0 {
 		return Answer{}, &Unknown{What: "host", Name: host, Names: names}
 	}

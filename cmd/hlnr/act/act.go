@@ -12,6 +12,7 @@
 //	git.go        fields that a GitOps tool owns
 //	freeze.go     freeze and thaw
 //	until.go      times in the future
+//	reason.go     the flag --reason
 //	scan.go       scan
 //	request.go    the same acts for other programs, such as the board
 package act

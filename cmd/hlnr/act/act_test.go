@@ -123,6 +123,7 @@ func TestDecisions(t *testing.T) {
 	p.want(cli.ExitNo, "shop 1.1.0 is in step tenth, not in half", "continue", "shop", "--step", "half")
 	p.want(cli.ExitUsage, `there is no release or Microservice in namespace `+p.namespace+` with the name "shpo"; did you mean "shop"?`, "continue", "shpo")
 	p.want(cli.ExitUsage, `there is no release of shop with the name "1.1.1"; did you mean "1.1.0"?`, "continue", "shop", "1.1.1")
+	p.want(cli.ExitUsage, `invalid argument "`+strings.Repeat("ä", 257)+`" for "--reason" flag: it has 257 characters, more than 256`, "continue", "shop", "--reason", strings.Repeat("ä", 257))
 	dry := p.want(cli.ExitYes, "1.1.0: Continue of step tenth by ana", "continue", "shop", "--dry-run")
 	if !strings.Contains(dry, "after 1h") || !strings.Contains(dry, "Nothing was written: dry run.") {
 		t.Errorf("dry run: %s", dry)
@@ -131,9 +132,9 @@ func TestDecisions(t *testing.T) {
 		t.Error("a dry run decided")
 	}
 
-	p.want(cli.ExitYes, "shop 1.1.0: Continue of step tenth by ana: applied", "continue", name, "--reason", "looks good")
+	p.want(cli.ExitYes, "shop 1.1.0: Continue of step tenth by ana: applied", "continue", name, "--reason", strings.Repeat("ä", 256))
 	release := p.await("1.1.0", v1alpha1.ReleaseCanary)
-	if d := release.Spec.Decision; d == nil || d.Step != "tenth" || d.Reason != "looks good" || release.Annotations[v1alpha1.AnnotationDecidedBy] != "ana" {
+	if d := release.Spec.Decision; d == nil || d.Step != "tenth" || d.Reason != strings.Repeat("ä", 256) || release.Annotations[v1alpha1.AnnotationDecidedBy] != "ana" {
 		t.Errorf("decision %+v, signed by %q", d, release.Annotations[v1alpha1.AnnotationDecidedBy])
 	}
 	if !slices.ContainsFunc(release.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == "hlnr" }) {
@@ -200,8 +201,8 @@ func TestRefused(t *testing.T) {
 	if code != cli.ExitFailed || !strings.Contains(stderr, "you (bob) cannot list microservices.hlnr.io in namespace "+p.namespace) {
 		t.Errorf("exit code %d, error %q", code, stderr)
 	}
-	p.want(cli.ExitUsage, "spec.decision.reason: Too long", "continue", "shop", "--reason", strings.Repeat("x", 300))
-	p.want(cli.ExitUsage, "reason: Too long", "pin", "shop", "1.0.0", "--reason", strings.Repeat("x", 300))
+	p.want(cli.ExitUsage, "spec.decision.id: Too long", "continue", "shop", "--id", strings.Repeat("x", 65))
+	p.want(cli.ExitUsage, "it has 300 characters, more than 128", "pin", "shop", "1.0.0", "--reason", strings.Repeat("x", 300))
 }
 
 // A pin holds a group at a version, and goes again; other pins stay.

@@ -116,7 +116,7 @@ uses the only release for which the decision is possible. The API server records
 		RunE:              func(cmd *cobra.Command, args []string) error { return d.run(cmd, f, args) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&d.reason, "reason", "", "reason for the decision, shown to other users; at most 256 characters")
+	addReason(flags, &d.reason, 256, "reason for the decision, shown to other users")
 	flags.StringVar(&d.id, "id", "", "ID of the decision: a release handles each ID once, so that a pipeline can run again; defaults to a new ID")
 	flags.BoolVar(&d.dryRun, "dry-run", false, "show what would happen, without deciding anything")
 	flags.DurationVar(&d.timeout, "timeout", 10*time.Second, "how long to wait until the manager has handled the decision; 0 does not wait")

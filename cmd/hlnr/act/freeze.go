@@ -69,7 +69,7 @@ ends, releases continue automatically.`,
 	flags.StringVar(&o.name, "name", defaultFreeze, "name of the Freeze or ClusterFreeze")
 	flags.StringVar(&o.until, "until", "", `end: 4h, 3d, Mon, "Mon 08:00", 18:00, a date or RFC 3339`)
 	flags.BoolVar(&o.indefinite, "indefinite", false, "freeze until hlnr thaw, instead of --until")
-	flags.StringVar(&o.reason, "reason", "", "reason, shown wherever a release waits; required")
+	addReason(flags, &o.reason, 128, "reason, shown wherever a release waits; required")
 	flags.StringVarP(&o.selector, "selector", "l", "", "selector of the Microservices to freeze, such as tier=web; defaults to all")
 	flags.StringVar(&o.namespaces, "namespace-selector", "", "selector of the namespaces to freeze, with --all-namespaces; defaults to all")
 	o.addFlags(cmd)

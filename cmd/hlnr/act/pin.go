@@ -30,7 +30,7 @@ func (o *pinOptions) addPinFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.group, "group", "", "name of the release group, such as 1.x; by default the one that has the version, or the only one")
 	flags.StringVar(&o.until, "until", "", "when the pin ends: 4h, 3d, Mon, \"Mon 08:00\", 2026-12-24 or RFC 3339; by default it applies until it is removed")
-	flags.StringVar(&o.reason, "reason", "", "reason for the pin, shown to other users; at most 128 characters")
+	addReason(flags, &o.reason, 128, "reason for the pin, shown to other users")
 	o.addFlags(cmd)
 }
 

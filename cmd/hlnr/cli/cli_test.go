@@ -242,6 +242,10 @@ func TestRequestTimeout(t *testing.T) {
 	if code != ExitFailed || !strings.Contains(stderr, "did not respond in time") {
 		t.Errorf("exit code %d, error %q", code, stderr)
 	}
+	code, _, stderr = call(t.Context(), t, []string{"hlnr", "list", "--request-timeout", "abc", "--kubeconfig", kubeconfig(t, server.URL)}, list)
+	if code != ExitUsage || !strings.Contains(stderr, `--request-timeout: "abc" is not a duration`) {
+		t.Errorf("of no duration: exit code %d, error %q", code, stderr)
+	}
 }
 
 func TestOutput(t *testing.T) {

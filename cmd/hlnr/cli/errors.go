@@ -64,6 +64,8 @@ func (f *Factory) explainKubeconfig(err error) error {
 			names = append(names, n)
 		}
 		return Unknown("context in the kubeconfig", name, names)
+	case strings.Contains(text, "Invalid timeout value"):
+		return Usage(fmt.Errorf("--request-timeout: %q is not a duration: use a number of seconds, or one like 30s or 2m", *f.flags.Timeout))
 	case clientcmd.IsConfigurationInvalid(err):
 		return Usage(fmt.Errorf("the kubeconfig is invalid: %w: set --kubeconfig and --context", err))
 	case errors.Is(err, fs.ErrNotExist) && *f.flags.KubeConfig != "" && strings.Contains(text, *f.flags.KubeConfig):

@@ -23,8 +23,10 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/klog/v2"
 )
 
 // The names by which the binary is called.
@@ -57,6 +59,7 @@ type NewCommand func(*Factory) *cobra.Command
 // Main runs one call of the program with the signals of the process, and returns its exit code.
 // The first SIGINT or SIGTERM ends the call; the second one kills it.
 func Main(argv []string, version string, commands ...NewCommand) int {
+	klog.SetLogger(logr.Discard()) // What client-go logs of a request that a signal ends is no answer.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)

@@ -42,7 +42,10 @@ func NewCommands(acts ...cli.NewCommand) []cli.NewCommand {
 
 // terminal gives the options of the texts: those of the terminal behind the output, if there is one.
 func terminal(f *cli.Factory, output *cli.Output) text.Options {
-	o := text.Options{Unicode: isUTF8(os.Getenv), Now: f.Now(), Wide: output.Wide()}
+	o := text.Options{Unicode: isUTF8(os.Getenv), Now: f.Now(), Wide: output.Wide(), Program: f.Program()}
+	if home, err := f.Home(); err == nil { // else the read of the objects reports it
+		o.Home = home
+	}
 	if !isTerminal(f.Out) {
 		return o
 	}

@@ -124,6 +124,8 @@ func TestCommands(t *testing.T) {
 		"why of a freeze":         {frozen, []string{"why", "shop", "1.1.0"}, cli.ExitYes, "Freeze " + frozen.namespace + "/fair", ""},
 		"why of a frozen start":   {starts, []string{"why", "shop", "1.1.0"}, cli.ExitNo, `1.1.0 is not live: it is frozen until 2030-02-04T08:00:00Z by Freeze "fair" ("trade fair").`, ""},
 		"history":                 {rolledBack, []string{"history", "shop"}, cli.ExitYes, "rolled back 8m ago: latency-p99 612 ms > 500 ms at 10 %", ""},
+		"status of previews":      {previews, []string{"status"}, cli.ExitYes, "hlnr previews -n " + previews.namespace + " shop", ""},
+		"why of a wrong service":  {approval, []string{"why", "shpo"}, cli.ExitUsage, "", `there is no host, service or version with the name "shpo"; did you mean "shop"?`},
 		"previews":                {previews, []string{"previews"}, cli.ExitYes, "https://cart-17.shop.example.com", ""},
 		"no previews":             {approval, []string{"previews"}, cli.ExitYes, "no previews\n", ""},
 		"events":                  {approval, []string{"events", "shop"}, cli.ExitYes, "no events", ""},

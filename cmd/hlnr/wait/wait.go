@@ -1,8 +1,9 @@
 // Package wait is the command "hlnr wait": it waits for a state of a version, for pipelines, with one line
 // per change and an exit code that says how it ended.
 //
-//	wait.go   the command, and what it watches
-//	judge.go  what is known about a version, and the answer; pure
+//	wait.go    the command, and what it watches
+//	judge.go   what is known about a version, and the answer; pure
+//	report.go  how both are printed
 package wait
 
 import (
@@ -32,6 +33,7 @@ type waiter struct {
 	namespace string
 	name      string
 	question  question
+	output    *cli.Output
 	shown     map[string]string
 }
 
@@ -44,7 +46,8 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 		Short:   "Wait until a version is active, or in a step: for pipelines (CI)",
 		GroupID: cli.GroupSee,
 		Long: `wait prints one line per change until the version is in the state that --for names, or beyond it. It ends
-early if the version cannot reach it.
+early if the version cannot reach it. With -o json each line is a JSON object, the last one of kind Wait
+with the result: Yes, No, TimedOut or Waits.
 
 Exit codes: 0 it is in that state; 2 there is no such Microservice or step; 3 it failed, was filtered out,
 superseded, or another version is pinned; 4 the timeout expired; 5 it waits for a person or for the
@@ -54,7 +57,10 @@ end of a freeze, unless --through-approvals is set.`,
 
   # Until it has its first traffic, or until a person is asked
   hlnr wait shop 1.3.0 --for canary
-  hlnr wait shop 1.3.0 --for approval`,
+  hlnr wait shop 1.3.0 --for approval
+
+  # For a program
+  hlnr wait shop 1.3.0 -o json | tail -n 1`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: f.CompleteNames(1, func() client.ObjectList { return &v1alpha1.MicroserviceList{} }),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -65,6 +71,7 @@ end of a freeze, unless --through-approvals is set.`,
 	flags.StringVar(&w.question.state, "for", forActive, "active, canary, step=NAME or approval")
 	flags.DurationVar(&timeout, "timeout", 30*time.Minute, "how long to wait")
 	flags.BoolVar(&w.question.people, "through-approvals", false, "keep waiting while the version waits for a person, or for the end of a freeze")
+	w.output = cli.AddOutput(cmd, cli.FormatJSON)
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{forActive, forCanary, forStep, forApproval}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 	return cmd
 }
@@ -227,27 +234,6 @@ func forward(ctx context.Context, watcher watch.Interface, changes chan<- struct
 	}
 }
 
-// show prints what is new.
-func (w *waiter) show(lines []line) error {
-	for _, l := range lines {
-		if old, seen := w.shown[l.What]; seen && (old == l.Text || l.What == "started" || l.What == "found") {
-			continue
-		}
-		w.shown[l.What] = l.Text
-		if _, err := fmt.Fprintln(w.Out, strings.TrimRight(fmt.Sprintf("%s  %-14s  %s", w.Now().Format(time.TimeOnly), l.What, l.Text), " ")); err != nil {
-			return fmt.Errorf("write output: %w", err)
-		}
-	}
-	return nil
-}
-
-func (w *waiter) end(a *answer) error {
-	if a.code == cli.ExitYes {
-		return nil
-	}
-	return &cli.Exit{Code: a.code, Err: errors.New(a.text)}
-}
-
 // over is the answer when the timeout is over: how far the version got.
 func (w *waiter) over(s snapshot, timeout time.Duration) error {
 	q := w.question
@@ -266,5 +252,5 @@ func (w *waiter) over(s snapshot, timeout time.Duration) error {
 	default:
 		text += fmt.Sprintf(": ImagePolicy %s has not found it; the latest is %s", s.policy.Name, s.policy.Status.Latest)
 	}
-	return cli.TimedOut(errors.New(text))
+	return w.end(&answer{cli.ExitTimeout, text})
 }

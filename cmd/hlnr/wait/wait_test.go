@@ -3,6 +3,7 @@ package wait
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"slices"
 	"strings"
@@ -74,6 +75,20 @@ func TestWait(t *testing.T) {
 	if !strings.Contains(out, "started") || !strings.Contains(out, "half, 50 % (2 of 2), waits for approval") {
 		t.Errorf("the second version: %s", out)
 	}
+	printed := expect(t, namespace, cli.ExitWaits, "1.1.0 waits for approval", "shop", "1.1.0", "-o", "json")
+	var last Result
+	for text := range strings.Lines(printed) {
+		last = Result{}
+		if err := json.Unmarshal([]byte(text), &last); err != nil || last.APIVersion != "view.hlnr.io/v1" || last.Time.IsZero() {
+			t.Errorf("line %q: %v", text, err)
+		}
+	}
+	want := Result{TypeMeta: kind("Wait"), Time: last.Time, Namespace: namespace, Microservice: "shop", Version: "1.1.0", For: "active", Result: "Waits", ExitCode: 5, Message: last.Message}
+	if last != want || !strings.Contains(last.Message, "waits for approval: hlnr continue -n "+namespace+" shop 1.1.0") || !strings.Contains(printed, `"what":"step 2"`) {
+		t.Errorf("as JSON it ends with %+v, of\n%s", last, printed)
+	}
+	expect(t, namespace, cli.ExitYes, `"result":"Yes","exitCode":0}`, "shop", "1.1.0", "--for", "canary", "-o", "json")
+	expect(t, namespace, cli.ExitTimeout, `"result":"TimedOut","exitCode":4`, "shop", "1.1.0", "--through-approvals", "--timeout", "1ms", "-o", "json")
 	expect(t, namespace, cli.ExitYes, "", "shop", "1.1.0", "--for", "approval")
 	expect(t, namespace, cli.ExitYes, "", "shop", "1.1.0", "--for", "canary")
 	expect(t, namespace, cli.ExitYes, "", "shop", "1.1.0", "--for", "step=tenth")

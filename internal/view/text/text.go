@@ -8,6 +8,7 @@
 package text
 
 import (
+	"cmp"
 	"io"
 	"strings"
 	"time"
@@ -32,14 +33,20 @@ type Options struct {
 	Namespaces bool
 	// Now is the time of the view, in the reader's zone.
 	Now time.Time
+	// Program is how the reader calls hlnr; "": hlnr.
+	Program string
+	// Home is the namespace in which commands act by default: those about services in others name theirs. "":
+	// only where namespaces are shown.
+	Home string
 }
 
-// command of hlnr about a service, with its namespace where each is shown with it.
+// command of hlnr about a service, to copy.
 func (o Options) command(verb string, s *view.Service) string {
-	if o.Namespaces {
-		return "hlnr " + verb + " -n " + s.Namespace + " " + s.Name
+	words := []string{cmp.Or(o.Program, "hlnr"), verb}
+	if o.Namespaces || o.Home != "" && o.Home != s.Namespace {
+		words = append(words, "-n", s.Namespace)
 	}
-	return "hlnr " + verb + " " + s.Name
+	return strings.Join(append(words, s.Name), " ")
 }
 
 // minTable is the least width in which tables are legible; below it each service has its lines.

@@ -1,0 +1,36 @@
+package act
+
+import (
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/spf13/pflag"
+)
+
+// reasonFlag is the flag --reason of an act, which the schema of its field bounds.
+type reasonFlag struct {
+	text *string
+	max  int // characters
+}
+
+// addReason adds the flag --reason. A longer reason than the field takes ends the command before it asks the server.
+func addReason(flags *pflag.FlagSet, text *string, limit int, usage string) {
+	flags.Var(reasonFlag{text, limit}, "reason", fmt.Sprintf("%s; at most %d characters", usage, limit))
+}
+
+func (f reasonFlag) String() string {
+	if f.text == nil {
+		return "" // the zero value, which pflag compares with
+	}
+	return *f.text
+}
+
+func (f reasonFlag) Type() string { return "string" }
+
+func (f reasonFlag) Set(text string) error {
+	if n := utf8.RuneCountInString(text); n > f.max {
+		return fmt.Errorf("it has %d characters, more than %d", n, f.max)
+	}
+	*f.text = text
+	return nil
+}

@@ -1,0 +1,98 @@
+package wait
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/view"
+)
+
+// Change is one line of -o json: a thing that is known now.
+type Change struct {
+	metav1.TypeMeta `json:",inline"`
+	Time            metav1.Time `json:"time"`
+	// What is known: found, started, available, "step N" or active.
+	What string `json:"what"`
+	// Text for people; "": what says it all.
+	Text string `json:"text,omitempty"`
+}
+
+// Result is the last line of -o json: how the wait ended.
+type Result struct {
+	metav1.TypeMeta `json:",inline"`
+	Time            metav1.Time `json:"time"`
+	Namespace       string      `json:"namespace"`
+	Microservice    string      `json:"microservice"`
+	Version         string      `json:"version"`
+	// For is the state that was waited for: active, canary, approval or step=NAME.
+	For string `json:"for"`
+	// Result is Yes, No, TimedOut or Waits, and ExitCode the exit code of the command.
+	Result   string `json:"result"`
+	ExitCode int    `json:"exitCode"`
+	// Message for people; "": the answer is yes.
+	Message string `json:"message,omitempty"`
+}
+
+// results by exit code.
+var results = map[cli.Code]string{cli.ExitYes: "Yes", cli.ExitNo: "No", cli.ExitTimeout: "TimedOut", cli.ExitWaits: "Waits"}
+
+// show prints what is new.
+func (w *waiter) show(lines []line) error {
+	for _, l := range lines {
+		if old, seen := w.shown[l.What]; seen && (old == l.Text || l.What == "started" || l.What == "found") {
+			continue
+		}
+		w.shown[l.What] = l.Text
+		if w.output.Format == cli.FormatJSON {
+			if err := w.print(Change{TypeMeta: kind("WaitChange"), Time: w.time(), What: l.What, Text: l.Text}); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := fmt.Fprintln(w.Out, strings.TrimRight(fmt.Sprintf("%s  %-14s  %s", w.Now().Format(time.TimeOnly), l.What, l.Text), " ")); err != nil {
+			return fmt.Errorf("write output: %w", err)
+		}
+	}
+	return nil
+}
+
+// end ends the command with an answer.
+func (w *waiter) end(a *answer) error {
+	if w.output.Format == cli.FormatJSON {
+		err := w.print(Result{
+			TypeMeta: kind("Wait"), Time: w.time(), Namespace: w.namespace, Microservice: w.name, Version: w.question.version, For: w.question.state,
+			Result: results[a.code], ExitCode: int(a.code), Message: a.text,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if a.code == cli.ExitYes {
+		return nil
+	}
+	return &cli.Exit{Code: a.code, Err: errors.New(a.text)}
+}
+
+// print writes one JSON object in one line.
+func (w *waiter) print(value any) error {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	if _, err := w.Out.Write(append(raw, '\n')); err != nil {
+		return fmt.Errorf("write output: %w", err)
+	}
+	return nil
+}
+
+func (w *waiter) time() metav1.Time { return metav1.Time{Time: w.Now().UTC()} }
+
+func kind(name string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: view.APIVersion, Kind: name}
+}
