@@ -59,7 +59,7 @@ type NewCommand func(*Factory) *cobra.Command
 // Main runs one call of the program with the signals of the process, and returns its exit code.
 // The first SIGINT or SIGTERM ends the call; the second one kills it.
 func Main(argv []string, version string, commands ...NewCommand) int {
-	klog.SetLogger(logr.Discard()) // What client-go logs of a request that a signal ends is no answer.
+	klog.SetLogger(logr.Discard()) // What client-go logs of a request that a signal ends is not an answer.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
