@@ -22,7 +22,7 @@ func RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
 	)
 }
 
-// Wakes keeps the time at which an object is to be reconciled again when a pass ends in
+// Requeues keeps the time at which an object is to be reconciled again when a pass ends in
 // an error: a Reconciler that returns an error cannot ask for a time too. It is a Source
 // that the controller watches. The zero Wakes, which no controller watches, gives both
 // to its caller.

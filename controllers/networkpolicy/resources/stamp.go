@@ -19,7 +19,7 @@ type Object interface {
 	runtime.Object
 }
 
-// AnnotationLedger on routes and group Services reports from which state of which
+// AnnotationRolloutState on routes and group Services reports from which state of which
 // Microservice they were written: "<uid>/<sequence>". A Microservice that was
 // deleted and made again counts its revisions from the start; the uid shows.
 const AnnotationRolloutState = "hlnr.io/ledger"
