@@ -24,7 +24,7 @@ func RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
 
 // Requeues keeps the time at which an object is to be reconciled again when a pass ends in
 // an error: a Reconciler that returns an error cannot ask for a time too. It is a Source
-// that the controller watches. The zero Wakes, which no controller watches, gives both
+// that the controller watches. The zero Requeues, which no controller watches, gives both
 // to its caller.
 type Requeues struct {
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
