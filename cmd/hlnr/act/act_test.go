@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -312,6 +313,19 @@ func TestScan(t *testing.T) {
 	}()
 	defer func() { cancel(); <-ended }()
 	p.want(cli.ExitYes, "shop: scanned, 1 offered, latest 1.0.0", "scan", "shop", "--timeout", await.Limit.String())
+}
+
+// A signal after the decision was recorded reports that it was.
+func TestInterruptedAfterTheDecision(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	f := cli.New("hlnr", "test", genericiooptions.IOStreams{})
+	d := &decision{id: "hlnr-1", timeout: time.Minute}
+	err := d.report(ctx, &scope{Factory: f, client: fake.NewClientBuilder().Build(), namespace: "shop"}, target{ms: &v1alpha1.Microservice{}, row: &v1alpha1.Release{}}, &Done{}, "")
+	if got := f.Explain(ctx, err); cli.CodeOf(got) != cli.ExitInterrupted || !strings.Contains(got.Error(), "the decision is recorded (ID hlnr-1)") {
+		t.Errorf("exit code %d: %v", cli.CodeOf(got), got)
+	}
 }
 
 // A signal during a decision ends the wait, and the decision is whole.

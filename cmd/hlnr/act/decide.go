@@ -181,6 +181,8 @@ func (d *decision) do(ctx context.Context, s *scope, args []string) (*Done, targ
 func (d *decision) report(ctx context.Context, s *scope, t target, done *Done, about string) error {
 	handled, err := d.handled(ctx, s, t)
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return &cli.Exit{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; the decision is recorded (ID %s), and is handled without this command", d.id)}
 	case err != nil:
 		return fmt.Errorf("the decision is recorded; wait until it is handled: %w", err)
 	case handled == nil && d.timeout > 0:

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -229,6 +230,37 @@ func TestErrorsOfTheCluster(t *testing.T) {
 				t.Errorf("exit code %d, output %q, error %q; want code %d and %q", code, stdout, stderr, c.code, c.want)
 			}
 		})
+	}
+}
+
+// Fields that the CRDs of the cluster do not have are refused: the server would drop them silently.
+func TestFieldsOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	validation := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		validation <- r.URL.Query().Get("fieldValidation")
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":400,"reason":"BadRequest","message":"Microservice in version \"v1alpha1\" cannot be handled as a Microservice: strict decoding error: unknown field \"spec.paused\""}`)
+	}))
+	t.Cleanup(server.Close)
+	pause := func(f *Factory) *cobra.Command {
+		return &cobra.Command{Use: "pause", RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := f.Client()
+			if err != nil {
+				return err
+			}
+			ms := &v1alpha1.Microservice{}
+			ms.Namespace, ms.Name = "shop", "shop"
+			return c.Patch(cmd.Context(), ms, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"paused":true}}`)))
+		}}
+	}
+	code, _, stderr := call(t.Context(), t, []string{"hlnr", "pause", "--kubeconfig", kubeconfig(t, server.URL)}, pause)
+	if code != ExitFailed || !strings.Contains(stderr, `do not have a field that it writes: unknown field "spec.paused"; nothing was written`) || strings.Contains(stderr, "cannot be handled") {
+		t.Errorf("exit code %d, error %q", code, stderr)
+	}
+	if got := <-validation; got != "Strict" {
+		t.Errorf("field validation %q", got)
 	}
 }
 

@@ -139,6 +139,9 @@ func (f *Factory) explainStatus(err error) error {
 			return Failed(err) // an admission policy, whose message says what to do
 		}
 		return Failed(errors.New(Forbidden(Right{User: m[1], Verb: m[2], Resource: resource(m[3], m[4]), Namespace: m[5]})))
+	case strings.Contains(message, strictPrefix):
+		_, fields, _ := strings.Cut(message, strictPrefix)
+		return Failed(fmt.Errorf("the CRDs of the cluster are of another version than this command, and do not have a field that it writes: %s; nothing was written: %s", fields, installHint))
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return Usage(err)
 	case apierrors.IsConflict(err):
@@ -148,6 +151,9 @@ func (f *Factory) explainStatus(err error) error {
 	}
 	return nil
 }
+
+// strictPrefix begins the part of the server's message that names the fields which it does not know.
+const strictPrefix = "strict decoding error: "
 
 func resource(plural, group string) string {
 	if group == "" {

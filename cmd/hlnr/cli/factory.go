@@ -119,7 +119,25 @@ func newClient(config *rest.Config, discover func() (meta.RESTMapper, error)) (c
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	return c, nil
+	return strictClient{c}, nil
+}
+
+// strictClient lets the server refuse fields that its schemas do not have: those of CRDs of another version would be dropped
+// silently, and an act would do nothing, or half.
+type strictClient struct{ client.WithWatch }
+
+const strict = client.FieldValidation(metav1.FieldValidationStrict)
+
+func (c strictClient) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	return c.WithWatch.Create(ctx, o, append([]client.CreateOption{strict}, opts...)...)
+}
+
+func (c strictClient) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
+	return c.WithWatch.Update(ctx, o, append([]client.UpdateOption{strict}, opts...)...)
+}
+
+func (c strictClient) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	return c.WithWatch.Patch(ctx, o, patch, append([]client.PatchOption{strict}, opts...)...)
 }
 
 // Namespace is that of --namespace, else that of the context, else "default".

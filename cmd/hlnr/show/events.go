@@ -106,7 +106,10 @@ begins with the name of its pod.`,
 		if err != nil {
 			return err
 		}
-		in, err := objects(cmd.Context(), f, query{namespace: namespace, pods: true})
+		if o.tail < -1 || o.since < 0 {
+			return cli.Usage(errors.New("--tail must be -1, 0 or more, and --since must not be negative"))
+		}
+		in, missing, err := readable(cmd.Context(), f, query{namespace: namespace, pods: true})
 		if err != nil {
 			return err
 		}
@@ -123,14 +126,14 @@ begins with the name of its pod.`,
 		if err != nil {
 			return err
 		}
-		var pods []string
+		var pods []corev1.Pod
 		for _, p := range in.Pods {
 			if p.Labels[v1alpha1.LabelRelease] == r.Name {
-				pods = append(pods, p.Name)
+				pods = append(pods, p)
 			}
 		}
 		if len(pods) == 0 {
-			return cli.No(fmt.Errorf("release %s (%s) has no pods: %s", r.Version, r.Name, r.State.Sentence))
+			return unsure(cli.No(fmt.Errorf("release %s (%s) has no pods: %s", r.Version, r.Name, r.State.Sentence)), missing)
 		}
 		return o.print(cmd.Context(), f, namespace, pods)
 	}
@@ -170,7 +173,7 @@ func releaseFor(s view.Service, wanted string) (view.Release, error) {
 }
 
 // print the logs of pods: one after the other, or, with follow, all at the same time.
-func (o logOptions) print(ctx context.Context, f *cli.Factory, namespace string, pods []string) error {
+func (o logOptions) print(ctx context.Context, f *cli.Factory, namespace string, pods []corev1.Pod) error {
 	config, err := f.Config()
 	if err != nil {
 		return err
@@ -179,7 +182,7 @@ func (o logOptions) print(ctx context.Context, f *cli.Factory, namespace string,
 	if err != nil {
 		return fmt.Errorf("connect to the cluster: %w", err)
 	}
-	options := &corev1.PodLogOptions{Follow: o.follow, Previous: o.previous, Container: o.container}
+	options := corev1.PodLogOptions{Follow: o.follow, Previous: o.previous}
 	if o.tail >= 0 {
 		options.TailLines = &o.tail
 	}
@@ -192,16 +195,17 @@ func (o logOptions) print(ctx context.Context, f *cli.Factory, namespace string,
 	if !o.follow {
 		g.SetLimit(1)
 	}
-	slices.Sort(pods)
+	slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	for _, pod := range pods {
-		prefix := ""
+		prefix, options := "", options
 		if len(pods) > 1 {
-			prefix = pod + "  "
+			prefix = pod.Name + "  "
 		}
+		options.Container = cmp.Or(o.container, defaultContainer(pod))
 		g.Go(func() error {
-			stream, err := set.CoreV1().Pods(namespace).GetLogs(pod, options).Stream(ctx)
+			stream, err := set.CoreV1().Pods(namespace).GetLogs(pod.Name, &options).Stream(ctx)
 			if err != nil {
-				return fmt.Errorf("read the log of pod %s: %w", pod, err)
+				return fmt.Errorf("read the log of pod %s: %w", pod.Name, err)
 			}
 			defer stream.Close()
 			return copyLines(f.Out, stream, prefix, &mu)
@@ -230,4 +234,18 @@ func copyLines(out io.Writer, in io.Reader, prefix string, mu *sync.Mutex) error
 			return fmt.Errorf("read log: %w", err)
 		}
 	}
+}
+
+// annotationDefaultContainer names the container that kubectl prints by default.
+const annotationDefaultContainer = "kubectl.kubernetes.io/default-container"
+
+// defaultContainer is the container of a pod whose log kubectl prints by default.
+func defaultContainer(pod corev1.Pod) string {
+	if name := pod.Annotations[annotationDefaultContainer]; slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name }) {
+		return name
+	}
+	if len(pod.Spec.Containers) == 0 {
+		return ""
+	}
+	return pod.Spec.Containers[0].Name
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,10 +29,26 @@ type live struct {
 	run func(words []string) tea.Cmd
 
 	height, offset int
-	// asked is the action that waits for a yes.
-	asked *view.Action
+	// asked is the action that waits for a yes. It is about what was shown when it was asked.
+	asked *choice
 	// note is the last thing that happened outside of the objects.
 	note string
+}
+
+// choice is an action that a person can do now.
+type choice struct {
+	view.Action
+	// step of the rollout, from 1; 0: it is in none.
+	step int32
+}
+
+// words of the command. A decision about a step names it, so that it is not about a later one.
+func (c choice) words() []string {
+	words := strings.Fields(c.Command)
+	if c.Verb == "continue" && c.step > 0 {
+		words = append(words, "--step", strconv.Itoa(int(c.step)))
+	}
+	return words
 }
 
 // Messages of the live tree.
@@ -79,6 +96,11 @@ func (l *live) refresh() {
 	l.options.Now = l.factory.Now()
 	if s, ok := view.NewService(l.input, l.namespace, l.name, l.options.Now); ok {
 		l.service = s
+		if now := l.asked; now != nil {
+			if now = l.action(l.asked.Verb); now == nil || *now != *l.asked {
+				l.note, l.asked = l.asked.Verb+" was not done: the rollout has moved on", nil
+			}
+		}
 		return
 	}
 	l.note = "Microservice " + l.name + " does not exist any more"
@@ -90,10 +112,10 @@ var keys = []struct{ key, verb string }{{"c", "continue"}, {"d", "deprecate"}, {
 // key handles one key. What acts asks first.
 func (l *live) key(key string) tea.Cmd {
 	if l.asked != nil {
-		action := *l.asked
+		asked := *l.asked
 		l.asked = nil
 		if key == "y" {
-			return l.run(strings.Fields(action.Command))
+			return l.run(asked.words())
 		}
 		return nil
 	}
@@ -116,13 +138,13 @@ func (l *live) key(key string) tea.Cmd {
 		return l.run(l.command("why"))
 	case "l":
 		if action := l.action("logs"); action != nil {
-			return l.run(strings.Fields(action.Command))
+			return l.run(action.words())
 		}
 		return l.run(append(l.command("logs"), "--tail", fmt.Sprint(max(20, l.height))))
 	}
 	for _, k := range keys {
 		if action := l.action(k.verb); k.key == key && action != nil {
-			l.asked = action
+			l.asked, l.note = action, ""
 		}
 	}
 	return nil
@@ -135,15 +157,17 @@ func (l *live) command(verb string) []string {
 
 // action that a person can do now by its verb: that of the state of the service, else of the
 // first release that has it; nil: none.
-func (l *live) action(verb string) *view.Action {
-	actions := slices.Clone(l.service.State.Next)
+func (l *live) action(verb string) *choice {
+	states := []view.State{l.service.State}
 	for _, g := range slices.Concat(l.service.Groups, l.service.Previews) {
 		for _, r := range g.Releases {
-			actions = append(actions, r.State.Next...)
+			states = append(states, r.State)
 		}
 	}
-	if i := slices.IndexFunc(actions, func(a view.Action) bool { return a.Verb == verb }); i >= 0 {
-		return &actions[i]
+	for _, s := range states {
+		if i := slices.IndexFunc(s.Next, func(a view.Action) bool { return a.Verb == verb }); i >= 0 {
+			return &choice{s.Next[i], s.Step}
+		}
 	}
 	return nil
 }
@@ -173,7 +197,7 @@ func (l *live) lines() []string {
 func (l *live) help() string {
 	switch {
 	case l.asked != nil:
-		return cutLine(l.asked.Verb+" [y/N]: "+l.asked.Command, l.options.Width)
+		return cutLine(strings.TrimRight(l.asked.Verb+" "+l.asked.Target, " ")+" [y/N]: "+l.asked.Command, l.options.Width)
 	case l.note != "":
 		return cutLine(l.note, l.options.Width)
 	}
@@ -255,9 +279,20 @@ func (i *inner) Run() error {
 	}
 	cli.Run(i.ctx, i.factory, words, i.commands...)
 	fmt.Fprint(i.out, "\npress Enter to return ")
-	_, err := fmt.Fscanln(i.in)
-	if err != nil && err.Error() == "unexpected newline" {
-		return nil
+	return awaitEnter(i.in)
+}
+
+// awaitEnter reads to the end of a line, and no further: what follows are keys of the live tree.
+func awaitEnter(in io.Reader) error {
+	for b := make([]byte, 1); ; {
+		n, err := in.Read(b)
+		switch {
+		case n > 0 && b[0] == '\n':
+			return nil
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
 	}
-	return err
 }

@@ -35,23 +35,37 @@ func queryOf(f *cli.Factory, scope *cli.Scope) (query, error) {
 
 // objects reads what a view is made from. What the user may not read is reported once and is left out.
 func objects(ctx context.Context, f *cli.Factory, q query) (view.Input, error) {
+	in, _, err := readable(ctx, f, q)
+	return in, err
+}
+
+// readable is the same, with the errors of what the user may not read: an answer that could depend on it is not known.
+func readable(ctx context.Context, f *cli.Factory, q query) (view.Input, []error, error) {
 	c, err := f.Client()
 	if err != nil {
-		return view.Input{}, err
+		return view.Input{}, nil, err
 	}
 	home, err := f.Home()
 	if err != nil {
-		return view.Input{}, err
+		return view.Input{}, nil, err
 	}
 	read, missing, err := cluster.Read(ctx, c, cluster.Query{Namespace: q.namespace, Selector: q.selector, Service: q.service, Pods: q.pods})
 	if err != nil {
-		return view.Input{}, err
+		return view.Input{}, nil, err
 	}
 	for _, err := range missing {
 		fmt.Fprintln(f.ErrOut, "hlnr: not shown:", f.Explain(ctx, err))
 	}
 	read.Namespace, read.Program = home, f.Program()
-	return read.Input, nil
+	return read.Input, missing, nil
+}
+
+// unsure gives the error of an answer that nothing was found, where something was not read: then it is not known.
+func unsure(err error, missing []error) error {
+	if err == nil || len(missing) == 0 {
+		return err
+	}
+	return cli.Failed(fmt.Errorf("%w; but not all could be read, as shown above", err))
 }
 
 // find gives the namespace of a service by its name, or an error that offers others.

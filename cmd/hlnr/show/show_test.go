@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -231,8 +232,26 @@ func TestPartOfTheRights(t *testing.T) {
 			t.Errorf("%s is not reported once:\n%s", resource, stderr)
 		}
 	}
+	for _, args := range [][]string{{"why", "https://shop.example.com/"}, {"why", "pr/19"}, {"logs", "shop", "1.1.0"}} {
+		code, stdout, messages := s.hlnr(append(args, "--as", "some-"+s.namespace)...)
+		if code != cli.ExitFailed || !strings.Contains(messages, "not all could be read") {
+			t.Errorf("%q depends on what cannot be read: exit code %d\n%s\n%s", args, code, stdout, messages)
+		}
+	}
 	if strings.Contains(stderr, "clusterfreezes") || strings.Contains(stderr, "namespaces") {
 		t.Errorf("rights in a namespace are reported that do not exist:\n%s", stderr)
+	}
+}
+
+// Logs are those of the container that kubectl prints.
+func TestDefaultContainer(t *testing.T) {
+	t.Parallel()
+	pod := corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "proxy"}, {Name: "shop"}}}}
+	for annotation, want := range map[string]string{"": "proxy", "shop": "shop", "gone": "proxy"} {
+		pod.Annotations = map[string]string{annotationDefaultContainer: annotation}
+		if got := defaultContainer(pod); got != want {
+			t.Errorf("annotation %q: container %q, want %q", annotation, got, want)
+		}
 	}
 }
 

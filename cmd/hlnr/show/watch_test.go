@@ -2,6 +2,8 @@ package show
 
 import (
 	"context"
+	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,7 +92,7 @@ func TestLiveAsks(t *testing.T) {
 		keys  []string
 		want  string
 	}{
-		"yes":              {"approval", []string{"c", "y"}, "hlnr continue shop 1.1.0"},
+		"yes":              {"approval", []string{"c", "y"}, "hlnr continue shop 1.1.0 --step 1"},
 		"no":               {"approval", []string{"c", "n"}, ""},
 		"another key":      {"approval", []string{"d", "d", "y"}, ""},
 		"abort":            {"approval", []string{"d", "y"}, "hlnr deprecate shop 1.1.0"},
@@ -107,6 +109,54 @@ func TestLiveAsks(t *testing.T) {
 				t.Errorf("ran %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// A yes is about what was shown when it was asked: when the rollout has moved on meanwhile, nothing is asked any more.
+func TestLiveForgetsAStaleQuestion(t *testing.T) {
+	t.Parallel()
+	l, ran := newTestLive(t, "approval")
+	press(l, "c")
+	if got := l.View().Content; !strings.Contains(got, "continue 1.1.0 [y/N]") {
+		t.Errorf("it does not ask about 1.1.0:\n%s", got)
+	}
+	l.Update(objectsRead{l.input})
+	if l.asked == nil {
+		t.Error("the question is gone although nothing changed")
+	}
+	in := l.input
+	in.Microservices = slices.Clone(in.Microservices)
+	ms := in.Microservices[0].DeepCopy()
+	for i := range ms.Status.ReleaseGroups {
+		if run := ms.Status.ReleaseGroups[i].Rollout; run != nil {
+			run.Step++
+		}
+	}
+	in.Microservices[0] = *ms
+	l.Update(objectsRead{in})
+	if got := l.View().Content; l.asked != nil || !strings.Contains(got, "continue was not done: the rollout has moved on") {
+		t.Errorf("asked %+v:\n%s", l.asked, got)
+	}
+	press(l, "y")
+	if len(*ran) > 0 {
+		t.Errorf("ran %q", *ran)
+	}
+}
+
+// Whatever is written before Enter returns to the tree.
+func TestAwaitEnter(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"\n", "quit please\n", ""} {
+		in := strings.NewReader(text + "next")
+		if text == "" {
+			in = strings.NewReader("")
+		}
+		if err := awaitEnter(in); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		if rest, _ := io.ReadAll(in); text != "" && string(rest) != "next" {
+			t.Errorf("%q: left %q", text, rest)
+		}
 	}
 }
 

@@ -44,7 +44,7 @@ Exit codes: 0 it is serving, 3 it is not, 5 it waits for a person.`,
 			return err
 		}
 		q.pods = strings.HasPrefix(args[0], "pod/")
-		in, err := objects(cmd.Context(), f, q)
+		in, missing, err := readable(cmd.Context(), f, q)
 		if err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ Exit codes: 0 it is serving, 3 it is not, 5 it waits for a person.`,
 		}
 		a, err := ask(in, q.namespace, args, f.Now())
 		if err != nil {
-			return explain(err)
+			return unsure(explain(err), missing)
 		}
 		if err := output.Print(f.Out, a, func(out io.Writer) error { return text.Why(out, a, terminal(f, output)) }, nil); err != nil {
 			return err
