@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,11 +36,20 @@ type Credentials struct {
 	CA []byte
 }
 
+// leastPart is the length of a part of a path that may be a token: those of Slack, Teams and Discord have more, and shorter
+// ones are words.
+const leastPart = 9
+
 // hide replaces what is secret in an answer that repeats it, because answers are shown in the status.
 func (c Credentials) hide(answer string) string {
 	secrets := []string{c.Token, c.URL}
 	if u, err := url.Parse(c.URL); err == nil {
 		secrets = append(secrets, u.RequestURI(), u.Path)
+		for _, part := range slices.Concat(strings.Split(u.Path, "/"), strings.Split(u.EscapedPath(), "/")) {
+			if len(part) >= leastPart {
+				secrets = append(secrets, part)
+			}
+		}
 		for _, values := range u.Query() {
 			secrets = append(secrets, values...)
 		}

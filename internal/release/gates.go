@@ -140,7 +140,8 @@ func (s *scope) domainsWait(run *Rollout, r *Row) *wait {
 func (s *scope) unreachable(r *Row) string {
 	var out []string
 	for _, rep := range s.reports {
-		if rep.unreported && s.reaches(rep) {
+		// One with a later revision is of a group of this name that has ended.
+		if (rep.unreported || rep.Revision > s.g.TrafficRevision) && s.reaches(rep) {
 			out = append(out, fmt.Sprintf("networkpolicies.hlnr.io %q does not report yet whether it has canary domains for group %s", rep.policy, s.g.Name))
 		}
 		if rep.CanaryDomains && rep.Canary != r.Release && s.reaches(rep) {

@@ -604,6 +604,9 @@ func TestPreRolloutWaitsForDomainsOfAGroupThatEnds(t *testing.T) {
 	if asked(Report{Slug: "2-x", CanaryDomains: true}, Report{Slug: "1-x", Revision: 8}) {
 		t.Error("hooks are asked while the canary domains belong to the group that ends")
 	}
+	if asked(Report{Slug: "2-x"}, Report{Slug: "1-x", Revision: 9}) {
+		t.Error("hooks are asked although the policy reports of an earlier group of the name")
+	}
 	if asked(Report{Slug: "2-x"}, Report{Slug: "1-x", Revision: 8, CanaryDomains: true}) {
 		t.Error("hooks are asked before the canary domains route to the release")
 	}

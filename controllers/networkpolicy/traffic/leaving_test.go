@@ -9,6 +9,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/internal/release"
 )
 
 // ending is a group that is to have no routes any more.
@@ -85,4 +86,45 @@ func TestLostRecordAndTheServiceOfThePolicy(t *testing.T) {
 	w.settle()
 	want(t, "selected", w.services["shop"].Spec.Selector[v1alpha1.LabelRelease], "b")
 	want(t, "the group has ended", len(w.groupTraffic("release").References), 0)
+}
+
+// The releases of the older group are deleted while the active release of the newer one is dead, and its fix waits for its
+// PreRollout hooks: the group that is gone has no canary domains any more, for which they would wait.
+func TestGroupThatIsGoneHasNoCanaryDomains(t *testing.T) {
+	for name, lose := range map[string]bool{"its releases are deleted": false, "the rollout state is lost too": true} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair()
+			p.policy("web").policy.Spec.Domains = []v1alpha1.Domain{
+				{Domain: "{{.ReleaseGroupName}}.example.com", Groups: &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsEach}},
+				{Domain: "try-{{.ReleaseGroupName}}.example.com", Groups: &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsEach}, Release: canaryOf("")},
+			}
+			p.push("1.0.0")
+			p.push("2.0.0")
+			p.run(20 * time.Minute)
+			for name, o := range p.objects {
+				if o.Slug == "1-x" {
+					delete(p.objects, name)
+				} else {
+					o.ready, o.why = 0, "CrashLoopBackOff"
+				}
+			}
+			if delete(p.offers, "1.0.0"); lose {
+				p.loseRecord()
+			}
+			p.push("2.0.1")
+			p.spec.Gates = []release.Point{release.PreRollout}
+			p.run(time.Hour)
+			if a := p.rollout.Groups[0].ActiveRow(); a == nil || a.Version != "2.0.1" {
+				t.Errorf("the fix is not active after an hour: %+v", a)
+			}
+		})
+	}
+}
+
+// Weights of a live route without the share of a group that is gone are percentages again.
+func TestHeldWeightsArePercentages(t *testing.T) {
+	g := group("1-x", 2, "a 1.0.0 error 0")
+	if got, _ := hold(map[string]int{"a": 90}, &g); got["a"] != 100 {
+		t.Errorf("weights %v", got)
+	}
 }

@@ -195,6 +195,36 @@ var pairHappenings = []pairHappening{
 			p.endpoints()
 		}
 	}},
+	{"Microservice made again", 1, func(p *pair, a, b int) {
+		if b%2 == 0 {
+			p.loseRecord()
+			p.ms.UID += "x"
+			p.objects = map[string]*object{}
+			p.endpoints()
+		}
+	}},
+	{"remove a group", 1, func(p *pair, a, b int) {
+		slug, _ := p.groupOf(someVersion(a))
+		p.say("remove the releases of group %s by hand", slug)
+		for name, o := range p.objects {
+			if o.Slug != slug {
+				continue
+			}
+			if delete(p.objects, name); b%2 == 0 {
+				delete(p.offers, o.Version)
+			}
+		}
+		p.endpoints()
+	}},
+	{"domains of canaries", 1, func(p *pair, a, b int) {
+		if _, n, ok := choose(p.nets, a); ok && n.policy.Spec.Provider != nil && n.policy.Spec.Provider.Gateway != nil {
+			n.change(func(s *v1alpha1.NetworkPolicySpec) {
+				s.Domains = append(someDomains(b), v1alpha1.Domain{
+					Domain: "try-{{.ReleaseGroupName}}.example.com", Port: "http", Groups: &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsEach}, Release: canaryOf(""),
+				})
+			})
+		}
+	}},
 	{"decide", 3, func(p *pair, a, b int) {
 		if name, o, ok := choose(p.objects, a); ok {
 			d := release.Decision{Action: []release.Action{release.Continue, release.Adopt, release.Deprecate, release.Retry}[b%4], ID: strconv.Itoa(len(p.trace)) + "-" + strconv.Itoa(p.stats.plans), Step: strconv.Itoa(1 + b%3)}
@@ -275,7 +305,7 @@ var pairHappenings = []pairHappening{
 // pairFaults are the happenings that are faults of what surrounds planner and policies.
 var pairFaults = map[string]bool{
 	"plan that ends": true, "lose policy": true, "policy made again": true, "stick": true, "gateway": true, "lose pods": true, "spoil": true, "break": true,
-	"remove": true, "restore": true, "clock goes back": true, "full cluster": true, "webhook": true, "quota of Services": true,
+	"remove": true, "remove a group": true, "Microservice made again": true, "restore": true, "clock goes back": true, "full cluster": true, "webhook": true, "quota of Services": true,
 	"webhook of changes": true, "no template": true,
 }
 

@@ -23,6 +23,7 @@ func (r *reporter) groupReports() []v1alpha1.GroupTraffic {
 		if r.rollout.bySlug[slug] == nil {
 			prev := r.report(slug)
 			prev.References = Union(r.written(slug), nil)
+			prev.CanaryDomains, prev.Canary = false, "" // No domain is of it: those that it had are of other groups.
 			prev.Reason, prev.Message = reasonNoMicroservice, "the Microservice has no such release group: its objects are deleted when another group serves"
 			out = append(out, prev)
 		}

@@ -222,7 +222,7 @@ func hold(last map[string]int, g *v1alpha1.ReleaseGroup) (weights map[string]int
 	case len(asked) > 0:
 		return release.Percent(asked), true
 	}
-	return last, false
+	return release.Percent(last), false // Without the share of another group, from which domains were moving.
 }
 
 // liveWeights are the weights that live routes give the releases of a group. Of

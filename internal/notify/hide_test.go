@@ -1,0 +1,22 @@
+package notify
+
+import (
+	"strings"
+	"testing"
+)
+
+// Answers may repeat a part of the secret URL, as web servers and APIs do.
+func TestHidePartsOfTheURL(t *testing.T) {
+	t.Parallel()
+	c := Credentials{URL: "https://chat.example.com/api/webhooks/1234/s3cr3tT0ken"}
+	for _, answer := range []string{
+		"Unknown webhook token s3cr3tT0ken", `{"path":"\/api\/webhooks\/1234\/s3cr3tT0ken"}`, "no route webhooks/1234/s3cr3tT0ken", c.URL,
+	} {
+		if got := c.hide(answer); strings.Contains(got, "s3cr3tT0ken") {
+			t.Errorf("shown in the status: %s", got)
+		}
+	}
+	if got := c.hide("the webhook is unknown to chat.example.com"); got != "the webhook is unknown to chat.example.com" {
+		t.Errorf("hidden: %s", got)
+	}
+}
