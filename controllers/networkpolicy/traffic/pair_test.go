@@ -195,27 +195,6 @@ var pairHappenings = []pairHappening{
 			p.endpoints()
 		}
 	}},
-	{"Microservice made again", 1, func(p *pair, a, b int) {
-		if b%2 == 0 {
-			p.loseRecord()
-			p.ms.UID += "x"
-			p.objects = map[string]*object{}
-			p.endpoints()
-		}
-	}},
-	{"remove a group", 1, func(p *pair, a, b int) {
-		slug, _ := p.groupOf(someVersion(a))
-		p.say("remove the releases of group %s by hand", slug)
-		for name, o := range p.objects {
-			if o.Slug != slug {
-				continue
-			}
-			if delete(p.objects, name); b%2 == 0 {
-				delete(p.offers, o.Version)
-			}
-		}
-		p.endpoints()
-	}},
 	{"domains of canaries", 1, func(p *pair, a, b int) {
 		if _, n, ok := choose(p.nets, a); ok && n.policy.Spec.Provider != nil && n.policy.Spec.Provider.Gateway != nil {
 			n.change(func(s *v1alpha1.NetworkPolicySpec) {
@@ -305,7 +284,7 @@ var pairHappenings = []pairHappening{
 // pairFaults are the happenings that are faults of what surrounds planner and policies.
 var pairFaults = map[string]bool{
 	"plan that ends": true, "lose policy": true, "policy made again": true, "stick": true, "gateway": true, "lose pods": true, "spoil": true, "break": true,
-	"remove": true, "remove a group": true, "Microservice made again": true, "restore": true, "clock goes back": true, "full cluster": true, "webhook": true, "quota of Services": true,
+	"remove": true, "restore": true, "clock goes back": true, "full cluster": true, "webhook": true, "quota of Services": true,
 	"webhook of changes": true, "no template": true,
 }
 
