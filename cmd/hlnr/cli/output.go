@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -75,15 +76,15 @@ func (o *Output) Wide() bool { return o.Format == FormatWide }
 func (o *Output) Print(out io.Writer, value any, text func(io.Writer) error, names func() []string) error {
 	switch o.Format {
 	case FormatJSON:
-		raw, err := json.MarshalIndent(value, "", "  ")
+		raw, err := JSON(value)
 		if err != nil {
-			return fmt.Errorf("write JSON: %w", err)
+			return err
 		}
-		return write(out, append(raw, '\n'))
+		return write(out, raw)
 	case FormatYAML:
-		raw, err := yaml.Marshal(value)
+		raw, err := YAML(value)
 		if err != nil {
-			return fmt.Errorf("write YAML: %w", err)
+			return err
 		}
 		return write(out, raw)
 	case FormatName:
@@ -94,6 +95,43 @@ func (o *Output) Print(out io.Writer, value any, text func(io.Writer) error, nam
 		return write(out, []byte(b.String()))
 	}
 	return text(out)
+}
+
+// JSON is value as JSON for people and scripts. Control characters in its texts are escaped.
+func JSON(value any) ([]byte, error) {
+	raw, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("write JSON: %w", err)
+	}
+	return append(escape(raw), '\n'), nil
+}
+
+// YAML is value as YAML. Control characters in its texts are escaped.
+func YAML(value any) ([]byte, error) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("write YAML: %w", err)
+	}
+	// JSONToYAML reads JSON as YAML, in which these characters are not allowed without an escape.
+	if raw, err = yaml.JSONToYAML(escape(raw)); err != nil {
+		return nil, fmt.Errorf("write YAML: %w", err)
+	}
+	return raw, nil
+}
+
+// escape escapes in JSON the characters that encoding/json writes as they are, but terminals may obey and YAML
+// does not allow.
+func escape(raw []byte) []byte {
+	out := make([]byte, 0, len(raw))
+	for _, r := range string(raw) {
+		switch {
+		case r >= 0x7f && r <= 0x9f, r == 0xfeff, r == 0xfffe, r == 0xffff:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		default:
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
 }
 
 func write(out io.Writer, text []byte) error {
