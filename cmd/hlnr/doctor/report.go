@@ -4,30 +4,40 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
+
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// writeReport writes the archive. A file that is there already is not replaced.
+// writeReport writes the archive. A file that is there already is not replaced; after an error there is none.
 func writeReport(name string, result *Result, objects []client.Object) (err error) {
-	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return fmt.Errorf("--report: %w", err)
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	zipped := gzip.NewWriter(file)
-	archive := tar.NewWriter(zipped)
 	files, err := reportFiles(result, objects)
 	if err != nil {
 		return err
 	}
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("--report: %w", err)
+	}
+	defer func() {
+		if err = errors.Join(err, file.Close()); err != nil {
+			err = errors.Join(err, os.Remove(name))
+		}
+	}()
+	return pack(file, files)
+}
+
+// pack writes files as an archive.
+func pack(out io.Writer, files []entry) error {
+	zipped := gzip.NewWriter(out)
+	archive := tar.NewWriter(zipped)
 	for _, f := range files {
 		header := &tar.Header{Name: "hlnr-report/" + f.name, Mode: 0o600, Size: int64(len(f.text)), Typeflag: tar.TypeReg}
 		if err := archive.WriteHeader(header); err != nil {
@@ -51,29 +61,27 @@ type entry struct {
 
 // reportFiles are the findings and the objects, without secrets.
 func reportFiles(result *Result, objects []client.Object) ([]entry, error) {
+	cleaned := *result
+	cleaned.Findings = make([]Finding, len(result.Findings))
+	for i, f := range result.Findings {
+		cleaned.Findings[i] = Finding{f.Level, f.Check, cleanText(f.Text), cleanText(f.Fix)}
+	}
 	var text bytes.Buffer
-	if err := result.write(&text); err != nil {
+	if err := cleaned.write(&text); err != nil {
 		return nil, err
 	}
-	raw, err := json.Marshal(result)
+	raw, err := cli.JSON(&cleaned)
 	if err != nil {
-		return nil, fmt.Errorf("write findings: %w", err)
+		return nil, fmt.Errorf("findings: %w", err)
 	}
-	var decoded any
-	if err := json.Unmarshal(raw, &decoded); err != nil {
-		return nil, fmt.Errorf("write findings: %w", err)
-	}
-	if raw, err = json.MarshalIndent(clean(decoded), "", "  "); err != nil {
-		return nil, fmt.Errorf("write findings: %w", err)
-	}
-	files := []entry{{"doctor.txt", []byte(cleanText(text.String()))}, {"doctor.json", raw}}
+	files := []entry{{"doctor.txt", text.Bytes()}, {"doctor.json", raw}}
 	for _, o := range objects {
 		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", o.GetName(), err)
 		}
 		kind := strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1alpha1."))
-		raw, err := yaml.Marshal(clean(fields))
+		raw, err := cli.YAML(clean(fields))
 		if err != nil {
 			return nil, fmt.Errorf("write %s: %w", o.GetName(), err)
 		}
