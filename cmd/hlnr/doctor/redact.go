@@ -8,40 +8,94 @@ import (
 // removed stands for what is not in a report.
 const removed = "(removed)"
 
-// The forms of secrets in text.
-var secrets = []*regexp.Regexp{
-	regexp.MustCompile(`-----BEGIN [A-Z ]*-----[\s\S]*?(-----END [A-Z ]*-----|$)`),
-	regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]*)?`),                                                                                         // JSON web tokens
-	regexp.MustCompile(`\b(gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,})`),                                                              // forges
-	regexp.MustCompile(`\b(AKIA|ASIA)[A-Z0-9]{16}\b`),                                                                                                                       // clouds
-	regexp.MustCompile(`\b(xox[abposr]-[A-Za-z0-9-]{10,}|sk-[A-Za-z0-9_-]{16,}|AIza[A-Za-z0-9_-]{30,})`),                                                                    // services
-	regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9+/=._~-]{6,}`),                                                                                                     // headers
-	regexp.MustCompile(`(?i)([a-z0-9_.-]*(pass(word|wd)?|secret|token|credential|api[_-]?key|private[_-]?key)[a-z0-9_.-]*)(["']?\s*[:=]\s*)("[^"]*"|'[^']*'|[^\s,;&"'}]+)`), // key=value
-	regexp.MustCompile(`([a-z][a-z0-9+.-]*://)[^\s/@]+@`),                                                                                                                   // user:password@host
-	regexp.MustCompile(`([?&][^=\s&#]*=)[^&\s#"']+`),                                                                                                                        // query parameters
+// secret is a form of secrets in text, and what is written instead.
+type secret struct {
+	form *regexp.Regexp
+	with string
 }
 
-// keep are what of a match stays, by the index of its expression.
-var keep = map[int]string{6: "${1}${4}" + removed, 7: "${1}" + removed + "@", 8: "${1}" + removed}
+// Parts of the forms of keys with values. Quotes and separators may be escaped, as in JSON within JSON or in
+// addresses; a text that was cut may lack the last quote.
+const (
+	quote     = `(?:\\*["']|%(?:25)*2[27])?`
+	separator = `\s*(?:=>|[:=]+|%(?:25)*3[ad])\s*`
+	quoted    = `\\+"(?:[^"\\]|\\\\(?:\\["\\]|[^"\\]))*(?:\\+"|\\*$)|"(?:[^"\\]|\\[\s\S])*(?:"|\\?$)|'[^']*(?:'|$)`
+	value     = `(?:` + quoted + `|\S+)`
+)
+
+// The forms of secrets in text.
+var secrets = []secret{
+	{regexp.MustCompile(`-----BEGIN [A-Z ]*-----[\s\S]*?(-----END [A-Z ]*-----|$)`), removed},
+	{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]*)?`), removed},                                                                                                      // JSON web tokens
+	{regexp.MustCompile(`gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,}`), removed},                                                                               // forges
+	{regexp.MustCompile(`npm_[A-Za-z0-9]{16,}|dckr_(pat|oat)_[A-Za-z0-9_-]{10,}|\bhv[sbr]\.[A-Za-z0-9_-]{10,}`), removed},                                                                           // registries and stores
+	{regexp.MustCompile(`\b(AKIA|ASIA)[A-Z0-9]{16}\b`), removed},                                                                                                                                    // clouds
+	{regexp.MustCompile(`\b(xox[abposr]-[A-Za-z0-9-]{10,}|sk-[A-Za-z0-9_-]{16,}|AIza[A-Za-z0-9_-]{30,})`), removed},                                                                                 // services
+	{regexp.MustCompile(`[rsp]k_(live|test)_[A-Za-z0-9]{8,}|whsec_[A-Za-z0-9+/=]{8,}`), removed},                                                                                                    // payments
+	{regexp.MustCompile(`(?i)((?:hooks\.slack\.com|discord(?:app)?\.com|[a-z0-9-]+\.webhook\.office\.com)(?:/|%(?:25)*2f))[^\s"'<>]+`), "${1}" + removed},                                           // addresses that are secrets
+	{regexp.MustCompile(`(?i)(\b(?:authorization|(?:set-)?cookie)` + quote + separator + `)(?:` + quoted + `|[^\r\n]+)`), "${1}" + removed},                                                         // headers
+	{regexp.MustCompile(`(?i)([a-z0-9_.-]*(?:password|passwd|passphrase|pwd|secret|token|credential|api[_-]?key|private[_-]?key)[a-z0-9_.-]*` + quote + separator + `)` + value), "${1}" + removed}, // key=value
+	{regexp.MustCompile(`(?i)(\b(?:[a-z0-9_.-]*[_.-])?(?:pass|dsn)` + quote + separator + `)` + value), "${1}" + removed},
+	// Words of ordinary sentences are keys only before an equals sign, or in quotes.
+	{regexp.MustCompile(`(?i)((?:\b(?:[a-z0-9_.-]*[_.-])?o?(?:auth|key|sig)|[a-z0-9_.-]*(?:access[_-]?key|signature|(?-i:[a-z0-9](?:Key|Auth))))(?:[_-]?[0-9])?` + quote + `\s*(?:=+|%(?:25)*3d)\s*)` + value), "${1}" + removed},
+	{regexp.MustCompile(`(?i)(["'](?:[a-z0-9_.-]*[_.-])?(?:auth|key|sig|access[_-]?key|signature)\\*["']\s*:\s*)` + value), "${1}" + removed},
+	{regexp.MustCompile(`(?i)(--[a-z0-9-]*(?:token|secret|password|passwd|-key)\s+)` + value), "${1}" + removed}, // flags
+	{regexp.MustCompile(`[^\s:/"'(]+:\S*@((?:tcp6?|udp|unix)\()`), removed + "@${1}"},                            // user:password@tcp(host)
+	{regexp.MustCompile(`(invalid port ":)[^"]*("? after host)`), "${1}" + removed + "${2}"},                     // of an address that Go could not read
+	{regexp.MustCompile(`([?&][^=\s&#]*=)[^&\s#"']+`), "${1}" + removed},                                         // query parameters
+}
+
+var (
+	// address is an absolute one: its scheme, and the rest.
+	address = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://)(\S+)`)
+	// digest stands after an "@" that ends no user and password.
+	digest = regexp.MustCompile(`^sha(256|384|512):[0-9a-f]{32,}`)
+	// spoken is a word for a secret, with the next word.
+	spoken = regexp.MustCompile(`(?i)\b((?:password|passwd|passphrase|pwd|bearer|basic)\s+(?:(?:is|was)\s+)?)(` + value + `)`)
+)
+
+// ordinary are words that follow the word for a secret in sentences, and are not one.
+var ordinary = func() map[string]bool {
+	m := map[string]bool{}
+	for _, word := range strings.Fields(`a about accepted access and are as at auth authentication authorization because but by cannot changed
+		check credentials differs do does empty entry expired expires failed field file files for from given has hash have header if in
+		incorrect into invalid is key length login longer manager match matches may mismatch missing must no not of on one only or
+		policy provided realm rejected required reset rotated rotation secret set should that the there to token too unknown unset use
+		user username value was were when which will with without wrong`) {
+		m[word] = true
+	}
+	return m
+}()
 
 // cleanText removes what looks like a secret from a text.
 func cleanText(text string) string {
-	for i, s := range secrets {
-		if with, some := keep[i]; some {
-			text = s.ReplaceAllString(text, with)
-		} else {
-			text = s.ReplaceAllString(text, removed)
-		}
+	for _, s := range secrets {
+		text = s.form.ReplaceAllString(text, s.with)
 	}
-	return text
+	text = address.ReplaceAllStringFunc(text, func(found string) string {
+		parts := address.FindStringSubmatch(found)
+		for at := strings.LastIndexByte(parts[2], '@'); at >= 0; at = strings.LastIndexByte(parts[2][:at], '@') {
+			if !digest.MatchString(parts[2][at+1:]) {
+				return parts[1] + removed + parts[2][at:]
+			}
+		}
+		return found
+	})
+	return spoken.ReplaceAllStringFunc(text, func(found string) string {
+		parts := spoken.FindStringSubmatch(found)
+		if word := strings.ToLower(strings.Trim(parts[2], `.,;:!?()=<>"'`)); word == "" || word == "removed" || ordinary[word] {
+			return found
+		}
+		return parts[1] + removed
+	})
 }
 
 // dropped are fields that are not needed to find a fault, and repeat others or may hold secrets.
 var dropped = map[string]bool{"managedFields": true, "kubectl.kubernetes.io/last-applied-configuration": true}
 
 // valued are the fields whose values are written by users and mean nothing to others: environment
-// variables, headers, bodies and data of objects.
-var valued = map[string]bool{"env": true, "headers": true, "body": true, "data": true, "stringData": true, "binaryData": true, "args": true, "command": true, "webhookSecret": true, "caBundle": true}
+// variables, headers, bodies, data of objects and attributes of volumes.
+var valued = map[string]bool{"env": true, "headers": true, "httpHeaders": true, "volumeAttributes": true, "body": true, "data": true, "stringData": true, "binaryData": true, "args": true, "command": true, "webhookSecret": true, "caBundle": true}
 
 // clean removes secrets from a decoded object: values of environment variables, headers, arguments and data,
 // annotations of other tools, and what looks like a secret in any text.
@@ -54,6 +108,10 @@ func clean(v any) any {
 			case dropped[k]:
 			case valued[k]:
 				out[k] = blank(x)
+			case k == "flexVolume":
+				out[k] = cleanField(x, "options")
+			case k == "hooks":
+				out[k] = cleanHooks(x)
 			case k == "receivers":
 				out[k] = cleanReceivers(x)
 			case k == "annotations":
@@ -75,8 +133,33 @@ func clean(v any) any {
 	return v
 }
 
+// cleanField removes the values of one field of an object.
+func cleanField(v any, field string) any {
+	m, is := clean(v).(map[string]any)
+	if !is {
+		return removed
+	}
+	if x, is := m[field]; is {
+		m[field] = blank(x)
+	}
+	return m
+}
+
+// cleanHooks removes the values of what is sent with hooks.
+func cleanHooks(v any) any {
+	list, is := v.([]any)
+	if !is {
+		return removed
+	}
+	out := make([]any, len(list))
+	for i, item := range list {
+		out[i] = cleanField(item, "metadata")
+	}
+	return out
+}
+
 // path of an address, which is a secret where messages are sent to.
-var path = regexp.MustCompile(`^([a-z]+://[^/?#]*).+$`)
+var path = regexp.MustCompile(`(?i)^([a-z]+://[^/?#]*).+$`)
 
 // cleanReceivers keeps of the addresses of receivers the hosts, and of their templates nothing.
 func cleanReceivers(v any) any {
@@ -118,24 +201,32 @@ func cleanAnnotations(v any) any {
 	return out
 }
 
-// blank keeps the form of a value: names and references, and no values.
+// blank keeps the form of a value: the keys, of the items of lists also names and references, and no values.
 func blank(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		out := map[string]any{}
 		for k, x := range v {
-			switch k {
-			case "name", "valueFrom", "key":
-				out[k] = clean(x)
-			default:
-				out[k] = blank(x)
-			}
+			out[k] = blank(x)
 		}
 		return out
 	case []any:
 		out := make([]any, len(v))
 		for i, x := range v {
-			out[i] = blank(x)
+			item, is := x.(map[string]any)
+			if !is {
+				out[i] = blank(x)
+				continue
+			}
+			fields := map[string]any{}
+			for k, x := range item {
+				if k == "name" || k == "valueFrom" {
+					fields[k] = clean(x)
+				} else {
+					fields[k] = blank(x)
+				}
+			}
+			out[i] = fields
 		}
 		return out
 	case nil:
