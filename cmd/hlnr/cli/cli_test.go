@@ -72,15 +72,21 @@ func TestExitCodes(t *testing.T) {
 		code   Code
 		stderr string
 	}{
-		"yes":          {nil, ExitYes, ""},
-		"failed":       {cause, ExitFailed, "hlnr: the cause\n"},
-		"usage":        {Usage(cause), ExitUsage, "hlnr: the cause\n"},
-		"no":           {No(cause), ExitNo, "hlnr: the cause\n"},
-		"no, silently": {No(nil), ExitNo, ""},
-		"timed out":    {TimedOut(cause), ExitTimeout, "hlnr: the cause\n"},
-		"waits":        {Waits(cause), ExitWaits, "hlnr: the cause\n"},
-		"wrapped":      {fmt.Errorf("ask: %w", No(cause)), ExitNo, "hlnr: the cause\n"},
-		"closed pipe":  {fmt.Errorf("write output: %w", syscall.EPIPE), ExitFailed, ""},
+		"yes":           {nil, ExitYes, ""},
+		"failed":        {cause, ExitFailed, "hlnr: the cause\n"},
+		"usage":         {Usage(cause), ExitUsage, "hlnr: the cause\n"},
+		"no":            {No(cause), ExitNo, "hlnr: the cause\n"},
+		"no, silently":  {No(nil), ExitNo, ""},
+		"timed out":     {TimedOut(cause), ExitTimeout, "hlnr: the cause\n"},
+		"waits":         {Waits(cause), ExitWaits, "hlnr: the cause\n"},
+		"wrapped":       {fmt.Errorf("ask: %w", No(cause)), ExitNo, "hlnr: the cause\n"},
+		"clear":         {errors.New("a\x1b[2Jb"), ExitFailed, "hlnr: a[2Jb\n"},
+		"clipboard":     {No(errors.New("a\x1b]52;c;aGk=\x07b")), ExitNo, "hlnr: a]52;c;aGk=b\n"},
+		"return":        {errors.New("a\rhlnr: done"), ExitFailed, "hlnr: ahlnr: done\n"},
+		"right to left": {errors.New("a\u202eb"), ExitFailed, "hlnr: ab\n"},
+		"forged line":   {errors.New("a\nhlnr: done\n"), ExitFailed, "hlnr: a\n  hlnr: done\n"},
+		"list":          {errors.New("a\n  b\n    c"), ExitFailed, "hlnr: a\n  b\n    c\n"},
+		"closed pipe":   {fmt.Errorf("write output: %w", syscall.EPIPE), ExitFailed, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -27,6 +27,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/klog/v2"
+
+	"github.com/heighliner/heighliner/internal/view/text"
 )
 
 // The names by which the binary is called.
@@ -78,9 +80,23 @@ func Run(ctx context.Context, f *Factory, args []string, commands ...NewCommand)
 	e := &Exit{ExitUsage, err} // an error of cobra itself
 	errors.As(err, &e)
 	if e.Err != nil {
-		fmt.Fprintln(f.ErrOut, "hlnr:", e.Err) // an error of the stream has no reader
+		fmt.Fprintln(f.ErrOut, "hlnr:", message(e.Err)) // an error of the stream has no reader
 	}
 	return e.Code
+}
+
+// message is the text of an error without control characters: fields of objects and answers of servers are parts of it.
+// Line breaks stay, because lists of faults have some; each further line is indented, so that none that a field
+// has reads as a message of hlnr.
+func message(err error) string {
+	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	for i, l := range lines {
+		lines[i] = text.Clean(l)
+		if i > 0 {
+			lines[i] = strings.TrimRight("  "+strings.TrimPrefix(lines[i], "  "), " ")
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // NewRoot assembles the command line.
@@ -122,11 +138,11 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 			names = append(append(names, c.Name()), c.Aliases...)
 		}
 	}
-	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+	unknown := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
 	if near := Nearest(args[0], names); len(near) > 0 {
-		return Usage(fmt.Errorf("%s; did you mean %s?", text, quoted(near, " or ")))
+		return Usage(fmt.Errorf("%s; did you mean %s?", unknown, quoted(near, " or ")))
 	}
-	return Usage(fmt.Errorf("%s; \"%s --help\" lists the commands", text, cmd.CommandPath()))
+	return Usage(fmt.Errorf("%s; \"%s --help\" lists the commands", unknown, cmd.CommandPath()))
 }
 
 // finish lets the errors of each command pass through [Factory.Explain].

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/view/text"
 )
 
 // Level of a finding.
@@ -170,6 +171,7 @@ func (d *doctor) unknown(check, what string, err error) {
 	d.add(Unknown, check, "", "%s cannot be read: %v", what, err)
 }
 
+// write writes one line for each finding, whatever the fields of objects in it have.
 func (r *Result) write(out io.Writer) error {
 	var b strings.Builder
 	ascii := !utf8Locale()
@@ -178,9 +180,9 @@ func (r *Result) write(out io.Writer) error {
 		if ascii {
 			mark = map[Level]string{OK: "ok", Unknown: "?", Warning: "!", Problem: "x"}[f.Level]
 		}
-		fmt.Fprintf(&b, "%s %s: %s\n", mark, f.Check, f.Text)
+		fmt.Fprintf(&b, "%s %s: %s\n", mark, text.Clean(f.Check), text.Clean(f.Text))
 		if f.Fix != "" {
-			fmt.Fprintf(&b, "    %s\n", f.Fix)
+			fmt.Fprintf(&b, "    %s\n", text.Clean(f.Fix))
 		}
 	}
 	fmt.Fprintf(&b, "%s, %s\n", plural(r.count(Problem), "problem"), plural(r.count(Warning), "warning"))

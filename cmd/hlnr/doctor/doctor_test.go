@@ -268,6 +268,27 @@ func TestJudgements(t *testing.T) {
 	}
 }
 
+// What objects have in their fields neither steers the terminal nor adds lines.
+func TestHostileFindings(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{
+		"a\x1b[2Jb":            "a[2Jb",
+		"a\x1b]52;c;aGk=\x07b": "a]52;c;aGk=b",
+		"a\rb":                 "ab",
+		"a\u202eb":             "ab",
+		"a\n✔ Manager: b":      "a ✔ Manager: b",
+	} {
+		r := Result{Findings: []Finding{{Level: Problem, Check: "Microservice", Text: given, Fix: given}}}
+		var b strings.Builder
+		if err := r.write(&b); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := b.String(), "Microservice: "+want+"\n    "+want+"\n1 problem, 0 warnings\n"; !strings.HasSuffix(got, want) || strings.Count(got, "\n") != 3 {
+			t.Errorf("%q: %q, want %q", given, got, want)
+		}
+	}
+}
+
 func established() apiextensionsv1.CustomResourceDefinitionCondition {
 	return apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}
 }

@@ -16,29 +16,29 @@ import (
 func Why(out io.Writer, a view.Answer, o Options) error {
 	p := &page{Options: o}
 	class := map[view.Result]view.Class{view.Serving: view.Stable, view.NotServing: view.Failed, view.ForPerson: view.Waiting}[a.Result]
-	p.line("", "", p.paint(class, clean(a.Summary)))
+	p.line("", "", p.paint(class, Clean(a.Summary)))
 	if len(a.Lines) > 0 {
 		p.b.WriteString("\n")
 	}
 	names, texts := 0, 0
 	for _, l := range a.Lines {
-		names, texts = max(names, lipgloss.Width(l.Name)), max(texts, min(maxText, lipgloss.Width(clean(l.Text))))
+		names, texts = max(names, lipgloss.Width(l.Name)), max(texts, min(maxText, lipgloss.Width(Clean(l.Text))))
 	}
 	for _, l := range a.Lines {
-		first := "  " + clean(l.Name) + strings.Repeat(" ", names-lipgloss.Width(l.Name)) + "  "
-		text := clean(l.Text)
+		first := "  " + Clean(l.Name) + strings.Repeat(" ", names-lipgloss.Width(l.Name)) + "  "
+		text := Clean(l.Text)
 		if l.Object != "" {
-			text += strings.Repeat(" ", max(0, texts-lipgloss.Width(text))) + "   " + p.faint(clean(l.Object))
+			text += strings.Repeat(" ", max(0, texts-lipgloss.Width(text))) + "   " + p.faint(Clean(l.Object))
 		}
 		indent := strings.Repeat(" ", lipgloss.Width(first))
 		if p.Width > 0 && p.Width < minTable {
-			first, indent = "  "+clean(l.Name)+" ", "    "
+			first, indent = "  "+Clean(l.Name)+" ", "    "
 		}
 		p.line(first, indent, text)
 	}
 	if a.Do != "" {
 		p.b.WriteString("\n")
-		p.line("", "", clean(a.Do))
+		p.line("", "", Clean(a.Do))
 	}
 	return p.write(out)
 }
@@ -68,7 +68,7 @@ func History(out io.Writer, h view.History, o Options) error {
 		if d := r.Decision; d != nil {
 			who = strings.TrimSpace(strings.ToLower(d.Action) + " " + by(cmp.Or(d.By, "an unnamed user")))
 		}
-		rows = append(rows, []string{short(r.Version), clean(r.Group), started, took, who, marks[r.Status] + " " + clean(r.Result.Sentence)})
+		rows = append(rows, []string{short(r.Version), Clean(r.Group), started, took, who, marks[r.Status] + " " + Clean(r.Result.Sentence)})
 	}
 	p.grid([]string{"VERSION", "GROUP", "STARTED", "DURATION", "DECIDED", "RESULT"}, rows)
 	return p.write(out)
@@ -110,23 +110,23 @@ func Previews(out io.Writer, v view.Previews, o Options) error {
 	p := &page{Options: o}
 	var rows [][]string
 	for _, s := range v.Services {
-		name := clean(s.Name)
+		name := Clean(s.Name)
 		if p.Namespaces {
-			name = clean(s.Namespace) + "/" + name
+			name = Clean(s.Namespace) + "/" + name
 		}
 		for _, g := range s.Previews {
 			r, url := g.PullRequest, ""
 			for _, h := range g.Hosts {
 				if h.Programmed {
-					url = clean(cmp.Or(h.URL, h.Host))
+					url = Clean(cmp.Or(h.URL, h.Host))
 					break
 				}
 			}
-			state := mark(g.State.Class) + clean(g.State.Sentence)
+			state := mark(g.State.Class) + Clean(g.State.Sentence)
 			if r.Until != nil {
 				state += ", until " + view.Clock(r.Until.Time, p.Now)
 			}
-			rows = append(rows, []string{name, fmt.Sprintf("pr-%d", r.Number), cut(clean(r.Title), 30), clean(r.Author), short(cmp.Or(g.Active, r.Head)), url, p.paint(g.State.Class, state)})
+			rows = append(rows, []string{name, fmt.Sprintf("pr-%d", r.Number), cut(Clean(r.Title), 30), Clean(r.Author), short(cmp.Or(g.Active, r.Head)), url, p.paint(g.State.Class, state)})
 		}
 	}
 	if len(rows) == 0 {
@@ -144,15 +144,15 @@ func Events(out io.Writer, v view.Events, o Options) error {
 		p.line("", "", "no events: the API server keeps them for an hour by default")
 	}
 	for _, e := range v.Events {
-		object := clean(e.Object)
+		object := Clean(e.Object)
 		if p.Namespaces {
-			object = clean(e.Namespace) + "/" + object
+			object = Clean(e.Namespace) + "/" + object
 		}
 		class := view.Stable
 		if e.Type == "Warning" {
 			class = view.Failed
 		}
-		text := p.age(e.Time.Time) + "  " + p.paint(class, clean(e.Reason)) + "  " + object + "  " + clean(e.Note)
+		text := p.age(e.Time.Time) + "  " + p.paint(class, Clean(e.Reason)) + "  " + object + "  " + Clean(e.Note)
 		if e.Count > 1 {
 			text += fmt.Sprintf(" (%d times)", e.Count)
 		}
@@ -169,7 +169,7 @@ func Changes(out io.Writer, changes []view.Change, o Options) error {
 		if p.Wide {
 			at = p.Now.Format(time.RFC3339)
 		}
-		p.line("", "          ", at+"  "+clean(c.Group)+"  "+short(c.Version)+"  "+p.paint(c.Class, clean(c.Text)))
+		p.line("", "          ", at+"  "+Clean(c.Group)+"  "+short(c.Version)+"  "+p.paint(c.Class, Clean(c.Text)))
 	}
 	return p.write(out)
 }

@@ -41,7 +41,7 @@ func (p *page) freezes(list []view.Freeze) {
 		if !f.Active || f.Effect == nil || f.Effect.Services == 0 {
 			continue
 		}
-		text := clean(f.Sentence) + " (" + f.Kind + " " + clean(f.Name) + ")"
+		text := Clean(f.Sentence) + " (" + f.Kind + " " + Clean(f.Name) + ")"
 		if n := len(f.Effect.Waiting); n == 1 {
 			text += "; 1 service waits for its end"
 		} else if n > 1 {
@@ -71,13 +71,13 @@ func (p *page) rows(b view.Board) (out []row) {
 			out = append(out, p.previewRow(s))
 		}
 		if len(out) == first {
-			out = append(out, row{state: s.State, text: clean(s.State.Sentence)})
+			out = append(out, row{state: s.State, text: Clean(s.State.Sentence)})
 		}
 		r := &out[first]
-		r.namespace, r.service = clean(s.Namespace), clean(s.Name)
+		r.namespace, r.service = Clean(s.Namespace), Clean(s.Name)
 		frozen := func(g view.Group) bool { return g.State.Word == view.WordFrozen }
 		if s.State.Word == view.WordProblem || s.State.Word == view.WordFrozen && !slices.ContainsFunc(s.Groups, frozen) && !slices.ContainsFunc(s.Previews, frozen) {
-			r.state, r.text = s.State, clean(s.State.Sentence)
+			r.state, r.text = s.State, Clean(s.State.Sentence)
 		}
 		if s.Paused && s.State.Word != view.WordPaused {
 			r.text = "paused, " + r.text
@@ -103,7 +103,7 @@ func Rows(s view.Service) (out []Row) {
 }
 
 func (p *page) groupRow(g view.Group) row {
-	r := row{group: clean(g.Name), active: short(g.Active), canary: short(g.Canary), state: g.State, text: clean(g.State.Sentence)}
+	r := row{group: Clean(g.Name), active: short(g.Active), canary: short(g.Canary), state: g.State, text: Clean(g.State.Sentence)}
 	if g.CanaryWeight != nil {
 		r.share = fmt.Sprintf("%d %%", *g.CanaryWeight)
 	}
@@ -131,7 +131,7 @@ func (p *page) previewRow(s *view.Service) row {
 	case view.Stable:
 		r.text, r.state.Next = "all active", nil
 	default:
-		r.text = fmt.Sprintf("%d of them: pr-%d %s", n[c], best.PullRequest.Number, clean(best.State.Sentence))
+		r.text = fmt.Sprintf("%d of them: pr-%d %s", n[c], best.PullRequest.Number, Clean(best.State.Sentence))
 	}
 	return r
 }
@@ -266,7 +266,7 @@ func (p *page) cards(rows []row) {
 		p.line(indent, indent, p.paint(r.state.Class, mark(r.state.Class)+r.text))
 		if r.state.Class == view.Waiting || r.state.Class == view.Failed {
 			for _, n := range r.state.Next {
-				p.line(indent, indent, clean(n.Command))
+				p.line(indent, indent, Clean(n.Command))
 			}
 		}
 	}

@@ -86,10 +86,11 @@ func toASCII(text string) string {
 	}, ascii.Replace(text))
 }
 
-// clean takes control characters out of a text of users, so that none of it steers the terminal.
-func clean(text string) string {
+// Clean takes control characters out of a text of users, so that none of it steers the terminal. It is one
+// line: tabs and line breaks become blanks.
+func Clean(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '\t' {
+		if r == '\t' || r == '\n' {
 			return ' '
 		}
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
@@ -165,14 +166,14 @@ func short(version string) string {
 	if len(version) == 40 && strings.Trim(version, "0123456789abcdef") == "" {
 		return version[:7]
 	}
-	return clean(version)
+	return Clean(version)
 }
 
 // commands of a state, ready to copy.
 func commands(s view.State) string {
 	out := make([]string, len(s.Next))
 	for i, n := range s.Next {
-		out[i] = clean(n.Command)
+		out[i] = Clean(n.Command)
 	}
 	return strings.Join(out, " · ")
 }

@@ -147,6 +147,26 @@ func TestASCII(t *testing.T) {
 	}
 }
 
+// TestClean: of control characters nothing remains but blanks, and a text stays one line.
+func TestClean(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{
+		"a b ä":                   "a b ä",
+		"a\x1b[2Jb":               "a[2Jb",
+		"a\x1b]52;c;aGk=\x07b":    "a]52;c;aGk=b",
+		"a\rb":                    "ab",
+		"a\r\nb\tc":               "a b c",
+		"a\u202eb\u2066c":         "abc",
+		"a\u009b31mb\u0000":       "a31mb",
+		string([]byte{'a', 0x9b}): "a\ufffd",
+		"a\x7fb":                  "ab",
+	} {
+		if got := Clean(given); got != want {
+			t.Errorf("%q: %q, want %q", given, got, want)
+		}
+	}
+}
+
 // TestHostileTexts: what users wrote cannot steer a terminal.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()

@@ -43,7 +43,7 @@ func Tree(out io.Writer, s view.Service, o Options, t TreeOptions) error {
 		p.group(g, fmt.Sprintf("pr-%d", g.PullRequest.Number), t)
 	}
 	if n := len(s.Previews) - len(shown); n > 0 {
-		p.line("", "", p.faint(fmt.Sprintf("and %d more previews: --all, or %s", n, clean(p.command("previews", &s)))))
+		p.line("", "", p.faint(fmt.Sprintf("and %d more previews: --all, or %s", n, Clean(p.command("previews", &s)))))
 	}
 	p.problems(s)
 	if t.All {
@@ -54,9 +54,9 @@ func Tree(out io.Writer, s view.Service, o Options, t TreeOptions) error {
 
 // head of a service: its name, rollouts in progress, and its state.
 func (p *page) head(s view.Service) {
-	name, n := clean(s.Name), 0
+	name, n := Clean(s.Name), 0
 	if p.Namespaces {
-		name = clean(s.Namespace) + "/" + name
+		name = Clean(s.Namespace) + "/" + name
 	}
 	for _, g := range slices.Concat(s.Groups, s.Previews) {
 		if g.Canary != "" {
@@ -79,13 +79,13 @@ func (p *page) head(s view.Service) {
 	}
 	p.line("", "  ", strings.Join(parts, " · "))
 	for _, f := range s.Freezes {
-		p.line("  ", "    ", p.paint(view.Moving, clean(f.Sentence)+" ("+f.Kind+" "+clean(f.Name)+")"))
+		p.line("  ", "    ", p.paint(view.Moving, Clean(f.Sentence)+" ("+f.Kind+" "+Clean(f.Name)+")"))
 	}
 }
 
 // group with its hosts and releases.
 func (p *page) group(g view.Group, name string, t TreeOptions) {
-	p.line("", "  ", strings.Join(append([]string{p.bold(clean(name))}, p.hosts(g)...), "  "))
+	p.line("", "  ", strings.Join(append([]string{p.bold(Clean(name))}, p.hosts(g)...), "  "))
 	if r := g.PullRequest; r != nil && (r.Title != "" || r.Author != "") {
 		p.line("  ", "  ", p.faint(strings.Join(filled(quoted(r.Title), by(r.Author)), " ")))
 	}
@@ -100,7 +100,7 @@ func (p *page) group(g view.Group, name string, t TreeOptions) {
 		return cmp.Compare(slices.Index(order, a.Status), slices.Index(order, b.Status))
 	})
 	if len(shown) == 0 {
-		p.line(" └ ", "   ", p.paint(g.State.Class, clean(g.State.Sentence)))
+		p.line(" └ ", "   ", p.paint(g.State.Class, Clean(g.State.Sentence)))
 		return
 	}
 	widths := columns(p, shown)
@@ -117,22 +117,22 @@ func quoted(text string) string {
 	if text == "" {
 		return ""
 	}
-	return fmt.Sprintf("%q", clean(text))
+	return fmt.Sprintf("%q", Clean(text))
 }
 
 func by(author string) string {
 	if author == "" {
 		return ""
 	}
-	return "by " + clean(author)
+	return "by " + Clean(author)
 }
 
 // hosts of a group, those that are not programmed with why.
 func (p *page) hosts(g view.Group) (out []string) {
 	for _, h := range g.Hosts {
-		text := clean(cmp.Or(h.URL, h.Host+h.Path))
+		text := Clean(cmp.Or(h.URL, h.Host+h.Path))
 		if !h.Programmed {
-			text += " (" + clean(cmp.Or(h.Message, h.Reason, "not programmed")) + ")"
+			text += " (" + Clean(cmp.Or(h.Message, h.Reason, "not programmed")) + ")"
 			text = p.paint(view.Failed, text)
 		}
 		out = append(out, text)
@@ -196,7 +196,7 @@ func (p *page) release(r view.Release, branch, stem string, widths []int, t Tree
 	}
 	if p.Wide {
 		for _, image := range r.Images {
-			p.line(inner, inner, p.faint(clean(image)))
+			p.line(inner, inner, p.faint(Clean(image)))
 		}
 	}
 	p.pods(r, inner, t)
@@ -215,7 +215,7 @@ func classOf(r view.Release) view.Class {
 
 // Headline is the state of a service with the version that it is about.
 func Headline(s view.Service) string {
-	text := clean(s.State.Sentence)
+	text := Clean(s.State.Sentence)
 	if v := short(s.State.Version); v != "" && s.State.Word != view.WordPinned && s.State.Class != view.Moving && !strings.Contains(text, v) {
 		text = v + " " + text
 	}
@@ -224,15 +224,15 @@ func Headline(s view.Service) string {
 
 // Sentence of a release: what its status does not say already.
 func Sentence(r view.Release) string {
-	text := clean(r.State.Sentence)
+	text := Clean(r.State.Sentence)
 	switch r.State.Word {
 	case view.WordActive:
 		text = "deployed by policy"
 		if d := r.Decision; d != nil && d.Outcome == "Applied" && d.By != "" {
-			text = strings.ToLower(d.Action) + " by " + clean(d.By)
+			text = strings.ToLower(d.Action) + " by " + Clean(d.By)
 		}
 		if r.Commit != "" {
-			text += ", from " + clean(r.Commit[:min(8, len(r.Commit))])
+			text += ", from " + Clean(r.Commit[:min(8, len(r.Commit))])
 		}
 	case view.WordRetained:
 		text = "retained for rollback"
@@ -250,7 +250,7 @@ var checkMarks = map[view.CheckResult]string{view.CheckPassed: "✔", view.Check
 func (p *page) rollout(r view.Release, indent string) {
 	var checks []string
 	for _, c := range r.Rollout.Checks {
-		checks = append(checks, checkMarks[c.Result]+" "+clean(c.Message))
+		checks = append(checks, checkMarks[c.Result]+" "+Clean(c.Message))
 	}
 	if len(checks) > 0 {
 		p.line(indent, indent, strings.Join(checks, "   "))
@@ -275,15 +275,15 @@ func (p *page) pods(r view.Release, indent string, t TreeOptions) {
 		if pod.Ready && !t.Pods {
 			continue
 		}
-		text := clean(pod.Name) + "  " + clean(pod.Phase)
+		text := Clean(pod.Name) + "  " + Clean(pod.Phase)
 		if pod.Ready {
-			text = clean(pod.Name) + "  ready"
+			text = Clean(pod.Name) + "  ready"
 		}
 		if pod.Restarts > 0 {
 			text += fmt.Sprintf("  %d restarts", pod.Restarts)
 		}
 		if pod.Message != "" && !pod.Ready {
-			text += ": " + clean(pod.Message)
+			text += ": " + Clean(pod.Message)
 		}
 		p.line(indent, indent+"  ", p.faint(text))
 	}
@@ -303,7 +303,7 @@ func (p *page) problems(s view.Service) {
 			p.b.WriteString("\n")
 			first = false
 		}
-		p.line("! ", "  ", p.paint(view.Failed, clean(x.Object+" "+x.Reason+": "+x.Message)))
+		p.line("! ", "  ", p.paint(view.Failed, Clean(x.Object+" "+x.Reason+": "+x.Message)))
 	}
 }
 
@@ -313,8 +313,8 @@ func (p *page) rejected(s view.Service) {
 		return
 	}
 	p.b.WriteString("\n")
-	p.line("", "  ", "rejected by ImagePolicy "+clean(s.Discovery.Policy)+":")
+	p.line("", "  ", "rejected by ImagePolicy "+Clean(s.Discovery.Policy)+":")
 	for _, v := range s.Discovery.Rejected {
-		p.line("  ", "    ", clean(v.Version+"  "+v.Verdict+"  "+v.Reason))
+		p.line("  ", "    ", Clean(v.Version+"  "+v.Verdict+"  "+v.Reason))
 	}
 }
