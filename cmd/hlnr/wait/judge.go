@@ -100,6 +100,9 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 		if row.Promoted == 0 {
 			text = fmt.Sprintf("%s was superseded before it was active: %s", q.version, replacement(g))
 		}
+		if to, words := s.pinOf(g); to != "" && !s.pinnedTo(g, q.version) {
+			text += fmt.Sprintf("; group %s is %s", g.Name, words)
+		}
 		return lines, &answer{cli.ExitNo, text}
 	}
 	if run != nil && run.Step > 0 {
@@ -132,7 +135,7 @@ func (q question) judgeRun(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.R
 	case frozen(s.ms, row.SemVer.Version+" is waiting") != "":
 		return &answer{cli.ExitWaits, frozen(s.ms, row.SemVer.Version+" is waiting")}
 	case run != nil && c != nil && c.Status == "True" && c.Reason == v1alpha1.ConditionAnalysisInconclusive && strings.Contains(c.Message, q.version):
-		return &answer{cli.ExitWaits, c.Message}
+		return &answer{cli.ExitWaits, fmt.Sprintf("%s: %s", c.Message, q.command("continue", s, q.version))}
 	case s.pinnedAway(g, q.version) != "":
 		return &answer{cli.ExitNo, s.pinnedAway(g, q.version)}
 	}
@@ -384,13 +387,55 @@ func (q question) step(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, row 
 // failed is why a release is in error.
 func (q question) failed(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
 	text := fmt.Sprintf("%s failed: %s", q.version, row.Reason)
-	if s.release != nil && s.release.Status.Message != "" {
+	if by := decided(s.release, row); by != "" {
+		text += by
+	} else if s.release != nil && s.release.Status.Message != "" {
 		text += ": " + s.release.Status.Message
 	} else if s.release != nil && s.release.Status.Analysis != nil && s.release.Status.Analysis.Message != "" {
 		text += ": " + s.release.Status.Analysis.Message
 	}
 	if g.Active != "" {
 		text += fmt.Sprintf("; %s has all traffic of group %s", g.Active, g.Name)
+	}
+	return text
+}
+
+// decided is who aborted a release, and why, while the object still has that decision; "": no one did.
+func decided(release *v1alpha1.VersionedMicroservice, row *v1alpha1.Release) string {
+	d := row.Decision
+	if d == nil || d.Action != v1alpha1.DecisionDeprecate || d.By == "" || row.Reason != "Aborted" {
+		return ""
+	}
+	text := " by " + d.By
+	if release != nil && release.Spec.Decision != nil && release.Spec.Decision.ID == d.ID && release.Spec.Decision.Reason != "" {
+		text += fmt.Sprintf(": %q", release.Spec.Decision.Reason)
+	}
+	return text
+}
+
+// late is how far a version got when the timeout is over.
+func (q question) late(s snapshot, timeout time.Duration) string {
+	text := fmt.Sprintf("%s is not %s after %s", q.version, q.state, timeout)
+	if name, is := strings.CutPrefix(q.state, forStep); is {
+		text = fmt.Sprintf("%s is not in step %s after %s", q.version, name, timeout)
+	} else if q.state == forApproval {
+		text = fmt.Sprintf("%s does not wait for approval after %s", q.version, timeout)
+	}
+	g, row := s.row(q.version)
+	switch {
+	case row != nil:
+		text = fmt.Sprintf("%s: it is %s", text, row.Status)
+		if g.Rollout != nil && g.Rollout.Release == row.VersionedMicroservice && g.Rollout.Step > 0 {
+			text += ", step " + q.step(s.ms, g, row)
+		}
+	case s.offered(q.version):
+		text += ": it is offered, and has not started"
+	case s.policy == nil:
+		text += fmt.Sprintf(": ImagePolicy %s does not exist", s.ms.Spec.ImagePolicyRef.Name)
+	case s.policy.Status.Latest == "":
+		text += fmt.Sprintf(": ImagePolicy %s has not found it, and offers no version", s.policy.Name)
+	default:
+		text += fmt.Sprintf(": ImagePolicy %s has not found it; the latest is %s", s.policy.Name, s.policy.Status.Latest)
 	}
 	return text
 }

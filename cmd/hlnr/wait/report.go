@@ -11,6 +11,7 @@ import (
 
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/internal/view"
+	"github.com/heighliner/heighliner/internal/view/text"
 )
 
 // Change is one line of -o json: a thing that is known now.
@@ -55,7 +56,7 @@ func (w *waiter) show(lines []line) error {
 			}
 			continue
 		}
-		if _, err := fmt.Fprintln(w.Out, strings.TrimRight(fmt.Sprintf("%s  %-14s  %s", w.Now().Format(time.TimeOnly), l.What, l.Text), " ")); err != nil {
+		if _, err := fmt.Fprintln(w.Out, strings.TrimRight(fmt.Sprintf("%s  %-14s  %s", w.Now().Format(time.TimeOnly), l.What, text.Clean(l.Text)), " ")); err != nil {
 			return fmt.Errorf("write output: %w", err)
 		}
 	}
@@ -76,7 +77,7 @@ func (w *waiter) end(a *answer) error {
 	if a.code == cli.ExitYes {
 		return nil
 	}
-	return &cli.Exit{Code: a.code, Err: errors.New(a.text)}
+	return &cli.Exit{Code: a.code, Err: errors.New(text.Clean(a.text))}
 }
 
 // print writes one JSON object in one line.

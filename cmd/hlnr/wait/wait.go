@@ -236,21 +236,5 @@ func forward(ctx context.Context, watcher watch.Interface, changes chan<- struct
 
 // over is the answer when the timeout is over: how far the version got.
 func (w *waiter) over(s snapshot, timeout time.Duration) error {
-	q := w.question
-	text := fmt.Sprintf("%s is not %s after %s", q.version, strings.TrimPrefix(q.state, forStep), timeout)
-	g, row := s.row(q.version)
-	switch {
-	case row != nil:
-		text = fmt.Sprintf("%s: it is %s", text, row.Status)
-		if g.Rollout != nil && g.Rollout.Release == row.VersionedMicroservice && g.Rollout.Step > 0 {
-			text += ", step " + q.step(s.ms, g, row)
-		}
-	case s.offered(q.version):
-		text += ": it is offered, and has not started"
-	case s.policy == nil:
-		text += fmt.Sprintf(": ImagePolicy %s does not exist", s.ms.Spec.ImagePolicyRef.Name)
-	default:
-		text += fmt.Sprintf(": ImagePolicy %s has not found it; the latest is %s", s.policy.Name, s.policy.Status.Latest)
-	}
-	return w.end(&answer{cli.ExitTimeout, text})
+	return w.end(&answer{cli.ExitTimeout, w.question.late(s, timeout)})
 }

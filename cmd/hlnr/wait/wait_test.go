@@ -149,6 +149,23 @@ func TestJudge(t *testing.T) {
 			s.ms.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFrozen, Status: "True", Reason: "Frozen", Message: what + `: frozen until 2026-12-01T08:00:00Z by Freeze "fair" ("trade fair")`}}
 		}
 	}
+	aborted := func(reason, id string) func(*snapshot) {
+		return func(s *snapshot) {
+			row(v1alpha1.ReleaseError, 0)(s)
+			r := &s.ms.Status.ReleaseGroups[0].Releases[1]
+			r.Reason, r.Decision = reason, &v1alpha1.HandledDecision{ID: "1", Action: v1alpha1.DecisionDeprecate, By: "ana"}
+			s.release = &v1alpha1.VersionedMicroservice{}
+			s.release.Spec.Decision = &v1alpha1.Decision{ID: id, Action: v1alpha1.DecisionDeprecate, Reason: "errors\x1b[2J"}
+			s.release.Status.Message = "ana decided Deprecate"
+		}
+	}
+	inconclusive := func(namespace string) func(*snapshot) {
+		return func(s *snapshot) {
+			row(v1alpha1.ReleaseCanary, 7)(s)
+			s.ms.Namespace = namespace
+			s.ms.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAnalysisInconclusive, Status: "True", Reason: v1alpha1.ConditionAnalysisInconclusive, Message: "1.3.0 proves nothing"}}
+		}
+	}
 	const none = cli.Code(-1)
 	for name, c := range map[string]struct {
 		version, state string
@@ -206,6 +223,21 @@ func TestJudge(t *testing.T) {
 			row(v1alpha1.ReleaseDeprecated, 0)(s)
 			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted = 1
 		}, none, ""},
+		"retained, pinned away": {"1.3.0", forActive, true, func(s *snapshot) {
+			pin("1.2.0", nil)(s)
+			row(v1alpha1.ReleaseDeprecated, 0)(s)
+			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted = 1
+		}, cli.ExitNo, `1.3.0 is retained, and was replaced by 1.2.0; group 1.x is pinned to 1.2.0: "sessions"`},
+		"superseded, pinned away": {"1.3.0", forActive, true, func(s *snapshot) {
+			pin("1.2.0", nil)(s)
+			row(v1alpha1.ReleaseDeprecated, 0)(s)
+			s.ms.Status.ReleaseGroups[0].Rollout = nil
+		}, cli.ExitNo, `1.3.0 was superseded before it was active: 1.2.0 is active; group 1.x is pinned to 1.2.0: "sessions"`},
+		"aborted":                 {"1.3.0", forActive, true, aborted("Aborted", "1"), cli.ExitNo, `1.3.0 failed: Aborted by ana: "errors\x1b[2J"; 1.2.0 has all traffic of group 1.x`},
+		"aborted, decided again":  {"1.3.0", forActive, true, aborted("Aborted", "2"), cli.ExitNo, "1.3.0 failed: Aborted by ana; 1.2.0"},
+		"failed, decided earlier": {"1.3.0", forActive, true, aborted("CrashLoopBackOff", "1"), cli.ExitNo, "1.3.0 failed: CrashLoopBackOff: ana decided Deprecate; 1.2.0"},
+		"inconclusive":            {"1.3.0", forActive, false, inconclusive("shop"), cli.ExitWaits, "1.3.0 proves nothing: hlnr continue shop 1.3.0"},
+		"inconclusive, elsewhere": {"1.3.0", forActive, false, inconclusive("other"), cli.ExitWaits, "1.3.0 proves nothing: hlnr continue -n other shop 1.3.0"},
 		"stalled": {"1.3.0", forActive, false, func(s *snapshot) {
 			s.ms.Status.Conditions = []metav1.Condition{{Type: "Stalled", Status: "True", Reason: "ContainerNotFound", Message: "set spec.containerName"}}
 		}, cli.ExitNo, "nothing starts at shop: ContainerNotFound: set spec.containerName"},
@@ -222,5 +254,25 @@ func TestJudge(t *testing.T) {
 				t.Errorf("code %d, %q; want %d and %q", got, text, c.code, c.text)
 			}
 		})
+	}
+}
+
+// What is known when the timeout is over.
+func TestLate(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		state string
+		edit  func(*snapshot)
+		want  string
+	}{
+		"nothing offered": {forActive, func(*snapshot) {}, "1.3.0 is not active after 2s: ImagePolicy shop has not found it, and offers no version"},
+		"others":          {forCanary, func(s *snapshot) { s.policy.Status.Latest = "1.2.0" }, "1.3.0 is not canary after 2s: ImagePolicy shop has not found it; the latest is 1.2.0"},
+		"no policy":       {forActive, func(s *snapshot) { s.policy = nil }, "1.3.0 is not active after 2s: ImagePolicy shop does not exist"},
+		"approval":        {forApproval, func(s *snapshot) { offer(s, "1.3.0") }, "1.3.0 does not wait for approval after 2s: it is offered, and has not started"},
+		"step":            {"step=tenth", func(s *snapshot) { offer(s, "1.3.0") }, "1.3.0 is not in step tenth after 2s: it is offered, and has not started"},
+	} {
+		if got := (question{version: "1.3.0", state: c.state}).late(fixture(c.edit), 2*time.Second); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }
