@@ -2,6 +2,7 @@ package change
 
 import (
 	"bytes"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -73,6 +74,12 @@ func TestLint(t *testing.T) {
 		"version":         {strings.Replace(microservice, "v1alpha1", "v1", 1), cli.ExitNo, "apiVersion: hlnr.io/v1 is unknown: use hlnr.io/v1alpha1"},
 		"no name":         {strings.Replace(microservice, "{name: shop}\nspec", "{}\nspec", 1), cli.ExitNo, "metadata.name: is required"},
 		"two of a list":   {"kind: List\napiVersion: v1\nitems:\n- {apiVersion: hlnr.io/v1alpha1, kind: ImagePolicy, metadata: {name: a}, spec: {image: r.example/a}}\n- {apiVersion: hlnr.io/v1alpha1, kind: ImagePolicy, metadata: {name: b}, spec: {}}\n", cli.ExitNo, "ImagePolicy b: spec.image: Required value"},
+		"label":           {strings.Replace(microservice, "{name: shop}\nspec", "{name: shop, labels: {team: \"a b: c d!\"}}\nspec", 1), cli.ExitNo, `Microservice shop: metadata.labels: Invalid value: "a b: c d!"`},
+		"label key":       {strings.Replace(microservice, "{name: shop}\nspec", "{name: shop, labels: {\"a b\": c}}\nspec", 1), cli.ExitNo, `metadata.labels: Invalid value: "a b"`},
+		"annotations":     {strings.Replace(microservice, "{name: shop}\nspec", "{name: shop, annotations: {note: "+strings.Repeat("a", 5<<20)+"}}\nspec", 1), cli.ExitNo, "metadata.annotations: Too long: may not be more than 262144 bytes"},
+		"name":            {strings.Replace(policy, "{name: shop}", "{name: Shop_1}", 1), cli.ExitNo, `Invalid value: "Shop_1"`},
+		"namespace":       {strings.Replace(microservice, "{name: shop}\nspec", "{name: shop, namespace: a.b}\nspec", 1), cli.ExitNo, `metadata.namespace: Invalid value: "a.b"`},
+		"generated name":  {strings.Replace(policy, "{name: shop}", "{generateName: shop-}", 1), cli.ExitYes, "1 object: valid"},
 		"nothing of ours": {"kind: ConfigMap\napiVersion: v1\n", cli.ExitUsage, "no object of hlnr.io found"},
 		"no YAML":         {"a: b: c", cli.ExitUsage, "standard input: read YAML"},
 	} {
@@ -115,6 +122,73 @@ func TestLintTakesDocuments(t *testing.T) {
 	})
 	if err != nil || taken < 20 {
 		t.Errorf("%d documents, %v", taken, err)
+	}
+}
+
+// What files and objects have neither steers the terminal nor adds lines.
+func TestHostileTexts(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{
+		"a\x1b[2Jb":            "a[2Jb",
+		"a\x1b]52;c;aGk=\x07b": "a]52;c;aGk=b",
+		"a\rb":                 "ab",
+		"a\u202eb":             "ab",
+		"a\nshop: is created":  "a shop: is created",
+	} {
+		o := Object{Kind: "Microservice", Name: given, Fields: []Field{{given, given, given}}, NotAllowed: []string{given}}
+		plan, lint := &Report{Objects: []Object{o}}, &lintReport{Objects: 1, Findings: []Finding{{given, given, given}}}
+		for name, c := range map[string]struct {
+			write func(io.Writer) error
+			want  string
+		}{
+			"plan": {plan.writePlan, want + ": not allowed\n  " + want + "\n"},
+			"diff": {plan.writeDiff, want + ": not allowed\n  " + want + "\n  " + want + "\n  - " + want + "\n  + " + want + "\n"},
+			"lint": {lint.write, want + ": " + want + ": " + want + "\n1 object: 1 finding\n"},
+		} {
+			var b strings.Builder
+			if err := c.write(&b); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, b.String()); diff != "" {
+				t.Errorf("%s: -want +got\n%s", name, diff)
+			}
+		}
+	}
+}
+
+// Labels and annotations are compared as an apply stores them.
+func TestMetadata(t *testing.T) {
+	t.Parallel()
+	const applied = `{"metadata":{"annotations":{"note":"a","argocd.argoproj.io/tracking-id":"x"},"labels":{"team":"a"}}}`
+	type keys = map[string]string
+	for name, c := range map[string]struct {
+		before, after keys
+		applied       string
+		want          []Field
+	}{
+		"none":               {nil, nil, "", nil},
+		"same":               {keys{"team": "a"}, keys{"team": "a"}, applied, nil},
+		"of others":          {keys{"tool": "a"}, nil, applied, nil},
+		"of others, no last": {keys{"team": "a"}, nil, "", nil},
+		"broken":             {keys{"team": "a"}, nil, "{", nil},
+		"added":              {nil, keys{"team": "a"}, "", []Field{{"metadata.labels[team]", "", `"a"`}}},
+		"changed":            {keys{"team": "a"}, keys{"team": "b"}, applied, []Field{{"metadata.labels[team]", `"a"`, `"b"`}}},
+		"removed":            {keys{"team": "a"}, nil, applied, []Field{{"metadata.labels[team]", `"a"`, ""}}},
+		"secret":             {nil, keys{"token": "a"}, "", []Field{{"metadata.labels[token]", "", hidden}}},
+	} {
+		before, after := &v1alpha1.ImagePolicy{}, &v1alpha1.ImagePolicy{}
+		before.Spec.Image, after.Spec.Image = "r.example/shop", "r.example/shop"
+		before.Labels, after.Labels = c.before, c.after
+		before.Annotations = keys{"note": "a", "argocd.argoproj.io/tracking-id": "x", "hlnr.io/decided-by": "ana"}
+		after.Annotations = keys{"note": "a"}
+		if c.applied != "" {
+			before.Annotations["kubectl.kubernetes.io/last-applied-configuration"] = c.applied
+		}
+		merge(before, after)
+		got, err := fieldsOf(before, after)
+		if diff := cmp.Diff(c.want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v, -want +got\n%s", name, err, diff)
+		}
 	}
 }
 
@@ -168,6 +242,10 @@ func TestPlan(t *testing.T) {
 
 	expect(cli.ExitYes, "plan", microservice, "shop: nothing changes\n")
 	expect(cli.ExitYes, "diff", microservice, "shop: nothing changes\n")
+	labeled := strings.Replace(microservice, "{name: shop}\nspec", "{name: shop, labels: {team: shop}, annotations: {note: new}}\nspec", 1)
+	expect(cli.ExitYes, "plan", labeled, "shop: changes in place, without a new release: metadata.labels[team], metadata.annotations[note]\n")
+	expect(cli.ExitYes, "diff", labeled, "  metadata.labels[team]\n  + \"shop\"\n")
+	expect(cli.ExitNo, "plan", strings.Replace(labeled, "team: shop", "team: \"a b: c d!\"", 1), "shop: not allowed\n", "metadata.labels: Invalid value")
 	changed := strings.Replace(microservice, "        ports:", "        env: [{name: LOG_LEVEL, value: debug}, {name: API_TOKEN, value: hunter2}]\n        ports:", 1)
 	expect(cli.ExitYes, "plan", changed, "shop: is released again with the new configuration: template.spec.containers[shop].env", "10m0s at least, 1 approval, +2 pods while it runs", "waits for approval of step \"2\"")
 	expect(cli.ExitYes, "diff", changed, "shop: is released again", "  spec.template.spec.containers[shop].env[LOG_LEVEL].value\n  + \"debug\"\n")

@@ -16,7 +16,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
@@ -24,6 +28,7 @@ import (
 	"github.com/heighliner/heighliner/internal/analysis"
 	"github.com/heighliner/heighliner/internal/manifest"
 	"github.com/heighliner/heighliner/internal/notify"
+	"github.com/heighliner/heighliner/internal/view/text"
 )
 
 // Commands are all commands of this package.
@@ -55,9 +60,9 @@ func newLintCommand(f *cli.Factory) *cobra.Command {
 		Short:   "Check manifests as the API server does, without a cluster",
 		GroupID: cli.GroupCheck,
 		Long: `lint checks manifests of hlnr.io with the schemas and rules of the CRDs that this hlnr is built with:
-unknown fields, types, bounds and CEL rules; and expressions, version ranges, regular expressions and
-time zones, which only the manager reads. Other kinds are skipped. Immutable fields and names that are
-taken need a cluster: see plan.
+unknown fields, types, bounds and CEL rules; names, labels and annotations; and expressions, version
+ranges, regular expressions and time zones, which only the manager reads. Other kinds are skipped.
+Immutable fields and names that are taken need a cluster: see plan.
 
 Exit codes: 0 all are valid, 2 a file cannot be read, 3 there are findings.`,
 		Example: `  hlnr lint -f shop.yaml
@@ -108,7 +113,7 @@ func lint(ctx context.Context, in files, stdin io.Reader) (*lintReport, error) {
 func (r *lintReport) write(out io.Writer) error {
 	var b strings.Builder
 	for _, f := range r.Findings {
-		fmt.Fprintf(&b, "%s: %s: %s\n", f.File, f.Object, f.Message)
+		b.WriteString(text.Clean(f.File+": "+f.Object+": "+f.Message) + "\n")
 	}
 	fmt.Fprintf(&b, "%s", count(r.Objects, "object"))
 	if r.Skipped > 0 {
@@ -155,7 +160,25 @@ func check(ctx context.Context, object manifest.Object) (runtime.Object, []strin
 	if len(faults) > 0 {
 		return nil, faults
 	}
-	return typed, semantics(typed)
+	return typed, append(metadata(typed), semantics(typed)...)
+}
+
+// metadata checks what the server checks of all kinds: names, labels, and the size of annotations.
+func metadata(o runtime.Object) (faults []string) {
+	accessor, err := meta.Accessor(o.DeepCopyObject())
+	if err != nil {
+		return []string{"metadata: " + err.Error()}
+	}
+	if accessor.GetNamespace() == "" { // of a kind of the cluster, or set later
+		accessor.SetNamespace(metav1.NamespaceDefault)
+	}
+	if accessor.GetName() == "" && accessor.GetGenerateName() != "" {
+		accessor.SetName(accessor.GetGenerateName() + "00000") // the server completes it
+	}
+	for _, fault := range validation.ValidateObjectMetaAccessor(accessor, true, validation.NameIsDNSSubdomain, field.NewPath("metadata")) {
+		faults = append(faults, fault.Error())
+	}
+	return faults
 }
 
 // semantics checks what no schema can: what the manager reads.

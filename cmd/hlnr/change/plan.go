@@ -2,13 +2,16 @@ package change
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,6 +21,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/cmd/hlnr/forecast"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
+	"github.com/heighliner/heighliner/internal/view/text"
 )
 
 // Report is what applying manifests would do. Its JSON fields are an interface for scripts.
@@ -36,7 +40,7 @@ type Object struct {
 	New bool `json:"new,omitempty"`
 	// NotAllowed are the messages of the schema or of the server; nothing is planned then.
 	NotAllowed []string `json:"notAllowed,omitempty"`
-	// Fields that differ.
+	// Fields of the specification, labels and annotations that differ.
 	Fields []Field `json:"fields,omitempty"`
 	// NewRelease: the configuration of releases changes, so that each wanted version starts again.
 	NewRelease bool `json:"newRelease,omitempty"`
@@ -65,7 +69,8 @@ func newPlanCommand(f *cli.Factory) *cobra.Command {
 which releases start, their steps with the shortest times, how many additional pods they need, which hosts
 move, and which of the recorded versions an ImagePolicy admits or rejects. The simulation assumes that pods
 become available immediately, and that hooks and measurements pass. Fields that a manifest does not set count
-as removed, except for pins, pauses and ended groups that hlnr set. Nothing is written.
+as removed, except for pins, pauses and ended groups that hlnr set, and labels and annotations that the last
+"kubectl apply" did not set. Nothing is written.
 
 Exit codes: 0 it may be applied, 2 a file cannot be read, 3 it is not allowed.`,
 		Example: `  hlnr plan -f shop.yaml
@@ -86,7 +91,7 @@ Exit codes: 0 it may be applied, 2 a file cannot be read, 3 it is not allowed.`,
 }
 
 // command makes one of the two commands.
-func command(f *cli.Factory, cmd *cobra.Command, text func(*Report) func(io.Writer) error) *cobra.Command {
+func command(f *cli.Factory, cmd *cobra.Command, print func(*Report) func(io.Writer) error) *cobra.Command {
 	var in files
 	var output *cli.Output
 	cmd.GroupID, cmd.Args = cli.GroupCheck, cobra.NoArgs
@@ -118,7 +123,7 @@ func command(f *cli.Factory, cmd *cobra.Command, text func(*Report) func(io.Writ
 		if len(report.Objects) == 0 {
 			return cli.Usage(fmt.Errorf("--filename: no object of %s found: set kind and apiVersion", v1alpha1.GroupVersion.Group))
 		}
-		if err := output.Print(f.Out, report, text(report), nil); err != nil {
+		if err := output.Print(f.Out, report, print(report), nil); err != nil {
 			return err
 		}
 		if slices.ContainsFunc(report.Objects, func(o Object) bool { return len(o.NotAllowed) > 0 }) {
@@ -198,6 +203,9 @@ func merge(before, after client.Object) {
 	after.SetCreationTimestamp(before.GetCreationTimestamp())
 	after.SetFinalizers(before.GetFinalizers())
 	after.SetManagedFields(before.GetManagedFields())
+	applied := lastApplied(before)
+	after.SetLabels(mergeKeys(before.GetLabels(), after.GetLabels(), applied.Labels))
+	after.SetAnnotations(mergeKeys(before.GetAnnotations(), after.GetAnnotations(), applied.Annotations))
 	live, is := before.(*v1alpha1.Microservice)
 	ms, too := after.(*v1alpha1.Microservice)
 	if !is || !too {
@@ -220,7 +228,53 @@ func merge(before, after client.Object) {
 	}
 }
 
-// fieldsOf are the fields of the specification that differ.
+// lastApplied is the metadata that kubectl applied last, as far as it is recorded.
+func lastApplied(o client.Object) metav1.ObjectMeta {
+	var applied struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+	}
+	if raw := o.GetAnnotations()[corev1.LastAppliedConfigAnnotation]; raw == "" || json.Unmarshal([]byte(raw), &applied) != nil {
+		return metav1.ObjectMeta{}
+	}
+	return applied.Metadata
+}
+
+// trackedBy begins the keys that Argo CD adds to what it applies.
+const trackedBy = "argocd.argoproj.io/"
+
+// mergeKeys gives labels or annotations as they are stored after an apply: those of the manifest, and the
+// stored ones that the last apply did not set.
+func mergeKeys(before, after, applied map[string]string) map[string]string {
+	out := map[string]string{}
+	for k, v := range before {
+		if _, was := applied[k]; !was || strings.HasPrefix(k, trackedBy) {
+			out[k] = v
+		}
+	}
+	maps.Copy(out, after)
+	return out
+}
+
+// keysOf are the labels or annotations that differ. What kubectl records of an apply is not one of them.
+func keysOf(path string, before, after map[string]string) (out []Field) {
+	keys := slices.Collect(maps.Keys(before))
+	keys = slices.AppendSeq(keys, maps.Keys(after))
+	slices.Sort(keys)
+	for _, k := range slices.Compact(keys) {
+		var values [2]any
+		for i, m := range []map[string]string{before, after} {
+			if v, set := m[k]; set {
+				values[i] = v
+			}
+		}
+		if k != corev1.LastAppliedConfigAnnotation {
+			out = append(out, fields(path+"["+k+"]", values[0], values[1])...)
+		}
+	}
+	return out
+}
+
+// fieldsOf are the fields of the specification, the labels and the annotations that differ.
 func fieldsOf(before, after client.Object) ([]Field, error) {
 	var specs [2]any
 	for i, o := range []client.Object{before, after} {
@@ -236,7 +290,11 @@ func fieldsOf(before, after client.Object) ([]Field, error) {
 	if specs[0] == nil {
 		return nil, nil // all of it is new
 	}
-	return fields("spec", specs[0], specs[1]), nil
+	return slices.Concat(
+		keysOf("metadata.labels", before.GetLabels(), after.GetLabels()),
+		keysOf("metadata.annotations", before.GetAnnotations(), after.GetAnnotations()),
+		fields("spec", specs[0], specs[1]),
+	), nil
 }
 
 // serverCheck lets the server judge the change without writing it: immutable fields and admission
@@ -391,22 +449,22 @@ func needs(f *forecast.Forecast) string {
 }
 
 func (r *Report) writePlan(out io.Writer) error {
-	var b strings.Builder
+	var b page
 	for _, o := range r.Objects {
-		fmt.Fprintf(&b, "%s: %s\n", o.name(), o.headline())
+		b.line("", o.name()+": "+o.headline())
 		for _, line := range slices.Concat(o.NotAllowed, o.Hosts, o.Versions, o.Notes) {
-			fmt.Fprintf(&b, "  %s\n", line)
+			b.line("  ", line)
 		}
 		if f := o.Forecast; f != nil && len(f.Events) > 0 {
 			if n := needs(f); n != "" {
-				fmt.Fprintf(&b, "  %s\n", n)
+				b.line("  ", n)
 			}
 			for _, line := range f.Lines() {
-				fmt.Fprintf(&b, "  %s\n", line)
+				b.line("  ", line)
 			}
 		}
 	}
-	return write(out, b.String())
+	return b.write(out)
 }
 
 // headline is the answer for one object.
@@ -425,27 +483,33 @@ func (o Object) headline() string {
 }
 
 func (r *Report) writeDiff(out io.Writer) error {
-	var b strings.Builder
+	var b page
 	for _, o := range r.Objects {
-		fmt.Fprintf(&b, "%s: %s\n", o.name(), o.headline())
+		b.line("", o.name()+": "+o.headline())
 		for _, line := range o.NotAllowed {
-			fmt.Fprintf(&b, "  %s\n", line)
+			b.line("  ", line)
 		}
 		for _, f := range o.Fields {
-			fmt.Fprintf(&b, "  %s\n", f.Path)
+			b.line("  ", f.Path)
 			if f.Before != "" {
-				fmt.Fprintf(&b, "  - %s\n", f.Before)
+				b.line("  - ", f.Before)
 			}
 			if f.After != "" {
-				fmt.Fprintf(&b, "  + %s\n", f.After)
+				b.line("  + ", f.After)
 			}
 		}
 	}
-	return write(out, b.String())
+	return b.write(out)
 }
 
-func write(out io.Writer, text string) error {
-	if _, err := io.WriteString(out, text); err != nil {
+// page collects the lines of one output.
+type page struct{ b strings.Builder }
+
+// line adds one line; its text may have fields of objects and files, and stays in it.
+func (p *page) line(indent, line string) { p.b.WriteString(indent + text.Clean(line) + "\n") }
+
+func (p *page) write(out io.Writer) error {
+	if _, err := io.WriteString(out, p.b.String()); err != nil {
 		return fmt.Errorf("write output: %w", err)
 	}
 	return nil
