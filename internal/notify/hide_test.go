@@ -16,6 +16,12 @@ func TestHidePartsOfTheURL(t *testing.T) {
 			t.Errorf("shown in the status: %s", got)
 		}
 	}
+	signed := Credentials{URL: "https://prod-1.example.com/workflows/abc/invoke?api-version=2016&sig=Zq7%2BsecretPart%2Ftail"}
+	for _, answer := range []string{"bad signature in ?api-version=2016&amp;sig=Zq7%2BsecretPart%2Ftail", "sig=Zq7%2BsecretPart%2Ftail does not match"} {
+		if got := signed.hide(answer); strings.Contains(got, "secretPart") {
+			t.Errorf("shown in the status: %s", got)
+		}
+	}
 	if got := c.hide("the webhook is unknown to chat.example.com"); got != "the webhook is unknown to chat.example.com" {
 		t.Errorf("hidden: %s", got)
 	}

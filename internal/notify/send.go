@@ -53,6 +53,11 @@ func (c Credentials) hide(answer string) string {
 		for _, values := range u.Query() {
 			secrets = append(secrets, values...)
 		}
+		for _, part := range strings.Split(u.RawQuery, "&") { // As it is sent: answers repeat it without decoding it.
+			if _, value, _ := strings.Cut(part, "="); value != "" {
+				secrets = append(secrets, value)
+			}
+		}
 	}
 	const least = 3 // shorter texts, such as the path /, are not secret, and stand in any answer
 	for _, s := range secrets {

@@ -19,9 +19,13 @@ var functions = template.FuncMap{"json": toJSON}
 // allowed are the names of functions in templates.
 var allowed = []string{"json", "eq", "ne", "and", "or", "not"}
 
-// toJSON writes a value as JSON.
+// toJSON writes a value as JSON, which is no longer than a body: each further json of a text doubles
+// its escapes, and nothing of it is written before the last one.
 func toJSON(v any) (string, error) {
 	raw, err := json.Marshal(v)
+	if err == nil && len(raw) > maxBody {
+		return "", fmt.Errorf("a value has more than %d bytes as JSON", maxBody)
+	}
 	return string(raw), err
 }
 
