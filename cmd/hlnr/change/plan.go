@@ -91,7 +91,7 @@ Exit codes: 0 it may be applied, 2 a file cannot be read, 3 it is not allowed.`,
 }
 
 // command makes one of the two commands.
-func command(f *cli.Factory, cmd *cobra.Command, print func(*Report) func(io.Writer) error) *cobra.Command {
+func command(f *cli.Factory, cmd *cobra.Command, text func(*Report) func(io.Writer) error) *cobra.Command {
 	var in files
 	var output *cli.Output
 	cmd.GroupID, cmd.Args = cli.GroupCheck, cobra.NoArgs
@@ -123,7 +123,7 @@ func command(f *cli.Factory, cmd *cobra.Command, print func(*Report) func(io.Wri
 		if len(report.Objects) == 0 {
 			return cli.Usage(fmt.Errorf("--filename: no object of %s found: set kind and apiVersion", v1alpha1.GroupVersion.Group))
 		}
-		if err := output.Print(f.Out, report, print(report), nil); err != nil {
+		if err := output.Print(f.Out, report, text(report), nil); err != nil {
 			return err
 		}
 		if slices.ContainsFunc(report.Objects, func(o Object) bool { return len(o.NotAllowed) > 0 }) {

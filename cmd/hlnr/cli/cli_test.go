@@ -84,7 +84,7 @@ func TestExitCodes(t *testing.T) {
 		"clipboard":     {No(errors.New("a\x1b]52;c;aGk=\x07b")), ExitNo, "hlnr: a]52;c;aGk=b\n"},
 		"return":        {errors.New("a\rhlnr: done"), ExitFailed, "hlnr: ahlnr: done\n"},
 		"right to left": {errors.New("a\u202eb"), ExitFailed, "hlnr: ab\n"},
-		"forged line":   {errors.New("a\nhlnr: done\n"), ExitFailed, "hlnr: a\n  hlnr: done\n"},
+		"forged line":   {fmt.Errorf("a%s", "\nhlnr: done\n"), ExitFailed, "hlnr: a\n  hlnr: done\n"},
 		"list":          {errors.New("a\n  b\n    c"), ExitFailed, "hlnr: a\n  b\n    c\n"},
 		"closed pipe":   {fmt.Errorf("write output: %w", syscall.EPIPE), ExitFailed, ""},
 	} {
