@@ -95,7 +95,7 @@ func (s *Stage) live() {
 			}
 		}
 		w.press("c")
-		w.shows("continue [y/N]")
+		w.shows("continue 1.3.0 [y/N]")
 		w.press("n")
 		w.shows("q quit")
 	}
@@ -117,7 +117,7 @@ func (s *Stage) live() {
 	w.shows("q quit", "step 1 of 2")
 
 	w.press("c")
-	w.shows("continue [y/N]")
+	w.shows("continue 1.3.0 [y/N]")
 	w.press("y")
 	w.shows("Continue of step tenth", "applied", "press Enter to return")
 	w.press("Enter")
