@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# flakes.sh RUNS LOAD [PACKAGE...]: runs the tests RUNS times next to LOAD busy processes, and lists each test that failed,
-# with the number of runs in which it did. Without packages it runs those of make test; PLAIN are the folders of those that
+# flakes.sh RUNS LOAD [PACKAGE...]: runs the tests RUNS times next to LOAD busy processes, prints how long each run took, and
+# lists each test that failed, with the number of runs in which it did. Without packages it runs those of make test; PLAIN are the folders of those that
 # make test runs without the race detector, FLAGS those of go test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,7 +26,7 @@ failures() {
 for i in $(seq "$runs"); do
 	log=$logs/$i
 	: >"$log"
-	ok=passed
+	ok=passed began=$SECONDS
 	if [ $# -gt 0 ]; then
 		run . -race "$@" >>"$log" || ok=failed
 	else
@@ -36,7 +36,7 @@ for i in $(seq "$runs"); do
 		for folder in hack/sampleapp hack/localcluster; do run "$folder" -race ./... >>"$log" || ok=failed; done
 	fi
 	[ $ok = passed ] || failures "$log" >"$log.failed"
-	echo "run $i of $runs $ok"
+	echo "run $i of $runs $ok after $(((SECONDS - began) / 60)) min $(((SECONDS - began) % 60)) s"
 done
 if ! compgen -G "$logs/*.failed" >/dev/null; then
 	echo "nothing failed in $runs runs"
