@@ -128,3 +128,42 @@ func TestHeldWeightsArePercentages(t *testing.T) {
 		t.Errorf("weights %v", got)
 	}
 }
+
+// The Gateway of a group that ends is away, and the rollout state is lost while the route of its host is
+// already another group's: the release that it serves still stays in the references of its group, until the gateway
+// took the route.
+func TestLostRecordWhileTheGatewayIsAway(t *testing.T) {
+	for name, moved := range map[string]bool{"the route moved before": true, "the route moves after": false} {
+		t.Run(name, func(t *testing.T) {
+			older, newer := group("1-x", 1, "a 1.0.0 active 100"), group("2-x", 2, "b 2.0.0 active 100")
+			w := newWorld(t, newer, older)
+			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: newestHost}}
+			w.ready = map[string]int{"a": 1, "b": 1}
+			w.settle()
+			away := w.gateways["infra/public"]
+			delete(w.gateways, "infra/public")
+			w.accept()
+			serves := func(what string) {
+				t.Helper()
+				for range 3 {
+					w.pass()
+					want(t, what, slices.Contains(w.groupTraffic("2-x").References, "b"), true)
+					w.now = w.now.Add(2 * providers.Grace)
+				}
+			}
+			end := []v1alpha1.ReleaseGroup{ending(group("2-x", 3, "b 2.0.0 deprecated 0")), older}
+			if moved {
+				w.rollout(end...)
+				serves("the group ends")
+			}
+			w.rollout()
+			serves("no group is known")
+			w.rollout(end...)
+			serves("the groups are known again")
+			want(t, "written", w.split(newestHost), "1.0.0=100")
+			w.gateways["infra/public"] = away
+			w.settle()
+			want(t, "the gateway took the route", len(w.groupTraffic("2-x").References), 0)
+		})
+	}
+}

@@ -23,7 +23,7 @@ func Status(f *Observed, out *Decision, w Applied) (v1alpha1.NetworkPolicyStatus
 		now.ProviderSwitch = r.providerSwitch(now.ProviderSwitch)
 		now.Groups = r.groupReports()
 		now.Adopted = r.adoptionReport(now.Adopted)
-		now.Domains, now.Listeners = r.domainReports(), r.listenerReports()
+		now.Domains, now.Listeners = r.domainReports(now.Domains), r.listenerReports()
 		r.userReports(&now)
 		now.Summary.Domains, now.URL = countDomains(now.Domains)
 		foremost := r.foremost(now.Domains)

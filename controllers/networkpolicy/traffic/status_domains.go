@@ -11,15 +11,33 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// domainReports are the rows as people read them.
-func (r *reporter) domainReports() []v1alpha1.DomainStatus {
+// domainReports are the rows as people read them. While no group is known, because the rollout state
+// was lost, nothing moves, and what is known of the domains that had routes stays: a gateway that is
+// away may still serve them.
+func (r *reporter) domainReports(prev []v1alpha1.DomainStatus) []v1alpha1.DomainStatus {
 	var out []v1alpha1.DomainStatus
+	if len(r.rollout.groups) == 0 {
+		out = slices.DeleteFunc(r.withdrawn(slices.Clone(prev)), func(d v1alpha1.DomainStatus) bool { return len(d.Backends) == 0 || !r.hasRoute(d.Domain) })
+	}
+	kept := out
 	for _, row := range r.out.rows {
-		if row.listener == "" && row.user == "" {
+		if row.listener == "" && row.user == "" && !slices.ContainsFunc(kept, func(d v1alpha1.DomainStatus) bool {
+			return d.Domain == row.host && d.Path == strings.TrimSuffix(row.path, "/")
+		}) {
 			out = append(out, r.domainReport(row))
 		}
 	}
 	return out
+}
+
+// hasRoute reports whether there is a route with a host.
+func (r *reporter) hasRoute(host string) bool {
+	for _, live := range r.Live {
+		if slices.Contains(live.Hostnames, host) {
+			return true
+		}
+	}
+	return false
 }
 
 // userReports are the rules in routes of others: that of the specification, with a

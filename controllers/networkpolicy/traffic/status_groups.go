@@ -13,16 +13,26 @@ import (
 )
 
 // groupReports are the reports of all groups of the rollout state, and of those that only
-// live objects still carry.
+// live objects still carry. While no group is known, because the rollout state was lost, all that were
+// reported stay: a gateway may serve what a route named before it moved to another group.
 func (r *reporter) groupReports() []v1alpha1.GroupTraffic {
 	var out []v1alpha1.GroupTraffic
 	for _, g := range r.out.groups {
 		out = append(out, r.groupReport(g))
 	}
-	for slug := range r.liveSlugs() {
+	slugs, lost := r.liveSlugs(), len(r.rollout.groups) == 0
+	if lost {
+		for _, g := range r.Policy.Status.Groups {
+			slugs[g.Slug] = true
+		}
+	}
+	for slug := range slugs {
 		if r.rollout.bySlug[slug] == nil {
-			prev := r.report(slug)
-			prev.References = Union(r.written(slug), nil)
+			prev, known := r.report(slug), []string(nil)
+			if lost {
+				known = prev.References
+			}
+			prev.References = Union(r.written(slug), known)
 			prev.CanaryDomains, prev.Canary = false, "" // No domain is of it: those that it had are of other groups.
 			prev.Reason, prev.Message = reasonNoMicroservice, "the Microservice has no such release group: its objects are deleted when another group serves"
 			out = append(out, prev)
