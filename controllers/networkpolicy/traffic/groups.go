@@ -146,14 +146,14 @@ func testable(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 }
 
 // rejected reports that nothing of a group is to serve, and that none of the releases
-// ever was active: what routes to them goes.
-func rejected(g *v1alpha1.ReleaseGroup, releases ...string) bool {
+// ever was active, or is there any more: what routes to them goes.
+func (d *planner) rejected(g *v1alpha1.ReleaseGroup, releases ...string) bool {
 	if mainOf(g) != nil || slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Promoted > 0 }) {
 		return false
 	}
 	for _, name := range releases {
-		i := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.VersionedMicroservice == name })
-		if i < 0 {
+		known := slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool { return r.VersionedMicroservice == name })
+		if !known && d.ready(name) {
 			return false
 		}
 	}

@@ -121,6 +121,37 @@ func TestGroupThatIsGoneHasNoCanaryDomains(t *testing.T) {
 	}
 }
 
+// The only release of a group that was active is deleted by hand while its next one is not there, or waits for
+// room: its route and its Service go, which nothing answers, and the next release takes its steps.
+func TestGroupWithoutTheReleaseThatItsRouteNames(t *testing.T) {
+	p := newPair()
+	p.policy("web").policy.Spec.Domains = []v1alpha1.Domain{
+		{Domain: "example.com"},
+		{Domain: "{{.ReleaseGroupName}}.example.com", Groups: &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsEach}},
+		{Domain: "try.example.com", Release: canaryOf("")},
+	}
+	p.push("1.0.0")
+	p.push("2.0.0")
+	p.run(20 * time.Minute)
+	p.config = "" // The template names a ConfigMap that is not there.
+	for name, o := range p.objects {
+		if o.Slug == "2-x" {
+			delete(p.objects, name)
+		}
+	}
+	p.spec.Gates = []release.Point{release.PreRollout}
+	p.run(time.Hour)
+	n := p.nets["web"]
+	if hosts := hostsOfGroup(n, "2-x"); len(hosts) > 0 || n.services["web-2-x"] != nil {
+		t.Errorf("what routes to the group that has lost its release stays: %v", hosts)
+	}
+	p.config = "c2"
+	p.run(time.Hour)
+	if a := p.rollout.Groups[0].ActiveRow(); a == nil || a.Version != "2.0.0" {
+		t.Errorf("the next release is not active after an hour: %+v", a)
+	}
+}
+
 // Weights of a live route without the share of a group that is gone are percentages again.
 func TestHeldWeightsArePercentages(t *testing.T) {
 	g := group("1-x", 2, "a 1.0.0 error 0")
@@ -166,4 +197,44 @@ func TestLostRecordWhileTheGatewayIsAway(t *testing.T) {
 			want(t, "the gateway took the route", len(w.groupTraffic("2-x").References), 0)
 		})
 	}
+}
+
+// A user ends a group and opens it again before its objects were written a first time: its next release, whose
+// domains are to move to it by steps, waits for no revision that nothing can confirm.
+func TestGroupThatOpensAgainBeforeItHasRoutes(t *testing.T) {
+	p := newPair()
+	p.policy("web").policy.Spec.Domains = []v1alpha1.Domain{
+		{Domain: "example.com"},
+		{Domain: "{{.ReleaseGroupName}}.example.com", Groups: &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsEach}},
+		{Domain: "try.example.com", Release: canaryOf("")},
+	}
+	p.setSteps(pairSteps[1])
+	p.push("2.1.0")
+	p.plan(0)
+	p.pods()
+	p.plan(0)
+	p.plan(0)
+	if a := p.rollout.Groups[0].ActiveRow(); a == nil {
+		t.Fatal("2.1.0 is not active")
+	}
+	p.push("1.0.0")
+	p.push("2.2.0")
+	p.spec.Gates, p.spec.Ended = []release.Point{release.PreRollout}, []string{"2-x"}
+	p.plan(0)
+	p.spec.Ended = nil
+	p.pass("web", 0)
+	p.run(time.Hour)
+	if a := p.rollout.Groups[0].ActiveRow(); a == nil || a.Version != "2.2.0" {
+		t.Errorf("the next release is not active after an hour: %+v", a)
+	}
+}
+
+// hostsOfGroup are the hosts of routes that are written for a group.
+func hostsOfGroup(n *front, slug string) (hosts []string) {
+	for _, live := range n.facts().Live {
+		if live.Group() == slug {
+			hosts = append(hosts, live.Hostnames...)
+		}
+	}
+	return hosts
 }

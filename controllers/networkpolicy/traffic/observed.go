@@ -338,3 +338,23 @@ func RouteHost(p *v1alpha1.NetworkPolicy) string {
 	}
 	return "route " + p.Namespace + "/" + providers.UserRoute(ref.Kind, ref.Name)
 }
+
+// liveSlugs are the groups that live objects were written for.
+func (f *Observed) liveSlugs() map[string]bool { return f.liveSlugsBut(nil) }
+
+// liveSlugsBut are the same without some routes.
+func (f *Observed) liveSlugsBut(without map[string]bool) map[string]bool {
+	out := map[string]bool{}
+	for _, s := range f.Services {
+		stamp, _ := resources.StampOf(s)
+		if slug := cmp.Or(s.Labels[v1alpha1.LabelGroup], stamp.Group); slug != "" && !OfRelease(s) {
+			out[slug] = true
+		}
+	}
+	for name, route := range f.Live {
+		if slug := route.Group(); slug != "" && !without[name] {
+			out[slug] = true
+		}
+	}
+	return out
+}

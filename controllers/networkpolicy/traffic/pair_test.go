@@ -195,6 +195,16 @@ var pairHappenings = []pairHappening{
 			p.endpoints()
 		}
 	}},
+	{"remove a group", 1, func(p *pair, a, b int) {
+		_, of, ok := choose(p.objects, a)
+		for name, o := range p.objects {
+			if ok && b%3 == 0 && o.Slug == of.Slug {
+				p.say("remove %s by hand", name)
+				delete(p.objects, name)
+			}
+		}
+		p.endpoints()
+	}},
 	{"domains of canaries", 1, func(p *pair, a, b int) {
 		if _, n, ok := choose(p.nets, a); ok && n.policy.Spec.Provider != nil && n.policy.Spec.Provider.Gateway != nil {
 			n.change(func(s *v1alpha1.NetworkPolicySpec) {
@@ -284,7 +294,7 @@ var pairHappenings = []pairHappening{
 // pairFaults are the happenings that are faults of what surrounds planner and policies.
 var pairFaults = map[string]bool{
 	"plan that ends": true, "lose policy": true, "policy made again": true, "stick": true, "gateway": true, "lose pods": true, "spoil": true, "break": true,
-	"remove": true, "restore": true, "clock goes back": true, "full cluster": true, "webhook": true, "quota of Services": true,
+	"remove": true, "remove a group": true, "restore": true, "clock goes back": true, "full cluster": true, "webhook": true, "quota of Services": true,
 	"webhook of changes": true, "no template": true,
 }
 

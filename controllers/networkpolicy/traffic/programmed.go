@@ -1,7 +1,6 @@
 package traffic
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -145,26 +144,6 @@ type reporter struct {
 	writes Applied
 	// requeueAfter is when the report wants to be made again; 0: when something changes.
 	requeueAfter time.Duration
-}
-
-// liveSlugs are the groups that live objects were written for.
-func (r *reporter) liveSlugs() map[string]bool { return r.liveSlugsBut(nil) }
-
-// liveSlugsBut are the same without some routes.
-func (r *reporter) liveSlugsBut(without map[string]bool) map[string]bool {
-	out := map[string]bool{}
-	for _, s := range r.Services {
-		stamp, _ := resources.StampOf(s)
-		if slug := cmp.Or(s.Labels[v1alpha1.LabelGroup], stamp.Group); slug != "" && !OfRelease(s) {
-			out[slug] = true
-		}
-	}
-	for name, route := range r.Live {
-		if slug := route.Group(); slug != "" && !without[name] {
-			out[slug] = true
-		}
-	}
-	return out
 }
 
 // tests are the routes that route to nothing but the release that hooks try.

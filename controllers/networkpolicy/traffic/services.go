@@ -93,12 +93,12 @@ func (d *planner) following(g *v1alpha1.ReleaseGroup) string {
 
 // follow adds a Service that routes to a group's active release. It moves only to a
 // release that has a ready endpoint, and stays where it is until then, unless what
-// it routes to has no row any more or is of a group that is closing.
+// it routes to has no row any more, was rejected, or is of a group that is closing.
 func (d *planner) follow(services []resources.Service, name string, g *v1alpha1.ReleaseGroup, label string) []resources.Service {
 	selected := d.Selected(name)
 	of := d.rollout.groupOf[selected]
 	target := selected
-	if of != nil && (!live(of) || label != "" && rejected(of, selected)) {
+	if of != nil && !live(of) || label != "" && d.rejected(cmp.Or(of, g), selected) {
 		target = ""
 	}
 	if active := mainOf(g); active != nil && (target == "" || of == nil || d.ready(active.VersionedMicroservice)) {

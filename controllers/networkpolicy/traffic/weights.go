@@ -56,7 +56,7 @@ func (d *planner) group(g *v1alpha1.ReleaseGroup, rows []*Row) *groupDecision {
 	out.weights, out.withheld = release.Split(d.shares(g, last))
 	out.answers = out.weights != nil
 	d.testTraffic(g, out)
-	if g.TrafficRevision > 0 && rejected(g, SortedKeys(last)...) {
+	if g.TrafficRevision > 0 && (d.rejected(g, SortedKeys(last)...) || mainOf(g) == nil && !d.liveSlugs()[g.Slug]) {
 		out.absent, out.answers = true, true
 		return out
 	}
