@@ -96,6 +96,16 @@ func closeGroup(s *scope) {
 	case s.g.Phase == Closing && s.g.Level != preview && !s.withdrawnGroup(s.g.Slug) && len(s.candidates) > 0:
 		s.g.Phase = Live
 		s.event(nil, false, GroupReopened, "the group is offered again")
+		s.resume()
+	}
+}
+
+// resume makes a release active again that its group served before it was closed, while an object
+// still names it: the group has not left it yet, and a newer version takes its steps next to it.
+func (s *scope) resume() {
+	if r := s.successor(); r != nil && r.Promoted > 0 && s.referenced(r.Release) && !s.denied(r.Version) {
+		s.promote(r, GroupReopened)
+		s.touch(r.Release)
 	}
 }
 

@@ -229,6 +229,32 @@ func TestGroupThatOpensAgainBeforeItHasRoutes(t *testing.T) {
 	}
 }
 
+// A user ends a group and opens it again before its policy wrote anything of that: the release that its
+// route names is active again, and the next one takes its steps next to it.
+func TestGroupThatOpensAgainBeforeItsRoutesLeft(t *testing.T) {
+	p := newPair()
+	p.policy("web").policy.Spec.Domains = []v1alpha1.Domain{{Domain: "example.com"}}
+	p.setSteps(pairSteps[1])
+	p.push("1.0.0")
+	p.push("2.1.0")
+	p.run(time.Hour)
+	p.push("2.2.0")
+	p.spec.Ended = []string{"2-x"}
+	p.plan(0)
+	if a := p.rollout.Groups[0].ActiveRow(); a != nil {
+		t.Fatalf("the group has not ended: %+v", a)
+	}
+	p.spec.Ended = nil
+	p.run(2 * time.Minute)
+	if a, split := p.rollout.Groups[0].ActiveRow(), p.nets["web"].split("example.com"); a == nil || a.Version != "2.1.0" || split != "2.1.0=90 2.2.0=10" && split != "2.1.0=50 2.2.0=50" {
+		t.Errorf("active is %+v, and the routes split %s", a, split)
+	}
+	p.run(time.Hour)
+	if a := p.rollout.Groups[0].ActiveRow(); a == nil || a.Version != "2.2.0" {
+		t.Errorf("the next release is not active after an hour: %+v", a)
+	}
+}
+
 // hostsOfGroup are the hosts of routes that are written for a group.
 func hostsOfGroup(n *front, slug string) (hosts []string) {
 	for _, live := range n.facts().Live {
