@@ -79,13 +79,18 @@ func (s *scope) confirmed(revision int64) bool {
 	return some && !behind || len(s.reports) == 0
 }
 
+// noReadyEndpoints is the reason of a policy that cannot route to what is to serve, because nothing of
+// it answers.
+const noReadyEndpoints = "NoReadyEndpoints"
+
 // carried reports whether a step has its routes, and has them still, or has all that it can
-// have: where the active release is dead, and no policy that counts is behind, the canary
-// alone answers, and nothing can be taken from it.
+// have: where the active release is dead, and no policy that counts is behind for another reason than
+// that, the canary alone answers, and nothing can be taken from it.
 func (s *scope) carried(revision int64) bool {
 	if from, active := s.rival(); active != nil && from.dead(active) {
-		_, behind := s.confirmations(revision)
-		return !behind
+		return !slices.ContainsFunc(s.reports, func(r Report) bool {
+			return s.counts(r) && r.Revision < revision && r.Reason != noReadyEndpoints
+		})
 	}
 	return s.confirmed(revision) && !slices.ContainsFunc(s.reports, func(r Report) bool { return s.counts(r) && r.Unrouted })
 }

@@ -255,6 +255,39 @@ func TestGroupThatOpensAgainBeforeItsRoutesLeft(t *testing.T) {
 	}
 }
 
+// The pods of an active release fail before the Service of its group selects it, which routes to the one before: no
+// policy waits for the dead release, and its fix becomes active.
+func TestFixOfAReleaseThatNoServiceSelected(t *testing.T) {
+	p := newPair()
+	n := p.policy("web")
+	n.change(func(s *v1alpha1.NetworkPolicySpec) { s.Provider, s.Domains = nil, nil })
+	p.setSteps(pairSteps[2])
+	p.push("1.0.0")
+	p.run(time.Hour)
+	p.push("1.1.0")
+	for range 20 {
+		p.plan(0)
+		p.pods()
+		if a := p.rollout.Groups[0].ActiveRow(); a.Version == "1.1.0" {
+			break
+		}
+		p.pass("web", 0)
+		p.advance(time.Second)
+	}
+	for _, o := range p.objects {
+		if o.Version == "1.1.0" {
+			o.ready, o.why = 0, "CrashLoopBackOff"
+		}
+	}
+	p.push("1.2.0")
+	p.run(time.Minute)
+	a := p.rollout.Groups[0].ActiveRow()
+	if a == nil || a.Version != "1.2.0" {
+		t.Fatalf("the fix is not active: %+v", a)
+	}
+	want(t, "the Service selects", n.services["web-1-x"].Spec.Selector[v1alpha1.LabelRelease], a.Release)
+}
+
 // hostsOfGroup are the hosts of routes that are written for a group.
 func hostsOfGroup(n *front, slug string) (hosts []string) {
 	for _, live := range n.facts().Live {

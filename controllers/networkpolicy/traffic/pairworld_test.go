@@ -32,6 +32,8 @@ type pair struct {
 	// unstamped are those of them that the last plan could not stamp.
 	unstamped map[string]bool
 	hooks     map[release.Point]string // what hooks answer: "" yes, "no", "away" for no answer
+	// misled are hooks that met another release than the one that they were to try, by the name of that.
+	misled map[string]misled
 
 	rollout release.State
 	ms      *v1alpha1.Microservice // the rollout state as policies read it
@@ -47,6 +49,12 @@ type pair struct {
 	trace     []line
 	err       error
 	stats     pairStats
+}
+
+// misled is what a hook met that was asked at a gate since a time.
+type misled struct {
+	since time.Time
+	what  string
 }
 
 type pairStats struct{ steps, faults, plans, passes, promotions, failures int }
@@ -95,7 +103,7 @@ func newPair() *pair {
 	p := &pair{
 		now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), config: "c1", room: -1,
 		spec:   release.Spec{Replicas: 2, Standby: 1, MinimumAvailable: 2, Deadline: 10 * time.Minute, Drain: 5 * time.Second, Previews: release.Previews{MaxGroups: 20}},
-		offers: map[string]release.Candidate{}, objects: map[string]*object{}, nets: map[string]*front{}, broken: map[string]bool{}, denied: map[string]bool{}, unstamped: map[string]bool{}, hooks: map[release.Point]string{}, named: map[string]time.Time{},
+		offers: map[string]release.Candidate{}, objects: map[string]*object{}, nets: map[string]*front{}, broken: map[string]bool{}, denied: map[string]bool{}, unstamped: map[string]bool{}, hooks: map[release.Point]string{}, misled: map[string]misled{}, named: map[string]time.Time{},
 		ms: &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod", UID: "ledger"}},
 	}
 	p.setSteps(nil)
@@ -273,8 +281,8 @@ func (p *pair) answerHooks() (did bool) {
 	return did
 }
 
-// checkTried: hooks that are to try a release before its traffic do not meet another one by
-// the domain of the canary.
+// checkTried notes hooks that are to try a release before its traffic, and meet another one by
+// the domain of the canary: what they answer must not count.
 func (p *pair) checkTried(g *release.Group, run *release.Rollout) {
 	newest := true
 	for i := range p.rollout.Groups {
@@ -296,9 +304,26 @@ func (p *pair) checkTried(g *release.Group, run *release.Rollout) {
 			}
 			for other, weight := range s.releases {
 				if weight > 0 && other != run.Release {
-					p.fail("policy %s: PreRollout hooks of %s meet %s by route %s of %v", name, run.Release, other, route, s.hosts)
+					p.misled[run.Release] = misled{run.GateTime, fmt.Sprintf("policy %s: PreRollout hooks of %s meet %s by route %s of %v", name, run.Release, other, route, s.hosts)}
 				}
 			}
+		}
+	}
+}
+
+// checkMisled: no plan goes past a gate by the answer of a hook that met another release.
+func (p *pair) checkMisled(next release.State) {
+	for _, g := range p.rollout.Groups {
+		if g.Rollout == nil || g.Rollout.Gate != release.PreRollout {
+			continue
+		}
+		m, met := p.misled[g.Rollout.Release]
+		i := slices.IndexFunc(next.Groups, func(x release.Group) bool { return x.Slug == g.Slug })
+		if !met || !m.since.Equal(g.Rollout.GateTime) || i < 0 {
+			continue
+		}
+		if r := next.Groups[i].Row(g.Rollout.Release); r != nil && r.Decision == nil && (r.Status == release.Active || r.Status == release.Canary) {
+			p.fail("%s counted", m.what)
 		}
 	}
 }
@@ -416,6 +441,7 @@ func (p *pair) plan(stop int) (did bool) {
 		if ends() {
 			return true
 		}
+		p.checkMisled(plan.State)
 		p.record(plan)
 		did = true
 	}
