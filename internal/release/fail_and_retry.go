@@ -2,6 +2,7 @@ package release
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -61,7 +62,8 @@ func (s *scope) stable() bool {
 		return true
 	}
 	_, r, _ := s.rollout()
-	gone := r == nil || r.Zero == nil || !s.referenced(r.Release) || s.confirmed(r.Zero.Revision) // from what it gave back
+	// It has left what it gave back, as far as a policy that counts can confirm that.
+	gone := r == nil || r.Zero == nil || !s.referenced(r.Release) || s.confirmed(r.Zero.Revision) || !slices.ContainsFunc(s.reports, s.counts)
 	return gone && from.confirmed(from.g.TrafficRevision)
 }
 

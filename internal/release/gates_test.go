@@ -614,3 +614,41 @@ func TestPreRolloutWaitsForDomainsOfAGroupThatEnds(t *testing.T) {
 		t.Error("hooks are not asked though the canary domains route to the release")
 	}
 }
+
+// A policy whose routes no gateway took names the release of a newer group that is made again under its name: that
+// cannot leave routes which nothing confirms, and takes its steps.
+func TestPolicyThatConfirmsNothingHoldsNoReleaseThatIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	spec := Spec{Replicas: 1, MinimumAvailable: 2, Deadline: time.Minute, Steps: []Step{{Weight: 10, Pause: time.Hour}}}
+	takes := func(odd int64) bool {
+		o := Observed{
+			Spec: spec,
+			Objects: []Object{
+				{Release: "new", Slug: "2-x", Name: "2.x", Version: "2.0.0", Replicas: 1, Available: 1},
+				{Release: "old", Slug: "1-x", Name: "1.x", Version: "1.0.0", Replicas: 1, Available: 1},
+			},
+			State: State{Sequence: 9, Groups: []Group{
+				{
+					Slug: "2-x", Name: "2.x", Phase: Live, TrafficRevision: 7, TrafficTime: t0, Target: Target{Release: "new", Reason: "Latest"},
+					Rollout:  &Rollout{Release: "new", Sequence: 7, Started: t0, StepsHash: stepsHash(spec.Steps), Floor: 1, From: "1-x"},
+					Releases: []Row{{Release: "new", Version: "2.0.0", Status: Pending, Zero: &Zero{Revision: 7, Time: t0}}},
+				},
+				{
+					Slug: "1-x", Name: "1.x", Phase: Live, TrafficRevision: 8, TrafficTime: t0, Target: Target{Release: "old", Reason: "Held"},
+					Releases: []Row{{Release: "old", Version: "1.0.0", Status: Active, Weight: 100, Available: true, Promoted: 1}},
+				},
+			}},
+			Policies: []Policy{
+				{Name: "shop", Groups: []Report{{Slug: "1-x", Revision: 8, Active: "old", References: []string{"old"}}, {Slug: "2-x"}}},
+				{Name: "odd", Groups: []Report{{Slug: "1-x", Newest: true}, {Slug: "2-x", Revision: odd, References: []string{"new"}, Reason: "NotAccepted"}}},
+			},
+		}
+		return Plan(o, t0.Add(time.Second)).State.Groups[0].Releases[0].Weight == 10
+	}
+	if !takes(0) {
+		t.Error("it waits for a policy that never confirmed its group")
+	}
+	if takes(6) {
+		t.Error("it does not wait for a policy that confirmed its group before it was to be in no route")
+	}
+}
