@@ -88,6 +88,7 @@ func (w *world) checkDenied(o Observed, g, h *Group) {
 		}
 		switch {
 		case r.Status == Active && was.Status == Active, r.Reason == "Rebuilt", r.Reason == "ActiveLost" && !othersLeft(o, g, r.Release):
+		case r.Reason == GroupReopened && slices.Contains(o.Withdrawn, Withdrawal{Slug: g.Slug, Version: r.Version, Reason: Gone}): // It serves until the next one does.
 		case r.Status == Active:
 			w.fail("denied: %s is withdrawn, and becomes active (%s)\n%s%s", r.Release, r.Reason, renderGroup(g), renderGroup(h))
 		case r.Status == Canary && r.Weight > was.Weight:

@@ -56,6 +56,7 @@ var happenings = []happening{
 	{"pods of one", 4, func(w *world, a, b int) {
 		if o, ok := pick(w.objects, a); ok && o.why == "" && o.ready < o.Replicas && !o.Terminating && w.free() > 0 {
 			o.ready++
+			o.was = true
 			delete(w.taken, o.Release)
 		}
 	}},

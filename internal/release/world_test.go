@@ -94,6 +94,7 @@ type object struct {
 	Object
 	uid, rv int
 	ready   int       // pods with a ready endpoint
+	was     bool      // some of its pods were ready
 	up      time.Time // when its pods can be ready
 	asked   time.Time // when it began to ask for pods
 	auto    bool      // it has an autoscaler, which does not go below Replicas
@@ -478,7 +479,7 @@ func (w *world) pods(o *object) bool {
 	if o.why != "" || o.Terminating || w.now.Before(o.up) || o.ready >= n {
 		return false
 	}
-	o.ready = n
+	o.ready, o.was = n, o.was || n > 0
 	delete(w.taken, o.Release)
 	return true
 }
@@ -1062,7 +1063,7 @@ func (o *object) same(x *object) bool {
 		o.Created == x.Created && o.Terminating == x.Terminating && o.Stamp == x.Stamp && o.Replicas == x.Replicas && o.Available == x.Available && o.Unsettled == x.Unsettled &&
 		o.Failure == x.Failure && o.Message == x.Message && o.Decision == x.Decision && o.Current == x.Current && o.Analysis == x.Analysis && o.Rollback == x.Rollback &&
 		o.Refused == x.Refused && o.NeverActive == x.NeverActive && o.Reported == x.Reported &&
-		o.uid == x.uid && o.rv == x.rv && o.ready == x.ready && o.up == x.up && o.asked == x.asked && o.auto == x.auto && o.why == x.why && o.crowded == x.crowded
+		o.uid == x.uid && o.rv == x.rv && o.ready == x.ready && o.up == x.up && o.asked == x.asked && o.auto == x.auto && o.why == x.why && o.crowded == x.crowded && o.was == x.was
 }
 
 // sameReport reports whether two reports are the same in all.
