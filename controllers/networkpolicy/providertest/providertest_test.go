@@ -1,6 +1,7 @@
 package providertest
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,7 +37,7 @@ func TestAddedProvider(t *testing.T) {
 	}
 }
 
-// TestPageOfAddedProvider: the page has the files of that provider as they are.
+// TestPageOfAddedProvider: the page has the files of that provider, with the import path that a provider has.
 func TestPageOfAddedProvider(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/how-to/add-a-provider.md")
@@ -52,6 +53,7 @@ func TestPageOfAddedProvider(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		text = bytes.ReplaceAll(text, []byte("providers/testdata/weighted"), []byte("providers/weighted"))
 		if !strings.Contains(string(page), "```go\n"+string(text)+"```\n") {
 			t.Errorf("%s is not in the page as it is: copy it there", file)
 		}
