@@ -56,11 +56,11 @@ type DeprecatedRun struct {
 	WaitsFor string `json:"waitsFor,omitempty"`
 }
 
-// Convert gives a status that an earlier version wrote the fields of this one: what stands in
-// deprecated fields moves to the current ones. It changes nothing in a status of this version.
+// Convert moves the values of deprecated fields, which an earlier version wrote, to the current
+// fields. It does not change a status that this version wrote.
 // Every reader of a Microservice calls it before it reads releaseGroups; the next write of the
-// rollout state stores the result. All groups are written together, so that deprecated and
-// present fields never stand next to each other in one of them.
+// rollout state stores the result. All groups are written together, so that no
+// group has both deprecated and current fields.
 func (s *MicroserviceStatus) Convert() {
 	for i := range s.ReleaseGroups {
 		s.ReleaseGroups[i].convert()

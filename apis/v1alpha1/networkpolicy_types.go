@@ -915,11 +915,11 @@ type GroupTraffic struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Canary string `json:"canary,omitempty"`
-	// unrouted is true when no domain, listener or route of the group is programmed any more, for
+	// unrouted is true when the group no longer has a programmed domain, listener or route, for
 	// example because its Gateway was deleted. The confirmed revision is then not served.
 	// +optional
 	Unrouted bool `json:"unrouted,omitempty"`
-	// split is whether weights are applied.
+	// split is true when weights are applied.
 	Split SplitMode `json:"split"`
 	// reason why the revision is not confirmed, as one CamelCase word.
 	// +optional

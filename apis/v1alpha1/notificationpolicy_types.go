@@ -62,7 +62,7 @@ type NotificationReceiver struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// type defines what the receiver understands.
+	// type is the kind of service that receives the messages.
 	// +required
 	Type ReceiverType `json:"type"`
 
@@ -91,7 +91,8 @@ type NotificationReceiver struct {
 	// +kubebuilder:validation:MaxItems=11
 	Events []NotificationEvent `json:"events,omitempty"`
 
-	// channel of Slack, by its ID or name, for a bot token. An incoming webhook has its own.
+	// channel is the ID or name of a Slack channel. It is required with a bot token, and not
+	// used with an incoming webhook, which always posts to one channel.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=80
@@ -156,7 +157,8 @@ type ReceiverStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// since when ends of rollouts are reported: earlier ones were reported, or are not to be.
+	// since is the time from which the ends of rollouts are reported. Rollouts that ended
+	// earlier were reported already, or are not reported.
 	Since metav1.MicroTime `json:"since"`
 
 	// pending is the number of releases with a transition that the receiver has not accepted, when
