@@ -27,12 +27,12 @@ func setStatus(o *observed, now time.Time) (next time.Time) {
 		status.Stalled(&s.Conditions, s.ObservedGeneration, reasonInvalidSelector, err.Error()+": no Microservice is frozen; correct the selector")
 		return state.Next()
 	}
-	message := "it does not apply now"
+	message := "the freeze does not apply now"
 	switch {
 	case state.Active:
-		message = "it applies now"
+		message = "the freeze applies now"
 	case state.Over:
-		message = "it is over, and can be deleted"
+		message = "the freeze has ended and can be deleted"
 	}
 	status.Ready(&s.Conditions, s.ObservedGeneration, status.ReasonSucceeded, message)
 	return state.Next()

@@ -136,7 +136,7 @@ func TestFailingReceiver(t *testing.T) {
 		t.Errorf("it was sent %q", got)
 	}
 	c := meta.FindStatusCondition(w.policy.Status.Conditions, v1alpha1.ConditionReady)
-	if c.Reason != reasonDeliveryFailing || c.Message != `receiver "bus": HTTP 500; it is tried again` {
+	if c.Reason != reasonDeliveryFailing || c.Message != `receiver "bus": HTTP 500; delivery is retried` {
 		t.Errorf("Ready is %+v", c)
 	}
 	if got := w.policy.Status.Pending; got == 0 {

@@ -65,13 +65,13 @@ func setConditions(p *plan, o *observed, full bool) {
 	}
 	for _, s := range p.status.Receivers {
 		if s.Failure != "" {
-			status.Set(conditions, generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reasonDeliveryFailing, fmt.Sprintf("receiver %q: %s; it is tried again", s.Name, s.Failure))
+			status.Set(conditions, generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reasonDeliveryFailing, fmt.Sprintf("receiver %q: %s; delivery is retried", s.Name, s.Failure))
 			status.Remove(conditions, v1alpha1.ConditionStalled)
 			return
 		}
 	}
 	if full {
-		status.Set(conditions, generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reasonTooManyDeliveries, fmt.Sprintf("the record is full with %d entries: further releases are reported when others are over; divide the services among several policies", maxDeliveries))
+		status.Set(conditions, generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reasonTooManyDeliveries, fmt.Sprintf("the record is full with %d entries: more releases are reported when earlier rollouts end; divide the services among several policies", maxDeliveries))
 		status.Remove(conditions, v1alpha1.ConditionStalled)
 		return
 	}
