@@ -95,7 +95,7 @@ func (r *rollout) blocked() *State {
 		s.Next = []Action{r.actOn("deprecate", r.row)}
 		return s
 	case r.row.Reason == "TrafficLost":
-		return &State{Word: WordBlocked, Class: Failed, Reason: r.row.Reason, Detail: "a NetworkPolicy: it had traffic, and there is none any more", Next: []Action{r.actOn("deprecate", r.row)}}
+		return &State{Word: WordBlocked, Class: Failed, Reason: r.row.Reason, Detail: "a NetworkPolicy: the release had traffic, but no NetworkPolicy routes to it now", Next: []Action{r.actOn("deprecate", r.row)}}
 	}
 	return nil
 }

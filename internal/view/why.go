@@ -288,8 +288,8 @@ func (p *Pods) suffix() string {
 	return fmt.Sprintf(", %d/%d pods", p.Available, p.Wanted)
 }
 
-// String gives a share as one number where what was asked for is programmed, and as two where not;
-// "": not known.
+// String formats a share: one number if the requested weight is programmed, otherwise both. It is
+// empty if the share is not known.
 func (s Share) String(now time.Time) string {
 	if s.Asked == nil {
 		return ""

@@ -43,7 +43,7 @@ var Commands = []cli.NewCommand{
 	newScanCommand,
 }
 
-// Done is what became of an act. Its JSON fields are an interface for scripts.
+// Done is the result of an act. Its JSON fields are an interface for scripts.
 type Done struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -106,7 +106,8 @@ var formats = []string{cli.FormatJSON, cli.FormatYAML, cli.FormatName}
 // writeTimeout bounds a write that a signal does not interrupt.
 const writeTimeout = 30 * time.Second
 
-// whole gives a write a context that a signal does not end: an act is done, or not begun.
+// whole returns a context for a write that a signal does not cancel, so that a write is either
+// completed or not started.
 func whole(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 }

@@ -23,7 +23,7 @@ func TestFreezeAndThaw(t *testing.T) {
 		"--reason is required":                      {"freeze", "--until", "4h"},
 		"set --until, or --indefinite":              {"freeze", "--reason", "fair"},
 		`"soon" is not a time`:                      {"freeze", "--reason", "fair", "--until", "soon"},
-		"is over":                                   {"freeze", "--reason", "fair", "--until", "2020-01-01"},
+		"is in the past":                            {"freeze", "--reason", "fair", "--until", "2020-01-01"},
 		"--selector: ":                              {"freeze", "--reason", "fair", "--until", "4h", "-l", "a in b"},
 		"--namespace-selector requires":             {"freeze", "--reason", "fair", "--until", "4h", "--namespace-selector", "a=b"},
 		"name a namespace, or use --all-namespaces": {"freeze", "shop", "-A", "--reason", "fair", "--until", "4h"},

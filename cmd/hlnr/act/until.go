@@ -25,7 +25,7 @@ func until(text string, now time.Time) (time.Time, error) {
 	case err != nil:
 		return time.Time{}, fmt.Errorf("--until: %q is not a time: write 4h, 3d, Mon, \"Mon 08:00\", 18:00, 2026-12-24 or 2026-12-24T18:00:00Z", text)
 	case !at.After(now):
-		return time.Time{}, fmt.Errorf("--until: %s is over", at.Format(time.RFC3339))
+		return time.Time{}, fmt.Errorf("--until: %s is in the past", at.Format(time.RFC3339))
 	}
 	return at.Truncate(time.Second), nil // what the API stores
 }

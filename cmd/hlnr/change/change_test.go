@@ -262,7 +262,7 @@ func TestPlan(t *testing.T) {
 	policy := "apiVersion: hlnr.io/v1alpha1\nkind: ImagePolicy\nmetadata: {name: shop}\nspec: {image: r.example/shop"
 	cluster.Offer(t, namespace, "shop", "2.0.0", "1.0.0")
 	expect(cli.ExitYes, "plan", policy+"}\n", "ImagePolicy shop: nothing changes\n")
-	expect(cli.ExitYes, "plan", policy+", versioning: {range: \"<2.0.0\"}}\n", "not offered any more: 2.0.0 (Range: ", "the newest is 1.0.0 instead of 2.0.0", "among the 2 tags that the last scan recorded")
+	expect(cli.ExitYes, "plan", policy+", versioning: {range: \"<2.0.0\"}}\n", "no longer offered: 2.0.0 (Range: ", "the newest is 1.0.0 instead of 2.0.0", "among the 2 tags that the last scan recorded")
 	expect(cli.ExitYes, "plan", policy+", versioning: {range: \">=1.0.0\"}}\n", "the same versions are offered")
 	expect(cli.ExitUsage, "plan", "kind: ConfigMap\napiVersion: v1\n", "no object of hlnr.io found")
 

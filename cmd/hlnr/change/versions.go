@@ -54,7 +54,7 @@ func versions(before, after *v1alpha1.ImagePolicy) []string {
 		}
 	}
 	lines = append(lines, listed("offered too: ", in)...)
-	lines = append(lines, listed("not offered any more: ", out)...)
+	lines = append(lines, listed("no longer offered: ", out)...)
 	if len(lines) == 0 {
 		lines = append(lines, "the same versions are offered")
 	}

@@ -259,7 +259,7 @@ func (d *doctor) checkManager(ctx context.Context) {
 	d.add(OK, "Prometheus", "", "the manager queries %s", address)
 }
 
-// checkLease checks who leads.
+// checkLease checks that a manager holds the Lease of the leader.
 func (d *doctor) checkLease(ctx context.Context) {
 	var lease coordinationv1.Lease
 	err := d.client.Get(ctx, client.ObjectKey{Namespace: d.manager, Name: "manager.hlnr.io"}, &lease)
@@ -274,7 +274,7 @@ func (d *doctor) checkLease(ctx context.Context) {
 		if t := lease.Spec.AcquireTime; t != nil {
 			since = " for " + d.Now().Sub(t.Time).Round(time.Second).String()
 		}
-		d.add(OK, "Manager", "", "it leads%s", since)
+		d.add(OK, "Manager", "", "the manager is the leader%s", since)
 	}
 }
 

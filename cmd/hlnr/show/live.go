@@ -103,7 +103,7 @@ func (l *live) refresh() {
 		}
 		return
 	}
-	l.note = "Microservice " + l.name + " does not exist any more"
+	l.note = "Microservice " + l.name + " no longer exists"
 }
 
 // keys of actions, by their verbs.
