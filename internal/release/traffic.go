@@ -130,7 +130,7 @@ func (s *scope) confirmedTime(notBefore time.Time) time.Time {
 	return stored(at)
 }
 
-// unconfirmed reports in words who does not confirm, or has lost its routes since.
+// unconfirmed describes the policies that do not confirm, or that have lost their routes since.
 func (s *scope) unconfirmed() string {
 	var out []string
 	for _, r := range s.reports {

@@ -104,7 +104,7 @@ func (s *scope) firstStepWait(r *Row) *wait {
 	return nil
 }
 
-// passageWaits are what the current step waits for automatically: a person, time, or the
+// passageWaits are the waits that the current step defines: an approval, a pause, or the
 // verdict of the measurements.
 func (s *scope) passageWaits(run *Rollout, r *Row, c Object, since time.Time) []*wait {
 	steps := s.steps()

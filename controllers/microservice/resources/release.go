@@ -104,12 +104,13 @@ func minReady(ms *v1alpha1.Microservice, container int) int32 {
 	return 0
 }
 
-// DisruptionBudget of a release: the user's for one that serves or is about to,
-// one pod at a time for one that stands by, none below two replicas: it would
-// block every drain of a node (protocol rule 35). One pod that an autoscaler may add
-// others to has one under which it may go, and not all of them at once. The user's is meant for a release of
-// full size. One that has fewer pods, such as a canary that grows with its weight, has a
-// budget under which some may go, and not all.
+// DisruptionBudget gives the disruption budget of a release. A release that serves, or is about
+// to serve, gets the user's budget; a retained release gets one that lets one pod go at a time.
+// Below two replicas there is no budget, because it would block every drain of a node
+// (protocol rule 35). The exception is a single pod to which an autoscaler may add others: its
+// budget lets one pod go at a time. The user's budget is meant for a release of full size. A
+// release with fewer pods, such as a canary that grows with its weight, gets a budget that
+// lets some pods go, but not all.
 func DisruptionBudget(ms *v1alpha1.Microservice, replicas int32, serving bool) *v1alpha1.DisruptionBudget {
 	a, all := ms.Spec.Availability, fullSize(ms)
 	switch {
@@ -131,9 +132,10 @@ func DisruptionBudget(ms *v1alpha1.Microservice, replicas int32, serving bool) *
 	return &v1alpha1.DisruptionBudget{MaxUnavailable: ptr.To(intstr.FromInt32(1))}
 }
 
-// NextBudget is the disruption budget of a release that has one, or nil, and needs another, or
-// none. One that is not needed any more is not taken away, which would be a write for each
-// release that is retained: it lets one pod go at a time, and so blocks no drain of a node.
+// NextBudget gives the disruption budget to write for a release, from the budget that it has and
+// the one that it needs; either may be nil. A budget that is no longer needed is not deleted,
+// which would be a write for each retained release. It is relaxed to one pod at a time instead,
+// so that it blocks no drain of a node.
 func NextBudget(has, needs *v1alpha1.DisruptionBudget) *v1alpha1.DisruptionBudget {
 	if has != nil && needs == nil {
 		return &v1alpha1.DisruptionBudget{MaxUnavailable: ptr.To(intstr.FromInt32(1))}
@@ -157,8 +159,9 @@ func covers(bound *intstr.IntOrString, replicas int32) bool {
 	return err == nil && n >= int(replicas)
 }
 
-// Autoscaling of a release: the user's for one that serves or is about to. A release
-// that stands by, or is to have no pods yet, keeps the replicas that it is given.
+// Autoscaling gives the autoscaling of a release: the user's if the release serves or is about to
+// serve. A retained release, or one that has no pods yet, keeps the number of replicas in its
+// specification.
 func Autoscaling(ms *v1alpha1.Microservice, replicas int32, serving bool) *v1alpha1.Autoscaling {
 	if replicas == 0 || !serving {
 		return nil

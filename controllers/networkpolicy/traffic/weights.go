@@ -167,7 +167,7 @@ func (d *planner) liveWeightsBetween(slug string) map[string]int {
 	return best
 }
 
-// testTraffic decides what the canary gets besides its weight. One that has no ready
+// testTraffic decides what the canary gets in addition to its weight. One that has no ready
 // endpoint gets nothing, and is withheld: its step is not what was asked for.
 func (d *planner) testTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision) {
 	for i := range g.Releases {
