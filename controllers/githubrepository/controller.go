@@ -203,7 +203,7 @@ func (r *Reconciler) ensurePoll(ctx context.Context, o *observed) error {
 		r.polls.stop(key)
 		return nil
 	}
-	if known.task != nil && known.task.poll.query == o.query {
+	if known.task != nil && known.task.poll.query.isSame(o.query) {
 		return nil // it enqueues the repository; later deliveries then start another poll
 	}
 	now := r.clock.Now()

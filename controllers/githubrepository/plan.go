@@ -13,7 +13,7 @@ func (o *observed) paused() bool { return o.problem != nil || o.repository.Spec.
 
 // unreported reports whether a completed poll for this query is not in the status yet.
 func (m cacheEntry) unreported(q query) bool {
-	return m.poll != nil && !m.reported && m.poll.query == q
+	return m.poll != nil && !m.reported && m.poll.query.isSame(q)
 }
 
 // settled reports whether a poll for this query is complete, and without a transient error.

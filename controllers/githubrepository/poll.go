@@ -47,6 +47,13 @@ type query struct {
 	requested string
 }
 
+// isSame reports whether two queries differ at most in the request for a poll: a poll that is in
+// progress is completed, and followed by another one. Otherwise frequent requests end each poll.
+func (q query) isSame(other query) bool {
+	q.requested = other.requested
+	return q == other
+}
+
 // host is the address of the server.
 func (q *query) host() string { return cmp.Or(q.baseURL, github.PublicURL) }
 

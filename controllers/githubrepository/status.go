@@ -153,7 +153,7 @@ func (c *truncation) set(conds *[]metav1.Condition, generation int64) {
 func setReady(o *observed, known cacheEntry) {
 	st, gen := &o.repository.Status, o.repository.Generation
 	conds, l := &st.Conditions, known.poll
-	answered := l != nil && l.query == o.query
+	answered := l != nil && l.query.isSame(o.query)
 	switch {
 	case o.problem != nil:
 		status.Stalled(conds, gen, o.problem.Reason, o.problem.Error())

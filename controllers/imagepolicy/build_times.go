@@ -149,10 +149,16 @@ func (s *selection) buildTimeOf(o *observed, a *recordReader, tag string) versio
 		return version.Timed{Reason: noImage().Reason}
 	case is(err, registry.Malformed):
 		return version.Timed{Reason: err.Error()}
+	case is(err, registry.Unauthorized) && registry.IsOfOneImage(err): // Time does not remedy it.
+		s.noteImageError(err)
+		return version.Timed{Reason: fmt.Sprintf("the image cannot be read: %s", err)}
 	case err != nil:
 		s.noteError(err)
 		s.untimed++
 		return version.Timed{}
+	}
+	s.readable = true
+	switch {
 	case b.at.IsZero():
 		return version.Timed{Reason: "not a version: the image has no build time, or the constant one of a reproducible build: set SOURCE_DATE_EPOCH for its build, or the annotation org.opencontainers.image.created"}
 	case b.at.After(a.clock.Now()):

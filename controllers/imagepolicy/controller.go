@@ -216,7 +216,7 @@ func (r *Reconciler) ensureScan(ctx context.Context, o *observed) error {
 	key := client.ObjectKeyFromObject(o.policy)
 	known := r.scans.entry(key)
 	if !o.paused() {
-		if known.task != nil && known.task.record.query == o.query || known.task == nil && !known.stale && known.record.answers(o.query, r.clock.Now()) {
+		if known.task != nil && known.task.record.query.isSame(o.query) || known.task == nil && !known.stale && known.record.answers(o.query, r.clock.Now()) {
 			return nil
 		}
 		if err := r.observeAccess(ctx, o); err != nil {

@@ -24,7 +24,7 @@ type firstSeen struct {
 	reported map[string]time.Time
 	// withoutImage are versions of GitHub that had no image in the last scan.
 	withoutImage map[string]bool
-	// moved has the tags whose image is not the offered one.
+	// moved has the tags whose image is, or was, not the offered one.
 	moved map[string]firstSeenImage
 	// base is when all other tags existed at the latest; zero before the first scan.
 	base time.Time
@@ -70,15 +70,19 @@ func (o *observed) observeTags(before *firstSeen, tags []string, checksum string
 		seen.moved = maps.Clone(before.moved)
 		maps.DeleteFunc(seen.moved, func(tag string, s firstSeenImage) bool {
 			_, there := slices.BinarySearch(tags, tag)
-			return !there || at.Sub(s.first) > o.minAge
+			return !there
 		})
 		for _, tag := range tags {
 			t, young := before.first[tag]
 			if _, known := slices.BinarySearch(before.list, tag); !known {
 				t, young = at, true
 			}
-			if young && at.Sub(t) <= o.minAge {
+			switch t = earlier(t, at); { // The clock may have been ahead.
+			case !young:
+			case at.Sub(t) <= o.minAge:
 				seen.first[tag] = t
+			case t.After(seen.base): // It is old enough, also if spec.minAge is raised later.
+				seen.base = t
 			}
 		}
 		return seen
@@ -89,17 +93,25 @@ func (o *observed) observeTags(before *firstSeen, tags []string, checksum string
 	}
 	seen.base, seen.reported = at, map[string]time.Time{}
 	if st.Scan.Checksum == checksum {
-		seen.base = st.Scan.ChangedTime.Time
+		seen.base = earlier(st.Scan.ChangedTime.Time, at)
 	}
 	for _, c := range st.Candidates {
 		switch {
 		case c.FirstSeenTime != nil:
-			seen.reported[c.Version] = c.FirstSeenTime.Time
+			seen.reported[c.Version] = earlier(c.FirstSeenTime.Time, at)
 		case o.github != nil && lacksImage(version.Verdict(c.Verdict)):
 			seen.withoutImage[c.Version] = true
 		}
 	}
 	return seen
+}
+
+// earlier returns the earlier of two times.
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // of returns when a version was first seen; zero before the first scan.

@@ -111,9 +111,10 @@ func (s *selection) exists(o *observed, a *recordReader, i int, tag string) (reg
 	case is(err, registry.Malformed):
 		return image, rejectf(version.VerdictExists, "%s", err)
 	case err != nil:
-		s.noteError(err)
+		s.noteImageError(err)
 		return image, rejectf(version.VerdictExists, "the image%s cannot be read: %s", of, err)
 	}
+	s.readable = true
 	for _, p := range o.platforms {
 		if len(image.Platforms) == 0 {
 			return image, rejectf(version.VerdictPlatform, "the image%s does not name its platform, but %s is required: build it for that platform, or exclude the tag with spec.tagFilter", of, p)

@@ -125,13 +125,13 @@ func TestConditions(t *testing.T) {
 			o.policy.Spec.Suspend, *s = true, selection{}
 		}, conditions{"True Suspended: spec.suspend is true: no scans; offered versions remain offered", "", "", "", "", ""}},
 		"limited": {func(_ *observed, s *selection, _ *plan) {
-			*s = selection{err: &registry.Error{Kind: registry.RateLimited, Op: "list tags of", Object: "r", RetryAt: until}}
+			*s = selection{registryErrors: registryErrors{err: &registry.Error{Kind: registry.RateLimited, Op: "list tags of", Object: "r", RetryAt: until}}}
 		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", `False RateLimited: list tags of "r": :`, "True TooManyRequests: the registry limits requests until 2026-01-02T03:04:05Z; offered versions remain offered, and a longer spec.interval causes fewer requests", ""}},
 		"denied with offers": {func(_ *observed, s *selection, _ *plan) {
-			*s = selection{err: &registry.Error{Kind: registry.Unauthorized, Op: "list tags of", Object: "r"}}
+			*s = selection{registryErrors: registryErrors{err: &registry.Error{Kind: registry.Unauthorized, Op: "list tags of", Object: "r"}}}
 		}, conditions{`False Unauthorized: list tags of "r": : ; offered versions remain offered`, "", `True Unauthorized: list tags of "r": : ; offered versions remain offered`, `False Unauthorized: list tags of "r": :`, quiet, ""}},
 		"down without offers": {func(_ *observed, s *selection, out *plan) {
-			*s, *out = selection{err: &registry.Error{Kind: registry.Unreachable, Op: "list tags of", Object: "r"}}, plan{}
+			*s, *out = selection{registryErrors: registryErrors{err: &registry.Error{Kind: registry.Unreachable, Op: "list tags of", Object: "r"}}}, plan{}
 		}, conditions{`False Unreachable: list tags of "r": :`, `True Unreachable: list tags of "r": :`, "", `False Unreachable: list tags of "r": :`, quiet, ""}},
 		"no tags": {func(_ *observed, s *selection, out *plan) {
 			*s, *out = selection{scanned: true}, plan{decided: true}

@@ -83,10 +83,11 @@ func selectPullRequests(o *observed, a *recordReader) selection {
 			}
 		}
 		budget -= len(due)
-		failures, err := s.failures, s.err
+		errors := s.registryErrors
 		s, due = o.selectPulls(a)
-		s.failures, s.err = failures, err
+		s.registryErrors = errors
 	}
+	s.noteUnreadable()
 	a.failed = s.err
 	maps.DeleteFunc(a.heads, func(number int64, h head) bool {
 		return !slices.ContainsFunc(o.github.pulls, func(pr v1alpha1.PullRequest) bool {

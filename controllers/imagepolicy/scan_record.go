@@ -42,6 +42,13 @@ type query struct {
 	requested string
 }
 
+// isSame reports whether two queries differ at most in what GitHub lists, and in the request for a
+// scan: a scan that is in progress is completed, and followed by another one.
+func (q query) isSame(other query) bool {
+	q.listed, q.requested = other.listed, other.requested
+	return q == other
+}
+
 // readsRegistry reports whether the list of tags of the registry is read.
 func (q *query) readsRegistry() bool { return q.source == "" || q.source == "registry" }
 

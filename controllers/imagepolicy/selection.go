@@ -20,6 +20,9 @@ const (
 	maxRejections = 100
 	// maxFailures of the registry end the scan.
 	maxFailures = 3
+	// maxUnreadable is how many images the registry may refuse, or fail for, before that counts
+	// as a failure of the registry.
+	maxUnreadable = 30
 )
 
 // selection is what the registry answered, and what is offered of it.
@@ -70,14 +73,45 @@ type selection struct {
 	// undecided reports that the check of an offered version is not complete. The policy is not
 	// Ready until it is.
 	undecided bool
-	// err is the first error of the list or of an image. Offered versions remain.
-	err error
+	registryErrors
+}
 
+// registryErrors are what the registry did not answer as expected.
+type registryErrors struct {
+	// err is the first error of the list, or of the registry for an image. Offered versions remain.
+	err error
+	// failures of the registry.
 	failures int
+	// unreadable counts the images that the registry refused or failed for, with the error of the
+	// first; readable reports that it gave one.
+	unreadable    int
+	unreadableErr error
+	readable      bool
+}
+
+// noteImageError notes that the registry did not give an image. If it gives others, that is a matter
+// of this image, and the scan goes on with the next one.
+func (s *registryErrors) noteImageError(err error) {
+	if !registry.IsOfOneImage(err) || s.unreadable >= maxUnreadable {
+		s.noteError(err)
+		return
+	}
+	s.unreadable++
+	if s.unreadableErr == nil {
+		s.unreadableErr = err
+	}
+}
+
+// noteUnreadable makes the registry's refusal of each image that was requested an error of the registry, as
+// when a credential may list tags but not read images.
+func (s *registryErrors) noteUnreadable() {
+	if s.err == nil && !s.readable {
+		s.err = s.unreadableErr
+	}
 }
 
 // noteError keeps the first error of the registry. Errors of single tags do not count.
-func (s *selection) noteError(err error) {
+func (s *registryErrors) noteError(err error) {
 	s.failures++
 	if s.err == nil {
 		s.err = err
@@ -105,6 +139,7 @@ func selectReleases(o *observed, a *recordReader, absent map[string]time.Time, s
 	ranking := s.rank(o, a, names, before, seen)
 	refused := map[string]version.Refusal{}
 	s.offer(o, a, ranking, before, refused)
+	s.noteUnreadable()
 	if o.paused() {
 		return s
 	}
@@ -220,14 +255,14 @@ func (s *selection) offer(o *observed, a *recordReader, ranking *version.Ranking
 			if done || useless >= maxRejections && !offered {
 				continue
 			}
-			failures := s.failures
+			failures, unreadable := s.failures, s.unreadable
 			refusal := s.resolve(o, a, rel, before[rel.Tag])
 			a.progressed(func(p *Progress) { p.Images++ })
 			switch {
 			case offered || o.github == nil:
 			case refusal == nil:
 				refusal = s.oldEnough(o, a, rel, now)
-			case lacksImage(refusal.Verdict) && s.failures == failures && failures < maxFailures:
+			case lacksImage(refusal.Verdict) && s.failures == failures && failures < maxFailures && s.unreadable == unreadable:
 				s.firstSeen = s.firstSeen.withoutImageOf(rel)
 			}
 			if refusal != nil {
@@ -300,6 +335,10 @@ func (o *observed) vars(rel version.Release) preview.Vars {
 	return v
 }
 
+// goneAfter is how long a tag must be absent, at least: as long as a push of the same tag, or a replica
+// of the registry that lags behind, may need, whoever requests scans meanwhile.
+const goneAfter = 30 * time.Second
+
 // proveGone checks whether tags that are no longer listed are gone: tag and digest return 404
 // while another image of the repository exists, in two scans (protocol rule 4).
 func (s *selection) proveGone(o *observed, a *recordReader, absent map[string]time.Time, before map[string]v1alpha1.OfferedRelease) {
@@ -334,7 +373,7 @@ func (s *selection) proveGone(o *observed, a *recordReader, absent map[string]ti
 			absent[rel.Tag] = a.time
 			continue
 		}
-		if a.time.After(first) {
+		if a.time.Sub(first) >= goneAfter {
 			s.gone = append(s.gone, version.Held{Group: rel.Slug, Version: rel.Version, Tag: rel.Tag})
 		}
 	}

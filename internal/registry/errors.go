@@ -83,6 +83,17 @@ func KindOf(err error) Kind {
 	return ""
 }
 
+// IsOfOneImage reports whether a registry answered that it does not give, or cannot read, one image: it refuses it
+// (401, 403), as one that scans images for vulnerabilities does, or fails for it (500), as one that lost a layer does.
+// That says nothing about its other images.
+func IsOfOneImage(err error) bool {
+	var answer *transport.Error
+	if !errors.As(err, &answer) {
+		return false
+	}
+	return slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError}, answer.StatusCode)
+}
+
 func badName(op, object, detail, remedy string) *Error {
 	return &Error{Kind: BadName, Op: op, Object: object, detail: detail, remedy: remedy}
 }

@@ -1,0 +1,179 @@
+package imagepolicy
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/registry"
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
+)
+
+// Three new versions that a scanner of vulnerabilities blocks (403 for their manifests) do not keep a good one from being offered.
+func TestBlockedVersionsHoldUpNoOther(t *testing.T) {
+	for _, code := range []int{403, 500} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			s := begin(t)
+			s.push("1.0.0")
+			s.policy("shop")
+			p, _ := s.pass("shop")
+			same(t, "latest", p.Status.Latest, "1.0.0")
+			s.push("1.1.0", "2.0.0", "2.0.1", "2.0.2")
+			s.server.FailWhen(func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/manifests/2.0.") }, -1, registrytest.Status(code, "DENIED"))
+			for range 10 {
+				p = s.scan("shop")
+			}
+			same(t, "latest", p.Status.Latest, "1.1.0")
+			t.Log(condition(p, "Ready"), " | ", condition(p, "SourceReachable"))
+		})
+	}
+}
+
+// One image that is blocked does not stop versions by build time for good.
+func TestBlockedImageHoldsUpNoOtherByTime(t *testing.T) {
+	s := begin(t)
+	s.built("a", 3*time.Hour)
+	s.policy("shop", byTime)
+	p, _ := s.pass("shop")
+	s.built("blocked", 2*time.Hour)
+	s.server.FailWhen(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/manifests/blocked") }, -1, registrytest.Status(403, "DENIED"))
+	for i := range 10 {
+		s.built(fmt.Sprintf("b%d", i), time.Hour-time.Duration(i)*time.Minute)
+		p = s.scan("shop")
+	}
+	same(t, "latest", tagOf(p.Status.Releases[0].Images), "b9")
+	t.Log(condition(p, "Ready"), " | ", condition(p, "SourceReachable"))
+}
+
+// A manager whose clock was a year ahead for a while, and that is restarted when it is right, offers versions after minAge.
+func TestMinAgeAfterAClockThatWasAhead(t *testing.T) {
+	s := old(t, "1.0.0")
+	right := s.clock.Now()
+	s.clock.SetTime(right.Add(365 * 24 * time.Hour))
+	s.push("1.1.0")
+	s.pass("shop")
+	s.clock.SetTime(right.Add(10 * time.Minute))
+	s.restart()
+	p, _ := s.pass("shop")
+	for range 30 {
+		p = s.scan("shop")
+	}
+	same(t, "latest", p.Status.Latest, "1.1.0")
+	t.Log(p.Status.Candidates)
+}
+
+// slowScanner needs a second for each image.
+type slowScanner struct {
+	Scanner
+	clock *testingclock.FakeClock
+}
+
+func (s slowScanner) Resolve(ctx context.Context, r registry.Request, tag string) (registry.Image, error) {
+	for end := s.clock.Now().Add(time.Second); s.clock.Now().Before(end); time.Sleep(time.Millisecond) {
+		if ctx.Err() != nil {
+			return registry.Image{}, ctx.Err()
+		}
+	}
+	return s.Scanner.Resolve(ctx, r, tag)
+}
+
+// Of 30 pull requests of a busy repository each gets its preview within minutes, though one of them has a push every ten seconds.
+func TestPushesDoNotKeepAScanFromItsEnd(t *testing.T) {
+	for name, every := range map[string]int{"without pushes": 1000, "a push every ten seconds": 10} {
+		t.Run(name, func(t *testing.T) { pushesDoNotKeepAScanFromItsEnd(t, every) })
+	}
+}
+
+func pushesDoNotKeepAScanFromItsEnd(t *testing.T, every int) {
+	s := begin(t)
+	s.reconciler.scanner = slowScanner{s.reconciler.scanner, s.clock}
+	var all []v1alpha1.PullRequest
+	for n := range int64(30) {
+		commit := fmt.Sprintf("%040x", n+1)
+		s.push(commit)
+		all = append(all, pull(n+1, fmt.Sprintf("feature-%d", n), commit, at(s.clock.Now())))
+	}
+	s.opens(all...)
+	s.policy("previews", pulls(nil), func(p *v1alpha1.ImagePolicySpec) {
+		p.Match = &v1alpha1.Match{Candidates: []string{"{{.SHA}}"}}
+	})
+	p := &v1alpha1.ImagePolicy{}
+	for second := range 600 {
+		if second%every == 0 {
+			s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = fmt.Sprintf("%040x", 1000+second) })
+		}
+		s.clock.Step(time.Second)
+		time.Sleep(8 * time.Millisecond)
+		if _, err := s.reconciler.Reconcile(s.Context(), ctrl.Request{NamespacedName: s.key("previews")}); err != nil {
+			t.Fatal(err)
+		}
+		if s.get("previews", p); len(p.Status.Releases) >= 29 {
+			t.Logf("offered after %d s", second)
+			return
+		}
+	}
+	t.Errorf("after ten minutes %d of 30 pull requests have a preview: %q", len(p.Status.Releases), condition(p, "Ready"))
+}
+
+// An image that a registry lacks for a second, as while it is pushed again, is not gone, however many scans are requested meanwhile.
+func TestASecondProvesNothing(t *testing.T) {
+	s := begin(t)
+	s.push("1.0.0", "1.1.0")
+	s.policy("shop")
+	s.microservice("shop", "shop", "release 1.1.0")
+	p, _ := s.pass("shop")
+	digest := p.Status.Releases[0].Images[0].Digest
+	s.server.Delete(t, path, "1.1.0")
+	s.server.Delete(t, path, digest)
+	for i := range 3 {
+		s.clock.Step(300 * time.Millisecond)
+		s.edit("shop", func(p *v1alpha1.ImagePolicy) {
+			p.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: fmt.Sprint(i)}
+		})
+		p, _ = s.pass("shop")
+	}
+	same(t, "withdrawn within a second", taken(p), []string(nil))
+}
+
+// A version that is known to be a quarter of an hour old is not offered when spec.minAge is raised to a day together with the range.
+func TestMinAgeThatIsRaised(t *testing.T) {
+	s := begin(t)
+	s.push("1.0.0")
+	s.policy("shop", func(p *v1alpha1.ImagePolicySpec) { p.MinAge, p.Versioning.Range = "10m", "<2" })
+	s.pass("shop")
+	s.push("2.0.0")
+	for range 15 {
+		s.scan("shop")
+	}
+	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.MinAge, p.Spec.Versioning.Range = "24h", "" })
+	p, _ := s.pass("shop")
+	same(t, "offered after a quarter of an hour", offered(p), []string{"1.0.0 in release"})
+}
+
+// An outage of the registry at the moment at which a moved tag is old enough does not start its wait again.
+func TestMinAgeOfAMovedTagOverAnOutage(t *testing.T) {
+	s := old(t, "1.0.0")
+	s.scan("shop")
+	moved := s.server.Push(t, path, "1.0.0", "linux/amd64", "linux/arm64")
+	s.scan("shop")
+	for range 8 {
+		s.scan("shop")
+	}
+	s.server.Fail(registrytest.List, -1, registrytest.Status(503, "UNAVAILABLE"))
+	for range 5 {
+		s.scan("shop")
+	}
+	s.server.Heal()
+	var p *v1alpha1.ImagePolicy
+	for range 4 {
+		p = s.scan("shop")
+	}
+	same(t, "image 17 minutes after it was first seen, with minAge 10m", p.Status.Releases[0].Images[0].Digest, moved)
+}
