@@ -90,7 +90,7 @@ type registryErrors struct {
 }
 
 // noteImageError notes that the registry did not give an image. If it gives others, that is a matter
-// of this image, and the scan goes on with the next one.
+// of this image, and the scan continues with the next one.
 func (s *registryErrors) noteImageError(err error) {
 	if !registry.IsOfOneImage(err) || s.unreadable >= maxUnreadable {
 		s.noteError(err)
@@ -336,7 +336,7 @@ func (o *observed) vars(rel version.Release) preview.Vars {
 }
 
 // goneAfter is how long a tag must be absent, at least: as long as a push of the same tag, or a replica
-// of the registry that lags behind, may need, whoever requests scans meanwhile.
+// of the registry that lags behind, may need, although scans are requested meanwhile.
 const goneAfter = 30 * time.Second
 
 // proveGone checks whether tags that are no longer listed are gone: tag and digest return 404

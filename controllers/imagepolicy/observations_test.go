@@ -17,7 +17,7 @@ import (
 )
 
 // Three new versions that a scanner of vulnerabilities blocks (403 for their manifests) do not keep a good one from being offered.
-func TestBlockedVersionsHoldUpNoOther(t *testing.T) {
+func TestRefusedVersionsDelayNoOther(t *testing.T) {
 	for _, code := range []int{403, 500} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
 			s := begin(t)
@@ -37,7 +37,7 @@ func TestBlockedVersionsHoldUpNoOther(t *testing.T) {
 }
 
 // One image that is blocked does not stop versions by build time for good.
-func TestBlockedImageHoldsUpNoOtherByTime(t *testing.T) {
+func TestRefusedImageDelaysNoOtherByTime(t *testing.T) {
 	s := begin(t)
 	s.built("a", 3*time.Hour)
 	s.policy("shop", byTime)
