@@ -63,7 +63,7 @@ var frozen = []scene{
 		since := h.version
 		h.run(9 * time.Hour)
 		h.want("frozen", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
-		h.state("frozen", Frozen, true)
+		h.says("frozen", Frozen, `1.1.0 is waiting at 10%: frozen until 2026-01-01T10:01:01Z by Freeze "fair" ("trade fair")`) // hlnr wait reads from it who waits.
 		h.writes("frozen", since, 1)
 		h.run(time.Hour)
 		h.want("over", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})

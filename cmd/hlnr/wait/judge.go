@@ -180,7 +180,7 @@ func (q question) stopped(s snapshot) *answer {
 // frozen is what waits for the end of a freeze, and of which one, if the message has a text; "": nothing does.
 func frozen(ms *v1alpha1.Microservice, text string) string {
 	c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionFrozen)
-	if c == nil || c.Status != "True" || !strings.Contains(c.Message, text) {
+	if c == nil || c.Status != "True" || !strings.HasPrefix(c.Message, text) && !strings.Contains(c.Message, " "+text) {
 		return ""
 	}
 	return c.Message

@@ -194,6 +194,7 @@ func TestJudge(t *testing.T) {
 		"frozen, unknown":   {"1.3.0", forActive, false, freezes("1.2.9 is waiting"), none, ""},
 		"frozen, waits on":  {"1.3.0", forActive, true, func(s *snapshot) { offer(s, "1.3.0"); freezes("1.3.0 is waiting")(s) }, none, ""},
 		"frozen canary":     {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s); freezes("1.3.0 is waiting at 10%")(s) }, cli.ExitWaits, "1.3.0 is waiting at 10%: frozen until"},
+		"a like one frozen": {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s); freezes("11.3.0 is waiting at 10%")(s) }, none, ""},
 		"another is frozen": {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s); freezes("2.0.0 is waiting at 10%")(s) }, none, ""},
 		"active":            {"1.2.0", forActive, false, func(*snapshot) {}, cli.ExitYes, ""},
 		"active, not asked": {"1.2.0", forApproval, false, func(*snapshot) {}, cli.ExitNo, "1.2.0 is active, and waits for no approval"},
