@@ -300,7 +300,7 @@ type ImageLimits struct {
 
 // OfferedRelease is a version that exists and is allowed.
 type OfferedRelease struct {
-	// semVer is the name of the release group and the version.
+	// semVer holds the name of the release group, and the version.
 	SemVer SemVer `json:"semVer"`
 
 	// group is the slug of the release group: a DNS label.

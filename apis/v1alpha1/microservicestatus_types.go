@@ -185,7 +185,7 @@ type Release struct {
 	// +kubebuilder:validation:MaxLength=63
 	VersionedMicroservice string `json:"versionedMicroservice"`
 
-	// semVer is the name of the release group and the version.
+	// semVer holds the name of the release group, and the version.
 	SemVer SemVer `json:"semVer"`
 
 	// config is the hash of the pod template and of the configuration that the template

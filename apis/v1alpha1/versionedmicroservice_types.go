@@ -27,7 +27,7 @@ type VersionedMicroserviceSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	Group string `json:"group"`
 
-	// semVer is the name of the release group and the version.
+	// semVer holds the name of the release group, and the version.
 	// +required
 	SemVer SemVer `json:"semVer"`
 

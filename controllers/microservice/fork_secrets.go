@@ -22,8 +22,8 @@ const requeueMissingSecret = time.Minute
 
 // confined gives the Microservice as releases of forks are built from it: its template
 // names no Secret that holds a credential of the API server. Only the server knows the
-// types of Secrets. One that cannot be read may be such a one: nothing is built then. One that
-// does not exist may become such a one, and is not looked at again: the release waits for it
+// types of Secrets. A Secret that cannot be read may hold a credential: nothing is built then. So may a
+// Secret that does not exist yet, and it is not read again: the release waits for it
 // where its pods would, and is built without it where it is optional.
 func (r *Reconciler) confined(ctx context.Context, ms *v1alpha1.Microservice) (*v1alpha1.Microservice, error) {
 	credentials := map[string]bool{}

@@ -31,7 +31,7 @@ func (s *scope) health(run *Rollout, r *Row, c Object) (healthy bool, cause Reas
 		return false, or(c.Failure, availabilityLost), noTime
 	case r.Routed && len(s.reports) == 0:
 		return false, TrafficLost, noTime
-	case !s.carried(run.StepRevision):
+	case !s.programmed(run.StepRevision):
 		return false, notProgrammed, noTime
 	case s.withheld(r.Release):
 		return false, availabilityLost, noTime

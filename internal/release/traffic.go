@@ -83,10 +83,10 @@ func (s *scope) confirmed(revision int64) bool {
 // it answers.
 const noReadyEndpoints = "NoReadyEndpoints"
 
-// carried reports whether a step has its routes, and has them still, or has all that it can
-// have: where the active release is dead, and no policy that counts is behind for another reason than
-// that, the canary alone answers, and nothing can be taken from it.
-func (s *scope) carried(revision int64) bool {
+// programmed reports whether the routes of a step are programmed now, or as far as they can be: if the
+// active release is dead, and no policy that counts is behind for another reason, the canary alone
+// responds, and no traffic can be taken from it.
+func (s *scope) programmed(revision int64) bool {
 	if from, active := s.rival(); active != nil && from.dead(active) {
 		return !slices.ContainsFunc(s.reports, func(r Report) bool {
 			return s.counts(r) && r.Revision < revision && r.Reason != noReadyEndpoints

@@ -49,7 +49,7 @@ func (d *planner) settleClaims(rows []*Row) {
 			case c.host == host && c.path == path && !c.younger:
 				r.kept = false
 				r.fail(reasonDomainConflict, fmt.Sprintf("%s: %s is already used by the older networkpolicies.hlnr.io %q: %s", r.source(), what, c.policy, fix))
-			case c.host == host && c.literal && !d.literal(r) && preview(r) && !d.carries(host):
+			case c.host == host && c.literal && !d.literal(r) && preview(r) && !d.hasRoute(host):
 				r.kept = false
 				r.fail(reasonDomainConflict, fmt.Sprintf("%s: %q is the host of networkpolicies.hlnr.io %q, which a preview cannot use: rename the branch, or use {{.ReleaseGroupName}}", r.source(), host, c.policy))
 			}
@@ -140,7 +140,7 @@ func (d *planner) checkHosts(rows []*Row) {
 			r.reason, r.message, r.kept = ReasonDomainNotAllowed, fmt.Sprintf("%s: %v", r.source(), err), false
 		}
 		if d.Owned != nil && d.Owned.Unread != nil && r.reason == "" {
-			r.reason, r.kept = ReasonDomainsUnreadable, d.carries(r.host)
+			r.reason, r.kept = ReasonDomainsUnreadable, d.hasRoute(r.host)
 			r.message = fmt.Sprintf("%s: the list of domains cannot be read, so it is unknown whether %q is allowed in namespace %q: no host is added, and existing hosts stay, until an administrator fixes the list: %v",
 				r.source(), r.host, d.Policy.Namespace, d.Owned.Unread)
 		}

@@ -145,8 +145,8 @@ func (o *Ownership) refuses(domain, host string) error {
 	return o.Hosts.Literal(host)
 }
 
-// carries reports whether any live route of the policy has a host.
-func (d *planner) carries(host string) bool {
+// hasRoute reports whether any live route of the policy has a host.
+func (d *planner) hasRoute(host string) bool {
 	for _, route := range d.Live {
 		if slices.Contains(route.Hostnames, host) {
 			return true

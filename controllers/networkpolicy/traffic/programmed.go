@@ -12,11 +12,12 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// carries is what the route of a row routes to, as far as is known: what is live where a gateway has
-// accepted that as it is, although its Gateway has gone since, and what it was when it was programmed
-// last otherwise. A row that the last report does not have, in a route that was there, may have been
-// another one before it was edited: then it is what the rows did that are there no more.
-func (r *reporter) carries(route *RouteDecision, of *Row) []v1alpha1.DomainBackend {
+// knownBackends are the backends to which a gateway routes the requests of a row, as far as is known. If
+// a gateway accepted the live route as it is, they are those of that route, even if the Gateway was
+// deleted since. Otherwise they are those of the last report of the row. If the last report does not have
+// the row although its route exists, the row was edited: then they are those of all rows of the report
+// that no longer exist.
+func (r *reporter) knownBackends(route *RouteDecision, of *Row) []v1alpha1.DomainBackend {
 	if live := r.Live[route.Name]; live != nil && live.Acknowledged && !live.User {
 		return r.backends(live.Services, live.Weights)
 	}
@@ -379,7 +380,7 @@ func (r *reporter) sharedVerdict(left []string) verdict {
 // programmed last. One that never was routes nowhere, and nothing waits for it.
 func (r *reporter) routedTo(route *RouteDecision, releases []string) bool {
 	return slices.ContainsFunc(route.rows, func(row *Row) bool {
-		return slices.ContainsFunc(r.carries(route, row), func(b v1alpha1.DomainBackend) bool { return slices.Contains(releases, b.Release) })
+		return slices.ContainsFunc(r.knownBackends(route, row), func(b v1alpha1.DomainBackend) bool { return slices.Contains(releases, b.Release) })
 	})
 }
 

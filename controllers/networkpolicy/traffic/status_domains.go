@@ -30,16 +30,6 @@ func (r *reporter) domainReports(prev []v1alpha1.DomainStatus) []v1alpha1.Domain
 	return out
 }
 
-// hasRoute reports whether there is a route with a host.
-func (r *reporter) hasRoute(host string) bool {
-	for _, live := range r.Live {
-		if slices.Contains(live.Hostnames, host) {
-			return true
-		}
-	}
-	return false
-}
-
 // userReports are the rules in routes of others: that of the specification, with a
 // domain for each of its hosts, and those that the policy still has rules in.
 func (r *reporter) userReports(now *v1alpha1.NetworkPolicyStatus) {
@@ -148,7 +138,7 @@ func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *provide
 			v.Reason = cmp.Or(v.Late, v.Reason)
 		}
 		out.Reason, out.Message = v.Reason, status.Line(v.Message)
-		out.Backends = r.carries(route, row) // As far as is known.
+		out.Backends = r.knownBackends(route, row) // As far as is known.
 		out.Backends = out.Backends[:min(len(out.Backends), maxBackends)]
 		return out
 	}
