@@ -1,5 +1,5 @@
 // Package github reads pull requests, releases and tags from GitHub, and writes
-// deployments and comments to it, through go-github, politely and safely. It is
+// deployments, commit statuses and comments to it, through go-github, politely and safely. It is
 // the only code that talks to GitHub, and gives plain types of its own.
 //
 // A [Pool] has one [Client] for each server and credential, which lives as long
@@ -23,6 +23,7 @@
 //	read.go            pull requests, releases and tags
 //	write.go           comments and deployments, once each
 //	deployments.go     lists deployments that were made before
+//	commit_status.go   statuses of commits
 //	webhook.go         deliveries of webhooks
 //	errors.go          errors by what is to be done about them
 //	rate_limits.go     limits and pauses

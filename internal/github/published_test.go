@@ -37,6 +37,7 @@ func TestPublishedAnswers(t *testing.T) {
 		"POST " + repo + "/deployments":                                         "POST /repos/{owner}/{repo}/deployments",
 		"GET " + repo + "/deployments/1/statuses":                               "GET /repos/{owner}/{repo}/deployments/{deployment_id}/statuses",
 		"POST " + repo + "/deployments/1/statuses":                              "POST /repos/{owner}/{repo}/deployments/{deployment_id}/statuses",
+		"POST " + repo + "/statuses/7638417db6d59f3c431d3e1f261cc637155684cd":   commitStatusRoute,
 		"GET " + repo + "/issues/1347/comments":                                 "GET /repos/{owner}/{repo}/issues/{issue_number}/comments",
 		"POST " + repo + "/issues/1347/comments":                                "POST /repos/{owner}/{repo}/issues/{issue_number}/comments",
 		"GET " + repo + "/issues/comments/1":                                    "GET /repos/{owner}/{repo}/issues/comments/{comment_id}",
@@ -79,6 +80,9 @@ func TestPublishedAnswers(t *testing.T) {
 	}
 	if wrote := must(c.SetDeploymentStatus(t.Context(), hello, 1, DeploymentStatus{State: Failure}))(t); !wrote {
 		t.Error("no status was written")
+	}
+	if err := c.SetCommitStatus(t.Context(), hello, CommitStatus{SHA: "7638417db6d59f3c431d3e1f261cc637155684cd", State: CommitSuccess, Context: "x"}); err != nil {
+		t.Error(err)
 	}
 	if got := must(c.EnsureComment(t.Context(), hello, 1347, CommentState{}, Comment{Key: "x", Body: "b"}))(t); got.ID != 1 {
 		t.Errorf("comment %+v", got)

@@ -54,6 +54,8 @@ func (s *Server) answer(x *exchange) {
 		if d := s.deploymentOf(x); d != nil {
 			s.createStatus(x, d)
 		}
+	case "POST " + repo + "/statuses/{sha}":
+		s.createCommitStatus(x)
 	case "GET " + repo + "/issues/{issue_number}/comments":
 		s.listComments(x)
 	case "POST " + repo + "/issues/{issue_number}/comments":
@@ -350,6 +352,35 @@ func (s *Server) createStatus(x *exchange, d *Deployment) {
 	t.ID = s.nextID()
 	d.Statuses = append(d.Statuses, t)
 	s.write(x, http.StatusCreated, s.status(x, d, t), "")
+}
+
+// maxCommitStatuses of a commit and context.
+const maxCommitStatuses = 1000
+
+func (s *Server) createCommitStatus(x *exchange) {
+	sha := x.params["sha"]
+	t := CommitStatus{
+		State: x.text("state", ""), Context: x.text("context", "default"), Description: x.text("description", ""), TargetURL: x.text("target_url", ""),
+		Owner: x.who.login,
+	}
+	same := 0
+	for _, other := range x.repo.commitStatuses[sha] {
+		if other.Context == t.Context {
+			same++
+		}
+	}
+	_, known := x.repo.commits[sha]
+	if !known || len(t.Description) > 140 || same == maxCommitStatuses {
+		s.refuse(x, "validation", nil)
+		return
+	}
+	t.ID = s.nextID()
+	x.repo.commitStatuses[sha] = append(x.repo.commitStatuses[sha], t)
+	body := fields{
+		"id": t.ID, "url": fmt.Sprintf("%s/repos/%s/statuses/%s", x.base, x.repo.FullName(), sha), "state": t.State, "context": t.Context,
+		"description": t.Description, "target_url": t.TargetURL, "creator": s.user(t.Owner), "created_at": date(s.now()), "updated_at": date(s.now()),
+	}
+	s.write(x, http.StatusCreated, s.fill("commit-status", body), "")
 }
 
 func (s *Server) comment(x *exchange, c *Comment) map[string]any {

@@ -186,7 +186,7 @@ func (s *Server) emit(d Delivery) {
 func (s *Server) AddRepository(fullName string) *Repository {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := &Repository{s: s, id: s.nextID(), commits: map[string]time.Time{}, parents: map[string][]string{}}
+	r := &Repository{s: s, id: s.nextID(), commits: map[string]time.Time{}, parents: map[string][]string{}, commitStatuses: map[string][]CommitStatus{}}
 	r.owner, r.name, _ = strings.Cut(fullName, "/")
 	delete(s.previous, strings.ToLower(fullName)) // it does not lead to another one any more
 	s.repos[r.id] = r

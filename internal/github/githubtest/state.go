@@ -76,6 +76,12 @@ type DeploymentStatus struct {
 	created                                           time.Time
 }
 
+// CommitStatus is one status of a commit.
+type CommitStatus struct {
+	ID                                            int64
+	State, Context, Description, TargetURL, Owner string
+}
+
 // Comment on a pull request.
 type Comment struct {
 	ID               int64
@@ -101,7 +107,9 @@ type Repository struct {
 	lateMerges  bool
 	deployments []*Deployment
 	comments    []*Comment
-	seed        int
+
+	commitStatuses map[string][]CommitStatus // by commit
+	seed           int
 
 	past []moment // in their order; see SetLag
 }
@@ -290,6 +298,12 @@ func (r *Repository) Deployments() (all []Deployment) {
 			all = append(all, copied)
 		}
 	})
+	return all
+}
+
+// CommitStatuses gives the statuses of a commit, in the order in which they were made.
+func (r *Repository) CommitStatuses(sha string) (all []CommitStatus) {
+	r.change(func() { all = slices.Clone(r.commitStatuses[sha]) })
 	return all
 }
 
