@@ -33,7 +33,7 @@ const (
 )
 
 // ReceiverType is what a receiver understands.
-// +kubebuilder:validation:Enum=Webhook;CloudEvents;Slack;Teams;Discord
+// +kubebuilder:validation:Enum=Webhook;CloudEvents;Slack;Teams;Discord;GitHubStatus
 type ReceiverType string
 
 const (
@@ -48,11 +48,17 @@ const (
 	ReceiverTeams ReceiverType = "Teams"
 	// ReceiverDiscord is a webhook of Discord, which edits its messages.
 	ReceiverDiscord ReceiverType = "Discord"
+	// ReceiverGitHubStatus is the commit of the release at GitHub, which gets commit statuses. A
+	// release whose commit is not known gets none, and event NotificationDropped records it.
+	ReceiverGitHubStatus ReceiverType = "GitHubStatus"
 )
 
 // NotificationReceiver gets messages of one policy.
 // +kubebuilder:validation:XValidation:rule="self.type == 'Slack' || !has(self.channel)",message="spec.receivers: channel is allowed only for the type Slack"
-// +kubebuilder:validation:XValidation:rule="has(self.url) || has(self.secretRef)",message="spec.receivers: set url, or secretRef with a Secret that has the key url"
+// +kubebuilder:validation:XValidation:rule="self.type == 'GitHubStatus' || has(self.url) || has(self.secretRef)",message="spec.receivers: set url, or secretRef with a Secret that has the key url"
+// +kubebuilder:validation:XValidation:rule="self.type == 'GitHubStatus' ? has(self.repositoryRef) : !has(self.repositoryRef)",message="spec.receivers: repositoryRef is required for the type GitHubStatus, and allowed only for it"
+// +kubebuilder:validation:XValidation:rule="self.type == 'GitHubStatus' || !has(self.context)",message="spec.receivers: context is allowed only for the type GitHubStatus"
+// +kubebuilder:validation:XValidation:rule="self.type != 'GitHubStatus' || !has(self.url) && !has(self.secretRef) && !has(self.caSecretRef)",message="spec.receivers: omit url, secretRef and caSecretRef for the type GitHubStatus: the address and the Secret are those of the GitHubRepository"
 // +kubebuilder:validation:XValidation:rule="self.type == 'Webhook' || !has(self.template) && !has(self.contentType)",message="spec.receivers: template and contentType are allowed only for the type Webhook"
 type NotificationReceiver struct {
 	// name of the receiver. It identifies the receiver in status: with another name it is
@@ -97,6 +103,21 @@ type NotificationReceiver struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=80
 	Channel string `json:"channel,omitempty"`
+
+	// repositoryRef names a GitHubRepository of this namespace, whose commits get statuses of the
+	// type GitHubStatus, with its address and its Secret. The credentials need the permission
+	// statuses=write. It is required for this type.
+	// +optional
+	RepositoryRef *Reference `json:"repositoryRef,omitempty"`
+
+	// context begins the context of commit statuses, which is CONTEXT/NAMESPACE/MICROSERVICE: GitHub shows
+	// the last status of each. Set it if several clusters report to a repository. Defaults to
+	// heighliner.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9]([-a-zA-Z0-9_./]*[a-zA-Z0-9])?$')",message="context must consist of letters, digits and '-_./', and begin and end with a letter or digit, such as production"
+	Context string `json:"context,omitempty"`
 
 	// template of the body, in the language of Go's text/template with fields such as
 	// {{.title}} and the functions json, eq, ne, and, or and not. Write values with json:
@@ -229,7 +250,8 @@ type NotificationDelivery struct {
 	// +kubebuilder:validation:MaxLength=64
 	ID string `json:"id"`
 
-	// message is what the receiver calls the message, where it can be edited.
+	// message is what the receiver calls the message, where it can be edited; of commit statuses,
+	// the commit.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`

@@ -308,7 +308,7 @@ func setup(mgr ctrl.Manager, o options) error {
 		}},
 		{"notification", func() error {
 			return notification.SetupWithManager(mgr, notification.Options{
-				Namespace: o.ownNamespace(), Namespaces: o.namespaces, Outbound: allowed, UserAgent: "heighliner/" + version,
+				Namespace: o.ownNamespace(), Namespaces: o.namespaces, Outbound: allowed, GitHub: pool, UserAgent: "heighliner/" + version,
 			})
 		}},
 		{"versionedmicroservice", func() error {

@@ -36,6 +36,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/notify"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/status"
@@ -60,6 +61,8 @@ type Options struct {
 	Namespaces []string
 	// Outbound defines which addresses may be called.
 	Outbound *outbound.Policy
+	// GitHub is the pool of GitHub clients; required. Share it with all other users of GitHub, because it tracks rate limits.
+	GitHub *github.Pool
 	// UserAgent of the calls.
 	UserAgent string
 	// Clock is the source of all time stamps. Defaults to the real clock.
@@ -81,6 +84,7 @@ type reconciler struct {
 }
 
 // +kubebuilder:rbac:groups=hlnr.io,resources=notificationpolicies;microservices;versionedmicroservices;networkpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hlnr.io,resources=githubrepositories,verbs=get
 // +kubebuilder:rbac:groups=hlnr.io,resources=notificationpolicies/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -93,7 +97,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if o.Metrics == nil {
 		o.Metrics = ctrlmetrics.Registry
 	}
-	sender, err := notify.NewSender(o.Outbound, o.UserAgent)
+	sender, err := notify.NewSender(o.Outbound, o.GitHub, o.UserAgent)
 	if err != nil {
 		return fmt.Errorf("make a client for notifications: %w", err)
 	}

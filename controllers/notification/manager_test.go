@@ -28,6 +28,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/hook"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/view/viewtest"
@@ -54,7 +55,7 @@ func manage(t *testing.T, namespace string, own string) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Namespace: own, Outbound: allowed, UserAgent: "heighliner/test", Metrics: prometheus.NewRegistry()}
+	o := Options{Namespace: own, Outbound: allowed, GitHub: github.NewPool(github.Options{Outbound: allowed}), UserAgent: "heighliner/test", Metrics: prometheus.NewRegistry()}
 	if err := SetupWithManager(mgr, o); err != nil {
 		t.Fatal(err)
 	}

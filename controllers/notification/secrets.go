@@ -1,7 +1,9 @@
 package notification
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -10,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/notify"
 	"github.com/heighliner/heighliner/internal/status"
 )
@@ -27,6 +30,9 @@ type secretReader struct{ live client.Reader }
 
 // credentials of a receiver of a policy in a namespace: its Secrets are of that namespace.
 func (s secretReader) credentials(ctx context.Context, namespace string, r *v1alpha1.NotificationReceiver) (c notify.Credentials, err error) {
+	if r.Type == v1alpha1.ReceiverGitHubStatus {
+		return s.gitHub(ctx, namespace, r)
+	}
 	if r.SecretRef != nil {
 		data, err := s.data(ctx, namespace, "secretRef", r.SecretRef.Name)
 		if err != nil {
@@ -48,6 +54,39 @@ func (s secretReader) credentials(ctx context.Context, namespace string, r *v1al
 		if c.CA = data[keyCA]; len(c.CA) == 0 {
 			return c, fmt.Errorf("caSecretRef: Secret %q does not have the key %q: add it", r.CASecretRef.Name, keyCA)
 		}
+	}
+	return c, nil
+}
+
+// gitHub gives the credentials of the GitHubRepository that a receiver names, in the namespace of the policy.
+func (s secretReader) gitHub(ctx context.Context, namespace string, r *v1alpha1.NotificationReceiver) (c notify.Credentials, err error) {
+	if r.RepositoryRef == nil {
+		return c, errors.New("repositoryRef: set it to the name of a GitHubRepository")
+	}
+	name := r.RepositoryRef.Name
+	var repository v1alpha1.GitHubRepository
+	err = s.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &repository)
+	switch {
+	case apierrors.IsNotFound(err):
+		return c, fmt.Errorf("repositoryRef: GitHubRepository %q not found in this namespace: create it, or correct the name", name)
+	case err != nil:
+		return c, fmt.Errorf("repositoryRef: get GitHubRepository %q: %w", name, err)
+	case repository.Spec.Suspend:
+		return c, fmt.Errorf("repositoryRef: GitHubRepository %q is suspended: remove its spec.suspend", name)
+	case repository.Spec.CredentialsSecretRef == nil:
+		return c, fmt.Errorf("repositoryRef: GitHubRepository %q has no credentials: set its spec.credentialsSecretRef to the name of a Secret", name)
+	}
+	data, err := s.data(ctx, namespace, fmt.Sprintf("spec.credentialsSecretRef of GitHubRepository %q", name), repository.Spec.CredentialsSecretRef.Name)
+	if err != nil {
+		return c, err
+	}
+	c.URL = cmp.Or(repository.Spec.BaseURL, github.PublicURL)
+	c.Repository = github.Repo{Owner: repository.Spec.Owner, Name: repository.Spec.Repo}
+	if owner, repo, found := strings.Cut(repository.Status.Repository, "/"); found && repository.Status.ObservedGeneration == repository.Generation {
+		c.Repository = github.Repo{Owner: owner, Name: repo} // it may have been renamed
+	}
+	if c.GitHub, err = github.ReadCredential(data, c.Repository.Owner); err != nil {
+		return c, fmt.Errorf("spec.credentialsSecretRef of GitHubRepository %q: %w", name, err)
 	}
 	return c, nil
 }

@@ -199,6 +199,10 @@ func (t *tasks) one(ctx context.Context, namespace string, r *receiverState, rec
 		r.results = append(r.results, result{job: j, called: called, at: now})
 		return true
 	}
+	if failure.Final { // of this message alone: the receiver does not fail
+		r.results = append(r.results, result{job: j, at: now, dropped: true, why: failure.Error()})
+		return true
+	}
 	a := r.attempts[j.message.ID]
 	if a.first.IsZero() {
 		a.first = now

@@ -22,6 +22,8 @@ const (
 type Error struct {
 	// Rejected reports that the receiver does not accept this message; others may be accepted.
 	Rejected bool
+	// Final reports that no other attempt can succeed, and the receiver does not fail.
+	Final bool
 	// After is how long the receiver asks to wait; 0: it does not.
 	After time.Duration
 	// code is the HTTP status; 0: there is none.
@@ -34,6 +36,13 @@ func (e *Error) Error() string { return e.text }
 // errorf makes an error of the receiver.
 func errorf(format string, args ...any) *Error {
 	return &Error{text: outbound.Printable(fmt.Appendf(nil, format, args...), maxText)}
+}
+
+// finalf makes an error of a message that cannot be sent.
+func finalf(format string, args ...any) *Error {
+	e := errorf(format, args...)
+	e.Rejected, e.Final = true, true
+	return e
 }
 
 // errorOf a call that has no answer.

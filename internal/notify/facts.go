@@ -10,6 +10,7 @@
 //	slack.go        messages of Slack
 //	teams.go        cards of Microsoft Teams. Pure
 //	discord.go      messages of Discord
+//	githubstatus.go statuses of commits at GitHub
 //	send.go         one message to one receiver, over HTTP
 //	errors.go       why a message was not accepted
 package notify

@@ -40,6 +40,8 @@ type Message struct {
 	Time     time.Time                  `json:"time"`
 	// Title is one line for people.
 	Title string `json:"title"`
+	// Brief is Title without cause, user and note, which not all readers of a repository may see.
+	Brief string `json:"-"`
 	// Policy and Receiver that the message is for.
 	Policy   string `json:"policy"`
 	Receiver string `json:"receiver"`
@@ -109,6 +111,9 @@ func NewMessage(a About) Message {
 		}
 	}
 	m.Title = status.Line(m.title(a.Fact.Wait))
+	brief := m
+	brief.Cause, brief.By, brief.Note = "", "", ""
+	m.Brief = status.Line(brief.title(a.Fact.Wait))
 	return m
 }
 

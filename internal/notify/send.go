@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/hook"
 	"github.com/heighliner/heighliner/internal/outbound"
 )
@@ -30,6 +31,9 @@ type Credentials struct {
 	URL string
 	// Token is sent as a bearer token; "": none.
 	Token string
+	// GitHub and Repository are those of a GitHubRepository, for commit statuses.
+	GitHub     github.Credential
+	Repository github.Repo
 	// Key signs the body; nil: it is not signed.
 	Key []byte
 	// CA are certificate authorities in PEM; nil for those of the system.
@@ -72,16 +76,17 @@ func (c Credentials) hide(answer string) string {
 type Sender struct {
 	policy    *outbound.Policy
 	shared    *http.Client
+	github    *github.Pool
 	userAgent string
 }
 
-// NewSender makes a sender that calls only what a policy allows.
-func NewSender(policy *outbound.Policy, userAgent string) (*Sender, error) {
+// NewSender makes a sender that calls only what a policy allows, and GitHub through a pool.
+func NewSender(policy *outbound.Policy, pool *github.Pool, userAgent string) (*Sender, error) {
 	client, err := policy.Client(clientOptions(nil))
 	if err != nil {
 		return nil, err
 	}
-	return &Sender{policy: policy, shared: client, userAgent: userAgent}, nil
+	return &Sender{policy: policy, shared: client, github: pool, userAgent: userAgent}, nil
 }
 
 func clientOptions(ca []byte) outbound.Options {
@@ -91,6 +96,9 @@ func clientOptions(ca []byte) outbound.Options {
 // Send sends a message; edit is the message that it changes, as the receiver calls it; "": it is a new one. It returns
 // what the receiver calls the message; "": it cannot be edited.
 func (s *Sender) Send(ctx context.Context, r *v1alpha1.NotificationReceiver, c Credentials, m Message, edit string) (string, *Error) {
+	if r.Type == v1alpha1.ReceiverGitHubStatus {
+		return s.commitStatus(ctx, r, c, m, edit)
+	}
 	address := cmp.Or(c.URL, r.URL)
 	if r.Type == v1alpha1.ReceiverSlack && c.Token != "" {
 		address = cmp.Or(address, slackAPI)

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/hook"
 	"github.com/heighliner/heighliner/internal/outbound"
 )
@@ -52,7 +53,7 @@ func newStand(t *testing.T, answer func(n int, r *http.Request, body []byte) (in
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Sender, err = NewSender(allowed, "heighliner/test"); err != nil {
+	if s.Sender, err = NewSender(allowed, github.NewPool(github.Options{Outbound: allowed}), "heighliner/test"); err != nil {
 		t.Fatal(err)
 	}
 	return s
