@@ -34,7 +34,7 @@ func (s *Sender) commitStatus(ctx context.Context, r *v1alpha1.NotificationRecei
 	status := commitStatusOf(r, m, edit)
 	switch {
 	case status.SHA == "":
-		return "", finalf("the commit of the release is not known: only versions that an ImagePolicy reads from GitHub have one")
+		return "", finalf("the commit of the release is not known: only releases of pull requests and tags that an ImagePolicy reads from GitHub have one")
 	case !github.IsCommit(status.SHA):
 		return "", finalf("the revision %q of the release is not a full commit", status.SHA)
 	}
