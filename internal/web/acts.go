@@ -81,17 +81,8 @@ func ActsOf(may func(verb, resource string) bool) []string {
 	return out
 }
 
-// mayAct reports whether a button is shown: may are the verbs that the reader may do, or true in the rows of the board, which all
-// readers who may do something share.
-func mayAct(may any, verb string) bool {
-	switch may := may.(type) {
-	case []string:
-		return slices.Contains(may, verb)
-	case bool:
-		return may && actVerbs[verb] != ""
-	}
-	return false
-}
+// mayAct reports whether a button is shown to a reader who may do the acts of some verbs.
+func mayAct(may []string, verb string) bool { return slices.Contains(may, verb) }
 
 // permissions of a reader by namespace: the acts whose buttons are shown. They are asked for once for each page.
 func (s *Server) permissions(ctx context.Context) func(namespace string) []string {

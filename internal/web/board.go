@@ -163,12 +163,11 @@ func (s *Server) boardPage(ctx context.Context, m *moments, u *url.URL) (*page, 
 	may := s.permissions(ctx)
 	for i := range shown.Services {
 		x := &shown.Services[i]
-		e := m.services[keyOf(x.Namespace, x.Name)]
-		html, sum := e.without, e.sumWithout
-		if e.sumWith != e.sumWithout && len(may(x.Namespace)) > 0 { // the right is asked for only where it changes something
-			html, sum = e.with, e.sumWith
+		row, err := s.row(m.services[keyOf(x.Namespace, x.Name)], may)
+		if err != nil {
+			return nil, err
 		}
-		p.chunks = append(p.chunks, chunk{id: "s-" + x.Namespace + "." + x.Name, parent: "services", html: html, sum: sum})
+		p.chunks = append(p.chunks, chunk{id: "s-" + x.Namespace + "." + x.Name, parent: "services", html: row.html, sum: row.sum})
 	}
 	if err := p.add(s, "board-foot", "", data); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -109,9 +110,20 @@ type moments struct {
 // entry is a service with its part of the board.
 type entry struct {
 	view.Service
-	// with and without what the reader can do.
-	with, without       []byte
-	sumWith, sumWithout uint64
+	// verbs of the acts that its rows offer.
+	verbs []string
+	// data of the template, but for the verbs.
+	data map[string]any
+
+	mu sync.Mutex
+	// rows by the verbs that a reader may do, of those that they offer.
+	rows map[string]rendered
+}
+
+// rendered is a part of a page with its fingerprint.
+type rendered struct {
+	html []byte
+	sum  uint64
 }
 
 func keyOf(namespace, name string) string { return namespace + "/" + name }
@@ -142,42 +154,57 @@ func (b *shared) get(s *Server, data cluster.Data, scope Scope) (*moments, error
 			m.services[k] = old
 			continue
 		}
-		e, err := s.entry(x, now)
-		if err != nil {
-			return nil, err
-		}
-		m.services[k] = e
+		m.services[k] = newEntry(x, now)
 	}
 	s.boards.keep(m.services, services)
 	b.current = m
 	return m, nil
 }
 
-// entry renders the part of the board that a service has.
-func (s *Server) entry(x view.Service, now time.Time) (*entry, error) {
+// newEntry gives a service with what its part of the board is rendered from.
+func newEntry(x view.Service, now time.Time) *entry {
 	type line struct {
 		text.Row
 		Group *view.Group
 	}
 	rows := text.Rows(x)
 	lines := make([]line, len(rows))
+	e := &entry{Service: x, rows: map[string]rendered{}}
 	for i := range rows {
 		lines[i].Row = rows[i]
 		if i < len(x.Groups) {
 			lines[i].Group = &x.Groups[i]
 		}
+		for _, next := range rows[i].State.Next {
+			if !slices.Contains(e.verbs, next.Verb) {
+				e.verbs = append(e.verbs, next.Verb)
+			}
+		}
 	}
-	e := &entry{Service: x}
-	data := map[string]any{"S": x, "Lines": lines, "Now": now, "ID": "s-" + x.Namespace + "." + x.Name, "Acts": false}
-	var err error
-	if e.without, err = s.templates.execute("board-row", data); err != nil {
-		return nil, err
+	e.data = map[string]any{"S": x, "Lines": lines, "Now": now, "ID": "s-" + x.Namespace + "." + x.Name}
+	return e
+}
+
+// row gives the part of the board that a service has for a reader who may do the acts that may gives. Readers with the same rights
+// share it.
+func (s *Server) row(e *entry, may func(namespace string) []string) (rendered, error) {
+	var verbs []string
+	if len(e.verbs) > 0 { // the right is asked for only where it changes something
+		mine := may(e.Namespace)
+		verbs = slices.DeleteFunc(slices.Clone(e.verbs), func(verb string) bool { return !slices.Contains(mine, verb) })
 	}
-	e.with = e.without
-	if slices.ContainsFunc(lines, func(l line) bool { return len(l.State.Next) > 0 }) {
-		data["Acts"] = true
-		e.with, err = s.templates.execute("board-row", data)
+	key := strings.Join(verbs, " ")
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if known, is := e.rows[key]; is {
+		return known, nil
 	}
-	e.sumWith, e.sumWithout = sumOf(e.with), sumOf(e.without)
-	return e, err
+	data := maps.Clone(e.data)
+	data["Acts"] = verbs
+	html, err := s.templates.execute("board-row", data)
+	if err != nil {
+		return rendered{}, err
+	}
+	e.rows[key] = rendered{html: html, sum: sumOf(html)}
+	return e.rows[key], nil
 }

@@ -561,6 +561,9 @@ func TestRefusedActs(t *testing.T) {
 	if page := b.get("/services/shop/shop"); strings.Contains(page, "/acts/continue") || strings.Contains(page, "/acts/adopt") || !strings.Contains(page, "/acts/deprecate") || !strings.Contains(page, "/acts/pin") {
 		t.Error("buttons of one verb")
 	}
+	if page := b.get("/"); strings.Contains(page, "/acts/continue") || !strings.Contains(page, "/acts/deprecate") {
+		t.Error("buttons of one verb in the rows of the board")
+	}
 	if w := b.request("POST", "/services/shop/shop/acts/continue", url.Values{}); w.Code != http.StatusForbidden {
 		t.Errorf("continue without the verb: %d", w.Code)
 	}
