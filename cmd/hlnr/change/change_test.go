@@ -94,6 +94,15 @@ func TestLint(t *testing.T) {
 	if code, stdout, stderr := call(t, "", "lint", "-f", "../../../config/samples"); code != cli.ExitYes {
 		t.Errorf("the samples: exit code %d, output %q, error %q", code, stdout, stderr)
 	}
+	folder := t.TempDir()
+	for name, text := range map[string]string{"a.yaml": "a: b: c", "b.yaml": policy, "c.json": "{"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code, _, stderr := call(t, "", "lint", "-f", folder); code != cli.ExitUsage || !strings.Contains(stderr, "a.yaml") || !strings.Contains(stderr, "c.json") {
+		t.Errorf("two files of a folder that cannot be read: exit code %d, error %q", code, stderr)
+	}
 }
 
 // Each object that a document shows, and that an API server takes by test/docs, is taken here.

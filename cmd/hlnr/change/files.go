@@ -1,6 +1,7 @@
 package change
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -30,7 +31,8 @@ type document struct {
 	object manifest.Object
 }
 
-// read reads all documents. A folder gives its .yaml, .yml and .json files, folders below it included.
+// read reads all documents. A folder gives its .yaml, .yml and .json files, folders below it included. The error names
+// all files that cannot be read.
 func (f files) read(stdin io.Reader) ([]document, error) {
 	if len(f) == 0 {
 		return nil, cli.Usage(fmt.Errorf("--filename is required: set it to a manifest, or to - for standard input"))
@@ -44,21 +46,27 @@ func (f files) read(stdin io.Reader) ([]document, error) {
 		names = append(names, found...)
 	}
 	var documents []document
+	var unread []error
 	for _, name := range names {
 		raw, err := readFile(name, stdin)
 		if err != nil {
-			return nil, cli.Usage(fmt.Errorf("--filename: %w", err))
+			unread = append(unread, fmt.Errorf("--filename: %w", err))
+			continue
 		}
 		if name == "-" {
 			name = "standard input"
 		}
 		objects, err := manifest.Read(raw)
 		if err != nil {
-			return nil, cli.Usage(fmt.Errorf("%s: %w", name, err))
+			unread = append(unread, fmt.Errorf("%s: %w", name, err))
+			continue
 		}
 		for _, o := range objects {
 			documents = append(documents, document{name, o})
 		}
+	}
+	if len(unread) > 0 {
+		return nil, cli.Usage(errors.Join(unread...))
 	}
 	return documents, nil
 }
