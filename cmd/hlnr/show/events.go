@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -62,6 +64,11 @@ newest last. The API server keeps events for an hour by default.`,
 			return fmt.Errorf("list events: %w", err)
 		}
 		v := view.NewEvents(in, list.Items, home, name, f.Now())
+		if len(v.Events) == 0 { // None, or none of these kinds, which no list of events shows.
+			if err := c.List(cmd.Context(), &v1alpha1.MicroserviceList{}, client.InNamespace(home), client.Limit(1)); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+				return err
+			}
+		}
 		return output.Print(f.Out, v, func(out io.Writer) error {
 			o := terminal(f, output)
 			o.Namespaces = scope.AllNamespaces()

@@ -5,7 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -319,5 +323,31 @@ func TestExplainKeepsOtherErrors(t *testing.T) {
 	cause := errors.New("cause")
 	if got := explain(cause); got != cause {
 		t.Error(got)
+	}
+}
+
+// A cluster without the CRDs has no events of their kinds: that is not the answer that there are none.
+func TestEventsWithoutCRDs(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if strings.HasSuffix(r.URL.Path, "/events") {
+			fmt.Fprint(w, `{"kind":"EventList","apiVersion":"events.k8s.io/v1","metadata":{},"items":[]}`)
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, "404 page not found\n")
+	}))
+	t.Cleanup(server.Close)
+	config := filepath.Join(t.TempDir(), "config")
+	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n", server.URL)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, problems bytes.Buffer
+	f := cli.New("hlnr", "v1", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems})
+	code := cli.Run(t.Context(), f, []string{"events", "--kubeconfig", config, "-n", "shop"}, NewCommands()...)
+	if code != cli.ExitFailed || out.Len() > 0 || !strings.Contains(problems.String(), "the CRDs of Heighliner are not installed") {
+		t.Errorf("exit code %d, output %q, error %q", code, &out, &problems)
 	}
 }
