@@ -60,15 +60,26 @@ func TestExplainOfManyTimes(t *testing.T) {
 	}
 
 	// A registry that fails in the middle is no registry without tags.
-	tags := 0 // counted under the server's lock
-	server.FailWhen(func(r *http.Request) bool {
-		if strings.Contains(r.URL.Path, "/manifests/t") {
-			tags++
-		}
-		return tags > 1
-	}, -1, registrytest.Status(http.StatusForbidden, "DENIED"))
+	fails := func(status int, code string) {
+		tags := 0 // counted under the server's lock
+		server.FailWhen(func(r *http.Request) bool {
+			if strings.Contains(r.URL.Path, "/manifests/t") {
+				tags++
+			}
+			return tags > 1
+		}, -1, registrytest.Status(status, code))
+	}
+	fails(http.StatusBadGateway, "UNKNOWN")
 	code, out, stderr = hlnr(t, manifest, "explain", "-f", "-")
-	if code != cli.ExitFailed || out != "" || !strings.Contains(stderr, "the build times of 2 of 3 tags are unknown, and all are needed") || !strings.Contains(stderr, "403") {
+	if code != cli.ExitFailed || out != "" || !strings.Contains(stderr, "the build times of 2 of 3 tags are unknown, and all are needed") || !strings.Contains(stderr, "502") {
 		t.Errorf("a registry that fails: exit code %d, output %q, error %q", code, out, stderr)
+	}
+
+	// One that refuses images is asked about the others.
+	server.Heal()
+	fails(http.StatusForbidden, "DENIED")
+	code, out, stderr = hlnr(t, manifest, "explain", "-f", "-")
+	if code != cli.ExitYes || !strings.Contains(out, "3 tags: 1 offered") || strings.Count(out, "403 Forbidden (DENIED)") != 2 {
+		t.Errorf("a registry that refuses two images: exit code %d, output %q, error %q", code, out, stderr)
 	}
 }
