@@ -22,8 +22,11 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, known cacheEn
 		late = applyPoll(o, known, r.clock.Now())
 	}
 	answered := known.settled(o.query)
-	if answered || o.problem != nil {
+	switch {
+	case o.problem != nil:
 		st.LastHandledRequest = o.query.requested
+	case answered:
+		st.LastHandledRequest = known.poll.query.requested // A later request has another poll.
 	}
 	if answered || o.paused() {
 		st.ObservedGeneration = repository.Generation

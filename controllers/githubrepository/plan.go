@@ -18,7 +18,7 @@ func (m cacheEntry) unreported(q query) bool {
 
 // settled reports whether a poll for this query is complete, and without a transient error.
 func (m cacheEntry) settled(q query) bool {
-	return m.poll != nil && m.poll.query == q && (m.poll.err == nil || !transient(m.poll.err))
+	return m.poll != nil && m.poll.query.isSame(q) && (m.poll.err == nil || !transient(m.poll.err))
 }
 
 // firstReportDelay is when a new repository reports that its first poll is not complete.

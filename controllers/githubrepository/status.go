@@ -222,7 +222,7 @@ func summary(st *v1alpha1.GitHubRepositoryStatus, l *poll) string {
 func setWebhook(o *observed, known cacheEntry, serves bool) {
 	conds, gen := &o.repository.Status.Conditions, o.repository.Generation
 	problem, checked := o.webhook, o.secretsRead
-	if l := known.poll; !checked && l != nil && l.query == o.query {
+	if l := known.poll; !checked && l != nil && l.query.isSame(o.query) {
 		problem, checked = l.webhook, true
 	}
 	set := func(value metav1.ConditionStatus, reason, message string) {

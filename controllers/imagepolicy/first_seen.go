@@ -50,6 +50,18 @@ func (seen *firstSeen) withMoved(tag, image string, at time.Time) *firstSeen {
 	return &c
 }
 
+// withoutMoved returns a copy with a tag whose image is the offered one, or is that again: if another one
+// comes back, it is as young as a new one.
+func (seen *firstSeen) withoutMoved(tag string) *firstSeen {
+	if _, moved := seen.moved[tag]; !moved {
+		return seen
+	}
+	c := *seen
+	c.moved = maps.Clone(seen.moved)
+	delete(c.moved, tag)
+	return &c
+}
+
 // observeTags returns a copy with a list of tags. A scan and the reconcile that reads it both
 // observe the list.
 //
@@ -208,7 +220,11 @@ func (s *selection) tooYoung(o *observed, rel version.Release, offered bool, now
 // isDelayed reports whether the new image of a tag of an offered version is younger than
 // spec.minAge, counted from the first scan that found it. Until then the offer is unchanged.
 func (s *selection) isDelayed(o *observed, a *recordReader, rel version.Release, before, now []v1alpha1.ReleaseImage) bool {
-	if o.minAge == 0 || s.firstSeen == nil || len(before) == 0 || slices.Equal(before, now) {
+	if o.minAge == 0 || s.firstSeen == nil || len(before) == 0 {
+		return false
+	}
+	if slices.Equal(before, now) {
+		s.firstSeen = s.firstSeen.withoutMoved(rel.Tag)
 		return false
 	}
 	images := ""

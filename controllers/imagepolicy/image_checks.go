@@ -111,7 +111,9 @@ func (s *selection) exists(o *observed, a *recordReader, i int, tag string) (reg
 	case is(err, registry.Malformed):
 		return image, rejectf(version.VerdictExists, "%s", err)
 	case err != nil:
-		s.noteImageError(err)
+		if s.noteImageError(err); s.unreadable == 1 && !s.readable {
+			s.readable = a.readsAnother(o, tag)
+		}
 		return image, rejectf(version.VerdictExists, "the image%s cannot be read: %s", of, err)
 	}
 	s.readable = true
@@ -124,6 +126,18 @@ func (s *selection) exists(o *observed, a *recordReader, i int, tag string) (reg
 		}
 	}
 	return image, nil
+}
+
+// readsAnother reports whether the registry gives an image that is offered already: then it is not the
+// registry, or the credential, that fails for a tag.
+func (a *recordReader) readsAnother(o *observed, than string) bool {
+	for i := range o.policy.Status.Releases {
+		if images := o.policy.Status.Releases[i].Images; len(images) > 0 && tagOf(images) != than {
+			_, err := a.Resolve(0, tagOf(images))
+			return err == nil
+		}
+	}
+	return false
 }
 
 // checkLabels checks the labels and annotations of an image.

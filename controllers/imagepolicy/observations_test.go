@@ -177,3 +177,70 @@ func TestMinAgeOfAMovedTagOverAnOutage(t *testing.T) {
 	}
 	same(t, "image 17 minutes after it was first seen, with minAge 10m", p.Status.Releases[0].Images[0].Digest, moved)
 }
+
+// One head that a registry refuses, while the other previews are known and need no request.
+func TestRefusedHeadAlone(t *testing.T) {
+	s := begin(t)
+	var all []v1alpha1.PullRequest
+	for n := range int64(3) {
+		commit := fmt.Sprintf("%040x", n+1)
+		s.push(commit)
+		all = append(all, pull(n+1, fmt.Sprintf("feature-%d", n), commit, at(s.clock.Now())))
+	}
+	s.opens(all...)
+	s.policy("previews", pulls(nil), func(p *v1alpha1.ImagePolicySpec) {
+		p.Match = &v1alpha1.Match{Candidates: []string{"{{.SHA}}"}}
+	})
+	p, _ := s.pass("previews")
+	same(t, "offered", len(offered(p)), 3)
+	bad := fmt.Sprintf("%040x", 77)
+	s.push(bad)
+	s.server.FailWhen(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/manifests/"+bad) }, -1, registrytest.Status(403, "DENIED"))
+	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = bad })
+	p, _ = s.pass("previews")
+	for range 3 {
+		if c := fmt.Sprint(condition(p, "SourceReachable")); !strings.Contains(c, "True") {
+			t.Errorf("one refused image is reported as a failure of the source: %s", c)
+		}
+		p = s.scan("previews")
+	}
+	s.server.FailWhen(func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/manifests/") }, -1, registrytest.Status(403, "DENIED"))
+	if p = s.scan("previews"); !strings.Contains(fmt.Sprint(condition(p, "SourceReachable")), "False") {
+		t.Errorf("a withdrawn credential is not reported: %s", condition(p, "SourceReachable"))
+	}
+}
+
+// An image that a tag had for a minute, and that was taken back, is offered at once a day later.
+func TestMinAgeOfAnImageThatComesBack(t *testing.T) {
+	s := old(t, "1.0.0")
+	p := s.scan("shop")
+	good := p.Status.Releases[0].Images[0].Digest
+	bad := s.server.Push(t, path, "1.0.0", "linux/amd64", "linux/arm64")
+	s.scan("shop")
+	retag(t, s.server, "1.0.0", good)
+	for range 30 {
+		p = s.scan("shop")
+	}
+	same(t, "back", p.Status.Releases[0].Images[0].Digest, good)
+	retag(t, s.server, "1.0.0", bad)
+	p = s.scan("shop")
+	same(t, "a minute after the tag moved again, minAge 10m", p.Status.Releases[0].Images[0].Digest, good)
+}
+
+// retag lets a tag of the server name an image that the server has.
+func retag(t *testing.T, server *registrytest.Server, tag, digest string) {
+	t.Helper()
+	url := "http://" + server.Host() + "/v2/" + path + "/manifests/"
+	answer, err := http.Get(url + digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	r, _ := http.NewRequest(http.MethodPut, url+tag, answer.Body)
+	r.Header.Set("Content-Type", answer.Header.Get("Content-Type"))
+	put, err := http.DefaultClient.Do(r)
+	if err != nil || put.StatusCode/100 != 2 {
+		t.Fatal(err, put)
+	}
+	put.Body.Close()
+}

@@ -21,8 +21,8 @@ const (
 	// maxFailures of the registry end the scan.
 	maxFailures = 3
 	// maxUnreadable is how many images the registry may refuse, or fail for, before that counts
-	// as a failure of the registry.
-	maxUnreadable = 30
+	// as a failure of the registry, and maxUnreadableFirst the same while it has given none.
+	maxUnreadable, maxUnreadableFirst = 30, 5
 )
 
 // selection is what the registry answered, and what is offered of it.
@@ -92,7 +92,11 @@ type registryErrors struct {
 // noteImageError notes that the registry did not give an image. If it gives others, that is a matter
 // of this image, and the scan continues with the next one.
 func (s *registryErrors) noteImageError(err error) {
-	if !registry.IsOfOneImage(err) || s.unreadable >= maxUnreadable {
+	most := maxUnreadable
+	if !s.readable {
+		most = maxUnreadableFirst
+	}
+	if !registry.IsOfOneImage(err) || s.unreadable >= most {
 		s.noteError(err)
 		return
 	}

@@ -80,7 +80,7 @@ func TestGitHubStatus(t *testing.T) {
 	if err := env.Client.Create(t.Context(), repository); err != nil {
 		t.Fatal(err)
 	}
-	// The release without a commit is dropped at once, and the receiver does not fail.
+	// The release without a commit is dropped immediately, and the receiver does not fail.
 	await.Nil(t, func(context.Context) error {
 		for _, e := range events().Items {
 			if e.Reason == "NotificationDropped" && strings.Contains(e.Note, "the commit of the release is not known") {

@@ -59,7 +59,7 @@ func TestExplainOfManyTimes(t *testing.T) {
 		t.Errorf("without time: exit code %d, output %q, error %q", code, out, stderr)
 	}
 
-	// A registry that fails in the middle is no registry without tags.
+	// A registry that fails in the middle differs from one without tags.
 	fails := func(status int, code string) {
 		tags := 0 // counted under the server's lock
 		server.FailWhen(func(r *http.Request) bool {
