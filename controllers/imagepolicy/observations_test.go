@@ -210,7 +210,7 @@ func TestRefusedHeadAlone(t *testing.T) {
 	}
 }
 
-// An image that a tag had for a minute, and that was taken back, is offered at once a day later.
+// An image that a tag had for a minute waits for its age again when it returns later.
 func TestMinAgeOfAnImageThatComesBack(t *testing.T) {
 	s := old(t, "1.0.0")
 	p := s.scan("shop")
