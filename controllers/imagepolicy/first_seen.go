@@ -80,7 +80,7 @@ func (o *observed) observeTags(before *firstSeen, tags []string, checksum string
 	if before != nil && before.origin == seen.origin {
 		seen.reported, seen.base, seen.withoutImage = before.reported, before.base, before.withoutImage
 		seen.moved = maps.Clone(before.moved)
-		maps.DeleteFunc(seen.moved, func(tag string, s firstSeenImage) bool {
+		maps.DeleteFunc(seen.moved, func(tag string, _ firstSeenImage) bool {
 			_, there := slices.BinarySearch(tags, tag)
 			return !there
 		})
