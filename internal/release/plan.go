@@ -27,7 +27,7 @@
 //	fail_and_retry.go  whether a rollout is healthy, when it fails, and when it starts again
 //	newest_domains.go  domains that move from one group to a newer one
 //	traffic.go         what routes have to carry, what is confirmed and drained, and how weights are split
-//	capacity.go        how many replicas a release has, and needs for what comes next
+//	replicas.go        how many replicas a release has, and needs for what comes next; when it is scaled down or deleted
 //	retain.go          which releases are retained, and how many rows a group has
 //
 // The rules and the histories that force them are in docs/explanation/protocol.md;

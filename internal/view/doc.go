@@ -16,7 +16,7 @@
 //	freezes.go   freezes, and what they do to services
 //	window.go    windows of steps in words
 //	analysis.go  measurements next to their bounds
-//	hosts.go     hosts, shares of traffic, and what is offered
+//	shares.go    which share of the traffic hosts and releases get
 //	previews.go  pull requests
 //	groups.go    the states of all groups or releases alone, for metrics and notifications
 //

@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -76,6 +77,34 @@ func NewVersions(in Input, s Service, now time.Time) Versions {
 		for _, c := range p.Status.Rejected {
 			out.Rejected = append(out.Rejected, VerdictCount{Verdict: status.Line(c.Verdict), Count: c.Count})
 		}
+	}
+	return out
+}
+
+// discovery of the versions of a service; nil: its ImagePolicy is not known.
+func (s *service) discovery() *Discovery {
+	p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]
+	if p == nil {
+		return nil
+	}
+	out := &Discovery{Policy: p.Name, Image: p.Spec.Image, Latest: p.Status.Latest}
+	if p.Status.Scan != nil {
+		out.Tags, out.Changed = p.Status.Scan.Tags, timeOf(p.Status.Scan.ChangedTime.Time)
+	}
+	for _, kind := range []string{v1alpha1.ConditionSourceReachable, v1alpha1.ConditionReady} {
+		for _, c := range p.Status.Conditions {
+			if c.Type != kind {
+				continue
+			}
+			out.Ready = c.Status == metav1.ConditionTrue
+			if !out.Ready && out.Reason == "" {
+				out.Reason, out.Message = c.Reason, status.Line(c.Message)
+			}
+		}
+	}
+	out.Ready = out.Ready && out.Reason == ""
+	for _, c := range p.Status.Candidates {
+		out.Rejected = append(out.Rejected, Verdict{Version: c.Version, Verdict: c.Verdict, Reason: status.Line(c.Reason)})
 	}
 	return out
 }

@@ -7,13 +7,13 @@
 //	conditions.go      its conditions
 //	status_groups.go   what it reports of release groups
 //	status_domains.go  what it reports of domains, listeners and user-managed routes
-//	programmed.go      how far objects are that were written, and what the last status reported
+//	programmed.go      whether gateways and Services carry out what was written, by group
+//	reported.go        what the last status reported, and what routes are known to route to
 //	plan.go            Plan: the whole decision
 //	garbage.go         which objects are deleted, and when
 //	providerswitch.go  routes of a previous provider
-//	adoption.go        the Service of a user that the policy adopts
 //	routes.go          the content of each route
-//	services.go        Services of releases, and those that follow a group
+//	services.go        Services of releases, those that follow a group, and the one of a user that is adopted
 //	weights.go         the weights of the releases of a group
 //	domains.go         domains, listeners and user-managed routes as rows
 //	claims.go          which domain may have a host
