@@ -136,22 +136,10 @@ func Start(o Options) (_ *Env, err error) {
 	if assets == "" {
 		return nil, errors.New(`read KUBEBUILDER_ASSETS: it is not set; run "make test", or set it to what "go run -C hack/localcluster . assets" prints`)
 	}
-	var root string
-	var crds []string
-	if !o.Empty {
-		if root, err = moduleRoot(); err != nil {
-			return nil, err
-		}
-		crds = append(crds, filepath.Join(root, "config", "crd"))
+	root, crds, err := o.definitions()
+	if err != nil {
+		return nil, err
 	}
-	if o.GatewayAPI {
-		dir, err := GatewayAPI(GatewayAPIVersion, "standard")
-		if err != nil {
-			return nil, err
-		}
-		crds = append(crds, dir)
-	}
-
 	installed := slices.Clone(crds)
 	if o.Policies {
 		installed = append(installed, filepath.Join(root, "config", "policies"))
@@ -213,6 +201,25 @@ func Start(o Options) (_ *Env, err error) {
 		}
 	}
 	return env, nil
+}
+
+// definitions are the folders with the CustomResourceDefinitions to install; root is that of the module, "" for an empty
+// API server.
+func (o Options) definitions() (root string, folders []string, err error) {
+	if !o.Empty {
+		if root, err = moduleRoot(); err != nil {
+			return "", nil, err
+		}
+		folders = append(folders, filepath.Join(root, "config", "crd"))
+	}
+	if o.GatewayAPI {
+		folder, err := GatewayAPI(GatewayAPIVersion, "standard")
+		if err != nil {
+			return "", nil, err
+		}
+		folders = append(folders, folder)
+	}
+	return root, folders, nil
 }
 
 // folders makes the folder of the environment, in which etcd and the API server keep their files too. Both end, and the folder is
