@@ -27,6 +27,8 @@ type ImagePolicySpec struct {
 	// imagePullSecrets are Secrets of this namespace with the registry's credentials, of type
 	// kubernetes.io/dockerconfigjson, kubernetes.io/dockercfg or kubernetes.io/basic-auth. A
 	// Secret of the last type requires the annotation hlnr.io/registry, which names its registry.
+	// Without Secrets, registries are read anonymously, or with the workload identity of the
+	// manager if it is enabled for their cloud.
 	// The pods of releases use the same Secrets to pull images. If a Secret is missing, the policy
 	// fails; it never falls back to anonymous access.
 	// +optional

@@ -54,6 +54,9 @@ func TestNoOverrideByEnvironment(t *testing.T) {
 			if err == nil && entry.IsDir() && strings.HasSuffix(entry.Name(), "test") {
 				return fs.SkipDir // for tests alone, as githubtest
 			}
+			if err == nil && entry.IsDir() && entry.Name() == "workloadidentity" {
+				return fs.SkipDir // clouds define the identity of a process by its environment
+			}
 			if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 				return err
 			}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -45,6 +46,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/registry"
+	"github.com/heighliner/heighliner/internal/registry/workloadidentity"
 	"github.com/heighliner/heighliner/internal/servicemetrics"
 )
 
@@ -65,8 +67,10 @@ type options struct {
 	workers         int
 	prometheus      string
 	registryRate    float64
-	serviceMetrics  int
-	outbound        outbound.Config
+	// identityClouds and identityNamespaces are for images without pull Secrets.
+	identityClouds, identityNamespaces []string
+	serviceMetrics                     int
+	outbound                           outbound.Config
 }
 
 // command is the command line.
@@ -107,6 +111,8 @@ It connects to the cluster of KUBECONFIG, --kubeconfig or the pod's service acco
 	f.StringSliceVar(&o.outbound.Allow, "outbound-allow", nil, "addresses, CIDRs and host names that ImagePolicies, analyses, hooks, NotificationPolicies, GitHubRepositories and probes of Gateways may call even if they are loopback, link-local or multicast; with a port only that port is allowed, such as 127.0.0.1:5000 for a local registry; metadata services are never allowed")
 	f.StringSliceVar(&o.outbound.Deny, "outbound-deny", nil, "addresses, CIDRs and host names, with their subdomains, that ImagePolicies, analyses, hooks, NotificationPolicies, GitHubRepositories and probes of Gateways must not call; takes precedence over --outbound-allow")
 	f.Float64Var(&o.registryRate, "registry-requests-per-second", registry.DefaultPerSecond, "maximum number of requests per second to each registry with each credential; twice as many may follow each other immediately. A registry that answers 429 gets half of it, and then more again every minute")
+	f.StringSliceVar(&o.identityClouds, "registry-workload-identity", nil, "clouds whose registries ImagePolicies without imagePullSecrets read with the workload identity of the manager: aws, azure, google")
+	f.StringSliceVar(&o.identityNamespaces, "registry-workload-identity-namespaces", nil, "namespaces whose ImagePolicies may use --registry-workload-identity; defaults to all")
 	f.IntVar(&o.serviceMetrics, "service-metrics-limit", servicemetrics.DefaultLimit, "maximum number of Microservices with metrics by namespace, Microservice and group; with more there are counts only; 0 disables metrics by name")
 	f.IntVar(&o.workers, "workers", 8, "number of objects of each kind that are reconciled concurrently")
 	std := flag.NewFlagSet("", flag.ContinueOnError)
@@ -139,8 +145,27 @@ func (o options) validate() error {
 	case o.serviceMetrics < 0 || o.serviceMetrics > maxServiceMetrics:
 		return fmt.Errorf("--service-metrics-limit: %d must be from 0 to %d, such as %d", o.serviceMetrics, maxServiceMetrics, servicemetrics.DefaultLimit)
 	}
-	_, err := outbound.New(o.outbound)
+	if len(o.identityNamespaces) > 0 && len(o.identityClouds) == 0 {
+		return errors.New("--registry-workload-identity-namespaces requires --registry-workload-identity, such as aws")
+	}
+	allowed, err := outbound.New(o.outbound)
+	if err != nil {
+		return err
+	}
+	_, err = o.identity(allowed)
 	return err
+}
+
+// identity is what the manager is to registries of clouds; nil: nothing.
+func (o options) identity(allowed *outbound.Policy) (registry.Identity, error) {
+	if len(o.identityClouds) == 0 {
+		return nil, nil
+	}
+	identity, err := workloadidentity.New(workloadidentity.Options{Clouds: o.identityClouds, Registries: registry.NewTransport(allowed)})
+	if err != nil {
+		return nil, fmt.Errorf("--registry-workload-identity: %w", err)
+	}
+	return identity, nil
 }
 
 // podNamespace is the file that names the namespace of a pod.
@@ -277,7 +302,11 @@ func setup(mgr ctrl.Manager, o options) error {
 	}
 	// One pool for all who talk to GitHub: its limits are kept in it.
 	pool := github.NewPool(github.Options{Outbound: allowed})
-	scanner := registry.New(registry.Options{UserAgent: "heighliner/" + version, Outbound: allowed, PerSecond: o.registryRate})
+	identity, err := o.identity(allowed)
+	if err != nil {
+		return err
+	}
+	scanner := registry.New(registry.Options{UserAgent: "heighliner/" + version, Outbound: allowed, Identity: identity, PerSecond: o.registryRate})
 	packages := make(chan types.NamespacedName, 64)
 	for _, c := range []struct {
 		name  string
@@ -298,7 +327,9 @@ func setup(mgr ctrl.Manager, o options) error {
 			return feedback.SetupWithManager(mgr, feedback.Options{Pool: pool, Workers: o.workers})
 		}},
 		{"imagepolicy", func() error {
-			return imagepolicy.SetupWithManager(mgr, imagepolicy.Options{Workers: o.workers, Scanner: scanner, Packages: packages})
+			return imagepolicy.SetupWithManager(mgr, imagepolicy.Options{
+				Workers: o.workers, Scanner: scanner, Packages: packages, Identity: identity, IdentityNamespaces: o.identityNamespaces,
+			})
 		}},
 		{"microservice", func() error {
 			return microservice.SetupWithManager(mgr, microservice.Options{MinDrainDelay: o.minDrain, Workers: o.workers})

@@ -77,6 +77,11 @@ type Options struct {
 	// Verifier verifies signatures. By default it reads them through Scanner, which must
 	// then implement cosign.Registry.
 	Verifier Verifier
+	// Identity gives the credentials for registries that it serves to policies without
+	// imagePullSecrets; the Scanner must know it too. nil: such policies are anonymous.
+	Identity registry.Identity
+	// IdentityNamespaces are the namespaces whose policies may use Identity; empty: all.
+	IdentityNamespaces []string
 	// Workers is the number of concurrent reconciles. Defaults to 8.
 	Workers int
 	// Scans is the number of concurrent scans; at most half of them of one registry, a
@@ -100,6 +105,7 @@ type Reconciler struct {
 	client.Client
 	scanner    Scanner
 	verifier   Verifier
+	identity   identity
 	namespaces client.Reader // past the cache
 	events     status.Recorder
 	clock      clock.PassiveClock
@@ -146,6 +152,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	r := &Reconciler{
 		Client:     mgr.GetClient(),
 		scanner:    counted{o.Scanner, m},
+		identity:   identity{o.Identity, o.IdentityNamespaces},
 		verifier:   countedVerifier{o.Verifier, m},
 		namespaces: mgr.GetAPIReader(),
 		scans:      ls,

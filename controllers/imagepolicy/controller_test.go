@@ -1,6 +1,7 @@
 package imagepolicy
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/registry"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 	"github.com/heighliner/heighliner/test/await"
 )
@@ -365,6 +367,54 @@ func TestFailuresLoseNothing(t *testing.T) {
 			p, _ = s.pass("shop")
 			same(t, "latest when healed", p.Status.Latest, "1.3.0")
 			same(t, "RateLimited when healed", condition(p, "RateLimited"), "False NotLimited: requests to the registry are not limited")
+		})
+	}
+}
+
+// onlyHost is an identity for one registry.
+type onlyHost struct{ host, password string }
+
+func (h onlyHost) Serves(host string) bool { return host == h.host }
+
+func (h onlyHost) Credential(context.Context, string) (registry.Credential, error) {
+	return registry.Credential{Username: "cloud", Password: h.password}, nil
+}
+
+// TestWorkloadIdentity: where no Secret is named, the identity of the manager reads the registries that it serves, in the
+// namespaces that may use it.
+func TestWorkloadIdentity(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		serves, elsewhere, secret bool
+		want                      string
+	}{
+		"served":              {serves: true, want: "True Succeeded"},
+		"another registry":    {want: "False Unauthorized"},
+		"another namespace":   {serves: true, elsewhere: true, want: "False Unauthorized"},
+		"a Secret goes first": {serves: true, secret: true, want: "False SecretNotFound"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t)
+			s.push("1.0.0")
+			s.server.RequireBasic("cloud", "token")
+			identity := onlyHost{host: "ghcr.io", password: "token"}
+			if test.serves {
+				identity.host = s.server.Host()
+			}
+			s.identify(identity)
+			s.reconciler.identity.namespaces = []string{s.namespace}
+			if test.elsewhere {
+				s.reconciler.identity.namespaces = []string{"another"}
+			}
+			s.policy("shop", func(p *v1alpha1.ImagePolicySpec) {
+				if test.secret {
+					p.ImagePullSecrets = []v1alpha1.Reference{{Name: "pull"}}
+				}
+			})
+			p, _ := s.pass("shop")
+			if got := condition(p, "Ready"); !strings.HasPrefix(got, test.want) {
+				t.Errorf("Ready is %q, want %q", got, test.want)
+			}
 		})
 	}
 }

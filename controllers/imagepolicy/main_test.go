@@ -96,19 +96,22 @@ func (s *story) reported() []string {
 }
 
 // restart makes the reconciler and the scanner anew, as a manager's restart does.
-func (s *story) restart() {
+func (s *story) restart() { s.identify(nil) }
+
+// identify restarts with an identity of the manager.
+func (s *story) identify(identified registry.Identity) {
 	s.Helper()
 	ls := newScanCache(s.clock, defaultScans)
 	m, err := newMetrics(prometheus.NewRegistry(), ls)
 	if err != nil {
 		s.Fatal(err)
 	}
-	scanner := registry.New(registry.Options{Outbound: registrytest.Outbound(),
+	scanner := registry.New(registry.Options{Outbound: registrytest.Outbound(), Identity: identified,
 		Clock: s.clock, PerSecond: 1e6, Burst: 1e6, Backoff: remote.Backoff{Duration: time.Millisecond, Factor: 1, Steps: 1},
 	})
 	s.reconciler = &Reconciler{
 		Client: s.client, scanner: counted{scanner, m}, verifier: countedVerifier{cosign.New(scanner, s.clock), m}, namespaces: env.Client, metrics: m, clock: s.clock,
-		events: status.Recorder{Events: s}, platform: "linux/amd64", scans: ls,
+		events: status.Recorder{Events: s}, platform: "linux/amd64", scans: ls, identity: identity{Identity: identified},
 	}
 	ls.run(s.Context(), func(types.NamespacedName) {}) // pass scans whether it is done
 }

@@ -245,6 +245,9 @@ func (r *Reconciler) observeCredentials(ctx context.Context, o *observed) error 
 		secrets = append(secrets, secretOf(s))
 	}
 	if len(secrets) == 0 {
+		for _, repository := range o.query.repositories() {
+			o.access.auths = append(o.access.auths, r.identity.credential(o.policy.Namespace, repository))
+		}
 		return nil
 	}
 	for _, repository := range o.query.repositories() {
@@ -259,6 +262,21 @@ func (r *Reconciler) observeCredentials(ctx context.Context, o *observed) error 
 		}
 	}
 	return nil
+}
+
+// identity is what the manager is to registries, and the namespaces whose policies may use it.
+type identity struct {
+	registry.Identity
+	namespaces []string
+}
+
+// credential for a repository where no Secret is named: that of the identity if it serves the registry, and
+// anonymous otherwise.
+func (i identity) credential(namespace, repository string) registry.Credential {
+	if i.Identity == nil || len(i.namespaces) > 0 && !slices.Contains(i.namespaces, namespace) {
+		return registry.Credential{}
+	}
+	return registry.Credential{WorkloadIdentity: i.Serves(registry.Host(repository))}
 }
 
 func (r *Reconciler) observeTLS(ctx context.Context, o *observed) error {

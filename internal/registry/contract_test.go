@@ -150,7 +150,7 @@ func TestLongTagsInOneAnswer(t *testing.T) {
 
 // The time of a request is the one of its policy: nothing below it is shorter.
 func TestNoTimeoutBelowTheRequest(t *testing.T) {
-	transport := newTransport(nil)
+	transport := NewTransport(nil)
 	if transport.ResponseHeaderTimeout != 0 || transport.TLSHandshakeTimeout < longestTimeout {
 		t.Errorf("timeouts of %s and %s, want none below %s", transport.ResponseHeaderTimeout, transport.TLSHandshakeTimeout, longestTimeout)
 	}

@@ -2,8 +2,10 @@ package registry
 
 import (
 	"cmp"
+	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -20,6 +22,53 @@ type Credential struct {
 	Username, Password string
 	// IdentityToken is exchanged for an access token; RegistryToken is one.
 	IdentityToken, RegistryToken string
+	// WorkloadIdentity asks Options.Identity for the credential, with each request.
+	WorkloadIdentity bool
+}
+
+// Identity gives credentials by the identity of this process, as clouds define it. It is asked with each request, and
+// keeps what it got.
+type Identity interface {
+	// Serves reports whether there are credentials for a registry, as host[:port].
+	Serves(host string) bool
+	// Credential for a registry that is served. Errors are one line without anything secret, and the same for the
+	// same cause.
+	Credential(ctx context.Context, host string) (Credential, error)
+}
+
+// identified asks an Identity for the credential of one registry.
+type identified struct {
+	identity Identity
+	host     string
+}
+
+// identityError is why an Identity gives no credential.
+type identityError struct{ cause error }
+
+// Error gives the message of the cause.
+func (e *identityError) Error() string { return e.cause.Error() }
+
+// Unwrap gives the cause.
+func (e *identityError) Unwrap() error { return e.cause }
+
+// Authorization is AuthorizationContext without a context.
+func (i identified) Authorization() (*authn.AuthConfig, error) {
+	return i.AuthorizationContext(context.Background())
+}
+
+// AuthorizationContext asks for the credential.
+func (i identified) AuthorizationContext(ctx context.Context) (*authn.AuthConfig, error) {
+	if i.identity == nil {
+		return nil, &identityError{errors.New("the workload identity of the manager is not used: see its flag --registry-workload-identity")}
+	}
+	c, err := i.identity.Credential(ctx, i.host)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		return nil, &identityError{err}
+	}
+	return authn.Authorization(ctx, c.authenticator(nil, ""))
 }
 
 // Anonymous reports whether there is no credential.
@@ -39,8 +88,12 @@ func (c Credential) GoString() string { return c.String() }
 // MarshalJSON does not give the secret away.
 func (c Credential) MarshalJSON() ([]byte, error) { return json.Marshal(c.String()) }
 
-func (c Credential) authenticator() authn.Authenticator {
-	if c.Anonymous() {
+// authenticator of a credential for a registry; identity is asked if the credential is the workload identity.
+func (c Credential) authenticator(identity Identity, host string) authn.Authenticator {
+	switch {
+	case c.WorkloadIdentity:
+		return identified{identity, host}
+	case c.Anonymous():
 		return authn.Anonymous
 	}
 	config := authn.AuthConfig{Username: c.Username, Password: c.Password, IdentityToken: c.IdentityToken, RegistryToken: c.RegistryToken}

@@ -42,12 +42,16 @@ const (
 	// Refused: the address is loopback, link-local, a metadata service, or denied by a
 	// flag of the manager.
 	Refused Kind = "Refused"
+	// WorkloadIdentityFailed: the identity of this process gives no credential for the registry.
+	WorkloadIdentityFailed Kind = "WorkloadIdentityFailed"
 	// Malformed: an answer that is no registry's, or too large, or without end.
 	Malformed Kind = "Malformed"
 )
 
 // Transient reports whether time alone may remedy an error of this kind.
-func (k Kind) Transient() bool { return k == Unreachable || k == RateLimited }
+func (k Kind) Transient() bool {
+	return k == Unreachable || k == RateLimited || k == WorkloadIdentityFailed
+}
 
 // Error of a registry. Its message names what was done, on what, and the remedy;
 // it is one line, the same for the same failure (no time, port or request
@@ -124,10 +128,13 @@ func classify(op, object string, t target, err error) *Error {
 	}
 	e := &Error{Op: op, Object: object, cause: err}
 	var paused *pausedError
+	var unidentified *identityError
 	var refused *outbound.RefusedError
 	var answer *transport.Error
 	var certificate *tls.CertificateVerificationError
 	switch {
+	case errors.As(err, &unidentified):
+		e.set(WorkloadIdentityFailed, "the manager has no credential for this registry: "+unidentified.Error(), "the request is retried; check the workload identity of the manager, and its rights at the cloud, or name a Secret in spec.imagePullSecrets")
 	case errors.As(err, &paused):
 		e.RetryAt = paused.until
 		e.set(RateLimited, "the registry limits the rate of requests (429)", "requests continue after the pause; use a credential with a higher limit, or a longer spec.interval")
@@ -194,6 +201,10 @@ func (e *Error) setAnswer(answer *transport.Error, auth Credential) {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		if auth.Anonymous() {
 			e.set(Unauthorized, detail, "no credential was sent: name a Secret in spec.imagePullSecrets, and check that the repository exists")
+			return
+		}
+		if auth.WorkloadIdentity {
+			e.set(Unauthorized, detail, "the workload identity of the manager may not read the repository: give it the right, or name a Secret in spec.imagePullSecrets")
 			return
 		}
 		e.set(Unauthorized, detail, "check the credential in spec.imagePullSecrets, and its right to read the repository")

@@ -103,7 +103,7 @@ func (p *product) request() Request {
 
 // scannerBy reads through a turning.
 func (p *product) scannerBy(x *turning) *Scanner {
-	x.next = newTransport(registrytest.Outbound())
+	x.next = NewTransport(registrytest.Outbound())
 	return New(Options{Outbound: registrytest.Outbound(), Transport: x, Backoff: fast, PerSecond: 1e6, Burst: 1e6})
 }
 

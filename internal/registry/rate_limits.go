@@ -208,11 +208,11 @@ const maxConnections = 32
 // longestTimeout of a request, as spec.timeout allows.
 const longestTimeout = 2 * time.Minute
 
-// newTransport is the transport to registries. Addresses are checked after the
+// NewTransport is the transport to registries. Addresses are checked after the
 // name is resolved, at the connection, so that no redirect, token server or name
 // leads around it; a proxy of the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY) is
 // used as proxies says.
-func newTransport(allowed *outbound.Policy) *http.Transport {
+func NewTransport(allowed *outbound.Policy) *http.Transport {
 	p := &proxies{choose: http.ProxyFromEnvironment, allowed: allowed}
 	return &http.Transport{
 		Proxy:                  p.proxyOf,

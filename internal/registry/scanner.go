@@ -115,6 +115,8 @@ type Options struct {
 	// must do so itself, and be an *http.Transport for requests with TLS material, which
 	// get a copy.
 	Transport http.RoundTripper
+	// Identity gives the credentials of requests whose Auth has WorkloadIdentity; nil: there are none.
+	Identity Identity
 	// PerSecond is the most requests per second to each registry with each credential, and Burst
 	// how many may follow each other immediately; 0 is DefaultPerSecond, and twice PerSecond. After
 	// a 429 the rate is halved, and raised again slowly.
@@ -174,7 +176,7 @@ func New(o Options) *Scanner {
 		o.Clock = clock.RealClock{}
 	}
 	if o.Transport == nil {
-		o.Transport = newTransport(o.Outbound)
+		o.Transport = NewTransport(o.Outbound)
 	}
 	if o.Backoff.Steps == 0 {
 		o.Backoff = remote.Backoff{Duration: 200 * time.Millisecond, Factor: 3, Jitter: 0.2, Steps: 3}
@@ -278,6 +280,9 @@ func addressable(registry string) bool {
 // hash identifies a credential, certificates included, without giving it away.
 func (s *Scanner) hash(c Credential, t TLS) string {
 	mac := hmac.New(sha256.New, s.hashKey)
+	if c.WorkloadIdentity {
+		fmt.Fprint(mac, "workload identity:")
+	}
 	for _, field := range []string{c.Username, c.Password, c.IdentityToken, c.RegistryToken, t.CA, t.Certificate, t.Key} {
 		fmt.Fprintf(mac, "%d:%s", len(field), field)
 	}
@@ -319,7 +324,7 @@ func (s *Scanner) login(k loginKey, r Request) (*login, error) {
 		g := &gate{next: next, clock: s.clock, maxBody: s.options.MaxBody,
 			bucket: rate.NewLimiter(rate.Limit(s.options.PerSecond), s.options.Burst), rate: rate.Limit(s.options.PerSecond)}
 		l = &login{gate: g, clock: s.clock, options: []remote.Option{
-			remote.WithAuth(r.Auth.authenticator()), remote.WithTransport(g), remote.WithUserAgent(s.options.UserAgent),
+			remote.WithAuth(r.Auth.authenticator(s.options.Identity, k.registry)), remote.WithTransport(g), remote.WithUserAgent(s.options.UserAgent),
 			remote.WithRetryBackoff(s.options.Backoff), remote.WithRetryStatusCodes(retried...),
 		}}
 		s.logins[k] = l

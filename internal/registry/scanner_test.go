@@ -307,7 +307,7 @@ func TestProtocols(t *testing.T) {
 		"certificate of nobody": {address: encrypted.Listener.Addr().String(), want: Untrusted, says: "certificate is not trusted"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			transport := newTransport(nil)
+			transport := NewTransport(nil)
 			transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
 				return (&net.Dialer{}).DialContext(ctx, network, tc.address)
 			}

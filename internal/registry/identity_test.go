@@ -1,0 +1,90 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
+)
+
+// passwords is an identity whose password others change.
+type passwords struct {
+	mu       sync.Mutex
+	password string
+	err      error
+	asked    []string
+}
+
+func (p *passwords) set(password string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.password, p.err = password, err
+}
+
+// Serves reports that each registry is served.
+func (p *passwords) Serves(string) bool { return true }
+
+// Credential gives the current password.
+func (p *passwords) Credential(_ context.Context, host string) (Credential, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = append(p.asked, host)
+	return Credential{Username: "cloud", Password: p.password}, p.err
+}
+
+// TestWorkloadIdentity: the credential is asked for when it is needed, so that one that ended is replaced; that there is none
+// is an error that passes, and never a request without one.
+func TestWorkloadIdentity(t *testing.T) {
+	t.Parallel()
+	for name, require := range map[string]func(*registrytest.Server, string, string){"basic": (*registrytest.Server).RequireBasic, "bearer": (*registrytest.Server).RequireBearer} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, clock, identity := registrytest.New(t), newClock(), &passwords{password: "first"}
+			server.SetTags("acme/web", []string{"1.0.0"})
+			require(server, "cloud", "first")
+			scanner := New(Options{Outbound: registrytest.Outbound(), Clock: clock, Backoff: fast, Identity: identity})
+			r := Request{Repository: server.Repository("acme/web"), Auth: Credential{WorkloadIdentity: true}}
+			list := func() error {
+				clock.Step(time.Hour)
+				_, err := scanner.List(t.Context(), r)
+				return err
+			}
+			if err := list(); err != nil {
+				t.Fatal(err)
+			}
+			if identity.asked[0] != server.Host() {
+				t.Errorf("asked for %q", identity.asked[0])
+			}
+			require(server, "cloud", "second")
+			if err := list(); KindOf(err) != Unauthorized || !strings.Contains(err.Error(), "the workload identity of the manager may not read the repository") {
+				t.Errorf("with a password that ended: %v", err)
+			}
+			identity.set("second", nil)
+			if err := list(); err != nil {
+				t.Errorf("with the new password: %v", err)
+			}
+			identity.set("", errors.New("Cloud answers 503"))
+			requests := server.Requests(registrytest.List)
+			scanner = New(Options{Outbound: registrytest.Outbound(), Clock: clock, Backoff: fast, Identity: identity})
+			err := list()
+			if KindOf(err) != WorkloadIdentityFailed || !KindOf(err).Transient() || !strings.Contains(err.Error(), "Cloud answers 503") {
+				t.Errorf("without a credential: %v", err)
+			}
+			if server.Requests(registrytest.List) != requests {
+				t.Error("a request was sent without a credential")
+			}
+			identity.set("second", nil)
+			if err := list(); err != nil {
+				t.Errorf("with a credential again: %v", err)
+			}
+			// Other credentials share no answer with it.
+			if _, err := scanner.List(t.Context(), Request{Repository: r.Repository, MaxAge: 24 * time.Hour}); KindOf(err) != Unauthorized {
+				t.Errorf("anonymous: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,114 @@
+package workloadidentity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+	"golang.org/x/oauth2"
+
+	"github.com/heighliner/heighliner/internal/outbound"
+)
+
+// Error is why there is no credential: one line, the same for the same failure, without anything secret.
+type Error struct {
+	// Service that was asked, as in "Amazon ECR in eu-west-1".
+	Service string
+	// Detail is what it answered, or why it was not asked.
+	Detail string
+
+	cause error // never printed: may hold what a server sent
+}
+
+// Error gives the message.
+func (e *Error) Error() string { return e.Service + " " + e.Detail }
+
+// Unwrap gives the cause, for errors.Is; do not print it.
+func (e *Error) Unwrap() error { return e.cause }
+
+// word is a code of an error as the clouds define them.
+var word = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.]{0,63}$`)
+
+// federated finds the status in an error of Google's library for workload identity federation, which has no type.
+var federated = regexp.MustCompile(`status code ([1-5][0-9]{2})\b`)
+
+// failed makes the Error of a request to a service.
+func failed(service string, err error) *Error {
+	e := &Error{Service: service, cause: err}
+	var (
+		refused  *outbound.RefusedError
+		api      smithy.APIError
+		response *smithyhttp.ResponseError
+		azure    *azcore.ResponseError
+		google   *oauth2.RetrieveError
+		dns      *net.DNSError
+		request  *url.Error
+	)
+	switch {
+	case errors.As(err, &refused):
+		e.Detail = "is not contacted: " + refused.Why
+	case errors.As(err, new(*http.MaxBytesError)):
+		e.Detail = "answers too much"
+	case errors.As(err, &api) && word.MatchString(api.ErrorCode()):
+		e.Detail = "answers " + api.ErrorCode()
+	case errors.As(err, &response) && response.HTTPStatusCode() >= http.StatusMultipleChoices:
+		e.Detail = answer(response.HTTPStatusCode(), "")
+	case errors.As(err, &azure):
+		e.Detail = answer(azure.StatusCode, azure.ErrorCode)
+	case errors.As(err, &google) && google.Response != nil:
+		e.Detail = answer(google.Response.StatusCode, google.ErrorCode)
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &request) && request.Timeout():
+		e.Detail = "does not answer in time"
+	case errors.As(err, &dns):
+		e.Detail = fmt.Sprintf("cannot be reached: host %q cannot be resolved", dns.Name)
+	case errors.As(err, new(*net.OpError)), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		e.Detail = "cannot be reached"
+	case federated.MatchString(err.Error()):
+		status, _ := strconv.Atoi(federated.FindStringSubmatch(err.Error())[1])
+		e.Detail = answer(status, "")
+	default:
+		e.Detail = "gives no credential"
+	}
+	return e
+}
+
+// answer gives the status of an answer, and its code if it is a word.
+func answer(status int, code string) string {
+	text := fmt.Sprintf("answers %d %s", status, http.StatusText(status))
+	if word.MatchString(code) {
+		text += " (" + code + ")"
+	}
+	return text
+}
+
+// maxAnswer is the most bytes of one answer: tokens have some thousands.
+const maxAnswer = 1 << 20
+
+// client makes a client that reads bounded answers, and follows no redirects.
+func client(t http.RoundTripper) *http.Client {
+	return &http.Client{
+		Transport:     bounded{t},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:       requestTimeout,
+	}
+}
+
+type bounded struct{ http.RoundTripper }
+
+// RoundTrip bounds the answer.
+func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := b.RoundTripper.RoundTrip(req)
+	if err == nil {
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer)
+	}
+	return resp, err
+}

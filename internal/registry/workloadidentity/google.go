@@ -1,0 +1,86 @@
+package workloadidentity
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"regexp"
+	"sync"
+	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/google"
+
+	"github.com/heighliner/heighliner/internal/registry"
+)
+
+// googleHost is a repository host of Artifact Registry ("europe-west1-docker.pkg.dev"), or one of Container
+// Registry, which Artifact Registry serves ("gcr.io", "eu.gcr.io").
+var googleHost = regexp.MustCompile(`^(?:[a-z0-9-]{1,40}-docker\.pkg\.dev|(?:(?:us|eu|asia)\.)?gcr\.io)$`)
+
+// scopeOfTokens is the OAuth scope that Artifact Registry asks for; what may be read, IAM decides.
+const scopeOfTokens = "https://www.googleapis.com/auth/cloud-platform"
+
+// googleCloud gives access tokens. Application Default Credentials define the identity: GKE's metadata server,
+// or the file of a workload identity federation that GOOGLE_APPLICATION_CREDENTIALS names.
+type googleCloud struct {
+	services *http.Client
+	mu       sync.Mutex
+	found    *google.Credentials
+}
+
+func newGoogle(services *http.Client) *googleCloud { return &googleCloud{services: services} }
+
+// scope: a token is for all registries.
+func (*googleCloud) scope(host string) string {
+	if googleHost.MatchString(host) {
+		return Google
+	}
+	return ""
+}
+
+// credential is an access token under the user name that Artifact Registry documents for tokens, oauth2accesstoken.
+func (g *googleCloud) credential(ctx context.Context, _ string) (registry.Credential, time.Time, error) {
+	credentials, err := g.find(ctx)
+	if err != nil {
+		return registry.Credential{}, time.Time{}, &Error{Service: "Google Cloud", Detail: "cannot be asked: the environment of the manager does not describe its identity", cause: err}
+	}
+	type result struct {
+		token *oauth2.Token
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() { // The library knows no context here; the client of its requests has a timeout.
+		token, err := credentials.TokenSource.Token()
+		done <- result{token, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return registry.Credential{}, time.Time{}, failed("Google Cloud", ctx.Err())
+	case r := <-done:
+		switch {
+		case r.err != nil:
+			return registry.Credential{}, time.Time{}, failed("Google Cloud", r.err)
+		case r.token.AccessToken == "" || r.token.Expiry.IsZero():
+			return registry.Credential{}, time.Time{}, failed("Google Cloud", errors.New("no token in the answer"))
+		}
+		return registry.Credential{Username: "oauth2accesstoken", Password: r.token.AccessToken}, r.token.Expiry, nil
+	}
+}
+
+// find reads the environment, until it describes an identity.
+func (g *googleCloud) find(ctx context.Context) (*google.Credentials, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.found != nil {
+		return g.found, nil
+	}
+	// The source of tokens keeps the context: it must outlive this request.
+	ctx = context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient, g.services)
+	found, err := google.FindDefaultCredentialsWithParams(ctx, google.CredentialsParams{Scopes: []string{scopeOfTokens}, EarlyTokenRefresh: renewBefore})
+	if err != nil {
+		return nil, err
+	}
+	g.found = found
+	return found, nil
+}

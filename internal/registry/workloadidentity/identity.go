@@ -1,0 +1,196 @@
+// Package workloadidentity gives credentials for the registries of clouds by the identity that the cloud gives
+// to the process, so that no Secret has to hold one: Amazon ECR, Azure Container Registry and Google Artifact
+// Registry, each through the cloud's own library.
+//
+//	identity.go  Identity: which cloud a registry belongs to, and credentials until they expire
+//	aws.go       Amazon ECR
+//	azure.go     Azure Container Registry
+//	google.go    Google Artifact Registry and Container Registry
+//	errors.go    why there is no credential, in fixed words
+package workloadidentity
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+
+	"github.com/heighliner/heighliner/internal/registry"
+)
+
+// The clouds, as flags name them.
+const (
+	AWS    = "aws"
+	Azure  = "azure"
+	Google = "google"
+)
+
+// Clouds that are known, sorted.
+var Clouds = []string{AWS, Azure, Google}
+
+const (
+	// requestTimeout of all requests for one credential.
+	requestTimeout = 15 * time.Second
+	// retryDelay is how long a failure is the answer to all who ask for the same credential.
+	retryDelay = 30 * time.Second
+	// renewBefore is how long before its end a credential is replaced, or half of its life if that is shorter.
+	renewBefore = 5 * time.Minute
+	// maxCredentials that are kept. Users choose registries, so their number is bounded.
+	maxCredentials = 256
+)
+
+// Options of an Identity.
+type Options struct {
+	// Clouds that are used, of those in Clouds; at least one.
+	Clouds []string
+	// Registries is the transport of requests to hosts that users choose by the name of a registry: it must dial
+	// only what users may have called.
+	Registries http.RoundTripper
+	// Services is the transport of requests to the services of a cloud that know who this process is, which the
+	// environment of the process names; metadata services are among them. nil: http.DefaultTransport.
+	Services http.RoundTripper
+	// Clock for the life of credentials; nil is the real one.
+	Clock clock.PassiveClock
+}
+
+// source gives the credentials of one cloud.
+type source interface {
+	// scope is what hosts with the same credential share; "" for a host of no registry of the cloud.
+	scope(host string) string
+	// credential for a host with a scope, and the end of its life.
+	credential(ctx context.Context, host string) (registry.Credential, time.Time, error)
+}
+
+// Identity is registry.Identity for clouds. It is safe for concurrent use.
+type Identity struct {
+	sources []source
+	clock   clock.PassiveClock
+	flights singleflight.Group
+	mu      sync.Mutex
+	known   *lru.Cache // of *known by scope
+}
+
+// known is the last credential of a scope, and the last failure to get one.
+type known struct {
+	credential     registry.Credential
+	renew, expires time.Time
+	err            error
+	retry          time.Time
+}
+
+var _ registry.Identity = (*Identity)(nil)
+
+// New makes an Identity. It sends no request. The error names a cloud that is not known.
+func New(o Options) (*Identity, error) {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Services == nil {
+		o.Services = http.DefaultTransport
+	}
+	services, registries := client(o.Services), client(o.Registries)
+	i := &Identity{clock: o.Clock, known: lru.New(maxCredentials)}
+	for _, cloud := range slices.Compact(slices.Sorted(slices.Values(o.Clouds))) {
+		switch cloud {
+		case AWS:
+			i.sources = append(i.sources, newAWS(services, registries))
+		case Azure:
+			i.sources = append(i.sources, newAzure(services, registries))
+		case Google:
+			i.sources = append(i.sources, newGoogle(services))
+		default:
+			return nil, fmt.Errorf("%q is not a cloud: use %s", cloud, strings.Join(Clouds, ", "))
+		}
+	}
+	return i, nil
+}
+
+// Serves reports whether a registry, as host[:port], belongs to a cloud that is used.
+func (i *Identity) Serves(host string) bool {
+	_, scope := i.source(host)
+	return scope != ""
+}
+
+func (i *Identity) source(host string) (source, string) {
+	for _, s := range i.sources {
+		if scope := s.scope(host); scope != "" {
+			return s, scope
+		}
+	}
+	return nil, ""
+}
+
+// Credential for a registry that is served. It is asked for once for all who need it, and again before it ends.
+// While it cannot be renewed, the old one is used as long as it lives; after a failure it is asked for again
+// after 30 seconds. The error is an *Error, or the context's.
+func (i *Identity) Credential(ctx context.Context, host string) (registry.Credential, error) {
+	source, scope := i.source(host)
+	if source == nil {
+		return registry.Credential{}, &Error{Service: "the registry " + host, Detail: "belongs to no cloud that is used"}
+	}
+	if k := i.recall(scope); k != nil {
+		return k.credential, k.err
+	}
+	flight := i.flights.DoChan(scope, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+		defer cancel()
+		c, expires, err := source.credential(ctx, host)
+		return i.record(scope, c, expires, err), nil
+	})
+	select {
+	case <-ctx.Done():
+		return registry.Credential{}, ctx.Err()
+	case result := <-flight:
+		k := result.Val.(*known)
+		return k.credential, k.err
+	}
+}
+
+// recall gives what is known of a scope; nil: a credential is to be asked for.
+func (i *Identity) recall(scope string) *known {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	value, ok := i.known.Get(scope)
+	if !ok {
+		return nil
+	}
+	k, now := value.(*known), i.clock.Now()
+	switch {
+	case now.Before(k.renew):
+		return k
+	case now.Before(k.retry) && now.Before(k.expires):
+		return &known{credential: k.credential}
+	case now.Before(k.retry):
+		return &known{err: k.err}
+	}
+	return nil
+}
+
+// record keeps the result of a request, and gives what callers get.
+func (i *Identity) record(scope string, c registry.Credential, expires time.Time, err error) *known {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	now := i.clock.Now()
+	if err != nil {
+		k := &known{err: err, retry: now.Add(retryDelay)}
+		if before, ok := i.known.Get(scope); ok && now.Before(before.(*known).expires) {
+			k.credential, k.expires = before.(*known).credential, before.(*known).expires
+		}
+		i.known.Add(scope, k)
+		if now.Before(k.expires) {
+			return &known{credential: k.credential}
+		}
+		return &known{err: err}
+	}
+	life := expires.Sub(now)
+	k := &known{credential: c, expires: expires, renew: expires.Add(-min(renewBefore, life/2))}
+	i.known.Add(scope, k)
+	return k
+}
