@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -258,6 +259,9 @@ func Host(repository string) string {
 	return repo.RegistryStr()
 }
 
+// maxPath is the most bytes of the path of a repository, as the library knows it. That of Docker Hub gets "library/" added.
+const maxPath = 255
+
 // parseRepository refuses schemes by hand: the library reads "https:" as a host.
 func parseRepository(op, text string, insecure bool) (name.Repository, error) {
 	var options []name.Option
@@ -265,6 +269,9 @@ func parseRepository(op, text string, insecure bool) (name.Repository, error) {
 		options = append(options, name.Insecure)
 	}
 	repo, err := name.NewRepository(text, options...)
+	if err == nil && len(repo.RepositoryStr()) > maxPath {
+		err = errors.New("too long")
+	}
 	if err != nil || strings.Contains(text, "//") || !addressable(repo.RegistryStr()) {
 		return name.Repository{}, badName(op, clip(text), "no repository", "write spec.image as host/path, in lower case, without tag, digest and scheme")
 	}

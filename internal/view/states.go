@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -139,7 +140,7 @@ func (s State) what(now time.Time) string {
 	case WordForkApproval, WordNoSlot, WordExpired:
 		return s.ofPreview(now)
 	case WordProblem, WordEmpty:
-		return s.Detail
+		return cmp.Or(s.Detail, s.Reason, string(s.Word))
 	}
 	return s.waits(now)
 }
