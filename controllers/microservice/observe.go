@@ -316,7 +316,7 @@ func (r *Reconciler) observePolicies(ctx context.Context, o *observed) error {
 	}
 	o.policies = list.Items
 	for i := range list.Items {
-		p := release.Policy{Name: list.Items[i].Name}
+		p := release.Policy{Name: list.Items[i].Name, Unreported: unreported(&list.Items[i].Status)}
 		for _, g := range list.Items[i].Status.Groups {
 			report := release.Report{
 				Slug: g.Slug, Revision: g.Revision, References: g.References, Withheld: g.Withheld, Pinned: g.Pinned,
@@ -330,4 +330,9 @@ func (r *Reconciler) observePolicies(ctx context.Context, o *observed) error {
 		o.facts.Policies = append(o.facts.Policies, p)
 	}
 	return nil
+}
+
+// unreported reports whether a NetworkPolicy has no status: it was just created, or lost it.
+func unreported(s *v1alpha1.NetworkPolicyStatus) bool {
+	return s.ObservedGeneration == 0 && len(s.Groups) == 0
 }

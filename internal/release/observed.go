@@ -343,6 +343,8 @@ type Decision struct {
 type Policy struct {
 	Name   string
 	Groups []Report
+	// Unreported: it has no status. It was just created, or lost its status, and its objects may name any release.
+	Unreported bool
 }
 
 // Report of one group by one policy.

@@ -142,6 +142,9 @@ func (s *scope) strayDraining(c Object) *wait {
 			return nil // its row waited for that
 		}
 	}
+	if s.unreported() {
+		return &wait{}
+	}
 	for _, rep := range s.reports {
 		if end := rep.Confirmed.Add(s.o.Spec.Drain); rep.Revision > 0 && s.now.Before(end) {
 			return &wait{Until: end}

@@ -182,6 +182,9 @@ func (s *scope) leaving(r Row) *wait {
 	if r.Zero == nil {
 		return nil // it was in none
 	}
+	if s.unreported() {
+		return s.zeroWait(r)
+	}
 	since := r.Zero.Time
 	for _, rep := range s.reports {
 		if rep.Revision == 0 && !(s.g.ActiveRow() == nil && s.follows(rep.policy)) {
@@ -198,6 +201,11 @@ func (s *scope) leaving(r Row) *wait {
 		return &wait{Until: end}
 	}
 	return nil
+}
+
+// unreported reports whether there is a policy of which nothing is known.
+func (b *planner) unreported() bool {
+	return slices.ContainsFunc(b.o.Policies, func(p Policy) bool { return p.Unreported })
 }
 
 // zeroWait is that a release is not confirmed to be in no route: reported from the deadline

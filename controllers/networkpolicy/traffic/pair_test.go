@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
@@ -289,13 +290,84 @@ var pairHappenings = []pairHappening{
 	{"hooks", 2, func(p *pair, a, b int) {
 		p.hooks[[]release.Point{release.PreRollout, release.ConfirmRollout, release.ConfirmPromotion}[a%3]] = []string{"", "no", "away"}[b%3]
 	}},
+	{"freeze", 1, func(p *pair, a, b int) {
+		if p.spec.Freeze = nil; b%3 > 0 {
+			p.spec.Freeze = &release.Freeze{Name: "Freeze fair", Reason: "fair"}
+		}
+		p.say("frozen: %t", p.spec.Freeze != nil)
+	}},
+	{"gone", 1, func(p *pair, a, b int) { p.gone(someVersion(a)) }},
+	{"close a group", 1, func(p *pair, a, b int) {
+		if len(p.rollout.Groups) == 0 {
+			return
+		}
+		slug := p.rollout.Groups[a%len(p.rollout.Groups)].Slug
+		if p.closed[slug] = b%2 > 0; p.closed[slug] {
+			for v, c := range p.offers {
+				if c.Slug == slug {
+					delete(p.offers, v)
+				}
+			}
+		}
+		p.say("group %s is closed: %t", slug, p.closed[slug])
+	}},
+	{"status of a policy is lost", 1, func(p *pair, a, b int) {
+		if name, n, ok := choose(p.nets, a); ok && !n.stuck && n.gateways[pairGateway] != nil && b%2 == 0 {
+			p.accept(name) // what a gateway has not taken then is an open finding
+			p.say("the status of policy %s is lost", name)
+			n.report(v1alpha1.NetworkPolicyStatus{})
+		}
+	}},
+	{"Service deleted by hand", 1, func(p *pair, a, b int) {
+		if name, n, ok := choose(p.nets, a); ok && !n.full && len(p.rollout.Groups) > 0 { // else it is made again after the rollout state
+			if service, s, ok := choose(n.services, b); ok && p.objects[s.Spec.Selector[v1alpha1.LabelRelease]] != nil {
+				p.say("Service %s of policy %s is deleted by hand", service, name)
+				n.services = maps.Clone(n.services)
+				delete(n.services, service)
+				p.pass(name, 0)
+			}
+		}
+	}},
+	{"route deleted by hand", 1, func(p *pair, a, b int) {
+		if name, n, ok := choose(p.nets, a); ok {
+			if route, _, ok := choose(n.routes, b); ok {
+				p.say("route %s of policy %s is deleted by hand", route, name)
+				n.routes = maps.Clone(n.routes)
+				delete(n.routes, route)
+				n.noteDeleted()
+			}
+		}
+	}},
+	{"route edited by hand", 1, func(p *pair, a, b int) {
+		name, n, ok := choose(p.nets, a)
+		if !ok {
+			return
+		}
+		route, r, ok := choose(n.routes, b)
+		if !ok || len(r.Spec.Rules) == 0 {
+			return
+		}
+		p.say("the weights of route %s of policy %s are edited by hand", route, name)
+		r = r.DeepCopy()
+		for i := range r.Spec.Rules {
+			if refs := r.Spec.Rules[i].BackendRefs; len(refs) > 1 {
+				refs[0].Weight, refs[1].Weight = refs[1].Weight, refs[0].Weight
+			}
+		}
+		r.Generation++
+		n.routes = maps.Clone(n.routes)
+		n.routes[route] = r
+	}},
+	{"drain", 1, func(p *pair, a, b int) {
+		p.spec.Drain = []time.Duration{5 * time.Second, time.Minute, 30 * time.Second}[a%3]
+	}},
 }
 
 // pairFaults are the happenings that are faults of what surrounds planner and policies.
 var pairFaults = map[string]bool{
 	"plan that ends": true, "lose policy": true, "policy made again": true, "stick": true, "gateway": true, "lose pods": true, "spoil": true, "break": true,
 	"remove": true, "remove a group": true, "restore": true, "clock goes back": true, "full cluster": true, "webhook": true, "quota of Services": true,
-	"webhook of changes": true, "no template": true,
+	"webhook of changes": true, "no template": true, "status of a policy is lost": true, "Service deleted by hand": true, "route deleted by hand": true, "route edited by hand": true,
 }
 
 // pairDeck holds each happening as often as its share.
@@ -353,7 +425,7 @@ func (p *pair) epilogue() {
 	clear(p.broken)
 	clear(p.denied)
 	clear(p.hooks)
-	p.spec.Paused, p.room, p.refuse = false, -1, false
+	p.spec.Paused, p.spec.Freeze, p.room, p.refuse = false, nil, -1, false
 	if p.config == "" {
 		p.config = "c1"
 	}

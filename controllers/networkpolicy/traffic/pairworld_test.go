@@ -24,9 +24,10 @@ type pair struct {
 	scheme    string // how versions are grouped: "" by major, all, minor
 	offers    map[string]release.Candidate
 	withdrawn []release.Withdrawal
-	refuse    bool // an admission webhook is down: what is created is refused
-	room      int  // pods that find room in the cluster; below 0: any number
-	load      int  // pods that all traffic of a group needs, where releases have autoscalers
+	closed    map[string]bool // groups that the source closed
+	refuse    bool            // an admission webhook is down: what is created is refused
+	room      int             // pods that find room in the cluster; below 0: any number
+	load      int             // pods that all traffic of a group needs, where releases have autoscalers
 	// denied releases: the server refuses that their objects are changed.
 	denied map[string]bool
 	// unstamped are those of them that the last plan could not stamp.
@@ -103,7 +104,7 @@ func newPair() *pair {
 	p := &pair{
 		now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), config: "c1", room: -1,
 		spec:   release.Spec{Replicas: 2, Standby: 1, MinimumAvailable: 2, Deadline: 10 * time.Minute, Drain: 5 * time.Second, Previews: release.Previews{MaxGroups: 20}},
-		offers: map[string]release.Candidate{}, objects: map[string]*object{}, nets: map[string]*front{}, broken: map[string]bool{}, denied: map[string]bool{}, unstamped: map[string]bool{}, hooks: map[release.Point]string{}, misled: map[string]misled{}, named: map[string]time.Time{},
+		offers: map[string]release.Candidate{}, closed: map[string]bool{}, objects: map[string]*object{}, nets: map[string]*front{}, broken: map[string]bool{}, denied: map[string]bool{}, unstamped: map[string]bool{}, hooks: map[release.Point]string{}, misled: map[string]misled{}, named: map[string]time.Time{},
 		ms: &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod", UID: "ledger"}},
 	}
 	p.setSteps(nil)
@@ -189,6 +190,7 @@ func (p *pair) groupOf(version string) (slug, name string) {
 
 func (p *pair) push(version string) {
 	slug, name := p.groupOf(version)
+	delete(p.closed, slug)
 	p.offers[version] = release.Candidate{Slug: slug, Name: name, Level: "Release", Version: version}
 	p.withdrawn = slices.DeleteFunc(p.withdrawn, func(x release.Withdrawal) bool { return x.Version == version })
 }
@@ -198,11 +200,18 @@ func (p *pair) deny(version string) {
 	p.withdrawn = append(p.withdrawn, release.Withdrawal{Version: version, Reason: release.Denied})
 }
 
+// gone takes a version from the registry for good.
+func (p *pair) gone(version string) {
+	delete(p.offers, version)
+	p.withdrawn = append(p.withdrawn, release.Withdrawal{Version: version, Reason: release.Gone})
+}
+
 func (p *pair) regroup(scheme string) {
 	p.scheme = scheme
 	for version, c := range p.offers {
 		c.Slug, c.Name = p.groupOf(version)
 		p.offers[version] = c
+		delete(p.closed, c.Slug)
 	}
 }
 
@@ -385,7 +394,7 @@ func (p *pair) observe() release.Observed {
 		o.Objects = append(o.Objects, p.objects[name].Object)
 	}
 	for _, name := range SortedKeys(p.nets) {
-		policy := release.Policy{Name: name}
+		policy := release.Policy{Name: name, Unreported: p.nets[name].policy.Status.ObservedGeneration == 0}
 		for _, g := range p.nets[name].policy.Status.Groups {
 			r := release.Report{Slug: g.Slug, Revision: g.Revision, References: g.References, Withheld: g.Withheld, Pinned: g.Pinned, Active: g.Active, Newest: g.Newest, CanaryDomains: g.CanaryDomains, Canary: g.Canary, Unrouted: g.Unrouted, Reason: g.Reason, Message: g.Message}
 			if g.ConfirmedTime != nil {
@@ -410,6 +419,9 @@ func (p *pair) withdrawnOf(g *release.Group) (out []release.Withdrawal) {
 				out = append(out, release.Withdrawal{Slug: g.Slug, Version: r.Version, Reason: x.Reason})
 			}
 		}
+	}
+	if p.closed[g.Slug] {
+		return append(out, release.Withdrawal{Slug: g.Slug, Reason: release.Closed})
 	}
 	if !made {
 		out = append(out, release.Withdrawal{Slug: g.Slug, Reason: release.Excluded})
@@ -606,7 +618,6 @@ func (p *pair) pass(name string, lag int) (did bool) {
 	if provider := n.policy.Spec.Provider; provider != nil && provider.Gateway == nil {
 		p.accept(name) // An Ingress has no answer.
 	}
-	p.noteNamed()
 	return n.writes != writes
 }
 
@@ -714,6 +725,8 @@ func (n *front) untaken(d *planner, hosts []string) bool {
 	return false
 }
 
+// noteNamed notes what is named when time passes, or a gateway takes it. What a reconcile names, and the next one does not, in the
+// same moment, no client has seen.
 func (p *pair) noteNamed() {
 	for _, n := range p.nets {
 		for r := range n.names() {

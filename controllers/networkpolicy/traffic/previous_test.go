@@ -102,6 +102,34 @@ func TestPreviousOfARejectedGroupGoes(t *testing.T) {
 	}
 }
 
+// A version that a domain names, and that was rolled back during a switch of providers, is in no route of the previous
+// provider either: nothing would replace that route, and the switch would have no end.
+func TestPreviousOfARejectedVersionGoes(t *testing.T) {
+	for _, status := range []string{"error", "deprecated"} {
+		t.Run(status, func(t *testing.T) {
+			w := newWorld(t, group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
+			w.ready["a"], w.ready["b"] = 2, 2
+			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: shopHost}, {Domain: "pin.example.com", Release: &v1alpha1.DomainRelease{Version: "1.1.0"}}}
+			w.settle()
+			want(t, "what the domain gets", splitOfEntry(w.facts(), "pin.example.com", "gateway"), "1.1.0=100")
+			w.goTo(&byNginx)
+			w.pass()
+			failed := group("1-x", 2, "b 1.1.0 "+status+" 0", "a 1.0.0 active 100")
+			failed.Releases[0].Promoted = 0
+			w.rollout(failed)
+			for range 3 {
+				w.settle()
+				w.now = w.now.Add(time.Minute)
+			}
+			w.settle()
+			want(t, "what the domain gets", splitOfEntry(w.facts(), "pin.example.com", "gateway"), "")
+			want(t, "references", strings.Join(w.groupTraffic("1-x").References, " "), "a")
+			want(t, "routes by", w.routesBy(), "ingress")
+			want(t, "switching", w.switching(), "")
+		})
+	}
+}
+
 // A release that the previous route still names is kept.
 func TestPreviousRetainsReleases(t *testing.T) {
 	w := routedBy(t, byGateway)

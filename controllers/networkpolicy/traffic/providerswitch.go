@@ -99,13 +99,15 @@ func (d *planner) replacedByServices(out *Decision) {
 	}
 }
 
-// wantedBy are the rows for what a live route of a previous provider serves.
+// wantedBy are the rows for what a live route of a previous provider serves. Those that route to nothing are not among
+// them, because no route of the current provider would ever replace it.
 func (d *planner) wantedBy(live *providers.Live, rows []*Row) []*Row {
 	return slices.DeleteFunc(slices.Clone(rows), func(r *Row) bool {
 		if r.user != "" {
 			return !d.sharesHosts(live, d.Live[r.user])
 		}
-		return r.host == "" || r.reason == reasonNoCanary || !slices.Contains(live.Hostnames, r.host) || !samePath(r.path, live.Path)
+		unserved := r.reason == reasonNoCanary || r.reason == reasonPinnedUnavailable && !r.kept
+		return r.host == "" || unserved || !slices.Contains(live.Hostnames, r.host) || !samePath(r.path, live.Path)
 	})
 }
 
