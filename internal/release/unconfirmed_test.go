@@ -48,7 +48,7 @@ func TestDrainOfACanaryDomain(t *testing.T) {
 }
 
 // TestPolicyWithoutStatus: what the objects of a policy name is not known before it has a status, so pods stay, whether their release has
-// a row or not. It holds up nothing else.
+// a row or not. Nothing else waits for it.
 func TestPolicyWithoutStatus(t *testing.T) {
 	t.Parallel()
 	at := t0.Add(-time.Hour)
