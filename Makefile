@@ -70,6 +70,10 @@ test-registries: $(LOCALCLUSTER) ## Read images from CNCF Distribution 2.8 and 3
 		KUBEBUILDER_ASSETS="$$assets" TEST_DISTRIBUTION="$$distribution" TEST_GITEA="$$gitea" \
 		go test -count=1 -timeout 30m -v -run 'TestProducts|TestPoliciesOfProducts' ./internal/registry ./controllers/imagepolicy
 
+.PHONY: test-versions
+test-versions: $(LOCALCLUSTER) ## Run the tests that need an API server on VERSIONS="1.33 1.34 1.36 1.37" of Kubernetes; PKG=./controllers/... for some packages. Each version is built once, ten minutes
+	@LOCALCLUSTER="$(LOCALCLUSTER)" hack/test-versions.sh "$(or $(VERSIONS),1.33 1.34 1.36 1.37)" $(PKG)
+
 .PHONY: test-board
 test-board: build $(LOCALCLUSTER) ## Open the board in Debian's Chromium, with logins at a real OpenID provider; AXE=axe.min.js checks accessibility, PICTURES=docs/images writes pictures
 	@$(LOCALCLUSTER) packages chromium

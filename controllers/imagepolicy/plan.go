@@ -150,7 +150,7 @@ func withdraw(o *observed, s selection, now time.Time) []v1alpha1.Withdrawal {
 		}
 	}
 	slices.SortFunc(all, func(a, b version.Withdrawal) int {
-		return cmp.Or(cmp.Compare(a.Group, b.Group), -version.Compare(a.Version, b.Version))
+		return cmp.Or(lastReason(a)-lastReason(b), cmp.Compare(a.Group, b.Group), -version.Compare(a.Version, b.Version))
 	})
 	out := make([]v1alpha1.Withdrawal, 0, len(all))
 	for _, w := range all {
@@ -163,6 +163,15 @@ func withdraw(o *observed, s selection, now time.Time) []v1alpha1.Withdrawal {
 		out = append(out, x)
 	}
 	return out
+}
+
+// lastReason is 0 for a version that a user denies, which may have no traffic, and 1 for others: these are omitted first if the
+// list is too long.
+func lastReason(w version.Withdrawal) int {
+	if w.Reason == version.Denied {
+		return 0
+	}
+	return 1
 }
 
 // notListed returns the versions in use that an explicit list does not contain: absence from

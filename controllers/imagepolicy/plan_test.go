@@ -2,6 +2,7 @@ package imagepolicy
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -163,5 +164,26 @@ func TestConditions(t *testing.T) {
 				condition(p, "SourceReachable"), condition(p, "RateLimited"), condition(p, "Truncated"),
 			}, test.want)
 		})
+	}
+}
+
+// TestDeniedVersionsAreKept: a list of withdrawn versions that does not fit omits others before those that a user denies.
+func TestDeniedVersionsAreKept(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	o, s := fixture(t, nil)
+	for i := range 2000 {
+		v := fmt.Sprintf("9.%d.0", i)
+		o.inUse, s.gone = append(o.inUse, held("a", v)), append(s.gone, held("a", v))
+	}
+	o.policy.Spec.Deny = []string{"1.0.0"}
+	o.selector = compile(t, &o.policy.Spec)
+	o.inUse = append(o.inUse, held("z", "1.0.0"))
+	out := newPlan(o, s, now).withdrawn
+	if len(out) == 0 || len(out) == len(o.inUse) {
+		t.Fatalf("%d of %d versions are in the list", len(out), len(o.inUse))
+	}
+	if out[0].Version != "1.0.0" || out[0].Reason != v1alpha1.WithdrawnDenied {
+		t.Errorf("the first one is %+v", out[0])
 	}
 }

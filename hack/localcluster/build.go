@@ -86,6 +86,69 @@ var testBinaries = []binary{
 	},
 }
 
+// otherKubernetes are the versions, in addition to that of the cluster, on which tests that need an API server run, the oldest
+// first, each with its file of modules in the folder apiservers.
+var otherKubernetes = []struct{ version, modfile string }{
+	{"v1.33.13", "v1.33.mod"}, {"v1.34.4", "v1.34.mod"}, {"v1.36.3", "v1.36.mod"}, {"v1.37.2", "go.mod"},
+}
+
+// minorOf v1.33.13 is 1.33.
+func minorOf(version string) string {
+	return strings.TrimPrefix(version[:strings.LastIndex(version, ".")], "v")
+}
+
+// otherBinary is the control plane of one of otherKubernetes, by its minor version such as 1.33; "" for one that is not known.
+func otherBinary(minor string) (binary, bool) {
+	for _, k := range otherKubernetes {
+		if minorOf(k.version) != minor {
+			continue
+		}
+		const version = " -X k8s.io/component-base/version."
+		return binary{
+			name: "apiserver-" + minor, folder: "apiservers", pkg: ".",
+			flags: []string{"-trimpath", "-modfile=" + k.modfile, "-ldflags=-s -w" + version + "gitVersion=" + k.version +
+				version + "gitMajor=1" + version + "gitMinor=" + strings.TrimPrefix(minor, "1.")},
+			links: []string{"kube-apiserver", "kube-controller-manager", "kubectl"},
+			about: "the control plane of Kubernetes " + k.version,
+		}, true
+	}
+	return binary{}, false
+}
+
+// controlPlane is the folder with the programs of a control plane of one of otherKubernetes, and the cluster's etcd.
+func (b *builder) controlPlane(ctx context.Context, minor string) (string, error) {
+	bin, known := otherBinary(minor)
+	if !known {
+		var all []string
+		for _, k := range otherKubernetes {
+			all = append(all, minorOf(k.version))
+		}
+		return "", fmt.Errorf("Kubernetes %q cannot be built here: choose one of %s, or omit it for that of the cluster, %s", minor, strings.Join(all, ", "), kubernetesVersion)
+	}
+	keys, err := b.ensure(ctx, "kube")
+	if err != nil {
+		return "", err
+	}
+	key, err := b.key(bin)
+	if err != nil {
+		return "", err
+	}
+	path := b.binaryPath(bin, key)
+	if !exists(path) {
+		if err := b.build(ctx, bin, key, "1 of 1"); err != nil {
+			return "", err
+		}
+	}
+	etcd := filepath.Join(filepath.Dir(path), "etcd")
+	if err := os.Remove(etcd); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("replace link: %w", err)
+	}
+	if err := os.Symlink(filepath.Join(filepath.Dir(b.binaryPath(binaries[0], keys["kube"])), "etcd"), etcd); err != nil {
+		return "", fmt.Errorf("make link: %w", err)
+	}
+	return filepath.Dir(path), nil
+}
+
 // builder makes the binaries and keeps them in a cache that all checkouts of
 // one user share.
 type builder struct {
@@ -144,7 +207,7 @@ func (b *builder) key(bin binary) (string, error) {
 	folder := filepath.Join(b.source, bin.folder)
 	var files []string // in lexical order
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() && (filepath.Ext(path) == ".go" || slices.Contains([]string{"go.mod", "go.sum"}, entry.Name())) {
+		if err == nil && !entry.IsDir() && slices.Contains([]string{".go", ".mod", ".sum"}, filepath.Ext(path)) {
 			files = append(files, path)
 		}
 		return err

@@ -281,7 +281,8 @@ func (o *options) packagesCommand() *cobra.Command {
 }
 
 func (o *options) assetsCommand() *cobra.Command {
-	return &cobra.Command{
+	var kubernetes string
+	print := &cobra.Command{
 		Use:   "assets",
 		Short: "Print a folder with kube-apiserver, etcd, kubectl and the rest, for KUBEBUILDER_ASSETS; needs no root",
 		Args:  cobra.NoArgs,
@@ -289,6 +290,14 @@ func (o *options) assetsCommand() *cobra.Command {
 			builder, err := newBuilder(o.source, o.say)
 			if err != nil {
 				return err
+			}
+			if kubernetes != "" {
+				folder, err := builder.controlPlane(cmd.Context(), kubernetes)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), folder)
+				return nil
 			}
 			keys, err := builder.ensure(cmd.Context(), "kube")
 			if err != nil {
@@ -298,6 +307,8 @@ func (o *options) assetsCommand() *cobra.Command {
 			return nil
 		},
 	}
+	print.Flags().StringVar(&kubernetes, "kubernetes", "", "minor version of the control plane, such as 1.33; defaults to that of the cluster, "+kubernetesVersion)
+	return print
 }
 
 func (o *options) imageCommand() *cobra.Command {

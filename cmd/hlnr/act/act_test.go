@@ -315,6 +315,32 @@ func TestScan(t *testing.T) {
 	p.want(cli.ExitYes, "shop: scanned, 1 offered, latest 1.0.0", "scan", "shop", "--timeout", await.Limit.String())
 }
 
+// A scan that another request asked for since counts, and an earlier one does not.
+func TestScanOfALaterRequest(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		annotation, handled string
+		want                bool
+	}{
+		"not yet":            {"mine", "before", false},
+		"never":              {"mine", "", false},
+		"this one":           {"mine", "mine", true},
+		"a later one":        {"later", "later", true},
+		"before it":          {"later", "before", false},
+		"annotation removed": {"", "", false},
+	} {
+		for _, obj := range []client.Object{
+			&v1alpha1.ImagePolicy{Status: v1alpha1.ImagePolicyStatus{LastHandledRequest: c.handled}},
+			&v1alpha1.GitHubRepository{Status: v1alpha1.GitHubRepositoryStatus{LastHandledRequest: c.handled}},
+		} {
+			obj.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: c.annotation})
+			if got, _ := scanned(obj, "mine"); got != c.want {
+				t.Errorf("%s, %T: %t", name, obj, got)
+			}
+		}
+	}
+}
+
 // A signal after the decision was recorded reports that it was.
 func TestInterruptedAfterTheDecision(t *testing.T) {
 	t.Parallel()

@@ -119,9 +119,12 @@ func (o *scan) run(ctx context.Context, f *cli.Factory, arg string) error {
 
 // scanned reports whether a request was handled, and with what result.
 func scanned(obj client.Object, request string) (bool, string) {
+	// A request that replaced this one begins a scan that this one waits for as well.
+	last := obj.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
+	handled := func(by string) bool { return by == request || by != "" && by == last }
 	switch o := obj.(type) {
 	case *v1alpha1.ImagePolicy:
-		if o.Status.LastHandledRequest != request {
+		if !handled(o.Status.LastHandledRequest) {
 			return false, ""
 		}
 		if o.Status.Latest == "" {
@@ -129,7 +132,7 @@ func scanned(obj client.Object, request string) (bool, string) {
 		}
 		return true, fmt.Sprintf("scanned, %s offered, latest %s", o.Status.Offered, o.Status.Latest)
 	case *v1alpha1.GitHubRepository:
-		return o.Status.LastHandledRequest == request, "polled"
+		return handled(o.Status.LastHandledRequest), "polled"
 	}
 	return false, ""
 }

@@ -496,6 +496,7 @@ func (p *pair) ensure(o release.Observed, e release.Ensure) bool {
 			k.why = "CrashLoopBackOff"
 		}
 		p.objects[e.Release] = k
+		delete(p.named, e.Release) // that was another object, with other pods
 		p.say("create %s", e.Release)
 		return true
 	}

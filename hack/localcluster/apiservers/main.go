@@ -1,0 +1,35 @@
+// Command apiserver is the kube-apiserver, kube-controller-manager and kubectl of one version of Kubernetes, for the tests that run
+// on several. It is built once for each file of modules: go.mod is of the newest version, and "go build -modfile=v1.33.mod" takes
+// that of another one. The component is chosen by the name that the program is called by.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	_ "time/tzdata" // CronJob time zones
+
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register"          // JSON log format
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client metrics
+	_ "k8s.io/component-base/metrics/prometheus/version"  // version metric
+	kubectl "k8s.io/kubectl/pkg/cmd"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+)
+
+func main() {
+	switch name := filepath.Base(os.Args[0]); name {
+	case "kube-apiserver":
+		os.Exit(cli.Run(apiserver.NewAPIServerCommand()))
+	case "kube-controller-manager":
+		os.Exit(cli.Run(controllermanager.NewControllerManagerCommand()))
+	case "kubectl":
+		if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
+			os.Exit(1)
+		}
+	default:
+		fmt.Fprintf(os.Stderr, "apiserver: %q is not a component: call it by the name kube-apiserver, kube-controller-manager or kubectl\n", name)
+		os.Exit(2)
+	}
+}

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Runs the tests that need an API server on other versions of Kubernetes than that of the local cluster, and prints which failed.
+# Usage: hack/test-versions.sh "1.33 1.34" [PACKAGE...]; LOCALCLUSTER names the program that builds control planes.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+versions=$1
+shift
+if [ $# -eq 0 ]; then
+  # Those that import the test API server, but for documents, whose examples are checked on the version of the cluster.
+  mapfile -t packages < <(go list -f '{{range .TestImports}}{{println $.ImportPath .}}{{end}}{{range .XTestImports}}{{println $.ImportPath .}}{{end}}' ./... |
+    awk '$2 ~ /\/test\/apiserver$/ {print $1}' | sort -u | grep -v '/test/docs$')
+  set -- "${packages[@]}" ./test/apiserver
+fi
+failed=()
+for version in $versions; do
+  assets=$("$LOCALCLUSTER" assets --kubernetes "$version")
+  echo "== Kubernetes $version: $("$assets/kube-apiserver" --version)"
+  if ! KUBEBUILDER_ASSETS="$assets" CGO_ENABLED=0 go test -count=1 -shuffle=on -vet=off -parallel 4 -timeout 30m "$@"; then
+    failed+=("$version")
+  fi
+done
+if [ ${#failed[@]} -gt 0 ]; then
+  echo "tests failed on Kubernetes ${failed[*]}" >&2
+  exit 1
+fi
+echo "all tests passed on Kubernetes $versions"
