@@ -276,7 +276,7 @@ func (s *scope) takeDown(to Phase, reason Reason) {
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
 		r.leave()
-		if r.Status != Deprecated {
+		if r.Status != Deprecated && (r.Status != Error || to != Closing) {
 			s.turn(r, Deprecated, reason)
 		}
 	}

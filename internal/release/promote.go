@@ -144,10 +144,14 @@ func editedSteps(s *scope) {
 // it by steps.
 func promoteFirst(s *scope) {
 	run, r, c := s.rollout()
-	if run == nil || s.g.ActiveRow() != nil || s.older() != nil || s.arrived[s.g.Slug] || s.o.Spec.Paused {
+	if run == nil || s.g.ActiveRow() != nil || s.older() != nil || s.arrived[s.g.Slug] {
 		return
 	}
 	if !c.ok() || !c.has(s.full()) {
+		return
+	}
+	if s.o.Spec.Paused {
+		s.record(s.haltWait(r, "%s is waiting at %d%%", r.Version, r.Weight))
 		return
 	}
 	if w := s.frozen(); w != nil {
@@ -171,7 +175,11 @@ func promoteKept(s *scope) {
 		return
 	}
 	if s.halted(r) {
-		s.record(s.frozen())
+		w := s.frozen()
+		if w == nil {
+			w = s.haltWait(r, "the rollback to %s is waiting", r.Version)
+		}
+		s.record(w)
 		return
 	}
 	if s.dead(active) {

@@ -75,7 +75,8 @@ func (s *scope) fit(cs []Object, active int) ([]Object, int) {
 // the rollout state was lost or not written yet: their stamps are ahead of it, or a route
 // names them. Objects that a rollout state let go, and that a late write made again, stay
 // without a row. The
-// release that the group's Service selects is active, older ones were, as far as is known
+// release that the group's Service selects is active, or, where no policy reports that, the one whose object was reported as active;
+// older ones were, as far as is known
 // (unproven), and all others are pending; what has no pods leaves no route. Without a policy the oldest with replicas is active, and rather
 // one that is available. In a group to which the newest domains are still to come none is, and
 // nothing is that hooks have not let through.
@@ -97,7 +98,15 @@ func rebuild(s *scope) {
 			}
 		}
 	}
+	largest := 0 // replicas, where policies have lost their reports too: what served has all its pods, and what is retained has fewer
+	if len(s.reports) > 0 && !slices.ContainsFunc(s.reports, func(r Report) bool { return !r.unreported }) {
+		for _, c := range cs {
+			largest = max(largest, c.Replicas)
+		}
+	}
 	for _, sign := range []func(Object) bool{
+		func(c Object) bool { return c.Reported == Active },
+		func(c Object) bool { return largest > 0 && c.Replicas == largest && c.Stamp > s.o.State.Sequence+1 },
 		func(c Object) bool { return c.Available > 0 && s.referenced(c.Release) },
 		func(c Object) bool { return c.Available > 0 },
 		func(c Object) bool { return s.referenced(c.Release) },

@@ -83,6 +83,11 @@ func closeGroup(s *scope) {
 		s.requeueAt(end)
 	}
 	ended := s.ended(s.g.Slug, s.g.Name, s.g.PullRequest)
+	if s.g.Phase == Closing && !slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Status != Error }) {
+		for i := range s.g.Releases { // It cannot be opened again as it was: its failures go last.
+			s.turn(&s.g.Releases[i], Deprecated, GroupEnded)
+		}
+	}
 	switch {
 	case s.g.Phase == Live && s.closed(s.g.Slug), s.g.Phase == Expired && s.groupWithdrawn(s.g.Slug, Closed):
 		s.close(GroupClosed)
@@ -103,7 +108,11 @@ func closeGroup(s *scope) {
 // resume makes a release active again that its group served before it was closed, while an object
 // still names it: the group has not left it yet, and a newer version takes its steps next to it.
 func (s *scope) resume() {
-	if r := s.successor(); r != nil && r.Promoted > 0 && s.referenced(r.Release) && !s.denied(r.Version) {
+	r := s.successor()
+	if r == nil || r.Promoted == 0 || s.denied(r.Version) {
+		return
+	}
+	if c, _ := s.object(r.Release); s.referenced(r.Release) || c.has(1) {
 		s.promote(r, GroupReopened)
 		s.touch(r.Release)
 	}
@@ -367,6 +376,9 @@ func forgetErrors(s *scope) {
 	_, free := s.withdrawn(active.Version) // then the target may be below it
 	kept := s.retained()
 	for _, r := range slices.Clone(s.g.Releases) {
+		if s.g.Phase == Closing {
+			break // The group may be opened again until its other releases are gone.
+		}
 		ok, w := s.forgettable(r, kept)
 		if s.record(w); !ok {
 			continue
@@ -375,7 +387,7 @@ func forgetErrors(s *scope) {
 		moved := slices.ContainsFunc(s.candidates, func(c Candidate) bool { return c.Version == r.Version && c.Release != r.Release })
 		below := active.Release != "" && !free && s.g.Level != preview && compare(r.Version, active.Version) < 0
 		pushed := s.g.Level == preview && len(s.candidates) > 0 && s.candidates[0].Release != r.Release
-		if out || moved || below || pushed || s.o.Config != "" && r.Config != s.o.Config || s.g.Phase == Closing {
+		if out || moved || below || pushed || s.o.Config != "" && r.Config != s.o.Config {
 			s.dropRow(r.Release)
 		}
 	}

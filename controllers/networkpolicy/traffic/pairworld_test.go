@@ -224,6 +224,34 @@ func (p *pair) loseRecord() {
 	p.remember()
 }
 
+// wipe empties the status of every object, as a restore of a namespace without statuses does. The
+// specifications, Services and routes are there.
+func (p *pair) wipe(releases bool) {
+	p.loseRecord()
+	for _, n := range p.nets {
+		policy := *n.policy
+		policy.Status = v1alpha1.NetworkPolicyStatus{}
+		n.policy = &policy
+	}
+	for _, o := range p.objects {
+		if releases {
+			o.Available, o.Unsettled, o.Reported = 0, true, ""
+		}
+	}
+}
+
+// reportRelease writes the status that a release has into its object.
+func (p *pair) reportRelease() (did bool) {
+	for i := range p.rollout.Groups {
+		for _, r := range p.rollout.Groups[i].Releases {
+			if o := p.objects[r.Release]; o != nil && o.Reported != r.Status {
+				o.Reported, did = r.Status, true
+			}
+		}
+	}
+	return did
+}
+
 // size is how many pods it is to have.
 func (o *object) size() int {
 	if o.Replicas == 0 {
@@ -267,6 +295,7 @@ func (p *pair) pods() (did bool) {
 		}
 	}
 	did = p.answerHooks() || did
+	did = p.reportRelease() || did
 	p.endpoints()
 	return did
 }

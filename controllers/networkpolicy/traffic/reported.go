@@ -8,7 +8,6 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
-	"github.com/heighliner/heighliner/internal/status"
 )
 
 // reporter turns facts, decision and writes into a status. It is pure.
@@ -180,8 +179,9 @@ func (r *reporter) writtenBut(slug string, without map[string]bool) []string {
 		}
 	}
 	for _, s := range r.out.Services {
-		// A write that failed in passing may have been carried out all the same.
-		if err := r.writes.Refused[ServiceKey(s.Name)]; !s.OfRelease && (err == nil || err.Class == status.Transient) {
+		// Refused ones too: a write that failed in passing may have been carried out all the same, and what
+		// [Reserve] adds before the write must not be taken back after it, or both write without end.
+		if !s.OfRelease {
 			add(s.Release, s.Stamp.Group)
 		}
 	}

@@ -209,7 +209,7 @@ func (w *world) observed() *Observed {
 	if w.shared != nil {
 		w.refresh()
 		f := *w.shared.seen
-		f.Microservice = w.ms
+		f.Microservice, f.Services = w.ms, w.services
 		return &f
 	}
 	f := &Observed{Policy: w.policy.DeepCopy()}

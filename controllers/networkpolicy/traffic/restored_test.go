@@ -1,0 +1,48 @@
+package traffic
+
+import (
+	"testing"
+	"time"
+
+	"github.com/heighliner/heighliner/internal/release"
+)
+
+// TestRestoreWithoutStatuses: after a restore of a namespace without statuses the release is active that served before (rule 31).
+func TestRestoreWithoutStatuses(t *testing.T) {
+	for _, releases := range []bool{false, true} {
+		for _, by := range []string{"planner first", "policy first", "releases, then planner"} {
+			t.Run(map[bool]string{false: "of Microservice and policy, ", true: "of all objects, "}[releases]+by, func(t *testing.T) {
+				p := newPair()
+				p.spec.Replicas, p.startup = 4, 5*time.Second
+				p.setSteps([]release.Step{{Weight: 10, Pause: time.Hour}})
+				p.policy("shop").policy.Spec.Domains = someDomains(1)
+				p.push("1.0.0")
+				p.run(time.Minute)
+				p.spec.MinimumAvailable = 3
+				p.push("1.0.1")
+				p.run(2 * time.Hour)
+				p.push("1.1.0")
+				p.run(2 * time.Hour)
+				if a := p.rollout.Groups[0].ActiveRow(); a == nil || a.Version != "1.1.0" {
+					t.Fatalf("before: %+v", p.rollout.Groups)
+				}
+				p.wipe(releases)
+				if by == "policy first" {
+					p.pass("shop", 0)
+				}
+				if by == "releases, then planner" {
+					p.pods()
+				}
+				p.plan(0)
+				p.reportRelease()
+				p.settle()
+				if a := p.rollout.Groups[0].ActiveRow(); a == nil || a.Version != "1.1.0" {
+					t.Errorf("the group's Service selected 1.1.0 (4 pods); active is %s with %d pods", a.Version, p.objects[a.Release].ready)
+				}
+				if p.err != nil {
+					t.Error(p.err)
+				}
+			})
+		}
+	}
+}
