@@ -180,7 +180,7 @@ func (r *reporter) writtenBut(slug string, without map[string]bool) []string {
 	}
 	for _, s := range r.out.Services {
 		// Refused ones too: a write that failed in passing may have been carried out all the same, and what
-		// [Reserve] adds before the write must not be taken back after it, or both write without end.
+		// [Reserve] adds before the write must stay after it, or both write without end.
 		if !s.OfRelease {
 			add(s.Release, s.Stamp.Group)
 		}
