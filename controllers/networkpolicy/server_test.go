@@ -405,6 +405,25 @@ func has(kind, reason string) func(*v1alpha1.NetworkPolicy) bool {
 	}
 }
 
+// A policy that cannot have the Service of its name, because a user has it, reports that once.
+func TestServerTakenNameEndsWriting(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	if err := server.Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: p.namespace},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "other"}, Ports: []corev1.ServicePort{{Port: 80}}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	g := group("release", 1, "a 1.0.0 active 100")
+	g.Name = "release"
+	p.microservice(g)
+	p.pod("a")
+	p.policy("shop", "", func(h *v1alpha1.NetworkPolicy) { h.Spec.Provider, h.Spec.Domains = nil, nil })
+	p.eventually("shop", "the name is taken", has(v1alpha1.ConditionNameConflict, traffic.ReasonNameConflict))
+	p.quiet()
+}
+
 // quiet reports that the controller comes to write nothing to the namespace for a while: what a test waited for may be seen
 // before the last write that follows from it.
 func (p *place) quiet() {
