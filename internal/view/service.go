@@ -388,6 +388,8 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 	case r != nil && r.row == row:
 		x = r.state()
 		x.Version = ""
+	case row.Status == v1alpha1.ReleaseActive && row.Available && g.Target.Reason == "Pinned":
+		x = s.pinned(g, row)
 	case row.Status == v1alpha1.ReleaseActive:
 		x = s.activeState(g, row)
 	case row.Status == v1alpha1.ReleaseError:

@@ -448,6 +448,9 @@ func (s *service) whyVersion(wanted string) Answer {
 	}
 	if row.Status != v1alpha1.ReleaseActive && g.Active != "" {
 		a.add("active", object, "%s serves group %s", status.Short(g.Active), g.Name)
+		if state := s.group(g).State; state.Word == WordPinned {
+			a.add("pin", object, "group %s is %s: %s", g.Name, state.Sentence, state.Next[0].Command)
+		}
 	}
 	for _, h := range s.hosts(g) {
 		if i := slices.IndexFunc(h.Backends, func(b Backend) bool { return b.Release == r.Name }); i >= 0 && h.Programmed {

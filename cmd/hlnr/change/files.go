@@ -31,6 +31,14 @@ type document struct {
 	object manifest.Object
 }
 
+// byFlag refuses files as arguments.
+func byFlag(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return cli.Usage(fmt.Errorf("%q is an argument: name files and folders by the flag, as in %s -f %s", args[0], cmd.CommandPath(), args[0]))
+}
+
 // read reads all documents. A folder gives its .yaml, .yml and .json files, folders below it included. The error names
 // all files that cannot be read.
 func (f files) read(stdin io.Reader) ([]document, error) {

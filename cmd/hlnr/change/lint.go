@@ -67,7 +67,7 @@ Immutable fields and names that are taken need a cluster: see plan.
 Exit codes: 0 all are valid, 2 a file cannot be read, 3 there are findings.`,
 		Example: `  hlnr lint -f shop.yaml
   kustomize build overlays/production | hlnr lint -f -`,
-		Args: cobra.NoArgs,
+		Args: byFlag,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			report, err := lint(cmd.Context(), in, f.In)
 			if err != nil {

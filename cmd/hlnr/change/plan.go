@@ -1,6 +1,7 @@
 package change
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
@@ -94,7 +96,7 @@ Exit codes: 0 it may be applied, 2 a file cannot be read, 3 it is not allowed.`,
 func command(f *cli.Factory, cmd *cobra.Command, text func(*Report) func(io.Writer) error) *cobra.Command {
 	var in files
 	var output *cli.Output
-	cmd.GroupID, cmd.Args = cli.GroupCheck, cobra.NoArgs
+	cmd.GroupID, cmd.Args = cli.GroupCheck, byFlag
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		documents, err := in.read(f.In)
 		if err != nil {
@@ -108,7 +110,7 @@ func command(f *cli.Factory, cmd *cobra.Command, text func(*Report) func(io.Writ
 		if err != nil {
 			return err
 		}
-		p := &planner{client: c, namespace: namespace, now: f.Now()}
+		p := &planner{stored: c, client: withImagePolicies(c, documents, namespace), namespace: namespace, now: f.Now()}
 		report := &Report{APIVersion: "view.hlnr.io/v1", Kind: "Plan", Objects: []Object{}}
 		for _, d := range documents {
 			if !ours(d.object) {
@@ -138,9 +140,36 @@ func command(f *cli.Factory, cmd *cobra.Command, text func(*Report) func(io.Writ
 
 // planner plans one object after another.
 type planner struct {
-	client    client.WithWatch
-	namespace string
-	now       time.Time
+	// stored reads what is stored; client also ImagePolicies of the files.
+	stored, client client.WithWatch
+	namespace      string
+	now            time.Time
+}
+
+// withImagePolicies is a client that also reads the ImagePolicies of files which do not exist yet, because a Microservice of the same
+// files may use them.
+func withImagePolicies(c client.WithWatch, documents []document, namespace string) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
+			err := c.Get(ctx, key, obj, options...)
+			into, is := obj.(*v1alpha1.ImagePolicy)
+			if !is || !apierrors.IsNotFound(err) {
+				return err
+			}
+			for _, d := range documents {
+				if d.object.Kind() != "ImagePolicy" || d.object.Name() != key.Name || cmp.Or(d.object.Namespace(), namespace) != key.Namespace {
+					continue
+				}
+				typed, faults := check(ctx, d.object)
+				if policy, is := typed.(*v1alpha1.ImagePolicy); is && len(faults) == 0 {
+					policy.DeepCopyInto(into)
+					into.Namespace = key.Namespace
+					return nil
+				}
+			}
+			return err
+		},
+	})
 }
 
 // object plans one object of a file.
@@ -163,7 +192,7 @@ func (p *planner) object(ctx context.Context, d document) (Object, error) {
 	if !ok {
 		return out, fmt.Errorf("%s: %T is not an object", d.file, typed)
 	}
-	err := p.client.Get(ctx, client.ObjectKeyFromObject(after), before)
+	err := p.stored.Get(ctx, client.ObjectKeyFromObject(after), before)
 	switch {
 	case apierrors.IsNotFound(err):
 		out.New, before = true, nil

@@ -192,6 +192,7 @@ func (d *doctor) checkAdmission(ctx context.Context) {
 	for name, without := range map[string]string{
 		"decisions.hlnr.io": "any user who may patch a release can change all of it, and decisions are not signed",
 		"domains.hlnr.io":   "the list of domains is not enforced",
+		"freezes.hlnr.io":   "freezes are not signed, and any user who may write them can name another one",
 	} {
 		var policy admissionv1.ValidatingAdmissionPolicy
 		var binding admissionv1.ValidatingAdmissionPolicyBinding

@@ -49,7 +49,30 @@ type snapshot struct {
 	policy *v1alpha1.ImagePolicy
 	// release of the version; nil: there is none, or it cannot be read.
 	release *v1alpha1.VersionedMicroservice
+	// routing are the NetworkPolicies of the Microservice that can be read.
+	routing []v1alpha1.NetworkPolicy
 	now     time.Time
+}
+
+// unrouted is what a group waits for that no NetworkPolicy has ever routed; "": one has, or there is none. Its first release
+// is active as soon as it is available, and has no traffic before that.
+func (s snapshot) unrouted(g *v1alpha1.ReleaseGroup) (text string) {
+	for i := range s.routing {
+		p := &s.routing[i]
+		text = fmt.Sprintf("waits for the routes of networkpolicies.hlnr.io %q", p.Name)
+		for _, r := range p.Status.Groups {
+			if r.Slug != g.Slug {
+				continue
+			}
+			if r.Revision > 0 {
+				return ""
+			}
+			if why := cmp.Or(r.Message, r.Reason); why != "" {
+				text += ": " + why
+			}
+		}
+	}
+	return text
 }
 
 // line is one thing that is known, reported when it changes.
@@ -88,6 +111,9 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 		lines = append(lines, line{"active", fmt.Sprintf("%d %%", row.Weight)})
 		if q.state == forApproval {
 			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is active, and waits for no approval", q.version)}
+		}
+		if text := s.unrouted(g); text != "" {
+			return append(lines, line{"routes", text}), nil
 		}
 		return lines, &answer{cli.ExitYes, ""}
 	case v1alpha1.ReleaseError:

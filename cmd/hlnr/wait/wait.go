@@ -184,6 +184,15 @@ func (w *waiter) read(ctx context.Context) (snapshot, error) {
 	} else if client.IgnoreNotFound(err) != nil {
 		return s, err
 	}
+	var routing v1alpha1.NetworkPolicyList
+	if err := w.client.List(ctx, &routing, client.InNamespace(w.namespace)); err != nil && !apierrors.IsForbidden(err) {
+		return s, err
+	}
+	for i := range routing.Items {
+		if routing.Items[i].MicroserviceName() == w.name {
+			s.routing = append(s.routing, routing.Items[i])
+		}
+	}
 	if _, row := s.row(w.question.version); row != nil {
 		release := &v1alpha1.VersionedMicroservice{}
 		if err := w.client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: row.VersionedMicroservice}, release); err == nil {
@@ -199,7 +208,7 @@ func (w *waiter) read(ctx context.Context) (snapshot, error) {
 // reads of resync remain.
 func (w *waiter) watch(ctx context.Context) <-chan struct{} {
 	changes := make(chan struct{}, 1)
-	for _, list := range []client.ObjectList{&v1alpha1.MicroserviceList{}, &v1alpha1.ImagePolicyList{}} {
+	for _, list := range []client.ObjectList{&v1alpha1.MicroserviceList{}, &v1alpha1.ImagePolicyList{}, &v1alpha1.NetworkPolicyList{}} {
 		go func() {
 			for ctx.Err() == nil {
 				if watcher, err := w.client.Watch(ctx, list, client.InNamespace(w.namespace)); err == nil {

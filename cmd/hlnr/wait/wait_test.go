@@ -166,6 +166,16 @@ func TestJudge(t *testing.T) {
 			s.ms.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAnalysisInconclusive, Status: "True", Reason: v1alpha1.ConditionAnalysisInconclusive, Message: "1.3.0 proves nothing"}}
 		}
 	}
+	routed := func(revision int64) func(*snapshot) {
+		return func(s *snapshot) {
+			row(v1alpha1.ReleaseActive, 0)(s)
+			p := v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
+			if revision >= 0 {
+				p.Status.Groups = []v1alpha1.GroupTraffic{{Slug: s.ms.Status.ReleaseGroups[0].Slug, Revision: revision, Message: "the Gateway is away"}}
+			}
+			s.routing = []v1alpha1.NetworkPolicy{p}
+		}
+	}
 	const none = cli.Code(-1)
 	for name, c := range map[string]struct {
 		version, state string
@@ -234,11 +244,14 @@ func TestJudge(t *testing.T) {
 			row(v1alpha1.ReleaseDeprecated, 0)(s)
 			s.ms.Status.ReleaseGroups[0].Rollout = nil
 		}, cli.ExitNo, `1.3.0 was superseded before it was active: 1.2.0 is active; group 1.x is pinned to 1.2.0: "sessions"`},
-		"aborted":                 {"1.3.0", forActive, true, aborted("Aborted", "1"), cli.ExitNo, `1.3.0 failed: Aborted by ana: "errors\x1b[2J"; 1.2.0 has all traffic of group 1.x`},
-		"aborted, decided again":  {"1.3.0", forActive, true, aborted("Aborted", "2"), cli.ExitNo, "1.3.0 failed: Aborted by ana; 1.2.0"},
-		"failed, decided earlier": {"1.3.0", forActive, true, aborted("CrashLoopBackOff", "1"), cli.ExitNo, "1.3.0 failed: CrashLoopBackOff: ana decided Deprecate; 1.2.0"},
-		"inconclusive":            {"1.3.0", forActive, false, inconclusive("shop"), cli.ExitWaits, "1.3.0 proves nothing: hlnr continue shop 1.3.0"},
-		"inconclusive, elsewhere": {"1.3.0", forActive, false, inconclusive("other"), cli.ExitWaits, "1.3.0 proves nothing: hlnr continue -n other shop 1.3.0"},
+		"aborted":                            {"1.3.0", forActive, true, aborted("Aborted", "1"), cli.ExitNo, `1.3.0 failed: Aborted by ana: "errors\x1b[2J"; 1.2.0 has all traffic of group 1.x`},
+		"aborted, decided again":             {"1.3.0", forActive, true, aborted("Aborted", "2"), cli.ExitNo, "1.3.0 failed: Aborted by ana; 1.2.0"},
+		"failed, decided earlier":            {"1.3.0", forActive, true, aborted("CrashLoopBackOff", "1"), cli.ExitNo, "1.3.0 failed: CrashLoopBackOff: ana decided Deprecate; 1.2.0"},
+		"inconclusive":                       {"1.3.0", forActive, false, inconclusive("shop"), cli.ExitWaits, "1.3.0 proves nothing: hlnr continue shop 1.3.0"},
+		"inconclusive, elsewhere":            {"1.3.0", forActive, false, inconclusive("other"), cli.ExitWaits, "1.3.0 proves nothing: hlnr continue -n other shop 1.3.0"},
+		"active, and no route yet":           {"1.3.0", forActive, false, routed(0), none, ""},
+		"active, and routed":                 {"1.3.0", forActive, false, routed(2), cli.ExitYes, ""},
+		"active, its policy reports nothing": {"1.3.0", forActive, false, routed(-1), none, ""},
 		"stalled": {"1.3.0", forActive, false, func(s *snapshot) {
 			s.ms.Status.Conditions = []metav1.Condition{{Type: "Stalled", Status: "True", Reason: "ContainerNotFound", Message: "set spec.containerName"}}
 		}, cli.ExitNo, "nothing starts at shop: ContainerNotFound: set spec.containerName"},
