@@ -282,7 +282,7 @@ func (o *options) packagesCommand() *cobra.Command {
 
 func (o *options) assetsCommand() *cobra.Command {
 	var kubernetes string
-	print := &cobra.Command{
+	command := &cobra.Command{
 		Use:   "assets",
 		Short: "Print a folder with kube-apiserver, etcd, kubectl and the rest, for KUBEBUILDER_ASSETS; needs no root",
 		Args:  cobra.NoArgs,
@@ -307,8 +307,8 @@ func (o *options) assetsCommand() *cobra.Command {
 			return nil
 		},
 	}
-	print.Flags().StringVar(&kubernetes, "kubernetes", "", "minor version of the control plane, such as 1.33; defaults to that of the cluster, "+kubernetesVersion)
-	return print
+	command.Flags().StringVar(&kubernetes, "kubernetes", "", "minor version of the control plane, such as 1.33; defaults to that of the cluster, "+kubernetesVersion)
+	return command
 }
 
 func (o *options) imageCommand() *cobra.Command {

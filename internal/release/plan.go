@@ -344,8 +344,8 @@ func (b *planner) done(g Group) bool {
 			return false
 		}
 	}
-	if g.Phase == Closing { // Where its last object was deleted by hand, a policy still has routes to it.
-		return !slices.ContainsFunc(b.reportsOf(g.Slug), func(r Report) bool { return r.Revision > 0 && len(r.References) > 0 })
+	if g.Phase == Closing {
+		return true
 	}
 	if g.Target.Release != "" {
 		return false

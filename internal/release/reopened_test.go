@@ -1,9 +1,6 @@
 package release
 
-import (
-	"testing"
-	"time"
-)
+import "time"
 
 // reopened are groups that a user ends by mistake, and opens again before they are gone.
 var reopened = []scene{
@@ -79,23 +76,3 @@ var reopened = []scene{
 }
 
 func init() { histories = append(histories, reopened...) }
-
-// TestEndedGroupWithRoutes: a group that ends, and whose last object a user deletes, is not gone before a policy has deleted its routes:
-// they would stay, as routes of a group that is not known.
-func TestEndedGroupWithRoutes(t *testing.T) {
-	t.Parallel()
-	at := t0.Add(-time.Hour)
-	o := Observed{
-		Config:   "c1",
-		Spec:     Spec{Replicas: 1, Deadline: 10 * time.Minute, Drain: 30 * time.Second, Ended: []string{"1.x"}},
-		State:    State{Sequence: 4, Groups: []Group{{Slug: "1-x", Name: "1.x", Level: "Release", Phase: Closing, TrafficRevision: 3, TrafficTime: at}}},
-		Policies: []Policy{{Name: "web", Groups: []Report{{Slug: "1-x", Revision: 2, Confirmed: at, References: []string{"one-1.1.0"}, Active: "one-1.1.0"}}}},
-	}
-	if p := Plan(o, t0); p.Changed && len(p.State.Groups) == 0 {
-		t.Error("the group is gone while a policy has routes to it")
-	}
-	o.Policies[0].Groups[0] = Report{Slug: "1-x", Revision: 3, Confirmed: t0}
-	if p := Plan(o, t0.Add(time.Minute)); len(p.State.Groups) > 0 {
-		t.Errorf("without routes there is still %+v", p.State.Groups)
-	}
-}
