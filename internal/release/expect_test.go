@@ -63,6 +63,9 @@ func (w *world) newerThan(o Observed, g, h *Group, version string) string {
 		if h.Row(r.Release) == nil && r.Config != o.Config {
 			continue // it failed, and with another template that is forgotten at once
 		}
+		if h.Row(r.Release) == nil && slices.ContainsFunc(h.Releases, func(x Row) bool { return x.Reason == "Aborted" && compare(x.Version, r.Version) > 0 }) {
+			continue // superseded by one that a person then deprecated, in the same write
+		}
 		if serves && hasObject(o, r.Release) && good(r.Release, r.Version, r.Config) {
 			return r.Release
 		}

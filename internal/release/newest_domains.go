@@ -16,7 +16,7 @@ func (b *planner) followed() bool {
 
 // older is the group from which the newest domains move to the first release of this
 // one, step by step; nil: they do not. Where all policies are gone a canary waits for one
-// (rule 10).
+// (rule 10), and where one was made again, for what it reports.
 func (s *scope) older() *scope {
 	if s.g.Rollout == nil {
 		return nil
@@ -33,7 +33,7 @@ func (s *scope) olderThan(r Row) *scope {
 	if s.g.Phase != Live || s.g.ActiveRow() != nil || len(s.steps()) == 0 {
 		return nil
 	}
-	if r.Promoted > 0 || !s.followed() && !(r.Status == Canary && len(s.reports) == 0) {
+	if r.Promoted > 0 || !s.followed() && !(r.Status == Canary && (len(s.reports) == 0 || s.unreported())) {
 		return nil
 	}
 	g := s.servingGroup()

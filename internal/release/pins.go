@@ -21,13 +21,21 @@ func (b *planner) missingPin() *Pin {
 		})
 		for _, g := range b.groups {
 			ends := g.Phase == Closing || g.Level == preview && b.withdrawnGroup(g.Slug) // The pin would be missing in a moment.
-			held = held || !ends && pin.names(g.Slug, g.Name, g.PullRequest) && slices.ContainsFunc(g.Releases, func(r Row) bool { return pin.means(r.Version, r.Release) })
+			held = held || !ends && pin.names(g.Slug, g.Name, g.PullRequest) && slices.ContainsFunc(g.Releases, func(r Row) bool { return pin.means(r.Version, r.Release) && !b.pinnedAway(&g, r) })
 		}
 		if !held {
 			return pin
 		}
 	}
 	return nil
+}
+
+// pinnedAway reports whether a release was never active, and a pin of its group by name is to another
+// one, which supersedes it.
+func (b *planner) pinnedAway(g *Group, r Row) bool {
+	return r.Promoted == 0 && slices.ContainsFunc(b.o.Spec.Pins, func(p Pin) bool {
+		return !p.Global && p.names(g.Slug, g.Name, g.PullRequest) && !p.means(r.Version, r.Release) && !expired(p, b.now)
+	})
 }
 
 // noteMissingPin reports a pin that no group holds where no live group reports it: one that a user ends does

@@ -206,6 +206,18 @@ var pins = []scene{
 		h.want("nothing starts", map[string]string{"1.0.0": "active 100", "1.1.0": "", "1.2.0": ""})
 		h.state("nothing starts", "PinnedVersionMissing", true)
 	}},
+	{"a pin for any group to a release that a pin by name supersedes is missing, before the other starts something", func(h tale) {
+		h.gates(ConfirmRollout)
+		h.hooks[ConfirmRollout] = "away"
+		h.push("1.4.0")
+		h.run(time.Minute)
+		h.push("1.1.0")
+		h.drop("1.4.0")
+		h.pin(Pin{Global: true, Version: "1.4.0"}, Pin{Group: "1.x", Version: "1.1.0", Current: true})
+		h.run(time.Minute)
+		h.want("it continues", map[string]string{"1.4.0": "pending 0", "1.1.0": ""})
+		h.state("it continues", "PinnedVersionMissing", true)
+	}},
 	{"a pin says what would be there without it", func(h tale) {
 		h.live()
 		h.pin(Pin{Group: "1.x", Version: "1.0.0", Reason: "sales"})

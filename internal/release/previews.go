@@ -70,7 +70,8 @@ func (b *planner) prepare(g *Group) {
 	vanishedOthers(s)
 	b.noteHead(g)
 	if g.Phase == Closing && !b.withdrawnGroup(g.Slug) && !b.ended(g.Slug, g.Name, g.PullRequest) && len(b.perGroup[g.Slug]) > 0 {
-		g.Phase, g.Target = Expired, Target{Reason: NoSlot} // until it is given one
+		s.takeDown(Expired, GroupReopened) // until it is given a slot; its head may have failed, and starts again
+		g.Target.Reason = NoSlot
 		s.event(nil, false, GroupReopened, "the group is offered again")
 	}
 	if end, ages := b.agesOut(g); ages {

@@ -160,6 +160,21 @@ var previews = []scene{
 		h.run(time.Hour)
 		h.want("mended", map[string]string{"pr-7-a": "", "pr-7-b": "", "pr-7-c": "active 100"})
 	}},
+	{"a preview that is offered again while it ends, and whose head failed, starts it again in its slot", func(h tale) {
+		h.reviewed()
+		h.broken["pr-7-b"] = "CrashLoopBackOff"
+		h.push("pr-7-b")
+		h.run(time.Hour)
+		h.want("failed", map[string]string{"pr-7-a": "active 100", "pr-7-b": "error 0"})
+		clear(h.broken)
+		h.object("pr-7-b").why = ""
+		h.edit("end the group", func(s *Spec) { s.Ended = []string{"pr-7"} })
+		h.run(time.Second)
+		h.phase("ends", "pr-7", "Closing")
+		h.edit("keep the group", func(s *Spec) { s.Ended = nil })
+		h.run(time.Hour)
+		h.want("again", map[string]string{"pr-7-b": "active 100"})
+	}},
 	{"rule 25: three pushes in a minute", func(h tale) {
 		h.reviewed()
 		for _, v := range []string{"pr-7-b", "pr-7-c", "pr-7-d"} {

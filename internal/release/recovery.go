@@ -142,7 +142,9 @@ func rebuild(s *scope) {
 		s.touch(c.Release)
 		s.event(&row, true, Rebuilt, fmt.Sprintf("the rollout state was lost: %s is recovered with status %s", c.Version, row.Status))
 	}
-	s.before[s.g.Slug] = askedOf(s.g) // routes may carry what is active now
+	was := *s.g
+	was.Releases = slices.Clone(was.Releases) // What this plan makes of the rows is not what they were.
+	s.before[s.g.Slug] = askedOf(&was)        // routes may carry what is active now
 }
 
 // leftovers gives a row to a release object without one that a route names: it is drained like

@@ -89,3 +89,66 @@ func TestPolicyWithoutStatus(t *testing.T) {
 		t.Errorf("with a status, pods go of %v", gone)
 	}
 }
+
+// TestCanaryOfPolicyMadeAgain: a first release has a part of the newest domains, and their policy was deleted and made
+// again. Before it has a status, it is not known that they do not move: the steps continue.
+func TestCanaryOfPolicyMadeAgain(t *testing.T) {
+	t.Parallel()
+	group := func(slug, name string, r Row) Group {
+		return Group{Slug: slug, Name: name, Level: "Release", Phase: Live, TrafficRevision: 3, TrafficTime: t0, Target: Target{Release: r.Release, Reason: Latest}, Releases: []Row{r}}
+	}
+	spec := Spec{Replicas: 2, Deadline: 10 * time.Minute, Steps: []Step{{Weight: 20, Pause: time.Minute}, {Weight: 50, Pause: time.Minute}}}
+	older := group("1-x", "1.x", Row{Release: "one", Version: "1.4.0", Config: "c1", Status: Active, Reason: First, Weight: 100, Promoted: 1, Routed: true, Available: true, Since: t0})
+	newer := group("2-x", "2.x", Row{Release: "two", Version: "2.0.0", Config: "c1", Status: Canary, Reason: StepBegan, Weight: 20, Routed: true, Available: true, Since: t0})
+	newer.Rollout = &Rollout{Release: "two", Sequence: 2, Started: t0, Step: 1, StepRevision: 3, StepsHash: stepsHash(spec.Steps)}
+	object := func(name, slug, group, version string, pods int) Object {
+		return Object{Release: name, Slug: slug, Name: group, Level: "Release", Version: version, Config: "c1", Created: t0, Stamp: 1, Replicas: pods, Available: pods, Current: pods}
+	}
+	o := Observed{
+		Config: "c1", Spec: spec, State: State{Sequence: 4, Groups: []Group{newer, older}},
+		Objects:    []Object{object("one", "1-x", "1.x", "1.4.0", 4), object("two", "2-x", "2.x", "2.0.0", 2)},
+		Candidates: []Candidate{{Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.4.0", Release: "one"}, {Slug: "2-x", Name: "2.x", Level: "Release", Version: "2.0.0", Release: "two"}},
+		Policies:   []Policy{{Name: "web", Unreported: true}},
+	}
+	status := func() Status {
+		p, g := Plan(o, t0.Add(time.Second)), o.State.Groups[0]
+		for _, x := range p.State.Groups {
+			if p.Changed && x.Slug == "2-x" {
+				g = x
+			}
+		}
+		return g.Row("two").Status
+	}
+	if got := status(); got != Canary {
+		t.Errorf("%q while the policy has no status", got)
+	}
+	o.Policies[0] = Policy{Name: "web", Groups: []Report{{Slug: "2-x", Revision: 3, Confirmed: t0, References: []string{"two"}, Active: "two"}}}
+	if got := status(); got != Active {
+		t.Errorf("%q under a policy without newest domains", got)
+	}
+}
+
+// TestRebuiltGroupCloses: the rollout state was lost, and the plan that makes it again also promotes a retained release
+// and closes the group. A route may name that release: it keeps its pods for the drain.
+func TestRebuiltGroupCloses(t *testing.T) {
+	t.Parallel()
+	object := func(name string, stamp int64, reported Status, made time.Time) Object {
+		return Object{Release: name, Slug: "pr-8", Name: "feature", Level: preview, Version: name, PullRequest: 8, Config: "c1", Created: made, Stamp: stamp, Replicas: 2, Available: 2, Current: 2, Reported: reported}
+	}
+	o := Observed{
+		Config:     "c1",
+		Spec:       Spec{Replicas: 2, Deadline: 10 * time.Minute, Drain: time.Minute},
+		Objects:    []Object{object("a", 1, Deprecated, t0.Add(-2*time.Hour)), object("b", 2, Active, t0.Add(-time.Hour))},
+		Candidates: []Candidate{{Slug: "pr-8", Name: "feature", Level: preview, Version: "a", PullRequest: 8, Release: "a"}},
+		Withdrawn:  []Withdrawal{{Slug: "pr-8", Reason: Excluded, Time: t0}},
+		Policies:   []Policy{{Name: "web"}},
+	}
+	p := Plan(o, t0)
+	if len(p.State.Groups) != 1 || p.State.Groups[0].Phase != Closing || p.State.Groups[0].Row("a") == nil || p.State.Groups[0].Row("b") == nil {
+		t.Errorf("the group is to drain both releases: %+v", p.State.Groups)
+	}
+	o.State = p.State
+	if p = Plan(o, t0.Add(time.Second)); len(p.Retire) > 0 {
+		t.Errorf("pods go before the drain is over: %+v", p.Retire)
+	}
+}

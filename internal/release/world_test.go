@@ -120,6 +120,7 @@ type net struct {
 	reports  map[string]Report
 	reported []string        // keys of reports, in order
 	serves   map[string]bool // releases for which it has a Service
+	answered bool            // it has a status
 }
 
 // pass is what a policy read, before it writes.
@@ -874,7 +875,8 @@ func (w *world) answer(n *net) bool {
 	if n.pass == nil {
 		return false
 	}
-	changed := false
+	changed := !n.answered
+	n.answered = true
 	known := map[string]bool{}
 	for i := range n.pass.rolloutState.Groups {
 		g := &n.pass.rolloutState.Groups[i]
@@ -1011,7 +1013,7 @@ func (w *world) snapPolicies(s, last *snapshot) {
 	changed := len(names) != len(last.policies)
 	for i := 0; !changed && i < len(names); i++ {
 		reports, p := w.nets[names[i]].reports, last.policies[i]
-		changed = p.Name != names[i] || len(p.Groups) != len(reports)
+		changed = p.Name != names[i] || len(p.Groups) != len(reports) || p.Unreported != w.nets[names[i]].unreported()
 		for j := 0; !changed && j < len(p.Groups); j++ {
 			r, there := reports[p.Groups[j].Slug]
 			changed = !there || !sameReport(r, p.Groups[j])
@@ -1022,13 +1024,16 @@ func (w *world) snapPolicies(s, last *snapshot) {
 	}
 	s.policies = make([]Policy, 0, len(names))
 	for _, name := range names {
-		p := Policy{Name: name}
+		p := Policy{Name: name, Unreported: w.nets[name].unreported()}
 		for _, slug := range w.nets[name].slugs() {
 			p.Groups = append(p.Groups, w.nets[name].reports[slug])
 		}
 		s.policies = append(s.policies, p)
 	}
 }
+
+// unreported reports whether a policy has no status.
+func (n *net) unreported() bool { return !n.answered && len(n.reports) == 0 }
 
 // slugs of the groups of which a policy reports something, in order.
 func (n *net) slugs() []string { return sortedKeys(&n.reported, n.reports) }

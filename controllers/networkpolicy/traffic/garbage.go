@@ -234,9 +234,13 @@ func (d *planner) forbiddenRoutes() []string {
 // vanished are groups that live objects carry and the rollout state does not know. A group
 // leaves by its phase Closing, in which its routes go; one that is simply not there
 // belongs to a rollout state that was made again. Its objects stay until some group has an
-// active release that answers.
+// active release that answers, or all groups that there are end.
 func (d *planner) vanished() map[string]bool {
-	for _, g := range d.liveGroups() {
+	groups := d.liveGroups()
+	if len(groups) == 0 && slices.ContainsFunc(d.rollout.groups, func(g *v1alpha1.ReleaseGroup) bool { return g.Phase == v1alpha1.GroupClosing }) {
+		return nil
+	}
+	for _, g := range groups {
 		if a := activeOf(g); a != nil && d.ready(a.VersionedMicroservice) {
 			return nil
 		}

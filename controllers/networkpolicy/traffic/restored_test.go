@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -44,5 +45,29 @@ func TestRestoreWithoutStatuses(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestLastObjectOfAnEndedGroupDeleted: all groups end, and the last object of one is deleted by hand, so that the group is gone
+// before its routes. They go with the groups that end, and keep none of them.
+func TestLastObjectOfAnEndedGroupDeleted(t *testing.T) {
+	p := newPair()
+	p.setSteps([]release.Step{{Weight: 10, Pause: time.Hour}})
+	p.policy("shop").policy.Spec.Domains = someDomains(1)
+	p.push("1.0.0")
+	p.run(time.Minute)
+	p.push("2.0.0")
+	p.run(time.Minute)
+	if len(p.rollout.Groups) != 2 {
+		t.Fatalf("before: %+v", p.rollout.Groups)
+	}
+	p.spec.Ended = []string{"1.x", "2.x"}
+	maps.DeleteFunc(p.objects, func(_ string, o *object) bool { return o.Slug == "1-x" })
+	p.run(time.Hour)
+	if len(p.rollout.Groups) > 0 {
+		t.Errorf("left of the groups: %+v", p.rollout.Groups)
+	}
+	if p.err != nil {
+		t.Error(p.err)
 	}
 }
