@@ -361,6 +361,106 @@ var pairHappenings = []pairHappening{
 	{"drain", 1, func(p *pair, a, b int) {
 		p.spec.Drain = []time.Duration{5 * time.Second, time.Minute, 30 * time.Second}[a%3]
 	}},
+	{"measurements", 2, func(p *pair, a, b int) {
+		v := someVersion(a)
+		p.quality[v] = []release.VerdictPhase{release.VerdictPassed, release.VerdictFailed, release.VerdictInconclusive, release.VerdictNoTraffic}[b%4]
+	}},
+	{"analysis", 1, func(p *pair, a, b int) { p.spec.Analysis = a%2 == 0 }},
+	{"scale of canaries", 1, func(p *pair, a, b int) { p.spec.MatchWeight, p.spec.StandbyFull = a%2 == 0, b%3 == 0 }},
+	{"push a preview", 8, func(p *pair, a, b int) { p.push([]string{"pr-7-a", "pr-7-b", "pr-8-a", "pr-9-a"}[a%4]) }},
+	{"close a preview", 1, func(p *pair, a, b int) {
+		slug := []string{"pr-7", "pr-8", "pr-9"}[a%3]
+		for v := range p.offers {
+			if strings.HasPrefix(v, slug) {
+				delete(p.offers, v)
+			}
+		}
+		p.closed[slug] = true
+		p.say("%s is closed", slug)
+	}},
+	{"slots of previews", 1, func(p *pair, a, b int) { p.spec.Previews.MaxGroups = 1 + a%3 }},
+	{"pins", 1, func(p *pair, a, b int) {
+		p.spec.Pins = nil
+		v := someVersion(a)
+		_, name := p.groupOf(v)
+		pin := release.Pin{Version: v, Group: name, Current: b%2 == 0}
+		if b%3 == 0 {
+			pin.Group, pin.Global = "", true
+		}
+		if b%5 == 0 {
+			pin.Expire = p.now.Add(20 * time.Minute)
+		}
+		p.spec.Pins = []release.Pin{pin}
+		p.say("pin %+v", pin)
+	}},
+	{"reopen what ended", 1, func(p *pair, a, b int) {
+		for i := range p.rollout.Groups {
+			if g := &p.rollout.Groups[i]; g.Phase == release.Closing {
+				p.spec.Ended = nil
+				delete(p.closed, g.Slug)
+				if b%2 == 0 && len(g.Releases) > 0 { // its version is gone
+					delete(p.offers, g.Releases[a%len(g.Releases)].Version)
+				}
+				if b%3 == 0 && len(g.Releases) > 0 {
+					p.push(g.Releases[a%len(g.Releases)].Version)
+				}
+				p.say("reopen %s, offers %v", g.Slug, SortedKeys(p.offers))
+			}
+		}
+	}},
+	{"jump and loss", 1, func(p *pair, a, b int) {
+		if b%3 == 0 {
+			p.say("clock jumps, and the rollout state is lost")
+			p.turnBack([]time.Duration{30 * time.Second, time.Hour, 48 * time.Hour}[a%3])
+			p.loseRecord()
+		}
+	}},
+	{"clock goes forward", 1, func(p *pair, a, b int) { p.advance([]time.Duration{time.Hour, 50 * time.Hour}[a%2]) }},
+	{"approvals", 1, func(p *pair, a, b int) {
+		p.setSteps([]release.Step{{Weight: 20, Approval: true}, {Weight: 60, Confirm: true}})
+	}},
+	{"end one", 2, func(p *pair, a, b int) {
+		p.spec.Ended = nil
+		if len(p.rollout.Groups) > 0 && b%3 > 0 {
+			p.spec.Ended = []string{p.rollout.Groups[a%len(p.rollout.Groups)].Slug}
+		}
+		p.say("ended groups: %v", p.spec.Ended)
+	}},
+	{"status of a release is wiped", 2, func(p *pair, a, b int) {
+		if name, o, ok := choose(p.objects, a); ok {
+			p.say("status of %s is wiped", name)
+			o.Available, o.Unsettled, o.Reported = 0, true, ""
+		}
+	}},
+	{"claims", 1, func(p *pair, a, b int) {
+		if name, n, ok := choose(p.nets, a); ok {
+			if n.claims = nil; b%3 > 0 {
+				n.claims = []Claim{{policy: "other", host: []string{"shop.example.com", "1-x.shop.example.com", "try.example.com"}[b%3], path: "/", younger: b%5 == 0}}
+			}
+			p.say("claims against %s: %v", name, n.claims)
+		}
+	}},
+	{"names of Services are taken", 1, func(p *pair, a, b int) {
+		if name, n, ok := choose(p.nets, a); ok {
+			clear(n.foreign)
+			if b%3 > 0 {
+				s := []string{"shop", "shop-1-x", "shop-2-x"}[b%3]
+				if _, o, ok := choose(p.objects, a); ok && b%4 == 1 {
+					s = newPlanner(n.facts()).ReleaseService(o.Release)
+				}
+				if n.services[s] == nil {
+					n.foreign[s] = true
+				}
+			}
+			p.say("foreign Services of %s: %v", name, n.foreign)
+		}
+	}},
+	{"sources differ", 1, func(p *pair, a, b int) {
+		if b%4 == 0 {
+			p.say("all offers vanish")
+			clear(p.offers)
+		}
+	}},
 }
 
 // pairFaults are the happenings that are faults of what surrounds planner and policies.
@@ -402,6 +502,7 @@ func playPair(ops []pairOp, start int) (p *pair) {
 	}()
 	p.spec.MinimumAvailable = 1 + start/8%3
 	p.startup = time.Duration(start/32%3) * 5 * time.Second
+	p.pulls = start/40000%6 == 0
 	p.setSteps(pairSteps[start%len(pairSteps)])
 	p.policy("shop").policy.Spec.Domains = someDomains(1 + start/128%255)
 	for _, x := range ops {
@@ -435,14 +536,27 @@ func (p *pair) epilogue() {
 		}
 	}
 	for _, n := range p.nets {
-		n.stuck, n.full = false, false
+		n.stuck, n.full, n.claims = false, false, nil
+		clear(n.foreign)
+		n.shared = &snapshot{}
 		if n.gateways[pairGateway] == nil {
 			n.gateways[pairGateway] = gateway(80, gatewayv1.HTTPProtocolType, "")
 		}
 	}
+	if p.run(80 * time.Hour); p.err != nil {
+		return
+	}
+	was, sequence := p.policyWrites(), p.rollout.Sequence
 	if p.run(24 * time.Hour); p.err != nil {
 		return
 	}
+	if n := p.rollout.Sequence - sequence; n > 6 {
+		p.fail("livelock: %d writes of the rollout state in the second day", n)
+	}
+	if n := p.policyWrites() - was; n > 12 {
+		p.fail("livelock: %d writes of policies in the second day", n)
+	}
+	p.checkOutside()
 	plan := release.Plan(p.observe(), p.now)
 	if plan.Changed || len(plan.Retire)+len(plan.Ensure) > 0 {
 		p.fail("there is no rest")
@@ -468,13 +582,13 @@ func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 	}
 	a := g.ActiveRow()
 	dead := a == nil || p.objects[a.Release] == nil || p.objects[a.Release].ready == 0
-	if g.Phase == release.Closing {
+	if g.Phase == release.Closing && !(waits("TrafficUnconfirmed") && p.onlyAnswer(g)) {
 		p.fail("group %s is still closing: %s", g.Slug, said())
 	}
 	if p.ended(g) && !waits("GroupExcluded") {
 		p.fail("group %s is ended, and stays: %s", g.Slug, said())
 	}
-	if g.Rollout != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost") {
+	if g.Rollout != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic") {
 		p.fail("the run of %s never ends: %s", g.Rollout.Release, said())
 	}
 	if waits("TrafficUnconfirmed") && !dead {
@@ -504,6 +618,20 @@ func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 	}
 }
 
+// onlyAnswer reports whether a group that closes has pods that answer, and no other group has: routes stay on them.
+func (p *pair) onlyAnswer(g *release.Group) bool {
+	answers := func(g *release.Group, r release.Row) bool {
+		o := p.objects[r.Release]
+		return o != nil && o.Slug == g.Slug && o.ready > 0
+	}
+	for i := range p.rollout.Groups {
+		if x := &p.rollout.Groups[i]; x.Slug != g.Slug && x.ActiveRow() != nil && answers(x, *x.ActiveRow()) {
+			return false
+		}
+	}
+	return slices.ContainsFunc(g.Releases, func(r release.Row) bool { return answers(g, r) })
+}
+
 // ended reports whether a user ends a group.
 func (p *pair) ended(g *release.Group) bool {
 	return slices.Contains(p.spec.Ended, g.Name) || slices.Contains(p.spec.Ended, g.Slug)
@@ -517,14 +645,14 @@ func (p *pair) checkNewest(g *release.Group, notes []release.Note) {
 			continue
 		}
 		switch n.Reason {
-		case "Pinned", "PinnedVersionMissing", "PinnedReleaseFailed", "GroupExcluded", "TooManyReleases", "AwaitingApproval", "AwaitingGroup", "TrafficLost":
+		case "Pinned", "PinnedVersionMissing", "PinnedReleaseFailed", "GroupExcluded", "TooManyReleases", "AwaitingApproval", "AwaitingGroup", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic":
 			return
 		}
 	}
 	wanted := ""
 	for _, c := range p.observe().Candidates {
 		r := g.Row(c.Release)
-		if c.Slug == g.Slug && (r == nil || r.Status != release.Error) && !(g.Failed.Version != "" && version.Compare(c.Version, g.Failed.Version) <= 0) && version.Compare(c.Version, wanted) > 0 {
+		if c.Slug == g.Slug && c.Level != "Preview" && (r == nil || r.Status != release.Error) && !(g.Failed.Version != "" && version.Compare(c.Version, g.Failed.Version) <= 0) && version.Compare(c.Version, wanted) > 0 {
 			wanted = c.Version
 		}
 	}

@@ -32,7 +32,9 @@ type pair struct {
 	denied map[string]bool
 	// unstamped are those of them that the last plan could not stamp.
 	unstamped map[string]bool
-	hooks     map[release.Point]string // what hooks answer: "" yes, "no", "away" for no answer
+	quality   map[string]release.VerdictPhase // verdicts of measurements, by version; passed where there is none
+	pulls     bool                            // versions are heads of pull requests
+	hooks     map[release.Point]string        // what hooks answer: "" yes, "no", "away" for no answer
 	// misled are hooks that met another release than the one that they were to try, by the name of that.
 	misled map[string]misled
 
@@ -104,7 +106,7 @@ func newPair() *pair {
 	p := &pair{
 		now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), config: "c1", room: -1,
 		spec:   release.Spec{Replicas: 2, Standby: 1, MinimumAvailable: 2, Deadline: 10 * time.Minute, Drain: 5 * time.Second, Previews: release.Previews{MaxGroups: 20}},
-		offers: map[string]release.Candidate{}, closed: map[string]bool{}, objects: map[string]*object{}, nets: map[string]*front{}, broken: map[string]bool{}, denied: map[string]bool{}, unstamped: map[string]bool{}, hooks: map[release.Point]string{}, misled: map[string]misled{}, named: map[string]time.Time{},
+		offers: map[string]release.Candidate{}, objects: map[string]*object{}, nets: map[string]*front{}, broken: map[string]bool{}, denied: map[string]bool{}, unstamped: map[string]bool{}, hooks: map[release.Point]string{}, quality: map[string]release.VerdictPhase{}, closed: map[string]bool{}, misled: map[string]misled{}, named: map[string]time.Time{},
 		ms: &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod", UID: "ledger"}},
 	}
 	p.setSteps(nil)
@@ -178,6 +180,9 @@ func (p *pair) lose(name string) {
 }
 
 func (p *pair) groupOf(version string) (slug, name string) {
+	if strings.HasPrefix(version, "pr-") {
+		return version[:4], version[:4]
+	}
 	x := strings.Split(version, ".")
 	switch p.scheme {
 	case "all":
@@ -189,9 +194,21 @@ func (p *pair) groupOf(version string) (slug, name string) {
 }
 
 func (p *pair) push(version string) {
+	if strings.HasPrefix(version, "pr-") != p.pulls {
+		return
+	}
 	slug, name := p.groupOf(version)
+	c := release.Candidate{Slug: slug, Name: name, Level: "Release", Version: version}
+	if strings.HasPrefix(version, "pr-") {
+		for v := range p.offers {
+			if strings.HasPrefix(v, slug) {
+				delete(p.offers, v)
+			}
+		}
+		c.Level, c.PullRequest, c.Time = "Preview", int64(version[3]-'0'), p.now
+	}
 	delete(p.closed, slug)
-	p.offers[version] = release.Candidate{Slug: slug, Name: name, Level: "Release", Version: version}
+	p.offers[version] = c
 	p.withdrawn = slices.DeleteFunc(p.withdrawn, func(x release.Withdrawal) bool { return x.Version == version })
 }
 
@@ -296,6 +313,7 @@ func (p *pair) pods() (did bool) {
 	}
 	did = p.answerHooks() || did
 	did = p.reportRelease() || did
+	did = p.measure() || did
 	p.endpoints()
 	return did
 }
@@ -406,7 +424,7 @@ func (p *pair) endpoints() {
 // --- the planner ---
 
 func (p *pair) observe() release.Observed {
-	o := release.Observed{Spec: p.spec, Config: p.config, State: p.rollout, Began: p.began, SourceStale: p.config == ""}
+	o := release.Observed{Spec: p.spec, Config: p.config, State: p.rollout, PullRequests: p.pulls, Began: p.began, SourceStale: p.config == ""}
 	for _, version := range slices.Sorted(maps.Keys(p.offers)) {
 		if p.config == "" {
 			break // a ConfigMap of the template is missing, say
@@ -450,7 +468,7 @@ func (p *pair) withdrawnOf(g *release.Group) (out []release.Withdrawal) {
 		}
 	}
 	if p.closed[g.Slug] {
-		return append(out, release.Withdrawal{Slug: g.Slug, Reason: release.Closed})
+		return append(out, release.Withdrawal{Slug: g.Slug, Reason: release.Closed, Time: p.now})
 	}
 	if !made {
 		out = append(out, release.Withdrawal{Slug: g.Slug, Reason: release.Excluded})
@@ -478,6 +496,7 @@ func (p *pair) plan(stop int) (did bool) {
 		}
 		did = p.ensure(o, e) || did
 	}
+	p.checkRecord(o, plan)
 	if plan.Changed {
 		if ends() {
 			return true
@@ -491,6 +510,9 @@ func (p *pair) plan(stop int) (did bool) {
 			return true
 		}
 		did = p.retire(x) || did
+	}
+	for name, k := range p.objects {
+		k.NeverActive = slices.Contains(plan.NeverActive, name)
 	}
 	return did
 }
@@ -643,6 +665,7 @@ func (p *pair) pass(name string, lag int) (did bool) {
 	writes := n.writes
 	out, _ := n.pass()
 	p.checkRoutes(name, f, out)
+	p.checkGap(name, f, out)
 	n.ms = p.ms
 	n.noteDeleted()
 	if provider := n.policy.Spec.Provider; provider != nil && provider.Gateway == nil {
@@ -800,6 +823,8 @@ func (p *pair) settle() {
 		}
 		if !did {
 			p.checkServed()
+			p.checkTruth()
+			p.checkSilence()
 			return
 		}
 	}

@@ -1,0 +1,223 @@
+package traffic
+
+import (
+	"slices"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
+	"github.com/heighliner/heighliner/internal/version"
+)
+
+// measure writes what steps are measured to be, by the quality of their version.
+func (p *pair) measure() (did bool) {
+	if !p.spec.Analysis {
+		return false
+	}
+	for i := range p.rollout.Groups {
+		run := p.rollout.Groups[i].Rollout
+		if run == nil || run.Step == 0 || p.objects[run.Release] == nil {
+			continue
+		}
+		o := p.objects[run.Release]
+		phase := release.VerdictPassed
+		if x, ok := p.quality[o.Version]; ok {
+			phase = x
+		}
+		v := release.Verdict{Rollout: run.Sequence, Step: run.Step, Since: run.WaitingSince, Phase: phase}
+		if o.Analysis == nil || *o.Analysis != v {
+			o.Analysis, did = &v, true
+		}
+	}
+	return did
+}
+
+// policyWrites counts what all policies have written.
+func (p *pair) policyWrites() (n int) {
+	for _, x := range p.nets {
+		n += x.writes
+	}
+	return n
+}
+
+// checkOutside: once all faults outside of releases are over, no release is in error because of one.
+func (p *pair) checkOutside() {
+	for _, g := range p.rollout.Groups {
+		for _, r := range g.Releases {
+			if r.Status == release.Error && slices.Contains([]release.Reason{"Unschedulable", "ContainerCreating", "QuotaExceeded", "ImagePullBackOff", "AdmissionUnavailable", "TrafficNotProgrammed", "NotCreated", "CanaryDomainsNotProgrammed", "HookUnanswered"}, r.Reason) {
+				p.fail("outside: %s is in error for %s", r.Release, r.Reason)
+			}
+		}
+	}
+}
+
+// checkRecord holds a write of the rollout state against what users expect of it.
+func (p *pair) checkRecord(o release.Observed, plan release.Result) {
+	for i := range plan.State.Groups {
+		g := &plan.State.Groups[i]
+		var was *release.Group
+		for j := range p.rollout.Groups {
+			if p.rollout.Groups[j].Slug == g.Slug {
+				was = &p.rollout.Groups[j]
+			}
+		}
+		active, sum := 0, 0
+		for _, r := range g.Releases {
+			sum += r.Weight
+			if r.Status == release.Active {
+				active++
+			}
+			if r.Weight > 0 && r.Status != release.Active && r.Status != release.Canary {
+				p.fail("weights: %s is %s and has %d%%", r.Release, r.Status, r.Weight)
+			}
+		}
+		if active > 1 || active == 1 && g.Phase == release.Live && sum != 100 {
+			p.fail("weights: group %s has %d active and %d%%", g.Slug, active, sum)
+		}
+		if was == nil {
+			continue
+		}
+		stopped := p.spec.Paused || p.spec.Freeze != nil && p.now.Before(p.spec.Freeze.Until)
+		for _, r := range g.Releases {
+			b := was.Row(r.Release)
+			old := release.Row{}
+			if b != nil {
+				old = *b
+			}
+			k := p.objects[r.Release]
+			decided := r.Decision != nil && (old.Decision == nil || old.Decision.ID != r.Decision.ID)
+			oldActive := was.ActiveRow()
+			if stopped && old.Promoted == 0 && r.Weight > old.Weight && !decided && was.Phase == release.Live && r.Reason != "ActiveLost" && oldActive != nil && p.objects[oldActive.Release] != nil && !old.Adopted {
+				p.fail("stopped: %s goes from %d%% to %d%% (%s) while paused or frozen", r.Release, old.Weight, r.Weight, r.Reason)
+			}
+			if r.Status == release.Error && old.Status != release.Error && old.Status != "" && !decided && k != nil && k.why == "" && k.Replicas > 0 && k.Available >= k.Replicas && !k.Unsettled && k.ready >= k.Replicas &&
+				r.Reason != "HookFailed" && r.Reason != "AnalysisFailed" {
+				withheld := false
+				for _, pol := range o.Policies {
+					for _, x := range pol.Groups {
+						withheld = withheld || slices.Contains(x.Withheld, r.Release)
+					}
+				}
+				if !withheld {
+					p.fail("healthy: %s fails (%s) with %d of %d pods", r.Release, r.Reason, k.Available, k.Replicas)
+				}
+			}
+		}
+		// A release starts below a higher version that did not fail.
+		if g.Rollout != nil && g.Target.Reason == release.Latest && (was.Rollout == nil || was.Rollout.Release != g.Rollout.Release) && len(p.spec.Pins) == 0 && g.Level != "Preview" {
+			for _, c := range o.Candidates {
+				if c.Slug != g.Slug || c.Release == g.Rollout.Release {
+					continue
+				}
+				t := g.Row(g.Rollout.Release)
+				r := g.Row(c.Release)
+				if t == nil || t.Promoted > 0 || version.Compare(c.Version, t.Version) <= 0 {
+					continue
+				}
+				if r != nil && r.Status == release.Error || p.deniedIn(was, c.Version) || g.Failed.Version != "" {
+					continue
+				}
+				p.fail("older: %s starts though %s is offered", g.Rollout.Release, c.Version)
+			}
+		}
+	}
+}
+
+// checkGap: a host that a route carried, and that the specification still has, is in some route after a pass
+// while its group has an active release that answers.
+func (p *pair) checkGap(name string, f *Observed, out *Decision) {
+	n := p.nets[name]
+	if f.Policy.Spec.Provider == nil || f.Policy.Spec.Provider.Gateway == nil || n.full || len(n.claims) > 0 || len(n.foreign) > 0 || n.ms == nil || p.ms != n.ms {
+		return
+	}
+	answers := false
+	for i := range p.rollout.Groups {
+		g := &p.rollout.Groups[i]
+		a := g.ActiveRow()
+		if g.Phase == release.Live && g.Level != "Preview" && a != nil && p.objects[a.Release] != nil && p.objects[a.Release].ready > 0 && f.ready(a.Release) {
+			answers = true
+		}
+	}
+	if !answers {
+		return
+	}
+	host := "shop.example.com"
+	if !slices.ContainsFunc(f.Policy.Spec.Domains, func(d v1alpha1.Domain) bool { return d.Domain == host }) {
+		return
+	}
+	before, after := false, false
+	for _, l := range f.Live {
+		before = before || !l.Deleting && slices.Contains(l.Hostnames, host)
+	}
+	d := newPlanner(n.observed())
+	for _, l := range d.Live {
+		after = after || !l.Deleting && slices.Contains(l.Hostnames, host)
+	}
+	if before && !after {
+		p.fail("gap: policy %s: no route has %s any more", name, host)
+	}
+}
+
+// checkTruth: once stable, what the status reports of domains that are programmed is what the gateway serves.
+func (p *pair) checkTruth() {
+	for name, n := range p.nets {
+		if n.stuck || n.full || n.gateways[pairGateway] == nil || n.policy.Spec.Provider == nil || n.policy.Spec.Provider.Gateway == nil {
+			continue
+		}
+		for _, d := range n.policy.Status.Domains {
+			if !d.Programmed || d.Path != "" {
+				continue
+			}
+			found, same := false, false
+			var served map[string]int
+			for _, s := range n.serves {
+				if s.deleted || !slices.Contains(s.hosts, d.Domain) {
+					continue
+				}
+				found, served = true, s.releases
+				ok := len(d.Backends) == len(s.releases)
+				for _, b := range d.Backends {
+					ok = ok && s.releases[b.Release] == int(b.Weight)
+				}
+				same = same || ok
+			}
+			if !found {
+				p.fail("truth: policy %s reports %s as programmed, and no gateway serves it", name, d.Domain)
+			} else if !same {
+				p.fail("truth: policy %s reports %v for %s, and the gateway serves %v", name, d.Backends, d.Domain, served)
+			}
+		}
+	}
+}
+
+// checkSilence: once stable, with no time to wait for, each rollout and each group reports what it waits for.
+func (p *pair) checkSilence() {
+	plan := release.Plan(p.observe(), p.now)
+	if plan.Changed || !plan.RequeueTime.IsZero() {
+		return
+	}
+	said := func(slug string) bool {
+		return slices.ContainsFunc(plan.Notes, func(n release.Note) bool { return !n.Event && (n.Slug == slug || n.Slug == "") })
+	}
+	for _, g := range plan.State.Groups {
+		if g.Phase == release.Expired || said(g.Slug) {
+			continue
+		}
+		if run := g.Rollout; run != nil {
+			if k := p.objects[run.Release]; k != nil && !p.denied[run.Release] && k.Available >= k.Replicas && k.Replicas > 0 {
+				p.fail("silent: %s is in progress, nothing happens, and no state shows why (paused: %t)", run.Release, p.spec.Paused)
+			}
+			continue
+		}
+		if g.Phase == release.Closing {
+			p.fail("silent: group %s is closing, and no state shows what it waits for: %+v", g.Slug, g.Releases)
+		}
+		if p.spec.Paused || p.config == "" {
+			continue
+		}
+		for _, c := range p.observe().Candidates {
+			if r := g.Row(c.Release); c.Slug == g.Slug && g.ActiveRow() == nil && (r == nil || r.Status != release.Error) && !p.deniedIn(&g, c.Version) {
+				p.fail("silent: group %s has nothing active, %s is offered, and no state shows why: %+v", g.Slug, c.Version, g)
+			}
+		}
+	}
+}
