@@ -29,12 +29,14 @@ type adoption struct {
 }
 
 // RestsOnFailed is why a route cannot be written as decided: a Service that it names, or
-// another object on which it rests, failed to be written in a way that may pass; nil: it
-// can. missing reports that a Service is not there at all, so that nothing may name it.
+// another object on which it rests, failed to be written in a way that may pass, or the name of
+// the Service is taken; nil: it can. missing reports that the policy has no such Service, so that
+// nothing may name it.
 func (f *Observed) RestsOnFailed(route *RouteDecision, out *Decision, w Applied) (cause *status.Error, missing bool) {
 	for _, name := range route.services() {
-		if err := w.Refused[ServiceKey(name)]; err != nil && err.Class == status.Transient {
-			cause, missing = err, missing || f.service(name) == nil
+		err, there := w.Refused[ServiceKey(name)], f.service(name) != nil
+		if err != nil && (!there || err.Class == status.Transient) {
+			cause, missing = err, missing || !there
 		}
 	}
 	for _, s := range out.Shared {

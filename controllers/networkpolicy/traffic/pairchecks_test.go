@@ -122,8 +122,8 @@ func (p *pair) checkRecord(o release.Observed, plan release.Result) {
 	}
 }
 
-// checkGap: a host that a route carried, and that the specification still has, is in some route after a pass
-// while its group has an active release that answers.
+// checkGap: a host that the gateway serves, and that the specification still has, is still in a route that the gateway
+// took, while some group has an active release that answers.
 func (p *pair) checkGap(name string, f *Observed, out *Decision) {
 	n := p.nets[name]
 	if f.Policy.Spec.Provider == nil || f.Policy.Spec.Provider.Gateway == nil || n.full || len(n.claims) > 0 || len(n.foreign) > 0 || n.ms == nil || p.ms != n.ms {
@@ -145,15 +145,17 @@ func (p *pair) checkGap(name string, f *Observed, out *Decision) {
 		return
 	}
 	before, after := false, false
-	for _, l := range f.Live {
-		before = before || !l.Deleting && slices.Contains(l.Hostnames, host)
-	}
 	d := newPlanner(n.observed())
-	for _, l := range d.Live {
-		after = after || !l.Deleting && slices.Contains(l.Hostnames, host)
+	for route, served := range n.serves {
+		if served.deleted || !slices.Contains(served.hosts, host) {
+			continue
+		}
+		before = true
+		live := d.Live[route]
+		after = after || live != nil && !live.Deleting && slices.Contains(live.Hostnames, host)
 	}
 	if before && !after {
-		p.fail("gap: policy %s: no route has %s any more", name, host)
+		p.fail("gap: policy %s: the gateway serves %s no more", name, host)
 	}
 }
 

@@ -1,11 +1,14 @@
 package traffic
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/heighliner/heighliner/internal/release"
 )
 
 // TestTakenNameOfAService: a policy writes nothing while nothing changes, although the name of one of its Services is taken.
@@ -46,5 +49,42 @@ func TestTakenNameOfAService(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTakenNameOfAServiceIsInNoRoute: no route names a Service that another owner has, also where nothing else may have the
+// traffic: the canary, which had all of it at the policy with the taken name, is superseded.
+func TestTakenNameOfAServiceIsInNoRoute(t *testing.T) {
+	p := newPair()
+	p.setSteps([]release.Step{{Weight: 0, Pause: 24 * time.Hour}, {Weight: 50, Pause: time.Hour}})
+	p.policy("shop").policy.Spec.Domains = someDomains(1)
+	p.push("1.1.0")
+	p.plan(0)
+	p.pods()
+	p.plan(0)
+	active := p.rollout.Groups[0].ActiveRow().Release
+	n := p.policy("api")
+	n.policy.Spec.Domains = someDomains(2)
+	taken := newPlanner(n.facts()).ReleaseService(active)
+	n.foreign[taken] = true
+	p.push("1.2.0")
+	p.settle()
+	p.spec.Pins = []release.Pin{{Release: active}}
+	p.run(time.Hour)
+	if p.err != nil {
+		t.Error(p.err)
+	}
+	for _, r := range n.facts().Live {
+		if slices.Contains(r.Services, taken) {
+			t.Errorf("route of %v names %s", r.Hostnames, taken)
+		}
+	}
+	if g := Find(n.policy.Status.Groups, "1-x"); g.Reason != "NameConflict" || len(g.References) == 0 {
+		t.Errorf("what the policy waits for is not reported: %+v", g)
+	}
+	clear(n.foreign)
+	p.run(time.Hour)
+	if g := Find(n.policy.Status.Groups, "1-x"); p.err != nil || !slices.Equal(g.References, []string{active}) || g.Reason != "" {
+		t.Errorf("with the name free again: %v %+v", p.err, g)
 	}
 }
