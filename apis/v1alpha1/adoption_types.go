@@ -9,7 +9,7 @@ type DeletionPolicy string
 const (
 	// DeletionDelete deletes all objects that it owns. It needs no finalizer.
 	DeletionDelete DeletionPolicy = "Delete"
-	// DeletionOrphan keeps everything that runs and serves traffic, without an owner.
+	// DeletionOrphan keeps everything that runs and serves traffic, and removes the owner references.
 	DeletionOrphan DeletionPolicy = "Orphan"
 	// DeletionRestore restores what was adopted, before the rest is deleted.
 	DeletionRestore DeletionPolicy = "Restore"

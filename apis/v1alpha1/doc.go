@@ -7,17 +7,17 @@
 //	NetworkPolicy (hnp)           which traffic is routed to which release
 //	Freeze (frz)                  when no release of a namespace starts or gets more traffic
 //	ClusterFreeze (cfrz)          the same for the cluster
-//	NotificationPolicy (ntfp)     who is notified of which transitions of releases
+//	NotificationPolicy (ntfp)     which transitions of releases are reported, and to which receivers
 //
-// NetworkPolicy and ImagePolicy are kinds of other API groups too, and
-// "kubectl get networkpolicy" finds the firewall kind: use the short names or
-// the full networkpolicies.hlnr.io.
+// Other API groups also have kinds named NetworkPolicy and ImagePolicy, and
+// "kubectl get networkpolicy" lists the kind of networking.k8s.io: use the short names or
+// the full name networkpolicies.hlnr.io.
 //
 //	adoption_types.go               adoption of existing Deployments and Services, and deletion policies
 //	analysis_types.go               analysis of a canary: metrics, providers, results
 //	configuration_types.go          ConfigMaps and Secrets as part of a release
 //	earlier_status.go               the status of a Microservice as earlier versions stored it
-//	failure_types.go                the words of status.failure of a VersionedMicroservice
+//	failure_types.go                the values of status.failure of a VersionedMicroservice
 //	freeze_types.go                 Freeze and ClusterFreeze
 //	githubrepository_types.go       GitHubRepository
 //	githubsource_types.go           versions from GitHub: releases, tags, pull requests

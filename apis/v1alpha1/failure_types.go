@@ -1,6 +1,6 @@
 package v1alpha1
 
-// The values of VersionedMicroservice's status.failure: why a release is not available. They
+// The values of a VersionedMicroservice's status.failure: why a release is not available. They
 // are part of the API. AdmissionUnavailable, ContainerCreating, ImagePullBackOff,
 // QuotaExceeded and Unschedulable are causes outside of the release; the release itself is the
 // cause of all others.

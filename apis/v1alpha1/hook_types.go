@@ -12,11 +12,11 @@ const (
 	// ConfirmPromotion abort the rollout if they respond with 412.
 	HookConfirmRollout HookType = "ConfirmRollout"
 	// HookPreRollout is a check that is called once, when the release is available and before it
-	// receives traffic. A no fails the release; without a response it waits. It also applies to
-	// the first release of a group.
+	// receives traffic. A response that means no fails the release; without a response, the rollout
+	// waits. It also applies to the first release of a group.
 	HookPreRollout HookType = "PreRollout"
-	// HookRollout is a check in each round of the analysis. A no fails the round. Without a
-	// response, the round counts as one that could not be measured.
+	// HookRollout is a check in each round of the analysis. A response that means no fails the
+	// round. Without a response, the round counts as one that could not be measured.
 	HookRollout HookType = "Rollout"
 	// HookConfirmTrafficIncrease is a gate before each step that increases the release's traffic.
 	HookConfirmTrafficIncrease HookType = "ConfirmTrafficIncrease"
@@ -102,8 +102,8 @@ type Hook struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	Steps []string `json:"steps,omitempty"`
 
-	// previews also calls a ConfirmRollout or PreRollout hook for releases of pull requests.
-	// Defaults to false.
+	// previews defines whether a ConfirmRollout or PreRollout hook is also called for releases of
+	// pull requests. Defaults to false.
 	// +optional
 	Previews bool `json:"previews,omitempty"`
 }

@@ -452,7 +452,7 @@ type ImagePolicyStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	LastHandledRequest string `json:"lastHandledRequest,omitempty"`
 
-	// latest offered version of all groups; of a commit, the first seven digits.
+	// latest offered version of all groups. A commit is shortened to its first seven digits.
 	// +optional
 	Latest string `json:"latest,omitempty"`
 

@@ -363,8 +363,8 @@ type CanaryStep struct {
 	// +kubebuilder:validation:Maximum=100
 	Weight int32 `json:"weight"`
 
-	// match also routes to the canary the requests that canaryMatches of the NetworkPolicy select
-	// by header, query parameter, cookie, path or method, regardless of weight.
+	// match defines whether requests that canaryMatches of the NetworkPolicy select by header,
+	// query parameter, cookie, path or method are routed to the canary regardless of its weight.
 	// +optional
 	Match bool `json:"match,omitempty"`
 
@@ -385,8 +385,8 @@ type CanaryStep struct {
 	// +optional
 	Pause *CanaryPause `json:"pause,omitempty"`
 
-	// approval makes the step wait for a Continue decision on the release, from as many users as it
-	// needs.
+	// approval makes the step wait until the required number of users have approved it with a
+	// Continue decision on the release.
 	// +optional
 	Approval *CanaryApproval `json:"approval,omitempty"`
 }
@@ -399,17 +399,19 @@ type CanaryPause struct {
 	Duration Duration `json:"duration"`
 }
 
-// CanaryApproval is who has to approve a step. Each approval is a decision Continue that names the step.
+// CanaryApproval defines who must approve a step. Each approval is a Continue decision that names
+// the step.
 type CanaryApproval struct {
-	// count of different users who must approve. Defaults to 1. With more than one, the decision Adopt is
-	// refused before the step is approved.
+	// count is the number of different users who must approve. Defaults to 1. If it is greater than
+	// 1, an Adopt decision is rejected until the step is approved.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=8
 	Count int32 `json:"count,omitempty"`
 
-	// from are groups of users, as the API server knows them: who decides must be a member of one of
-	// them, and name it in spec.decision.groups. Defaults to everyone with the right to decide.
+	// from lists groups of users, by their names at the API server. A user who approves must be a
+	// member of one of these groups, and name it in spec.decision.groups. By default every user who
+	// is allowed to write decisions can approve.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
@@ -418,8 +420,8 @@ type CanaryApproval struct {
 	From []string `json:"from,omitempty"`
 }
 
-// Microservice runs the versions that an ImagePolicy offers, in groups, and
-// decides which release of each is active.
+// Microservice runs the versions that an ImagePolicy offers, in release groups, and decides
+// which release of each group is active.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -65,7 +65,7 @@ type Rollout struct {
 	// +optional
 	Continued int32 `json:"continued,omitempty"`
 
-	// approvals that the present step has. They are dropped when the next step begins.
+	// approvals of the current step. They are removed when the next step begins.
 	// +optional
 	// +listType=map
 	// +listMapKey=by
@@ -107,12 +107,12 @@ type Rollout struct {
 
 // StepApproval is the approval of a step by one user.
 type StepApproval struct {
-	// by is the user name.
+	// by is the name of the user who approved.
 	// +kubebuilder:validation:MaxLength=253
 	By string `json:"by"`
 
-	// group of spec.updateStrategy.canary.steps[].approval.from of which the user is a member; absent if
-	// the step needs none.
+	// group is the entry of spec.updateStrategy.canary.steps[].approval.from that the user is a
+	// member of. It is empty if the step does not require a group.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Group string `json:"group,omitempty"`
@@ -467,8 +467,8 @@ type MicroserviceInternal struct {
 	Sequence int64 `json:"sequence,omitempty"`
 }
 
-// Conditions of a Microservice, in addition to Ready, Reconciling and Stalled. All but Progressing
-// are absent where they have nothing to report.
+// Conditions of a Microservice, in addition to Ready, Reconciling and Stalled. All except
+// Progressing are absent if there is nothing to report.
 const (
 	// ConditionProgressing is True while a rollout is in progress or a release is being drained.
 	ConditionProgressing = "Progressing"

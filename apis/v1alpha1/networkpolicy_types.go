@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// NetworkPolicySpec describes how clients reach the releases of a Microservice.
+// NetworkPolicySpec defines how clients reach the releases of a Microservice.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || size(self.domains) == 0 || has(self.provider)",message="spec.domains requires spec.provider, which routes them"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, has(d.port) ? self.ports.exists(p, p.name == d.port) : size(self.ports) == 1)",message="spec.domains[].port must be the name of one of spec.ports; it may be omitted only when there is one port"
@@ -43,15 +43,15 @@ type NetworkPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.port == p.port && (has(q.protocol) && q.protocol == 'UDP') == (has(p.protocol) && p.protocol == 'UDP')))",message="spec.ports: each port number may be used once over TCP (all protocols but UDP), and once over UDP"
 	Ports []NetworkPort `json:"ports"`
 
-	// provider that routes domains and splits traffic. Defaults to Services only,
-	// whose traffic moves as a whole.
+	// provider routes domains and splits traffic. By default only Services are created, and the
+	// traffic of a group is not split: all of it moves to another release at the same time.
 	// +optional
 	Provider *NetworkProvider `json:"provider,omitempty"`
 
-	// drainDelay is the time between the moment at which a new provider serves all that the
-	// previous one served, and the deletion of the previous provider's routes, which clients
-	// may still use. Choose it longer than the TTL of DNS records. Defaults to the
-	// Microservice's updateStrategy.drainDelay, but at least 5s.
+	// drainDelay is how long the routes of the previous provider remain after a new provider
+	// serves everything that they serve, because clients may still use them. Set it to more than
+	// the TTL of the DNS records. Defaults to the Microservice's updateStrategy.drainDelay, but at
+	// least 5s.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="spec.drainDelay must be at most 24h"
 	DrainDelay Duration `json:"drainDelay,omitempty"`
@@ -74,7 +74,7 @@ type NetworkPolicySpec struct {
 	// +optional
 	Timeouts *RouteTimeouts `json:"timeouts,omitempty"`
 
-	// sessionAffinity keeps a client with the release, or pod, that answered it first.
+	// sessionAffinity routes a client to the release, or the pod, that served its first request.
 	// +optional
 	SessionAffinity *SessionAffinity `json:"sessionAffinity,omitempty"`
 
@@ -82,9 +82,9 @@ type NetworkPolicySpec struct {
 	// +optional
 	AdoptFrom *AdoptService `json:"adoptFrom,omitempty"`
 
-	// deletionPolicy is what remains when the policy is deleted: nothing (Delete,
-	// the default), its Services and routes (Orphan), or the adopted Service as it
-	// was (Restore).
+	// deletionPolicy defines what remains after the policy is deleted: nothing (Delete, the
+	// default), its Services and routes (Orphan), or the adopted Service with its original
+	// selector (Restore).
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 }
@@ -762,8 +762,8 @@ type DomainBackend struct {
 	// version of the release.
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version"`
-	// weight of the release in the written route, in percent. 0: only requests that match, or
-	// copies of requests, come to it.
+	// weight of the release in the written route, in percent. A release with weight 0 receives
+	// only requests that match, or copies of requests.
 	Weight int32 `json:"weight"`
 }
 
@@ -864,7 +864,7 @@ type SplitMode string
 const (
 	// SplitWeighted means that traffic is split by weight.
 	SplitWeighted SplitMode = "Weighted"
-	// SplitWhole means that traffic moves as a whole, because there are Services only, or
+	// SplitWhole means that traffic is not split, because there are only Services, or only
 	// Ingresses of a class that does not support weights.
 	SplitWhole SplitMode = "Whole"
 )
@@ -1044,9 +1044,9 @@ const (
 	ConditionProviderSwitching = "ProviderSwitching"
 )
 
-// NetworkPolicy routes weighted traffic and domains to the releases of a
-// Microservice. It is not the firewall kind of networking.k8s.io: use the short
-// name hnp.
+// NetworkPolicy routes domains to the releases of a Microservice, and splits traffic between
+// them by weight. It is not the kind of the same name in networking.k8s.io, which restricts
+// connections between pods: use the short name hnp.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -1066,7 +1066,7 @@ type NetworkPolicy struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec describes how clients reach releases.
+	// spec defines how clients reach releases.
 	// +required
 	Spec NetworkPolicySpec `json:"spec"`
 

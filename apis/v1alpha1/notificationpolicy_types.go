@@ -2,17 +2,17 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// NotificationEvent is a transition of a release that receivers are notified of.
+// NotificationEvent is a transition of a release about which receivers are notified.
 // +kubebuilder:validation:Enum=Started;Step;Waiting;Promoted;Restored;RolledBack;Failed;Aborted;Superseded;Removed;Deprecated
 type NotificationEvent string
 
 const (
 	// NotifyStarted: a rollout started.
 	NotifyStarted NotificationEvent = "Started"
-	// NotifyStep: a rollout reached a step, and its release gets more traffic.
+	// NotifyStep: a rollout reached a step in which its release receives more traffic.
 	NotifyStep NotificationEvent = "Step"
-	// NotifyWaiting: a rollout waits for a person: an approval, a decision, or the end of
-	// spec.paused.
+	// NotifyWaiting: a rollout waits for a user: for an approval, for a decision, or until
+	// spec.paused is removed.
 	NotifyWaiting NotificationEvent = "Waiting"
 	// NotifyPromoted: the release became active.
 	NotifyPromoted NotificationEvent = "Promoted"
@@ -32,28 +32,28 @@ const (
 	NotifyDeprecated NotificationEvent = "Deprecated"
 )
 
-// ReceiverType is what a receiver understands.
+// ReceiverType is the kind of service that receives messages, and their format.
 // +kubebuilder:validation:Enum=Webhook;CloudEvents;Slack;Teams;Discord;GitHubStatus
 type ReceiverType string
 
 const (
-	// ReceiverWebhook gets JSON, or what template makes of it, by POST.
+	// ReceiverWebhook receives POST requests with JSON, or with the output of template.
 	ReceiverWebhook ReceiverType = "Webhook"
-	// ReceiverCloudEvents gets CloudEvents 1.0 in structured mode, whose data are CDEvents.
+	// ReceiverCloudEvents receives CloudEvents 1.0 in structured mode, with CDEvents as data.
 	ReceiverCloudEvents ReceiverType = "CloudEvents"
-	// ReceiverSlack is a channel of Slack: by a bot token, which edits its messages, or by an
-	// incoming webhook, which cannot.
+	// ReceiverSlack is a Slack channel. With a bot token, messages are edited in place; with an
+	// incoming webhook, they are not.
 	ReceiverSlack ReceiverType = "Slack"
-	// ReceiverTeams is a webhook of Microsoft Teams' workflows. Its messages are not edited.
+	// ReceiverTeams is a webhook of a Microsoft Teams workflow. Messages are not edited.
 	ReceiverTeams ReceiverType = "Teams"
-	// ReceiverDiscord is a webhook of Discord, which edits its messages.
+	// ReceiverDiscord is a Discord webhook. Messages are edited in place.
 	ReceiverDiscord ReceiverType = "Discord"
-	// ReceiverGitHubStatus is the commit of the release at GitHub, which gets commit statuses. A
-	// release whose commit is not known gets none, and event NotificationDropped records it.
+	// ReceiverGitHubStatus sets commit statuses on the commit of the release at GitHub. If the
+	// commit of a release is unknown, no status is set, and event NotificationDropped records it.
 	ReceiverGitHubStatus ReceiverType = "GitHubStatus"
 )
 
-// NotificationReceiver gets messages of one policy.
+// NotificationReceiver is a destination for the messages of a policy.
 // +kubebuilder:validation:XValidation:rule="self.type == 'Slack' || !has(self.channel)",message="spec.receivers: channel is allowed only for the type Slack"
 // +kubebuilder:validation:XValidation:rule="self.type == 'GitHubStatus' || has(self.url) || has(self.secretRef)",message="spec.receivers: set url, or secretRef with a Secret that has the key url"
 // +kubebuilder:validation:XValidation:rule="self.type == 'GitHubStatus' ? has(self.repositoryRef) : !has(self.repositoryRef)",message="spec.receivers: repositoryRef is required for the type GitHubStatus, and allowed only for it"
@@ -61,8 +61,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.type != 'GitHubStatus' || !has(self.url) && !has(self.secretRef) && !has(self.caSecretRef)",message="spec.receivers: omit url, secretRef and caSecretRef for the type GitHubStatus: the address and the Secret are those of the GitHubRepository"
 // +kubebuilder:validation:XValidation:rule="self.type == 'Webhook' || !has(self.template) && !has(self.contentType)",message="spec.receivers: template and contentType are allowed only for the type Webhook"
 type NotificationReceiver struct {
-	// name of the receiver. It identifies the receiver in status: with another name it is
-	// a new one.
+	// name of the receiver. It identifies the receiver in status; a receiver with a changed name
+	// counts as a new receiver.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a receiver must consist of lower-case letters, digits and '-', and begin with a letter, such as team-channel"
 	// +kubebuilder:validation:MaxLength=63
@@ -72,16 +72,17 @@ type NotificationReceiver struct {
 	// +required
 	Type ReceiverType `json:"type"`
 
-	// url to call, http or https, without user name and password. An address that is itself a
-	// secret belongs into the Secret of secretRef.
+	// url to call, http or https, without user name and password. If the URL itself is
+	// confidential, store it in the Secret that secretRef names.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without user name, password and fragment, such as https://chat.example.com/in"
 	URL string `json:"url,omitempty"`
 
-	// secretRef names a Secret of this namespace. Of its keys, "url" replaces url, "token" is sent
-	// as a bearer token (of Slack, it is that of the bot), and "key" signs the body as calls of hooks are signed (HMAC with
-	// SHA-256). All are optional. By default there are no credentials.
+	// secretRef names a Secret of this namespace with the following keys, all of them optional:
+	// "url" replaces url, "token" is sent as a bearer token (for Slack, the bot token), and "key"
+	// signs the body in the same way as calls of hooks (HMAC with SHA-256). By default there are
+	// no credentials.
 	// +optional
 	SecretRef *Reference `json:"secretRef,omitempty"`
 
@@ -90,37 +91,37 @@ type NotificationReceiver struct {
 	// +optional
 	CASecretRef *Reference `json:"caSecretRef,omitempty"`
 
-	// events that the receiver is notified of. Defaults to all but Step and Deprecated.
+	// events about which the receiver is notified. Defaults to all except Step and Deprecated.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=11
 	Events []NotificationEvent `json:"events,omitempty"`
 
-	// channel is the ID or name of a Slack channel. It is required with a bot token, and not
-	// used with an incoming webhook, which always posts to one channel.
+	// channel is the ID or name of a Slack channel. It is required with a bot token. It is ignored
+	// with an incoming webhook, which always posts to the same channel.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=80
 	Channel string `json:"channel,omitempty"`
 
-	// repositoryRef names a GitHubRepository of this namespace, whose commits get statuses of the
-	// type GitHubStatus, with its address and its Secret. The credentials need the permission
+	// repositoryRef names a GitHubRepository of this namespace. Its address and credentials are
+	// used to set the commit statuses of type GitHubStatus; the credentials need the permission
 	// statuses=write. It is required for this type.
 	// +optional
 	RepositoryRef *Reference `json:"repositoryRef,omitempty"`
 
-	// context begins the context of commit statuses, which is CONTEXT/NAMESPACE/MICROSERVICE: GitHub shows
-	// the last status of each. Set it if several clusters report to a repository. Defaults to
-	// heighliner.
+	// context is the prefix of the context of commit statuses, which is
+	// CONTEXT/NAMESPACE/MICROSERVICE. GitHub shows the last status of each context. Set it if
+	// several clusters report to the same repository. Defaults to heighliner.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9]([-a-zA-Z0-9_./]*[a-zA-Z0-9])?$')",message="context must consist of letters, digits and '-_./', and begin and end with a letter or digit, such as production"
 	Context string `json:"context,omitempty"`
 
-	// template of the body, in the language of Go's text/template with fields such as
-	// {{.title}} and the functions json, eq, ne, and, or and not. Write values with json:
+	// template of the body, in the syntax of Go's text/template, with fields such as
+	// {{.title}} and the functions json, eq, ne, and, or and not. Encode values with json:
 	// {"text": {{json .title}}}. Loops and definitions are not allowed. Defaults to all fields as
 	// a JSON object.
 	// +optional
@@ -128,36 +129,38 @@ type NotificationReceiver struct {
 	// +kubebuilder:validation:MaxLength=8192
 	Template string `json:"template,omitempty"`
 
-	// contentType of the body that template makes. Defaults to application/json.
+	// contentType of the body that template produces. Defaults to application/json.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9!#$&^_.+-]+/[a-zA-Z0-9!#$&^_.+-]+(; ?charset=[a-zA-Z0-9-]+)?$')",message="contentType must be a media type, such as text/plain; charset=utf-8"
 	ContentType string `json:"contentType,omitempty"`
 }
 
-// NotificationPolicySpec defines which transitions of releases are reported to whom.
+// NotificationPolicySpec defines which transitions of releases are reported, and to which
+// receivers.
 type NotificationPolicySpec struct {
-	// suspend stops all messages if it is true. What happens meanwhile is not reported later.
+	// suspend stops all messages. Transitions that occur while it is true are never reported.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// selector for the labels of the Microservices whose releases are reported. Defaults to all of
-	// them. An invalid selector selects none, and condition Stalled reports it.
+	// selector selects, by label, the Microservices whose releases are reported. Defaults to all
+	// Microservices. An invalid selector selects none, and condition Stalled reports it.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
-	// namespaceSelector for the labels of the namespaces whose Microservices are reported; {}
-	// selects all. It is allowed only in the namespace of the manager: elsewhere nothing is
-	// sent, and condition Stalled reports it. Defaults to the namespace of the policy.
+	// namespaceSelector selects, by label, the namespaces whose Microservices are reported; {}
+	// selects all namespaces. It is allowed only in the namespace of the manager: in any other
+	// namespace no message is sent, and condition Stalled reports it. Defaults to the namespace of
+	// the policy.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// previews reports the releases of pull requests as well if it is true.
+	// previews defines whether the releases of pull requests are also reported. Defaults to false.
 	// +optional
 	Previews bool `json:"previews,omitempty"`
 
-	// boardURL is the address of the board, to which messages link, such as
-	// https://board.example.com. By default there are no links.
+	// boardURL is the address of the board that messages link to, such as
+	// https://board.example.com. By default messages contain no links.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+(/[^?#[:space:]]*)?$') && isURL(self)",message="boardURL must be an absolute http or https URL without user name, password, query and fragment, such as https://board.example.com"
@@ -178,21 +181,21 @@ type ReceiverStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// since is the time from which the ends of rollouts are reported. Rollouts that ended
-	// earlier were reported already, or are not reported.
+	// since is the time from which completed rollouts are reported. Rollouts that ended earlier
+	// either have been reported, or are never reported.
 	Since metav1.MicroTime `json:"since"`
 
-	// pending is the number of releases with a transition that the receiver has not accepted, when
-	// this was written.
+	// pending is the number of releases with a transition that the receiver had not accepted when
+	// the status was written.
 	// +optional
 	Pending int32 `json:"pending,omitempty"`
 
-	// lastDeliveryTime is when the receiver accepted a message last.
+	// lastDeliveryTime is when the receiver last accepted a message.
 	// +optional
 	LastDeliveryTime *metav1.MicroTime `json:"lastDeliveryTime,omitempty"`
 
-	// failure is why the last message was not accepted; absent if it was. It is written when it
-	// begins, and every ten minutes at most.
+	// failure is the reason why the last message was not accepted. It is not set if the message was
+	// accepted. It is written when failures begin, and at most every ten minutes after that.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Failure string `json:"failure,omitempty"`
@@ -202,13 +205,13 @@ type ReceiverStatus struct {
 	FailureTime *metav1.MicroTime `json:"failureTime,omitempty"`
 }
 
-// NotificationDelivery is what was reported last of one release to one receiver.
+// NotificationDelivery records the last message about one release to one receiver.
 type NotificationDelivery struct {
-	// receiver by name.
+	// receiver is the name of the receiver.
 	// +kubebuilder:validation:MaxLength=63
 	Receiver string `json:"receiver"`
 
-	// namespace of the release, if it is another one than that of the policy.
+	// namespace of the release, if it differs from the namespace of the policy.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
@@ -225,18 +228,18 @@ type NotificationDelivery struct {
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version"`
 
-	// event that was reported last.
+	// event that was last reported.
 	Event NotificationEvent `json:"event"`
 
-	// run is the sequence number of the rollout that was reported last; 0 if none was.
+	// run is the sequence number of the rollout that was last reported, or 0 if none was.
 	// +optional
 	Run int64 `json:"run,omitempty"`
 
-	// step of that rollout, from 1; 0 before the first.
+	// step of that rollout, from 1. It is 0 before the first step.
 	// +optional
 	Step int32 `json:"step,omitempty"`
 
-	// waits of that step that were reported.
+	// waits lists the waits of that step that were reported.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
@@ -250,15 +253,15 @@ type NotificationDelivery struct {
 	// +kubebuilder:validation:MaxLength=64
 	ID string `json:"id"`
 
-	// message is what the receiver calls the message, where it can be edited; of commit statuses,
-	// the commit.
+	// message is the receiver's identifier of the message, if the message can be edited. For commit
+	// statuses, it is the commit.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`
 }
 
-// NotificationPolicyStatus is the record of what was reported. After a restart the manager
-// continues with it.
+// NotificationPolicyStatus records what was reported. After a restart, the manager continues
+// from this record.
 type NotificationPolicyStatus struct {
 	// conditions are Ready, and Stalled if a user must change the specification.
 	// +optional
@@ -266,27 +269,27 @@ type NotificationPolicyStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation that the status is about.
+	// observedGeneration is the generation that this status was computed from.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// pending is the sum of pending of the receivers.
+	// pending is the sum of the pending counts of all receivers.
 	// +optional
 	Pending int32 `json:"pending"`
 
-	// lastDeliveryTime is when a receiver accepted a message last.
+	// lastDeliveryTime is when a receiver last accepted a message.
 	// +optional
 	LastDeliveryTime *metav1.Time `json:"lastDeliveryTime,omitempty"`
 
-	// receivers that messages are sent to.
+	// receivers is the state of each receiver.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=8
 	Receivers []ReceiverStatus `json:"receivers,omitempty"`
 
-	// deliveries are what was reported last to each receiver of the releases that are in a rollout,
-	// or ended one lately.
+	// deliveries records the last message to each receiver about each release that is being rolled
+	// out, or whose rollout ended recently.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=512
@@ -310,11 +313,11 @@ type NotificationPolicy struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec defines what is reported to whom.
+	// spec defines which transitions are reported, and to which receivers.
 	// +required
 	Spec NotificationPolicySpec `json:"spec"`
 
-	// status is the record of what was reported.
+	// status records what was reported.
 	// +optional
 	Status NotificationPolicyStatus `json:"status,omitempty"`
 }

@@ -63,8 +63,7 @@ const (
 	LevelPreview   ReleaseLevel = "Preview"
 )
 
-// ReleaseStatus is the status of a release in its group. The values are in lower case, as in
-// the design of this project.
+// ReleaseStatus is the status of a release in its group. The values are in lower case.
 // +kubebuilder:validation:Enum=pending;canary;active;error;deprecated
 type ReleaseStatus string
 
@@ -150,19 +149,19 @@ const (
 	// this type without it is never used.
 	AnnotationRegistry = "hlnr.io/registry"
 	// AnnotationAttempt on a VersionedMicroservice: the sequence number of the rollout state
-	// for which it was created or started again. A plan based on an older rollout state must
+	// for which it was created or restarted. A plan based on an older rollout state must
 	// not scale it down or delete it (protocol rule 2).
 	AnnotationAttempt = "hlnr.io/attempt"
 	// AnnotationNeverActive on a VersionedMicroservice, as "true": hooks must agree before it
 	// becomes the first active release of its group. If the rollout state is lost, it does
-	// not count as active before. It is removed when the release becomes active.
+	// not count as previously active. It is removed when the release becomes active.
 	AnnotationNeverActive = "hlnr.io/never-active"
 	// AnnotationIdentity on a VersionedMicroservice: the scheme and hash of what the user
 	// set, such as "v1.0f3a…".
 	AnnotationIdentity = "hlnr.io/identity"
 	// AnnotationDecidedBy on a VersionedMicroservice, a Freeze or a ClusterFreeze: the name of
 	// the user who wrote spec.decision, or who created the freeze or changed its spec last.
-	// Admission requires it to be the caller's.
+	// The admission policy requires it to be the name of the caller.
 	AnnotationDecidedBy = "hlnr.io/decided-by"
 	// AnnotationRevision on routes: the traffic revision of each group in the route, such as
 	// "1-x=7".

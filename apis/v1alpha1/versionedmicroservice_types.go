@@ -127,8 +127,8 @@ type Decision struct {
 	// +kubebuilder:validation:MaxLength=63
 	Step string `json:"step,omitempty"`
 
-	// groups of the user who decides, as which they decide: a step whose approval has from needs one of
-	// them. The admission policy refuses a group of which the user is not a member.
+	// groups that the user acts for. If approval.from of the step is set, one of its groups is
+	// required. The admission policy rejects groups that the user is not a member of.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
