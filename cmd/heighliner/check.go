@@ -57,8 +57,8 @@ election Lease. It exits non-zero, with what is missing, when that takes longer 
 	return cmd
 }
 
-// check returns nil when the API server serves all kinds and the Lease was renewed since the first read: two clocks need not agree.
-// When ctx ends before, it returns what is missing.
+// check returns nil when the API server serves all kinds and the Lease was renewed since the first read, so that the clocks
+// need not be synchronized. If ctx ends before that, check returns what is missing.
 func check(ctx context.Context, config *rest.Config, namespace string, out io.Writer) error {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {

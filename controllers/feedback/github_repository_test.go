@@ -151,7 +151,7 @@ func TestShutOut(t *testing.T) {
 	}
 	for try := 1; wait > 0; try++ {
 		if try > maxAbandonTries {
-			t.Fatalf("it is tried for ever: %s", s.condition())
+			t.Fatalf("it is retried without limit: %s", s.condition())
 		}
 		s.clock.Step(wait)
 		wait = s.settle()

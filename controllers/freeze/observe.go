@@ -85,7 +85,7 @@ func (r *reconciler) namespaceLabels(ctx context.Context, f freeze.Freeze) (map[
 	return labels, nil
 }
 
-// list gives the freezes that may be about a namespace.
+// list returns the freezes that can apply to a namespace.
 func (r *reconciler) list(ctx context.Context, namespace string) ([]freeze.Freeze, error) {
 	if r.cluster {
 		var list v1alpha1.ClusterFreezeList

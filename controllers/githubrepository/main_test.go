@@ -266,7 +266,7 @@ func (s *story) rest(name string) *v1alpha1.GitHubRepository {
 		}
 		s.clock.Step(next)
 	}
-	s.Fatal("polls go on for ever")
+	s.Fatal("polls do not end")
 	return nil
 }
 

@@ -331,8 +331,8 @@ const (
 
 // finish sets when the next poll is due: after the interval, up to 10% earlier so that not
 // all polls happen in the same second, and soon if the poll is incomplete. After a failure
-// it is due when GitHub says so, earlier than the interval if the failure is transient, and
-// otherwise after the interval.
+// it is due at the time that GitHub reports, earlier than the interval if the failure is
+// transient, and otherwise after the interval.
 func (l *poll) finish(now time.Time) {
 	l.findMissing()
 	interval := l.query.interval

@@ -310,7 +310,7 @@ const (
 // policies that share it scan at the same time and none is older than its interval; up to
 // 10% earlier, so that not all scans happen in the same second; less often while nothing
 // changes; and earlier for pull requests without an image. After a failure it is due when the
-// registry says so, earlier than the interval if the failure is transient, and otherwise
+// registry allows it, earlier than the interval if the failure is transient, and otherwise
 // after the interval. Completing an earlier scan never makes it due later.
 func (l *scanRecord) finish(err error, now time.Time) {
 	interval, due := l.query.interval, now

@@ -64,7 +64,7 @@ func (r *Reconciler) observeDeployment(ctx context.Context, o *observed) error {
 
 // adopt decides about the Deployment of before: it is scaled to zero when a release
 // is active and available, every Service that a policy adopts routes to it, and what
-// was in progress to the previous pods had time to end. It is pure.
+// was in flight to the previous pods had time to end. It is pure.
 func adopt(o *observed, now time.Time) *adoption {
 	name, d := o.ms.Spec.AdoptFrom.DeploymentName, o.deployment
 	say := func(reason, format string, args ...any) *adoption {
@@ -135,8 +135,8 @@ func replicas(d *appsv1.Deployment) int32 {
 	return *d.Spec.Replicas
 }
 
-// servesSomewhere reports whether a group has an active release that is available. A preview
-// takes over from no one.
+// servesSomewhere reports whether a group has an active release that is available. Previews do
+// not count, because they do not replace the adopted Deployment.
 func servesSomewhere(ms *v1alpha1.Microservice) bool {
 	groups := streams(ms)
 	for i := range groups {

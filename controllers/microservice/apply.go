@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// pass is one reconcile: what is observed, what is to be done, and what became of it.
+// pass is one reconcile: the observed state, the plan, and the result.
 type pass struct {
 	observed
 	plan    plan

@@ -27,7 +27,7 @@ const (
 	reasonWeightsNotSupported = "WeightsNotSupported"
 )
 
-// setConditions reports in conditions what the plan and the rollout state say. It is pure.
+// setConditions sets the conditions from the plan and the rollout state. It is pure.
 func setConditions(w *pass, problem *status.Error) {
 	ms := w.ms
 	ms.Status.Conditions = slices.DeleteFunc(ms.Status.Conditions, func(c metav1.Condition) bool { return !slices.Contains(conditions, c.Type) })
@@ -278,8 +278,8 @@ func setProgressing(ms *v1alpha1.Microservice, plan release.Result) {
 	status.Set(&ms.Status.Conditions, ms.Generation, v1alpha1.ConditionProgressing, status.True(reason != "Idle"), reason, message)
 }
 
-// arrives reports whether a group without an active release takes nothing from anybody: the
-// newest domains stay with an older group until its first release has passed the steps.
+// arrives reports whether a group without an active release takes no traffic from other groups:
+// the newest domains stay with an older group until its first release has completed the steps.
 func arrives(w *pass, g *v1alpha1.ReleaseGroup) bool {
 	c := w.ms.Spec.UpdateStrategy.Canary
 	if c == nil || len(c.Steps) == 0 {

@@ -187,9 +187,8 @@ func withoutOurs(owners []metav1.OwnerReference) []metav1.OwnerReference {
 	})
 }
 
-// orphanCopies lets the copies of a release stay when the Microservice goes. No one
-// owns them then, nor claims them: another Microservice of this name has nothing to
-// do with them.
+// orphanCopies keeps the copies of a release when the Microservice is deleted. They then have no
+// owner and no claim: another Microservice of this name does not manage them.
 func (r *Reconciler) orphanCopies(ctx context.Context, ms *v1alpha1.Microservice, name string) error {
 	release := &v1alpha1.VersionedMicroservice{}
 	err := r.live.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: name}, release)

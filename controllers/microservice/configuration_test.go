@@ -578,7 +578,7 @@ func (s *story) exists(obj client.Object, name string) bool {
 	return err == nil
 }
 
-// Another user's object in the place of a copy remains alone, and named.
+// Another user's object in the place of a copy is not changed, and is named.
 func TestForeignCopy(t *testing.T) {
 	t.Parallel()
 	// Each gets the copy that would have been made, and makes a user's object of it.

@@ -7,7 +7,7 @@
 //
 //	controller.go            options, watches, and Reconcile as a table of contents
 //	observe.go               observed: what is read, and how it looks to the planner
-//	plan.go                  plan: what is to be done; pure
+//	plan.go                  plan: the actions of a reconcile; pure
 //	apply.go                 applied: what is written in addition to the status
 //	status.go                the one write of the status, and its summary
 //	conditions.go            conditions from what is observed and planned; pure
@@ -89,7 +89,7 @@ type Reconciler struct {
 	metrics  *metrics
 	// stale is since when the ImagePolicy of a Microservice is to be scanned, by name of the Microservice.
 	stale sync.Map
-	// guest: what is read is read with the rights of a user, who may not read freezes.
+	// guest reports that objects are read with the rights of a user, who may lack access to freezes.
 	guest bool
 	// requeues keeps what the plan waits for when a pass ends in an error.
 	requeues status.Requeues
@@ -212,9 +212,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.requeues.Again(ctx, req, requeue, errors.Join(failed, ended))
 }
 
-// next is after what time to reconcile again: when the plan asks for it, and when what was
-// refused may be tried again. err is what is to be tried again with back-off; the plan's time
-// holds all the same: pauses, deadlines and drains end, whatever is refused.
+// next returns the time after which to reconcile again: the requeue time of the plan, or the time
+// at which a rejected write may be retried. err is an error to be retried with back-off. The
+// requeue time of the plan applies in any case: pauses, deadlines and drains end even if a write
+// is rejected.
 func (r *Reconciler) next(w *pass, refused *status.Error) (requeue time.Duration, err error) {
 	requeue = until(w.plan.RequeueTime, r.clock.Now())
 	if a := w.plan.adoption; a != nil && !a.requeue.IsZero() {
@@ -243,8 +244,8 @@ func (r *Reconciler) fail(ctx context.Context, err error) (ctrl.Result, error) {
 	return status.Again(ctx, err)
 }
 
-// outdated reports whether a write met a newer object, or one that is gone: the plan was
-// made on facts that the cache will correct.
+// outdated reports whether a write found a newer object, or none: the plan was based on an
+// outdated cache.
 func outdated(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
 
 func until(requeue, now time.Time) time.Duration {

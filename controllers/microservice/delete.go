@@ -32,9 +32,9 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, ms *v1alpha1.Microserv
 	return apply.SetFinalizer(ctx, r.Client, FieldOwner, ms, v1alpha1.FinalizerDeletionPolicy, needed)
 }
 
-// reconcileDelete does what the deletionPolicy says, and lets the Microservice go. It never
-// holds it for longer than its progress deadline and drain, and not at all in a
-// namespace that goes as a whole.
+// reconcileDelete applies the deletionPolicy, and then removes the finalizer. It delays the
+// deletion by at most the progress deadline and the drain, and not at all in a namespace that is
+// being deleted.
 func (r *Reconciler) reconcileDelete(ctx context.Context, ms *v1alpha1.Microservice) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(ms, v1alpha1.FinalizerDeletionPolicy) {
 		return ctrl.Result{}, nil // Owner references collect what remains.

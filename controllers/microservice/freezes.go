@@ -57,8 +57,8 @@ func (r *Reconciler) namespaceLabels(ctx context.Context, name string) (map[stri
 	return namespace.Labels, nil
 }
 
-// readable gives the error of a read of freezes, unless a user reads who may not: then what is not
-// known is omitted, and the status of the Microservice still shows what it waits for.
+// readable returns the error of reading freezes, unless a user without access reads them: unknown
+// freezes are then omitted, and the status of the Microservice still shows what it waits for.
 func (r *Reconciler) readable(err error) error {
 	if r.guest && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err)) {
 		return nil

@@ -22,8 +22,8 @@ func readVerdict(a *v1alpha1.ReleaseAnalysis) *release.Verdict {
 	}
 }
 
-// readMeasured rolls back a verdict of an analysis that was edited since: until the
-// release is measured by the current one, nothing has passed. A failure stays one.
+// readMeasured ignores the result of an analysis that was edited since: until the release is
+// measured by the current analysis, no step has passed. A failure remains a failure.
 func readMeasured(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, object *release.Object) {
 	canary := ms.Spec.UpdateStrategy.Canary
 	if object.Analysis == nil || canary == nil || object.Analysis.Phase != release.VerdictPassed {

@@ -38,8 +38,8 @@ type observed struct {
 	// requeue is after what time to reconcile again for what no watch reports; 0: never.
 	requeue time.Duration
 	facts   release.Observed
-	// problem is what is wrong with the specification or a referent; nothing new
-	// starts meanwhile.
+	// problem is an error in the specification or a referent; no new release starts while there
+	// is one.
 	problem *status.Error
 	// sourceFresh: the ImagePolicy has a specification that it has not scanned with, for less than
 	// sourceSilence.
@@ -130,8 +130,8 @@ func (r *Reconciler) observeObjects(ctx context.Context, o *observed) error {
 	var list v1alpha1.VersionedMicroserviceList
 	var err error
 	if o.facts.State.Sequence == 0 {
-		// The record is new, or lost and rebuilt from what there is: a cache that lags
-		// would leave releases out for ever.
+		// The record is new, or lost and rebuilt from the existing objects: with an outdated cache,
+		// releases would be missing permanently.
 		err = r.live.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{fieldMicroservice: o.ms.Name})
 	} else {
 		err = r.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{indexReleases: o.ms.Name})

@@ -38,7 +38,8 @@ func (r *Reconciler) peers(ctx context.Context, ms *v1alpha1.Microservice) ([]v1
 	return peers, nil
 }
 
-// observePeers reads how far the others are. One that is being deleted holds no one up.
+// observePeers reads the progress of the other Microservices. One that is being deleted blocks
+// none of them.
 func (r *Reconciler) observePeers(ctx context.Context, o *observed) error {
 	peers, err := r.peers(ctx, o.ms)
 	for i := range peers {

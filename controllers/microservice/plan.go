@@ -14,7 +14,7 @@ type plan struct {
 	adoption *adoption
 }
 
-// newPlan decides what is to be done. It is pure.
+// newPlan computes the plan of a reconcile. It is pure.
 func newPlan(o *observed, now time.Time) plan {
 	p := plan{Result: release.Plan(o.facts, now)}
 	if o.adopting {

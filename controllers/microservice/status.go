@@ -112,10 +112,10 @@ const reasonStateRefused = "StateRefused"
 // afterStateRefused is when a rollout state that was refused is tried again.
 const afterStateRefused = time.Minute
 
-// reportStateRefused says on Ready that the server refuses the rollout state: nothing is done
-// about the Microservice until it is accepted, and no one would know. The status stays
-// as it was before. What comes back shows when to try again; other errors of a write
-// come back as they are.
+// reportStateRefused reports in Ready that the server rejects the rollout state, because the
+// Microservice is not processed until it is accepted. Apart from that, the status does not change.
+// The returned error contains the time of the next attempt; other errors of a write are returned
+// unchanged.
 func (r *Reconciler) reportStateRefused(ctx context.Context, w *pass, before *v1alpha1.Microservice, err error) error {
 	if !apierrors.IsInvalid(err) && !apierrors.IsRequestEntityTooLargeError(err) {
 		return err

@@ -16,8 +16,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// shown is what a person reads: conditions by type, but for those that are as they
-// are stable, and the columns.
+// shown is what a user reads: conditions by type, except those that have their stable state, and
+// the columns.
 type shown struct {
 	Conditions                     []string
 	Active, Canary, Groups, Failed string

@@ -26,11 +26,11 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// write carries out a decision: Services and what else routes rest on, then the routes
-// that name them, then deletions of routes, then those of what they rested on. What one
-// object is refused does not keep the others from being written: where something that a
-// route rests on could not be, only the weights of what is live change. Nothing is deleted
-// in a reconcile in which a write failed that may succeed when it is repeated.
+// write applies a decision: it writes Services and other objects that routes depend on, then
+// the routes that refer to them, then it deletes routes, and then the objects on which these
+// depended. If one object is rejected, the others are still written; if it is one on which a
+// route depends, only the weights of the live route change. Nothing is deleted in a reconcile
+// in which a write failed that may succeed when it is repeated.
 func (r *Reconciler) write(ctx context.Context, f *traffic.Observed, out *traffic.Decision) (traffic.Applied, error) {
 	w := &writing{
 		Reconciler: r, observed: f, decision: out,
@@ -90,7 +90,7 @@ func (w *writing) adopt(ctx context.Context, next *corev1.Service) {
 	w.applied.Changed[key] = true
 }
 
-// services writes the Services, and what else routes rest on.
+// services writes the Services, and the other objects that routes depend on.
 func (w *writing) services(ctx context.Context) {
 	f, out := w.observed, w.decision
 	if out.Adoption != nil && out.Adoption.Mark != nil {
@@ -232,8 +232,8 @@ func (r *Reconciler) patchAdopted(ctx context.Context, live, next *corev1.Servic
 	return nil
 }
 
-// carryOut plans, applies and reports, and returns when to reconcile again without an event,
-// with an error too.
+// carryOut plans, applies and reports. It returns, also with an error, the time after which to
+// reconcile again without an event.
 func (r *Reconciler) carryOut(ctx context.Context, f *traffic.Observed) (time.Duration, error) {
 	out := traffic.Plan(f)
 	if now, more := traffic.Reserve(f, out); more {
@@ -310,8 +310,8 @@ func revertedError(read *unstructured.Unstructured, after time.Duration) *status
 		"spec.provider.routeRef: %s reverts the rules of %s each time they are written: configure it to ignore backendRefs and annotations of the route, or name a rule that nothing else writes", who, traffic.ObjectName(read)))
 }
 
-// patchUser makes a route of another user what it is to be: only what differs is
-// written, and only onto the state that was read. It reports whether anything was.
+// patchUser writes the differences to a user-managed route, and only to the state that was read.
+// It reports whether anything was written.
 func (r *Reconciler) patchUser(ctx context.Context, read, next *unstructured.Unstructured) (bool, error) {
 	patch := gatewayapi.Patch(read, next)
 	if patch == nil {

@@ -74,10 +74,10 @@ import (
 
 // Options of the controller. The zero value has defaults.
 type Options struct {
-	// Concurrency is the number of policies that are looked at at a time. Defaults to 2.
+	// Concurrency is the number of policies that are reconciled at a time. Defaults to 2.
 	Concurrency int
-	// Namespace of the manager, in which the list of domains is looked for. Defaults to
-	// none is looked for, and every namespace may have every host.
+	// Namespace of the manager, which contains the list of domains. By default there is no
+	// list, and every namespace can use every host.
 	Namespace string
 	// Namespaces that the manager watches. Defaults to all.
 	Namespaces []string
@@ -95,8 +95,8 @@ type Options struct {
 	pollInterval time.Duration
 }
 
-// SetupWithManager registers the controller. Where the API server does not know a kind
-// of a provider yet, policies that need it say so, and it is looked for each minute.
+// SetupWithManager registers the controller. If the API server does not serve a kind of a
+// provider yet, policies that need it report this, and the check is repeated each minute.
 func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	for field, index := range indexes {
 		if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.NetworkPolicy{}, field, index); err != nil {

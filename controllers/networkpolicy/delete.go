@@ -44,9 +44,9 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, policy *v1alpha1.Netwo
 	return apply.SetFinalizer(ctx, r.Client, fieldOwner, policy, v1alpha1.FinalizerDeletionPolicy, needed)
 }
 
-// finalize does what the deletionPolicy asks for, and lets the policy go. It never holds it
-// for longer than leaveDeadline, and not at all in a namespace that goes as a whole.
-// Until then its routes follow the releases.
+// finalize applies the deletionPolicy, and then removes the finalizer. It delays the deletion
+// by at most leaveDeadline, and not at all in a namespace that is being deleted. Until then
+// the routes follow the releases.
 func (r *Reconciler) finalize(ctx context.Context, policy *v1alpha1.NetworkPolicy) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(policy, v1alpha1.FinalizerDeletionPolicy) {
 		r.forget(client.ObjectKeyFromObject(policy))

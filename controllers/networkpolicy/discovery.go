@@ -101,13 +101,13 @@ func newList(s *runtime.Scheme, gvk schema.GroupVersionKind) (client.ObjectList,
 }
 
 // kinds knows which kinds of the providers the API server has, and starts a watch of
-// each when it has it. A kind that is missing, or that cannot be listed, is looked for
-// again while a policy needs it, so that nothing waits for a restart. It holds up no one
-// who does not need it: no lock is held while the API server is asked.
+// each when it has it. While a policy needs a kind that is missing, or that cannot be listed,
+// the check is repeated, so that nothing waits for a restart. Policies that do not need the
+// kind are not delayed: no lock is held during a request to the API server.
 type kinds struct {
 	mapper meta.RESTMapper
 	now    func() time.Time
-	// every is when a policy that needs a kind which is missing is looked at again.
+	// every is the time after which a policy that needs a missing kind is reconciled again.
 	every time.Duration
 	// watch of a kind, which is written or only read. What fails leaves nothing behind.
 	watch func(gvk schema.GroupVersionKind, written bool) error

@@ -9,8 +9,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
-// writeTimes remembers when this process last wrote a route, for as long as that
-// matters: after a restart a route that no one has answered on is a fault immediately.
+// writeTimes records when this process last wrote a route, for as long as that is relevant:
+// after a restart, a route without a response is reported as a fault immediately.
 type writeTimes struct {
 	mu sync.Mutex
 	at map[client.ObjectKey]time.Time

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// metrics of routes; nil: no one counts. No label names an object or an address:
+// metrics of routes; nil: nothing is counted. No label names an object or an address:
 //
 //	heighliner_route_confirmation_seconds{confirm}
 //	    time from the last write of a route until it counted as programmed, by what

@@ -25,7 +25,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// observe reads all that a decision rests on; it writes nothing.
+// observe reads everything that a decision is based on; it writes nothing.
 func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.NetworkPolicy) (*traffic.Observed, error) {
 	f := &traffic.Observed{Policy: policy, Now: r.Now()}
 	for _, read := range []func(context.Context, *traffic.Observed) error{
@@ -92,7 +92,7 @@ func identity(e discoveryv1.Endpoint) string {
 }
 
 // serving reports whether gateways send requests to an endpoint: it is ready, and not
-// in progress out. An absent condition means ready.
+// terminating. An absent condition means ready.
 func serving(e discoveryv1.Endpoint) bool {
 	if e.Conditions.Serving != nil && !*e.Conditions.Serving {
 		return false // Ready only because its Service publishes what is not.
@@ -100,9 +100,9 @@ func serving(e discoveryv1.Endpoint) bool {
 	return (e.Conditions.Ready == nil || *e.Conditions.Ready) && (e.Conditions.Terminating == nil || !*e.Conditions.Terminating)
 }
 
-// readClaims finds other policies, of all namespaces, that hold a host which the
-// policy renders. They are asked by what they report, so that no one renders
-// the templates of another user.
+// readClaims finds other policies, of all namespaces, that use a host which the policy
+// renders. Their reported hosts are compared, so that the templates of other users are not
+// rendered.
 func (r *Reconciler) readClaims(ctx context.Context, f *traffic.Observed) error {
 	var others []v1alpha1.NetworkPolicy
 	for _, host := range traffic.Hosts(f) {
@@ -139,8 +139,8 @@ func (r *Reconciler) readMicroservice(ctx context.Context, f *traffic.Observed) 
 	return nil
 }
 
-// ownObjects selects the children of a policy in the cache, by an index: a list by labels
-// would look at those of all policies of the namespace.
+// ownObjects selects the objects of a policy in the cache, by an index: a list by labels
+// would examine the objects of all policies of the namespace.
 func ownObjects(f *traffic.Observed) []client.ListOption {
 	return []client.ListOption{client.InNamespace(f.Policy.Namespace), client.MatchingFields{indexPolicy: f.Policy.Name}}
 }
@@ -206,7 +206,7 @@ func (r *Reconciler) readRoutes(ctx context.Context, f *traffic.Observed) error 
 			return fmt.Errorf("list %ss: %w", kind.gvk.Kind, err)
 		}
 		if meta.LenList(list) > 0 && traffic.OfAnother(f.Policy, kind.name) {
-			// Of a kind that was taken away meanwhile the cache remembers what there was.
+			// If the kind was removed meanwhile, the cache still contains its previous objects.
 			if err := r.Live.List(ctx, list, labelled(f)...); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 				continue
 			} else if err != nil {
@@ -337,8 +337,8 @@ func (r *Reconciler) readRivals(ctx context.Context, f *traffic.Observed) error 
 	return nil
 }
 
-// readUsers reads routes of others from the server, whole: what is written to them
-// rests on what they are now. The Gateways that serve them come with them.
+// readUsers reads complete user-managed routes from the server, because writes to them depend on
+// their current state. It also reads the Gateways that serve them.
 func (r *Reconciler) readUsers(ctx context.Context, f *traffic.Observed, scene *providers.Scene, seen []seenKind) error {
 	scene.Older, scene.Services, scene.Releases = f.Older, map[string]bool{}, map[string]bool{}
 	for name, s := range f.Services {

@@ -59,8 +59,8 @@ func TestARolloutStateBehindWhatWasWrittenIsReadFromTheServer(t *testing.T) {
 	}
 }
 
-// An endpoint in progress out still answers what it has, and is no reason for weight: a
-// release of which nothing else remains counts as one without endpoints.
+// A terminating endpoint still answers its open requests, but does not count for weights: a
+// release that has no other endpoint counts as one without endpoints.
 func TestServing(t *testing.T) {
 	yes, no := new(true), new(false)
 	for name, tc := range map[string]struct {

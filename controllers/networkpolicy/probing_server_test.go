@@ -111,7 +111,7 @@ func (g *playedGateway) since(revision int64) time.Time {
 
 // TestProbeThroughAPlayedGateway: against a real API server, and a stand-in for a
 // gateway that serves what it read half a second ago, no revision is confirmed before it
-// is served, each is soon after, and stable no one asks or writes.
+// is served, each is confirmed soon after, and a stable state causes no probes and no writes.
 func TestProbeThroughAPlayedGateway(t *testing.T) {
 	p := newPlace(t)
 	gateway := playGateway(t, p.namespace, 500*time.Millisecond)

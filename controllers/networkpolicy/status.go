@@ -12,8 +12,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// blind is the status of a policy of which nothing can be decided, because no one sees
-// what it has: what was reported of its traffic still holds.
+// blind is the status of a policy for which nothing can be decided, because its objects
+// cannot be read: the last report about its traffic remains valid.
 func blind(policy *v1alpha1.NetworkPolicy, cause *providers.Problem) v1alpha1.NetworkPolicyStatus {
 	now := *policy.Status.DeepCopy()
 	now.ObservedGeneration = policy.Generation

@@ -32,7 +32,7 @@ func (p *place) routeOfHost(host string) *gatewayv1.HTTPRoute {
 	return nil
 }
 
-// routes reports what the status reports a host: "1.0.0=90 2.0.0=10".
+// The backends of a host as the status shows them, such as "1.0.0=90 2.0.0=10".
 func leads(host, wanted string) func(*v1alpha1.NetworkPolicy) bool {
 	return func(p *v1alpha1.NetworkPolicy) bool {
 		for _, d := range p.Status.Domains {

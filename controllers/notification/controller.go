@@ -48,8 +48,8 @@ const FieldOwner = "heighliner-notification"
 const (
 	// staleCacheDelay is when to reconcile again if the cache does not contain the last status write yet.
 	staleCacheDelay = time.Second
-	// pollInterval is when rollouts in progress are looked at again, because what they wait for depends on more objects than
-	// are watched.
+	// pollInterval is the time after which rollouts in progress are checked again, because what they wait for depends on
+	// objects that are not watched.
 	pollInterval = 10 * time.Second
 )
 

@@ -13,7 +13,7 @@ import (
 // Constructors of all events of NotificationPolicies.
 
 func droppedEvent(r result) status.Event {
-	return status.WarningEvent("NotificationDropped", "Notify", fmt.Sprintf("receiver %q does not get %q: %s", r.delivery.Receiver, r.message.Title, r.why))
+	return status.WarningEvent("NotificationDropped", "Notify", fmt.Sprintf("message %q to receiver %q is dropped: %s", r.message.Title, r.delivery.Receiver, r.why))
 }
 
 // readyEvents are those of a change of Ready; a policy that works from the start makes none.

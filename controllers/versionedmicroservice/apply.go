@@ -316,7 +316,7 @@ const (
 	repeatsWaitLong = 30 * time.Second
 )
 
-// waitToWrite is how long a status that differs has to wait; 0: it is to be written.
+// waitToWrite is how long the write of a changed status should be delayed; 0: write it immediately.
 func (r *reconciler) waitToWrite(o *observed, next v1alpha1.VersionedMicroserviceStatus) time.Duration {
 	release, now := o.release, r.clock.Now()
 	first := r.differsSince(release, now)

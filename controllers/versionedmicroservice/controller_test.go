@@ -425,7 +425,7 @@ func TestRolloutStateIsMirrored(t *testing.T) {
 		}
 	}
 	write(v1alpha1.ReleaseCanary, &v1alpha1.Rollout{Release: release.Name, Step: 2, StartedTime: metav1.NowMicro()})
-	eventually(t, func() string { // It waits for the next fact, but not for ever.
+	eventually(t, func() string { // It waits for the next fact, but not forever.
 		fetch(t, release)
 		return cmp.Diff("canary 2/2 Paused", fmt.Sprintf("%s %s", release.Status.Release, release.Status.Step))
 	})

@@ -316,7 +316,7 @@ func TestHooksAfterARestart(t *testing.T) {
 	}
 }
 
-// A release that goes takes what is in progress with it.
+// Calls in progress are canceled when their release is deleted.
 func TestDeletedReleaseIsAskedNoMore(t *testing.T) {
 	t.Parallel()
 	came, gone := make(chan struct{}, 10), make(chan struct{}, 10)

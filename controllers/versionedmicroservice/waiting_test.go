@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// What a release repeats of its Microservice waits, but not for ever, and what a controller or a
+// What a release repeats of its Microservice waits, but not forever, and what a controller or a
 // hook reads does not wait.
 func TestWaitToWrite(t *testing.T) {
 	t.Parallel()

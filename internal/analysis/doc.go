@@ -1,5 +1,5 @@
-// Package analysis measures canaries: it asks providers for numbers next to the
-// reconcile, and folds what they say into a verdict.
+// Package analysis measures canaries: it queries providers in the background, and folds their
+// responses into a result.
 //
 // The pure half is [Begin], [Due] and [Fold]: the specification, the status so
 // far and the outcome of a round give the next status, and nothing else does.
@@ -25,9 +25,9 @@
 //	http.go        HTTP to providers
 //	thresholds.go  compares an answer with thresholds
 //	status.go      Begin, Due and Fold: the pure half
-//	replay.go      rounds of the past, and counts of requests, for people who ask
+//	replay.go      past rounds, and counts of requests, for hlnr
 //	errors.go      the reasons why a metric could not be measured
-//	measurer.go    the Measurer: rounds next to the reconcile
-//	pool.go        how many questions are asked at a time
+//	measurer.go    the Measurer: rounds in the background
+//	pool.go        how many queries run at a time
 //	metrics.go     the metrics of the manager about analyses
 package analysis

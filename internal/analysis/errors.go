@@ -47,7 +47,7 @@ const (
 	TooLarge Reason = "TooLarge"
 	// BadAnswer is an answer that cannot be read.
 	BadAnswer Reason = "BadAnswer"
-	// NoProvider is a query without anybody to ask.
+	// NoProvider is a query without a provider.
 	NoProvider Reason = "NoProvider"
 	// BadSecret is a Secret that is missing, or has not the keys that are needed.
 	BadSecret Reason = "BadSecret"

@@ -147,7 +147,7 @@ func (a *asking) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// refusal is the error of an answer that says so in its status.
+// refusal is the error of an answer whose status code reports one.
 func (a *asking) refusal(r *http.Response) error {
 	wait := retryAfter(r.Header.Get("Retry-After"), a.now())
 	switch {

@@ -153,7 +153,7 @@ func (m *Measurer) Forget(key types.NamespacedName) {
 	}
 }
 
-// measure asks all questions of a round, and judges the answers.
+// measure runs all queries of a round, and evaluates the responses.
 func (m *Measurer) measure(ctx context.Context, request Request) Round {
 	round := Round{At: request.At, Measurements: make([]Measurement, len(request.Spec.Metrics))}
 	var group errgroup.Group

@@ -87,7 +87,7 @@ func (p *pool) do(ctx context.Context, q query, timeout time.Duration, send func
 	}
 }
 
-// send asks when there is room.
+// send sends a query when there is a free slot.
 func (p *pool) send(ctx context.Context, q query, timeout time.Duration, send func(context.Context) answer) answer {
 	full := answer{err: errorf(Timeout, "the query was queued during the whole round: providers of this namespace are slow, or the manager runs too many queries")}
 	leave, ok := p.places.Enter(ctx, q.namespace, q.address)

@@ -33,11 +33,10 @@ const (
 	maxMessage      = 256
 )
 
-// Begin is the status at a point before its next round: before itself where it
-// speaks of this point and specification already, else a new one that keeps what
-// counts for the run. Passed rounds of another specification do not count, its
-// failures do. A Failed verdict stays for the run. before may be nil; it is not
-// changed.
+// Begin returns the status at a point before its next round: before itself, if it belongs to
+// this point and specification, otherwise a new status that keeps what counts for the rollout.
+// Passed rounds of another specification do not count, but its failures do. Phase Failed remains
+// for the whole rollout. before may be nil; it is not changed.
 func Begin(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, point Point) *v1alpha1.ReleaseAnalysis {
 	status, since := &v1alpha1.ReleaseAnalysis{}, metav1.NewMicroTime(point.Since.Truncate(time.Microsecond)) // as it is stored
 	if before != nil && before.Run == point.Run {

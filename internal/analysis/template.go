@@ -46,7 +46,7 @@ func (v values) fill(template string, escape func(string) string) (string, *Erro
 }
 
 // inQuotes writes a value for a string of PromQL or JSON in double quotes. Values
-// are names and versions: there is next to nothing to write otherwise.
+// are names and versions, so that hardly any character needs an escape.
 func inQuotes(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s)
 }

@@ -90,8 +90,8 @@ func lack(metric *v1alpha1.AnalysisMetric) string {
 	return "no traffic"
 }
 
-// exact refuses verdicts that rest on a bound. Of a canary that is slower than
-// the highest bucket it can still be known that it is too slow.
+// exact rejects results that are based on a bound. If a canary is slower than the highest bucket,
+// it can still be known that it is too slow.
 func (m Measurement) exact(metric *v1alpha1.AnalysisMetric, canary answer, active ...answer) Measurement {
 	for _, a := range active {
 		if a.atLeast {
@@ -179,5 +179,5 @@ func outside(r v1alpha1.ValueRange, v float64) string {
 	return "outside of all ranges"
 }
 
-// text is a value for people: ten digits.
+// text formats a value for users, with ten digits.
 func text(v float64) string { return strconv.FormatFloat(v, 'g', 10, 64) }

@@ -41,7 +41,7 @@ type Options struct {
 	Clock clock.Clock
 	// Changed is called after each change with objects that are not to be changed.
 	Changed func(Objects)
-	// Lost is called when a watch is interrupted; it is taken up again. nil: no one is interested.
+	// Lost is called when a watch is interrupted; the watch is then resumed. nil: it is not called.
 	Lost func(error)
 }
 

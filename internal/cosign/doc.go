@@ -14,15 +14,14 @@
 // Referrers are found by the referrers API and, where a registry has none, by the
 // index under the tag sha256-<hex>.
 //
-// A signature counts when the key fits and what it signs names the digest. What is
-// not looked at: the repository that was signed (docker-reference), since images are
-// copied between registries with their signatures; it is reported. Hence who may push
-// to a repository may put an older image there, or one of another repository, that
-// the same key has signed: use a key for what belongs together. The transparency log
-// and timestamps are not looked at either: the key is what is trusted. Keyless
-// signatures, by a certificate, are refused.
+// A signature counts if it is valid for the key and the signed content names the digest. The
+// signed repository (docker-reference) is reported, but not checked, because images are copied
+// between registries with their signatures. Therefore a user who can push to a repository can put
+// an older image there, or an image of another repository that is signed with the same key: use
+// separate keys for separate applications. The transparency log and timestamps are not checked
+// either, because only the key is trusted. Keyless signatures, by a certificate, are rejected.
 //
-// All that is read is bounded in number and size: 64 layers or referrers, 64 KiB of
+// Everything that is read is bounded in number and size: 64 layers or referrers, 64 KiB of
 // a simple signing payload, 1 MiB of a bundle.
 //
 //	key.go     public keys of a Secret

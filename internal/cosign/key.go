@@ -39,8 +39,8 @@ func (k Keys) ID() string { return k.id }
 
 // ParseKeys reads the public keys of a Secret: one in PEM, as cosign
 // generate-key-pair writes it, or up to 8 of which any counts, so that a key can be
-// replaced while both are in use. The error names the Secret, its key and the mend,
-// and nothing of what it holds.
+// replaced while both are in use. The error names the Secret, its key and the fix, and does not
+// contain the content.
 func ParseKeys(secret string, data map[string][]byte) (Keys, error) {
 	text, ok := data[SecretKey]
 	if !ok {

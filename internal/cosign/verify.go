@@ -90,7 +90,7 @@ const (
 	maxRefusal  = time.Hour
 )
 
-// holds reports whether a refusal need not be looked at again.
+// holds reports whether a refusal need not be checked again.
 func (r refusal) holds(now time.Time) bool {
 	return now.Sub(r.last) < min(r.last.Sub(r.first)/refusalPart, maxRefusal)
 }
@@ -151,7 +151,7 @@ type search struct {
 	digest   v1.Hash
 	keys     Keys
 
-	left      int    // signatures that may still be looked at
+	left      int    // number of signatures that may still be checked
 	reason    string // why the first signature does not count
 	found     bool   // one that counts
 	reference string // that it names
@@ -185,8 +185,8 @@ func (s *search) refuse(format string, args ...any) {
 	}
 }
 
-// judge sorts the errors of reading: what is not there is nothing, what cannot be
-// used is a signature that does not count, and the rest is not a verdict.
+// judge classifies errors of reading: content that does not exist is not an error, content that
+// cannot be used is a signature that does not count, and any other error gives no result.
 func (s *search) judge(err error) error {
 	switch registry.KindOf(err) {
 	case registry.NotFound:
@@ -226,7 +226,7 @@ func (s *search) byReferrers(ctx context.Context) error {
 	return nil
 }
 
-// take counts what is looked at; false: enough.
+// take counts the signatures that are checked; false: the limit is reached.
 func (s *search) take() bool {
 	s.left--
 	if s.left < 0 {

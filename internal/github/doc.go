@@ -25,7 +25,7 @@
 //	deployments.go     lists deployments that were made before
 //	commit_status.go   statuses of commits
 //	webhook.go         deliveries of webhooks
-//	errors.go          errors by what is to be done about them
+//	errors.go          errors by their remedy
 //	rate_limits.go     limits and pauses
 //	pool.go            the clients of a process
 //	response_cache.go  answers for conditional requests

@@ -21,7 +21,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Kind classifies what went wrong, by what is to be done about it.
+// Kind classifies errors by their remedy.
 type Kind string
 
 // The kinds of errors.
@@ -53,7 +53,7 @@ const (
 	Reserved Kind = "Reserved"
 	// Unreachable: no answer, or one of the server's own failures. Try again.
 	Unreachable Kind = "Unreachable"
-	// Refused: the address, or one that it leads to, is not asked.
+	// Refused: the address, or one to which it redirects, is not called.
 	Refused Kind = "Refused"
 	// Conflict: GitHub cannot do it now, because something else changed (409, and 202
 	// for a deployment). Try again.
@@ -81,7 +81,7 @@ type Error struct {
 	// RetryAt is when to ask again; set for RateLimited and Reserved only.
 	RetryAt time.Time
 
-	detail string // what GitHub or the network said, in fixed words
+	detail string // what GitHub or the network reported, in fixed words
 	remedy string
 	cause  error // never printed: may hold what a server sent
 }
@@ -265,8 +265,8 @@ func (e *Error) setForbidden(c call, detail string, answer *github.ErrorResponse
 // "deployments=write".
 var accepted = regexp.MustCompile(`^[a-z_]{1,40}=(read|write|admin)([,;] ?[a-z_]{1,40}=(read|write|admin)){0,5}$`)
 
-// permission that a call lacks: what GitHub says, and otherwise what its
-// reference says.
+// permission that a call lacks, as GitHub reports it, or otherwise as the documentation of GitHub
+// describes it.
 func permission(c call, header http.Header) string {
 	if said := header.Get("X-Accepted-GitHub-Permissions"); accepted.MatchString(said) {
 		return said

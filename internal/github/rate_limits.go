@@ -49,8 +49,8 @@ type Budget struct {
 	PausedUntil time.Time
 }
 
-// gate is the RoundTripper through which all requests with one credential go. It
-// remembers what GitHub says about limits, and sends nothing against it.
+// gate is the RoundTripper for all requests with the same credential. It records the limits that
+// GitHub reports, and sends no request that would exceed them.
 type gate struct {
 	next   http.RoundTripper
 	clock  clock.PassiveClock
@@ -76,8 +76,8 @@ type writing struct{}
 
 func forWriting(ctx context.Context) context.Context { return context.WithValue(ctx, writing{}, true) }
 
-// RoundTrip sends a request unless a limit forbids it, and gives a *pausedError
-// then, and when the answer says so.
+// RoundTrip sends a request unless a limit forbids it. It returns a *pausedError in that case,
+// and when the answer reports a limit.
 func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
 	select {
 	case g.places <- struct{}{}:
@@ -132,7 +132,7 @@ func (g *gate) admit(r *http.Request) error {
 	return fmt.Errorf("%w: %w", errWriting, &pausedError{until: now.Add(delay)})
 }
 
-// maxRefusal is how much of an answer that may be one of the limits is looked at.
+// maxRefusal is how much of an answer is read to find out whether it reports a limit.
 const maxRefusal = 64 << 10
 
 // note remembers the budget that an answer shows, and the pause that it asks for.
@@ -198,7 +198,7 @@ func (g *gate) noteBudget(h http.Header, now time.Time) {
 	g.limit, g.remaining, g.reset = limit, remaining, reset
 }
 
-// tooQuickly is what GitHub says, with 422, about content that comes too fast.
+// tooQuickly is in the message that GitHub sends, with 422, if content is created too fast.
 const tooQuickly = "submitted too quickly"
 
 // pauseFor reports whether an answer of 403, 422 or 429 is one of the limits, and for

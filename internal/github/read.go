@@ -35,8 +35,7 @@ const (
 	Closed State = "Closed"
 )
 
-// PullRequest is what GitHub says about a pull request. Text is on one line and
-// bounded.
+// PullRequest is a pull request as GitHub reports it. Each text is on one line, and bounded.
 type PullRequest struct {
 	Number int
 	State  State
@@ -93,7 +92,7 @@ type Tag struct {
 // Commit of Git.
 type Commit struct {
 	SHA string
-	// Committed is the committer's date, which whoever made the commit chose.
+	// Committed is the committer's date. The author of the commit can choose it freely.
 	Committed time.Time
 	// Parents by their full SHA.
 	Parents []string

@@ -145,7 +145,7 @@ var read = map[string]bool{
 	"action": true, "number": true, "repository": true, "pull_request": true, "package": true, "registry_package": true,
 }
 
-// maxFields of a payload that are looked at: GitHub's have some dozens.
+// maxFields is the number of fields of a payload that are read: payloads of GitHub have some dozens.
 const maxFields = 1000
 
 // beginning gives those of the fields which are read that are whole in the beginning of an

@@ -233,9 +233,9 @@ func (c *Client) DeploymentGone(ctx context.Context, repo Repo, deployment int64
 
 // Comment is what EnsureComment writes.
 type Comment struct {
-	// Key is of one writer of comments, on any number of pull requests, and stays the
-	// same. No one at GitHub may know it: what finds a comment again is made of it, and
-	// stands in the comment, where everybody reads it.
+	// Key identifies one writer of comments, on any number of pull requests, and never changes.
+	// It must be unknown to users of GitHub: the mark by which a comment is found again is
+	// derived from it, and is part of the comment, which every user can read.
 	Key string
 	// Body in Markdown, below 65 KB. Pass what people wrote through EscapeMarkdown.
 	Body string
@@ -352,8 +352,8 @@ func (c *Client) comment(ctx context.Context, what call, repo Repo, n int, delet
 	return firstBy(login, found.Items), nil
 }
 
-// firstBy gives the first comment of an author; nil when there is none, and when the
-// author is not known: everybody who read ours can copy its mark.
+// firstBy returns the first comment of an author; nil if there is none, or if the author is
+// unknown: any user who read our comment can copy its mark.
 func firstBy(login string, comments []marked) (first *marked) {
 	for i, comment := range comments {
 		if login != "" && strings.EqualFold(comment.login, login) && (first == nil || comment.id < first.id) {

@@ -28,7 +28,7 @@ func polled(t v1alpha1.HookType) bool {
 	return t == v1alpha1.HookRollback || gates(t) && t != v1alpha1.HookPreRollout
 }
 
-// checks reports whether a hook is a check, whose no counts as a failure.
+// checks reports whether a hook is a check: a response that means no counts as a failure.
 func checks(t v1alpha1.HookType) bool {
 	return t == v1alpha1.HookPreRollout || t == v1alpha1.HookRollout
 }

@@ -214,8 +214,8 @@ func (ds *deliveries) retain(questions []Call) {
 	}
 }
 
-// deliver begins to ask, unless that is in progress, has been answered for good, or is
-// too early, and then returns when.
+// deliver starts a call, unless one is in progress, the final response has been received, or it is
+// too early. If it is too early, deliver returns the time of the call.
 func (p *Pool) deliver(release types.NamespacedName, ds *deliveries, q Call) time.Time {
 	d := ds.byID[q.Body.ID]
 	switch {
@@ -234,7 +234,7 @@ func (p *Pool) deliver(release types.NamespacedName, ds *deliveries, q Call) tim
 			at = d.again
 		}
 		if !equality.Semantic.DeepEqual(d.question.Hook, q.Hook) {
-			d.edited = p.now() // whoever mended it wants to see that at once
+			d.edited = p.now() // a user who fixed it should see the result immediately
 		} else if at.After(p.now()) {
 			return at
 		}
@@ -258,7 +258,7 @@ func (p *Pool) deliver(release types.NamespacedName, ds *deliveries, q Call) tim
 	return time.Time{}
 }
 
-// run delivers one question, and requeues whoever waits for its outcome.
+// run makes one call, and requeues the release that waits for its outcome.
 func (p *Pool) run(ctx context.Context, release types.NamespacedName, d *delivery, q Call, attempts int, before <-chan struct{}) {
 	outcome, ok := p.try(ctx, release.Namespace, q, attempts, before)
 	p.mu.Lock()

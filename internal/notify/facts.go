@@ -27,7 +27,7 @@ import (
 // Key names a release.
 type Key struct{ Namespace, Release string }
 
-// Fact is something that can be reported of a release now.
+// Fact is a transition that can be reported about a release now.
 type Fact struct {
 	// Event of the release.
 	Event v1alpha1.NotificationEvent

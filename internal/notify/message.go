@@ -38,7 +38,7 @@ type Message struct {
 	Event    v1alpha1.NotificationEvent `json:"event"`
 	Severity Severity                   `json:"severity"`
 	Time     time.Time                  `json:"time"`
-	// Title is one line for people.
+	// Title is one line for users.
 	Title string `json:"title"`
 	// Brief is Title without cause, user and note, which not all readers of a repository may see.
 	Brief string `json:"-"`

@@ -43,7 +43,7 @@ func inSlack(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
 }
 
-// slackMessageOf gives a message as Slack takes it.
+// slackMessageOf returns a message in the format of Slack.
 func slackMessageOf(m Message) slackMessage {
 	title := "*" + inSlack(cut(m.Title, maxSlackText/6)) + "*"
 	if m.URL != "" {

@@ -25,7 +25,8 @@ const (
 	blockSize = 32 << 10
 )
 
-// NewDecoding returns a bound of so many bytes of memory, of which a value of JSON takes perValue.
+// NewDecoding returns a bound on the bytes of memory for decoding, of which each JSON value takes
+// perValue.
 // An answer that takes more than all of it is decoded alone.
 func NewDecoding(memory, perValue int64) *Decoding {
 	return &Decoding{memory: memory, perValue: perValue, free: semaphore.NewWeighted(memory)}

@@ -92,7 +92,7 @@ func (t target) blob(ctx context.Context, digest string, limit int64) ([]byte, e
 // Referrers are the manifests whose subject is the digest, in the order of the
 // registry: by the referrers API, or where there is none by the index under the tag
 // that stands for the digest. Only the first page is read, and of it the first
-// most. Nobody having one is no error; errors as for List.
+// most. It is not an error if there are none; errors are those of List.
 func (s *Scanner) Referrers(ctx context.Context, r Request, digest string, most int) ([]v1.Descriptor, error) {
 	t, ctx, cancel, err := s.begin(ctx, opReferrers, r)
 	if err != nil {

@@ -11,9 +11,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// The floor under the pace of an answer: each window has to bring so many bytes, or
-// the end. What comes more slowly keeps a connection, and whoever waits for it, for
-// as long as its server likes.
+// The minimum pace of an answer: each window must contain this number of bytes, or the end. A
+// slower answer would occupy a connection, and its callers, for as long as the server decides.
 const (
 	paceWindow = 10 * time.Second
 	paceBytes  = 10 << 10

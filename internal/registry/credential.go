@@ -136,12 +136,12 @@ type Match struct {
 // ghcr.io/org is none for ghcr.io/org-b), of equal ones that of the first Secret, and
 // within a Secret the one whose user name, then whose key, sorts first.
 // Host and port must be the same; docker.io goes by all its names; wildcards in
-// hosts are not read. A basic-auth Secret is for Secret.Registry only, and of no
-// use without: else whoever may name a repository could have its password sent to
-// a host of his own.
+// hosts are not supported. A basic-auth Secret is for Secret.Registry only, and is not used
+// without it: otherwise a user who can name a repository could have the password sent to a host
+// of their choice.
 //
-// The error names each Secret that cannot be read, and says nothing of what it
-// holds; the match counts beside it.
+// The error names each Secret that cannot be read, without its content. A match in another
+// Secret is still returned.
 func FindCredential(repository string, secrets ...Secret) (Match, error) {
 	repo, err := parseRepository("find a credential for", repository, false)
 	if err != nil {

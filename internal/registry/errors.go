@@ -21,16 +21,16 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Kind classifies what went wrong, by what is to be done about it.
+// Kind classifies errors by their remedy.
 type Kind string
 
 // The kinds of errors.
 const (
 	// BadName: the repository, tag or digest cannot be read. Change the spec.
 	BadName Kind = "BadName"
-	// Unauthorized: the registry refuses the credential, or wants one (401, 403).
+	// Unauthorized: the registry rejects the credential, or requires one (401, 403).
 	Unauthorized Kind = "Unauthorized"
-	// NotFound: no such repository, tag or digest, or no right to see it (404).
+	// NotFound: the repository, tag or digest does not exist, or access to it is not allowed (404).
 	NotFound Kind = "NotFound"
 	// RateLimited: the registry asked for a pause; see Error.RetryAt.
 	RateLimited Kind = "RateLimited"

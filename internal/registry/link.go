@@ -23,7 +23,8 @@ type listing struct {
 	// etag is that of the only page of this list, pages the number of pages.
 	etag  string
 	pages int
-	// tags of the last page, and how many names it has, which may be no tags.
+	// tags of the last page, and the number of names on it, which may include names that are not
+	// tags.
 	tags  []string
 	named int
 }
@@ -159,8 +160,8 @@ const maxETag = 256
 
 // mendLink takes the query alone from the link to the next page of a list: scheme,
 // host and path stay those that the registry was asked by. Registries behind a proxy
-// often know none of the three, the library follows nothing else, and nothing is ever
-// sent elsewhere.
+// often do not know these three. The library follows only this link, and requests are never sent
+// to another host.
 func mendLink(resp *http.Response) {
 	link := resp.Header.Get("Link")
 	start, end := strings.IndexByte(link, '<'), strings.IndexByte(link, '>')

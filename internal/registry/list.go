@@ -26,7 +26,7 @@ func (s *Scanner) list(ctx context.Context, r Request) (Scan, error) {
 		return Scan{}, err
 	}
 	limit := tagLimit{max: cmp.Or(r.MaxTags, DefaultMaxTags), counts: r.Counts}
-	// A whole list answers everybody; what a limit cut, those with the same limit.
+	// A complete list is the answer for all callers; a truncated one, for callers with the same limit.
 	whole := "list " + t.key
 	cut := fmt.Sprintf("%s %d %s", whole, limit.max, r.CountsAs)
 	if scan, ok := s.cachedList(r, whole, cut); ok {
@@ -167,8 +167,8 @@ func weight(s Scan) int {
 	return n
 }
 
-// readTags reads pages, by the listing of ctx, until the end or a bound. Names that are no tags are left
-// out: no image could be pulled by them.
+// readTags reads pages, by the listing of ctx, until the end or a bound. Names that are not tags are
+// omitted: no image can be pulled by them.
 func (s *Scanner) readTags(ctx context.Context, t target, limit tagLimit) (tags []string, truncated bool, err error) {
 	pages, size, err := t.login.pages(ctx, t)
 	if err != nil {

@@ -17,7 +17,7 @@ func TestPace(t *testing.T) {
 		"twelve quiet":         {12, time.Minute, 2 * time.Minute},
 		"two dozen quiet":      {24, time.Minute, 3 * time.Minute},
 		"three dozen quiet":    {36, time.Minute, 4 * time.Minute},
-		"for ever quiet":       {100_000, time.Minute, 4 * time.Minute},
+		"no changes, ever":     {100_000, time.Minute, 4 * time.Minute},
 		"long interval":        {36, 10 * time.Hour, 24 * time.Hour},
 		"longer than the cap":  {36, 48 * time.Hour, 48 * time.Hour},
 		"no interval at all":   {36, 0, 0},

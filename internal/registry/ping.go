@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// pingAge is how long the answer of a registry to GET /v2/, which says how requests are authenticated, is reused.
+// pingAge is how long the answer of a registry to GET /v2/, which shows how requests are authenticated, is reused.
 const pingAge = 10 * time.Minute
 
 // pings remembers the answers to GET /v2/ with one credential, by scheme and host. The library asks once for each repository.

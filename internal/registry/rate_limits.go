@@ -15,8 +15,8 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// The pause after a 429: what Retry-After says, at most maxPause and at least
-// minPause; defaultPause when it says nothing that can be read.
+// The pause after a 429: the time in Retry-After, at most maxPause and at least minPause, or
+// defaultPause if the header is missing or invalid.
 const (
 	minPause     = time.Second
 	defaultPause = time.Minute
@@ -141,13 +141,13 @@ func (g *gate) paused(now time.Time) bool {
 	return now.Before(g.until)
 }
 
-// pause closes the gate for everybody. A pause is never shortened by a later
-// answer to an earlier request.
+// pause closes the gate for all requests. A later answer to an earlier request never shortens a
+// pause.
 func (g *gate) pause(retryAfter string) error {
 	return &pausedError{g.hold(pauseFor(retryAfter, g.clock.Now()))}
 }
 
-// hold closes the gate for everybody for a time from now, and returns the end of the pause.
+// hold closes the gate for all requests for a time from now, and returns the end of the pause.
 func (g *gate) hold(pause time.Duration) time.Time {
 	until := g.clock.Now().Add(pause)
 	g.mu.Lock()
@@ -209,9 +209,9 @@ const maxConnections = 32
 const longestTimeout = 2 * time.Minute
 
 // NewTransport is the transport to registries. Addresses are checked after the
-// name is resolved, at the connection, so that no redirect, token server or name
-// leads around it; a proxy of the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY) is
-// used as proxies says.
+// name is resolved, when the connection is made, so that no redirect, token server or name
+// bypasses the check. Proxies of the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY) are used as
+// described at proxies.
 func NewTransport(allowed *outbound.Policy) *http.Transport {
 	p := &proxies{choose: http.ProxyFromEnvironment, allowed: allowed}
 	return &http.Transport{

@@ -179,11 +179,11 @@ const (
 	revisionAnnotation = ociAnnotations + "revision"
 )
 
-// described is what stands behind a digest.
+// described is the content of a digest.
 type described struct {
 	Image
 	children []child // of an index
-	// unnamed are the images of an index that does not say their platforms, by digest.
+	// unnamed are the images of an index that does not contain their platforms, by digest.
 	unnamed []string
 }
 

@@ -14,16 +14,15 @@ const (
 	maxWait = 24 * time.Hour
 )
 
-// Pace is how often a source of versions is looked at: with the interval while it
-// brings news, and ever less, down to a quarter as often, while it brings none. The
-// zero value scans with the interval. It is a value: copy it with what was looked at.
+// Pace is how often a source of versions is scanned: with the interval while scans find changes,
+// and less and less often, down to a quarter as often, while they find none. The zero value scans
+// with the interval. It is a value: copy it together with the result of the scan.
 type Pace struct {
 	quiet int // scans in a row without news
 }
 
-// After gives the pace after a scan that found something new, or nothing. News is
-// whatever the last successful scan did not see: another list, another image. A scan
-// that failed is none, and changes nothing.
+// After returns the pace after a scan. news reports whether the scan found a change since the last
+// successful one, such as another list or another image. Do not call it for a scan that failed.
 func (p Pace) After(news bool) Pace {
 	if news {
 		return Pace{}
@@ -51,9 +50,9 @@ func (p Pace) Wait(interval time.Duration, random func(n int64) int64) time.Dura
 	return wait - time.Duration(random(int64(wait)/10+1))
 }
 
-// Fresh is the age up to which an answer of somebody else's scan will do, for
-// Request.MaxAge: below the shortest Wait, so that a scan never finds its own last
-// answer, and an answer is never older than the stretched interval when it is used.
+// Fresh is the maximum age of an answer for the scan of another policy, for Request.MaxAge. It is
+// below the shortest Wait, so that a scan never reuses its own last answer, and an answer that is
+// used is never older than the stretched interval.
 func (p Pace) Fresh(interval time.Duration) time.Duration {
 	wait := p.Interval(interval)
 	return wait - wait/8

@@ -143,8 +143,8 @@ const (
 	maxImages  = 32 << 20 // bytes
 )
 
-// Ages of logins: a registry is asked anew how it wants to be asked, and a login
-// that nobody used is forgotten.
+// Ages of logins: after these times a registry is asked again how to authenticate, and a login
+// that was not used is dropped.
 const (
 	pullerAge = 10 * time.Minute
 	idleAge   = time.Hour

@@ -61,7 +61,7 @@ func (fs *flights) join(ctx context.Context, key string, timeout time.Duration, 
 	return f
 }
 
-// leave ends the work when nobody waits for it any more; who comes then begins anew.
+// leave ends the request when no caller waits for it any longer; a later caller starts a new one.
 func (fs *flights) leave(key string, f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()

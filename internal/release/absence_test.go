@@ -65,7 +65,7 @@ func TestDeadlineAfterAnAbsence(t *testing.T) {
 	}
 }
 
-// A manager that is ended every few seconds puts no deadline off for ever.
+// A manager that is restarted every few seconds does not postpone a deadline indefinitely.
 func TestDeadlineUnderRestarts(t *testing.T) {
 	t.Parallel()
 	started := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

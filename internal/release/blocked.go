@@ -55,7 +55,7 @@ func (s *scope) uncreated(run *Rollout, cause Reason) bool {
 // stepClock is since when a step has been unhealthy, if it always was, without its waits.
 func (s *scope) stepClock(run *Rollout) time.Time { return run.Started.Add(run.Waited) }
 
-// block lets a rollout wait for a cause outside of its release; "": for none.
+// block makes a rollout wait for a cause outside of its release; "" ends the wait.
 func (s *scope) block(run *Rollout, r *Row, cause Reason, c Object) {
 	was := run.WaitsFor
 	run.WaitsFor = cause
@@ -72,7 +72,7 @@ func (s *scope) block(run *Rollout, r *Row, cause Reason, c Object) {
 	s.state(r, true, Blocked, message)
 }
 
-// inWords reports what is known of a cause.
+// inWords describes what is known about a cause.
 func (s *scope) inWords(cause Reason, c Object) string {
 	more := c.Message
 	switch cause {

@@ -26,7 +26,7 @@ func whom(by string) string {
 	return strconv.Quote(by)
 }
 
-// set is how a user decides about a release, for messages.
+// set describes how a user decides about a release, for messages.
 func set(release string, actions ...Action) string {
 	words := make([]string, len(actions))
 	for i, a := range actions {
@@ -122,7 +122,7 @@ func (s *scope) passedOver(r *Row) *Target {
 	return &next
 }
 
-// approvers is how many different persons have to approve a step.
+// approvers is the number of different users who must approve a step.
 func (st Step) approvers() int { return max(1, st.Approvers) }
 
 // signed reports whether it matters who approves a step, so that approvals are recorded by name.
@@ -130,7 +130,8 @@ func (st Step) signed() bool {
 	return st.Approval && (st.approvers() > 1 || len(st.ApproversFrom) > 0)
 }
 
-// groupOf gives the group as whose member a person may approve a step; false: they are in none of them.
+// groupOf returns the group as a member of which a user may approve a step; false: the user is in
+// none of the groups.
 func (st Step) groupOf(d Decision) (string, bool) {
 	if len(st.ApproversFrom) == 0 {
 		return "", true
@@ -149,7 +150,7 @@ func (st Step) counted(approvals []Approval) []Approval {
 	})
 }
 
-// members names the groups of which persons must be members.
+// members names the groups of which users must be members.
 func (st Step) members() string {
 	if len(st.ApproversFrom) == 0 {
 		return ""
@@ -176,8 +177,8 @@ func (st Step) awaited(approvals []Approval) string {
 	return out
 }
 
-// approve records that a person continues the present step, and completes the step when no
-// further approval is missing. It reports why the person may not.
+// approve records that a user approves the current step, and completes the step when no
+// further approval is missing. If the user may not approve it, approve returns the reason.
 func (s *scope) approve(run *Rollout, d Decision) string {
 	st, known := s.stepAt(run.Step)
 	if !known || !st.signed() {

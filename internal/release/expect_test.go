@@ -111,8 +111,8 @@ func othersLeft(o Observed, g *Group, release string) bool {
 	})
 }
 
-// checkNewest asks of a group stable, with everything outside healed, that its newest good
-// version is active, as pins say, or that it reports what it waits for.
+// checkNewest requires of a stable group, without external faults, that its newest good version,
+// or the pinned one, is active, or that it reports what it waits for.
 func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 	said := func(reasons ...Reason) bool {
 		return slices.ContainsFunc(notes, func(n Note) bool { return (n.Slug == g.Slug || n.Slug == "") && slices.Contains(reasons, n.Reason) })

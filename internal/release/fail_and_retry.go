@@ -54,8 +54,8 @@ func (s *scope) lacking(r *Row, c Object) Reason {
 	return or(c.Failure, progressDeadlineExceeded)
 }
 
-// stable reports whether no change of traffic is in progress. One that cannot be confirmed
-// because the active release is dead holds up nothing: what runs may be the fix.
+// stable reports whether no change of traffic is in progress. A change that cannot be confirmed
+// because the active release is dead blocks nothing: the canary may be the fix.
 func (s *scope) stable() bool {
 	from, active := s.rival()
 	if active == nil || from.dead(active) {
@@ -97,18 +97,18 @@ func (s *scope) ends(run *Rollout) time.Time {
 	return end
 }
 
-// moment is how long a manager that has just begun gives what it finds to report.
-// One that was away for longer than a deadline has seen nothing of it, and nothing
-// could get on. A step gets it once (Run.Grace): a manager that is ended over and
-// over must not put its deadlines off for ever.
+// moment is how long a manager that has just started waits for reports. A manager that was down
+// for longer than a deadline has observed nothing in that time, and nothing could proceed. Each
+// step gets this time once (Run.Grace): a manager that is restarted repeatedly must not postpone
+// deadlines indefinitely.
 func (s *scope) moment() time.Duration { return min(10*time.Second, s.o.Spec.Deadline) }
 
-// began reports that this manager has just begun.
+// began reports whether this manager has just started.
 func (s *scope) began() bool {
 	return !s.o.Began.IsZero() && s.now.Before(s.o.Began.Add(s.moment()))
 }
 
-// deadline of traffic that was to be confirmed since, while stable.
+// deadline is the time at which unconfirmed traffic stops blocking a stable group.
 func (s *scope) deadline(since time.Time) time.Time {
 	end := since.Add(s.o.Spec.Deadline)
 	if first := s.o.Began.Add(s.moment()); !s.o.Began.IsZero() && end.Before(first) {

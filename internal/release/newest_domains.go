@@ -43,8 +43,8 @@ func (s *scope) olderThan(r Row) *scope {
 	return s.planner.scope(g)
 }
 
-// rival is the active release that has the traffic which the running one has not, with
-// its group: this one, or the one from which the newest domains move. nil: there is none.
+// rival is the active release that has the rest of the traffic during a rollout, with its group:
+// this group, or the group from which the newest domains move. nil: there is none.
 func (s *scope) rival() (*scope, *Row) {
 	if s.g.Rollout == nil {
 		return s, s.g.ActiveRow()

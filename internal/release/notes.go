@@ -49,9 +49,9 @@ const (
 	TogetherHeld         Reason = "TogetherHeld"
 	OnlyServing          Reason = "OnlyServing"
 
-	// What is the matter with traffic, or with the record.
-	// TrafficLost is the reason of a canary that had traffic and has no NetworkPolicy any
-	// more: it waits for one without limit, measured by no one, and with its clock stopped.
+	// Problems with traffic, or with the record.
+	// TrafficLost is the reason of a canary that had traffic and no longer has a NetworkPolicy:
+	// it waits for one without limit, is not measured, and its clock is stopped.
 	TrafficLost         Reason = "TrafficLost"
 	TrafficUnconfirmed  Reason = "TrafficUnconfirmed"
 	PolicyNotProgrammed Reason = "PolicyNotProgrammed"
@@ -126,7 +126,7 @@ type Condition string
 const (
 	// ConditionPinned: there are pins. With reason Pinned all of them hold.
 	ConditionPinned Condition = "Pinned"
-	// ConditionBlocked: a version does not start or advance, and time alone does not change that.
+	// ConditionBlocked: a version does not start or advance, and waiting alone does not change that.
 	ConditionBlocked Condition = "Blocked"
 	// ConditionFrozen: a freeze keeps a version from starting or from more traffic.
 	ConditionFrozen Condition = "Frozen"
@@ -178,7 +178,7 @@ type Note struct {
 type wait struct {
 	// Release and Version that wait; "": the group as a whole.
 	Release, Version string
-	// Reason and Message of a state for people to read; "": there is nothing to say.
+	// Reason and Message of a state, for users; "": there is nothing to report.
 	Reason  Reason
 	Message string
 	// Warning: a user may have to do something.

@@ -72,7 +72,7 @@ type Spec struct {
 	// PreviewGates are those of ConfirmRollout and PreRollout at which hooks have to agree
 	// to a preview.
 	PreviewGates []Point
-	// RollBack takes a canary back when its version fails at a peer. Else it waits.
+	// RollBack rolls a canary back when its version fails at a peer. Otherwise it waits.
 	RollBack bool
 	// MatchWeight gives a canary as many replicas as its next weight needs, instead of
 	// all from the start.
@@ -229,17 +229,17 @@ type Object struct {
 	Created time.Time
 	// Terminating objects are neither present nor absent (rule 8).
 	Terminating bool
-	// Refused: the server refuses that the object is changed, which is as it was read. It
-	// gets no stamp, and is not revived; nothing else waits for it.
+	// Refused: the server rejects changes of the object, and the object is as it was read. It gets
+	// no stamp, and is not revived; nothing else waits for it.
 	Refused bool
 	// Stamp is the rollout state sequence for which it was made or revived (rule 2).
 	Stamp int64
 	// NeverActive: its object carries the mark of [Plan.NeverActive].
 	NeverActive bool
-	// Reported is the status that its object had from the rollout state last; "": none yet. It may be
-	// older than the rollout state, and counts only where that is lost.
+	// Reported is the last status that its object copied from the rollout state; "": none yet. It
+	// may be older than the rollout state, and counts only if that is lost.
 	Reported Status
-	// Replicas that its specification asks for.
+	// Replicas in its specification.
 	Replicas int
 	// Available replicas, as last reported.
 	Available int

@@ -217,7 +217,7 @@ func (s *scope) choosePinned(p Pin) (Target, Note) {
 }
 
 // pinFailed reports why a release that is pinned does not start, because it failed, here or at
-// another Microservice; "": it has not.
+// another Microservice; "": it has not failed.
 func (s *scope) pinFailed(target string) string {
 	if r := s.g.Row(target); r != nil && s.failed(r) {
 		return fmt.Sprintf("group %s is pinned to version %s, which failed (%s): to try it again, %s", s.g.Name, r.Version, r.Reason, set(r.Release, Retry))

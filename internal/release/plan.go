@@ -4,8 +4,8 @@
 // [Plan] is pure and total: it reads [Observed] and a time, and gives a [Result];
 // it never errors, panics or changes its input, and it knows no client, network,
 // clock or log. rules.go lists the rules by which a release gets its status, in the order in
-// which they apply. A rule changes one group; what it asks is answered by functions
-// that change nothing: they return a value, or the wait that the rule records.
+// which they apply. A rule changes one group. It calls functions without side effects, which
+// return a value, or the wait that the rule records.
 //
 //	plan.go            Plan and its Result, and the passes over all groups
 //	rules.go           the named rules of one group, in the order in which they apply
@@ -26,7 +26,7 @@
 //	promote.go         rules that begin a step, and that make a release active
 //	fail_and_retry.go  whether a rollout is healthy, when it fails, and when it starts again
 //	newest_domains.go  domains that move from one group to a newer one
-//	traffic.go         what routes have to carry, what is confirmed and drained, and how weights are split
+//	traffic.go         what routes must contain, what is confirmed and drained, and how weights are split
 //	replicas.go        how many replicas a release has, and needs for what comes next; when it is scaled down or deleted
 //	retain.go          which releases are retained, and how many rows a group has
 //
@@ -42,7 +42,7 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// Result is what is to be done, in this order: Ensure, then the rollout state if it
+// Result contains the actions of a plan, in this order: Ensure, then the rollout state if it
 // Changed, then Retire (rule 2: creations may precede the rollout state write,
 // destructions only follow it).
 type Result struct {
@@ -53,14 +53,14 @@ type Result struct {
 	Ensure []Ensure
 	// Retire: scale down and delete.
 	Retire []Retire
-	// Idle releases are not to have traffic, are in no route, and their drain is over.
-	// All others may answer requests, whatever the rollout state says of them.
+	// Idle releases should not have traffic, are in no route, and their drain is over.
+	// All others may serve requests, regardless of the rollout state.
 	Idle []string
-	// NeverActive releases belong to a group without an active release, and need the agreement
-	// of hooks to become active. Only their objects get a mark, so that a plan without the
-	// rollout state does not treat them as previously active.
+	// NeverActive releases belong to a group without an active release, and become active only
+	// if hooks agree. Their objects are marked, so that a plan without the rollout state does
+	// not treat them as previously active.
 	NeverActive []string
-	// RequeueTime is when to plan again though nothing happened; zero: never.
+	// RequeueTime is when to plan again even if nothing has changed; zero: never.
 	RequeueTime time.Time
 	// Notes give the reason of each decision and state.
 	Notes []Note
@@ -83,7 +83,7 @@ type Retire struct {
 	Delete        bool
 }
 
-// Plan decides what is to be done about one Microservice.
+// Plan computes the actions for one Microservice.
 //
 // It is level based: the same facts at the same time give the same plan, and
 // once the plan's rollout state is written, the facts being the same, a plan that
@@ -135,7 +135,7 @@ type planner struct {
 	objects  map[string]*Object     // the same, by name
 	offers   []Candidate            // the candidates of all groups, highest version first
 	perGroup map[string][]Candidate // the same, by slug
-	reports  map[string][]Report    // what each policy says, by slug
+	reports  map[string][]Report    // what each policy reports, by slug
 	// references are the releases that policies name in their reports.
 	references map[string]bool
 	before     map[string]asked // of the routes, by slug, when the plan began
@@ -283,7 +283,7 @@ func (b *planner) scope(g *Group) *scope {
 	return &scope{planner: b, g: g, candidates: b.perGroup[g.Slug], reports: b.reportsOf(g.Slug)}
 }
 
-// reportsOf gives what each policy says of a group.
+// reportsOf returns what each policy reports about a group.
 func (b *planner) reportsOf(slug string) []Report {
 	if reports, known := b.reports[slug]; known {
 		return reports

@@ -152,8 +152,9 @@ func (b *planner) expire(g *Group, reason Reason, message string) {
 	s.event(nil, false, GroupExpired, "the preview is drained and removed: "+message)
 }
 
-// turnWaits is what keeps a group from starting a release now. Of previews only so many do at
-// a time; one that waits for ConfirmRollout has no pods yet and does not count.
+// turnWaits is the wait that prevents a group from starting a release now. The number of previews
+// that start at a time is limited; one that waits for ConfirmRollout has no pods yet and does
+// not count.
 func (s *scope) turnWaits(version string) *wait {
 	if s.g.Level != preview {
 		return nil

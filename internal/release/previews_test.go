@@ -562,7 +562,7 @@ func init() {
 	limits = append(limits, crowds...)
 }
 
-// BenchmarkPreviews plans 256 pull requests stable, of which 20 have a slot.
+// BenchmarkPreviews plans 256 stable pull requests, of which 20 have a slot.
 func BenchmarkPreviews(b *testing.B) {
 	w := newWorld()
 	w.quick = true

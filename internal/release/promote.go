@@ -47,8 +47,8 @@ func (s *scope) enter(run *Rollout, r *Row, step int) {
 	}
 }
 
-// idle notes since when a healthy release waits, so that the wait is no part of the
-// deadline when it breaks off.
+// idle records since when a healthy release waits, so that the wait does not count against the
+// deadline if it is interrupted.
 func (s *scope) idle(run *Rollout, since time.Time) {
 	if run.WaitingSince.IsZero() {
 		run.WaitingSince = since
@@ -140,8 +140,8 @@ func editedSteps(s *scope) {
 }
 
 // promoteFirst makes the first release of a group active as soon as it is
-// available, whatever the gateway says (rule 12), but where the newest domains move to
-// it by steps.
+// available, whether or not a gateway confirms its routes (rule 12), unless the newest domains
+// move to it by steps.
 func promoteFirst(s *scope) {
 	run, r, c := s.rollout()
 	if run == nil || s.g.ActiveRow() != nil || s.older() != nil || s.arrived[s.g.Slug] {

@@ -12,7 +12,7 @@ func (s *scope) recorded() bool {
 }
 
 // unproven reports whether a release that is rebuilt next to an active one takes its steps again,
-// because it was never active, or failed, as far as is known: its object says so, or its
+// because it was never active, or failed, as far as is known: its object shows this, or its
 // version is above the active one's. The commits of a pull request have no order.
 func (s *scope) unproven(c, active Object) bool {
 	return c.NeverActive || slices.Contains([]Status{Pending, Canary, Error}, c.Reported) ||
@@ -54,8 +54,8 @@ func (s *scope) precedes(x, y Row) bool {
 	) < 0
 }
 
-// fit leaves out of what a lost record is rebuilt from what there is no room for:
-// the oldest that are in no route, then the oldest, and never the active one.
+// fit omits objects that exceed the limit when a lost record is rebuilt: first the oldest that are
+// in no route, then the oldest, and never the active one.
 func (s *scope) fit(cs []Object, active int) ([]Object, int) {
 	for _, routed := range []bool{false, true} {
 		for i := 0; i < len(cs) && len(cs) > s.quota(); {
@@ -73,8 +73,7 @@ func (s *scope) fit(cs []Object, active int) ([]Object, int) {
 
 // rebuild makes rows for a group that has release objects but no record (rule 31), because
 // the rollout state was lost or not written yet: their stamps are ahead of it, or a route
-// names them. Objects that a rollout state let go, and that a late write made again, stay
-// without a row. The
+// names them. Objects that a rollout state dropped, and that a late write created again, get no row. The
 // release that the group's Service selects is active, or, where no policy reports that, the one whose object was reported as active;
 // older ones were, as far as is known
 // (unproven), and all others are pending; what has no pods leaves no route. Without a policy the oldest with replicas is active, and rather

@@ -2,8 +2,8 @@ package release
 
 import "slices"
 
-// full is the number of replicas of a release with all the traffic: what the
-// user asks for, and during a rollout not less than the active one had (rule 6).
+// full is the number of replicas of a release with all the traffic: the number in the
+// specification, and during a rollout at least as many as the active release had (rule 6).
 func (s *scope) full() int {
 	n := max(1, s.o.Spec.Replicas)
 	if s.g.Rollout != nil {
@@ -23,11 +23,11 @@ func (s *scope) serving(r *Row) int {
 	return max(c.Replicas, c.Current)
 }
 
-// raiseFloor notes that the active release was made larger since the rollout began: what
-// follows it needs as much.
+// raiseFloor records that the active release was scaled up since the rollout began: its
+// successor needs as many replicas.
 func (s *scope) raiseFloor(run *Rollout, active *Row) { run.Floor = max(run.Floor, s.serving(active)) }
 
-// nextSize is what a release needs before it may have what comes next.
+// nextSize is the number of replicas that a release needs before its next step or its promotion.
 func (s *scope) nextSize(run *Rollout) int {
 	if steps := s.steps(); run.Step < len(steps) {
 		return s.portion(steps[run.Step].Weight + steps[run.Step].Mirror)
@@ -40,8 +40,8 @@ func (s *scope) grows(r Row) bool {
 	return s.o.Spec.MatchWeight && s.g.Rollout != nil && s.g.Rollout.Release == r.Release && s.judged(&r) && !r.Adopted
 }
 
-// available reports whether a release has the replicas that it is to have; a canary that
-// grows, those that its current weight needs, and before its first step, that one's.
+// available reports whether a release has all desired replicas. A canary that grows needs the
+// replicas for its current weight or, before its first step, for the weight of that step.
 func (s *scope) available(r Row, c Object) bool {
 	if !s.grows(r) {
 		return c.ok()

@@ -53,7 +53,7 @@ func (s *scope) replacedLeaving() *wait {
 	return s.leaving(*last)
 }
 
-// noteDenied reports which denied versions have traffic all the same. A domain that names a
+// noteDenied reports which denied versions still have traffic. A domain that names a
 // version routes to it or to nothing, and the last release of a group keeps serving.
 func (s *scope) noteDenied() {
 	if s.g.Phase != Live {

@@ -629,7 +629,7 @@ func TestRefusedCreationWaits(t *testing.T) {
 				break
 			}
 			if o.State, writes = p.State, writes+1; tries > 3 {
-				t.Fatal("the rollout state is written for ever")
+				t.Fatal("the rollout state is written without end")
 			}
 		}
 		now = now.Add(time.Hour)

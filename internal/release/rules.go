@@ -128,8 +128,8 @@ func aim(s *scope) {
 	s.notes = append(s.notes, notes...)
 }
 
-// finishFirst keeps newer versions from displacing a release for ever, or one
-// that is at its last step (rule 28).
+// finishFirst prevents newer versions from displacing a release indefinitely, or a release that
+// is in its last step (rule 28).
 func finishFirst(s *scope) {
 	if !s.finishes(s.g.Target) {
 		return
@@ -139,7 +139,7 @@ func finishFirst(s *scope) {
 	s.g.Target = Target{Release: r.Release, Reason: FinishFirst}
 }
 
-// supersede retires the rollout in progress and not wanted any more (rule 24).
+// supersede ends the rollout in progress if it is no longer wanted (rule 24).
 func supersede(s *scope) {
 	if s.g.Phase != Live {
 		return
@@ -276,8 +276,8 @@ func keepClock(s *scope) {
 	}
 }
 
-// settle lets a policy that does not confirm block nothing any more, when
-// nothing was in progress for the deadline (rule 10).
+// settle stops waiting for a policy that does not confirm, if no rollout was in progress for the
+// time of the deadline (rule 10).
 func settle(s *scope) {
 	if s.g.Phase == Expired && len(s.g.Releases) == 0 {
 		return // it has no traffic

@@ -61,8 +61,8 @@ type Group struct {
 	// sequence of that write, and TrafficTime is when (rule 1).
 	TrafficRevision int64
 	TrafficTime     time.Time
-	// SettledRevision was left unconfirmed for the deadline while stable: policies
-	// behind it block nothing (rule 10).
+	// SettledRevision remained unconfirmed for the time of the deadline while the group was stable:
+	// policies behind it block nothing (rule 10).
 	SettledRevision int64
 	// Superseded counts displaced releases since the last promotion (rule 28).
 	Superseded int
@@ -153,7 +153,7 @@ type Row struct {
 	// back. RetryTime is when it may have some again (rule 29).
 	Attempt   int
 	RetryTime time.Time
-	// Zero says since when it is to be in no route.
+	// Zero records since when it should be in no route.
 	Zero *Zero
 	// Reason of the status, and Since when.
 	Reason Reason

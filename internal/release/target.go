@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// choose gives the release that the group is to move to, and what there is to say of it.
+// choose returns the release that the group should move to, and notes about it.
 func (s *scope) choose() (Target, []Note) {
 	if s.ended(s.g.Slug, s.g.Name, s.g.PullRequest) {
 		return s.hold(GroupExcluded), nil // it closes when its domains have moved
@@ -51,9 +51,9 @@ func (s *scope) hold(reason Reason) Target {
 	return t
 }
 
-// latest finds the highest version that is offered, has not failed as it is now,
-// and is not below the active one; a withdrawn active lets the target go below
-// it (rules 3 and 4). The commits of a pull request have no order.
+// latest finds the highest offered version that has not failed with the current configuration
+// and is not below the active version. If the active version is withdrawn, the target may be
+// below it (rules 3 and 4). The commits of a pull request have no order.
 func (s *scope) latest() Target {
 	active := s.g.ActiveRow()
 	for _, c := range s.choices() {

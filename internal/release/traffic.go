@@ -16,8 +16,8 @@ type load struct {
 	lanes []lane
 }
 
-// asked is what routes had to carry, from which revision on, and which releases were
-// to be in none.
+// asked is the required content of routes, from which revision on, and which releases were to
+// be in no route.
 type asked struct {
 	load
 	revision int64
@@ -72,15 +72,15 @@ func (r Report) counts(g *Group) bool { return r.Revision > 0 && r.Revision >= g
 
 // confirmed reports whether the routes carry a revision. To advance, at least one
 // policy must confirm it, and so must every one that ever confirmed the group,
-// but for those that were left behind while stable. Without policies there is nothing
-// to confirm (rule 10).
+// except those that did not confirm for the time of the deadline while the group was stable.
+// Without policies there is nothing to confirm (rule 10).
 func (s *scope) confirmed(revision int64) bool {
 	some, behind := s.confirmations(revision)
 	return some && !behind || len(s.reports) == 0
 }
 
-// noReadyEndpoints is the reason of a policy that cannot route to what is to serve, because nothing of
-// it answers.
+// noReadyEndpoints is the reason of a policy that cannot route to the releases that should serve,
+// because they have no ready endpoint.
 const noReadyEndpoints = "NoReadyEndpoints"
 
 // programmed reports whether the routes of a step are programmed now, or as far as they can be: if the
@@ -112,11 +112,11 @@ func (s *scope) counts(r Report) bool {
 	if r.counts(s.g) || from == nil || !s.follows(r.policy) {
 		return r.counts(s.g)
 	}
-	// What it has to move it has confirmed where that is now.
+	// It has confirmed what it has to move at the group that has it now.
 	return slices.ContainsFunc(from.reports, func(x Report) bool { return x.policy == r.policy && x.counts(from.g) })
 }
 
-// confirmedTime is when the last policy confirmed what it carries, and not before.
+// confirmedTime is when the last policy confirmed its routes, and not before notBefore.
 func (s *scope) confirmedTime(notBefore time.Time) time.Time {
 	at := notBefore
 	for _, r := range s.reports {
@@ -165,9 +165,9 @@ func (s *scope) pinnedByDomain(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool { return slices.Contains(r.Pinned, release) })
 }
 
-// undrained is what keeps a release from being out of the routes for good: that a route
-// names it, that no policy confirms that none does, or the drain since (rules 11 and 12).
-// It waits without limit; nil: it is drained.
+// undrained is the wait for the drain of a release: until no route names it, until policies confirm
+// this, and until the drain delay has passed since then (rules 11 and 12). It waits without
+// limit; nil: the release is drained.
 func (s *scope) undrained(r Row) *wait {
 	if s.referenced(r.Release) {
 		return s.zeroWait(r)

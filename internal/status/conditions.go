@@ -67,8 +67,8 @@ func LineOf(text string, limit int) string {
 }
 
 // Set puts a condition into conds; its lastTransitionTime changes only with status.
-// The message is bounded by Line. Conditions stay in order of their type, so that
-// the same conditions always read the same. It says whether anything changed.
+// The message is bounded by Line. Conditions are sorted by type, so that equal conditions are
+// always stored in the same order. Set reports whether anything changed.
 func Set(conds *[]metav1.Condition, generation int64, kind string, value metav1.ConditionStatus, reason, message string) bool {
 	changed := meta.SetStatusCondition(conds, metav1.Condition{
 		Type: kind, Status: value, ObservedGeneration: generation, Reason: reason, Message: Line(message),
@@ -106,8 +106,8 @@ func Reconciling(conds *[]metav1.Condition, generation int64, reason, message st
 	Remove(conds, v1alpha1.ConditionStalled)
 }
 
-// Stalled sets Ready to False because somebody must change the specification or a
-// referent, and Stalled to True.
+// Stalled sets Ready to False because a user must change the specification or a referent, and
+// Stalled to True.
 func Stalled(conds *[]metav1.Condition, generation int64, reason, message string) {
 	Set(conds, generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
 	Set(conds, generation, v1alpha1.ConditionStalled, metav1.ConditionTrue, reason, message)

@@ -20,9 +20,9 @@ type Class string
 
 // The classes of errors.
 const (
-	// Terminal: somebody must change something; a watch, or a slow timer, requeues us.
+	// Terminal: a user must change something; a watch, or a slow timer, requeues the object.
 	Terminal Class = "Terminal"
-	// Waiting: a watch or the error's timer requeues us; nothing is wrong.
+	// Waiting: a watch or the timer of the error requeues the object; there is no fault.
 	Waiting Class = "Waiting"
 	// Transient: try again with back-off.
 	Transient Class = "Transient"
@@ -46,7 +46,7 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// NewTerminal makes err one that waits for somebody's change.
+// NewTerminal wraps err as an error that only a change by a user can fix.
 func NewTerminal(reason string, err error) *Error {
 	return &Error{Class: Terminal, Reason: reason, Err: err}
 }
@@ -78,14 +78,14 @@ func SecretForbidden(namespace, name string, err error) *Error {
 		"the manager has no right to get Secrets in namespace %q: apply config/components/read-secrets there, which binds the ClusterRole heighliner-read-secrets: get Secret %q: %w", namespace, name, err)}
 }
 
-// How long nobody needs to look at what no watch may report.
+// The times after which to check again for changes that a watch may not report.
 const (
 	afterForeign     = time.Minute
 	afterTerminating = 5 * time.Second
 	afterRefused     = 5 * time.Minute
 )
 
-// Classify says once what is to be done about err; nil for nil.
+// Classify decides how err is handled; nil for nil.
 //
 // A foreign object and what the server calls invalid or forbidden are Terminal; an
 // object that is going is Waiting; all else is Transient, conflicts too.
@@ -127,10 +127,10 @@ func namespaceGone(err error) bool {
 // afterConflict is how long a pass that met newer facts waits for them to arrive.
 const afterConflict = 200 * time.Millisecond
 
-// Again ends a reconcile that met an error: it is tried again with back-off. A
-// conflict, and an object of ours that exists already, are no errors but newer facts,
-// which are on their way to the cache: it is tried again shortly, and reported to nobody.
-// A manager that ends breaks off what it does, which is no error either.
+// Again ends a reconcile that failed: it is retried with back-off. A conflict, or an object of
+// ours that already exists, is not an error: the cache does not contain it yet, and the
+// reconcile is retried shortly, without a report. A reconcile that is interrupted because the
+// manager stops is not an error either.
 func Again(ctx context.Context, err error) (reconcile.Result, error) {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return reconcile.Result{}, nil

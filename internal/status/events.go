@@ -38,7 +38,7 @@ func (r Recorder) Normal(obj runtime.Object, reason, action, note string) {
 	r.emit(obj, corev1.EventTypeNormal, reason, action, note)
 }
 
-// Warning reports a transition that somebody should look at.
+// Warning records a transition that a user should check.
 func (r Recorder) Warning(obj runtime.Object, reason, action, note string) {
 	r.emit(obj, corev1.EventTypeWarning, reason, action, note)
 }

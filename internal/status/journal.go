@@ -37,8 +37,8 @@ func (j *Journal) Behind(obj client.Object) bool {
 	return ok && last.from != "" && last.from == obj.GetResourceVersion()
 }
 
-// Wait says how long a write that reports no transition is to be put off at now;
-// 0: write.
+// Wait returns for how long a write that reports no transition should be delayed at now; 0: write
+// immediately.
 func (j *Journal) Wait(obj client.Object, now time.Time) time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -16,7 +16,7 @@ type Option int
 // Options of Patch.
 const (
 	// AtResourceVersion makes the resourceVersion of the object that was read a
-	// precondition: when anybody has written since, the server answers a conflict and
+	// precondition: if the object has been written since, the server returns a conflict, and
 	// nothing is written.
 	AtResourceVersion Option = iota
 	// KnownFields makes the server refuse a status with fields that its

@@ -207,7 +207,7 @@ func (s *Selector) compileMatch(m NameMatch) []FieldError {
 	return missingGroups("match.name.to", m.To, "match.name.from", m.From, re)
 }
 
-// missingGroups reports each group that a template names and the pattern has not.
+// missingGroups reports each group that a template names and the pattern does not have.
 func missingGroups(field, template, of, pattern string, re *regexp.Regexp) (errs []FieldError) {
 	for _, group := range templateGroups(template) {
 		if !hasGroup(re, group) {

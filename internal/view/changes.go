@@ -14,12 +14,13 @@ type Change struct {
 	Version string `json:"version"`
 	Release string `json:"release"`
 	Class   Class  `json:"class"`
-	// Text says how it is now.
+	// Text describes the new state.
 	Text string `json:"text"`
 }
 
-// Changes from one view of a service to the next, in the order of the groups and releases. What
-// only became older is no change. Of an empty Service all is a change.
+// Changes returns the changes from one view of a service to the next, in the order of the groups
+// and releases. A state that only became older is not a change. If before is empty, everything is
+// a change.
 func Changes(before, after Service) (out []Change) {
 	known := map[string]string{}
 	for _, g := range slices.Concat(before.Groups, before.Previews) {

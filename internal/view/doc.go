@@ -1,6 +1,7 @@
-// Package view gives what readers see of services: a [Board] of all, one [Service], and answers
-// to why something serves. It is pure: objects and a time in, a value with a stable JSON form
-// (view.hlnr.io/v1) out. It never guesses: what the objects do not say is empty.
+// Package view computes what users see of services: a [Board] of all services, one [Service], and
+// the reasons why something serves. It is pure: from objects and a time it computes a value with a
+// stable JSON form (view.hlnr.io/v1). It never guesses: fields that the objects do not determine
+// are empty.
 //
 // One function makes the sentence of each state (State.say), for the command, its JSON form, and
 // whatever else shows states.
@@ -9,7 +10,7 @@
 //	states.go    states and their sentences
 //	times.go     ages and times in words
 //	input.go     the objects that a view is made from, and how they are found
-//	record.go    what is read of fields of the rollout state that are not for people
+//	record.go    what is read of internal fields of the rollout state
 //
 //	service.go   services, groups and releases, and their states
 //	rollout.go   rollouts in progress: what they wait for, and what their step has

@@ -50,7 +50,7 @@ const (
 	WordFailed     Word = "Failed"
 	WordAborted    Word = "Aborted"
 
-	// WordProblem: a condition of the service says what is to be changed.
+	// WordProblem: a condition of the service shows what must be changed.
 	WordProblem Word = "Problem"
 	// WordEmpty: there is no release, nor any in progress.
 	WordEmpty Word = "Empty"
@@ -79,16 +79,16 @@ type State struct {
 	// Since when it is so, and until when at most; nil: not known, or without limit.
 	Since *metav1.Time `json:"since,omitempty"`
 	Until *metav1.Time `json:"until,omitempty"`
-	// By is who decided it, and Note what that person wrote.
+	// By is the user who decided it, and Note is the reason that the user gave.
 	By   string `json:"by,omitempty"`
 	Note string `json:"note,omitempty"`
-	// Sentence for people, at the time of the view.
+	// Sentence describes the state for users, at the time of the view.
 	Sentence string `json:"sentence"`
-	// Next are commands for what a person can do, the most likely first.
+	// Next are commands for possible actions of the user, the most likely first.
 	Next []Action `json:"next,omitempty"`
 }
 
-// Action is what a person can do.
+// Action is a possible action of the user.
 type Action struct {
 	// Verb of the command, which buttons have too.
 	Verb string `json:"verb"`

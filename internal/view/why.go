@@ -27,7 +27,7 @@ type Answer struct {
 	Summary string `json:"summary"`
 	// Lines of the chain, each with the object that has it.
 	Lines []Line `json:"lines,omitempty"`
-	// Do is what a person can do; empty: nothing is to be done.
+	// Do is a possible action of the user; empty: no action is needed.
 	Do   string   `json:"do,omitempty"`
 	Next []Action `json:"next,omitempty"`
 }
@@ -46,7 +46,7 @@ const (
 type Line struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
-	// Object that says so, as kind and namespace/name.
+	// Object is the source of the line, as kind and namespace/name.
 	Object string `json:"object,omitempty"`
 }
 

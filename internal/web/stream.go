@@ -128,7 +128,7 @@ type stream struct {
 // errEnded ends a stream whose page is to be loaded again.
 var errEnded = errors.New("the stream ended")
 
-// begin sends nothing but a sign of life where the page shows what there is; else it is loaded again.
+// begin sends only a keep-alive if the page shows the current state; otherwise the page is loaded again.
 func (s *stream) begin(r *http.Request, seen string) error {
 	p, err := s.render(r)
 	if err != nil {

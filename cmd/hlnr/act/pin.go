@@ -189,7 +189,7 @@ func previous(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return last
 }
 
-// wanted is what a pin is to be to.
+// wanted is the target of a pin.
 type wanted struct {
 	group *v1alpha1.ReleaseGroup
 	pin   v1alpha1.GroupPin
@@ -253,7 +253,7 @@ func (o *pinOptions) resolve(ctx context.Context, s *scope, ms *v1alpha1.Microse
 	return wanted{}, cli.Usage(fmt.Errorf("several groups of %s have %s: choose with --group: %s", ms.Name, what, cli.ThereAre(groups)))
 }
 
-// latestOf is the release of a version that a pin to the version means: the one that was active last.
+// latestOf is the release that a pin to a version selects: the release of it that was active last.
 func latestOf(g *v1alpha1.ReleaseGroup, version string) *v1alpha1.Release {
 	var last *v1alpha1.Release
 	for i := range g.Releases {

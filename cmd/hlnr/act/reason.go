@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// reasonFlag is the flag --reason of an act, which the schema of its field bounds.
+// reasonFlag is the flag --reason of a command. The schema of the field limits its length.
 type reasonFlag struct {
 	text *string
 	max  int // characters

@@ -20,7 +20,7 @@ type target struct {
 	row   *v1alpha1.Release
 }
 
-// String names the release for people.
+// String names the release for users.
 func (t target) String() string { return t.ms.Name + " " + t.row.SemVer.Version }
 
 // inProgress reports whether the release is being rolled out.

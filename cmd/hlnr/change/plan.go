@@ -52,7 +52,7 @@ type Object struct {
 	Hosts []string `json:"hosts,omitempty"`
 	// Versions that an ImagePolicy offers then, and no longer offers.
 	Versions []string `json:"versions,omitempty"`
-	// Notes for people.
+	// Notes for users.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -223,8 +223,8 @@ func (p *planner) object(ctx context.Context, d document) (Object, error) {
 	return out, err
 }
 
-// merge lets the stored object have the specification of a manifest, with its metadata and status. What
-// hlnr or a person with kubectl set on their own stays, as in kubectl apply.
+// merge adds the metadata and status of the stored object to the object of a manifest. Fields that
+// hlnr or a user set separately remain, as in kubectl apply.
 func merge(before, after client.Object) {
 	after.SetUID(before.GetUID())
 	after.SetResourceVersion(before.GetResourceVersion())
@@ -284,7 +284,7 @@ func mergeKeys(before, after, applied map[string]string) map[string]string {
 	return out
 }
 
-// keysOf are the labels or annotations that differ. What kubectl records of an apply is not one of them.
+// keysOf are the labels or annotations that differ, except the annotation of kubectl apply.
 func keysOf(path string, before, after map[string]string) (out []Field) {
 	keys := slices.Collect(maps.Keys(before))
 	keys = slices.AppendSeq(keys, maps.Keys(after))

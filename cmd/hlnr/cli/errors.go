@@ -33,7 +33,7 @@ func (f *Factory) Explain(ctx context.Context, err error) error {
 	case errors.As(err, &e):
 		return e
 	case errors.Is(err, syscall.EPIPE):
-		return &Exit{Code: ExitFailed} // the reader left, such as head: there is no one to report to
+		return &Exit{Code: ExitFailed} // the reader ended, such as head: nothing can be reported
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
 		return &Exit{ExitInterrupted, errors.New("interrupted")}
 	}
@@ -45,7 +45,7 @@ func (f *Factory) Explain(ctx context.Context, err error) error {
 	return Failed(err)
 }
 
-// explainKubeconfig is about which cluster is meant, before any request.
+// explainKubeconfig explains errors of the kubeconfig, which occur before any request.
 func (f *Factory) explainKubeconfig(err error) error {
 	switch text := err.Error(); {
 	case clientcmd.IsEmptyConfig(err):

@@ -14,7 +14,7 @@ import (
 
 // The formats of --output. Not each command has all of them.
 const (
-	// FormatText is the default: sentences and tables for people. Its name is that of no format.
+	// FormatText is the default: sentences and tables for users. It has no name.
 	FormatText = ""
 	// FormatTable is the text, by name.
 	FormatTable = "table"

@@ -10,11 +10,11 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// Event is one thing that would happen.
+// Event is one event that would happen.
 type Event struct {
 	// After is how long after now it happens at the earliest.
 	After time.Duration `json:"after"`
-	// Group by name; "" where it is about none.
+	// Group is the name of the group; "" if the event does not concern one.
 	Group string `json:"group,omitempty"`
 	// Text is a sentence.
 	Text string `json:"text"`
@@ -28,13 +28,13 @@ type Forecast struct {
 	Pods int `json:"pods"`
 	// Duration until all rollouts have ended; 0 where none begins.
 	Duration time.Duration `json:"duration"`
-	// People is the number of approvals on the way. Duration does not contain them.
+	// People is the number of approvals that are needed. Duration does not contain them.
 	People int `json:"people"`
-	// Open is what the play waits for at its end without limit; "": nothing.
+	// Open is what the forecast waits for at its end without limit; "": nothing.
 	Open string `json:"open,omitempty"`
 }
 
-// Lines are the events for people.
+// Lines are the events as text.
 func (f Forecast) Lines() []string {
 	lines := make([]string, 0, len(f.Events)+1)
 	for _, e := range f.Events {

@@ -72,7 +72,7 @@ func at(spec v1alpha1.CanaryAnalysis, address string) (v1alpha1.CanaryAnalysis, 
 	return spec, nil
 }
 
-// measured is a release that is asked about.
+// measured is a release that is measured.
 type measured struct {
 	group *v1alpha1.ReleaseGroup
 	row   *v1alpha1.Release

@@ -91,7 +91,7 @@ func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return l, nil
 }
 
-// refresh makes the view of the current time.
+// refresh computes the view for the current time.
 func (l *live) refresh() {
 	l.options.Now = l.factory.Now()
 	if s, ok := view.NewService(l.input, l.namespace, l.name, l.options.Now); ok {

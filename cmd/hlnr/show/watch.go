@@ -15,7 +15,7 @@ import (
 
 // watch calls changed after each change of the objects of a service in a namespace, until the context ends.
 // seen are the objects that were read before; a kind that could not be read is not watched. lost
-// is called when a watch is interrupted; it is taken up again.
+// is called when a watch is interrupted; the watch is then resumed.
 func watch(ctx context.Context, f *cli.Factory, namespace, service string, seen view.Input, changed func(view.Input), lost func(error)) error {
 	config, err := f.Config()
 	if err != nil {

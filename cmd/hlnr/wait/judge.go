@@ -27,7 +27,7 @@ type question struct {
 	version string
 	// state is active, canary, approval or step=NAME.
 	state string
-	// people: waits for people do not end the wait.
+	// people reports that waits for users do not end the wait.
 	people bool
 	// program is how the user called the command, and home the namespace in which it acts by default.
 	program, home string
@@ -426,7 +426,8 @@ func (q question) failed(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Rel
 	return text
 }
 
-// decided is who aborted a release, and why, while the object still has that decision; "": no one did.
+// decided describes who aborted a release, and why, while the object still has that decision; "": no
+// user aborted it.
 func decided(release *v1alpha1.VersionedMicroservice, row *v1alpha1.Release) string {
 	d := row.Decision
 	if d == nil || d.Action != v1alpha1.DecisionDeprecate || d.By == "" || row.Reason != "Aborted" {

@@ -20,7 +20,7 @@ type Change struct {
 	Time            metav1.Time `json:"time"`
 	// What is known: found, started, available, "step N" or active.
 	What string `json:"what"`
-	// Text for people; "": what says it all.
+	// Text for users; "": What is sufficient.
 	Text string `json:"text,omitempty"`
 }
 
@@ -36,7 +36,7 @@ type Result struct {
 	// Result is Yes, No, TimedOut or Waits, and ExitCode the exit code of the command.
 	Result   string `json:"result"`
 	ExitCode int    `json:"exitCode"`
-	// Message for people; "": the answer is yes.
+	// Message for users; "": the result is Yes.
 	Message string `json:"message,omitempty"`
 }
 

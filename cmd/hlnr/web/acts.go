@@ -146,8 +146,8 @@ func newActs(f *cli.Factory, c client.WithWatch) *Acts {
 	return &Acts{Factory: f, Client: func(context.Context) (client.WithWatch, error) { return c, nil }, Rights: user.in, FreezeRights: user.freeze}
 }
 
-// in asks the API server: who may act in all namespaces costs six requests a minute, anyone else at most six more for
-// each namespace that they see.
+// in asks the API server. A user who may act in all namespaces costs six requests a minute, any other user at most
+// six more for each namespace that they see.
 func (a *userRights) in(ctx context.Context, namespace string) []string {
 	return web.ActsOf(func(verb, resource string) bool { return a.may(ctx, namespace, verb, resource) })
 }

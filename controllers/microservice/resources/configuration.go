@@ -23,14 +23,13 @@ const (
 	KindSecret    = "Secret"
 )
 
-// AnnotationSource on a copy names the object that it is a copy of. Only the name:
-// labels and annotations of the source stay there, since tools that apply it find
-// what is theirs by them.
+// AnnotationSource on a copy is the name of the source object. Labels and annotations of the
+// source are not copied, because tools recognize the objects that they apply by them.
 const AnnotationSource = "hlnr.io/source"
 
-// AnnotationClaim on a copy is the UID of the Microservice that made it. It says whose
-// the copy is while no owner does: when its release was deleted and made again. It
-// is taken off a copy that outlives its Microservice.
+// AnnotationClaim on a copy is the UID of the Microservice that created it. It identifies the
+// owner of the copy while there is no owner reference, because its release was deleted and
+// created again. It is removed from a copy that outlives its Microservice.
 const AnnotationClaim = "hlnr.io/claim"
 
 // Source is an object that a pod template names for its content.
@@ -210,7 +209,7 @@ var untracked = []corev1.SecretType{
 // Tracks reports whether Secrets of a type may be part of a release.
 func Tracks(t corev1.SecretType) bool { return !slices.Contains(untracked, t) }
 
-// CopyConfigMap is a release's copy of a ConfigMap, which no one can change.
+// CopyConfigMap is a release's copy of a ConfigMap, which is immutable.
 func CopyConfigMap(ms *v1alpha1.Microservice, release string, from *corev1.ConfigMap) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: copyMeta(ms, release, Source{KindConfigMap, from.Name}),
@@ -218,7 +217,7 @@ func CopyConfigMap(ms *v1alpha1.Microservice, release string, from *corev1.Confi
 	}
 }
 
-// CopySecret is a release's copy of a Secret, which no one can change.
+// CopySecret is a release's copy of a Secret, which is immutable.
 func CopySecret(ms *v1alpha1.Microservice, release string, from *corev1.Secret) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: copyMeta(ms, release, Source{KindSecret, from.Name}),
@@ -235,11 +234,11 @@ func copyMeta(ms *v1alpha1.Microservice, release string, s Source) metav1.Object
 }
 
 // IsCopy reports whether a Microservice made a ConfigMap or Secret as a copy for one of its
-// releases, and may write and delete it. Anybody may set a label, so that labels do
-// not make a copy: it is immutable, has the name that is computed from its release
-// and its source, and is controlled by the Microservice or by that release, which is
-// nil where it does not exist. One that neither controls, and no one else's kind
-// does, carries the Microservice's claim.
+// releases, and may write and delete it. Labels are not sufficient, because any user can set
+// them: a copy is immutable, has the name that is computed from its release and its source, and
+// is controlled by the Microservice or by that release, which is nil if it does not exist. A copy
+// without such a controller, and without a controller of another kind, has the claim of the
+// Microservice.
 func IsCopy(obj client.Object, ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservice) bool {
 	var s Source
 	var immutable *bool

@@ -21,8 +21,8 @@ func confine(pod *corev1.PodSpec) {
 	}
 }
 
-// Secrets gives the names of the Secrets whose content a pod gets, and whether it does not
-// start without them.
+// Secrets returns the names of the Secrets that a pod uses, and whether the pod requires them to
+// start.
 func Secrets(pod *corev1.PodSpec) map[string]bool {
 	needed := map[string]bool{}
 	visit(pod, func(s Source, _ *string, optional bool) {

@@ -71,8 +71,8 @@ func named(pod *corev1.PodSpec, name string) *corev1.Container {
 
 // Container finds the index of the container that gets the image: the one that
 // spec.containerName names, else the one named like the Microservice, else the only
-// one. Admission refuses a template in which none of these is to be found, but not for
-// an object that was made before it did.
+// one. Admission rejects a template that has none of these, except in objects that were
+// created before this check existed.
 func Container(ms *v1alpha1.Microservice) (int, error) {
 	containers := ms.Spec.Template.Spec.Containers
 	name := ms.Spec.ContainerName
@@ -131,11 +131,10 @@ func Config(template *corev1.PodTemplateSpec, container int, contents Contents) 
 	return digest(parts...), nil
 }
 
-// encoded are fields that Go's encoding writes as empty objects though no one set
-// them.
+// encoded are fields that the encoding of Go writes as empty objects even if they are not set.
 var encoded = map[string]bool{"resources": true, "metadata": true, "status": true, "strategy": true}
 
-// prune takes out what no one set.
+// prune removes fields that are not set.
 func prune(v any) {
 	switch v := v.(type) {
 	case map[string]any:

@@ -68,7 +68,7 @@ const (
 	Elsewhere Result = "Elsewhere"
 	// Failed: no answer.
 	Failed Result = "Failed"
-	// Refused: the manager's flags do not let the address be asked.
+	// Refused: the flags of the manager do not allow requests to the address.
 	Refused Result = "Refused"
 )
 
@@ -286,9 +286,8 @@ func (p *Pool) ask(ctx context.Context, probe providers.Probe) (Result, string) 
 			}
 			return conn, nil
 		},
-		// What is asked is which configuration answers, and not who: a certificate that
-		// is missing or self-made is no reason to hold up a release. Nothing is sent that
-		// no one may read.
+		// A probe checks which configuration responds, and not which server: a release must not
+		// wait because a certificate is missing or self-signed. Nothing confidential is sent.
 		TLSClientConfig:        &tls.Config{ServerName: probe.Host, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12},
 		DisableKeepAlives:      true,
 		MaxResponseHeaderBytes: maxHeader,
@@ -312,9 +311,9 @@ type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
 
-// failure is the text of a request without an answer: one for each class of errors, and
-// nothing of what came back. A Gateway's status may name the address of something else,
-// whose words are for no one who reads the status of a policy.
+// failure is the text for a request without a response: one for each class of errors, without
+// anything that was received. The status of a Gateway may contain the address of another
+// server, whose output must not appear in the status of a policy.
 func failure(err error) string {
 	dial, dns, cause := (*dialError)(nil), (*net.DNSError)(nil), syscall.Errno(0)
 	record, alert := tls.RecordHeaderError{}, tls.AlertError(0)

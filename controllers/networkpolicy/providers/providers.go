@@ -79,12 +79,12 @@ type Kind struct {
 	Group, Kind string
 	// Versions that the provider can read and write, the preferred one first.
 	Versions []string
-	// Previous is what the kind was called before; nil: the same. It is looked for where the
-	// API server does not know the kind, and goes by the name of the current one here.
+	// Previous is the previous name of the kind; nil: it did not change. It is used if the API
+	// server does not serve the current name. In this program it has the current name.
 	Previous *Kind
 }
 
-// Reference names an object of others.
+// Reference names an object of other owners.
 type Reference struct {
 	Kind            string
 	Namespace, Name string
@@ -150,8 +150,8 @@ type Route struct {
 	Canary string
 	// Matches choose requests for Canary, whatever the weights.
 	Matches []v1alpha1.CanaryMatch
-	// Mirror is the Service that gets a copy of MirrorPercent of the requests, whose
-	// answers no one sees; "": none.
+	// Mirror is the Service that receives a copy of MirrorPercent of the requests; its
+	// responses are discarded. "": none.
 	Mirror string
 	// MirrorPercent is from 1 to 100.
 	MirrorPercent int32
@@ -328,11 +328,11 @@ type Problem struct {
 type Verdict struct {
 	// Accepted: they are as decided, and taken over.
 	Accepted bool
-	// Pending: no one has answered yet.
+	// Pending: there is no response yet.
 	Pending bool
 	// Reason and Message why it is not accepted.
 	Reason, Message string
-	// Late is the reason once no one has answered for too long; empty: the same.
+	// Late is the reason after a long time without a response; empty: the same.
 	Late string
 }
 
@@ -346,8 +346,8 @@ type Probe struct {
 	// Address is an IP address or host name of the gateway, and Port that of a listener.
 	Address string
 	Port    int32
-	// TLS is spoken there. The certificate proves an identity, and no configuration: it
-	// is not looked at.
+	// TLS reports whether the listener uses TLS. The certificate is not verified, because it
+	// proves an identity and not a configuration.
 	TLS bool
 	// Host and Path that are asked for; Host is the server name of TLS too.
 	Host, Path string

@@ -29,8 +29,8 @@ type Taken struct {
 // TakenKey is the annotation of a policy.
 func TakenKey(policy string) string { return v1alpha1.AnnotationRules + policy }
 
-// ReadTaken reads what a policy has in a route from the route's annotations; nil:
-// nothing, or nothing that can be read.
+// ReadTaken reads from the annotations of a route what a policy owns in it; nil: nothing, or the
+// annotation cannot be read.
 func ReadTaken(annotations map[string]string, policy string) *Taken {
 	text, ok := annotations[TakenKey(policy)]
 	if !ok {

@@ -18,8 +18,8 @@ func (d *planner) literal(r *Row) bool {
 // one whose host no group has a say in comes first, then an earlier one. A preview gets no
 // host that such an entry names, whatever the paths and whether it is routed or not: who
 // opens a pull request chooses the name of its branch. The same goes for a host that another
-// policy names and serves, even a younger one, unless the preview has it already: no one
-// takes a host away that is served. Of two groups that give one host by the same entry, the
+// policy names and serves, even a younger one, unless the preview has it already: a host that
+// is served is not taken away. Of two groups that give one host by the same entry, the
 // newer one has it, once that can answer there.
 func (d *planner) settleClaims(rows []*Row) {
 	own, named := map[string]*Row{}, map[string]*Row{}
@@ -60,9 +60,9 @@ func (d *planner) settleClaims(rows []*Row) {
 			}
 			holder := first.field
 			if first.field == r.field && first.group != nil {
-				// No one is at fault: two groups may have one version for a while, as one that
-				// the specification no longer makes and its successor. Waiting for the host, the successor
-				// would keep the other from closing.
+				// This is not an error: two groups can have the same version for a while, such as a group
+				// that the specification no longer includes and its successor. If the successor waited for
+				// the host, the other group could not close.
 				if first.reason == "" && r.reason == "" && d.keepsHost(r, first.group) {
 					first, r = r, first
 					own[host+path] = first
@@ -101,8 +101,8 @@ func ClaimsOf(f *Observed, others []v1alpha1.NetworkPolicy) []Claim {
 		}
 		younger := !Older(o, p)
 		for _, d := range o.Status.Domains {
-			// Who only names a host, and has no route that the Gateway took, holds nothing:
-			// else anybody could keep a host from its owner.
+			// A policy that only names a host, without a route that the Gateway accepted, has no claim:
+			// otherwise any user could keep a host from its owner.
 			literal := slices.ContainsFunc(o.Spec.Domains, func(entry v1alpha1.Domain) bool { return entry.Domain == d.Domain })
 			if younger && !(literal && d.Programmed) {
 				continue

@@ -101,7 +101,7 @@ type RouteDecision struct {
 	rows    []*Row
 }
 
-// groupDecision is what the routes and Services of a group are to carry.
+// groupDecision is the desired content of the routes and Services of a group.
 type groupDecision struct {
 	group *v1alpha1.ReleaseGroup
 	slug  string
@@ -110,18 +110,18 @@ type groupDecision struct {
 	routed bool
 	// moves reports that what routes it has route to the active release alone.
 	moves bool
-	// weights by release, adding up to 100; nil where nothing is to be written.
+	// weights by release, adding up to 100; nil: nothing is written.
 	weights map[string]int
-	// matched gets the requests that canaryMatches choose, and mirrored a copy of
-	// mirrorPercent of all: the canary, where its step asks for it and it has a ready
-	// endpoint; else "".
+	// matched receives the requests that canaryMatches select, and mirrored a copy of
+	// mirrorPercent of all requests: the canary, if its step has them and it has a ready
+	// endpoint; otherwise "".
 	matched, mirrored string
 	mirrorPercent     int32
 	withheld          []string
 	pinned            []string
 	// newest reports that domains which route to the newest group route to this one.
 	newest bool
-	// absent reports that nothing of the group is to be reached: what was written for it goes.
+	// absent reports that the group should not be reachable: its objects are deleted.
 	absent bool
 	// true where weights name only releases that the rollout state gives traffic: then
 	// they answer its revision. Otherwise they are what was written last, because
@@ -184,11 +184,11 @@ func samePath(a, b string) bool { return a == b || a == "" || b == "" }
 
 // Applied is what became of the objects of a decision.
 type Applied struct {
-	// Changed names the objects that this reconcile wrote: what is known of them is of
-	// the time before.
+	// Changed names the objects that this reconcile wrote: their observed state is from before
+	// the write.
 	Changed map[string]bool
 	// Refused names the objects that could not be written, with the cause: a name
-	// that another user has, or a value that the server does not take.
+	// that another user has, or a value that the server does not accept.
 	Refused map[string]*status.Error
 }
 

@@ -83,8 +83,8 @@ func (d *planner) fit(rows []*Row) []*Row {
 }
 
 // userRow is the row of the rules in a route of another user. Nothing is written to a
-// route that the status does not name yet: else a change of the specification could make
-// it one that no one remembers.
+// route that the status does not name yet: otherwise, after a change of the specification,
+// there would be no record of it.
 func (d *planner) userRow(ref *v1alpha1.RouteReference) *Row {
 	r := Row{field: "spec.provider.routeRef", user: providers.UserRoute(ref.Kind, ref.Name), port: d.Policy.Spec.Ports[0]}
 	if ref.Port != "" {

@@ -117,9 +117,9 @@ func (d *planner) obsoleteServices(out *Decision) {
 	}
 }
 
-// stuck is a row that asks for a host of a live route in a way that the provider cannot
-// route; nil: none. What is live stays then, as long as something of its group is to be
-// reached: bad input takes nothing away.
+// stuck is a row that requests a host of a live route in a way that the provider does not support;
+// nil: none. The live route then remains as long as its group should be reachable: wrong input
+// removes nothing.
 func (d *planner) stuck(out *Decision, route *providers.Live) *Row {
 	if g := d.rollout.bySlug[route.Group()]; g == nil || !live(g) {
 		return nil
@@ -292,8 +292,8 @@ func LiveObject(live *providers.Live, want resources.Object) resources.Object {
 	return nil
 }
 
-// Surplus are the live objects of routes that go, and those that a route which stays
-// no longer consists of. What was made last goes first.
+// Surplus are the live objects of routes that are deleted, and objects that are no longer part
+// of a route that remains. The object that was created last is deleted first.
 func Surplus(f *Observed, out *Decision) []resources.Object {
 	var gone []resources.Object
 	for _, name := range out.DeleteRoutes {

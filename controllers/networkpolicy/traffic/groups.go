@@ -58,9 +58,8 @@ func (d *planner) choose(candidates []*v1alpha1.ReleaseGroup, current string) *v
 	return nil
 }
 
-// incoming is the group to which newest domains that route to base are in progress: a newer
-// one whose first release is a canary. nil: there is none, or what the domains route to is
-// left behind (rule 20).
+// incoming is the group to which newest domains are moving from base: a newer group whose first
+// release is a canary. nil: there is none, or the target of the domains is orphaned (rule 20).
 func (d *planner) incoming(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	if base == nil || Orphans(d.Policy) || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
 		return nil
@@ -99,8 +98,8 @@ func newPlanner(f *Observed) *planner {
 	return d
 }
 
-// versionOf is the version of a release for people, its name where the rollout state no
-// longer knows it.
+// versionOf is the version of a release, for messages, or its name if the rollout state no
+// longer contains it.
 func (l rollout) versionOf(release string) string {
 	if r := l.rows[release]; r != nil {
 		return r.SemVer.Version

@@ -133,8 +133,8 @@ func (d *planner) hostGroup(host, path string) string {
 	return ""
 }
 
-// refuses reports why a host that a domain became is not allowed; nil: it is, or no one
-// can say.
+// refuses reports why the host that a domain renders to is not allowed; nil: it is allowed, or
+// this is unknown.
 func (o *Ownership) refuses(domain, host string) error {
 	switch {
 	case o == nil || o.Unread != nil:

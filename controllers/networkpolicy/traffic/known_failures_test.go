@@ -86,7 +86,7 @@ func nothingNamesWhatWasTakenBack(t *testing.T) {
 }
 
 // At every reconcile of a whole upgrade the split in the status is one that the routes
-// carry or carried until just now, and stable it is the one they carry.
+// contain or contained until just now, and in a stable state it is the one they contain.
 func splitIsTheOneCarried(t *testing.T) {
 	w := newWorld(t, stepOf(1, "a 1.0.0 active 100"))
 	w.ready["a"], w.ready["b"] = 1, 1

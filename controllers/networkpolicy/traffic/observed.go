@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/internal/domains"
 )
 
-// Observed is all that a decision rests on, as read in one reconcile.
+// Observed contains everything that a decision is based on, as read in one reconcile.
 type Observed struct {
 	Policy *v1alpha1.NetworkPolicy
 	// Microservice that the policy routes to; nil where there is none.
@@ -146,8 +146,8 @@ func (f *Observed) previous(route *providers.Live) bool {
 	return route.Provider != ProviderOf(f.Policy).Name()
 }
 
-// shares reports whether the policy's routes could meet those of another policy: where the
-// provider does not know better, those of the same provider could.
+// shares reports whether the routes of the policy could conflict with those of another policy.
+// By default, routes of the same provider could.
 func (f *Observed) shares(other *v1alpha1.NetworkPolicy) bool {
 	if s, ok := f.View.(providers.Sharer); ok {
 		return s.Shares(other)
@@ -304,7 +304,7 @@ func Union(a, b []string) []string {
 	return slices.Compact(out)
 }
 
-// difference is what a has and b has not.
+// difference returns the elements of a that are not in b.
 func difference(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
 }

@@ -567,8 +567,8 @@ func (p *pair) epilogue() {
 	}
 }
 
-// checkEnd asks of a group stable that nothing is in progress without a word of what it
-// waits for, and that policies carry what it asks.
+// checkEnd requires of a stable group that whatever is in progress reports what it waits for, and
+// that policies route as the group requests.
 func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 	waits := func(reasons ...release.Reason) bool {
 		return slices.ContainsFunc(notes, func(n release.Note) bool { return n.Slug == g.Slug && slices.Contains(reasons, n.Reason) })
@@ -637,8 +637,8 @@ func (p *pair) ended(g *release.Group) bool {
 	return slices.Contains(p.spec.Ended, g.Name) || slices.Contains(p.spec.Ended, g.Slug)
 }
 
-// checkNewest: once stable, a group is at its newest good version, as pins say, or it is reported
-// what it waits for.
+// checkNewest: in a stable state a group is at its newest good version, or the pinned one, or it
+// reports what it waits for.
 func (p *pair) checkNewest(g *release.Group, notes []release.Note) {
 	for _, n := range notes {
 		if n.Slug != "" && n.Slug != g.Slug || n.Event {

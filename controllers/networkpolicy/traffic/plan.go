@@ -1,7 +1,7 @@
-// Package traffic decides what the routes and Services of a NetworkPolicy are to be, and
-// what its status reports. It is pure: it has no client, clock or log. Plan gives the
-// decision that follows from what was observed, and Status the status that follows from
-// both and from what was applied. Its files, each of which refers only to those after it:
+// Package traffic decides the desired state of the routes and Services of a NetworkPolicy, and
+// its status. It is pure: it has no client, clock or log. Plan returns the decision for the
+// observed state, and Status the status for both and for what was applied. Its files, each of
+// which refers only to those after it:
 //
 //	status.go          Status: the whole status of a policy
 //	conditions.go      its conditions

@@ -69,8 +69,8 @@ func (r *reporter) removedVerdict(written []string, prev v1alpha1.GroupTraffic) 
 	return r.sharedVerdict(left)
 }
 
-// unseen is why nothing is known of the endpoints of a release: its Service was not there
-// when this reconcile began, and is to be. nil: something is.
+// unseen is the reason why the endpoints of a release are unknown: its Service did not exist
+// when this reconcile began, and is being created. nil: they are known.
 func (r *reporter) unseen(release string) *verdict {
 	name := r.ReleaseService(release)
 	if r.Services[name] != nil {
@@ -85,8 +85,8 @@ func (r *reporter) unseen(release string) *verdict {
 	return nil
 }
 
-// routesVerdict is about the routes of a group: those that are to be, and those
-// that are to go.
+// routesVerdict returns whether the routes of a group are programmed: the desired ones, and the
+// removal of others.
 func (r *reporter) routesVerdict(g *groupDecision) verdict {
 	wanted := map[string]bool{}
 	for _, route := range r.out.Routes {
@@ -187,8 +187,8 @@ func (r *reporter) previousVerdict(name string) verdict {
 	return verdict{Accepted: true}
 }
 
-// inGrace reports whether the routes of a group were written so lately that no answer
-// is no fault, and requests a reconcile when that is over.
+// inGrace reports whether the routes of a group were written so recently that a missing response
+// is not a fault yet, and requests a reconcile at the end of that time.
 func (r *reporter) inGrace(g *groupDecision) bool {
 	at := time.Time{}
 	if g.group.TrafficTime != nil {

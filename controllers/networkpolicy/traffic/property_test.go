@@ -118,8 +118,8 @@ func (h history) play() {
 	h.nothingSharedIsLeft()
 }
 
-// nothingSharedIsLeft: stable there are the listeners and certificates of what is routed,
-// and no others, unless a live route is kept for want of something better.
+// nothingSharedIsLeft: in a stable state only the listeners and certificates of existing routes
+// exist, unless a live route is kept because there is no better one.
 func (h history) nothingSharedIsLeft() {
 	f := h.w.facts()
 	out := Plan(f)
@@ -567,8 +567,8 @@ func picture(d *Decision) string {
 	return text
 }
 
-// noGroupIsStuck: stable, with a gateway that accepts, a group is confirmed unless
-// it reports why not.
+// noGroupIsStuck: in a stable state, with a gateway that accepts, a group is confirmed unless it
+// reports why not.
 func (h history) noGroupIsStuck() {
 	for _, g := range h.w.ms.Status.ReleaseGroups {
 		report := h.w.groupTraffic(g.Slug)

@@ -47,7 +47,7 @@ func (r *reporter) refused(host string) *providers.Problem {
 	return nil
 }
 
-// before is what the last report reports of a row; nil: nothing.
+// before is the last reported status of a row; nil: there is none.
 func (r *reporter) before(row *Row) *v1alpha1.DomainStatus {
 	now := &r.Policy.Status
 	if row.user != "" {
@@ -121,7 +121,7 @@ func (r *reporter) backends(services []string, weights map[string]int) (out []v1
 }
 
 // routedTo reports whether a route is known to have routed to one of some releases when it was
-// programmed last. One that never was routes nowhere, and nothing waits for it.
+// last programmed. A route that was never programmed routes nowhere, and nothing waits for it.
 func (r *reporter) routedTo(route *RouteDecision, releases []string) bool {
 	return slices.ContainsFunc(route.rows, func(row *Row) bool {
 		return slices.ContainsFunc(r.knownBackends(route, row), func(b v1alpha1.DomainBackend) bool { return slices.Contains(releases, b.Release) })

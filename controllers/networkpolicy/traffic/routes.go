@@ -213,10 +213,10 @@ func (d *planner) routeStamp(old *providers.Live, stamp resources.Stamp, g *grou
 	return stamp
 }
 
-// WeightsAlone are the objects of a live route as they are, but for the weights of the
-// decided one and the hosts that it takes away. They are written where the server refuses
-// what else the specification asks for: what is wrong with a filter must not keep traffic on a
-// release that has no pods, or that was aborted. None: there is nothing to change.
+// WeightsAlone are the live objects of a route with only the weights and the removed hosts of
+// the decided route. They are written if the server rejects the rest of the decision: an error
+// in a filter must not keep traffic on a release that has no pods, or that was aborted. None:
+// there is nothing to change.
 func (f *Observed) WeightsAlone(route *RouteDecision) []resources.Object {
 	live := f.Live[route.Name]
 	if live == nil || live.User || live.Deleting || f.previous(live) {

@@ -79,7 +79,7 @@ func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 			return 0
 		}
 	}
-	if len(before.Conditions) > 0 { // It has been written once: what it says is to stay true.
+	if len(before.Conditions) > 0 { // It has been written before, and must remain true.
 		return 0
 	}
 	left := f.Policy.CreationTimestamp.Add(silence).Sub(f.Now)

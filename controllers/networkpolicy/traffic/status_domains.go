@@ -213,9 +213,9 @@ func (r *reporter) foremost(domains []v1alpha1.DomainStatus) (out *v1alpha1.Doma
 // splitParts is how many different splits the summary shows.
 const splitParts = 3
 
-// split is what hosts are known to get, the foremost first: hosts with the same split are
-// one part, and a host is named where parts differ. It stays as it was while something is
-// in progress.
+// split is the known split of each host, beginning with the foremost: hosts with the same split
+// are combined, and a host is named if splits differ. It does not change while a write is in
+// progress.
 func (r *reporter) split(foremost *v1alpha1.DomainStatus, prev string) string {
 	var parts []splitPart
 	add := func(host, text string) {

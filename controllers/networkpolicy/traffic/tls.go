@@ -59,9 +59,9 @@ func settleTLS(rows []*Row) {
 	}
 }
 
-// keepSecrets leaves hosts with the Secret that serves them until the one that they ask
-// for has a certificate for them: bad input takes none away. What is in a Secret without
-// issuer no one knows here.
+// keepSecrets lets hosts keep the Secret that serves them until the Secret that they request has
+// a certificate for them, so that wrong input removes no certificate. The content of a Secret
+// without an issuer is unknown here.
 func (d *planner) keepSecrets(rows []*Row) {
 	for _, r := range rows {
 		if r.tls == nil || certmanager.Unready(d.Scene, r.host, *r.tls) == nil {
@@ -73,8 +73,8 @@ func (d *planner) keepSecrets(rows []*Row) {
 	}
 }
 
-// meanwhile is how a row that is to get its own listeners is served until they are: by
-// the route to the Gateway's that it has.
+// meanwhile returns how a row is served until its own listeners are ready: by its existing route
+// to the listeners of the Gateway.
 func (d *planner) meanwhile(r *Row) []*Row {
 	if r.tls == nil || r.tls.Mode != v1alpha1.TLSListenerSet {
 		return nil
@@ -88,7 +88,7 @@ func (d *planner) meanwhile(r *Row) []*Row {
 	return []*Row{&before}
 }
 
-// unsupported reports what of a row has no expression, or no kind, where it is to be routed.
+// unsupported reports which parts of a row the provider does not support.
 func (d *planner) unsupported(r *Row) *providers.Problem {
 	asked := providers.Route{Protocol: r.port.Protocol, Path: r.path, Matches: r.matches, TLS: r.asks()}
 	if problem := d.View.Unsupported(asked); problem != nil || r.tls == nil {
@@ -119,7 +119,7 @@ func (d *planner) addShared(out *Decision) {
 		for _, v := range d.views {
 			decided := routes
 			if v != d.View {
-				decided = nil // What another provider left rests on what it has.
+				decided = nil // The remaining routes of another provider depend on its existing objects.
 			}
 			held = held || providers.Holds(v, o, decided)
 		}

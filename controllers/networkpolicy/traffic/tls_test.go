@@ -163,7 +163,7 @@ func (w *world) secrets() map[string]string {
 }
 
 // A host keeps the Secret that serves it, with its Certificate, until there is a
-// certificate in the next one: for a typo, for ever.
+// certificate in the next one: permanently, in case of a typo.
 func TestSecretServesUntilTheNextHasACertificate(t *testing.T) {
 	for name, provider := range map[string]v1alpha1.NetworkProvider{"gateway": byGateway, "ingress": byNginx, "APISIX": byAPISIX} {
 		t.Run(name, func(t *testing.T) {

@@ -343,7 +343,7 @@ func TestLagOfReads(t *testing.T) {
 	}
 }
 
-// The tag of an answer is of the credential too: what one was reported is new to another.
+// The ETag of an answer depends on the credential: an answer that one client has read is new to another.
 func TestTagsAreOfTheCredential(t *testing.T) {
 	s := newServer(t, Options{})
 	s.AddRepository("acme/shop")

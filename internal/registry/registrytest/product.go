@@ -34,7 +34,7 @@ const (
 	ByPassword Login = "password"
 	// ByToken of a token server, which gives one for the name and password alone.
 	ByToken Login = "token"
-	// Hidden: a token server gives everybody a token, and one without a login opens nothing.
+	// Hidden: a token server issues anonymous tokens, which do not allow any access.
 	Hidden Login = "hidden"
 )
 
@@ -101,7 +101,7 @@ func (p Product) Start(t testing.TB, login Login) *Process {
 	return x
 }
 
-// errPortTaken: somebody else has the port that was free a moment before.
+// errPortTaken: another process uses the port that was free before.
 var errPortTaken = errors.New("the port is taken")
 
 // Start runs the registry again after Stop, at the same address and with the same data.

@@ -68,7 +68,7 @@ type Server struct {
 
 type fault struct {
 	matches func(*http.Request) bool
-	left    int // answers left; below zero: for ever
+	left    int // number of remaining answers; below zero: no limit
 	answer  http.HandlerFunc
 }
 
@@ -87,7 +87,7 @@ func WithReferrers() Option { return func(s *setup) { s.referrers = true } }
 // WithTLS makes the registry serve HTTPS only.
 func WithTLS(config *tls.Config) Option { return func(s *setup) { s.tls = config } }
 
-// New starts a registry that anybody may read, with pages of at most 1000 tags.
+// New starts a registry that allows anonymous reads, with pages of at most 1000 tags.
 func New(t testing.TB, options ...Option) *Server {
 	t.Helper()
 	var o setup
@@ -124,7 +124,7 @@ func Outbound() *outbound.Policy {
 	return policy
 }
 
-// RequireBasic asks everybody for a name and a password.
+// RequireBasic requires a user name and a password.
 func (s *Server) RequireBasic(username, password string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -153,7 +153,7 @@ func (i *Identity) Credential(ctx context.Context, host string) (registry.Creden
 	}
 }
 
-// recall gives what is known of a scope; nil: a credential is to be asked for.
+// recall returns what is known about a scope; nil: a credential must be requested.
 func (i *Identity) recall(scope string) *known {
 	i.mu.Lock()
 	defer i.mu.Unlock()

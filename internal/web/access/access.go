@@ -107,8 +107,8 @@ func (a *Access) Allowed(ctx context.Context, r web.Reader, namespace, verb, gro
 	}
 }
 
-// known gives the answer that may be used when no newer one is to be had, whether it is new enough to be used now, and
-// why the API server is not to be asked at the moment.
+// known returns the answer that may be used if no newer one is available, whether it is new enough to be used now, and
+// why the API server must not be asked at the moment.
 func (a *Access) known(q question) (known answer, is, fresh bool, failure error) {
 	now := a.Clock.Now()
 	a.mu.Lock()

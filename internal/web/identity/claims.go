@@ -21,7 +21,7 @@ func (c Claims) reader(claims map[string]any) (web.Reader, error) {
 		return web.Reader{}, badToken("it has no claim %q with a text: see --oidc-username-claim", c.User)
 	}
 	if c.User == "email" {
-		// As the API server does: an address that the provider says it did not verify can be anyone's.
+		// As in the API server: an address that the provider did not verify can belong to anyone.
 		if verified, is := claims["email_verified"]; is && verified != true {
 			return web.Reader{}, refused("The identity provider did not verify your email address.")
 		}

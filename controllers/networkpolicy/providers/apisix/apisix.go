@@ -237,7 +237,7 @@ func (v *view) Holds(o resources.Object, decided []providers.Route) bool {
 // Build gives the ApisixRoute of a route: a rule for each match, then the one that splits
 // all requests by weight.
 func (v *view) Build(r providers.Route) []resources.Object {
-	r.RecordTTL = 0 // No one reads it: Unapplied shows.
+	r.RecordTTL = 0 // It has no effect: Unapplied reports this.
 	labels, annotations := r.Metadata(v.Policy, v.Microservice)
 	out := &ApisixRoute{
 		TypeMeta:   metav1.TypeMeta{APIVersion: GroupVersion.String(), Kind: kind.Kind},
@@ -286,8 +286,8 @@ func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object
 	return []resources.Object{next}
 }
 
-// chosen are the requests of a route that a match chooses. Its path takes the place of
-// the route's.
+// chosen are the requests of a route that a match selects. The path of the match replaces the
+// path of the route.
 func chosen(r providers.Route, m v1alpha1.CanaryMatch) Match {
 	out := Match{Hosts: r.Hostnames, Paths: prefix(r.Path)}
 	switch {
@@ -336,7 +336,7 @@ func prefix(path string) []string {
 var conditions = []string{"Accepted", "ResourcesAvailable"}
 
 // answer of a controller on a live route: the first condition of its current generation,
-// else one of an earlier generation; nil: no one has answered.
+// otherwise one of an earlier generation; nil: there is no response yet.
 func answer(r *ApisixRoute) (c *metav1.Condition, accepted bool) {
 	for _, name := range conditions {
 		found := meta.FindStatusCondition(r.Status.Conditions, name)

@@ -297,7 +297,7 @@ func TestProblems(t *testing.T) {
 	report(t, providers.Unapplied(see(p), []providers.Route{route()}), providers.ReasonNotSupported, "spec.sessionAffinity.cookie")
 }
 
-// report reports whether a problem of that reason reports text; "": there is none.
+// report checks that a problem has this reason and contains text; "": there is no problem.
 func report(t *testing.T, p *providers.Problem, reason, text string) {
 	t.Helper()
 	switch {

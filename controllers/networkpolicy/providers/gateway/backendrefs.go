@@ -114,10 +114,9 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// Patch is the JSON patch that makes a route that was read what it is to be: the
-// backendRefs of rules, and annotations of ours, and nothing else. The server takes it
-// for the state only that was read, so that a rule's index is that of the same rule.
-// Nil: nothing differs.
+// Patch is the JSON patch from the route that was read to the desired route: it changes only
+// backendRefs of rules, and our annotations. The server applies it only to the state that was
+// read, so that the indexes of rules are correct. Nil: nothing differs.
 func Patch(read, next *unstructured.Unstructured) []byte {
 	var ops []operation
 	had, has := rulesOf(read), rulesOf(next)

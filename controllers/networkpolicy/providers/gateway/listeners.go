@@ -53,7 +53,7 @@ func (l *XListenerSetList) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// listenerSet is an object as a ListenerSet, whatever its name; nil: it is none.
+// listenerSet returns an object as a ListenerSet, regardless of its name; nil if it is not one.
 func listenerSet(o resources.Object) *gatewayv1.ListenerSet {
 	switch s := o.(type) {
 	case *gatewayv1.ListenerSet:
@@ -203,7 +203,8 @@ func (v *view) Secret(host string) string {
 	return ""
 }
 
-// setProblem is why a ListenerSet is not taken by its Gateway; nil: it is, or no one reports.
+// setProblem is the reason why a Gateway does not accept its ListenerSet; nil: it accepts it, or
+// nothing is reported yet.
 func (v *view) setProblem(a attachment) *providers.Problem {
 	s := v.set(a.set)
 	if s == nil {

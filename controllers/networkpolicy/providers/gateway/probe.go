@@ -25,8 +25,8 @@ var _ providers.Prober = (*view)(nil)
 const (
 	// probePath is where a route is probed, below its own path.
 	probePath = "/.well-known/hlnr/"
-	// answerSuffix ends the hosts that probes are redirected to. The domain never
-	// exists (RFC 6761), so that no one is routed anywhere.
+	// answerSuffix is the end of the hosts to which probes are redirected. The domain never
+	// exists (RFC 6761), so that no client is redirected to a server.
 	answerSuffix = ".hlnr.invalid"
 	// maxProbes of one route. There may be 8 parents, with 64 listeners and 16
 	// addresses each; those beyond the bound count by status.
@@ -107,7 +107,7 @@ func answerIn(o resources.Object) string {
 func digest(values ...any) string {
 	text, err := json.Marshal(values)
 	if err != nil {
-		panic(err) // Parts of routes, names and numbers have a form in JSON.
+		panic(err) // Parts of routes, names and numbers can always be encoded as JSON.
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
@@ -156,11 +156,11 @@ type question struct {
 	providers.Probe
 	parent   providers.Parent
 	listener gatewayv1.SectionName
-	// problem is why there is no one to ask; "": there is.
+	// problem is the reason why there is no address to probe; "": there is one.
 	problem string
 }
 
-// at is where a question is asked, for people.
+// at is the address of a probe, for messages.
 func (q question) at() string {
 	scheme := "http"
 	if q.TLS {
@@ -242,7 +242,7 @@ func (v *view) listeners(g *gatewayv1.Gateway, p attachment, r providers.Route) 
 }
 
 // takesRoute reports whether a listener admits HTTPRoutes of the policy's namespace. The
-// API server fills in what remains out.
+// API server fills in omitted fields.
 func (v *view) takesRoute(g *gatewayv1.Gateway, l gatewayv1.Listener) bool {
 	allowed := deref(l.AllowedRoutes)
 	if len(allowed.Kinds) > 0 && !slices.ContainsFunc(allowed.Kinds, func(k gatewayv1.RouteGroupKind) bool {

@@ -218,8 +218,8 @@ func missingRule(ref *v1alpha1.RouteReference, rules []map[string]any, name stri
 	return fmt.Sprintf("no rule of %s %q is named %q (its rules are %q): use one of these names, or rename a rule", ref.Kind, ref.Name, name, has)
 }
 
-// heldBy is the older policy that keeps this one from the rule at an index: it has it, or
-// names it while this one has it not. "": none.
+// heldBy is the older policy that prevents this one from owning the rule at an index: it owns
+// the rule, or it names the rule and this policy does not own it. "": none.
 func (v *userView) heldBy(rules []map[string]any, i int, ours bool) string {
 	for _, o := range v.Older {
 		t := resources.ReadTaken(v.users[v.name].object.GetAnnotations(), o.Name)

@@ -1,8 +1,8 @@
 // Package ingress routes by Ingresses of networking.k8s.io/v1.
 //
 // A route is one Ingress, and a second one for its canary where the class understands
-// the canary annotations of ingress-nginx. An Ingress has no status of its rules: what
-// the API server took is all that is known of it, and no one shows when it is served.
+// the canary annotations of ingress-nginx. An Ingress has no status for its rules: it is known
+// only that the API server accepted it, and not when it is served.
 package ingress
 
 import (
@@ -131,7 +131,7 @@ func (Provider) See(s providers.Scene) providers.View {
 
 // read the Ingresses of a route, of which one may be nil.
 func read(name string, main, second *networkingv1.Ingress) *providers.Live {
-	out := &providers.Live{Name: name, Weights: map[string]int{}, Taken: true} // No one shows more.
+	out := &providers.Live{Name: name, Weights: map[string]int{}, Taken: true} // Nothing more is reported.
 	services := map[string]bool{}
 	for _, i := range []*networkingv1.Ingress{main, second} {
 		if i == nil {
@@ -531,8 +531,8 @@ func (v *view) Referent() *providers.Problem {
 	return v.missingClass()
 }
 
-// missingClass shows that the class does not exist. A manager that may not see classes
-// takes it that it does.
+// missingClass reports that the class does not exist. A manager that is not allowed to read
+// classes assumes that it exists.
 func (v *view) missingClass() *providers.Problem {
 	if _, visible := v.Served[classKind.Kind]; !visible || v.Referents[reference(v.class)] != nil {
 		return nil
@@ -541,7 +541,7 @@ func (v *view) missingClass() *providers.Problem {
 		"spec.provider.ingress.className: IngressClass %q does not exist: create it, or correct the name", v.class)}
 }
 
-// Health is not known: nothing reports whether anybody serves a class.
+// Health is unknown: nothing reports whether a controller serves a class.
 func (v *view) Health() *providers.Problem { return nil }
 
 // Shares reports whether two policies are served by one class.

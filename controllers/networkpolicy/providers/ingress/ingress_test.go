@@ -286,7 +286,7 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-// report reports whether a problem of that reason reports text; "": there is none.
+// report checks that a problem has this reason and contains text; "": there is no problem.
 func report(t *testing.T, p *providers.Problem, reason, text string) {
 	t.Helper()
 	switch {
