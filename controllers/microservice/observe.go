@@ -332,7 +332,8 @@ func (r *Reconciler) observePolicies(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// unreported reports whether a NetworkPolicy has no status: it was just created, or lost it.
+// unreported reports whether a NetworkPolicy has no status that shows to what it routes: it was just created, lost it, or cannot
+// read its routes.
 func unreported(s *v1alpha1.NetworkPolicyStatus) bool {
-	return s.ObservedGeneration == 0 && len(s.Groups) == 0
+	return s.Provider == "" && len(s.Groups) == 0
 }

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -86,5 +87,33 @@ func TestWorkloadIdentity(t *testing.T) {
 				t.Errorf("anonymous: %v", err)
 			}
 		})
+	}
+}
+
+// plaintext is a network in which HTTPS fails, and plain HTTP is answered.
+type plaintext struct{ sent []string }
+
+func (p *plaintext) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme == "https" {
+		return nil, errors.New("connection reset")
+	}
+	if a := r.Header.Get("Authorization"); a != "" {
+		p.sent = append(p.sent, r.URL.String()+" "+a)
+	}
+	return &http.Response{
+		StatusCode: http.StatusUnauthorized, Body: http.NoBody, Request: r,
+		Header: http.Header{"Www-Authenticate": {`Basic realm="x"`}, "Docker-Distribution-Api-Version": {"registry/2.0"}},
+	}, nil
+}
+
+// TestIdentityOverHTTPSOnly: spec.insecure is set by a user for the user's registry. The credential of the manager's
+// workload identity is sent only over HTTPS.
+func TestIdentityOverHTTPSOnly(t *testing.T) {
+	t.Parallel()
+	network := &plaintext{}
+	scanner := New(Options{Outbound: registrytest.Outbound(), Clock: newClock(), Backoff: fast, Transport: network, Identity: &passwords{password: "token"}})
+	_, err := scanner.List(t.Context(), Request{Repository: "europe-west1-docker.pkg.dev/acme/web/shop", Insecure: true, Auth: Credential{WorkloadIdentity: true}})
+	if err == nil || len(network.sent) > 0 {
+		t.Errorf("the credential of the manager was sent over plain HTTP: %v (%v)", network.sent, err)
 	}
 }

@@ -29,7 +29,7 @@ type Request struct {
 	// Repository without tag or digest: "ghcr.io/acme/web".
 	Repository string
 	// Insecure allows plain HTTP; to localhost and private IP addresses HTTP is
-	// allowed anyway.
+	// allowed anyway. It has no effect with the workload identity, whose credential is sent only over HTTPS.
 	Insecure bool
 	// Auth is the credential; zero is anonymous.
 	Auth Credential
@@ -232,7 +232,7 @@ type target struct {
 }
 
 func (s *Scanner) target(op string, r Request) (target, error) {
-	repo, err := parseRepository(op, r.Repository, r.Insecure)
+	repo, err := parseRepository(op, r.Repository, r.Insecure && !r.Auth.WorkloadIdentity)
 	if err != nil {
 		return target{}, err
 	}

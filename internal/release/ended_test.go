@@ -4,6 +4,58 @@ import "time"
 
 // named are histories of pins that name a release, and of groups that a user ends.
 var named = []scene{
+	{"the end of a group is undone while its source does not list the version", func(h tale) {
+		h.live()
+		h.drop("1.0.0")
+		h.run(time.Minute)
+		h.want("dropped", map[string]string{"1.0.0": "active 100"})
+		h.edit("end 1.x", func(s *Spec) { s.Ended = []string{"1.x"} })
+		h.run(time.Second)
+		h.edit("undo", func(s *Spec) { s.Ended = nil })
+		h.run(time.Minute)
+		h.want("undone", map[string]string{"1.0.0": "active 100"})
+	}},
+	{"the end of a group is undone while the template is incomplete", func(h tale) {
+		h.live()
+		h.configure("")
+		h.run(time.Minute)
+		h.want("no template", map[string]string{"1.0.0": "active 100"})
+		h.edit("end 1.x", func(s *Spec) { s.Ended = []string{"1.x"} })
+		h.run(time.Second)
+		h.edit("undo", func(s *Spec) { s.Ended = nil })
+		h.run(time.Minute)
+		h.want("undone", map[string]string{"1.0.0": "active 100"})
+	}},
+	{"the end of a group is undone while its source fails", func(h tale) {
+		h.live()
+		h.stale = true
+		h.run(time.Minute)
+		h.edit("end 1.x", func(s *Spec) { s.Ended = []string{"1.x"} })
+		h.run(time.Second)
+		h.edit("undo", func(s *Spec) { s.Ended = nil })
+		h.run(time.Minute)
+		h.want("undone", map[string]string{"1.0.0": "active 100"})
+	}},
+	{"the end of a group is undone after its active version is gone", func(h tale) {
+		h.live()
+		h.withdraw("1.0.0", Gone)
+		h.run(time.Minute)
+		h.want("gone", map[string]string{"1.0.0": "active 100"})
+		h.edit("end 1.x", func(s *Spec) { s.Ended = []string{"1.x"} })
+		h.run(time.Second)
+		h.edit("undo", func(s *Spec) { s.Ended = nil })
+		h.run(time.Minute)
+		h.want("undone", map[string]string{"1.0.0": "active 100"})
+	}},
+	{"the end of a group is undone with a pin to a version that is missing", func(h tale) {
+		h.live()
+		h.pin(Pin{Version: "9.9.9", Global: true})
+		h.edit("end 1.x", func(s *Spec) { s.Ended = []string{"1.x"} })
+		h.run(time.Second)
+		h.edit("undo", func(s *Spec) { s.Ended = nil })
+		h.run(time.Minute)
+		h.want("undone", map[string]string{"1.0.0": "active 100"})
+	}},
 	{"a pin to a release brings back exactly what ran, without steps", func(h tale) {
 		h.live()
 		h.edit("minimumAvailable", func(s *Spec) { s.MinimumAvailable = 4 })

@@ -92,6 +92,9 @@ func Plan(o Observed, now time.Time) Result { return planWith(o, now, rules) }
 
 func planWith(o Observed, now time.Time, rules []rule) Result {
 	b := newPlanner(o, now)
+	if w := b.restoring(); w != nil {
+		return b.unchanged(w)
+	}
 	was := cloneGroups(o.State.Groups)
 	b.groups = copyGroups(was)
 	for i := range was {
@@ -115,6 +118,18 @@ func planWith(o Observed, now time.Time, rules []rule) Result {
 	p.Changed = b.force || !sameGroups(b.groups, was)
 	if p.Changed {
 		p.State.Sequence = b.next
+	}
+	sortPlan(&p)
+	return p
+}
+
+// unchanged is a plan that does nothing but wait.
+func (b *planner) unchanged(w *wait) Result {
+	p := Result{State: b.o.State, Notes: []Note{{Reason: w.Reason, Message: w.Message, Warning: w.Warning}}}
+	for _, c := range b.sorted {
+		if c.NeverActive {
+			p.NeverActive = append(p.NeverActive, c.Release)
+		}
 	}
 	sortPlan(&p)
 	return p

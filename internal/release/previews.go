@@ -15,13 +15,16 @@ const maxStarting = 10
 // one that comes free goes to the newest push that waits. What is too old, or has no
 // place, is Expired: a group without releases.
 func (b *planner) assignSlots() {
-	var live, waiting []*Group
+	var live, waiting, reopened []*Group
 	for i := range b.groups {
 		g := &b.groups[i]
 		if g.Level != preview {
 			continue
 		}
-		b.prepare(g)
+		if b.prepare(g) {
+			reopened = append(reopened, g)
+			continue
+		}
 		switch old := b.tooOld(g); {
 		case b.ends(g.Slug), b.ended(g.Slug, g.Name, g.PullRequest): // in this plan
 		case g.Phase == Live && len(g.Releases) == 0 && !b.wants(*g):
@@ -36,10 +39,16 @@ func (b *planner) assignSlots() {
 			waiting = append(waiting, g)
 		}
 	}
+	most := max(1, b.o.Spec.Previews.MaxGroups)
+	slices.SortFunc(reopened, byPush)
+	for _, g := range reopened {
+		if b.reopen(g, len(live) < most) {
+			live = append(live, g)
+		}
+	}
 	if b.o.Spec.Paused {
 		return
 	}
-	most := max(1, b.o.Spec.Previews.MaxGroups)
 	if len(live) > most {
 		slices.SortFunc(live, b.byRight)
 	}
@@ -62,24 +71,35 @@ func (b *planner) assignSlots() {
 }
 
 // prepare brings a preview up to date before slots are given: what is taken down, and what
-// has nothing to serve, has to be known.
-func (b *planner) prepare(g *Group) {
+// has nothing to serve, has to be known. It reports whether the preview is offered again while it closes.
+func (b *planner) prepare(g *Group) (again bool) {
 	s := b.scope(g)
 	rebuild(s)
 	vanishedActive(s)
 	vanishedOthers(s)
 	b.noteHead(g)
-	if g.Phase == Closing && !b.withdrawnGroup(g.Slug) && !b.ended(g.Slug, g.Name, g.PullRequest) && len(b.perGroup[g.Slug]) > 0 {
-		s.takeDown(Expired, GroupReopened) // until it is given a slot; its head may have failed, and starts again
-		g.Target.Reason = NoSlot
-		s.event(nil, false, GroupReopened, "the group is offered again")
-	}
 	if end, ages := b.agesOut(g); ages {
 		b.requeueAt(end)
 	}
 	if end, closed := b.keptUntil(g.Slug); closed {
 		b.requeueAt(end)
 	}
+	return s.opensAgain()
+}
+
+// reopen opens a preview again that is offered again while it closes. With a slot it is as it was, whether paused or
+// not: what it served serves, and what failed does not start again. Without one it leaves, until it has one.
+func (b *planner) reopen(g *Group, slot bool) bool {
+	s := b.scope(g)
+	s.event(nil, false, GroupReopened, "the group is offered again")
+	if slot {
+		g.Phase = Live
+		s.resume()
+		return true
+	}
+	s.takeDown(Expired, GroupReopened)
+	g.Target.Reason = NoSlot
+	return false
 }
 
 // ends reports whether a preview is closed now.

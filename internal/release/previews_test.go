@@ -160,20 +160,122 @@ var previews = []scene{
 		h.run(time.Hour)
 		h.want("mended", map[string]string{"pr-7-a": "", "pr-7-b": "", "pr-7-c": "active 100"})
 	}},
-	{"a preview that is offered again while it ends, and whose head failed, starts it again in its slot", func(h tale) {
-		h.reviewed()
+	{"a first release that a user deprecated is not tried again when the end of its group is undone during its drain", func(h tale) {
+		h.steps(twoSteps...)
+		h.live()
+		h.nets["web"].newest = true
+		h.push("2.0.0")
+		h.run(20 * time.Second)
+		h.want("canary", map[string]string{"1.0.0": "active 100", "2.0.0": "canary 10"})
+		h.word("2.0.0", Deprecate, "")
+		h.run(time.Second)
+		h.want("failed", map[string]string{"1.0.0": "active 100", "2.0.0": "error 0"})
+		h.edit("end 2.x", func(s *Spec) { s.Ended = []string{"2.x"} })
+		h.run(time.Second)
+		if h.rolloutState.group("2-x") == nil {
+			h.fail("the group is gone")
+		}
+		h.edit("undo", func(s *Spec) { s.Ended = nil })
+		h.run(time.Second)
+		h.want("undone", map[string]string{"1.0.0": "active 100", "2.0.0": "error 0"})
+	}},
+	{"a preview with a head that failed ends, and the end is undone: what served serves", func(h tale) {
+		h.policy("web")
+		h.push("pr-7-a")
+		h.run(time.Minute)
 		h.broken["pr-7-b"] = "CrashLoopBackOff"
 		h.push("pr-7-b")
 		h.run(time.Hour)
-		h.want("failed", map[string]string{"pr-7-a": "active 100", "pr-7-b": "error 0"})
-		clear(h.broken)
-		h.object("pr-7-b").why = ""
-		h.edit("end the group", func(s *Spec) { s.Ended = []string{"pr-7"} })
+		h.want("head failed", map[string]string{"pr-7-a": "active 100", "pr-7-b": "error 0"})
+		h.edit("end 7", func(s *Spec) { s.Ended = []string{"7"} })
 		h.run(time.Second)
-		h.phase("ends", "pr-7", "Closing")
-		h.edit("keep the group", func(s *Spec) { s.Ended = nil })
+		h.edit("undo", func(s *Spec) { s.Ended = nil })
 		h.run(time.Hour)
-		h.want("again", map[string]string{"pr-7-b": "active 100"})
+		h.want("undone", map[string]string{"pr-7-a": "active 100"})
+	}},
+	{"a pull request with a head that failed is closed and opened again: what served serves", func(h tale) {
+		h.policy("web")
+		h.push("pr-7-a")
+		h.run(time.Minute)
+		h.broken["pr-7-b"] = "CrashLoopBackOff"
+		h.push("pr-7-b")
+		h.run(time.Hour)
+		h.want("head failed", map[string]string{"pr-7-a": "active 100", "pr-7-b": "error 0"})
+		h.withdrawGroup("pr-7", Closed)
+		h.run(time.Second)
+		h.offerGroup("pr-7", "pr-7-b")
+		h.run(time.Hour)
+		h.want("reopened", map[string]string{"pr-7-a": "active 100"})
+	}},
+	{"a pull request is closed and opened again while its source fails: what served serves", func(h tale) {
+		h.policy("web")
+		h.push("pr-7-a")
+		h.run(time.Minute)
+		h.withdrawGroup("pr-7", Closed)
+		h.run(time.Second)
+		h.offerGroup("pr-7", "pr-7-a")
+		h.stale = true
+		h.run(time.Minute)
+		h.want("reopened", map[string]string{"pr-7-a": "active 100"})
+	}},
+	{"a pull request is closed and opened again during a freeze: what served serves", func(h tale) {
+		h.policy("web")
+		h.push("pr-7-a")
+		h.run(time.Minute)
+		h.freeze(5 * time.Hour)
+		h.withdrawGroup("pr-7", Closed)
+		h.run(time.Second)
+		h.offerGroup("pr-7", "pr-7-a")
+		h.run(time.Minute)
+		h.want("reopened", map[string]string{"pr-7-a": "active 100"})
+	}},
+	{"a preview ends, and the end is undone, while paused: what served serves", func(h tale) {
+		h.policy("web")
+		h.push("pr-7-a")
+		h.run(time.Minute)
+		h.edit("pause", func(s *Spec) { s.Paused = true })
+		h.edit("end 7", func(s *Spec) { s.Ended = []string{"7"} })
+		h.run(time.Second)
+		h.edit("undo", func(s *Spec) { s.Ended = nil })
+		h.run(time.Minute)
+		h.want("undone", map[string]string{"pr-7-a": "active 100"})
+	}},
+	{"a pull request is opened again with another head: what served serves until that is available", func(h tale) {
+		h.policy("web")
+		h.push("pr-7-a")
+		h.run(time.Minute)
+		h.withdrawGroup("pr-7", Closed)
+		h.run(time.Second)
+		h.startup = 30 * time.Second
+		h.offerGroup("pr-7", "pr-7-b")
+		h.run(10 * time.Second)
+		h.want("reopened", map[string]string{"pr-7-a": "active 100"})
+	}},
+	{"a pull request is opened again with a head that fails: what served serves", func(h tale) {
+		h.policy("web")
+		h.push("pr-7-a")
+		h.run(time.Minute)
+		h.withdrawGroup("pr-7", Closed)
+		h.run(time.Second)
+		h.broken["pr-7-b"] = "CrashLoopBackOff"
+		h.offerGroup("pr-7", "pr-7-b")
+		h.run(time.Hour)
+		h.want("reopened", map[string]string{"pr-7-a": "active 100"})
+	}},
+	{"failures that are forgotten stay so when the end of their group is undone", func(h tale) {
+		h.live()
+		h.edit("end", func(s *Spec) {})
+		g := h.rolloutState.group("1-x")
+		g.Failed = Failed{Version: "1.9.0", Config: h.config}
+		h.version++
+		h.push("1.4.0")
+		h.run(time.Minute)
+		h.want("forgotten", map[string]string{"1.0.0": "active 100", "1.4.0": ""})
+		h.edit("end 1.x", func(s *Spec) { s.Ended = []string{"1.x"} })
+		h.run(time.Second)
+		h.edit("undo", func(s *Spec) { s.Ended = nil })
+		h.run(time.Minute)
+		h.want("undone", map[string]string{"1.0.0": "active 100", "1.4.0": ""})
 	}},
 	{"rule 25: three pushes in a minute", func(h tale) {
 		h.reviewed()

@@ -6,6 +6,32 @@ import (
 	"slices"
 )
 
+// restoring reports what a lost rollout state waits for before it is made again; nil: nothing. The Services of a
+// policy select what served, and the status of an object shows whether it was active: both are written again
+// shortly after a restore without statuses.
+func (b *planner) restoring() *wait {
+	if len(b.o.State.Groups) > 0 {
+		return nil
+	}
+	lost := slices.DeleteFunc(slices.Clone(b.sorted), func(c Object) bool { return c.Terminating || c.Stamp <= b.o.State.Sequence })
+	if len(lost) == 0 {
+		return nil
+	}
+	silent := ""
+	for _, p := range b.o.Policies {
+		if p.Unreported && (silent == "" || p.Name < silent) {
+			silent = p.Name
+		}
+	}
+	if silent != "" {
+		return newWait(nil, true, TrafficUnconfirmed, "the rollout state was lost: it is recovered when networkpolicies.hlnr.io %q reports which releases its Services select", silent)
+	}
+	if slices.ContainsFunc(lost, func(c Object) bool { return !c.Unsettled || c.Reported != "" }) {
+		return nil
+	}
+	return newWait(nil, true, TrafficUnconfirmed, "the rollout state was lost: it is recovered when the VersionedMicroservices report their pods, of %s first", lost[0].Release)
+}
+
 // recorded reports whether the rollout state has the group.
 func (s *scope) recorded() bool {
 	return slices.ContainsFunc(s.o.State.Groups, func(g Group) bool { return g.Slug == s.g.Slug })
@@ -76,8 +102,8 @@ func (s *scope) fit(cs []Object, active int) ([]Object, int) {
 // names them. Objects that a rollout state dropped, and that a late write created again, get no row. The
 // release that the group's Service selects is active, or, where no policy reports that, the one whose object was reported as active;
 // older ones were, as far as is known
-// (unproven), and all others are pending; what has no pods leaves no route. Without a policy the oldest with replicas is active, and rather
-// one that is available. In a group to which the newest domains are still to come none is, and
+// (unproven), and all others are pending; what has no pods leaves no route. If neither is known, the release with the most available
+// pods is active, the oldest of several. In a group to which the newest domains are still to come none is, and
 // nothing is that hooks have not let through.
 func rebuild(s *scope) {
 	if len(s.g.Releases) > 0 || s.g.Phase != Live || s.recorded() {
@@ -97,24 +123,28 @@ func rebuild(s *scope) {
 			}
 		}
 	}
-	largest := 0 // replicas, where policies have lost their reports too: what served has all its pods, and what is retained has fewer
-	if len(s.reports) > 0 && !slices.ContainsFunc(s.reports, func(r Report) bool { return !r.unreported }) {
+	mayBeActive := func(c Object) bool { return !c.NeverActive && c.Reported != Error }
+	most := func(among func(Object) bool) func(Object) bool { // The one with the most pods served: what is retained, and a canary, has fewer.
+		n := 1
 		for _, c := range cs {
-			largest = max(largest, c.Replicas)
+			if mayBeActive(c) && among(c) {
+				n = max(n, c.Available)
+			}
 		}
+		return func(c Object) bool { return among(c) && c.Available >= n }
 	}
+	routed := func(c Object) bool { return s.referenced(c.Release) }
 	for _, sign := range []func(Object) bool{
 		func(c Object) bool { return c.Reported == Active },
-		func(c Object) bool { return largest > 0 && c.Replicas == largest && c.Stamp > s.o.State.Sequence+1 },
-		func(c Object) bool { return c.Available > 0 && s.referenced(c.Release) },
-		func(c Object) bool { return c.Available > 0 },
-		func(c Object) bool { return s.referenced(c.Release) },
+		most(routed),
+		most(func(Object) bool { return true }),
+		routed,
 		// One that the next write would have recorded was made by a plan that a crash
 		// cut short, and is just starting.
 		func(c Object) bool { return c.Replicas > 0 && c.Stamp > s.o.State.Sequence+1 },
 	} {
 		if active < 0 {
-			active = slices.IndexFunc(cs, func(c Object) bool { return !c.NeverActive && c.Reported != Error && sign(c) })
+			active = slices.IndexFunc(cs, func(c Object) bool { return mayBeActive(c) && sign(c) })
 		}
 	}
 	if len(cs) > 0 {

@@ -143,7 +143,7 @@ func (s *scope) strayDraining(c Object) *wait {
 		}
 	}
 	if s.unreported() {
-		return &wait{}
+		return newWait(&Row{Release: c.Release, Version: c.Version}, true, TrafficUnconfirmed, "%s keeps its pods until each networkpolicies.hlnr.io reports its routes", c.Version)
 	}
 	for _, rep := range s.reports {
 		if end := rep.Confirmed.Add(s.o.Spec.Drain); rep.Revision > 0 && s.now.Before(end) {

@@ -83,11 +83,6 @@ func closeGroup(s *scope) {
 		s.requeueAt(end)
 	}
 	ended := s.ended(s.g.Slug, s.g.Name, s.g.PullRequest)
-	if s.g.Phase == Closing && !slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Status != Error }) {
-		for i := range s.g.Releases { // It cannot be opened again as it was: its failures go last.
-			s.turn(&s.g.Releases[i], Deprecated, GroupEnded)
-		}
-	}
 	switch {
 	case s.g.Phase == Live && s.closed(s.g.Slug), s.g.Phase == Expired && s.groupWithdrawn(s.g.Slug, Closed):
 		s.close(GroupClosed)
@@ -98,11 +93,19 @@ func closeGroup(s *scope) {
 		}
 		s.close(GroupEnded)
 	case ended:
-	case s.g.Phase == Closing && s.g.Level != preview && !s.withdrawnGroup(s.g.Slug) && len(s.candidates) > 0:
+	case s.g.Level != preview && s.opensAgain():
 		s.g.Phase = Live
 		s.event(nil, false, GroupReopened, "the group is offered again")
 		s.resume()
 	}
+}
+
+// opensAgain reports whether a group that closes keeps serving: it is offered again, or a user undid its end.
+func (s *scope) opensAgain() bool {
+	if s.g.Phase != Closing || s.withdrawnGroup(s.g.Slug) || s.ended(s.g.Slug, s.g.Name, s.g.PullRequest) {
+		return false
+	}
+	return len(s.candidates) > 0 || slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Reason == GroupEnded })
 }
 
 // resume makes a release active again that its group served before it was closed, while an object
@@ -112,7 +115,7 @@ func (s *scope) resume() {
 	if r == nil || r.Promoted == 0 || s.denied(r.Version) {
 		return
 	}
-	if c, _ := s.object(r.Release); s.referenced(r.Release) || c.has(1) {
+	if c, _ := s.object(r.Release); s.referenced(r.Release) || c.Available > 0 && !c.Terminating {
 		s.promote(r, GroupReopened)
 		s.touch(r.Release)
 	}
@@ -404,7 +407,7 @@ func letGo(s *scope) {
 	kept := s.retained()
 	for _, r := range slices.Clone(s.g.Releases) {
 		running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
-		if r.Status != Deprecated || running || r.Release == s.g.Target.Release || slices.Contains(kept, r.Release) {
+		if r.Status != Deprecated && !s.onlyFailures() || running || r.Release == s.g.Target.Release || slices.Contains(kept, r.Release) {
 			continue
 		}
 		if r.Promoted > 0 && s.g.Phase == Live {
@@ -426,6 +429,12 @@ func letGo(s *scope) {
 	sortRows(s.g.Releases)
 }
 
+// onlyFailures reports whether a group that closes has nothing but failures left. They go last: until then it can be opened
+// again, and they are not tried again.
+func (s *scope) onlyFailures() bool {
+	return s.g.Phase == Closing && !slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Status != Error })
+}
+
 // withinLimits keeps a group within its share of the status, and drops the mark of
 // forgotten failures when nothing below it could be chosen any more.
 func withinLimits(s *scope) {
@@ -434,6 +443,9 @@ func withinLimits(s *scope) {
 	f := s.g.Failed
 	if f.Version == "" {
 		return
+	}
+	if s.g.Phase == Closing {
+		return // It may be opened again.
 	}
 	if a := s.g.ActiveRow(); s.g.Phase != Live || s.o.Config != "" && f.Config != s.o.Config || a != nil && compare(f.Version, a.Version) <= 0 && !s.free(a) {
 		s.g.Failed = Failed{}

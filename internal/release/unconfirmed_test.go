@@ -152,3 +152,29 @@ func TestRebuiltGroupCloses(t *testing.T) {
 		t.Errorf("pods go before the drain is over: %+v", p.Retire)
 	}
 }
+
+// TestObjectWithoutARowReportsItsWait: an object without a row stays because a policy has no status, and that is reported.
+func TestObjectWithoutARowReportsItsWait(t *testing.T) {
+	t.Parallel()
+	at := t0.Add(-24 * time.Hour)
+	object := func(name, version string) Object {
+		return Object{Release: name, Slug: "1-x", Name: "1.x", Level: "Release", Version: version, Config: "c1", Created: at, Stamp: 1, Replicas: 1, Available: 1, Current: 1}
+	}
+	o := Observed{
+		Config: "c1",
+		Spec:   Spec{Replicas: 1, Deadline: 10 * time.Minute, Drain: 30 * time.Second},
+		State: State{Sequence: 4, Groups: []Group{{
+			Slug: "1-x", Name: "1.x", Level: "Release", Phase: Live, TrafficRevision: 3, TrafficTime: at, SettledRevision: 3,
+			Releases: []Row{{Release: "one-1.1.0", Version: "1.1.0", Config: "c1", Status: Active, Reason: First, Weight: 100, Promoted: 1, Routed: true, Available: true, Since: at}},
+		}}},
+		Objects:  []Object{object("one-1.1.0", "1.1.0"), object("one-1.0.0", "1.0.0")},
+		Policies: []Policy{{Name: "api", Groups: []Report{{Slug: "1-x", Revision: 3, Confirmed: at, References: []string{"one-1.1.0"}, Active: "one-1.1.0"}}}, {Name: "web", Unreported: true}},
+	}
+	p := Plan(o, t0)
+	for _, n := range p.Notes {
+		if n.Reason == TrafficUnconfirmed {
+			return
+		}
+	}
+	t.Errorf("one-1.0.0 stays, and nothing reports why: retire %v, notes %+v", p.Retire, p.Notes)
+}

@@ -921,8 +921,8 @@ func (w *world) answer(n *net) bool {
 			changed = true
 			continue
 		}
-		if rep := n.reports[slug]; !slices.Equal(rep.References, names) {
-			rep.Slug, rep.References = slug, names
+		if rep := n.reports[slug]; !slices.Equal(rep.References, names) || rep.Active != c.service {
+			rep.Slug, rep.References, rep.Active = slug, names, c.service
 			n.reports[slug] = rep
 			changed = true
 		}
@@ -1558,6 +1558,7 @@ func (w *world) fingerprint() string {
 	}
 	for _, name := range sortedKeys(&w.netNames, w.nets) {
 		n := w.nets[name]
+		flag(n.answered)
 		for _, slug := range n.slugs() {
 			r := n.reports[slug]
 			text(slug)

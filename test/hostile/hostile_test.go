@@ -40,8 +40,8 @@ const (
 	limit = 256 << 20 * raceFactor / 2
 	// collected is the memory above which the garbage collector works as much as it has to. Like the manager, whose limit
 	// follows from that of its container, a process has one: without it, the peak would depend on how busy the machine is. What
-	// is in use, and not garbage, exceeds it nevertheless.
-	collected = limit / 16 * 15
+	// is in use, and not garbage, exceeds it nevertheless. On a busy machine the collector is late: hence the margin.
+	collected = limit / 16 * 12
 	// secret is what the API server stores of a Secret at most.
 	secret = 1 << 20
 )

@@ -441,7 +441,7 @@ func (p *pair) observe() release.Observed {
 		o.Objects = append(o.Objects, p.objects[name].Object)
 	}
 	for _, name := range SortedKeys(p.nets) {
-		policy := release.Policy{Name: name, Unreported: p.nets[name].policy.Status.ObservedGeneration == 0}
+		policy := release.Policy{Name: name, Unreported: p.nets[name].policy.Status.Provider == ""}
 		for _, g := range p.nets[name].policy.Status.Groups {
 			r := release.Report{Slug: g.Slug, Revision: g.Revision, References: g.References, Withheld: g.Withheld, Pinned: g.Pinned, Active: g.Active, Newest: g.Newest, CanaryDomains: g.CanaryDomains, Canary: g.Canary, Unrouted: g.Unrouted, Reason: g.Reason, Message: g.Message}
 			if g.ConfirmedTime != nil {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -33,6 +34,7 @@ func (r *reporter) groupReports() []v1alpha1.GroupTraffic {
 				known = prev.References
 			}
 			prev.References = Union(r.written(slug), known)
+			prev.Active = cmp.Or(r.selectedOf(slug), prev.Active)
 			prev.CanaryDomains, prev.Canary = false, "" // No domain is of it: those that it had are of other groups.
 			prev.Reason, prev.Message = reasonNoMicroservice, "the Microservice has no such release group: its objects are deleted when another group serves"
 			out = append(out, prev)
@@ -40,6 +42,15 @@ func (r *reporter) groupReports() []v1alpha1.GroupTraffic {
 	}
 	slices.SortFunc(out, func(a, b v1alpha1.GroupTraffic) int { return strings.Compare(a.Slug, b.Slug) })
 	return out
+}
+
+// selectedOf is the release that the Service of a group selects, which the rollout state does not have; "": none. It is what
+// was active before that was lost.
+func (r *reporter) selectedOf(slug string) string {
+	if selected := r.Selected(resources.GroupServiceName(r.Policy.Name, slug)); selected != "" || slug != groupOfAll {
+		return selected
+	}
+	return r.Selected(r.Policy.Name)
 }
 
 func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {

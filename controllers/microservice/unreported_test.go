@@ -1,0 +1,30 @@
+package microservice
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// TestPolicyThatReadsNoRoutesHasNotReported: a policy lost its status, and the kind of its routes cannot be read: what it routes
+// to is as unknown as before. The status is the one of controllers/networkpolicy.blind.
+func TestPolicyThatReadsNoRoutesHasNotReported(t *testing.T) {
+	t.Parallel()
+	var s v1alpha1.NetworkPolicyStatus
+	if !unreported(&s) {
+		t.Fatal("a policy without a status counts as one that routes to nothing")
+	}
+	s.ObservedGeneration = 3
+	status.Set(&s.Conditions, 3, v1alpha1.ConditionAccepted, metav1.ConditionFalse, "GatewayAPIMissing", "HTTPRoutes cannot be read")
+	status.Stalled(&s.Conditions, 3, "GatewayAPIMissing", "HTTPRoutes cannot be read")
+	if !unreported(&s) {
+		t.Error("a policy that cannot read its routes counts as one that routes to nothing")
+	}
+	s = v1alpha1.NetworkPolicyStatus{ObservedGeneration: 3, Provider: "gateway"} // one that has decided, and has no groups
+	if unreported(&s) {
+		t.Error("a policy without groups, which was reconciled, counts as one without a status")
+	}
+}
