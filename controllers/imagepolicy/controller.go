@@ -17,6 +17,7 @@
 //	metrics.go        metrics of scans
 //	scan_cache.go     runs scans in the background, and keeps their results
 //	scan_record.go    the results of one scan
+//	next_scan.go      when the next scan is due, also after a failure
 //	selection.go      selects releases from a scan
 //	pull_requests.go  selects pull requests
 //	image_checks.go   checks that images exist and have platforms, labels and signatures

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 
@@ -166,11 +164,6 @@ func (l *scanRecord) clone() *scanRecord {
 	return &c
 }
 
-// answers reports whether the scan is for this query, and not due again.
-func (l *scanRecord) answers(q query, now time.Time) bool {
-	return l != nil && l.query == q && now.Before(l.due)
-}
-
 // recordReader reads a record, and requests what is missing there from the registry.
 type recordReader struct {
 	*scanRecord
@@ -298,62 +291,4 @@ func (a *recordReader) Gone(tag, digest, witness string) (bool, error) {
 	return cached(a, a.absent, tag+"@"+digest, 0, func(r registry.Request) (bool, error) {
 		return a.scanner.Gone(a.ctx, r, tag, digest, witness)
 	})
-}
-
-// Delays after a transient failure.
-const (
-	retryFirst = 15 * time.Second
-	retryMost  = 5 * time.Minute
-)
-
-// finish sets when the next scan is due: an interval after the list was requested, so that
-// policies that share it scan at the same time and none is older than its interval; up to
-// 10% earlier, so that not all scans happen in the same second; less often while nothing
-// changes; and earlier for pull requests without an image. After a failure it is due when the
-// registry allows it, earlier than the interval if the failure is transient, and otherwise
-// after the interval. Completing an earlier scan never makes it due later.
-func (l *scanRecord) finish(err error, now time.Time) {
-	interval, due := l.query.interval, now
-	var e *registry.Error
-	switch {
-	case err == nil:
-		if l.checksum = l.contentChecksum(); l.due.IsZero() && l.previousChecksum != "" {
-			l.pace = l.pace.After(l.previousChecksum != l.checksum)
-		}
-		due = l.time.Add(l.pace.Wait(interval, rand.Int64N))
-		if soon := now.Add(timesInterval); l.untimed && soon.Before(due) {
-			due = soon
-		}
-		for _, h := range l.heads {
-			if !h.next.IsZero() && h.next.Before(due) {
-				due = h.next
-			}
-		}
-	case errors.As(err, &e) && e.Kind == registry.RateLimited && e.RetryAt.After(now):
-		due = e.RetryAt
-	case errors.As(err, &e) && !e.Kind.Transient():
-		due = now.Add(interval)
-	default:
-		due = now.Add(min(retryMost, max(retryFirst, interval/4), interval))
-	}
-	if err != nil && l.checksum == "" {
-		l.checksum = l.previousChecksum
-	}
-	if l.due.IsZero() || due.Before(l.due) {
-		l.due = due
-	}
-}
-
-// contentChecksum is a checksum of the answers of the registry. It is empty, which always
-// counts as a change, for pull requests, whose head commits have their own times.
-func (l *scanRecord) contentChecksum() string {
-	if l.tags == nil || len(l.heads) > 0 {
-		return ""
-	}
-	refs := slices.SortedFunc(maps.Keys(l.images), compareRefs)
-	digests := make([]string, len(refs))
-	for i, r := range refs {
-		digests[i] = r.identifier + " " + l.images[r].value.Digest
-	}
-	return checksum(l.tags.value.Checksum, digests)
 }

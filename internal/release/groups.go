@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 )
 
 // open adds the groups that are to start: those of release objects without a record, and
@@ -172,27 +171,6 @@ func (b *planner) groupWithdrawn(slug string, reason WithdrawReason) bool {
 	return slices.ContainsFunc(b.o.Withdrawn, func(w Withdrawal) bool {
 		return w.Slug == slug && w.Version == "" && w.Reason == reason
 	})
-}
-
-// closed reports whether the source of a group is closed, and that what remains of it has
-// been kept for long enough.
-func (b *planner) closed(slug string) bool {
-	end, closed := b.keptUntil(slug)
-	return closed && !b.now.Before(end)
-}
-
-// keptUntil is until when a group stays whose source is closed.
-func (b *planner) keptUntil(slug string) (end time.Time, closed bool) {
-	var last time.Time
-	for _, w := range b.o.Withdrawn {
-		if w.Slug != slug || w.Version != "" || w.Reason != Closed {
-			continue
-		}
-		if closed = true; w.Time.After(last) {
-			last = w.Time
-		}
-	}
-	return last.Add(b.o.Spec.Previews.KeepAfterClose), closed
 }
 
 // ended reports whether a user ends a group on purpose.

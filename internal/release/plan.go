@@ -20,10 +20,10 @@
 //	previews.go        which pull requests have a slot, and when a preview ends
 //	target.go          which release is wanted
 //	pins.go            which release a pin means
-//	waits.go           what a rollout waits for before it starts, and in each step: pauses, freezes, windows
+//	waits.go           what a rollout waits for before it starts, and in each step: pauses, freezes, windows; causes outside of its release
 //	gates.go           where hooks have to agree, and other Microservices have to be as far
-//	blocked.go         what blocks a rollout and has a cause outside of its release
-//	promote.go         rules that begin a step, and that make a release active
+//	steps.go           rules that begin a step, with its weight
+//	promote.go         rules that make a release active
 //	fail_and_retry.go  whether a rollout is healthy, when it fails, and when it starts again
 //	newest_domains.go  domains that move from one group to a newer one
 //	traffic.go         what routes must contain, what is confirmed and drained, and how weights are split

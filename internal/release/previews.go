@@ -102,6 +102,27 @@ func (b *planner) reopen(g *Group, slot bool) bool {
 	return false
 }
 
+// closed reports whether the source of a group is closed, and that what remains of it has
+// been kept for long enough.
+func (b *planner) closed(slug string) bool {
+	end, closed := b.keptUntil(slug)
+	return closed && !b.now.Before(end)
+}
+
+// keptUntil is until when a group stays whose source is closed.
+func (b *planner) keptUntil(slug string) (end time.Time, closed bool) {
+	var last time.Time
+	for _, w := range b.o.Withdrawn {
+		if w.Slug != slug || w.Version != "" || w.Reason != Closed {
+			continue
+		}
+		if closed = true; w.Time.After(last) {
+			last = w.Time
+		}
+	}
+	return last.Add(b.o.Spec.Previews.KeepAfterClose), closed
+}
+
 // ends reports whether a preview is closed now.
 func (b *planner) ends(slug string) bool {
 	return b.closed(slug) || b.excluded(slug) && !b.o.Spec.Paused

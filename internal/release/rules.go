@@ -36,7 +36,7 @@ var rules = []rule{
 	{"Keep the clock", keepClock},
 	{"Fail", fail}, // fail_and_retry.go: pending or canary to error, or back to pending for a cause outside of it
 
-	// The next step, and active: promote.go.
+	// The next step, and active: steps.go, promote.go.
 	{"Edited steps", editedSteps},
 	{"First release", promoteFirst}, // pending to active: nothing else is active
 	{"Roll back", promoteKept},      // deprecated to active: it was active before
@@ -379,9 +379,6 @@ func forgetErrors(s *scope) {
 	_, free := s.withdrawn(active.Version) // then the target may be below it
 	kept := s.retained()
 	for _, r := range slices.Clone(s.g.Releases) {
-		if s.g.Phase == Closing {
-			break // The group may be opened again until its other releases are gone.
-		}
 		ok, w := s.forgettable(r, kept)
 		if s.record(w); !ok {
 			continue

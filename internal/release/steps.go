@@ -1,0 +1,165 @@
+package release
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// newRollout of a release, from before its first step.
+func (s *scope) newRollout(release string) *Rollout {
+	return &Rollout{Release: release, Sequence: s.next, Started: s.now, StepsHash: stepsHash(s.steps())}
+}
+
+// begin sets the clock of a step, from 1.
+func (run *Rollout) begin(step int, now time.Time) {
+	run.Step, run.Started = step, now
+	run.Waited, run.WaitingSince, run.Interrupted, run.Continued, run.Approvals, run.Grace = 0, noTime, false, 0, nil, noTime
+	run.Gate, run.GateTime = "", noTime
+}
+
+// enter begins a step, from 1, and gives the canary its traffic.
+func (s *scope) enter(run *Rollout, r *Row, step int) {
+	run.begin(step, s.now)
+	s.stepped = true
+	s.turn(r, Canary, StepBegan)
+	r.RetryTime = noTime
+	st := s.steps()[step-1]
+	r.Weight, r.Match, r.Mirror = st.Weight, st.Match, st.Mirror
+	r.Routed = r.Routed || len(s.reports) > 0
+	if a := s.g.ActiveRow(); a != nil {
+		a.Weight = 100 - r.Weight
+	}
+}
+
+// idle records since when a healthy release waits, so that the wait does not count against the
+// deadline if it is interrupted.
+func (s *scope) idle(run *Rollout, since time.Time) {
+	if run.WaitingSince.IsZero() {
+		run.WaitingSince = since
+	}
+}
+
+// recordAfter is how long a canary pauses before the rollout state records it.
+const recordAfter = 20 * time.Second
+
+// unrecorded is until when the pause of a step need not be recorded; zero: it has to be. Its start is
+// the confirmation of the step, and one that breaks off before begins again, so that only its deadline
+// is shorter by what it lasted: at most a tenth.
+func (s *scope) unrecorded(run *Rollout, ws []*wait, since time.Time) time.Time {
+	if len(ws) != 1 || ws[0].Reason != Waiting || !s.onlyPauses(run) || !run.WaitingSince.IsZero() || run.Interrupted {
+		return noTime
+	}
+	return since.Add(min(recordAfter, s.o.Spec.Deadline/10))
+}
+
+// onlyPauses reports whether the current step waits for time, and nothing is measured meanwhile.
+func (s *scope) onlyPauses(run *Rollout) bool {
+	steps := s.steps()
+	return run.Step > 0 && run.Step <= len(steps) && steps[run.Step-1].Pause > 0 && !s.o.Spec.Analysis
+}
+
+// steps of a canary in this group.
+func (s *scope) steps() []Step {
+	if s.g.Level == preview {
+		return nil
+	}
+	return s.o.Spec.Steps
+}
+
+// stepName is the name of a step, from 1.
+func (s *scope) stepName(step int) string {
+	if step >= 1 && step <= len(s.steps()) && s.steps()[step-1].Name != "" {
+		return s.steps()[step-1].Name
+	}
+	return strconv.Itoa(step)
+}
+
+// stepsHash identifies a list of steps.
+func stepsHash(steps []Step) string {
+	h := fnv.New64a()
+	for _, st := range steps {
+		fmt.Fprintf(h, "%q %d %d %t;", st.Name, st.Weight, st.Pause, st.Approval)
+		if st.Match || st.Mirror > 0 {
+			fmt.Fprintf(h, "%t %d;", st.Match, st.Mirror)
+		}
+		if st.Approvers > 1 || len(st.ApproversFrom) > 0 {
+			fmt.Fprintf(h, "%d %q;", st.Approvers, st.ApproversFrom)
+		}
+	}
+	return strconv.FormatUint(h.Sum64(), 36)
+}
+
+// editedSteps finds the place of a rollout in steps that were edited (rule 32): the
+// first one with at least the current weight, else the last one, which takes weight away.
+// Without any step it is promoted.
+func editedSteps(s *scope) {
+	run, r, _ := s.rollout()
+	if run == nil {
+		return
+	}
+	hash := stepsHash(s.steps())
+	if run.StepsHash == hash {
+		return
+	}
+	run.StepsHash = hash
+	if run.Gate == ConfirmTrafficIncrease {
+		run.GateTime = s.now // what hooks agreed to is not what comes now
+	}
+	if run.Step == 0 {
+		return
+	}
+	steps := s.steps()
+	next := slices.IndexFunc(steps, func(st Step) bool { return st.Weight >= r.Weight })
+	if next < 0 {
+		next = max(0, len(steps)-1)
+	}
+	s.event(r, false, StepsEdited, fmt.Sprintf("%s continues at step %d of %d", r.Version, min(next+1, len(steps)), len(steps)))
+	if next < len(steps) && !steps[next].more(*r) {
+		s.enter(run, r, next+1)
+		return
+	}
+	// What is before the next step is passed; that one waits for health and size.
+	run.begin(next, s.now)
+	run.Continued = next
+}
+
+// step takes the next step of a canary, when this one has passed.
+func step(s *scope) {
+	run, r, c := s.rollout()
+	from, active := s.rival()
+	if run == nil || active == nil || r.Promoted > 0 || s.stepped || run.Gate == ConfirmRollout || r.Adopted {
+		return
+	}
+	healthy, _, since := s.health(run, r, c)
+	if !healthy {
+		return
+	}
+	if ws := s.stepWaits(run, r, c, since); len(ws) > 0 {
+		if end := s.unrecorded(run, ws, since); s.now.Before(end) {
+			s.requeueAt(end)
+			s.requeueAt(ws[0].Until)
+			return
+		}
+		s.idle(run, since)
+		s.record(ws...)
+		return
+	}
+	from.raiseFloor(run, active)
+	if !c.has(s.nextSize(run)) {
+		run.Continued = run.Step // what waits for pods has waited for all else
+		return
+	}
+	if !s.passGates(run, r, c) {
+		s.idle(run, since)
+		return
+	}
+	if steps := s.steps(); run.Step < len(steps) {
+		s.enter(run, r, run.Step+1)
+		s.event(r, false, StepBegan, fmt.Sprintf("%s gets %d%% of the traffic in step %s of %d", r.Version, r.Weight, s.stepName(run.Step), len(steps)))
+		return
+	}
+	s.promote(r, Promoted)
+}
