@@ -327,6 +327,7 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 	w.checkOlder(o, g, h)
 	w.checkDenied(o, g, h)
 	w.checkFrozen(o, g, h)
+	w.checkReturn(o, g, h)
 }
 
 // checkJudged holds the way of a canary against the answers of hooks, the verdicts of

@@ -83,7 +83,7 @@ var protocol = []scene{
 		h.run(time.Second)
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
 		h.run(time.Second)
-		h.carried("masked", map[string]int{"1.1.0": 100})
+		h.served("masked", map[string]int{"1.1.0": 100})
 		h.run(5 * time.Minute)
 		h.want("the fix goes through", map[string]string{"1.1.0": "active 100"})
 	}},
@@ -95,10 +95,10 @@ var protocol = []scene{
 		h.kill(h.object("1.1.0"), 2)
 		h.object("1.1.0").up = h.now.Add(5 * time.Minute)
 		h.run(4 * time.Minute)
-		h.carried("masked", map[string]int{"1.0.0": 100})
+		h.served("masked", map[string]int{"1.0.0": 100})
 		h.want("no step", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		h.run(90 * time.Second)
-		h.carried("back", map[string]int{"1.0.0": 90, "1.1.0": 10})
+		h.served("back", map[string]int{"1.0.0": 90, "1.1.0": 10})
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 	}},
@@ -112,10 +112,10 @@ var protocol = []scene{
 		h.ready("it could", "1.1.0", 2)
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
 		h.run(time.Second)
-		h.carried("the hook has not agreed", map[string]int{"1.0.0": 100})
+		h.served("the hook has not agreed", map[string]int{"1.0.0": 100})
 		h.word("1.1.0", Deprecate, "")
 		h.run(time.Second)
-		h.carried("aborted", map[string]int{"1.0.0": 100})
+		h.served("aborted", map[string]int{"1.0.0": 100})
 	}},
 	{"rule 10: a policy that never confirmed blocks nothing, and is named", func(h tale) {
 		h.live()
@@ -489,8 +489,8 @@ var protocol = []scene{
 
 func init() { histories = append(histories, protocol...) }
 
-// carried reports what the gateway of policy web carries in group 1-x.
-func (h tale) carried(when string, want map[string]int) {
+// served reports what the gateway of policy web carries in group 1-x.
+func (h tale) served(when string, want map[string]int) {
 	got := map[string]int{}
 	for release, weight := range h.nets["web"].routes["1-x"].accepted {
 		got[h.objects[release].Version] = weight

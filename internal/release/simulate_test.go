@@ -330,6 +330,26 @@ var happenings = []happening{
 			}
 		})
 	}},
+	{"undo the end of groups", 3, func(w *world, a, b int) {
+		w.edit("undo the end of groups", func(s *Spec) { s.Ended = nil })
+	}},
+	{"end one group", 3, func(w *world, a, b int) {
+		group := []string{"1.x", "2-x", "7", "release", "1.1.x"}[a%5]
+		w.edit("end one group", func(s *Spec) { s.Ended = []string{group} })
+	}},
+	{"second", 6, func(w *world, a, b int) { w.advance(time.Second) }},
+	{"all statuses are lost", 1, func(w *world, a, b int) {
+		if b%3 > 0 {
+			return
+		}
+		w.loseRecord()
+		for _, o := range w.objects {
+			o.Reported = ""
+		}
+		for _, n := range w.nets {
+			n.reports, n.answered = map[string]Report{}, false
+		}
+	}},
 	{"no template", 1, func(w *world, a, b int) {
 		if w.configure(""); b%2 == 0 {
 			w.configure("c1")
@@ -476,6 +496,9 @@ func (w *world) epilogue() {
 	clear(w.denied)
 	w.edit("end of pause", func(s *Spec) { s.Paused = false })
 	w.thaw()
+	if w.ids%3 > 0 { // else groups end
+		w.edit("no group ends", func(s *Spec) { s.Ended = nil })
+	}
 	w.run(24 * time.Hour)
 	if w.err != nil {
 		return

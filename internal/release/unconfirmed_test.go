@@ -178,3 +178,29 @@ func TestObjectWithoutARowReportsItsWait(t *testing.T) {
 	}
 	t.Errorf("one-1.0.0 stays, and nothing reports why: retire %v, notes %+v", p.Retire, p.Notes)
 }
+
+// TestUndoneDuringAResize: a user undoes the end of a group while the object of what was active has a new generation
+// that its controller has not reported yet. spec.paused is set. It has its pods, and keeps serving.
+func TestUndoneDuringAResize(t *testing.T) {
+	t.Parallel()
+	at := t0.Add(-time.Hour)
+	o := Observed{
+		Config: "c1",
+		Spec:   Spec{Replicas: 2, Deadline: 10 * time.Minute, Drain: time.Minute, Paused: true},
+		State: State{Sequence: 4, Groups: []Group{{
+			Slug: "1-x", Name: "1.x", Level: "Release", Phase: Closing, TrafficRevision: 4, TrafficTime: t0,
+			Releases: []Row{{Release: "one", Version: "1.0.0", Config: "c1", Status: Deprecated, Reason: GroupEnded, Promoted: 1, Routed: true, Since: t0, Zero: &Zero{Revision: 4, Time: t0}}},
+		}}},
+		Objects:    []Object{{Release: "one", Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.0.0", Config: "c1", Created: at, Stamp: 1, Replicas: 2, Available: 2, Current: 2, Unsettled: true}},
+		Candidates: []Candidate{{Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.0.0", Release: "one"}},
+		Policies:   []Policy{{Name: "web", Groups: []Report{{Slug: "1-x", Revision: 4, Confirmed: t0}}}},
+	}
+	for range 2 {
+		p := Plan(o, t0.Add(10*time.Second))
+		o.State = p.State
+		o.Objects[0].Unsettled = false // its controller reports
+	}
+	if a := o.State.Groups[0].ActiveRow(); a == nil {
+		t.Errorf("nothing is active, although two pods are there:\n%s", renderGroup(&o.State.Groups[0]))
+	}
+}

@@ -715,7 +715,7 @@ func (w *world) write(n *net) {
 		n.stream = new(*stream)
 	}
 	w.put(n)
-	if w.announce(n) {
+	if w.announce(n, routes) {
 		n.routes, n.stream, n.pass = routes, stream, nil
 	} else {
 		n.serve()
@@ -735,7 +735,7 @@ func (n *net) serve() {
 
 // announce reports what is about to be written for groups that were never confirmed, and
 // reports whether that is more than is known.
-func (w *world) announce(n *net) (more bool) {
+func (w *world) announce(n *net, live map[string]*carried) (more bool) {
 	for i := range n.pass.rolloutState.Groups {
 		g := &n.pass.rolloutState.Groups[i]
 		c, rep := n.routes[g.Slug], n.reports[g.Slug]
@@ -743,6 +743,9 @@ func (w *world) announce(n *net) (more bool) {
 			continue
 		}
 		names, _, _ := w.streamOf(n, g)
+		if was := live[g.Slug]; was != nil {
+			names = union(names, was.names())
+		}
 		if names = union(rep.References, union(c.names(), names)); len(names) > len(rep.References) {
 			rep.Slug, rep.References, more = g.Slug, names, true
 			n.reports[g.Slug] = rep

@@ -456,6 +456,63 @@ var pairHappenings = []pairHappening{
 			p.say("foreign Services of %s: %v", name, n.foreign)
 		}
 	}},
+	{"undo what ended a second ago", 3, func(p *pair, a, b int) {
+		if len(p.rollout.Groups) == 0 {
+			return
+		}
+		g := p.rollout.Groups[a%len(p.rollout.Groups)]
+		if g.Phase != release.Live {
+			return
+		}
+		p.spec.Ended = []string{g.Slug}
+		p.say("end %s", g.Slug)
+		for range b % 3 {
+			p.plan(0)
+			for _, name := range SortedKeys(p.nets) {
+				p.pass(name, 0)
+				p.accept(name)
+			}
+		}
+		p.advance([]time.Duration{0, time.Second, 5 * time.Second}[a%3])
+		p.plan(0)
+		p.spec.Ended = nil
+		p.say("undo")
+		p.plan(0)
+	}},
+	{"another policy comes and goes", 1, func(p *pair, a, b int) {
+		if p.nets["odd"] == nil {
+			p.policy("odd").policy.Spec.Domains = someDomains(a)
+		} else {
+			p.lose("odd")
+		}
+	}},
+	{"all statuses are wiped", 1, func(p *pair, a, b int) {
+		if b%3 > 0 {
+			return
+		}
+		for _, name := range SortedKeys(p.nets) {
+			if n := p.nets[name]; n.stuck || n.gateways[pairGateway] == nil {
+				return
+			}
+		}
+		for _, name := range SortedKeys(p.nets) {
+			p.accept(name)
+		}
+		p.say("all statuses are wiped")
+		p.wipe(b%2 == 0)
+	}},
+	{"all policies lose their status", 1, func(p *pair, a, b int) {
+		for _, name := range SortedKeys(p.nets) {
+			if n := p.nets[name]; n.stuck || n.gateways[pairGateway] == nil {
+				return
+			}
+		}
+		for _, name := range SortedKeys(p.nets) {
+			p.accept(name)
+			p.nets[name].report(v1alpha1.NetworkPolicyStatus{})
+		}
+		p.say("all policies lose their status")
+	}},
 	{"sources differ", 1, func(p *pair, a, b int) {
 		if b%4 == 0 {
 			p.say("all offers vanish")
@@ -468,7 +525,7 @@ var pairHappenings = []pairHappening{
 var pairFaults = map[string]bool{
 	"plan that ends": true, "lose policy": true, "policy made again": true, "stick": true, "gateway": true, "lose pods": true, "spoil": true, "break": true,
 	"remove": true, "remove a group": true, "restore": true, "clock goes back": true, "full cluster": true, "webhook": true, "quota of Services": true,
-	"webhook of changes": true, "no template": true, "status of a policy is lost": true, "Service deleted by hand": true, "route deleted by hand": true, "route edited by hand": true,
+	"webhook of changes": true, "no template": true, "status of a policy is lost": true, "all statuses are wiped": true, "all policies lose their status": true, "Service deleted by hand": true, "route deleted by hand": true, "route edited by hand": true,
 }
 
 // pairDeck holds each happening as often as its share.

@@ -76,6 +76,7 @@ func (p *pair) checkRecord(o release.Observed, plan release.Result) {
 		if was == nil {
 			continue
 		}
+		p.checkReturn(o, was, g)
 		stopped := p.spec.Paused || p.spec.Freeze != nil && p.now.Before(p.spec.Freeze.Until)
 		for _, r := range g.Releases {
 			b := was.Row(r.Release)
@@ -221,5 +222,28 @@ func (p *pair) checkSilence() {
 				p.fail("silent: group %s has nothing active, %s is offered, and no state shows why: %+v", g.Slug, c.Version, g)
 			}
 		}
+	}
+}
+
+// checkReturn: what was active serves again when its group is opened again, and what failed is not tried again without a decision.
+func (p *pair) checkReturn(o release.Observed, was, g *release.Group) {
+	if was.Phase == release.Closing && g.Phase == release.Live && g.ActiveRow() == nil && g.Target.Reason != release.Pinned {
+		for _, r := range was.Releases {
+			k := p.objects[r.Release]
+			if r.Promoted > 0 && k != nil && k.Available > 0 && !k.Unsettled && !k.Terminating && !p.deniedIn(was, r.Version) {
+				p.fail("return: %s is opened again, %s has pods, and nothing is active", g.Slug, r.Release)
+			}
+		}
+	}
+	for _, r := range g.Releases {
+		b, k := was.Row(r.Release), p.objects[r.Release]
+		there := slices.ContainsFunc(o.Objects, func(x release.Object) bool { return x.Release == r.Release })
+		if b == nil || k == nil || !there || k.Terminating || b.Status != release.Error || !b.RetryTime.IsZero() || r.Status == release.Error || g.Level == "Preview" {
+			continue
+		}
+		if k.Decision != nil && k.Decision.Action == release.Retry {
+			continue
+		}
+		p.fail("return: %s failed (%s), and is %s (%s)", r.Release, b.Reason, r.Status, r.Reason)
 	}
 }
