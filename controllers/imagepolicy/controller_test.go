@@ -419,6 +419,21 @@ func TestWorkloadIdentity(t *testing.T) {
 	}
 }
 
+// TestWorkloadIdentityAndOwnAuthority: the credential of the manager is not sent over connections that an authority of the
+// policy's author vouches for.
+func TestWorkloadIdentityAndOwnAuthority(t *testing.T) {
+	t.Parallel()
+	i := identity{Identity: onlyHost{host: "ghcr.io", password: "token"}}
+	policy := &v1alpha1.ImagePolicy{}
+	if c := i.credential(policy, "ghcr.io/acme/web"); !c.WorkloadIdentity {
+		t.Errorf("the identity is not used: %v", c)
+	}
+	policy.Spec.CertSecretRef = &v1alpha1.Reference{Name: "ca"}
+	if c := i.credential(policy, "ghcr.io/acme/web"); c.WorkloadIdentity {
+		t.Error("the identity is used with certificates of the policy")
+	}
+}
+
 func TestCredentials(t *testing.T) {
 	for name, test := range map[string]struct {
 		secret *corev1.Secret

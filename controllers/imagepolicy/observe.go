@@ -246,7 +246,7 @@ func (r *Reconciler) observeCredentials(ctx context.Context, o *observed) error 
 	}
 	if len(secrets) == 0 {
 		for _, repository := range o.query.repositories() {
-			o.access.auths = append(o.access.auths, r.identity.credential(o.policy.Namespace, repository))
+			o.access.auths = append(o.access.auths, r.identity.credential(o.policy, repository))
 		}
 		return nil
 	}
@@ -270,10 +270,11 @@ type identity struct {
 	namespaces []string
 }
 
-// credential for a repository where no Secret is named: that of the identity if it serves the registry, and
-// anonymous otherwise.
-func (i identity) credential(namespace, repository string) registry.Credential {
-	if i.Identity == nil || len(i.namespaces) > 0 && !slices.Contains(i.namespaces, namespace) {
+// credential for a repository if no Secret is named: that of the identity if it serves the registry, and
+// anonymous otherwise. It is anonymous too if the policy trusts a certificate authority: who has its key could read
+// the credential of the manager on the way.
+func (i identity) credential(policy *v1alpha1.ImagePolicy, repository string) registry.Credential {
+	if i.Identity == nil || len(i.namespaces) > 0 && !slices.Contains(i.namespaces, policy.Namespace) || policy.Spec.CertSecretRef != nil {
 		return registry.Credential{}
 	}
 	return registry.Credential{WorkloadIdentity: i.Serves(registry.Host(repository))}
