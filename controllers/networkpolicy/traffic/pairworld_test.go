@@ -744,7 +744,7 @@ func (n *front) names() map[string]string {
 		if d.previous(live) {
 			continue // Nothing answers on it any more.
 		}
-		if was := n.serves[name]; !was.deleted {
+		if was := n.serves[name]; !was.deleted && n.gateways[pairGateway] != nil { // A Gateway that was deleted serves nothing.
 			for r := range was.releases {
 				out[r] = "served route " + name
 			}
