@@ -317,7 +317,7 @@ func (s *story) gateway() bool {
 		return false
 	}
 	before := p.DeepCopy()
-	p.Status.Groups = nil
+	p.Status.Provider, p.Status.Groups = "gateway", nil
 	led := !s.newest
 	for _, g := range s.ms().Status.ReleaseGroups {
 		report := v1alpha1.GroupTraffic{Slug: g.Slug, Revision: g.TrafficRevision, Split: v1alpha1.SplitWeighted}

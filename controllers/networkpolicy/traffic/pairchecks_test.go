@@ -167,6 +167,11 @@ func (p *pair) checkTruth() {
 		if n.stuck || n.full || n.gateways[pairGateway] == nil || n.policy.Spec.Provider == nil || n.policy.Spec.Provider.Gateway == nil {
 			continue
 		}
+		for _, g := range n.policy.Status.Groups {
+			if g.Slug == "" || g.Split == "" {
+				p.fail("status: the API server refuses a report without a group or a split: %+v", g)
+			}
+		}
 		for _, d := range n.policy.Status.Domains {
 			if !d.Programmed || d.Path != "" {
 				continue

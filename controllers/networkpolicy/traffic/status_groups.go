@@ -34,7 +34,7 @@ func (r *reporter) groupReports() []v1alpha1.GroupTraffic {
 				known = prev.References
 			}
 			prev.References = Union(r.written(slug), known)
-			prev.Active = cmp.Or(r.selectedOf(slug), prev.Active)
+			prev.Active, prev.Split = cmp.Or(r.selectedOf(slug), prev.Active), cmp.Or(prev.Split, v1alpha1.SplitWhole)
 			prev.CanaryDomains, prev.Canary = false, "" // No domain is of it: those that it had are of other groups.
 			prev.Reason, prev.Message = reasonNoMicroservice, "the Microservice has no such release group: its objects are deleted when another group serves"
 			out = append(out, prev)
