@@ -47,17 +47,17 @@ func (r *Reconciler) write(ctx context.Context, f *traffic.Observed, out *traffi
 	return w.applied, w.deletions(ctx)
 }
 
-// writing is one decision moving to the API server.
+// writing is the state of writing one decision to the API server.
 type writing struct {
 	*Reconciler
 	observed *traffic.Observed
 	decision *traffic.Decision
 	applied  traffic.Applied
-	// failed are the errors of writes that may succeed when they are repeated.
+	// failed are the errors of writes that may succeed if they are repeated.
 	failed []error
 }
 
-// refuse notes that an object could not be written.
+// refuse records that an object could not be written.
 func (w *writing) refuse(key string, class *status.Error, err error) {
 	w.applied.Refused[key] = class
 	if class.Class == status.Transient {
@@ -108,7 +108,7 @@ func (w *writing) services(ctx context.Context) {
 	}
 }
 
-// routes writes the routes. Of one that cannot be written as decided the weights are.
+// routes writes the routes. Of a route that cannot be written as decided, the weights are written.
 func (w *writing) routes(ctx context.Context) error {
 	f, out := w.observed, w.decision
 	for _, route := range slices.Concat(out.Routes, out.Previous) {
@@ -126,7 +126,7 @@ func (w *writing) routes(ctx context.Context) error {
 		case cause != nil:
 			as := *route
 			as.Port = 0                                       // The Services have the ports that they had.
-			_ = w.route(ctx, route.Name, f.WeightsAlone(&as)) // A refusal is in w.applied.
+			_ = w.route(ctx, route.Name, f.WeightsAlone(&as)) // A rejection is recorded in w.applied.
 		default:
 			if refused := w.route(ctx, route.Name, route.Objects); refused != nil && refused.Class == status.Terminal {
 				cause = refused
@@ -138,13 +138,13 @@ func (w *writing) routes(ctx context.Context) error {
 			w.written.note(client.ObjectKey{Namespace: f.Policy.Namespace, Name: route.Name}, f.Now)
 		}
 		if cause != nil {
-			w.applied.Refused[key] = cause // What was asked for is not there.
+			w.applied.Refused[key] = cause // The decided route does not exist.
 		}
 	}
 	return nil
 }
 
-// route writes the objects of a route, and returns why one of them was refused.
+// route writes the objects of a route, and returns why one of them was rejected.
 func (w *writing) route(ctx context.Context, name string, objects []resources.Object) *status.Error {
 	key := traffic.RouteName(name)
 	for _, want := range objects {
@@ -156,7 +156,7 @@ func (w *writing) route(ctx context.Context, name string, objects []resources.Ob
 		}
 		w.put(ctx, key, obj)
 		if refused := w.applied.Refused[key]; refused != nil {
-			return refused // A canary without its route would be that of another user.
+			return refused // Without its route, a canary Ingress would apply to that of another user.
 		}
 	}
 	return nil
@@ -176,8 +176,8 @@ func (w *writing) userRoute(ctx context.Context, name string, next client.Object
 	}
 }
 
-// deletions restores the rules of user-managed routes, and then, unless a write failed,
-// deletes what the decision has no use for.
+// deletions restores the rules of user-managed routes, and then, unless a write failed, deletes the
+// objects that the decision no longer needs.
 func (w *writing) deletions(ctx context.Context) error {
 	f, out := w.observed, w.decision
 	for _, name := range out.DeleteRoutes {
@@ -202,8 +202,8 @@ func (w *writing) deletions(ctx context.Context) error {
 	return nil
 }
 
-// classify the error of a write. A definition that was taken away while the manager runs
-// is a kind that the API server lacks, whatever its answer is.
+// classify returns the class of the error of a write. If the definition of a kind was deleted while
+// the manager runs, the API server lacks the kind, regardless of its response.
 func classify(err error, o client.Object) *status.Error {
 	if gvk := o.GetObjectKind().GroupVersionKind(); takenAway(err) {
 		return status.NewTerminal(reasonMissing(gvk.Group), fmt.Errorf("the API server no longer has %s of %s: install its CustomResourceDefinition: %w", gvk.Kind, gvk.GroupVersion(), err))
@@ -211,19 +211,20 @@ func classify(err error, o client.Object) *status.Error {
 	return status.Classify(err)
 }
 
-// takenAway reports whether an error is that the definition of a kind is gone, or about to go.
+// takenAway reports whether an error means that the definition of a kind is deleted or being
+// deleted.
 func takenAway(err error) bool {
 	switch {
-	case apierrors.IsNotFound(err): // Not of an object or a namespace, but of the address.
+	case apierrors.IsNotFound(err): // The path was not found, rather than an object or a namespace.
 		return apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
-	case apierrors.IsForbidden(err): // The server has no other word for it.
+	case apierrors.IsForbidden(err): // The API server has no more specific reason for it.
 		return strings.Contains(err.Error(), "while custom resource definition is terminating")
 	}
 	return meta.IsNoMatchError(err)
 }
 
-// patchAdopted writes a Service of the user: only what differs, and only onto the
-// state that was read.
+// patchAdopted patches a Service of the user: only the differences, and only if it is unchanged
+// since it was read.
 func (r *Reconciler) patchAdopted(ctx context.Context, live, next *corev1.Service) error {
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, next, patch, client.FieldOwner(fieldOwner)); err != nil {
@@ -232,18 +233,18 @@ func (r *Reconciler) patchAdopted(ctx context.Context, live, next *corev1.Servic
 	return nil
 }
 
-// carryOut plans, applies and reports. It returns, also with an error, the time after which to
-// reconcile again without an event.
+// carryOut plans, applies and reports. It returns the time after which to reconcile again without
+// an event, also with an error.
 func (r *Reconciler) carryOut(ctx context.Context, f *traffic.Observed) (time.Duration, error) {
 	out := traffic.Plan(f)
 	if now, more := traffic.Reserve(f, out); more {
-		return 0, r.save(ctx, f.Policy, now) // The event of our own write brings the next reconcile.
+		return 0, r.save(ctx, f.Policy, now) // The event of our own write triggers the next reconcile.
 	}
 	w, failed := r.write(ctx, f, out)
 	if name := client.ObjectKeyFromObject(f.Policy); !conflictAlone(w) {
 		r.conflicts.forget(name)
 	} else if r.conflicts.since(name, f.Now) < reportConflict {
-		return 0, failed // It is tried again with what the other wrote: there is nothing to report.
+		return 0, failed // It is repeated with the newer object: there is nothing to report.
 	}
 	now, requeueAfter := traffic.Status(f, out, w)
 	r.probes.Ask(client.ObjectKeyFromObject(f.Policy), traffic.Probes(f, out, w))
@@ -264,7 +265,7 @@ func (r *Reconciler) carryOut(ctx context.Context, f *traffic.Observed) (time.Du
 // reportConflict is how long the writes of a policy may meet conflicts before its status shows it.
 const reportConflict = 5 * time.Second
 
-// conflictAlone reports whether all writes that were refused met a newer object.
+// conflictAlone reports whether all rejected writes were conflicts with a newer object.
 func conflictAlone(w traffic.Applied) bool {
 	for _, err := range w.Refused {
 		if err.Reason != status.ReasonConflict {
@@ -274,7 +275,7 @@ func conflictAlone(w traffic.Applied) bool {
 	return len(w.Refused) > 0
 }
 
-// earliest is when to reconcile a policy that no watch enqueues.
+// earliest returns when to reconcile a policy that no watch enqueues.
 func (r *Reconciler) earliest(f *traffic.Observed, out *traffic.Decision, w traffic.Applied, requeueAfter time.Duration) time.Duration {
 	earlier := func(after time.Duration) {
 		if after > 0 && (requeueAfter == 0 || after < requeueAfter) {
@@ -290,15 +291,16 @@ func (r *Reconciler) earliest(f *traffic.Observed, out *traffic.Decision, w traf
 		earlier(r.kinds.every)
 	}
 	if f.Owned != nil {
-		earlier(f.Owned.Until.Sub(f.Now)) // No watch reports the labels of namespaces.
+		earlier(f.Owned.Until.Sub(f.Now)) // Labels of namespaces are not watched.
 	}
 	if a := out.Adoption; a != nil && (a.Reason == traffic.ReasonAdoptedMissing || a.Reason == traffic.ReasonAdoptedUnsuitable) {
-		earlier(pollInterval) // No watch knows of a Service that is not marked.
+		earlier(pollInterval) // A Service without the label is not watched.
 	}
 	return requeueAfter
 }
 
-// revertedError reports who sets a route back, as far as the server knows.
+// revertedError returns the error that another client reverts a route, with its name as far as the
+// API server knows it.
 func revertedError(read *unstructured.Unstructured, after time.Duration) *status.Error {
 	who, at := "another user", metav1.Time{}
 	for _, m := range read.GetManagedFields() {
@@ -310,7 +312,7 @@ func revertedError(read *unstructured.Unstructured, after time.Duration) *status
 		"spec.provider.routeRef: %s reverts the rules of %s each time they are written: configure it to ignore backendRefs and annotations of the route, or name a rule that nothing else writes", who, traffic.ObjectName(read)))
 }
 
-// patchUser writes the differences to a user-managed route, and only to the state that was read.
+// patchUser writes the differences to a user-managed route, if it is unchanged since it was read.
 // It reports whether anything was written.
 func (r *Reconciler) patchUser(ctx context.Context, read, next *unstructured.Unstructured) (bool, error) {
 	patch := gatewayapi.Patch(read, next)
@@ -327,8 +329,8 @@ func (r *Reconciler) patchUser(ctx context.Context, read, next *unstructured.Uns
 	return true, nil
 }
 
-// putUser writes the rules of a decided route, or gives them back where next is nil. Where
-// a user sets the same back again and again it waits longer each time.
+// putUser writes the rules of a decided route, or restores them if next is nil. If another client
+// reverts the same change repeatedly, it waits longer each time.
 func (r *Reconciler) putUser(ctx context.Context, f *traffic.Observed, name string, next client.Object) (bool, error) {
 	read := f.Live[name].Objects[0].(*unstructured.Unstructured)
 	if next == nil {
@@ -346,7 +348,7 @@ func (r *Reconciler) putUser(ctx context.Context, f *traffic.Observed, name stri
 	return wrote, err
 }
 
-// restoreRules gives a route its rules back as they were.
+// restoreRules restores the previous rules of a route.
 func (r *Reconciler) restoreRules(ctx context.Context, f *traffic.Observed, read *unstructured.Unstructured) (bool, error) {
 	next, missing := gatewayapi.Restore(read, f.Policy.Name, f.Scene.Releases)
 	wrote, err := r.patchUser(ctx, read, next)

@@ -1,6 +1,6 @@
-// Package networkpolicy is the controller of networkpolicies.hlnr.io: it writes the
-// Services and routes that route to the releases of a Microservice, and reports what
-// they are known to carry. Which objects carry a route is decided by a provider.
+// Package networkpolicy is the controller of networkpolicies.hlnr.io: it writes the Services and
+// routes that route to the releases of a Microservice, and reports which of them are programmed. A
+// provider decides which objects a route consists of.
 //
 // A reconcile observes, plans (package traffic, which is pure), applies and reports. Its
 // files, each of which refers only to those after it:
@@ -83,15 +83,14 @@ type Options struct {
 	Namespaces []string
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
-	// Outbound reports which addresses of Gateways may be probed; nil: what is not refused
-	// by default.
+	// Outbound decides which addresses of Gateways may be probed. Defaults to the default policy.
 	Outbound *outbound.Policy
 	// UserAgent of probes. Defaults to heighliner.
 	UserAgent string
 	// Metrics to register with. Defaults to those that the manager serves.
 	Metrics prometheus.Registerer
 
-	// pollInterval of what no watch reports. Defaults to a minute.
+	// pollInterval for objects that are not watched. Defaults to a minute.
 	pollInterval time.Duration
 }
 
@@ -128,7 +127,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	b := ctrl.NewControllerManagedBy(mgr).Named("networkpolicy").
 		For(&v1alpha1.NetworkPolicy{}).
 		Owns(&corev1.Service{}).
-		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byLabel)). // Adopted ones have no owner.
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byLabel)). // Adopted Services have no owner.
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.byLabel)).
 		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.byMicroservice)).
 		Watches(&v1alpha1.Microservice{}, queue.Prefer(rolledBack, r.byMicroservice)).
@@ -159,23 +158,23 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	return nil
 }
 
-// Reconcile makes one reconcile over a policy.
+// Reconcile reconciles one policy.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var policy v1alpha1.NetworkPolicy
 	if err := r.Client.Get(ctx, request.NamespacedName, &policy); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(request.NamespacedName)
 		}
-		return ctrl.Result{}, client.IgnoreNotFound(err) // What it owned is collected.
+		return ctrl.Result{}, client.IgnoreNotFound(err) // Its objects are garbage collected.
 	}
 	if policy.DeletionTimestamp != nil {
 		return r.finalize(ctx, &policy)
 	}
 	if changed, err := r.ensureFinalizer(ctx, &policy); err != nil || changed {
-		return status.Again(ctx, err) // The event of our own write brings the next reconcile.
+		return status.Again(ctx, err) // The event of our own write triggers the next reconcile.
 	}
 	if r.journal.Behind(&policy) {
-		return ctrl.Result{}, nil // The event of our own last report comes, and with it the next reconcile.
+		return ctrl.Result{}, nil // The event of our last status write triggers the next reconcile.
 	}
 	if unread := r.unread(&policy); unread != nil {
 		if err := r.save(ctx, &policy, blind(&policy, unread)); err != nil {

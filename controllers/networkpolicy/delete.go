@@ -23,24 +23,24 @@ import (
 )
 
 const (
-	// deletionDeadline bounds how long a policy that is deleted is held back: after it
-	// the finalizer goes, whatever remains undone.
+	// deletionDeadline is the maximum time for which the finalizer delays the deletion of a policy,
+	// even if not everything is done.
 	deletionDeadline = 10 * time.Minute
-	// orphanDeadline bounds how long Orphan waits until what it leaves routes to active
-	// releases alone. It is less than what hack/uninstall.sh waits for finalizers.
+	// orphanDeadline is the maximum time for which Orphan waits until the routes that it leaves route
+	// only to active releases. It is less than the time that hack/uninstall.sh waits for finalizers.
 	orphanDeadline = time.Minute
-	// restoreDrain is how long gateways and kube-proxies get to see that a Service was
-	// restored back, before what it routed to may go.
+	// restoreDrain is the time that gateways and kube-proxies have to observe that a Service was
+	// restored, before the pods that it selected may be deleted.
 	restoreDrain = 5 * time.Second
-	// podInterval is when to reconcile again for pods, which no watch reports here.
+	// podInterval is when to reconcile again for pods, which are not watched here.
 	podInterval = 2 * time.Second
 )
 
-// ensureFinalizer gives a policy the finalizer that its deletionPolicy needs, or takes it
-// off. It reports whether it wrote.
+// ensureFinalizer adds the finalizer that the deletionPolicy needs, or removes it. It reports
+// whether it wrote.
 func (r *Reconciler) ensureFinalizer(ctx context.Context, policy *v1alpha1.NetworkPolicy) (bool, error) {
 	needed := policy.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || policy.Spec.DeletionPolicy == v1alpha1.DeletionRestore ||
-		len(policy.Status.Routes) > 0 // An earlier route has not got its rules back.
+		len(policy.Status.Routes) > 0 // An earlier route does not have its rules back yet.
 	return apply.SetFinalizer(ctx, r.Client, fieldOwner, policy, v1alpha1.FinalizerDeletionPolicy, needed)
 }
 
@@ -50,7 +50,7 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, policy *v1alpha1.Netwo
 func (r *Reconciler) finalize(ctx context.Context, policy *v1alpha1.NetworkPolicy) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(policy, v1alpha1.FinalizerDeletionPolicy) {
 		r.forget(client.ObjectKeyFromObject(policy))
-		return ctrl.Result{}, nil // What it owned is collected.
+		return ctrl.Result{}, nil // Its objects are garbage collected.
 	}
 	if r.journal.Behind(policy) {
 		return ctrl.Result{}, nil // The event of our own last report comes.
@@ -85,9 +85,9 @@ func (r *Reconciler) finalize(ctx context.Context, policy *v1alpha1.NetworkPolic
 	return status.Again(ctx, err)
 }
 
-// reconcileDelete carries the deletionPolicy out, and returns how long to wait before the next
-// look, with an error as well; 0 without one: it is done. Where it is late, only routes of others are restored, which
-// would route nowhere else.
+// reconcileDelete applies the deletionPolicy, and returns how long to wait before the next check, also with an error;
+// 0 without an error means that it is done. After the deadline only user-managed routes are restored, which would
+// otherwise have no backend.
 func (r *Reconciler) reconcileDelete(ctx context.Context, f *traffic.Observed, late bool) (time.Duration, error) {
 	switch {
 	case late:
@@ -109,15 +109,15 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, f *traffic.Observed, l
 	}
 	left, err := r.restore(ctx, f)
 	if wait = max(wait, left); failed != nil && wait > 0 {
-		// No back-off: that of before may be ready any moment.
+		// No back-off: the previous workload may be ready at any moment.
 		ctrl.LoggerFrom(ctx).Info("the routes of a policy that is being deleted are not up to date", "cause", failed.Error())
 	}
 	return wait, err
 }
 
-// settle routes what is to stay to active releases (rule 20), and reports how long to wait
-// before the next check; 0: it does, or there is no more time for it. Nothing is reported:
-// the planner must not take for a step that a canary has lost its traffic.
+// settle changes the routes that stay so that they route to active releases (rule 20), and returns
+// how long to wait before the next check, or 0 if they do or the time is over. Nothing is reported:
+// the planner must not mistake the canary's loss of traffic for a step.
 func (r *Reconciler) settle(ctx context.Context, f *traffic.Observed) (time.Duration, error) {
 	out := traffic.Plan(f)
 	w, err := r.write(ctx, f, out)
@@ -136,7 +136,7 @@ func (r *Reconciler) settle(ctx context.Context, f *traffic.Observed) (time.Dura
 	return 0, nil
 }
 
-// orphan takes the policy's reference off all that it owns: it stays, and serves.
+// orphan removes the policy's owner reference from all its objects, which stay and serve.
 func (r *Reconciler) orphan(ctx context.Context, f *traffic.Observed) error {
 	for _, name := range traffic.SortedKeys(f.Services) {
 		if err := r.disown(ctx, f, f.Services[name]); err != nil {
@@ -145,7 +145,7 @@ func (r *Reconciler) orphan(ctx context.Context, f *traffic.Observed) error {
 	}
 	for _, name := range traffic.SortedKeys(f.Live) {
 		if f.Live[name].User {
-			continue // It has no owner of ours.
+			continue // The policy does not own it.
 		}
 		for _, o := range f.Live[name].Objects {
 			if err := r.disown(ctx, f, o); err != nil {
@@ -172,7 +172,7 @@ func (r *Reconciler) disown(ctx context.Context, f *traffic.Observed, live clien
 		return fmt.Errorf("remove the owner of %T %q: %w", live, live.GetName(), err)
 	}
 	labels := next.GetLabels()
-	delete(labels, v1alpha1.LabelPolicy) // A policy of the same name must not take it for its own.
+	delete(labels, v1alpha1.LabelPolicy) // A policy of the same name must not adopt it.
 	next.SetLabels(labels)
 	if err := r.Client.Patch(ctx, next, client.MergeFrom(live), client.FieldOwner(fieldOwner)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove the owner of %T %q: %w", live, live.GetName(), err)
@@ -180,8 +180,8 @@ func (r *Reconciler) disown(ctx context.Context, f *traffic.Observed, live clien
 	return nil
 }
 
-// restore gives the adopted Service back once the pods that it routed to are ready
-// again, and lets that be seen everywhere.
+// restore restores the adopted Service once the pods that it selected before are ready again, and
+// waits until this has been observed everywhere.
 func (r *Reconciler) restore(ctx context.Context, f *traffic.Observed) (time.Duration, error) {
 	s := f.Adopted
 	if s == nil || !resources.Marked(s, f.Policy.Name) {
@@ -190,7 +190,7 @@ func (r *Reconciler) restore(ctx context.Context, f *traffic.Observed) (time.Dur
 	next, err := resources.Restore(s)
 	if err != nil {
 		r.Events.Record(f.Policy, serviceNotRestoredEvent(err))
-		return 0, nil // No one but a person can fix it: nothing waits for that.
+		return 0, nil // Only a user can fix it: nothing waits for that.
 	}
 	ready, err := r.readyPods(ctx, f.Policy.Namespace, next.Spec.Selector)
 	if err != nil {
@@ -207,8 +207,8 @@ func (r *Reconciler) restore(ctx context.Context, f *traffic.Observed) (time.Dur
 	return restoreDrain, nil
 }
 
-// drainLeft is how long callers still get to see that the Service was restored. A
-// manager that has just begun does not know, and gives the whole time.
+// drainLeft returns the remaining time for callers to observe that the Service was restored. A
+// manager that was just started does not know when that was, and waits the whole time.
 func (r *Reconciler) drainLeft(f *traffic.Observed) time.Duration {
 	if traffic.AdoptedName(f.Policy) == "" && len(traffic.UserNames(f.Policy)) == 0 {
 		return 0
@@ -222,9 +222,8 @@ func (r *Reconciler) drainLeft(f *traffic.Observed) time.Duration {
 	return max(0, restoreDrain-r.Now().Sub(at))
 }
 
-// enough is how many ready pods the adopted Service must have before it is routed back
-// to them: as many as carry its traffic now, and, after half of the time that there
-// is, one.
+// enough returns how many ready pods the adopted Service must have before it selects them again: as
+// many as serve its traffic now and, after half of the time, one.
 func (r *Reconciler) enough(f *traffic.Observed) int {
 	began := f.Policy.DeletionTimestamp
 	if began == nil && f.Microservice != nil {
@@ -236,7 +235,7 @@ func (r *Reconciler) enough(f *traffic.Observed) int {
 	return max(1, len(f.Endpoints[f.Adopted.Name].Ready))
 }
 
-// readyPods counts the ready pods that a selector chooses, those of releases apart.
+// readyPods counts the ready pods that a selector selects, without those of releases.
 func (r *Reconciler) readyPods(ctx context.Context, namespace string, selector map[string]string) (int, error) {
 	var pods corev1.PodList
 	if err := r.Live.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: labels.SelectorFromSet(selector)}); err != nil {
@@ -254,17 +253,17 @@ func (r *Reconciler) readyPods(ctx context.Context, namespace string, selector m
 	return ready, nil
 }
 
-// restoresService reports that the Microservice is being deleted, and that its Deployment of
-// before comes back: then the adopted Service follows.
+// restoresService reports whether the Microservice is being deleted and restores its previous
+// Deployment: then the adopted Service follows.
 func restoresService(f *traffic.Observed) bool {
 	return f.Microservice != nil && f.Microservice.DeletionTimestamp != nil && f.Microservice.Spec.DeletionPolicy == v1alpha1.DeletionRestore &&
 		f.Adopted != nil && resources.Marked(f.Adopted, f.Policy.Name)
 }
 
-// restoreUserRoutes gives all routes of others back as the deletionPolicy asks for, and reports how
-// long to wait before the next check. With Restore it waits, unless forced, for a ready
-// endpoint of what the rules routed to before, then for the parents of the route, and then
-// for the gateways to see it.
+// restoreUserRoutes restores all user-managed routes as the deletionPolicy requires, and returns
+// how long to wait before the next check. With Restore it waits, unless forced, for a ready
+// endpoint of the previous backends, then for the parents of the route, and then for the gateways
+// to observe it.
 func (r *Reconciler) restoreUserRoutes(ctx context.Context, f *traffic.Observed, forced bool) (time.Duration, error) {
 	var wait time.Duration
 	key := client.ObjectKeyFromObject(f.Policy)
@@ -299,7 +298,7 @@ func (r *Reconciler) restoreUserRoutes(ctx context.Context, f *traffic.Observed,
 		_, err := r.restoreRules(ctx, f, read)
 		if class := status.Classify(err); class != nil && class.Class == status.Terminal {
 			r.Events.Record(f.Policy, ruleNotRestoredEvent(err))
-			continue // No one but a person can fix it: nothing waits for that.
+			continue // Only a user can fix it: nothing waits for that.
 		}
 		if client.IgnoreNotFound(err) != nil {
 			return 0, err
@@ -313,8 +312,8 @@ func (r *Reconciler) restoreUserRoutes(ctx context.Context, f *traffic.Observed,
 	return max(wait, r.drainLeft(f)), nil
 }
 
-// previousReady reports whether any Service that rules routed to before has a ready endpoint,
-// where they routed to Services at all.
+// previousReady reports whether any Service that the rules routed to before has a ready endpoint,
+// or they did not route to Services.
 func (r *Reconciler) previousReady(ctx context.Context, f *traffic.Observed, read *unstructured.Unstructured) (bool, error) {
 	previous := gatewayapi.Previous(read, f.Policy.Name)
 	for _, name := range previous {

@@ -34,9 +34,9 @@ func AddToScheme(s *runtime.Scheme) error {
 	return errors.Join(gatewayv1.Install(s), gatewayv1alpha2.Install(s), networkingv1.AddToScheme(s), gatewayapi.AddToScheme(s), apisix.AddToScheme(s), certmanager.AddToScheme(s))
 }
 
-// NewCache is cache.New, of what providers write only with the objects that bear label
-// v1alpha1.LabelPolicy. That is so for the kinds that the API server has now; one that
-// it learns later is held whole until the next start.
+// NewCache is cache.New restricted to objects with the label v1alpha1.LabelPolicy for kinds that
+// providers write. This applies to the kinds that the API server has now; kinds that are installed
+// later are cached without restriction until the next start.
 func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
 	if err != nil {
@@ -63,10 +63,9 @@ func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	return cache.New(config, opts)
 }
 
-// served finds the version in which the API server serves a kind, or the previous one;
-// none: it is "".
+// served returns the version in which the API server serves a kind, or an empty one.
 func served(mapper meta.RESTMapper, kind providers.Kind) (schema.GroupVersionKind, error) {
-	for _, version := range kind.Versions { // One by one: a mapper may not know that a later one is gone.
+	for _, version := range kind.Versions { // One by one: a mapper may not know that a later version is gone.
 		gvk := schema.GroupVersionKind{Group: kind.Group, Version: version, Kind: kind.Kind}
 		_, err := mapper.RESTMapping(gvk.GroupKind(), version)
 		if err == nil {
@@ -90,7 +89,7 @@ func newObject(s *runtime.Scheme, gvk schema.GroupVersionKind) (client.Object, e
 	return o.(client.Object), nil
 }
 
-// newList makes an empty list of a kind.
+// newList returns an empty list of a kind.
 func newList(s *runtime.Scheme, gvk schema.GroupVersionKind) (client.ObjectList, error) {
 	gvk.Kind += "List"
 	o, err := s.New(gvk)
@@ -100,23 +99,24 @@ func newList(s *runtime.Scheme, gvk schema.GroupVersionKind) (client.ObjectList,
 	return o.(client.ObjectList), nil
 }
 
-// kinds knows which kinds of the providers the API server has, and starts a watch of
-// each when it has it. While a policy needs a kind that is missing, or that cannot be listed,
-// the check is repeated, so that nothing waits for a restart. Policies that do not need the
-// kind are not delayed: no lock is held during a request to the API server.
+// kinds tracks which kinds of the providers the API server has, and starts a watch for each. While
+// a policy needs a kind that is missing or cannot be listed, the check is repeated, so that no
+// restart is needed. Policies that do not need the kind are not delayed: no lock is held during a
+// request to the API server.
 type kinds struct {
 	mapper meta.RESTMapper
 	now    func() time.Time
 	// every is the time after which a policy that needs a missing kind is reconciled again.
 	every time.Duration
-	// watch of a kind, which is written or only read. What fails leaves nothing behind.
+	// watch starts the watch of a kind, which is written or only read. A failure leaves no watch
+	// behind.
 	watch func(gvk schema.GroupVersionKind, written bool) error
-	// channel reads whether a kind's definition is experimental.
+	// channel returns whether a kind's definition is experimental.
 	channel func(gvk schema.GroupVersionKind) (bool, error)
 
 	mu   sync.Mutex
 	seen map[string]seenKind
-	// unread is why a kind that the API server has, as far as is known, is not watched.
+	// unread is why a kind that the API server has, as far as known, is not watched.
 	unread map[string]error
 	next   map[string]time.Time
 }
@@ -129,9 +129,9 @@ type seenKind struct {
 	providers.Served
 }
 
-// discover for those of the kinds that are not known yet, each at most once in half of
-// every, whether it was missing or could not be listed. Where a user is at it, the
-// kind is what it was before.
+// discover checks the kinds that are not known yet, each at most once in half of every, whether it
+// was missing or could not be listed. If another goroutine is checking a kind, its state does not
+// change.
 func (k *kinds) discover(needed []providers.Kind) {
 	for _, kind := range needed {
 		if k.due(kind) {
@@ -141,7 +141,7 @@ func (k *kinds) discover(needed []providers.Kind) {
 	}
 }
 
-// due reports whether it is time to look for a kind.
+// due reports whether it is time to check a kind.
 func (k *kinds) due(kind providers.Kind) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -155,7 +155,7 @@ func (k *kinds) due(kind providers.Kind) bool {
 	return true
 }
 
-// note what became of a look.
+// note records the result of a check.
 func (k *kinds) note(kind providers.Kind, found *seenKind, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -163,13 +163,13 @@ func (k *kinds) note(kind providers.Kind, found *seenKind, err error) {
 	switch {
 	case err != nil:
 		k.unread[kind.Kind] = err
-		k.next[kind.Kind] = k.now().Add(k.every / 2) // The look itself may have taken long.
+		k.next[kind.Kind] = k.now().Add(k.every / 2) // The check itself may have taken long.
 	case found != nil:
 		k.seen[kind.Kind] = *found
 	}
 }
 
-// find a kind, and start its watch; nil: the API server does not have it.
+// find finds a kind and starts its watch; it returns nil if the API server does not have it.
 func (k *kinds) find(kind providers.Kind) (*seenKind, error) {
 	gvk, err := served(k.mapper, kind)
 	if err != nil || gvk.Version == "" {
@@ -181,7 +181,7 @@ func (k *kinds) find(kind providers.Kind) (*seenKind, error) {
 	}
 	switch {
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
-		return nil, nil // Taken away: the mapper remembers it.
+		return nil, nil // Deleted: the mapper still remembers it.
 	case err != nil:
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func (k *kinds) find(kind providers.Kind) (*seenKind, error) {
 	return &seenKind{kind.Kind, gvk, how}, nil
 }
 
-// problem names the first of the kinds that cannot be read; nil: none.
+// problem returns the problem of the first of the kinds that cannot be read, or nil.
 func (k *kinds) problem(rests []providers.Kind) *providers.Problem {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -205,7 +205,7 @@ func (k *kinds) problem(rests []providers.Kind) *providers.Problem {
 	return nil
 }
 
-// reasonMissing is the reason where a kind of a group is missing.
+// reasonMissing returns the reason for a missing kind of a group.
 func reasonMissing(group string) string {
 	if group == gatewayv1.GroupName {
 		return providers.ReasonAPIMissing
@@ -228,7 +228,7 @@ func (k *kinds) knows(name string) bool {
 	return ok
 }
 
-// known are the kinds that the API server has, in order of their names.
+// known returns the kinds that the API server has, sorted by name.
 func (k *kinds) known() []seenKind {
 	k.mu.Lock()
 	defer k.mu.Unlock()

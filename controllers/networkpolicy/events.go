@@ -21,7 +21,8 @@ const (
 	actionDelete = "Delete"
 )
 
-// movedAtOnceEvent is for what moved to another release group without canary steps.
+// movedAtOnceEvent is the event of a domain or Service that moved to another release group without
+// canary steps.
 func movedAtOnceEvent(what, from, to string) status.Event {
 	return status.WarningEvent(v1alpha1.ConditionDomainShared, actionRoute, fmt.Sprintf("%s moved from release group %q to %q without canary steps", what, from, to))
 }
@@ -54,15 +55,15 @@ func orphanedUnconfirmedEvent(limit time.Duration, waits string) status.Event {
 	return status.WarningEvent("OrphanedUnconfirmed", actionDelete, fmt.Sprintf("it was not confirmed within %s that the remaining objects route to active releases only: %s", limit, waits))
 }
 
-// stepwise reports that what a domain routes to had a part of it before.
+// stepwise reports whether the release to which a domain routes had part of its traffic before.
 func stepwise(before, now []v1alpha1.DomainBackend) bool {
 	return slices.ContainsFunc(now, func(b v1alpha1.DomainBackend) bool {
 		return slices.ContainsFunc(before, func(o v1alpha1.DomainBackend) bool { return o.Release == b.Release })
 	})
 }
 
-// announce emits the events of a status that was written, from what changed in it. How traffic
-// moves in a rollout is in the events of the Microservice, and in status.summary.split.
+// announce emits the events for the changes of a status that was written. The progress of traffic
+// during a rollout is in the events of the Microservice, and in status.summary.split.
 func (r *Reconciler) announce(policy *v1alpha1.NetworkPolicy, before, now v1alpha1.NetworkPolicyStatus) {
 	r.Events.Transitions(policy, before.Conditions, now.Conditions, actionRoute,
 		status.TransitionRule{Kind: v1alpha1.ConditionAccepted, Good: metav1.ConditionTrue, Worry: true},

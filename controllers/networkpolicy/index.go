@@ -21,7 +21,7 @@ const (
 	indexRoute        = "networkpolicy.route"
 )
 
-// indexes by field: what a change of a referent looks its referrers up by.
+// indexes by field, which find the policies that refer to a changed object.
 var indexes = map[string]client.IndexerFunc{
 	indexMicroservice: func(o client.Object) []string {
 		return []string{o.(*v1alpha1.NetworkPolicy).MicroserviceName()}
@@ -42,10 +42,10 @@ var indexes = map[string]client.IndexerFunc{
 	},
 }
 
-// indexPolicy is the index of what policies own, and of EndpointSlices: by the policy.
+// indexPolicy is the index of objects that policies own, and of EndpointSlices, by policy.
 const indexPolicy = "networkpolicy.policy"
 
-// labelledPolicy is the policy that an object's label names.
+// labelledPolicy returns the policy that an object's label names.
 func labelledPolicy(o client.Object) []string {
 	if name := o.GetLabels()[v1alpha1.LabelPolicy]; name != "" {
 		return []string{name}
@@ -86,8 +86,8 @@ func (r *Reconciler) byReferent(kind string) handler.MapFunc {
 	}
 }
 
-// held are the hosts that a policy renders, and its listeners and the route that it names
-// in the same form.
+// held returns the hosts that a policy renders, and its listeners and user-managed route in the
+// same form.
 func held(p *v1alpha1.NetworkPolicy) []string {
 	var out []string
 	for _, d := range p.Status.Domains {
@@ -102,7 +102,7 @@ func held(p *v1alpha1.NetworkPolicy) []string {
 	return traffic.Union(out, nil)
 }
 
-// byHosts enqueues the other policies that render a host which a policy renders.
+// byHosts enqueues the other policies that render the same host.
 func (r *Reconciler) byHosts(ctx context.Context, o client.Object) []reconcile.Request {
 	self := client.ObjectKeyFromObject(o)
 	seen := map[types.NamespacedName]bool{self: true}
@@ -118,7 +118,7 @@ func (r *Reconciler) byHosts(ctx context.Context, o client.Object) []reconcile.R
 	return out
 }
 
-// byLabel enqueues the policy of whose Service an EndpointSlice is.
+// byLabel enqueues the policy to whose Service an EndpointSlice belongs.
 func (r *Reconciler) byLabel(_ context.Context, o client.Object) []reconcile.Request {
 	name := o.GetLabels()[v1alpha1.LabelPolicy]
 	if name == "" {
@@ -139,12 +139,12 @@ func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption)
 	return out
 }
 
-// referenceKey is a reference in one word, for an index.
+// referenceKey returns a reference as the key of an index.
 func referenceKey(ref providers.Reference) string {
 	return ref.Kind + "/" + ref.Namespace + "/" + ref.Name
 }
 
-// byList enqueues the policies that the list of domains is about.
+// byList enqueues the policies to which the list of domains applies.
 func (r *Reconciler) byList(ctx context.Context, _ client.Object) []reconcile.Request {
 	var list v1alpha1.NetworkPolicyList
 	if err := r.Client.List(ctx, &list); err != nil {

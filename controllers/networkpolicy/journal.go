@@ -36,7 +36,7 @@ func (w *writeTimes) last(key client.ObjectKey) time.Time {
 	return w.at[key]
 }
 
-// conflictTimes remembers since when the writes of a policy meet nothing but conflicts.
+// conflictTimes records since when all writes of a policy end in conflicts.
 type conflictTimes struct {
 	mu sync.Mutex
 	at map[client.ObjectKey]time.Time

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// metrics of routes; nil: nothing is counted. No label names an object or an address:
+// metrics of routes; nil counts nothing. No label names an object or an address:
 //
 //	heighliner_route_confirmation_seconds{confirm}
 //	    time from the last write of a route until it counted as programmed, by what
@@ -61,8 +61,8 @@ func newMetrics(registerer prometheus.Registerer, certs certificates) (*metrics,
 
 func (m *metrics) probed(r probe.Result) { m.requests.WithLabelValues(string(r)).Inc() }
 
-// observe takes the time of the routes of a policy that this process wrote, now or
-// earlier, as they are after a reconcile.
+// observe records the confirmation times of the routes of a policy that this process wrote, now or
+// earlier, after a reconcile.
 func (m *metrics) observe(f *traffic.Observed, out *traffic.Decision, w traffic.Applied) {
 	if m == nil {
 		return
@@ -89,7 +89,7 @@ func (m *metrics) observe(f *traffic.Observed, out *traffic.Decision, w traffic.
 	}
 }
 
-// forget a policy that is gone.
+// forget removes a policy that is gone.
 func (m *metrics) forget(policy types.NamespacedName) {
 	if m == nil {
 		return
@@ -99,7 +99,7 @@ func (m *metrics) forget(policy types.NamespacedName) {
 	delete(m.written, policy)
 }
 
-// confirmMode is what proves that a route of a policy is served.
+// confirmMode returns what proves that a route of a policy is served.
 func confirmMode(p *v1alpha1.NetworkPolicy, route *traffic.RouteDecision) v1alpha1.ConfirmMode {
 	if p.Spec.Provider == nil || p.Spec.Provider.Gateway == nil || cmp.Or(route.Protocol, v1alpha1.ProtocolHTTP) != v1alpha1.ProtocolHTTP && route.Protocol != v1alpha1.ProtocolHTTPS {
 		return v1alpha1.ConfirmStatus
@@ -110,8 +110,8 @@ func confirmMode(p *v1alpha1.NetworkPolicy, route *traffic.RouteDecision) v1alph
 // certificates reports when Certificates expire. It reads the cache, and copies nothing.
 type certificates struct {
 	cache client.Reader
-	// watched reports whether the API server has Certificates, and the cache holds them. A list of what it does not hold would ask
-	// the API server at each scrape.
+	// watched reports whether the API server has Certificates and the cache contains them. Otherwise each scrape would send a
+	// list request to the API server.
 	watched func() bool
 }
 
@@ -121,7 +121,7 @@ var earliestExpiry = prometheus.NewDesc("heighliner_certificates_earliest_expiry
 // Describe implements prometheus.Collector.
 func (certificates) Describe(ch chan<- *prometheus.Desc) { ch <- earliestExpiry }
 
-// Collect implements prometheus.Collector. Where Certificates are not watched, there is no series.
+// Collect implements prometheus.Collector. If Certificates are not watched, there is no series.
 func (c certificates) Collect(ch chan<- prometheus.Metric) {
 	if !c.watched() {
 		return

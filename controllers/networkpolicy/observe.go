@@ -52,8 +52,7 @@ func (r *Reconciler) readServices(ctx context.Context, f *traffic.Observed) erro
 	return nil
 }
 
-// readEndpoints reads the EndpointSlices of the policy's Services: they bear the
-// Services' labels.
+// readEndpoints reads the EndpointSlices of the policy's Services, which have the Services' labels.
 func (r *Reconciler) readEndpoints(ctx context.Context, f *traffic.Observed) error {
 	var list discoveryv1.EndpointSliceList
 	if err := r.Client.List(ctx, &list, ownObjects(f)...); err != nil {
@@ -83,7 +82,7 @@ func (r *Reconciler) readEndpoints(ctx context.Context, f *traffic.Observed) err
 	return nil
 }
 
-// identity of an endpoint: its pod, whatever the address family.
+// identity returns the identity of an endpoint: its pod, regardless of the address family.
 func identity(e discoveryv1.Endpoint) string {
 	if e.TargetRef != nil && e.TargetRef.UID != "" {
 		return string(e.TargetRef.UID)
@@ -91,8 +90,8 @@ func identity(e discoveryv1.Endpoint) string {
 	return cmp.Or(slices.Concat(e.Addresses, []string{""})...)
 }
 
-// serving reports whether gateways send requests to an endpoint: it is ready, and not
-// terminating. An absent condition means ready.
+// serving reports whether gateways send requests to an endpoint: it is ready and not terminating.
+// An absent condition means ready.
 func serving(e discoveryv1.Endpoint) bool {
 	if e.Conditions.Serving != nil && !*e.Conditions.Serving {
 		return false // Ready only because its Service publishes what is not.
@@ -116,10 +115,10 @@ func (r *Reconciler) readClaims(ctx context.Context, f *traffic.Observed) error 
 	return nil
 }
 
-// readMicroservice reads the rollout state. One that is behind what was written to routes
-// comes from a cache that lags, and is read from the server: nothing is ever
-// decided on it. If the server's is behind as well, the rollout state was made again, and
-// what was written counts no longer.
+// readMicroservice reads the rollout state. If it is older than the state from which routes were
+// written, the cache lags, and it is read from the API server: no decision is based on an old
+// state. If that of the API server is older as well, the rollout state was lost and recovered, and
+// the written one no longer counts.
 func (r *Reconciler) readMicroservice(ctx context.Context, f *traffic.Observed) error {
 	key := client.ObjectKey{Namespace: f.Policy.Namespace, Name: f.Policy.MicroserviceName()}
 	var m v1alpha1.Microservice
@@ -145,13 +144,13 @@ func ownObjects(f *traffic.Observed) []client.ListOption {
 	return []client.ListOption{client.InNamespace(f.Policy.Namespace), client.MatchingFields{indexPolicy: f.Policy.Name}}
 }
 
-// labelled selects them at the server.
+// labelled selects the objects of a policy at the API server.
 func labelled(f *traffic.Observed) []client.ListOption {
 	return []client.ListOption{client.InNamespace(f.Policy.Namespace), client.MatchingLabels{v1alpha1.LabelPolicy: f.Policy.Name}}
 }
 
-// readAdopted reads the Service that the policy adopts. Until it is marked no watch
-// knows of it, and the server is asked.
+// readAdopted reads the Service that the policy adopts. Until it is labelled it is not watched, and
+// is read from the API server.
 func (r *Reconciler) readAdopted(ctx context.Context, f *traffic.Observed) error {
 	name := traffic.AdoptedName(f.Policy)
 	if name == "" {
@@ -175,17 +174,17 @@ func (r *Reconciler) readAdopted(ctx context.Context, f *traffic.Observed) error
 	return nil
 }
 
-// unread looks for the kinds of what a policy has or needs, and names one of them that
-// cannot be read; nil: all can that there are. A reconcile that saw nothing of what is live
-// would take it for gone.
+// unread checks the kinds of the objects that a policy has or needs, and returns the problem of one
+// that cannot be read, or nil. A reconcile that does not see the live objects would treat them as
+// deleted.
 func (r *Reconciler) unread(policy *v1alpha1.NetworkPolicy) *providers.Problem {
 	kinds := traffic.ReadKinds(policy)
 	r.kinds.discover(kinds)
 	return r.kinds.problem(kinds)
 }
 
-// readRoutes reads the objects that carry routes, whichever provider made them, and
-// what the policy's own provider looks at.
+// readRoutes reads the objects of routes of all providers, and the objects that the policy's
+// provider refers to.
 func (r *Reconciler) readRoutes(ctx context.Context, f *traffic.Observed) error {
 	f.Live, f.Written = map[string]*providers.Live{}, map[string]time.Time{}
 	scene := providers.Scene{
@@ -215,7 +214,7 @@ func (r *Reconciler) readRoutes(ctx context.Context, f *traffic.Observed) error 
 		}
 		if err := meta.EachListItem(list, func(o runtime.Object) error {
 			if o := o.(client.Object); metav1.IsControlledBy(o, f.Policy) {
-				o.GetObjectKind().SetGroupVersionKind(kind.gvk) // A typed list leaves it out.
+				o.GetObjectKind().SetGroupVersionKind(kind.gvk) // A typed list omits it.
 				scene.Objects = append(scene.Objects, o)
 			}
 			return nil
@@ -267,7 +266,7 @@ func (r *Reconciler) readReferent(ctx context.Context, ref providers.Reference, 
 	return nil
 }
 
-// readOwnership reads what the list of domains gives to the policy's namespace.
+// readOwnership reads which hosts the list of domains allows for the policy's namespace.
 func (r *Reconciler) readOwnership(ctx context.Context, f *traffic.Observed) error {
 	if r.list == nil || len(f.Policy.Spec.Domains) == 0 && len(f.Live) == 0 {
 		return nil
@@ -288,8 +287,8 @@ func (r *Reconciler) readOwnership(ctx context.Context, f *traffic.Observed) err
 	return nil
 }
 
-// readProbed reads what is known of the policy's probes, and by which labels a Gateway
-// may choose its namespace.
+// readProbed reads the results of the policy's probes, and the labels by which a Gateway may select
+// its namespace.
 func (r *Reconciler) readProbed(ctx context.Context, f *traffic.Observed, scene *providers.Scene) error {
 	if p := f.Policy.Spec.Provider; p == nil || p.Gateway == nil || p.Gateway.Confirm != v1alpha1.ConfirmProbe {
 		return nil
@@ -313,7 +312,7 @@ func (r *Reconciler) readProbed(ctx context.Context, f *traffic.Observed, scene 
 	return nil
 }
 
-// readRivals finds the older policies that name the same route.
+// readRivals reads the older policies that name the same user-managed route.
 func (r *Reconciler) readRivals(ctx context.Context, f *traffic.Observed) error {
 	host := traffic.RouteHost(f.Policy)
 	if host == "" {

@@ -11,19 +11,19 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// fieldOwner of all that this controller writes.
+// fieldOwner of everything that this controller writes.
 const fieldOwner = "heighliner-networkpolicy"
 
-// pollInterval is when a policy looks for what no watch reports.
+// pollInterval is how often a policy reads objects that are not watched.
 const pollInterval = time.Minute
 
-// Writer writes the children of a policy. It is apply.Writer but for tests.
+// Writer writes the objects of a policy. It is apply.Writer except in tests.
 type Writer interface {
 	Apply(ctx context.Context, owner, desired client.Object) (apply.Outcome, error)
 	Delete(ctx context.Context, owner, obj client.Object) error
 }
 
-// Reconciler makes what policies say true.
+// Reconciler reconciles NetworkPolicies.
 type Reconciler struct {
 	// Client reads through the cache, and writes.
 	Client client.Client
@@ -36,22 +36,22 @@ type Reconciler struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	// list of domains; nil: none is looked for.
+	// list of domains; nil if there is none to read.
 	list *domainList
-	// users watches routes of others; nil: none.
+	// users watches user-managed routes; nil if none are watched.
 	users   *userRoutes
 	kinds   *kinds
 	journal status.Journal
 	written writeTimes
 	// restored is when Services were restored, by policy.
 	restored writeTimes
-	// conflicts are when the writes of policies began to meet conflicts.
+	// conflicts are since when the writes of policies end in conflicts.
 	conflicts conflictTimes
-	// reverts of routes of others.
+	// reverts of user-managed routes.
 	reverts reverts
 	// probes of routes.
 	probes  *probe.Pool
 	metrics *metrics
-	// requeues keep the time at which to reconcile again when a reconcile ends in an error.
+	// requeues keeps the time at which to reconcile again when a reconcile ends in an error.
 	requeues status.Requeues
 }

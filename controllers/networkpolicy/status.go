@@ -12,8 +12,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// blind is the status of a policy for which nothing can be decided, because its objects
-// cannot be read: the last report about its traffic remains valid.
+// blind returns the status of a policy for which nothing can be decided, because its objects cannot
+// be read: the last report about its traffic remains valid.
 func blind(policy *v1alpha1.NetworkPolicy, cause *providers.Problem) v1alpha1.NetworkPolicyStatus {
 	now := *policy.Status.DeepCopy()
 	now.ObservedGeneration = policy.Generation
@@ -22,7 +22,7 @@ func blind(policy *v1alpha1.NetworkPolicy, cause *providers.Problem) v1alpha1.Ne
 	return now
 }
 
-// forget a policy that is gone, or about to go with all that it owns.
+// forget removes a policy that is deleted, or about to be deleted with its objects.
 func (r *Reconciler) forget(policy types.NamespacedName) {
 	r.probes.Forget(policy)
 	r.metrics.forget(policy)

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// freeReverts is how often the same is written to a route immediately, each time that
-	// a user sets it back.
+	// freeReverts is how often the same content is written to a route immediately after another client
+	// reverted it.
 	freeReverts = 3
 	// firstDelay is the wait after that, which doubles up to setBackMost.
 	firstDelay = time.Second
 	maxDelay   = time.Minute
-	// forgetAfter is after how long without a write the count begins again.
+	// forgetAfter is the time without a write after which the count starts again.
 	forgetAfter = 10 * time.Minute
 )
 
-// reverts remembers what was last written to routes of others, so that two who set each
-// other back do not do so without end. What is new is written immediately.
+// reverts records what was last written to user-managed routes, so that two clients do not revert
+// each other endlessly. New content is written immediately.
 type reverts struct {
 	mu sync.Mutex
 	of map[string]revert
@@ -35,7 +35,7 @@ type revert struct {
 	last   time.Time
 }
 
-// wait is how long to leave a route alone before what is wanted is written again.
+// wait returns how long to wait before the desired content of a route is written again.
 func (s *reverts) wait(route, wanted string, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +50,7 @@ func (s *reverts) wait(route, wanted string, now time.Time) time.Duration {
 	return max(0, b.last.Add(wait).Sub(now))
 }
 
-// note that what is wanted was written.
+// note records that the desired content was written.
 func (s *reverts) note(route, wanted string, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,10 +71,9 @@ func (s *reverts) note(route, wanted string, now time.Time) {
 	s.of[route] = b
 }
 
-// userRoutes watches routes of others for that they change, and no more: they bear no
-// label by which a cache could report those that matter, and their content is read from
-// the server when it is needed. The watch of a kind begins with the first policy that
-// names a route of it.
+// userRoutes watches the metadata of user-managed routes: they have no label by which a cache could
+// select them, and their content is read from the API server when it is needed. The watch of a kind
+// begins with the first policy that names a route of that kind.
 type userRoutes struct {
 	cache cache.Cache
 	watch func(schema.GroupVersionKind) error
@@ -98,7 +97,7 @@ func newUserRoutes(mgr ctrl.Manager, namespaces []string) (*userRoutes, error) {
 	return &userRoutes{cache: c, seen: map[string]bool{}}, mgr.Add(c)
 }
 
-// bare leaves of an object what distinguishes it from others, and when it changed.
+// bare reduces an object to its identity and resource version.
 func bare(o any) (any, error) {
 	if o, ok := o.(*metav1.PartialObjectMetadata); ok {
 		o.ObjectMeta = metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion}

@@ -31,8 +31,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// answered is the source of the controller that reports probes which were answered.
-// No one is asked before it has started.
+// answered is the event source for probes with a response. No address is probed before it has
+// started.
 func answered(pool *probe.Pool) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		pool.Start(ctx, func(policy types.NamespacedName) { queue.Add(ctrl.Request{NamespacedName: policy}) })
@@ -40,9 +40,9 @@ func answered(pool *probe.Pool) source.Source {
 	})
 }
 
-// watchKind returns when the cache holds the objects of a kind: a reconcile that saw none
-// of them would take them for gone. A kind that cannot be listed does not get into the
-// cache, which would wait for it, and all else with it.
+// watchKind returns when the cache contains the objects of a kind: a reconcile that did not see
+// them would treat them as deleted. A kind that cannot be listed is not added to the cache, which
+// would wait for it and block everything else.
 func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, namespaces []string, gvk schema.GroupVersionKind, written bool) error {
 	o, err := newObject(mgr.GetScheme(), gvk)
 	if err != nil {
@@ -54,7 +54,7 @@ func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, namesp
 		return err
 	}
 	if err := fillCache(ctx, mgr, o, written); err != nil {
-		return errors.Join(err, mgr.GetCache().RemoveInformer(ctx, o)) // With its index: the next try makes both again.
+		return errors.Join(err, mgr.GetCache().RemoveInformer(ctx, o)) // With its index: the next attempt creates both again.
 	}
 	enqueue, filter := handler.EventHandler(handler.EnqueueRequestsFromMapFunc(r.byReferent(gvk.Kind))), predicate.Predicate(referentChanged)
 	if written {
@@ -67,11 +67,11 @@ func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, namesp
 	return nil
 }
 
-// tryFor is how long a list may take that tries whether a kind can be listed.
+// tryFor is the timeout of the list request that checks whether a kind can be listed.
 const tryFor = 5 * time.Second
 
-// tryList lists what the cache would hold of a kind, past the cache: a watch that is
-// forbidden, or whose objects cannot be converted, would only wait.
+// tryList lists the objects of a kind that the cache would contain, at the API server: a watch that
+// is forbidden, or whose objects cannot be converted, would wait without an error.
 func tryList(ctx context.Context, mgr ctrl.Manager, namespaces []string, gvk schema.GroupVersionKind, written bool) error {
 	namespaced, err := apiutil.IsGVKNamespaced(gvk, mgr.GetRESTMapper())
 	if err != nil {
@@ -96,8 +96,8 @@ func tryList(ctx context.Context, mgr ctrl.Manager, namespaces []string, gvk sch
 	return nil
 }
 
-// fillCache returns when the cache holds the objects of a kind, with an index of the
-// policies of those that are written. One that has not started yet fills itself later.
+// fillCache returns when the cache contains the objects of a kind, with an index by policy for
+// written ones. A cache that has not started yet is filled later.
 func fillCache(ctx context.Context, mgr ctrl.Manager, o client.Object, written bool) error {
 	if written {
 		if err := mgr.GetFieldIndexer().IndexField(ctx, o, indexPolicy, labelledPolicy); err != nil {
@@ -110,7 +110,7 @@ func fillCache(ctx context.Context, mgr ctrl.Manager, o client.Object, written b
 	return nil
 }
 
-// referentChanged leaves out the counters that each route of a Gateway moves.
+// referentChanged ignores the counters that each route of a Gateway changes.
 var referentChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		old, ok := e.ObjectOld.(*gatewayv1.Gateway)
@@ -123,7 +123,7 @@ var referentChanged = predicate.Funcs{
 	},
 }
 
-// claimsChanged lets through what may free or take a host.
+// claimsChanged passes events that may free or take a host.
 var claimsChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		old, now := e.ObjectOld.(*v1alpha1.NetworkPolicy), e.ObjectNew.(*v1alpha1.NetworkPolicy)
@@ -143,7 +143,7 @@ func claimed(p *v1alpha1.NetworkPolicy) []string {
 	return out
 }
 
-// channel of a kind's definition, as its project writes it.
+// channel returns the release channel of a kind's definition, as its project annotates it.
 func (r *Reconciler) channel(gvk schema.GroupVersionKind) (bool, error) {
 	if gvk.Group != gatewayv1.GroupName {
 		return false, nil // Only the Gateway API has channels.
@@ -155,7 +155,7 @@ func (r *Reconciler) channel(gvk schema.GroupVersionKind) (bool, error) {
 	defer cancel()
 	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, crd)
 	if apierrors.IsForbidden(err) {
-		return false, nil // A manager that may see namespaces only does without.
+		return false, nil // A manager with permissions for namespaces only works without it.
 	}
 	if err != nil {
 		return false, fmt.Errorf("get CustomResourceDefinition %q: %w", name, err)

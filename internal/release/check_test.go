@@ -311,7 +311,7 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 				after++
 			}
 		}
-		minimum := max(1, min(o.Spec.MinimumAvailable, quota-2)) // and one that runs, and one that goes
+		minimum := max(1, min(o.Spec.MinimumAvailable, quota-2)) // and one in progress, and one that drains
 		if h.Level == preview {
 			minimum = 1
 		}

@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// maxOutcome is how many bytes of what became of a decision the status takes. It quotes
-// what a user wrote, and a status that is refused would keep everything else from happening.
+// maxOutcome is the maximum length of a decision's outcome in the status, in bytes. The outcome
+// quotes what a user wrote; if the API server rejected the status for its length, nothing else
+// could proceed.
 const maxOutcome = 256
 
-// cut gives at most limit bytes of a text, and no part of a character.
+// cut returns at most limit bytes of a text, without splitting a character.
 func cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -26,7 +27,7 @@ func whom(by string) string {
 	return strconv.Quote(by)
 }
 
-// set describes how a user decides about a release, for messages.
+// set describes, for messages, how a user sets a decision on a release.
 func set(release string, actions ...Action) string {
 	words := make([]string, len(actions))
 	for i, a := range actions {
@@ -51,7 +52,7 @@ func (s *scope) applyDecision(r *Row, d Decision) string {
 		return refuse("the group is %s", strings.ToLower(string(s.g.Phase)))
 	}
 	if f := s.o.Spec.Freeze; f != nil && d.Action != Deprecate && r.Promoted == 0 {
-		// It would be applied when it is not expected any more.
+		// Otherwise it would be applied later, when it is no longer expected.
 		return refuse("%s; decide when that is over, or list the Microservice in spec.exceptions", f)
 	}
 	switch d.Action {
@@ -103,8 +104,8 @@ func (s *scope) applyDecision(r *Row, d Decision) string {
 	return DecisionApplied
 }
 
-// passedOver gives what would be wanted instead of a failed release if it were tried again;
-// nil: nothing.
+// passedOver returns the target that would be chosen in place of a failed release if that were
+// tried again, or nil.
 func (s *scope) passedOver(r *Row) *Target {
 	again, g := *s, *s.g
 	g.Releases = slices.Clone(g.Releases)
@@ -130,8 +131,8 @@ func (st Step) signed() bool {
 	return st.Approval && (st.approvers() > 1 || len(st.ApproversFrom) > 0)
 }
 
-// groupOf returns the group as a member of which a user may approve a step; false: the user is in
-// none of the groups.
+// groupOf returns the group whose membership allows the user to approve a step, and false if the
+// user is in none of the groups.
 func (st Step) groupOf(d Decision) (string, bool) {
 	if len(st.ApproversFrom) == 0 {
 		return "", true
@@ -143,14 +144,15 @@ func (st Step) groupOf(d Decision) (string, bool) {
 	return st.ApproversFrom[i], true
 }
 
-// counted are the approvals that the step takes as it is now: its groups may have been edited.
+// counted returns the approvals that are valid for the step as it is now: its groups may have been
+// edited.
 func (st Step) counted(approvals []Approval) []Approval {
 	return slices.DeleteFunc(slices.Clone(approvals), func(a Approval) bool {
 		return len(st.ApproversFrom) > 0 && !slices.Contains(st.ApproversFrom, a.Group)
 	})
 }
 
-// members names the groups of which users must be members.
+// members lists the groups that an approver must belong to one of.
 func (st Step) members() string {
 	if len(st.ApproversFrom) == 0 {
 		return ""
@@ -158,7 +160,7 @@ func (st Step) members() string {
 	return " by members of " + strings.Join(st.ApproversFrom, " or ")
 }
 
-// awaited is what a step waits for, in words.
+// awaited describes the approvals that a step waits for.
 func (st Step) awaited(approvals []Approval) string {
 	if !st.signed() {
 		return "approval"
@@ -202,8 +204,8 @@ func (s *scope) approve(run *Rollout, d Decision) string {
 	return ""
 }
 
-// unadoptable reports which step of a rollout one person must not skip: one that others have to
-// approve as well, or for which they are not asked.
+// unadoptable describes the step of a rollout that one user must not skip, because others must
+// approve it too, or because the user is not among its approvers.
 func (s *scope) unadoptable(run *Rollout, d Decision) string {
 	for i, st := range s.steps() {
 		if i+1 < run.Step || i+1 == run.Step && run.Continued == run.Step || !st.signed() {
@@ -216,7 +218,7 @@ func (s *scope) unadoptable(run *Rollout, d Decision) string {
 	return ""
 }
 
-// stepAt gives a step, from 1; false: there is none of that number.
+// stepAt returns the step with a number, counted from 1, and false if there is none.
 func (s *scope) stepAt(step int) (Step, bool) {
 	if steps := s.steps(); step >= 1 && step <= len(steps) {
 		return steps[step-1], true

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// health reports whether a run is healthy: available and, within the steps, its
-// weight programmed; since is when the current wait began.
+// health reports whether a rollout is healthy: its release is available and, within the steps, its
+// weight is programmed. since is the start of the current wait.
 func (s *scope) health(run *Rollout, r *Row, c Object) (healthy bool, cause Reason, since time.Time) {
 	if run.Step == 0 {
 		switch {
 		case run.Gate == ConfirmRollout:
-			return true, "", s.now // it is not to have pods yet
+			return true, "", s.now // it does not need pods yet
 		case !s.available(*r, c):
 			return false, s.lacking(r, c), noTime
 		case r.Promoted == 0 && !s.stable():
@@ -36,7 +36,7 @@ func (s *scope) health(run *Rollout, r *Row, c Object) (healthy bool, cause Reas
 	case s.withheld(r.Release):
 		return false, availabilityLost, noTime
 	case run.Continued == run.Step && !c.has(s.nextSize(run)):
-		return false, s.lacking(r, c), noTime // nothing but pods is missing
+		return false, s.lacking(r, c), noTime // only pods are missing
 	case run.Interrupted:
 		return true, "", s.now
 	case !run.WaitingSince.IsZero():
@@ -45,8 +45,9 @@ func (s *scope) health(run *Rollout, r *Row, c Object) (healthy bool, cause Reas
 	return true, "", s.confirmedTime(run.Started)
 }
 
-// lacking is why a release has too few pods: what they show, or that its object is not there or
-// does not ask for them, because the server refuses to create or change it; else they take too long.
+// lacking returns why a release has too few pods: the failure that the pods show, else that its
+// object is missing or out of date because the API server rejects the write, else that it takes too
+// long.
 func (s *scope) lacking(r *Row, c Object) Reason {
 	if c.Release == "" || c.Slug != s.g.Slug || c.Failure == "" && c.Replicas < s.runSize(*r, c) {
 		return notCreated
@@ -62,20 +63,21 @@ func (s *scope) stable() bool {
 		return true
 	}
 	_, r, _ := s.rollout()
-	// It has left what it gave back, as far as a policy that counts can confirm that.
+	// The canary is out of the routes that it gave back, as far as a policy that counts can confirm
+	// this.
 	gone := r == nil || r.Zero == nil || !s.referenced(r.Release) || s.confirmed(r.Zero.Revision) || !slices.ContainsFunc(s.reports, s.counts)
 	return gone && from.confirmed(from.g.TrafficRevision)
 }
 
-// dead reports whether a release has nothing that could answer.
+// dead reports whether a release has no pod that could respond.
 func (s *scope) dead(r *Row) bool {
 	c, _ := s.object(r.Release)
 	return c.Available == 0 || s.withheld(r.Release)
 }
 
-// servesLess reports whether an active release serves less than a canary that is past its deadline: it has nothing that
-// answers. Where the cause is that routes are not programmed, what policies last reported of it is as old as
-// they are, and only its pods count: without the canary its routes may be programmed again.
+// servesLess reports whether an active release serves less than a canary that is past its deadline, because no pod of
+// the active release responds. If the cause is that routes are not programmed, the policies' reports are as old as
+// those routes, and only the pods count: without the canary the routes may be programmed again.
 func (s *scope) servesLess(active *Row, cause Reason) bool {
 	if cause != notProgrammed {
 		return s.dead(active)
@@ -84,11 +86,11 @@ func (s *scope) servesLess(active *Row, cause Reason) bool {
 	return c.Available == 0
 }
 
-// ends is when the clock of a step passes the deadline, if it runs from now on.
+// ends returns when the clock of a step passes the deadline if it runs from now on.
 func (s *scope) ends(run *Rollout) time.Time {
 	start := s.stepClock(run)
 	if _, _, c := s.rollout(); run.Step == 0 && c.Created.After(start) {
-		start = stored(c.Created) // its creation was refused, or this manager was suspended
+		start = stored(c.Created) // its creation was rejected, or this manager was suspended
 	}
 	end := start.Add(s.o.Spec.Deadline)
 	if run.Grace.After(end) {
@@ -97,10 +99,9 @@ func (s *scope) ends(run *Rollout) time.Time {
 	return end
 }
 
-// moment is how long a manager that has just started waits for reports. A manager that was down
-// for longer than a deadline has observed nothing in that time, and nothing could proceed. Each
-// step gets this time once (Run.Grace): a manager that is restarted repeatedly must not postpone
-// deadlines indefinitely.
+// moment is how long a manager waits for reports after its start: while it was down it observed
+// nothing, and nothing could proceed. Each step gets this time once (Rollout.Grace), so that a
+// manager that is restarted repeatedly does not postpone deadlines indefinitely.
 func (s *scope) moment() time.Duration { return min(10*time.Second, s.o.Spec.Deadline) }
 
 // began reports whether this manager has just started.
@@ -117,8 +118,8 @@ func (s *scope) deadline(since time.Time) time.Time {
 	return end
 }
 
-// condemned gives the reason for which measurements or hooks end a rollout, whatever
-// else it waits for.
+// condemned returns the reason why measurements or hooks end a rollout, regardless of what else it
+// waits for.
 func (s *scope) condemned(run *Rollout, r *Row, c Object) (reason Reason, message string) {
 	judged := s.judged(r)
 	if f := s.answer(run, c); f.Failed && (s.asks(run.Gate, r) || judged && run.Gate == ConfirmTrafficIncrease) {
@@ -139,19 +140,20 @@ func (s *scope) condemned(run *Rollout, r *Row, c Object) (reason Reason, messag
 	return "", ""
 }
 
-// Waits before a release that gave its traffic back more than once may have some again:
-// 10, 20, 40 … minutes.
+// Waits before a release that gave its traffic back more than once gets traffic again: 10, 20, 40 …
+// minutes.
 const (
 	retryFirst = 10 * time.Minute
 	retryMost  = 360 * time.Minute
 )
 
-// giveBack takes the traffic of a canary away that lacks something for a cause outside of
-// it. It stays the target, keeps its pods, and begins its steps again: the first time as
-// soon as the cause is gone, later after a wait.
+// giveBack takes the traffic away from a canary that is unhealthy for a cause outside of it. The
+// release stays the target, keeps its pods, and begins its steps again: the first time as soon as
+// the cause is gone, later after a wait.
 func (s *scope) giveBack(run *Rollout, r *Row, cause Reason, message string) {
 	if _, g := s.crossing(); g != nil && cause == notProgrammed {
-		// That one may lack its routes for the same cause: it gets the time to have them.
+		// The active release may lack its routes for the same cause: it gets time until they are
+		// programmed.
 		g.Rollout.Grace = stored(s.now.Add(s.o.Spec.Deadline))
 	}
 	adopted := r.Adopted
@@ -167,7 +169,7 @@ func (s *scope) giveBack(run *Rollout, r *Row, cause Reason, message string) {
 	s.event(r, true, TrafficGivenBack, message+"; it restarts at the first step when this is resolved")
 }
 
-// retryWait is that a release which gave its traffic back is not to have any yet.
+// retryWait returns the wait of a release that gave its traffic back and may not have any yet.
 func (s *scope) retryWait(r *Row) *wait {
 	if !s.now.Before(r.RetryTime) {
 		return nil
@@ -177,8 +179,8 @@ func (s *scope) retryWait(r *Row) *wait {
 	return w
 }
 
-// fail ends a run whose clock passed the deadline; the last active release
-// serves (invariant 7).
+// fail ends a rollout whose clock passed the deadline; the last active release serves (invariant
+// 7).
 func fail(s *scope) {
 	run, r, c := s.rollout()
 	if run == nil {
@@ -215,7 +217,7 @@ func fail(s *scope) {
 	s.event(r, true, ReleaseFailed, message)
 }
 
-// failRow turns a release down, and takes its weight away.
+// failRow sets a release to error, and takes its weight away.
 func (s *scope) failRow(r *Row, reason Reason) {
 	if s.g.Rollout != nil && s.g.Rollout.Release == r.Release {
 		s.endRun()

@@ -23,7 +23,7 @@ func (s *scope) asks(p Point, r *Row) bool {
 	return slices.Contains(s.o.Spec.Gates, p) && s.judged(r)
 }
 
-// answer is what the hooks say to the gate at which the run waits.
+// answer returns what the hooks answered at the gate at which the rollout waits.
 func (s *scope) answer(run *Rollout, c Object) GateFact {
 	for _, f := range c.Gates {
 		if f.Rollout == run.Sequence && f.Step == run.Step && f.Point == run.Gate && stored(f.Since).Equal(run.GateTime) {
@@ -33,7 +33,7 @@ func (s *scope) answer(run *Rollout, c Object) GateFact {
 	return GateFact{}
 }
 
-// points are the gates before what comes next, in order.
+// points returns the gates before the next action of the rollout, in order.
 func (s *scope) points(run *Rollout, r *Row) []Point {
 	var points []Point
 	if r.Status == Pending && s.asks(PreRollout, r) {
@@ -57,7 +57,7 @@ func (s *scope) points(run *Rollout, r *Row) []Point {
 	return points
 }
 
-// podsWait is what a release waits for before it has its pods.
+// podsWait returns what a release waits for before it gets pods.
 func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 	if s.o.Spec.Freeze != nil && s.halted(r) {
 		return s.haltWait(r, "%s is waiting without pods", r.Version)
@@ -73,9 +73,9 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 	return s.turnWaits(r.Version)
 }
 
-// nextGate is the gate at which a run waits before what comes next, since when hooks are
-// asked there, and what they have yet to agree to; nil: all agree. Several points follow each
-// other; the last one stays set until the step begins.
+// nextGate returns the gate at which a rollout waits, the time since which its hooks are asked, and
+// the wait, which is nil if all hooks agree. Several points follow each other; the last one stays
+// set until the step begins.
 func (s *scope) nextGate(run Rollout, r *Row, c Object) (Point, time.Time, *wait) {
 	points := s.points(&run, r)
 	for _, p := range points[max(0, slices.Index(points, run.Gate)):] {
@@ -86,7 +86,7 @@ func (s *scope) nextGate(run Rollout, r *Row, c Object) (Point, time.Time, *wait
 			return run.Gate, run.GateTime, s.domainsWait(&run, r)
 		}
 		if run.GateTime.IsZero() {
-			run.GateTime = s.now // It is asked from here on.
+			run.GateTime = s.now // It is asked from now on.
 		}
 		w := s.peersWait(&run, r)
 		if f := s.answer(&run, c); p != Together && !f.Open {
@@ -99,8 +99,7 @@ func (s *scope) nextGate(run Rollout, r *Row, c Object) (Point, time.Time, *wait
 	return run.Gate, run.GateTime, nil
 }
 
-// passGates brings a rollout to the gate before what comes next, and reports whether it is
-// through.
+// passGates moves a rollout to its next gate, and reports whether all gates are passed.
 func (s *scope) passGates(run *Rollout, r *Row, c Object) bool {
 	gate, since, w := s.nextGate(*run, r, c)
 	run.Gate, run.GateTime = gate, since
@@ -108,39 +107,39 @@ func (s *scope) passGates(run *Rollout, r *Row, c Object) bool {
 	return w == nil
 }
 
-// untried reports whether hooks that are to try a release do not come to it yet, so that they are
-// not asked.
+// untried reports whether the hooks that test a release cannot reach it yet, and are therefore not
+// asked.
 func (s *scope) untried(run *Rollout, r *Row) bool {
 	return run.Gate == PreRollout && run.GateTime.IsZero() && s.asks(PreRollout, r) && s.unreachable(r) != ""
 }
 
-// askAgain drops what hooks that try a release answered, or were asked, once its canary domains
-// no longer route to it: its pods or its object are gone, and what the hooks meet meanwhile is another
-// release. They are asked again when the domains are back.
+// askAgain drops the questions to hooks that test a release, and their answers, once its canary
+// domains no longer route to it: its pods or its object are gone, and the hooks would reach another
+// release. They are asked again when the domains route to it again.
 func (s *scope) askAgain(run *Rollout, r *Row) {
 	if run.Gate == PreRollout && s.asks(PreRollout, r) && s.unreachable(r) != "" {
 		run.GateTime = noTime
 	}
 }
 
-// unheard reports whether a hook that is to judge a release was asked, and no one answered.
+// unheard reports whether a hook that judges a release was asked, and did not answer.
 func (s *scope) unheard(run *Rollout, r *Row, c Object) bool {
 	f := s.answer(run, c)
 	return run.Gate == PreRollout && s.asks(PreRollout, r) && f.Unanswered && !f.Failed && !f.Open
 }
 
-// domainsWait is that hooks do not come to a release.
+// domainsWait returns the wait of a release that its hooks cannot reach.
 func (s *scope) domainsWait(run *Rollout, r *Row) *wait {
 	return newWait(r, false, AwaitingGate, "%s is waiting at %d%% before its %s hooks can be called: %s", r.Version, r.Weight, run.Gate, s.unreachable(r))
 }
 
-// unreachable reports which policy has domains of the canary that do not route to a release
-// yet; "": none. Hooks that try a release come to it by them, and must not meet another one.
-// A policy that does not count blocks nothing (rule 10).
+// unreachable returns the name of a policy whose canary domains do not route to a release yet, or
+// "". Hooks reach a release by these domains, and must not reach another one. A policy that does
+// not count blocks nothing (rule 10).
 func (s *scope) unreachable(r *Row) string {
 	var out []string
 	for _, rep := range s.reports {
-		// One with a later revision is of a group of this name that has ended.
+		// A report with a later revision is about an earlier group of this name.
 		if (rep.unreported || rep.Revision > s.g.TrafficRevision) && s.reaches(rep) {
 			out = append(out, fmt.Sprintf("networkpolicies.hlnr.io %q does not report yet whether it has canary domains for group %s", rep.policy, s.g.Name))
 		}
@@ -157,8 +156,8 @@ func (s *scope) unreachable(r *Row) string {
 	return strings.Join(out, "; ")
 }
 
-// endingWithDomains is the slug of a group that ends, or has ended, and that still has canary domains
-// of a policy, as far as the policy reports; "": none. They may move to this group, and route to the other one until then.
+// endingWithDomains returns the slug of a group that ends, or has ended, and that still has canary domains according to
+// the policy's report, or "". These domains may move to this group, and route to the other one until then.
 func (s *scope) endingWithDomains(policy string) string {
 	for _, p := range s.o.Policies {
 		for _, x := range p.Groups {
@@ -182,17 +181,17 @@ func (s *scope) reaches(rep Report) bool {
 		slices.ContainsFunc(s.reportsOf(from.Slug), func(x Report) bool { return x.policy == rep.policy && x.counts(from) })
 }
 
-// gateWait is that hooks do not agree.
+// gateWait returns the wait for hooks that have not agreed.
 func (s *scope) gateWait(run *Rollout, r *Row, f GateFact) *wait {
 	return newWait(r, false, AwaitingGate, "%s is waiting at %d%% for its %s hooks: %s", r.Version, r.Weight, run.Gate, or(f.Message, "no response yet"))
 }
 
-// Together is the gate at which a run waits for those of other Microservices. It is no
-// hook's.
+// Together is the gate at which a rollout waits for those of other Microservices. No hook is asked
+// there.
 const Together Point = "Together"
 
-// failure of the version at the peer, if it is neither active nor in progress there. One
-// that was only rolled back with others is none: what failed first counts.
+// failure returns why the version failed at the peer, if it is neither active nor in progress
+// there. A release that was only rolled back together with others did not fail itself.
 func (p Peer) failure(version string) (reason Reason) {
 	for _, g := range p.Groups {
 		for _, r := range g.Releases {
@@ -208,9 +207,9 @@ func (p Peer) failure(version string) (reason Reason) {
 	return reason
 }
 
-// passed reports whether the peer is as far with a version as the end of a step: at the gate
-// there, beyond it, or active. One whose group of that name has a higher version active
-// has moved on, and does not come there any more.
+// passed reports whether the peer has reached the end of a step with a version: it is at the gate
+// there, beyond it, or active. A peer whose group of that name has a higher active version has
+// moved on.
 func (p Peer) passed(slug, version string, step int) bool {
 	return slices.ContainsFunc(p.Groups, func(g Group) bool {
 		if a := g.ActiveRow(); a != nil && g.Slug == slug && g.Level != preview && compare(a.Version, version) > 0 {
@@ -224,8 +223,8 @@ func (p Peer) passed(slug, version string, step int) bool {
 	})
 }
 
-// peersWait is the wait for other Microservices that have not completed the step yet. The last
-// one to arrive continues, and its rollout state shows that, so that none waits forever.
+// peersWait is the wait for other Microservices that have not completed the step yet. The last peer
+// to arrive continues, and its rollout state shows this, so that the others continue as well.
 func (s *scope) peersWait(run *Rollout, r *Row) *wait {
 	if run.Gate != Together {
 		return nil
@@ -249,8 +248,8 @@ func (s *scope) peersWait(run *Rollout, r *Row) *wait {
 	return nil
 }
 
-// spoiled reports whether a release which does not run here would be rolled back as soon as it
-// did, because its version failed at another Microservice: it waits for what becomes of that.
+// spoiled returns the reason why a release that is not in progress here would be rolled back
+// immediately, because its version failed at another Microservice, or "". It waits until that is decided.
 func (s *scope) spoiled(release, version string) string {
 	if s.g.Rollout != nil && s.g.Rollout.Release == release {
 		return "" // it is rolled back
@@ -265,8 +264,8 @@ func (s *scope) spoiled(release, version string) string {
 	return s.brokenTogether(version)
 }
 
-// spoiledAbove reports which versions above a target wait for what becomes of them at
-// another Microservice.
+// spoiledAbove notes the versions above a target that wait because they failed at another
+// Microservice.
 func (s *scope) spoiledAbove(target Target) (notes []Note) {
 	for _, c := range s.choices() {
 		if c.Release == target.Release {
@@ -282,8 +281,8 @@ func (s *scope) spoiledAbove(target Target) (notes []Note) {
 	return notes
 }
 
-// brokenTogether reports whether the version of a release failed at another Microservice, and
-// that it is to be rolled back here as well.
+// brokenTogether returns the message if the version failed at another Microservice and has to be
+// rolled back here as well, or "".
 func (s *scope) brokenTogether(version string) string {
 	if !s.o.Spec.RollBack {
 		return ""

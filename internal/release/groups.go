@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// open adds the groups that are to start: those of release objects without a record, and
-// those that are offered and not older than the oldest live one (rule 17). Previews
-// are in no order with other groups.
+// open adds new groups: those of release objects without a record, and those that are offered and
+// not older than the oldest live group (rule 17). Previews are not ordered relative to other
+// groups.
 func (b *planner) open() {
 	known := map[string]bool{}
 	var beyond []string
@@ -77,8 +77,8 @@ func (b *planner) noteFrozen(groups []*Group) {
 	b.requeueAt(f.Until)
 }
 
-// oldest of the versions that the live groups serve, or, before they do, have or are
-// offered; "" without one.
+// oldest returns the oldest of the versions that the live groups serve or, before they serve any,
+// have or are offered; "" if there is none.
 func (b *planner) oldest() string {
 	oldest := ""
 	for i := range b.groups {
@@ -97,7 +97,7 @@ func (b *planner) oldest() string {
 	return oldest
 }
 
-// newest version that a group has or is offered.
+// newest returns the newest version that a group has or is offered.
 func (b *planner) newest(g *Group) string {
 	var vs []string
 	for _, r := range g.Releases {
@@ -117,7 +117,7 @@ func (b *planner) newest(g *Group) string {
 	return slices.MaxFunc(vs, compare)
 }
 
-// servingGroup finds the newest group that serves; nil: there is none.
+// servingGroup returns the newest group with an active release, or nil.
 func (b *planner) servingGroup() *Group {
 	var newest *Group
 	for i := range b.groups {
@@ -129,7 +129,7 @@ func (b *planner) servingGroup() *Group {
 	return newest
 }
 
-// withdrawn reports why a version is withdrawn, alone or with its group.
+// withdrawn returns why a version is withdrawn, alone or with its group.
 func (s *scope) withdrawn(version string) (WithdrawReason, bool) {
 	for _, w := range s.o.Withdrawn {
 		if w.Slug == s.g.Slug && (w.Version == version || w.Version == "" && (w.Reason == Denied || w.Reason == Gone)) {
@@ -139,8 +139,8 @@ func (s *scope) withdrawn(version string) (WithdrawReason, bool) {
 	return "", false
 }
 
-// denied reports whether a person took a version back: it gets no traffic while another release
-// can have it, and neither a pin nor a pause protects it.
+// denied reports whether a user denied a version: it gets no traffic while another release can
+// serve, and neither a pin nor a pause protects it.
 func (s *scope) denied(version string) bool { return s.withdrawnFor(version, Denied) }
 
 // withdrawnFor reports whether a version is withdrawn for a reason, alone or with its group.
@@ -150,19 +150,20 @@ func (s *scope) withdrawnFor(version string, reason WithdrawReason) bool {
 	})
 }
 
-// activeDenied reports whether what is active is to be replaced by another release.
+// activeDenied reports whether the active version is denied, so that another release replaces it.
 func (s *scope) activeDenied() bool {
 	a := s.g.ActiveRow()
 	return a != nil && s.denied(a.Version)
 }
 
-// free reports whether the target may be below a release, which is withdrawn.
+// free reports whether the target may be below the version of a release, because that is withdrawn.
 func (s *scope) free(r *Row) bool {
 	_, out := s.withdrawn(r.Version)
 	return out
 }
 
-// withdrawnGroup reports whether nothing of a group is to start.
+// withdrawnGroup reports whether a group as a whole is withdrawn, so that none of its releases
+// starts.
 func (b *planner) withdrawnGroup(slug string) bool {
 	return b.groupWithdrawn(slug, Closed) || b.groupWithdrawn(slug, Excluded)
 }
@@ -178,14 +179,14 @@ func (b *planner) ended(slug, name string, pullRequest int64) bool {
 	return slices.ContainsFunc(b.o.Spec.Ended, func(group string) bool { return Pin{Group: group}.names(slug, name, pullRequest) })
 }
 
-// excluded reports whether the specification no longer makes a group; what is closed is not
-// merely excluded.
+// excluded reports whether the specification no longer defines a group. A closed group does not
+// count as excluded.
 func (b *planner) excluded(slug string) bool {
 	return b.groupWithdrawn(slug, Excluded) && !b.groupWithdrawn(slug, Closed)
 }
 
-// heirOf is the slug of the group that is to take an excluded one over: the one that is
-// offered the active version, else the lowest version above it; "": any.
+// heirOf returns the slug of the group that takes over from an excluded one: the group that is
+// offered its active version, else the lowest version above it; "" means any group.
 func (b *planner) heirOf(g *Group) string {
 	slug, a := "", g.ActiveRow()
 	for _, c := range b.offers { // highest version first
@@ -196,10 +197,9 @@ func (b *planner) heirOf(g *Group) string {
 	return slug
 }
 
-// closeExcluded closes a group that a changed specification no longer makes,
-// once another group holds the same or a higher version (rule 38). Without a template
-// nothing is offered, and no heir is known. A pull request that is not chosen any more has
-// no heir.
+// closeExcluded closes a group that a changed specification no longer defines, once another group
+// has the same or a higher version (rule 38). Without a template nothing is offered, and the group
+// that takes over is not known. A pull request that is no longer selected has no such group.
 func (b *planner) closeExcluded(g *Group) {
 	s := b.scope(g)
 	if !b.excluded(g.Slug) || g.Phase == Closing || b.o.Spec.Paused {
@@ -240,13 +240,13 @@ func (b *planner) closeExcluded(g *Group) {
 	s.state(a, true, GroupExcluded, "the specification no longer includes this group: it closes when another group has the same or a higher version active")
 }
 
-// close ends a group.
+// close starts the end of a group.
 func (s *scope) close(reason Reason) {
 	s.takeDown(Closing, reason)
 	s.event(nil, false, reason, "the group is drained and removed")
 }
 
-// takeDown turns every row of a group out, in one write.
+// takeDown sets all rows of a group to deprecated, in one write.
 func (s *scope) takeDown(to Phase, reason Reason) {
 	s.endRun()
 	s.g.Phase = to
@@ -260,8 +260,9 @@ func (s *scope) takeDown(to Phase, reason Reason) {
 	}
 }
 
-// endWait is what a group waits for that a user ends: that its domains have moved to the newer
-// group. Where that is gone without a release, they would route to nothing, and it keeps serving.
+// endWait returns what a group that a user ends waits for: its domains have to move to the newer
+// group. If the newer group is gone and left no release, the domains would route to nothing, and
+// the group keeps serving.
 func (s *scope) endWait() *wait {
 	if to := s.successorGroup(); to != nil {
 		return newWait(s.g.ActiveRow(), true, GroupExcluded, "group %s is in spec.endedGroups: it closes when its domains have moved to group %s, which has no active release yet%s; to end both, list both", s.g.Name, to.Name, to.standing())
@@ -280,7 +281,7 @@ func (s *scope) endsNewer() bool {
 	})
 }
 
-// standing is what keeps a group from having an active release, where that is known.
+// standing describes what keeps a group from having an active release, if that is known.
 func (g *Group) standing() string {
 	if g.Rollout == nil {
 		return " and no rollout in progress"

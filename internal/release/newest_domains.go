@@ -14,9 +14,9 @@ func (b *planner) followed() bool {
 	return slices.ContainsFunc(b.o.Policies, func(p Policy) bool { return b.follows(p.Name) })
 }
 
-// older is the group from which the newest domains move to the first release of this
-// one, step by step; nil: they do not. Where all policies are gone a canary waits for one
-// (rule 10), and where one was made again, for what it reports.
+// older returns the group from which the newest domains move to the first release of this one, step
+// by step, or nil. If all policies are gone, a canary waits for one (rule 10); if a policy was
+// created again, for its report.
 func (s *scope) older() *scope {
 	if s.g.Rollout == nil {
 		return nil
@@ -28,7 +28,7 @@ func (s *scope) older() *scope {
 	return s.olderThan(*r)
 }
 
-// olderThan is the same for a release that may not run yet.
+// olderThan is older for a release that may not have started yet.
 func (s *scope) olderThan(r Row) *scope {
 	if s.g.Phase != Live || s.g.ActiveRow() != nil || len(s.steps()) == 0 {
 		return nil
@@ -43,8 +43,9 @@ func (s *scope) olderThan(r Row) *scope {
 	return s.planner.scope(g)
 }
 
-// rival is the active release that has the rest of the traffic during a rollout, with its group:
-// this group, or the group from which the newest domains move. nil: there is none.
+// rival returns the active release that has the rest of the traffic during a rollout, and its
+// group: this group, or the group from which the newest domains move. Both are nil if there is
+// none.
 func (s *scope) rival() (*scope, *Row) {
 	if s.g.Rollout == nil {
 		return s, s.g.ActiveRow()
@@ -56,7 +57,7 @@ func (s *scope) rival() (*scope, *Row) {
 	return s.rivalOf(*r)
 }
 
-// rivalOf is the same for a release that may not run yet.
+// rivalOf is rival for a release that may not have started yet.
 func (s *scope) rivalOf(r Row) (*scope, *Row) {
 	if a := s.g.ActiveRow(); a != nil {
 		return s, a
@@ -67,9 +68,8 @@ func (s *scope) rivalOf(r Row) (*scope, *Row) {
 	return s, nil
 }
 
-// successorGroup is the newer group to which the newest domains are to move from this one, as
-// long as nothing of it is active, whether its first release is in progress or failed. nil:
-// there is none.
+// successorGroup returns the newer group without an active release to which the newest domains will
+// move from this one, whether its first release is in progress or has failed, or nil.
 func (s *scope) successorGroup() *Group {
 	if s.servingGroup() != s.g {
 		return nil
@@ -86,8 +86,8 @@ func (s *scope) successorGroup() *Group {
 	return nil
 }
 
-// arrives reports whether the newest domains route to an older group, from which they move by
-// steps. It asks policies alone, and so does without the rollout state.
+// arrives reports whether the newest domains route to an older group, from which they move in
+// steps. It depends only on the policies, not on the rollout state.
 func (s *scope) arrives() bool {
 	return len(s.steps()) > 0 && slices.ContainsFunc(s.groups, func(g Group) bool {
 		return g.Phase == Live && g.Level != preview && byNewest(&g, s.g) > 0 &&
@@ -95,9 +95,9 @@ func (s *scope) arrives() bool {
 	})
 }
 
-// crossedWait is that a release which gave its traffic back has domains in common with a
-// canary of another group: where routes have no room for both, it waits for that one to
-// end (rule 32).
+// crossedWait returns the wait of a release that gave its traffic back and shares domains with a
+// canary of another group: if routes have no room for both, it waits until the other rollout ends
+// (rule 32).
 func (s *scope) crossedWait(r *Row) *wait {
 	if r.Attempt == 0 {
 		return nil
@@ -109,7 +109,7 @@ func (s *scope) crossedWait(r *Row) *wait {
 	return newWait(r, false, AwaitingGroup, "%s is waiting: its traffic was removed, and it shares domains with %s in group %s, whose rollout is in progress", r.Version, x.Version, g.Name)
 }
 
-// crossing is a canary of another group that shares domains with what runs in this one.
+// crossing returns a canary of another group that shares domains with the rollout of this one.
 func (s *scope) crossing() (*Row, *Group) {
 	from := s.older()
 	for i := range s.groups {
@@ -128,8 +128,7 @@ func (s *scope) crossing() (*Row, *Group) {
 	return nil, nil
 }
 
-// queueWait is that the newest domains are moving to another group: one that comes
-// meanwhile waits.
+// queueWait returns the wait of a group that starts while the newest domains move to another one.
 func (s *scope) queueWait(r *Row) *wait {
 	for i := range s.groups {
 		g := &s.groups[i]

@@ -6,32 +6,32 @@ import (
 	"time"
 )
 
-// Reason is one CamelCase word: why something was decided, or what it waits for.
+// Reason is a CamelCase word that identifies a decision or a wait.
 type Reason string
 
-// Reasons of notes, of releases, of targets, and of what a rollout waits for. What is
-// not here comes from status.failure of a VersionedMicroservice.
+// Reasons of notes, of releases, of targets, and of what a rollout waits for. Other reasons come
+// from status.failure of a VersionedMicroservice.
 const (
-	// The target of a group, and what keeps it from one.
+	// Why a group has its target, or has none.
 	Latest               Reason = "Latest"
 	Pinned               Reason = "Pinned"
 	Held                 Reason = "Held"
 	FinishFirst          Reason = "FinishFirst"
 	PinnedVersionMissing Reason = "PinnedVersionMissing"
 	PinnedReleaseFailed  Reason = "PinnedReleaseFailed"
-	// PinsConflict is the reason of a group that two pins by name pin to different
-	// releases: nothing of it starts.
+	// PinsConflict is the reason of a group that two pins by name pin to different releases: none of
+	// its releases starts.
 	PinsConflict Reason = "PinsConflict"
 	PinExpired   Reason = "PinExpired"
-	// NoSlot: there is no slot for the preview among Spec.Previews.MaxGroups. It starts
-	// when one comes free.
+	// NoSlot: there is no slot for the preview among Spec.Previews.MaxGroups. It starts when a slot
+	// becomes free.
 	NoSlot Reason = "NoSlot"
 	// MaxAge: the last push is too long ago. Only another head commit starts it again.
 	MaxAge Reason = "MaxAge"
 
 	// What a release waits for.
 	Paused Reason = "Paused"
-	// Frozen is the reason of what a Freeze keeps from starting or from more traffic.
+	// Frozen is the reason of a release that a Freeze keeps from starting or from getting more traffic.
 	Frozen           Reason = "Frozen"
 	Waiting          Reason = "Waiting"
 	Terminating      Reason = "Terminating"
@@ -104,25 +104,24 @@ const (
 	// Causes of a rollout that is not healthy, in addition to status.failure of its release.
 	progressDeadlineExceeded Reason = "ProgressDeadlineExceeded"
 	availabilityLost         Reason = "AvailabilityLost"
-	// notProgrammed is the cause of a run whose weight, or the change of traffic before it,
-	// no policy confirms.
+	// notProgrammed is the cause of a rollout whose weight, or whose previous change of traffic, no
+	// policy confirms.
 	notProgrammed Reason = "TrafficNotProgrammed"
-	// notCreated is the cause of a run whose release has no object, or one that does not ask for
-	// its pods, because the server refuses to create or change it.
+	// notCreated is the cause of a rollout whose release has no object, or an object without its
+	// replicas, because the API server rejects the write.
 	notCreated Reason = "NotCreated"
-	// noDomains is the cause of a rollout about which no hook of PreRollout is asked, because
-	// domains of the canary do not route to its release.
+	// noDomains is the cause of a rollout whose PreRollout hooks are not asked, because the canary
+	// domains do not route to its release.
 	noDomains Reason = "CanaryDomainsNotProgrammed"
-	// noAnswer is the cause of a rollout at which no one answers a hook of PreRollout. Only what
-	// its receiver says counts for or against a release.
+	// noAnswer is the cause of a rollout with a PreRollout hook whose receiver does not answer. Only an
+	// answer counts for or against a release.
 	noAnswer Reason = "HookUnanswered"
 )
 
-// Condition is the type of a condition of a Microservice that stands while a state lasts.
+// Condition is the type of a condition of a Microservice that is true while a state lasts.
 type Condition string
 
-// The conditions that states give rise to; the reason of the state is the reason of the
-// condition.
+// The conditions that states set; the reason of the state is the reason of the condition.
 const (
 	// ConditionPinned: there are pins. With reason Pinned all of them hold.
 	ConditionPinned Condition = "Pinned"
@@ -134,12 +133,11 @@ const (
 	ConditionAnalysisInconclusive Condition = "AnalysisInconclusive"
 	// ConditionReleaseFailed: versions failed.
 	ConditionReleaseFailed Condition = "ReleaseFailed"
-	// ConditionTrafficDegraded: traffic is not, or not known to be, as weights ask for.
+	// ConditionTrafficDegraded: traffic does not follow the weights, or is not known to.
 	ConditionTrafficDegraded Condition = "TrafficDegraded"
 )
 
-// Conditions gives for each condition the reasons of the states that give rise to it, the
-// gravest first.
+// Conditions maps each condition to the reasons of the states that set it, the most severe first.
 var Conditions = map[Condition][]Reason{
 	ConditionPinned:               {PinnedVersionMissing, PinsConflict, PinnedReleaseFailed, Pinned},
 	ConditionBlocked:              {Blocked, TogetherHeld, OnlyServing, TooManyReleases, TooManyGroups, GroupExcluded, Superseded},
@@ -149,7 +147,7 @@ var Conditions = map[Condition][]Reason{
 	ConditionTrafficDegraded:      {TrafficLost, DeniedServes, TrafficUnconfirmed, PolicyNotProgrammed, OrphanReferenced},
 }
 
-// Condition is the condition that a note gives rise to; "": none.
+// Condition returns the condition that a note sets, or "".
 func (n Note) Condition() Condition {
 	if n.Event {
 		return ""
@@ -162,23 +160,23 @@ func (n Note) Condition() Condition {
 	return ""
 }
 
-// Note is the reason of a decision, or a state that a person should know of.
+// Note is the reason of a decision, or a state that users should know about.
 type Note struct {
 	Slug, Release, Version string
 	Reason                 Reason
 	Message                string
-	// Event: this happened in this plan; else it is a state that lasts.
+	// Event reports whether this happened in this plan; otherwise it is a state that lasts.
 	Event bool
 	// Warning: a user may have to do something.
 	Warning bool
 }
 
-// wait is what something waits for: predicates return one, and the rule that meets it
-// records it. nil: there is nothing to wait for.
+// wait describes what a release or group waits for: predicates return one, and the rule that
+// evaluates them records it. nil means that there is nothing to wait for.
 type wait struct {
-	// Release and Version that wait; "": the group as a whole.
+	// Release and Version that wait; empty for the whole group.
 	Release, Version string
-	// Reason and Message of a state, for users; "": there is nothing to report.
+	// Reason and Message of a state, for users; empty if there is nothing to report.
 	Reason  Reason
 	Message string
 	// Warning: a user may have to do something.
@@ -187,7 +185,7 @@ type wait struct {
 	Until time.Time
 }
 
-// newWait gives the wait of a release.
+// newWait returns the wait of a release, or of the group if r is nil.
 func newWait(r *Row, warning bool, reason Reason, format string, args ...any) *wait {
 	w := &wait{Reason: reason, Warning: warning, Message: fmt.Sprintf(format, args...)}
 	if r != nil {
@@ -196,7 +194,7 @@ func newWait(r *Row, warning bool, reason Reason, format string, args ...any) *w
 	return w
 }
 
-// record notes what is waited for, and when to plan again for it.
+// record notes waits, and when to plan again for them.
 func (s *scope) record(ws ...*wait) {
 	for _, w := range ws {
 		if w == nil {
@@ -209,7 +207,7 @@ func (s *scope) record(ws ...*wait) {
 	}
 }
 
-// stateOf is the note of something that lasts.
+// stateOf returns the note of a state that lasts.
 func (s *scope) stateOf(r *Row, warning bool, reason Reason, message string) Note {
 	n := Note{Slug: s.g.Slug, Reason: reason, Message: message, Warning: warning}
 	if r != nil {
@@ -218,12 +216,12 @@ func (s *scope) stateOf(r *Row, warning bool, reason Reason, message string) Not
 	return n
 }
 
-// state notes something that lasts.
+// state notes a state that lasts.
 func (s *scope) state(r *Row, warning bool, reason Reason, message string) {
 	s.note(s.stateOf(r, warning, reason, message))
 }
 
-// event notes something that happened to a release.
+// event notes an event of a release.
 func (s *scope) event(r *Row, warning bool, reason Reason, message string) {
 	n := Note{Slug: s.g.Slug, Reason: reason, Message: message, Event: true, Warning: warning}
 	if r != nil {

@@ -5,44 +5,43 @@ import (
 	"time"
 )
 
-// Observed is all that a plan is made from, in addition to the time.
+// Observed is the input of a plan, in addition to the time.
 type Observed struct {
 	// Spec is what the user asks for.
 	Spec Spec
-	// Config is the hash of the current pod template; "": it has none that is
-	// usable, and no candidates.
+	// Config is the hash of the current pod template. It is empty if the template is not usable; then
+	// there are no candidates.
 	Config string
-	// SourceStale: Candidates are of an older specification, and start nothing.
+	// SourceStale: Candidates belong to an older specification of the ImagePolicy, and none of them
+	// starts.
 	SourceStale bool
-	// PullRequests: the groups are pull requests. One that a pin names may not be open yet.
+	// PullRequests: the groups are pull requests. A pull request that a pin names may not be open yet.
 	PullRequests bool
 	// Candidates are the versions that are offered now, in any order.
 	Candidates []Candidate
 	// Withdrawn are the versions that are withdrawn, with proof. A version that is
 	// merely absent from Candidates is unknown, not gone (rule 4).
 	Withdrawn []Withdrawal
-	// Objects are the releases' objects that exist.
+	// Objects are the existing objects of the releases.
 	Objects []Object
-	// Policies are the NetworkPolicies that name the Microservice, with what they
-	// report.
+	// Policies are the NetworkPolicies that reference the Microservice, with their reports.
 	Policies []Policy
-	// Peers are the Microservices whose releases go through their steps together with
-	// this one's.
+	// Peers are the Microservices whose releases are rolled out together with those of this one.
 	Peers []Peer
 	// State is the persisted record.
 	State State
-	// Began is when this manager began to look. What became of the releases before
-	// is not known until they have had a moment to report. Zero: always.
+	// Began is when this manager started to observe. Earlier changes of the releases are known only
+	// after they have had a moment to report. Zero means that it has always observed.
 	Began time.Time
 }
 
 // Spec holds the facts of a Microservice's specification, with all defaults.
 type Spec struct {
-	// Paused stops what starts automatically (rule 22).
+	// Paused keeps releases from starting automatically (rule 22).
 	Paused bool
-	// Freeze that applies to the Microservice now; nil: none (rule 45).
+	// Freeze that applies to the Microservice now, or nil (rule 45).
 	Freeze *Freeze
-	// Replicas of a release that serves or is about to; at least 1.
+	// Replicas of a release that serves or is about to serve; at least 1.
 	Replicas int
 	// Standby replicas of a retained release; StandbyFull overrides it.
 	Standby int
@@ -53,14 +52,14 @@ type Spec struct {
 	MinimumAvailable int
 	// Deadline for a release to become available, and for a step to be healthy.
 	Deadline time.Duration
-	// Drain is the time between the last route and the end of the pods.
+	// Drain is the time between the removal of the last route and that of the pods.
 	Drain time.Duration
 	// Steps of a canary; none: promoted as soon as it is available.
 	Steps []Step
 	// Pins of groups to versions or releases.
 	Pins []Pin
-	// Ended are the groups that a user ends on purpose, by name, slug or number of a pull
-	// request: they are drained, and start again when they are not named any more.
+	// Ended are the groups that a user ends on purpose, by name, slug or number of a pull request: they
+	// are drained, and start again when they are removed from this list.
 	Ended []string
 	// Previews bound the groups that are pull requests.
 	Previews Previews
@@ -79,18 +78,18 @@ type Spec struct {
 	MatchWeight bool
 }
 
-// Freeze keeps what was never active from starting and from getting more traffic. What takes
-// traffic away from a release, or returns it to one that was active, continues.
+// Freeze keeps releases that were never active from starting and from getting more traffic. Changes
+// that take traffic away from a release, or return it to one that was active, continue.
 type Freeze struct {
-	// Name of the object that asks for it, with its kind, for messages.
+	// Name of the object that defines the freeze, with its kind, for messages.
 	Name string
-	// Until is its end; zero: there is none yet.
+	// Until is its end; zero if that is not known.
 	Until time.Time
 	// Reason as the user wrote it.
 	Reason string
 }
 
-// String is the freeze as messages have it.
+// String describes the freeze for messages.
 func (f Freeze) String() string {
 	until := "until it is deleted"
 	if !f.Until.IsZero() {
@@ -99,7 +98,7 @@ func (f Freeze) String() string {
 	return fmt.Sprintf("frozen %s by %s (%q)", until, f.Name, f.Reason)
 }
 
-// over reports whether a freeze has ended; nil has.
+// over reports whether a freeze has ended. A nil freeze has.
 func (f *Freeze) over(now time.Time) bool {
 	return f == nil || !f.Until.IsZero() && !now.Before(f.Until)
 }
@@ -107,7 +106,7 @@ func (f *Freeze) over(now time.Time) bool {
 // Point of a rollout at which hooks are asked.
 type Point string
 
-// The points of a rollout. A hook of another type is called, and not waited for.
+// The points of a rollout. Hooks of other types are called, but nothing waits for them.
 const (
 	// ConfirmRollout is before the release gets its pods.
 	ConfirmRollout Point = "ConfirmRollout"
@@ -126,36 +125,36 @@ type Step struct {
 	Name string
 	// Weight of the canary, in percent.
 	Weight int
-	// Pause while healthy; 0: none.
+	// Pause while healthy; 0 for none.
 	Pause time.Duration
-	// Approval waits for a person's Continue: for those of Approvers different persons (0: one), who are
-	// members of one of the groups of ApproversFrom, if there are any.
+	// Approval waits for the decision Continue of Approvers different users (0 means one), who must be
+	// members of one of the groups of ApproversFrom if that is not empty.
 	Approval      bool
 	Approvers     int
 	ApproversFrom []string
 	// Match sends the requests that a policy's matches choose to the canary.
 	Match bool
-	// Mirror is the percentage of requests that the canary gets copies of.
+	// Mirror is the percentage of requests that are copied to the canary.
 	Mirror int
 	// Confirm asks the hooks of ConfirmTrafficIncrease before this step, if it gives
 	// the canary more traffic than it has.
 	Confirm bool
-	// Window in which the step may begin, and, of the last step, in which the release
-	// may become active; nil: at any time.
+	// Window in which the step may begin and, for the last step, in which the release may become
+	// active; nil means at any time.
 	Window *Window
 }
 
 // traffic reports whether the canary can get requests in a step.
 func (st Step) traffic() bool { return st.Weight > 0 || st.Match || st.Mirror > 0 }
 
-// more reports whether a step gives a release more traffic than it has.
+// more reports whether a step increases the traffic of a release.
 func (st Step) more(r Row) bool {
 	return st.Weight > r.Weight || st.Match && !r.Match || st.Mirror > r.Mirror
 }
 
-// Window is a time in which traffic may be moved, as it is now.
+// Window is the current state of a time window in which traffic may be moved.
 type Window struct {
-	// Open reports whether it is such a time.
+	// Open reports whether the window is open now.
 	Open bool
 	// Next is when that changes; zero: never.
 	Next time.Time
@@ -165,18 +164,17 @@ type Window struct {
 type Pin struct {
 	// Field of the specification that names the group.
 	Field string
-	// Group by name, slug or number of a pull request; empty: every group that holds
-	// the version.
+	// Group by name, slug or number of a pull request; empty for every group that has the version.
 	Group string
-	// Global pins hold back every group when no group holds the version (rule 15).
+	// A Global pin holds back every group while no group has the version (rule 15).
 	Global bool
-	// Version that is wanted; "" where Release is set.
+	// Version to run; "" if Release is set.
 	Version string
-	// Release that is wanted, by name: what ran then, configuration included.
+	// Release to run, by name: exactly what ran then, configuration included.
 	Release string
-	// Current asks for the current template instead of the retained one.
+	// Current selects the current template instead of the retained one.
 	Current bool
-	// Expire ends the pin; zero: never.
+	// Expire is when the pin ends; zero for never.
 	Expire time.Time
 	// Reason as the user wrote it.
 	Reason string
@@ -186,13 +184,14 @@ type Pin struct {
 type Candidate struct {
 	// Slug, Name and Level of the group.
 	Slug, Name, Level string
-	// PullRequest is the number of the pull request that the group is; 0: it is none.
+	// PullRequest is the number of the group's pull request; 0 if the group is not a preview.
 	PullRequest int64
-	// Version as offered; of a pull request, its head commit.
+	// Version as offered; for a pull request, its head commit.
 	Version string
-	// Time at which it was published, or pushed; zero: not known.
+	// Time at which it was published or pushed; zero if not known.
 	Time time.Time
-	// Release is the name that its identity, with the current template, gives.
+	// Release is the name of the release, derived from the candidate's identity and the current
+	// template.
 	Release string
 }
 
@@ -215,13 +214,13 @@ type Withdrawal struct {
 	Time time.Time
 }
 
-// Object is the object of a release, as it is.
+// Object is the VersionedMicroservice of a release as observed.
 type Object struct {
 	// Release is its name.
 	Release string
 	// Slug and Name of the group, Level and Version.
 	Slug, Name, Level, Version string
-	// PullRequest is the number of the pull request that the group is; 0: it is none.
+	// PullRequest is the number of the group's pull request; 0 if the group is not a preview.
 	PullRequest int64
 	// Config is the hash of the template it was made from.
 	Config string
@@ -229,40 +228,40 @@ type Object struct {
 	Created time.Time
 	// Terminating objects are neither present nor absent (rule 8).
 	Terminating bool
-	// Refused: the server rejects changes of the object, and the object is as it was read. It gets
-	// no stamp, and is not revived; nothing else waits for it.
+	// Refused: the API server rejects changes of the object, which stays as it was read. It gets no
+	// stamp, and is not revived; nothing else waits for it.
 	Refused bool
 	// Stamp is the rollout state sequence for which it was made or revived (rule 2).
 	Stamp int64
-	// NeverActive: its object carries the mark of [Plan.NeverActive].
+	// NeverActive: the object has the mark of [Result.NeverActive].
 	NeverActive bool
-	// Reported is the last status that its object copied from the rollout state; "": none yet. It
-	// may be older than the rollout state, and counts only if that is lost.
+	// Reported is the last status that the object copied from the rollout state; "" if none yet. It may
+	// be older than the rollout state, and counts only if that is lost.
 	Reported Status
 	// Replicas in its specification.
 	Replicas int
 	// Available replicas, as last reported.
 	Available int
-	// Unsettled: the report is of an older generation, and proves nothing.
+	// Unsettled: the report belongs to an older generation, and proves nothing.
 	Unsettled bool
-	// Failure is why it is not available, in one word; "" when unknown.
+	// Failure is the reason why it is not available; "" if not known.
 	Failure Reason
-	// Message says more about the failure.
+	// Message describes the failure.
 	Message string
-	// Decision is a person's word on it.
+	// Decision is a user's decision about it.
 	Decision *Decision
-	// Current is the number of replicas that its workload is to have now: above
-	// Replicas where an autoscaler wants more, 0 when unknown.
+	// Current is the number of replicas that its workload should have now: above Replicas if an
+	// autoscaler wants more, 0 if not known.
 	Current int
 	// Analysis is the last verdict on it.
 	Analysis *Verdict
 	// Gates are the answers of hooks.
 	Gates []GateFact
-	// Rollback is the wish of a hook to go back.
+	// Rollback is the request of a hook to roll back.
 	Rollback *RollbackFact
 }
 
-// VerdictPhase reports what the measurements of a step gave.
+// VerdictPhase is the result of the measurements of a step.
 type VerdictPhase string
 
 // The phases of a verdict.
@@ -274,9 +273,8 @@ const (
 	VerdictNoTraffic    VerdictPhase = "NoTraffic"
 )
 
-// Verdict of the measurements of a step. Failed is about the whole rollout; any other
-// phase counts only for the step of that run, and for the wait, in which it was
-// measured.
+// Verdict of the measurements of a step. Failed applies to the whole rollout; any other phase
+// applies only to the step and the wait in which it was measured.
 type Verdict struct {
 	// Rollout is the rollout's Sequence, Step its Step.
 	Rollout int64
@@ -288,7 +286,7 @@ type Verdict struct {
 	Message string
 }
 
-// GateFact is what the hooks of one point answer, all together.
+// GateFact is the combined answer of the hooks of one point.
 type GateFact struct {
 	// Rollout is the rollout's Sequence, Step the Step in which it waits.
 	Rollout int64
@@ -296,15 +294,15 @@ type GateFact struct {
 	Point   Point
 	// Since is the rollout's GateTime that they answer.
 	Since time.Time
-	// Open: all agree. Failed: one said no for good, and the rollout ends.
+	// Open: all hooks agree. Failed: one refused permanently, and the rollout ends.
 	Open, Failed bool
-	// Unanswered: a hook whose no would fail the release was asked, and no one answered.
+	// Unanswered: a hook whose refusal would fail the release was asked, and did not answer.
 	Unanswered bool
 	// Message says more.
 	Message string
 }
 
-// RollbackFact is the wish of a hook to go back.
+// RollbackFact is the request of a hook to roll back.
 type RollbackFact struct {
 	// Rollout is the Sequence of the rollout that it is about.
 	Rollout int64
@@ -312,13 +310,13 @@ type RollbackFact struct {
 	Message string
 }
 
-// ok reports whether the release object has all the replicas that it is to have.
+// ok reports whether the release has all its replicas available.
 func (c Object) ok() bool { return c.has(c.Replicas) && c.Replicas > 0 }
 
-// has reports whether at least n replicas are available for sure.
+// has reports whether at least n replicas are known to be available.
 func (c Object) has(n int) bool { return !c.Terminating && !c.Unsettled && c.Available >= n }
 
-// Action is what a person decides.
+// Action is what a user decides.
 type Action string
 
 // The actions of a decision (rule 21).
@@ -329,17 +327,17 @@ const (
 	Retry     Action = "Retry"
 )
 
-// Decision is a person's word on a release.
+// Decision is a user's decision about a release.
 type Decision struct {
 	Action Action
 	ID     string
 	Step   string
 	By     string
-	// Groups of which the person is a member.
+	// Groups that the user is a member of.
 	Groups []string
 }
 
-// Policy is what a NetworkPolicy reports.
+// Policy is the report of a NetworkPolicy.
 type Policy struct {
 	Name   string
 	Groups []Report
@@ -351,13 +349,13 @@ type Policy struct {
 type Report struct {
 	// Slug of the group.
 	Slug string
-	// Revision that is carried and accepted; 0: never any.
+	// Revision of the routes that was accepted; 0 if there was none yet.
 	Revision int64
 	// Confirmed is when Revision, with these references, was confirmed.
 	Confirmed time.Time
-	// References names every release in any object as written.
+	// References are the names of all releases that any written object refers to.
 	References []string
-	// Masked releases have weight and get nothing, having no ready endpoint.
+	// Withheld releases have a weight but get no traffic, because they have no ready endpoint.
 	Withheld []string
 	// Pinned releases are named by a domain with a version.
 	Pinned []string
@@ -365,19 +363,18 @@ type Report struct {
 	Active string
 	// Newest: domains of the policy that route to the newest group route to this one.
 	Newest bool
-	// CanaryDomains: there are domains of the canary of this group, and Canary is the release
-	// to which all of them route, as accepted.
+	// CanaryDomains: the group has canary domains, and Canary is the release to which all of them
+	// route, as accepted by the gateway.
 	CanaryDomains bool
 	Canary        string
-	// Unrouted: no route of the group is programmed any more, and what was confirmed is
-	// served nowhere, though Revision stays: the revision is about what was asked for, and
-	// what it takes out of the routes is out of them all the same.
+	// Unrouted: no route of the group is programmed any more. Revision stays: it describes the required
+	// routes, and the releases that it removed from them are still out of them.
 	Unrouted bool
-	// Reason and Message where the revision is not confirmed.
+	// Reason and Message if the revision is not confirmed.
 	Reason, Message string
 
 	policy string
-	// unreported groups are those of which the policy reports nothing yet.
+	// unreported: the policy has not reported this group yet.
 	unreported bool
 }
 
@@ -385,14 +382,13 @@ type Report struct {
 type Previews struct {
 	// MaxGroups that run at a time; at least 1.
 	MaxGroups int
-	// MaxAge since the last push; 0: without limit.
+	// MaxAge since the last push; 0 for no limit.
 	MaxAge time.Duration
 	// KeepAfterClose is how long a group stays after its pull request was closed.
 	KeepAfterClose time.Duration
 }
 
-// Peer is another Microservice whose releases go through their steps together with this
-// one's.
+// Peer is another Microservice whose releases are rolled out together with those of this one.
 type Peer struct {
 	// Name of the Microservice.
 	Name string

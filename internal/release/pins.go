@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// missingPin finds a pin that is meant for any group and that no group holds.
+// missingPin returns a pin for any group whose version or release no group has, or nil.
 func (b *planner) missingPin() *Pin {
 	for i := range b.o.Spec.Pins {
 		pin := &b.o.Spec.Pins[i]
@@ -20,7 +20,7 @@ func (b *planner) missingPin() *Pin {
 			return !(c.Level == preview && b.withdrawnGroup(c.Slug)) && pin.means(c.Version, c.Release) && pin.names(c.Slug, c.Name, c.PullRequest)
 		})
 		for _, g := range b.groups {
-			ends := g.Phase == Closing || g.Level == preview && b.withdrawnGroup(g.Slug) // The pin would be missing in a moment.
+			ends := g.Phase == Closing || g.Level == preview && b.withdrawnGroup(g.Slug) // The pin is missing as soon as the group has ended.
 			held = held || !ends && pin.names(g.Slug, g.Name, g.PullRequest) && slices.ContainsFunc(g.Releases, func(r Row) bool { return pin.means(r.Version, r.Release) && !b.pinnedAway(&g, r) })
 		}
 		if !held {
@@ -30,16 +30,17 @@ func (b *planner) missingPin() *Pin {
 	return nil
 }
 
-// pinnedAway reports whether a release was never active, and a pin of its group by name is to another
-// one, which supersedes it.
+// pinnedAway reports whether a release was never active and a pin of its group, by name, selects
+// another release, which supersedes it.
 func (b *planner) pinnedAway(g *Group, r Row) bool {
 	return r.Promoted == 0 && slices.ContainsFunc(b.o.Spec.Pins, func(p Pin) bool {
 		return !p.Global && p.names(g.Slug, g.Name, g.PullRequest) && !p.means(r.Version, r.Release) && !expired(p, b.now)
 	})
 }
 
-// noteMissingPin reports a pin that no group holds where no live group reports it: one that a user ends does
-// not. While nothing is offered at all it may still come.
+// noteMissingPin reports a pin whose version or release no group has, if no live group reports it: a group
+// that a user ends does not. As long as nothing is offered the pin is not reported, because its version may
+// still appear.
 func (b *planner) noteMissingPin() {
 	live := slices.ContainsFunc(b.groups, func(g Group) bool { return g.Phase == Live && !b.ended(g.Slug, g.Name, g.PullRequest) })
 	if missing := b.missingPin(); missing != nil && !live && len(b.o.Candidates) > 0 {
@@ -47,13 +48,13 @@ func (b *planner) noteMissingPin() {
 	}
 }
 
-// missing is the message of a pin that no group holds.
+// missing returns the message of a pin whose version or release no group has.
 func (p Pin) missing() string {
 	return fmt.Sprintf("spec.updateStrategy.manual pins %s, which no group has: no release starts; correct or remove the pin", p.wanted())
 }
 
-// strayPins are the pins by name that name no group, neither one that there is nor one
-// that is offered. While no group is known at all nothing is said of them.
+// strayPins returns the pins whose group does not exist and is not offered. As long as no group is
+// known it returns none.
 func (b *planner) strayPins() []Pin {
 	if len(b.groups) == 0 && len(b.o.Candidates) == 0 {
 		return nil
@@ -70,7 +71,7 @@ func (b *planner) strayPins() []Pin {
 	return stray
 }
 
-// noteStrayPins reports which pins name no group, and which groups there are.
+// noteStrayPins reports pins whose group does not exist, and lists the existing groups.
 func (b *planner) noteStrayPins() {
 	stray := b.strayPins()
 	if len(stray) == 0 {
@@ -97,10 +98,10 @@ func (b *planner) noteStrayPins() {
 	}
 }
 
-// maxNamed is how many groups a message names.
+// maxNamed is the maximum number of groups that a message lists.
 const maxNamed = 8
 
-// means reports whether a pin is to a release of that name and version.
+// means reports whether a pin selects a release with a version and name.
 func (p Pin) means(version, release string) bool {
 	if p.Release != "" {
 		return p.Release == release
@@ -108,7 +109,7 @@ func (p Pin) means(version, release string) bool {
 	return p.Version == version
 }
 
-// wanted is what a pin names, for messages.
+// wanted describes, for messages, what a pin selects.
 func (p Pin) wanted() string {
 	if p.Release != "" {
 		return fmt.Sprintf("release %q", p.Release)
@@ -116,7 +117,7 @@ func (p Pin) wanted() string {
 	return fmt.Sprintf("version %q", p.Version)
 }
 
-// String is the release, or the version and which template it is to run with.
+// String returns the release, or the version and the template that it runs with.
 func (p Pin) String() string {
 	if p.Release != "" {
 		return p.Release
@@ -133,7 +134,7 @@ func (p Pin) names(slug, name string, pullRequest int64) bool {
 
 func expired(p Pin, now time.Time) bool { return !p.Expire.IsZero() && !now.Before(p.Expire) }
 
-// pin finds the pin of this group, one by name before one for any group, and another one
+// pin returns the pin of this group, preferring a pin by name to one for any group, and another pin
 // by name that contradicts it.
 func (s *scope) pin() (found, other *Pin, expiries []Note) {
 	for i := range s.o.Spec.Pins {
@@ -158,20 +159,20 @@ func (s *scope) pin() (found, other *Pin, expiries []Note) {
 	return found, other, expiries
 }
 
-// holds reports whether what a pin names is offered to the group, or a row of it.
+// holds reports whether the version or release of a pin is offered to the group or has a row in it.
 func (s *scope) holds(p Pin) bool {
 	return slices.ContainsFunc(s.candidates, func(c Candidate) bool { return p.means(c.Version, c.Release) }) ||
 		slices.ContainsFunc(s.g.Releases, func(r Row) bool { return p.means(r.Version, r.Release) })
 }
 
-// pinned reports whether a pin names a release, by version or name.
+// pinned reports whether a pin selects a release, by version or name.
 func (s *scope) pinned(r Row) bool {
 	return slices.ContainsFunc(s.o.Spec.Pins, func(p Pin) bool {
 		return p.names(s.g.Slug, s.g.Name, s.g.PullRequest) && p.means(r.Version, r.Release) && !expired(p, s.now)
 	})
 }
 
-// choosePinned resolves a pin: once, until pin or configuration change (rule 16).
+// choosePinned resolves a pin once, until the pin or the configuration changes (rule 16).
 func (s *scope) choosePinned(p Pin) (Target, Note) {
 	from := fmt.Sprintf("%s/retained@%s", p.Version, s.o.Config)
 	switch {
@@ -216,8 +217,8 @@ func (s *scope) choosePinned(p Pin) (Target, Note) {
 	return Target{Release: target, Reason: Pinned, ResolvedFrom: from}, s.stateOf(nil, false, Pinned, message)
 }
 
-// pinFailed reports why a release that is pinned does not start, because it failed, here or at
-// another Microservice; "": it has not failed.
+// pinFailed returns why a pinned release does not start because it failed, here or at another
+// Microservice, or "".
 func (s *scope) pinFailed(target string) string {
 	if r := s.g.Row(target); r != nil && s.failed(r) {
 		return fmt.Sprintf("group %s is pinned to version %s, which failed (%s): to try it again, %s", s.g.Name, r.Version, r.Reason, set(r.Release, Retry))
@@ -228,8 +229,8 @@ func (s *scope) pinFailed(target string) string {
 	return ""
 }
 
-// withdrawnPin is why a pin has no effect: its version is denied, or proven gone. What is active
-// and was not denied stays.
+// withdrawnPin returns why a pin has no effect: its version is denied, or proven to be gone. An
+// active release that is not denied stays.
 func (s *scope) withdrawnPin(release string) WithdrawReason {
 	version, active := s.versionOf(release), s.g.ActiveRow()
 	switch {
@@ -243,9 +244,8 @@ func (s *scope) withdrawnPin(release string) WithdrawReason {
 	return ""
 }
 
-// belowPin is the retained release of the highest version that is not above one to which the
-// group is pinned, while the active one is denied: what the pin left may be why there is a
-// pin. nil: there is none.
+// belowPin returns the retained release with the highest version that is not above the pinned one,
+// while the active one is denied, or nil: a version above the pin may be the reason for the pin.
 func (s *scope) belowPin() (kept *Row) {
 	for _, p := range s.o.Spec.Pins {
 		pinned := p.Version
@@ -269,8 +269,8 @@ func (s *scope) belowPin() (kept *Row) {
 	return kept
 }
 
-// resolve finds the release that a pin means: the last one of that version that
-// was active, configuration included, else one with the current template.
+// resolve returns the release that a pin selects: the one of that version that was active last,
+// configuration included, else one with the current template.
 func (s *scope) resolve(p Pin) string {
 	var retained, other *Row
 	for i := range s.g.Releases {

@@ -1,11 +1,11 @@
 // Package release decides which releases of a Microservice run, with which
 // status, weight and number of replicas.
 //
-// [Plan] is pure and total: it reads [Observed] and a time, and gives a [Result];
-// it never errors, panics or changes its input, and it knows no client, network,
-// clock or log. rules.go lists the rules by which a release gets its status, in the order in
-// which they apply. A rule changes one group. It calls functions without side effects, which
-// return a value, or the wait that the rule records.
+// [Plan] is a pure and total function from [Observed] and a time to a [Result]: it never returns an
+// error, panics or changes its input, and uses no client, network, clock or log. rules.go lists the
+// rules by which a release gets its status, in the order in which they apply. Each rule changes one
+// group. It calls functions without side effects, which return a value, or a wait that the rule
+// records.
 //
 //	plan.go            Plan and its Result, and the passes over all groups
 //	rules.go           the named rules of one group, in the order in which they apply
@@ -30,8 +30,8 @@
 //	replicas.go        how many replicas a release has, and needs for what comes next; when it is scaled down or deleted
 //	retain.go          which releases are retained, and how many rows a group has
 //
-// The rules and the histories that force them are in docs/explanation/protocol.md;
-// "rule N" in comments names one of those.
+// The rules, and the histories that require them, are in docs/explanation/protocol.md; "rule N" in
+// comments refers to these.
 package release
 
 import (
@@ -66,17 +66,17 @@ type Result struct {
 	Notes []Note
 }
 
-// Ensure asks for a release to be there with at least so many replicas.
+// Ensure requires that a release exists with at least a number of replicas.
 type Ensure struct {
 	Slug, Release string
 	Replicas      int
-	// Create: it does not exist.
+	// Create: it does not exist yet.
 	Create bool
-	// Stamp to write on it, so that every older plan meets a conflict; 0: none.
+	// Stamp to write to it, so that every older plan meets a conflict; 0 for none.
 	Stamp int64
 }
 
-// Retire asks for a release to have fewer replicas, or to go.
+// Retire requires that a release has fewer replicas, or is deleted.
 type Retire struct {
 	Slug, Release string
 	Replicas      int
@@ -85,9 +85,9 @@ type Retire struct {
 
 // Plan computes the actions for one Microservice.
 //
-// It is level based: the same facts at the same time give the same plan, and
-// once the plan's rollout state is written, the facts being the same, a plan that
-// changes nothing. The order of the input lists has no influence.
+// It is level based: the same input at the same time results in the same plan, and once the plan's
+// rollout state is written, the same facts result in a plan that changes nothing. The order of the
+// input lists has no influence.
 func Plan(o Observed, now time.Time) Result { return planWith(o, now, rules) }
 
 func planWith(o Observed, now time.Time, rules []rule) Result {
@@ -123,7 +123,7 @@ func planWith(o Observed, now time.Time, rules []rule) Result {
 	return p
 }
 
-// unchanged is a plan that does nothing but wait.
+// unchanged returns a plan that only waits.
 func (b *planner) unchanged(w *wait) Result {
 	p := Result{State: b.o.State, Notes: []Note{{Reason: w.Reason, Message: w.Message, Warning: w.Warning}}}
 	for _, c := range b.sorted {
@@ -135,12 +135,12 @@ func (b *planner) unchanged(w *wait) Result {
 	return p
 }
 
-// maxPasses bounds how often the rules are applied: what one decision makes
-// possible is decided in the same plan, so that the next one finds nothing to do.
-// The longest chain is a rollout through steps that wait for nothing.
+// maxPasses bounds how often the rules are applied: decisions that become possible by others are
+// made in the same plan, so that the next one changes nothing. The longest chain is a rollout
+// through steps that wait for nothing.
 const maxPasses = 64
 
-// planner is what one plan is made in.
+// planner is the working state of one plan.
 type planner struct {
 	o        Observed
 	now      time.Time
@@ -153,25 +153,25 @@ type planner struct {
 	reports  map[string][]Report    // what each policy reports, by slug
 	// references are the releases that policies name in their reports.
 	references map[string]bool
-	before     map[string]asked // of the routes, by slug, when the plan began
+	before     map[string]asked // required of the routes, by slug, when the plan began
 	notes      []Note
 	requeue    time.Time
-	force      bool // the rollout state must be written though its groups are the same
-	// touched releases, by slug and name, are made or revived in this pass. Like the next two
-	// it is nil until there is one.
+	force      bool // the rollout state must be written even if its groups are unchanged
+	// touched releases, by slug and name, are created or revived in this pass. Like the next two maps
+	// it is nil while empty.
 	touched map[string]bool
-	// arrived are the groups, by slug, that this pass rebuilt while the newest domains are
-	// still to come to them: what they come from may not have been rebuilt yet.
+	// arrived are the groups, by slug, that this pass rebuilt while the newest domains still route to
+	// an older group, which may not have been rebuilt yet.
 	arrived map[string]bool
-	// handled decisions of rows that this plan drops: one that it makes again keeps
-	// them.
+	// handled decisions of rows that this plan drops: a row that it creates again keeps them.
 	handled map[string]*Handled
 }
 
-// maxSequence is more writes than a rollout state ever has. A stamp above it was written by hand.
+// maxSequence is above any sequence that a rollout state reaches. A higher stamp was written by
+// hand.
 const maxSequence = 1 << 53
 
-// newPlanner sorts the facts.
+// newPlanner sorts and indexes the facts.
 func newPlanner(o Observed, now time.Time) *planner {
 	b := &planner{
 		o: o, now: stored(now), next: o.State.Sequence + 1, sorted: slices.Clone(o.Objects), objects: make(map[string]*Object, len(o.Objects)),
@@ -180,7 +180,7 @@ func newPlanner(o Observed, now time.Time) *planner {
 	for i := range b.sorted {
 		c := &b.sorted[i]
 		if c.Stamp > maxSequence {
-			c.Stamp = 0 // no write of a rollout state made it
+			c.Stamp = 0 // it does not come from a rollout state
 		}
 		b.next = max(b.next, c.Stamp+1)
 	}
@@ -220,7 +220,7 @@ func newPlanner(o Observed, now time.Time) *planner {
 	return b
 }
 
-// spell reads the version of a pin as it is offered or held: a tag such as v1.1.0 gives the
+// spell sets the version of a pin to its spelling in offers and rows: the tag v1.1.0 becomes the
 // version 1.1.0.
 func (b *planner) spell(p *Pin) {
 	if meant := version.Meant(p.Version); !b.hasVersion(*p, p.Version) && b.hasVersion(*p, meant) {
@@ -228,7 +228,7 @@ func (b *planner) spell(p *Pin) {
 	}
 }
 
-// hasVersion reports whether a version is offered to a group that a pin names, or a row of it.
+// hasVersion reports whether a version is offered to a group that a pin names, or has a row in it.
 func (b *planner) hasVersion(p Pin, version string) bool {
 	return slices.ContainsFunc(b.o.Candidates, func(c Candidate) bool {
 		return c.Version == version && p.names(c.Slug, c.Name, c.PullRequest)
@@ -237,8 +237,8 @@ func (b *planner) hasVersion(p Pin, version string) bool {
 	})
 }
 
-// pass applies the rules once to all groups. What the pass before said of states and
-// of requeueing is forgotten.
+// pass applies the rules once to all groups. States and requeue times of the previous pass are
+// discarded.
 func (b *planner) pass(rules []rule) {
 	b.notes = slices.DeleteFunc(b.notes, func(n Note) bool { return !n.Event })
 	b.requeue = noTime
@@ -263,8 +263,8 @@ func (b *planner) pass(rules []rule) {
 	sortGroups(b.groups)
 }
 
-// turns are the groups in the order in which they may start something: previews last,
-// the newest push first.
+// turns returns the groups in the order in which they may start releases: previews last, the newest
+// push first.
 func (b *planner) turns() []*Group {
 	order := make([]*Group, len(b.groups))
 	for i := range b.groups {
@@ -337,7 +337,7 @@ func (s *scope) offered(release string) (Candidate, bool) {
 	return Candidate{}, false
 }
 
-// touch marks a release as made or revived in this pass: its object is stamped.
+// touch marks a release as created or revived in this pass: its object is stamped.
 func (s *scope) touch(release string) {
 	if s.touched == nil {
 		s.touched = map[string]bool{}
@@ -345,11 +345,11 @@ func (s *scope) touch(release string) {
 	s.touched[s.g.Slug+"/"+release] = true
 }
 
-// isTouched reports whether a release was made or revived in this pass.
+// isTouched reports whether a release was created or revived in this pass.
 func (s *scope) isTouched(release string) bool { return s.touched[s.g.Slug+"/"+release] }
 
-// done reports whether a closing group has nothing left, or that a group never began, or lost
-// all its releases by hand and is offered none. A preview that has expired is remembered.
+// done reports whether a group can be removed: it is closing and has nothing left, it never began,
+// or its releases were deleted by hand and none is offered. A preview that has expired is kept.
 func (b *planner) done(g Group) bool {
 	if len(g.Releases) > 0 || g.Rollout != nil || g.Phase == Expired {
 		return false

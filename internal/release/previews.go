@@ -11,9 +11,9 @@ import (
 // the configuration of all of them does not flood the cluster (rule 41).
 const maxStarting = 10
 
-// assignSlots gives previews their slots (rule 26). A preview that runs keeps its slot;
-// one that comes free goes to the newest push that waits. What is too old, or has no
-// place, is Expired: a group without releases.
+// assignSlots assigns slots to previews (rule 26). A running preview keeps its slot; a free slot
+// goes to the waiting preview with the newest push. A preview that is too old, or has no slot, is
+// Expired: a group without releases.
 func (b *planner) assignSlots() {
 	var live, waiting, reopened []*Group
 	for i := range b.groups {
@@ -70,8 +70,8 @@ func (b *planner) assignSlots() {
 	}
 }
 
-// prepare brings a preview up to date before slots are given: what is taken down, and what
-// has nothing to serve, has to be known. It reports whether the preview is offered again while it closes.
+// prepare updates a preview before slots are assigned, because previews that end or have nothing to serve
+// need none. It reports whether the preview is offered again while it closes.
 func (b *planner) prepare(g *Group) (again bool) {
 	s := b.scope(g)
 	rebuild(s)
@@ -87,8 +87,9 @@ func (b *planner) prepare(g *Group) (again bool) {
 	return s.opensAgain()
 }
 
-// reopen opens a preview again that is offered again while it closes. With a slot it is as it was, whether paused or
-// not: what it served serves, and what failed does not start again. Without one it leaves, until it has one.
+// reopen opens a preview that is offered again while it closes. With a slot it continues as it was, also while
+// paused: the release that served serves, and failed ones do not start again. Without a slot it ends, until it gets
+// one.
 func (b *planner) reopen(g *Group, slot bool) bool {
 	s := b.scope(g)
 	s.event(nil, false, GroupReopened, "the group is offered again")
@@ -102,14 +103,14 @@ func (b *planner) reopen(g *Group, slot bool) bool {
 	return false
 }
 
-// closed reports whether the source of a group is closed, and that what remains of it has
-// been kept for long enough.
+// closed reports whether the source of a group is closed, and the group has been kept for long
+// enough since.
 func (b *planner) closed(slug string) bool {
 	end, closed := b.keptUntil(slug)
 	return closed && !b.now.Before(end)
 }
 
-// keptUntil is until when a group stays whose source is closed.
+// keptUntil returns until when a group is kept after its source was closed.
 func (b *planner) keptUntil(slug string) (end time.Time, closed bool) {
 	var last time.Time
 	for _, w := range b.o.Withdrawn {
@@ -135,8 +136,8 @@ func (b *planner) wants(g Group) bool {
 	return target.Release != ""
 }
 
-// byRight orders previews, the one that is to lose its slot last: one that has nothing
-// to serve or to move to, what a plan began that was not recorded, then the oldest push.
+// byRight orders previews so that those that lose their slot come last: those with nothing to serve
+// or to start, then those that an unrecorded plan began, then those with the oldest push.
 func (b *planner) byRight(x, y *Group) int {
 	return cmp.Or(
 		last(!b.uses(x), !b.uses(y)),
@@ -145,11 +146,12 @@ func (b *planner) byRight(x, y *Group) int {
 	)
 }
 
-// uses reports whether a preview has something to do with its slot.
+// uses reports whether a preview needs its slot.
 func (b *planner) uses(g *Group) bool { return g.ActiveRow() != nil || b.wants(*g) }
 
-// noteHead remembers the head commit of a pull request, and when it was pushed: as its
-// source says, else when it became known. A new one ends what its age did to the group.
+// noteHead records the head commit of a pull request and the time of its push: the time from its
+// source, else the time at which it became known. A new head commit ends the expiry of the group by
+// age.
 func (b *planner) noteHead(g *Group) {
 	offers := b.perGroup[g.Slug]
 	if len(offers) == 0 {
@@ -169,7 +171,7 @@ func (b *planner) noteHead(g *Group) {
 	}
 }
 
-// agesOut is when a preview is too old, if it ages.
+// agesOut returns when a preview becomes too old, if its age is limited.
 func (b *planner) agesOut(g *Group) (end time.Time, ages bool) {
 	age := b.o.Spec.Previews.MaxAge
 	if age == 0 || g.Phase == Closing || len(b.perGroup[g.Slug]) == 0 || b.o.Spec.Paused {
@@ -178,8 +180,8 @@ func (b *planner) agesOut(g *Group) (end time.Time, ages bool) {
 	return g.HeadTime.Add(age), true
 }
 
-// tooOld reports whether the last push to a preview is too long ago. That is known only while
-// a head is offered.
+// tooOld reports whether the last push to a preview is too long ago. This is known only while a
+// head commit is offered.
 func (b *planner) tooOld(g *Group) bool {
 	end, ages := b.agesOut(g)
 	return ages && !b.now.Before(end)
@@ -193,9 +195,9 @@ func (b *planner) expire(g *Group, reason Reason, message string) {
 	s.event(nil, false, GroupExpired, "the preview is drained and removed: "+message)
 }
 
-// turnWaits is the wait that prevents a group from starting a release now. The number of previews
-// that start at a time is limited; one that waits for ConfirmRollout has no pods yet and does
-// not count.
+// turnWaits returns the wait that prevents a group from starting a release now. The number of
+// previews that start at a time is limited; one that waits for ConfirmRollout has no pods yet and
+// does not count.
 func (s *scope) turnWaits(version string) *wait {
 	if s.g.Level != preview {
 		return nil

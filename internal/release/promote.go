@@ -2,7 +2,7 @@ package release
 
 import "fmt"
 
-// rollout gives the row and object of the release that is being rolled out.
+// rollout returns the rollout in progress, with the row and object of its release.
 func (s *scope) rollout() (*Rollout, *Row, Object) {
 	if s.g.Rollout == nil || s.g.Phase != Live {
 		return nil, nil, Object{}
@@ -15,9 +15,8 @@ func (s *scope) rollout() (*Rollout, *Row, Object) {
 	return s.g.Rollout, r, c
 }
 
-// promoteFirst makes the first release of a group active as soon as it is
-// available, whether or not a gateway confirms its routes (rule 12), unless the newest domains
-// move to it by steps.
+// promoteFirst makes the first release of a group active as soon as it is available, whether or not
+// a gateway confirms its routes (rule 12), unless the newest domains move to it in steps.
 func promoteFirst(s *scope) {
 	run, r, c := s.rollout()
 	if run == nil || s.g.ActiveRow() != nil || s.older() != nil || s.arrived[s.g.Slug] {
@@ -70,8 +69,8 @@ func promoteKept(s *scope) {
 	}
 }
 
-// promoteAdopted makes a release active whose steps a person skipped, once it is
-// available at full size.
+// promoteAdopted makes a release whose steps a user skipped active, once it is available at full
+// size.
 func promoteAdopted(s *scope) {
 	run, r, c := s.rollout()
 	from, active := s.rival()

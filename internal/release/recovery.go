@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// restoring reports what a lost rollout state waits for before it is made again; nil: nothing. The Services of a
-// policy select what served, and the status of an object shows whether it was active: both are written again
+// restoring returns what the recovery of a lost rollout state waits for, or nil. The Services of a policy select
+// the release that served, and the status of an object shows whether it was active: both are reported again
 // shortly after a restore without statuses.
 func (b *planner) restoring() *wait {
 	if len(b.o.State.Groups) > 0 {
@@ -37,17 +37,17 @@ func (s *scope) recorded() bool {
 	return slices.ContainsFunc(s.o.State.Groups, func(g Group) bool { return g.Slug == s.g.Slug })
 }
 
-// unproven reports whether a release that is rebuilt next to an active one takes its steps again,
-// because it was never active, or failed, as far as is known: its object shows this, or its
-// version is above the active one's. The commits of a pull request have no order.
+// unproven reports whether a release that is recovered next to an active one takes its steps again,
+// because as far as is known it was never active, or failed: its object shows this, or its version
+// is above the active one. Commits of a pull request have no order.
 func (s *scope) unproven(c, active Object) bool {
 	return c.NeverActive || slices.Contains([]Status{Pending, Canary, Error}, c.Reported) ||
 		s.g.Level != preview && compare(c.Version, active.Version) > 0
 }
 
-// successor of an active release that is lost: of those that were active, what a pin
-// wants, else the last one; else the canary, which alone has traffic. What is denied serves
-// only where no other release has an object.
+// successor returns the row that follows an active release that is lost: of the releases that were
+// active the pinned one, else the last one; else the canary. A denied release follows only if no
+// other release has an object.
 func (s *scope) successor() *Row {
 	var next *Row
 	waits := false
@@ -66,12 +66,12 @@ func (s *scope) successor() *Row {
 		}
 	}
 	if next != nil && s.denied(next.Version) && waits {
-		return nil // for what is in progress
+		return nil // for the release in progress
 	}
 	return next
 }
 
-// precedes reports that x rather than y follows an active release that is lost.
+// precedes reports whether x rather than y follows an active release that is lost.
 func (s *scope) precedes(x, y Row) bool {
 	return cmp.Or(
 		last(s.denied(x.Version), s.denied(y.Version)),
@@ -80,8 +80,8 @@ func (s *scope) precedes(x, y Row) bool {
 	) < 0
 }
 
-// fit omits objects that exceed the limit when a lost record is rebuilt: first the oldest that are
-// in no route, then the oldest, and never the active one.
+// fit omits objects that exceed the limit when a lost record is recovered: first the oldest that
+// are in no route, then the oldest, and never the active one.
 func (s *scope) fit(cs []Object, active int) ([]Object, int) {
 	for _, routed := range []bool{false, true} {
 		for i := 0; i < len(cs) && len(cs) > s.quota(); {
@@ -97,14 +97,12 @@ func (s *scope) fit(cs []Object, active int) ([]Object, int) {
 	return cs, active
 }
 
-// rebuild makes rows for a group that has release objects but no record (rule 31), because
-// the rollout state was lost or not written yet: their stamps are ahead of it, or a route
-// names them. Objects that a rollout state dropped, and that a late write created again, get no row. The
-// release that the group's Service selects is active, or, where no policy reports that, the one whose object was reported as active;
-// older ones were, as far as is known
-// (unproven), and all others are pending; what has no pods leaves no route. If neither is known, the release with the most available
-// pods is active, the oldest of several. In a group to which the newest domains are still to come none is, and
-// nothing is that hooks have not let through.
+// rebuild creates rows for a group that has release objects but no record (rule 31), because the rollout state was lost or
+// not written yet: their stamps are ahead of it, or a route names them. Objects that a rollout state dropped, and that a
+// late write created again, get no row. The active release is the one that the group's Service selects; if no policy reports
+// that, the one whose object was reported as active; else the one with the most available pods, and of several the oldest.
+// Older releases were active as far as is known (unproven), and all others are pending. A release without pods has no drain.
+// No release is active that hooks have not let through, and none in a group to which the newest domains have yet to move.
 func rebuild(s *scope) {
 	if len(s.g.Releases) > 0 || s.g.Phase != Live || s.recorded() {
 		return
@@ -124,7 +122,7 @@ func rebuild(s *scope) {
 		}
 	}
 	mayBeActive := func(c Object) bool { return !c.NeverActive && c.Reported != Error }
-	most := func(among func(Object) bool) func(Object) bool { // The one with the most pods served: what is retained, and a canary, has fewer.
+	most := func(among func(Object) bool) func(Object) bool { // The release that served has the most pods: retained releases and canaries have fewer.
 		n := 1
 		for _, c := range cs {
 			if mayBeActive(c) && among(c) {
@@ -139,8 +137,8 @@ func rebuild(s *scope) {
 		most(routed),
 		most(func(Object) bool { return true }),
 		routed,
-		// One that the next write would have recorded was made by a plan that a crash
-		// cut short, and is just starting.
+		// A release that the next write would have recorded was created by a plan that a crash interrupted,
+		// and is just starting.
 		func(c Object) bool { return c.Replicas > 0 && c.Stamp > s.o.State.Sequence+1 },
 	} {
 		if active < 0 {
@@ -150,7 +148,7 @@ func rebuild(s *scope) {
 	if len(cs) > 0 {
 		s.g.TrafficRevision, s.g.TrafficTime = s.next, s.now
 	}
-	if s.arrives() { // What has a part of the newest domains begins its steps again.
+	if s.arrives() { // A release with a part of the traffic of the newest domains begins its steps again.
 		active = -1
 		s.arrive()
 	}
@@ -172,12 +170,12 @@ func rebuild(s *scope) {
 		s.event(&row, true, Rebuilt, fmt.Sprintf("the rollout state was lost: %s is recovered with status %s", c.Version, row.Status))
 	}
 	was := *s.g
-	was.Releases = slices.Clone(was.Releases) // What this plan makes of the rows is not what they were.
-	s.before[s.g.Slug] = askedOf(&was)        // routes may carry what is active now
+	was.Releases = slices.Clone(was.Releases) // This plan changes the rows.
+	s.before[s.g.Slug] = askedOf(&was)        // routes may carry the rows as recovered
 }
 
-// leftovers gives a row to a release object without one that a route names: it is drained like
-// any other, from the time at which no route names it.
+// leftovers adds a row for a release object without one that a route names: it is drained like any
+// other, from the time at which no route names it.
 func leftovers(s *scope) {
 	for _, c := range s.sorted {
 		if c.Slug != s.g.Slug || c.Terminating || !s.referenced(c.Release) {
@@ -192,9 +190,9 @@ func leftovers(s *scope) {
 	}
 }
 
-// noteRoutes remembers which releases ever were in a route (rules 10 and 18). Of one that gets
-// traffic while there is a policy it is noted in the same write, before a route names it; this
-// notes the others: the policy, or a domain with a version, came later.
+// noteRoutes records which releases were ever in a route (rules 10 and 18). For a release that gets
+// traffic while a policy exists this is recorded in the same write, before a route names it; this
+// rule records the others, whose policy, or domain with a version, was created later.
 func noteRoutes(s *scope) {
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
@@ -212,7 +210,7 @@ func vanishedActive(s *scope) {
 		return
 	}
 	if _, can := s.offered(a.Release); can {
-		return // made again by size
+		return // created again by size
 	}
 	s.event(a, true, ActiveLost, fmt.Sprintf("the VersionedMicroservice of the active release %s was deleted and cannot be created again", a.Version))
 	lost := a.Release
@@ -224,8 +222,7 @@ func vanishedActive(s *scope) {
 	s.dropRow(lost)
 }
 
-// vanishedOthers drops rows whose object is gone, and that cannot or need not be
-// made again.
+// vanishedOthers drops rows whose object is gone and cannot or need not be created again.
 func vanishedOthers(s *scope) {
 	for i := len(s.g.Releases) - 1; i >= 0; i-- {
 		r := s.g.Releases[i]
@@ -237,7 +234,7 @@ func vanishedOthers(s *scope) {
 		}
 		running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 		if _, can := s.offered(r.Release); can && running {
-			continue // made again by size
+			continue // created again by size
 		}
 		if running {
 			s.endRun()
@@ -246,7 +243,7 @@ func vanishedOthers(s *scope) {
 	}
 }
 
-// arrive notes that the newest domains are still to come to a group that this pass rebuilt.
+// arrive records that the newest domains have yet to move to a group that this pass rebuilt.
 func (s *scope) arrive() {
 	if s.arrived == nil {
 		s.arrived = map[string]bool{}
@@ -254,7 +251,7 @@ func (s *scope) arrive() {
 	s.arrived[s.g.Slug] = true
 }
 
-// keepHandled keeps the decision of a row that is dropped, for one that is made again.
+// keepHandled keeps the decision of a row that is dropped, in case the row is created again.
 func (s *scope) keepHandled(release string, decision *Handled) {
 	if s.handled == nil {
 		s.handled = map[string]*Handled{}

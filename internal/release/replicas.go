@@ -2,7 +2,7 @@ package release
 
 import "slices"
 
-// full is the number of replicas of a release with all the traffic: the number in the
+// full returns the number of replicas of a release with all the traffic: the number in the
 // specification, and during a rollout at least as many as the active release had (rule 6).
 func (s *scope) full() int {
 	n := max(1, s.o.Spec.Replicas)
@@ -12,22 +12,23 @@ func (s *scope) full() int {
 	return n
 }
 
-// portion is the part of the full size that a percentage of the requests needs.
+// portion returns the number of replicas that a percentage of the requests needs.
 func (s *scope) portion(percent int) int {
 	return max(1, (min(100, percent)*s.full()+99)/100)
 }
 
-// serving is how many replicas a release has, or an autoscaler wants it to have.
+// serving returns how many replicas a release has, or its autoscaler wants.
 func (s *scope) serving(r *Row) int {
 	c, _ := s.object(r.Release)
 	return max(c.Replicas, c.Current)
 }
 
-// raiseFloor records that the active release was scaled up since the rollout began: its
-// successor needs as many replicas.
+// raiseFloor records that the active release was scaled up since the rollout began: the next
+// release needs as many replicas.
 func (s *scope) raiseFloor(run *Rollout, active *Row) { run.Floor = max(run.Floor, s.serving(active)) }
 
-// nextSize is the number of replicas that a release needs before its next step or its promotion.
+// nextSize returns the number of replicas that a release needs before its next step or its
+// promotion.
 func (s *scope) nextSize(run *Rollout) int {
 	if steps := s.steps(); run.Step < len(steps) {
 		return s.portion(steps[run.Step].Weight + steps[run.Step].Mirror)
@@ -35,7 +36,7 @@ func (s *scope) nextSize(run *Rollout) int {
 	return s.full()
 }
 
-// grows reports whether a release is a canary that gets its pods with its weight.
+// grows reports whether a release is a canary whose number of pods follows its weight.
 func (s *scope) grows(r Row) bool {
 	return s.o.Spec.MatchWeight && s.g.Rollout != nil && s.g.Rollout.Release == r.Release && s.judged(&r) && !r.Adopted
 }
@@ -53,7 +54,7 @@ func (s *scope) available(r Row, c Object) bool {
 	return c.Replicas > 0 && c.has(min(c.Replicas, need))
 }
 
-// runSize is the number of replicas that the release that is being rolled out is to have.
+// runSize returns the number of replicas of the release that is being rolled out.
 func (s *scope) runSize(r Row, c Object) int {
 	switch {
 	case s.g.Rollout.Gate == ConfirmRollout:
@@ -64,7 +65,7 @@ func (s *scope) runSize(r Row, c Object) int {
 	return s.full()
 }
 
-// size reports which objects are to be made, revived, resized and deleted.
+// size plans which objects are created, revived, resized and deleted.
 func (s *scope) size(p *Result) {
 	for _, r := range s.g.Releases {
 		s.sizeRow(p, r)
@@ -76,7 +77,7 @@ func (s *scope) size(p *Result) {
 	}
 }
 
-// sizeRow reports what is to become of the object of a row.
+// sizeRow plans the size of the object of a row.
 func (s *scope) sizeRow(p *Result, r Row) {
 	c, there := s.object(r.Release)
 	if c.Terminating {
@@ -115,7 +116,7 @@ func (s *scope) sizeRow(p *Result, r Row) {
 	}
 }
 
-// sizeStray reports what is to become of an object without a row.
+// sizeStray plans the size or deletion of an object without a row.
 func (s *scope) sizeStray(p *Result, c Object) {
 	if c.NeverActive {
 		p.NeverActive = append(p.NeverActive, c.Release)
@@ -134,12 +135,12 @@ func (s *scope) sizeStray(p *Result, c Object) {
 	p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: c.Release, Delete: true})
 }
 
-// strayDraining is the drain of a release object of which the rollout state knows nothing: a route may have
-// named it until the policy's last change.
+// strayDraining returns the drain of a release object without a row: a route may have named it until the
+// policy's last change.
 func (s *scope) strayDraining(c Object) *wait {
 	for _, g := range s.o.State.Groups {
 		if g.Slug == c.Slug && g.Row(c.Release) != nil {
-			return nil // its row waited for that
+			return nil // its row has waited for that
 		}
 	}
 	if s.unreported() {
@@ -153,23 +154,22 @@ func (s *scope) strayDraining(c Object) *wait {
 	return nil
 }
 
-// mayRetire keeps a plan that was made on an older rollout state from destroying what a
-// newer one made or revived (rule 2): the rollout state is written first.
+// mayRetire prevents a plan based on an older rollout state from deleting or shrinking a release
+// that a newer one created or revived (rule 2): the rollout state is written first.
 func (s *scope) mayRetire(c Object) bool { return c.Stamp <= s.o.State.Sequence }
 
-// want is the number of replicas that a release is to have, and what it waits for until it
-// is to have another one.
+// want returns the number of replicas of a release, and what it waits for before that changes.
 func (s *scope) want(r Row, c Object) (int, *wait) {
 	running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 	switch {
 	case s.g.Phase != Live:
-		return c.Replicas, nil // the object goes with its row
+		return c.Replicas, nil // the object is deleted with its row
 	case r.Status == Active && c.Replicas > 0 && s.dead(&r):
 		pressed, w := s.pressed()
 		if !pressed {
 			return s.full(), w
 		}
-		// It answers nothing, and keeps its fix from finding room.
+		// It serves nothing, and takes the room that its fix needs.
 		if c.Unsettled {
 			return min(c.Replicas, s.full()), w
 		}
@@ -179,7 +179,7 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 	case running:
 		return s.runSize(r, c), nil
 	case r.Status == Pending || r.Status == Canary:
-		return c.Replicas, nil // its run enlarges it
+		return c.Replicas, nil // its rollout scales it up
 	case r.Promoted > 0 && s.pinnedByDomain(r.Release):
 		w := s.leaving(r)
 		if w == nil && !s.unanswered(r.Release) {
@@ -195,7 +195,7 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 	}
 	if !slices.Contains(s.retained(), r.Release) {
 		if w := s.replacedLeaving(); w != nil && !w.Until.IsZero() && s.g.Rollout == nil && !s.o.Spec.Paused {
-			return c.Replicas, w // Its object goes then, and its pods with it.
+			return c.Replicas, w // Then its object is deleted, and its pods with it.
 		}
 		return 0, nil
 	}
@@ -209,8 +209,8 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 	return min(s.o.Spec.Standby, s.full()), w
 }
 
-// unused reports whether a release is out of the routes for good, for what the rollout state that the
-// plan was made on says.
+// unused reports whether a release is permanently out of the routes according to the rollout state on
+// which the plan is based.
 func (s *scope) unused(r Row, c Object) bool {
 	running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 	if s.g.Phase != Live || running || r.Status != Deprecated && r.Status != Error || c.Stamp > s.o.State.Sequence {
@@ -219,8 +219,8 @@ func (s *scope) unused(r Row, c Object) bool {
 	return !s.pinnedByDomain(r.Release) && s.undrained(r) == nil
 }
 
-// pressed reports whether a run waits for room in the cluster: retained releases give
-// theirs up after half the deadline (rule 35), for which it may wait yet.
+// pressed reports whether a rollout waits for room in the cluster: after half the deadline retained
+// releases are scaled down for it (rule 35). Until then it returns the wait for that time.
 func (s *scope) pressed() (bool, *wait) {
 	run, _, _ := s.rollout()
 	if run == nil || run.WaitsFor != "QuotaExceeded" && run.WaitsFor != "Unschedulable" {
@@ -230,8 +230,8 @@ func (s *scope) pressed() (bool, *wait) {
 	return !s.now.Before(half), &wait{Until: half}
 }
 
-// neverActive reports whether a release is to carry the mark of one that hooks have not let
-// through. It gets it while nothing of its group is active, and loses it when it is.
+// neverActive reports whether a release gets the mark of one that hooks have not let through: while
+// no release of its group is active, and until it is active itself.
 func (s *scope) neverActive(r Row, c Object) bool {
 	if r.Promoted > 0 || s.g.ActiveRow() != nil && !c.NeverActive {
 		return false

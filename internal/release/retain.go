@@ -6,17 +6,16 @@ import (
 	"slices"
 )
 
-// minimum is how many releases that were active the group keeps.
+// minimum returns how many releases that were active the group retains.
 func (s *scope) minimum() int {
 	if s.g.Level == preview {
 		return 1
 	}
-	return max(1, min(s.o.Spec.MinimumAvailable, s.quota()-2)) // and one that runs, and one that goes
+	return max(1, min(s.o.Spec.MinimumAvailable, s.quota()-2)) // and one in progress, and one that drains
 }
 
-// retained are the releases that were active and are retained: the newest
-// MinimumAvailable by order of activation, the active one included, and those
-// that a domain names (rules 33 and 39).
+// retained returns the releases that were active and are retained: the newest MinimumAvailable by
+// order of activation, the active one included, and those that a domain names (rules 33 and 39).
 func (s *scope) retained() []string {
 	if s.g.Phase != Live {
 		return nil
@@ -37,8 +36,8 @@ func (s *scope) retained() []string {
 	return kept
 }
 
-// replacedLeaving is what the release that the active one replaced waits for: only when it
-// has left the routes may an older one go.
+// replacedLeaving returns what the release that the active one replaced waits for: an older release
+// may be deleted only when that one has left the routes.
 func (s *scope) replacedLeaving() *wait {
 	var last *Row
 	for i := range s.g.Releases {
@@ -78,17 +77,17 @@ func (s *scope) noteDenied() {
 	}
 }
 
-// Bounds of the status, which its schema holds too: a plan that is beyond them could
-// not be written, and nothing could be done any more.
+// Bounds of the status, which its schema has too: a plan beyond them could not be written, and
+// nothing could proceed.
 const (
-	// maxGroups is how many groups there may be.
+	// maxGroups is the maximum number of groups.
 	maxGroups = 256
-	// maxRows is how many rows a group may have, and maxAllRows all of them.
+	// maxRows is the maximum number of rows of a group, and maxAllRows that of all groups.
 	maxRows    = 32
 	maxAllRows = 512
 )
 
-// quota is how many rows each group may have. What has expired needs none.
+// quota returns how many rows each group may have. Expired previews need none.
 func (b *planner) quota() int {
 	groups := 0
 	for i := range b.groups {
@@ -99,7 +98,7 @@ func (b *planner) quota() int {
 	return min(maxRows, maxAllRows/min(max(1, groups), maxGroups))
 }
 
-// rows of all groups.
+// rows returns the number of rows of all groups.
 func (b *planner) rows() (n int) {
 	for i := range b.groups {
 		n += len(b.groups[i].Releases)
@@ -107,8 +106,8 @@ func (b *planner) rows() (n int) {
 	return n
 }
 
-// makeRoom makes room for one more row, and reports whether there is any: a full group
-// forgets failures. What serves, is retained, or is named by a route stays.
+// makeRoom makes room for one more row, and reports whether there is any: a full group forgets
+// failures. Releases that serve, are retained, or are named by a route stay.
 func (s *scope) makeRoom() bool {
 	for len(s.g.Releases) >= s.quota() || s.rows() >= maxAllRows {
 		if !s.forget() {
@@ -118,9 +117,9 @@ func (s *scope) makeRoom() bool {
 	return true
 }
 
-// forget drops the failure of the lowest version. A mark prevents that it, and all lower
-// versions, are tried again automatically. The commits of a pull request have no order: of
-// these, the ones that are no longer offered are dropped.
+// forget drops the failure of the lowest version. A mark prevents this and all lower versions from
+// being tried again automatically. Commits of a pull request have no order: those that are no
+// longer offered are dropped.
 func (s *scope) forget() bool {
 	kept := s.retained()
 	var lowest *Row
@@ -147,8 +146,8 @@ func (s *scope) forget() bool {
 	return true
 }
 
-// forgettable reports whether a row is a failure that nothing refers to, or what a failure
-// waits for until it is.
+// forgettable reports whether a row is a failure that can be dropped; if it is still referred to,
+// it returns what it waits for.
 func (s *scope) forgettable(r Row, kept []string) (bool, *wait) {
 	if r.Status != Error || r.Release == s.g.Target.Release || slices.Contains(kept, r.Release) {
 		return false, nil
@@ -160,8 +159,8 @@ func (s *scope) forgettable(r Row, kept []string) (bool, *wait) {
 	return w == nil, w
 }
 
-// forgotten reports whether a version is not to be tried automatically, because it may have
-// failed before, and the group was too full to keep it.
+// forgotten reports whether a version must not be tried automatically, because it may have failed
+// before, and the group had no room to keep the failure.
 func (s *scope) forgotten(c Candidate) bool {
 	f := s.g.Failed
 	return f.Version != "" && f.Config == s.o.Config && compare(c.Version, f.Version) <= 0 && s.g.Row(c.Release) == nil

@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// rule is one named decision about one group. Rules apply in order; each reads
-// the facts and what the rules before it made of the group.
+// rule is a named decision about one group. Rules apply in order; each reads the facts and the
+// group as the previous rules left it.
 type rule struct {
 	name  string
 	apply func(*scope)
 }
 
-// rules of a group, in the order in which they apply; next to each the statuses that it
-// changes, and before some the file that has them. A test takes each of them out and expects a
+// rules of a group, in the order in which they apply; next to each are the statuses that it
+// changes, and before some the file that contains them. A test removes each of them and expects a
 // history to fail.
 var rules = []rule{
-	// What is there: recovery.go.
+	// Existing objects: recovery.go.
 	{"Rebuild", rebuild},             // none to active, deprecated or pending: the record was lost
-	{"Take in leftovers", leftovers}, // none to deprecated: a route names it
+	{"Take in leftovers", leftovers}, // none to deprecated: a route names the release
 	{"Note routes", noteRoutes},
 	{"Vanished active", vanishedActive}, // deprecated or canary to active, active to none: its object is gone
 	{"Vanished others", vanishedOthers}, // any to none: its object is gone
 
-	// What is wanted.
+	// Decisions and the target.
 	{"Decide", decide},    // pending or canary to error (Deprecate), error to pending (Retry)
 	{"Close", closeGroup}, // any to deprecated: the group ends
 	{"Aim", aim},
@@ -31,7 +31,7 @@ var rules = []rule{
 	{"Supersede", supersede}, // pending or canary to deprecated: another one is the target
 	{"Start", start},         // none, deprecated or error to pending: it is the target
 
-	// How it gets there.
+	// Gates and failures.
 	{"Open the gate", openGate},
 	{"Keep the clock", keepClock},
 	{"Fail", fail}, // fail_and_retry.go: pending or canary to error, or back to pending for a cause outside of it
@@ -43,19 +43,19 @@ var rules = []rule{
 	{"Adopt", promoteAdopted},       // pending or canary to active: a person skips the steps
 	{"Step", step},                  // pending to canary, canary to active: the step is passed
 
-	// What follows for traffic.
+	// Traffic.
 	{"Settle", settle},
 	{"Note availability", noteAvailability},
 	{"Revise", revise},
 
-	// What goes.
+	// Rows that are dropped.
 	{"Forget errors", forgetErrors}, // error to none: it cannot be chosen again
 	{"Let go", letGo},               // deprecated to none: it is drained, and not kept
 	{"Within limits", withinLimits}, // error to none: the group is full
 }
 
-// decide applies people's decisions, each id once (rule 21). The stamp keeps a plan
-// that read an older decision from taking the place of this one in the rollout state.
+// decide applies users' decisions, each id once (rule 21). The stamp prevents a plan that read an
+// older decision from replacing this one in the rollout state.
 func decide(s *scope) {
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
@@ -65,7 +65,7 @@ func decide(s *scope) {
 			continue
 		}
 		if c.Refused && d.Action != Deprecate {
-			// Without a stamp only traffic is taken away.
+			// Without a stamp only decisions that take traffic away apply.
 			s.state(r, true, Blocked, fmt.Sprintf("decision %s on %s is waiting: the API server rejects updates of its VersionedMicroservice", d.Action, r.Version))
 			continue
 		}
@@ -76,8 +76,8 @@ func decide(s *scope) {
 	}
 }
 
-// closeGroup begins the end of a group whose source shows that it is closed
-// (rule 14), or that a user ends, once its domains have moved to the next group, and opens one again that is offered again; a preview needs a slot for it.
+// closeGroup starts the end of a group whose source is closed (rule 14), or that a user ends, once its domains have moved to
+// the next group. It reopens a closing group that is offered again; a preview needs a slot for that.
 func closeGroup(s *scope) {
 	if end, closed := s.keptUntil(s.g.Slug); closed && s.g.Phase == Live {
 		s.requeueAt(end)
@@ -100,7 +100,8 @@ func closeGroup(s *scope) {
 	}
 }
 
-// opensAgain reports whether a group that closes keeps serving: it is offered again, or a user undid its end.
+// opensAgain reports whether a closing group keeps serving, because it is offered again, or a user undid its
+// end.
 func (s *scope) opensAgain() bool {
 	if s.g.Phase != Closing || s.withdrawnGroup(s.g.Slug) || s.ended(s.g.Slug, s.g.Name, s.g.PullRequest) {
 		return false
@@ -108,8 +109,8 @@ func (s *scope) opensAgain() bool {
 	return len(s.candidates) > 0 || slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Reason == GroupEnded })
 }
 
-// resume makes a release active again that its group served before it was closed, while an object
-// still names it: the group has not left it yet, and a newer version takes its steps next to it.
+// resume makes the release active again that served before its group was closed, if an object still
+// names it: the group has not left it yet, and a newer version takes its steps next to it.
 func (s *scope) resume() {
 	r := s.successor()
 	if r == nil || r.Promoted == 0 || s.denied(r.Version) {
@@ -121,7 +122,7 @@ func (s *scope) resume() {
 	}
 }
 
-// aim finds the release that the group is to move to.
+// aim sets the target of the group.
 func aim(s *scope) {
 	if s.g.Phase != Live {
 		return
@@ -221,8 +222,8 @@ func start(s *scope) {
 	s.event(r, false, Started, fmt.Sprintf("%s %s (%s) starts in group %s", what, r.Version, r.Release, s.g.Name))
 }
 
-// openGate lets a release have its pods: at once, or, where hooks are asked, when they
-// agree or have no say any more. Its clock starts then.
+// openGate allows a release to have pods: immediately or, if hooks are asked, when they agree or no
+// longer apply. The release's clock starts then.
 func openGate(s *scope) {
 	run, r, c := s.rollout()
 	if run == nil || run.Gate != ConfirmRollout {
@@ -235,8 +236,8 @@ func openGate(s *scope) {
 	run.begin(0, s.now)
 }
 
-// keepClock adds up the healthy waiting of a step, and notices when it breaks
-// off or continues (rules 13 and 23).
+// keepClock adds up the time that a step waits while healthy, and records when that is interrupted
+// or continues (rules 13 and 23).
 func keepClock(s *scope) {
 	run, r, c := s.rollout()
 	if run == nil {
@@ -248,7 +249,7 @@ func keepClock(s *scope) {
 	}
 	s.askAgain(run, r)
 	healthy, cause, _ := s.health(run, r, c)
-	if r.Reason == TrafficLost && len(s.reports) > 0 { // what it waited for proved nothing
+	if r.Reason == TrafficLost && len(s.reports) > 0 { // the time without a policy proved nothing
 		run.Started, run.Waited, run.WaitingSince, run.Interrupted, run.Grace = s.now, 0, noTime, false, noTime
 		s.turn(r, r.Status, StepBegan)
 		healthy, cause, _ = s.health(run, r, c)
@@ -258,7 +259,7 @@ func keepClock(s *scope) {
 	s.block(run, r, obstacle, c)
 	switch {
 	case s.uncreated(run, cause), slices.Contains([]Reason{noDomains, noAnswer, notProgrammed}, run.WaitsFor):
-		// This lasted for as long as it may before it counts as a wait. It was one from the start.
+		// It has lasted long enough to count as a wait, from its start.
 		s.idle(run, s.stepClock(run))
 		run.Interrupted = false
 	case run.WaitsFor != "":
@@ -275,12 +276,12 @@ func keepClock(s *scope) {
 		run.Waited += max(0, s.now.Sub(run.WaitingSince))
 		run.Interrupted, run.WaitingSince = true, noTime
 	case !healthy && s.onlyPauses(run) && s.confirmed(run.StepRevision):
-		run.Interrupted = true // The pause that is not recorded yet.
+		run.Interrupted = true // The pause is not recorded yet.
 	}
 }
 
-// settle stops waiting for a policy that does not confirm, if no rollout was in progress for the
-// time of the deadline (rule 10).
+// settle stops waiting for policies that do not confirm, if no rollout was in progress for the
+// duration of the deadline (rule 10).
 func settle(s *scope) {
 	if s.g.Phase == Expired && len(s.g.Releases) == 0 {
 		return // it has no traffic
@@ -291,7 +292,7 @@ func settle(s *scope) {
 		case r.Revision >= s.g.TrafficRevision:
 			continue
 		case r.Revision == 0 && s.now.Before(s.g.TrafficTime.Add(s.moment())):
-			s.requeueAt(s.g.TrafficTime.Add(s.moment())) // It has just been asked.
+			s.requeueAt(s.g.TrafficTime.Add(s.moment())) // The policies have just been asked.
 		case r.Revision == 0 || r.Revision < s.g.SettledRevision:
 			s.state(nil, true, PolicyNotProgrammed, fmt.Sprintf("rollouts do not wait for networkpolicies.hlnr.io %q: %s", r.policy, or(r.Message, or(r.Reason, "it has not confirmed traffic of this group"))))
 		case !moves:
@@ -305,7 +306,7 @@ func settle(s *scope) {
 	}
 }
 
-// noteAvailability records which serving releases have all their replicas.
+// noteAvailability records which active and canary releases have all their replicas.
 func noteAvailability(s *scope) {
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
@@ -319,10 +320,9 @@ func noteAvailability(s *scope) {
 	}
 }
 
-// revise raises the traffic revision when what routes have to carry changed, and
-// marks the releases that this takes out of them (rules 1 and 11). A revision is the
-// sequence of the rollout state write that makes it: no two are alike, also where a group
-// ends and begins again.
+// revise raises the traffic revision when the required content of the routes changed, and marks the
+// releases that this removes from them (rules 1 and 11). A revision is the sequence of the rollout
+// state write that creates it, so that it is unique even if a group ends and begins again.
 func revise(s *scope) {
 	if len(s.g.Releases) == 0 && s.g.TrafficRevision == 0 {
 		return
@@ -352,8 +352,8 @@ func revise(s *scope) {
 	}
 }
 
-// markNamed begins the drain of a release when a policy that never confirmed the group stops to name it:
-// no confirmed revision shows then when its traffic ended.
+// markNamed begins the drain of a release when a policy that never confirmed the group stops naming it:
+// no confirmed revision shows when its traffic ended.
 func (s *scope) markNamed(r *Row) {
 	z, named := r.Zero, s.unanswered(r.Release)
 	switch {
@@ -365,9 +365,9 @@ func (s *scope) markNamed(r *Row) {
 	}
 }
 
-// forgetErrors drops failures whose identity cannot be chosen again (rule 3):
-// those that are withdrawn, below the active release, of another template, of a tag
-// that moved, or not the head of their pull request. A retained release to which a rollback failed stays.
+// forgetErrors drops failures that cannot be chosen again (rule 3): those that are withdrawn, below the
+// active release, of another template, of a tag that moved, or not the head commit of their pull request.
+// A retained release to which a rollback failed stays.
 func forgetErrors(s *scope) {
 	if !slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Status == Error }) {
 		return
@@ -393,9 +393,8 @@ func forgetErrors(s *scope) {
 	}
 }
 
-// letGo drops the rows of releases that are not kept, when their drain is over
-// (rules 11, 24 and 39). While the target is one that has just failed, the next pass aims
-// again, and may aim at one of them.
+// letGo drops the rows of releases that are not kept, when their drain is over (rules 11, 24 and
+// 39). If the target has just failed, the next pass chooses another one, which may be one of them.
 func letGo(s *scope) {
 	s.noteDenied()
 	if t := s.g.Row(s.g.Target.Release); t != nil && t.Status == Error && s.g.Target.Reason == Latest {
@@ -426,14 +425,14 @@ func letGo(s *scope) {
 	sortRows(s.g.Releases)
 }
 
-// onlyFailures reports whether a group that closes has nothing but failures left. They go last: until then it can be opened
-// again, and they are not tried again.
+// onlyFailures reports whether a closing group has only failures left. They are dropped last: if the group is reopened
+// before, they are not tried again.
 func (s *scope) onlyFailures() bool {
 	return s.g.Phase == Closing && !slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Status != Error })
 }
 
-// withinLimits keeps a group within its share of the status, and drops the mark of
-// forgotten failures when nothing below it could be chosen any more.
+// withinLimits keeps a group within its share of the status, and drops the mark of forgotten
+// failures when no version below it could be chosen any more.
 func withinLimits(s *scope) {
 	for len(s.g.Releases) > s.quota() && s.forget() {
 	}
@@ -451,7 +450,7 @@ func withinLimits(s *scope) {
 	s.state(nil, true, FailuresForgotten, fmt.Sprintf("versions of group %s up to %s are not started automatically, because more versions failed than status.releaseGroups can list: pin one of them, or push a newer version", s.g.Name, f.Version))
 }
 
-// turn gives a row another status.
+// turn sets the status of a row.
 func (s *scope) turn(r *Row, to Status, reason Reason) {
 	if r.Status == to && r.Reason == reason {
 		return
@@ -462,7 +461,7 @@ func (s *scope) turn(r *Row, to Status, reason Reason) {
 	r.Status, r.Reason = to, reason
 }
 
-// endRun breaks the rollout off, and gives its weight back.
+// endRun ends the rollout without a promotion, and takes its weight away.
 func (s *scope) endRun() {
 	if s.g.Rollout == nil {
 		return

@@ -12,8 +12,8 @@ import (
 // Status of a release.
 type Status string
 
-// The statuses. Pending is the only one in addition to the four of the original
-// design: a release that is not healthy yet is none of those.
+// The statuses. Pending is the only one in addition to the four of the original design, for a
+// release that has not taken its first step yet.
 const (
 	Pending    Status = "pending"
 	Canary     Status = "canary"
@@ -29,8 +29,8 @@ type Phase string
 const (
 	Live    Phase = "Live"
 	Closing Phase = "Closing"
-	// Expired is a preview that is taken down, or has not begun, while its pull
-	// request is open (rule 26).
+	// Expired is the phase of a preview that has no releases although its pull request is open (rule
+	// 26).
 	Expired Phase = "Expired"
 )
 
@@ -49,24 +49,24 @@ type State struct {
 // Group is a stream of versions that replace each other.
 type Group struct {
 	Slug, Name, Level string
-	// PullRequest is the number of the pull request that the group is; 0: it is none.
+	// PullRequest is the number of the group's pull request; 0 if the group is not a preview.
 	PullRequest int64
-	// Head is the commit of a pull request that was offered last, and HeadTime when it
-	// was pushed, as far as it is known.
+	// Head is the commit of the pull request that was offered last, and HeadTime when it was pushed, as
+	// far as known.
 	Head     string
 	HeadTime time.Time
 	Phase    Phase
 	Target   Target
-	// TrafficRevision is raised by every change of what routes must carry, to the
-	// sequence of that write, and TrafficTime is when (rule 1).
+	// TrafficRevision is the sequence of the last write that changed the required content of the
+	// routes, and TrafficTime its time (rule 1).
 	TrafficRevision int64
 	TrafficTime     time.Time
-	// SettledRevision remained unconfirmed for the time of the deadline while the group was stable:
+	// SettledRevision remained unconfirmed for the duration of the deadline while the group was stable:
 	// policies behind it block nothing (rule 10).
 	SettledRevision int64
 	// Superseded counts displaced releases since the last promotion (rule 28).
 	Superseded int
-	// Failed marks the failures that were forgotten because there was no room.
+	// Failed marks failures that were dropped because there was no room.
 	Failed   Failed
 	Rollout  *Rollout
 	Releases []Row
@@ -79,50 +79,50 @@ type Target struct {
 	ResolvedFrom string
 }
 
-// Rollout is the way of one release to active.
+// Rollout is the rollout of one release in progress.
 type Rollout struct {
-	// Release that runs.
+	// Release that is rolled out.
 	Release string
-	// Sequence of the rollout state write in which it began: the name of the rollout. A Retry is
+	// Sequence of the rollout state write in which it began, which identifies the rollout. A Retry is
 	// another rollout.
 	Sequence int64
 	// Step from 1; 0 before the first.
 	Step int
 	// Started is when the rollout or the step began.
 	Started time.Time
-	// StepRevision carries the step's weight.
+	// StepRevision is the traffic revision with the step's weight.
 	StepRevision int64
-	// StepsHash reports whether the steps were edited (rule 32).
+	// StepsHash shows whether the steps were edited (rule 32).
 	StepsHash string
-	// Waited adds up the healthy waiting of the step; WaitingSince is the start of
-	// the current wait where that is not the confirmation; Interrupted shows that
-	// the wait is broken off (rule 23).
+	// Waited is the total time that the step waited while healthy; WaitingSince is the start of the
+	// current wait if that is not the confirmation; Interrupted shows that the wait is interrupted
+	// (rule 23).
 	Waited       time.Duration
 	WaitingSince time.Time
 	Interrupted  bool
-	// Floor is what the active release had at the start (rule 6).
+	// Floor is the number of replicas that the active release had at the start (rule 6).
 	Floor int
-	// Continued is the step that has nothing to wait for any more: a person released
-	// it, or its waits were over before there were replicas for the next one.
+	// Continued is the step that no longer waits: a user continued it, or its waits were over before
+	// there were replicas for the next one.
 	Continued int
-	// Approvals of the step, each by another person.
+	// Approvals of the step, each by a different user.
 	Approvals []Approval
-	// Grace is until when the step may be unhealthy beyond its deadline, because the
-	// manager was away when that passed; zero: it was not.
+	// Grace is until when the step may be unhealthy beyond its deadline, because the manager was down
+	// when that passed; zero if it was not.
 	Grace time.Time
-	// Gate is the point at which the run waits for hooks, since GateTime; "": none. Without
+	// Gate is the point at which the rollout waits for hooks, since GateTime; "" for none. Without
 	// GateTime hooks are not asked yet.
 	Gate     Point
 	GateTime time.Time
-	// From is the slug of the group from which the newest domains move to this release;
-	// "": it takes the traffic of its own group.
+	// From is the slug of the group from which the newest domains move to this release; "" if it takes
+	// over the traffic of its own group.
 	From string
-	// WaitsFor is the cause outside of the release that the run waits for, with its clock
-	// stopped; "": none (rule 29).
+	// WaitsFor is the cause outside of the release that the rollout waits for, with its clock stopped;
+	// "" for none (rule 29).
 	WaitsFor Reason
 }
 
-// Approval of a step by a person, as a member of a group; "": the step asks for none.
+// Approval of a step by a user, as a member of a group; "" if the step requires none.
 type Approval struct {
 	By    string
 	Group string
@@ -137,23 +137,23 @@ type Row struct {
 	Config  string
 	Status  Status
 	Weight  int
-	// Match: it gets the requests that a policy's matches choose. Mirror is the
-	// percentage of requests that it gets copies of.
+	// Match: it gets the requests that a policy's matches select. Mirror is the percentage of requests
+	// that are copied to it.
 	Match  bool
 	Mirror int
 	// Available: it is active or canary and has all its replicas.
 	Available bool
-	// Promoted is the order of activation; 0: never (rules 24 and 39).
+	// Promoted is the order of activation; 0 if it was never active (rules 24 and 39).
 	Promoted int64
-	// Routed: a route named it once (rules 10 and 18).
+	// Routed: a route has named it (rules 10 and 18).
 	Routed bool
-	// Adopted: a person asked to skip the steps.
+	// Adopted: a user skips the steps.
 	Adopted bool
-	// Attempt counts the starts after failures, and the times at which it gave its traffic
-	// back. RetryTime is when it may have some again (rule 29).
+	// Attempt counts the starts after failures, and how often it gave its traffic back. RetryTime is
+	// when it may get traffic again (rule 29).
 	Attempt   int
 	RetryTime time.Time
-	// Zero records since when it should be in no route.
+	// Zero records since when it must be in no route.
 	Zero *Zero
 	// Reason of the status, and Since when.
 	Reason Reason
@@ -166,8 +166,8 @@ type Row struct {
 type Zero struct {
 	Revision int64
 	Time     time.Time
-	// Named: an object of a policy that never confirmed the group names it still, as the route of a
-	// canary domain may. Time is then when it no longer does.
+	// Named: an object of a policy that never confirmed the group still names it, for example the route
+	// of a canary domain. Time is set when it no longer does.
 	Named bool
 }
 
@@ -182,9 +182,9 @@ type Handled struct {
 
 // Failed marks the failures that a full group has forgotten.
 type Failed struct {
-	// Version: up to this one nothing is tried automatically that has no row.
+	// Version up to which nothing without a row is tried automatically.
 	Version string
-	// Config with which they failed. With another one the mark is void.
+	// Config with which they failed. With another one the mark has no effect.
 	Config string
 }
 
@@ -195,7 +195,7 @@ const (
 	DecisionNotApplicable = "DecisionNotApplicable"
 )
 
-// Row finds the row of a release.
+// Row returns the row of a release, or nil.
 func (g *Group) Row(release string) *Row {
 	for i := range g.Releases {
 		if g.Releases[i].Release == release {
@@ -205,12 +205,12 @@ func (g *Group) Row(release string) *Row {
 	return nil
 }
 
-// leave takes the traffic of a release away.
+// leave removes the traffic of a release.
 func (r *Row) leave() {
 	r.Weight, r.Match, r.Mirror, r.Available, r.Adopted = 0, false, 0, false, false
 }
 
-// ActiveRow finds the active row.
+// ActiveRow returns the active row, or nil.
 func (g *Group) ActiveRow() *Row {
 	for i := range g.Releases {
 		if g.Releases[i].Status == Active {
@@ -346,7 +346,7 @@ func stored(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// sortRows puts the highest version first. Mostly rows are in order already.
+// sortRows sorts the highest version first. Usually the rows are in order already.
 func sortRows(rows []Row) {
 	order := func(x, y *Row) int {
 		return cmp.Or(compare(y.Version, x.Version), cmp.Compare(y.Promoted, x.Promoted), cmp.Compare(x.Release, y.Release))
@@ -359,7 +359,8 @@ func sortRows(rows []Row) {
 	}
 }
 
-// sortGroups puts the newest first, previews after all others. Mostly groups are in order already.
+// sortGroups sorts the newest first, previews after all others. Usually the groups are in order
+// already.
 func sortGroups(groups []Group) {
 	for i := 1; i < len(groups); i++ {
 		if byNewest(&groups[i-1], &groups[i]) > 0 {
@@ -380,8 +381,8 @@ func byNewest(x, y *Group) int {
 	return cmp.Or(cmp.Compare(y.PullRequest, x.PullRequest), compareNames(y.Name, x.Name), cmp.Compare(x.Slug, y.Slug))
 }
 
-// byOffer orders candidates: the highest version first, and after all versions the
-// commits of pull requests, which have no order, the newest push first.
+// byOffer orders candidates: the highest version first, and after all versions the commits of pull
+// requests, the newest push first.
 func byOffer(x, y Candidate) int {
 	switch px, py := x.Level == preview, y.Level == preview; {
 	case px && py:
@@ -401,7 +402,7 @@ func byPush(x, y *Group) int {
 	return cmp.Or(y.HeadTime.Compare(x.HeadTime), cmp.Compare(y.PullRequest, x.PullRequest), cmp.Compare(x.Slug, y.Slug))
 }
 
-// last orders what x and y say: true comes last.
+// last orders two booleans: true comes last.
 func last(x, y bool) int {
 	switch {
 	case x == y:
@@ -419,7 +420,7 @@ func or[T ~string](a, b T) T {
 	return b
 }
 
-// compare orders two versions as the ImagePolicy that offers them does.
+// compare orders two versions as their ImagePolicy does.
 func compare(a, b string) int { return version.Compare(a, b) }
 
 // compareNames orders streams: "10.x" above "9.x".
@@ -430,7 +431,7 @@ func compareNames(a, b string) int {
 	return compare(streamVersion(a), streamVersion(b))
 }
 
-// streamVersion reads "1.x" as 1.0 and "1.2.x" as 1.2.
+// streamVersion parses the name of a stream: "1.x" as 1.0, and "1.2.x" as 1.2.
 func streamVersion(name string) string {
 	text := strings.TrimSuffix(name, ".x")
 	if text != name && !strings.Contains(text, ".") {

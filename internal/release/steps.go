@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// newRollout of a release, from before its first step.
+// newRollout returns the rollout of a release before its first step.
 func (s *scope) newRollout(release string) *Rollout {
 	return &Rollout{Release: release, Sequence: s.next, Started: s.now, StepsHash: stepsHash(s.steps())}
 }
 
-// begin sets the clock of a step, from 1.
+// begin starts the clock of a step, counted from 1.
 func (run *Rollout) begin(step int, now time.Time) {
 	run.Step, run.Started = step, now
 	run.Waited, run.WaitingSince, run.Interrupted, run.Continued, run.Approvals, run.Grace = 0, noTime, false, 0, nil, noTime
 	run.Gate, run.GateTime = "", noTime
 }
 
-// enter begins a step, from 1, and gives the canary its traffic.
+// enter begins a step, counted from 1, and gives the canary its traffic.
 func (s *scope) enter(run *Rollout, r *Row, step int) {
 	run.begin(step, s.now)
 	s.stepped = true
@@ -34,8 +34,8 @@ func (s *scope) enter(run *Rollout, r *Row, step int) {
 	}
 }
 
-// idle records since when a healthy release waits, so that the wait does not count against the
-// deadline if it is interrupted.
+// idle records since when a release waits while healthy, so that the wait does not count against
+// the deadline if it is interrupted.
 func (s *scope) idle(run *Rollout, since time.Time) {
 	if run.WaitingSince.IsZero() {
 		run.WaitingSince = since
@@ -45,9 +45,9 @@ func (s *scope) idle(run *Rollout, since time.Time) {
 // recordAfter is how long a canary pauses before the rollout state records it.
 const recordAfter = 20 * time.Second
 
-// unrecorded is until when the pause of a step need not be recorded; zero: it has to be. Its start is
-// the confirmation of the step, and one that breaks off before begins again, so that only its deadline
-// is shorter by what it lasted: at most a tenth.
+// unrecorded returns until when the pause of a step need not be recorded, or zero if it has to be. The
+// pause starts with the confirmation of the step. If it is interrupted before it is recorded, it
+// starts again, and the deadline is shorter by its duration, at most by a tenth.
 func (s *scope) unrecorded(run *Rollout, ws []*wait, since time.Time) time.Time {
 	if len(ws) != 1 || ws[0].Reason != Waiting || !s.onlyPauses(run) || !run.WaitingSince.IsZero() || run.Interrupted {
 		return noTime
@@ -55,13 +55,13 @@ func (s *scope) unrecorded(run *Rollout, ws []*wait, since time.Time) time.Time 
 	return since.Add(min(recordAfter, s.o.Spec.Deadline/10))
 }
 
-// onlyPauses reports whether the current step waits for time, and nothing is measured meanwhile.
+// onlyPauses reports whether the current step only waits for time, and nothing is measured.
 func (s *scope) onlyPauses(run *Rollout) bool {
 	steps := s.steps()
 	return run.Step > 0 && run.Step <= len(steps) && steps[run.Step-1].Pause > 0 && !s.o.Spec.Analysis
 }
 
-// steps of a canary in this group.
+// steps returns the canary steps that apply to this group.
 func (s *scope) steps() []Step {
 	if s.g.Level == preview {
 		return nil
@@ -69,7 +69,7 @@ func (s *scope) steps() []Step {
 	return s.o.Spec.Steps
 }
 
-// stepName is the name of a step, from 1.
+// stepName returns the name of a step, counted from 1.
 func (s *scope) stepName(step int) string {
 	if step >= 1 && step <= len(s.steps()) && s.steps()[step-1].Name != "" {
 		return s.steps()[step-1].Name
@@ -92,9 +92,9 @@ func stepsHash(steps []Step) string {
 	return strconv.FormatUint(h.Sum64(), 36)
 }
 
-// editedSteps finds the place of a rollout in steps that were edited (rule 32): the
-// first one with at least the current weight, else the last one, which takes weight away.
-// Without any step it is promoted.
+// editedSteps finds the current step of a rollout after the steps were edited (rule 32): the first
+// one with at least the current weight, else the last one, which reduces the weight. Without any
+// step the release is promoted.
 func editedSteps(s *scope) {
 	run, r, _ := s.rollout()
 	if run == nil {
@@ -106,7 +106,7 @@ func editedSteps(s *scope) {
 	}
 	run.StepsHash = hash
 	if run.Gate == ConfirmTrafficIncrease {
-		run.GateTime = s.now // what hooks agreed to is not what comes now
+		run.GateTime = s.now // hooks agreed to another step
 	}
 	if run.Step == 0 {
 		return
@@ -121,12 +121,12 @@ func editedSteps(s *scope) {
 		s.enter(run, r, next+1)
 		return
 	}
-	// What is before the next step is passed; that one waits for health and size.
+	// The steps before the next one are passed; that one waits for health and size.
 	run.begin(next, s.now)
 	run.Continued = next
 }
 
-// step takes the next step of a canary, when this one has passed.
+// step begins the next step of a canary when the current one has passed.
 func step(s *scope) {
 	run, r, c := s.rollout()
 	from, active := s.rival()
@@ -149,7 +149,7 @@ func step(s *scope) {
 	}
 	from.raiseFloor(run, active)
 	if !c.has(s.nextSize(run)) {
-		run.Continued = run.Step // what waits for pods has waited for all else
+		run.Continued = run.Step // only the pods are still missing
 		return
 	}
 	if !s.passGates(run, r, c) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// choose returns the release that the group should move to, and notes about it.
+// choose returns the target of the group, and notes about it.
 func (s *scope) choose() (Target, []Note) {
 	if s.ended(s.g.Slug, s.g.Name, s.g.PullRequest) {
 		return s.hold(GroupExcluded), nil // it closes when its domains have moved
@@ -22,14 +22,14 @@ func (s *scope) choose() (Target, []Note) {
 		target, note := s.choosePinned(*pin)
 		return target, append(notes, note)
 	case !s.o.PullRequests && len(s.strayPins()) > 0:
-		return s.hold(PinnedVersionMissing), notes // It may be this group that is meant.
+		return s.hold(PinnedVersionMissing), notes // The pin may be meant for this group.
 	}
 	target := s.latest()
 	return target, append(notes, s.spoiledAbove(target)...)
 }
 
-// hold keeps the group where it is, with the rollout in progress, unless that is withdrawn. An
-// active release that is denied makes room all the same.
+// hold keeps the group's active release and its rollout in progress, unless that is withdrawn. A
+// denied active release is replaced nevertheless.
 func (s *scope) hold(reason Reason) Target {
 	if s.activeDenied() {
 		if r := s.belowPin(); r != nil {
@@ -51,9 +51,9 @@ func (s *scope) hold(reason Reason) Target {
 	return t
 }
 
-// latest finds the highest offered version that has not failed with the current configuration
-// and is not below the active version. If the active version is withdrawn, the target may be
-// below it (rules 3 and 4). The commits of a pull request have no order.
+// latest returns the highest offered version that has not failed with the current configuration and
+// is not below the active version. If the active version is withdrawn, the target may be below it
+// (rules 3 and 4). Commits of a pull request have no order.
 func (s *scope) latest() Target {
 	active := s.g.ActiveRow()
 	for _, c := range s.choices() {
@@ -77,11 +77,11 @@ func (s *scope) latest() Target {
 	return Target{Release: active.Release, Reason: Held}
 }
 
-// choices are the candidates, and, where their versions are not offered any more, the
-// running release, and those that are retained where the active one is denied, or where it is
-// withdrawn and the template is not known, which gives no candidates: absence is no fact. While
-// paused or frozen, it is replaced by what is retained alone, if there is any. Of a pull request it is the
-// head commit that is offered, whatever was active or failed before.
+// choices returns the candidates and, if their versions are no longer offered, the release in progress
+// and, if the active one is denied, the retained ones; also if the active one is withdrawn and the
+// template is not known, so that there are no candidates. While paused or frozen, a denied release is
+// replaced only by a retained one, if there is any. For a pull request it is the offered head commit,
+// regardless of which commits were active or failed before.
 func (s *scope) choices() []Candidate {
 	cs := s.candidates
 	if s.g.Level == preview && len(cs) > 0 {
@@ -115,15 +115,15 @@ func (s *scope) choices() []Candidate {
 	return cs
 }
 
-// below reports whether a version is below the active one, which is not withdrawn: it starts by
-// itself no more. The commits of a pull request have no order.
+// below reports whether a version is below the active one, which is not withdrawn: it no longer
+// starts automatically. Commits of a pull request have no order.
 func (s *scope) below(version string) bool {
 	a := s.g.ActiveRow()
 	return a != nil && s.g.Level != preview && !s.free(a) && compare(version, a.Version) < 0
 }
 
-// comeback is the retained release of a version, with the configuration that it had, where
-// the active release is withdrawn: it takes no steps.
+// comeback returns the retained release of a version, with the configuration that it had, if the
+// active release is withdrawn, or nil. It takes no steps.
 func (s *scope) comeback(version string) *Row {
 	a := s.g.ActiveRow()
 	if a == nil || !s.free(a) {
@@ -139,15 +139,15 @@ func (s *scope) comeback(version string) *Row {
 	return kept
 }
 
-// failed reports whether a release is in error. One that has a time for another try failed for a
-// cause outside of it, which is none any more (rule 29): a rollout state may still have it.
+// failed reports whether a release is in error. A release with a retry time gave its traffic back
+// for a cause outside of it, and has not failed (rule 29); an older rollout state may still have it
+// in error.
 func (s *scope) failed(r *Row) bool { return r.Status == Error && r.RetryTime.IsZero() }
 
-// maxSuperseded is how many releases may be displaced before one is finished
-// first (rule 28).
+// maxSuperseded is how many releases may be superseded before one is finished first (rule 28).
 const maxSuperseded = 3
 
-// finishes reports whether what runs is finished before a newer target starts.
+// finishes reports whether the rollout in progress is finished before a newer target starts.
 func (s *scope) finishes(target Target) bool {
 	run, r, _ := s.rollout()
 	if run == nil || target.Reason != Latest || target.Release == run.Release {
@@ -163,24 +163,24 @@ func (s *scope) finishes(target Target) bool {
 		return true
 	}
 	if run.Gate == Together || run.Gate == ConfirmRollout {
-		return false // the others may be at the newer version; nothing is lost of what has no pods yet
+		return false // the peers may be at the newer version, and a release without pods loses nothing
 	}
 	if a := s.g.ActiveRow(); s.g.Level == preview && a != nil && a.Release == target.Release {
-		return false // pushed back to what serves
+		return false // the commit that serves was pushed again
 	}
 	last := run.Step > 0 && run.Step >= len(s.steps())
 	return (last || s.g.Superseded >= maxSuperseded) && run.WaitsFor == ""
 }
 
-// standsIn reports whether what runs is all that answers, in the place of an active release that is
-// dead: without it there would be none until a newer one is available.
+// standsIn reports whether the release in progress is the only one that responds, because the
+// active release is dead: without it none would respond until a newer one is available.
 func (s *scope) standsIn(r *Row) bool {
 	from, active := s.rival()
 	return active != nil && r.Status == Canary && from.dead(active) && !s.dead(r)
 }
 
-// overdue reports whether a rollout is past its deadline, and does not end for that because nothing
-// else serves: it is superseded by a newer one.
+// overdue reports whether a rollout is past its deadline and continues only because no other
+// release serves. A newer version supersedes it.
 func (s *scope) overdue() bool {
 	run, r, c := s.rollout()
 	healthy, cause, _ := s.health(run, r, c)

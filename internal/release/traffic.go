@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// load is what routes have to carry: weights, matches, copies, who is active, and
-// whether the group is there at all.
+// load is the required content of routes: weights, matches, mirrors, the active release, and
+// whether the group exists.
 type load struct {
 	phase Phase
 	lanes []lane
 }
 
-// asked is the required content of routes, from which revision on, and which releases were to
-// be in no route.
+// asked is the required content of routes, since which revision it is required, and which releases
+// were required to be in no route.
 type asked struct {
 	load
 	revision int64
 	since    time.Time
-	rows     []Row // of the group; they do not change
+	rows     []Row // of the group; not modified
 }
 
 func askedOf(g *Group) asked {
 	return asked{load: traffic(g), revision: g.TrafficRevision, since: g.TrafficTime, rows: g.Releases}
 }
 
-// zero is since when a release was to be in no route; nil: it was not.
+// zero returns since when a release was required to be in no route, or nil.
 func (a asked) zero(release string) *Zero {
 	for i := range a.rows {
 		if a.rows[i].Release == release {
@@ -39,7 +39,7 @@ func (a asked) zero(release string) *Zero {
 	return nil
 }
 
-// lane is what routes have to carry for one release.
+// lane is the required content of routes for one release.
 type lane struct {
 	release        string
 	weight, mirror int
@@ -66,14 +66,14 @@ func (l load) equal(m load) bool {
 		!slices.ContainsFunc(l.lanes, func(x lane) bool { return !slices.Contains(m.lanes, x) })
 }
 
-// counts reports whether a report is of a policy that confirmed the group, and was not left
-// behind since.
+// counts reports whether a report is from a policy that has confirmed the group and is not behind
+// the settled revision.
 func (r Report) counts(g *Group) bool { return r.Revision > 0 && r.Revision >= g.SettledRevision }
 
-// confirmed reports whether the routes carry a revision. To advance, at least one
-// policy must confirm it, and so must every one that ever confirmed the group,
-// except those that did not confirm for the time of the deadline while the group was stable.
-// Without policies there is nothing to confirm (rule 10).
+// confirmed reports whether the routes carry a revision: at least one policy must confirm it, and
+// so must every policy that ever confirmed the group, except those that did not confirm for the
+// duration of the deadline while the group was stable. Without policies there is nothing to confirm
+// (rule 10).
 func (s *scope) confirmed(revision int64) bool {
 	some, behind := s.confirmations(revision)
 	return some && !behind || len(s.reports) == 0
@@ -83,8 +83,8 @@ func (s *scope) confirmed(revision int64) bool {
 // because they have no ready endpoint.
 const noReadyEndpoints = "NoReadyEndpoints"
 
-// programmed reports whether the routes of a step are programmed now, or as far as they can be: if the
-// active release is dead, and no policy that counts is behind for another reason, the canary alone
+// programmed reports whether the routes of a step are programmed now, as far as they can be: if the
+// active release is dead, and no policy that counts is behind for another reason, only the canary
 // responds, and no traffic can be taken from it.
 func (s *scope) programmed(revision int64) bool {
 	if from, active := s.rival(); active != nil && from.dead(active) {
@@ -112,11 +112,11 @@ func (s *scope) counts(r Report) bool {
 	if r.counts(s.g) || from == nil || !s.follows(r.policy) {
 		return r.counts(s.g)
 	}
-	// It has confirmed what it has to move at the group that has it now.
+	// It has confirmed the domains that move, at the group to which they route now.
 	return slices.ContainsFunc(from.reports, func(x Report) bool { return x.policy == r.policy && x.counts(from.g) })
 }
 
-// confirmedTime is when the last policy confirmed its routes, and not before notBefore.
+// confirmedTime returns when the last policy confirmed its routes, at the earliest notBefore.
 func (s *scope) confirmedTime(notBefore time.Time) time.Time {
 	at := notBefore
 	for _, r := range s.reports {
@@ -141,21 +141,22 @@ func (s *scope) unconfirmed() string {
 	return strings.Join(out, "; ")
 }
 
-// withheld reports whether a policy keeps traffic from a release that has no endpoints. What a
-// policy reports that never confirmed the group, was left behind, or has no routes any more, is
-// about no traffic.
+// withheld reports whether a policy withholds traffic from a release because it has no ready
+// endpoints. Reports of policies that never confirmed the group, are behind the settled revision,
+// or have no routes any more, do not count.
 func (s *scope) withheld(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool {
 		return r.counts(s.g) && !r.Unrouted && slices.Contains(r.Withheld, release)
 	})
 }
 
-// referenced reports whether a written object names a release, whatever group the report is of:
-// while the rollout state is lost, what a route between groups names is reported for one of them.
+// referenced reports whether a written object names a release, regardless of the group of the
+// report: while the rollout state is lost, a route shared by two groups is reported for one of
+// them.
 func (s *scope) referenced(release string) bool { return s.references[release] }
 
-// unanswered reports whether a policy has written a release into an object, and never had an
-// answer: what the object carries is not known.
+// unanswered reports whether a policy has written a release into an object, and the gateway has
+// never confirmed it: whether the gateway routes to the release is not known.
 func (s *scope) unanswered(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool { return r.Revision == 0 && slices.Contains(r.References, release) })
 }
@@ -165,9 +166,9 @@ func (s *scope) pinnedByDomain(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool { return slices.Contains(r.Pinned, release) })
 }
 
-// undrained is the wait for the drain of a release: until no route names it, until policies confirm
-// this, and until the drain delay has passed since then (rules 11 and 12). It waits without
-// limit; nil: the release is drained.
+// undrained returns the wait for the drain of a release, or nil if it is drained: until no route
+// names it, until policies confirm this, and until the drain delay has passed since then (rules 11
+// and 12). It waits without limit.
 func (s *scope) undrained(r Row) *wait {
 	if s.referenced(r.Release) {
 		return s.zeroWait(r)
@@ -175,12 +176,11 @@ func (s *scope) undrained(r Row) *wait {
 	return s.leaving(r)
 }
 
-// leaving is what a release waits for that no route names: until every policy that ever
-// confirmed the group has confirmed the revision that takes it out, and the drain since is
-// over.
+// leaving returns what a release that no route names waits for: until every policy that ever
+// confirmed the group has confirmed the revision that removes it, and the drain since then is over.
 func (s *scope) leaving(r Row) *wait {
 	if r.Zero == nil {
-		return nil // it was in none
+		return nil // it was in no route
 	}
 	if s.unreported() {
 		return s.zeroWait(r)
@@ -188,7 +188,7 @@ func (s *scope) leaving(r Row) *wait {
 	since := r.Zero.Time
 	for _, rep := range s.reports {
 		if rep.Revision == 0 && !(s.g.ActiveRow() == nil && s.follows(rep.policy)) {
-			continue // It never routed to this group, nor moved anything to it.
+			continue // The policy never routed to this group.
 		}
 		if rep.Revision < r.Zero.Revision {
 			return s.zeroWait(r)
@@ -203,13 +203,13 @@ func (s *scope) leaving(r Row) *wait {
 	return nil
 }
 
-// unreported reports whether there is a policy of which nothing is known.
+// unreported reports whether a policy has not reported yet.
 func (b *planner) unreported() bool {
 	return slices.ContainsFunc(b.o.Policies, func(p Policy) bool { return p.Unreported })
 }
 
-// zeroWait is that a release is not confirmed to be in no route: reported from the deadline
-// on.
+// zeroWait returns the wait for the confirmation that a release is in no route, which is reported
+// from the deadline on.
 func (s *scope) zeroWait(r Row) *wait {
 	if r.Zero == nil {
 		return &wait{}
@@ -220,7 +220,7 @@ func (s *scope) zeroWait(r Row) *wait {
 	return newWait(&r, true, TrafficUnconfirmed, "%s keeps its pods until it is confirmed that no route points to it: %s", r.Version, or(s.unconfirmed(), "a route points to it"))
 }
 
-// Share is one release of a group in the question of who gets traffic.
+// Share is one release of a group in the calculation of effective weights.
 type Share struct {
 	Release string
 	Status  Status
@@ -230,18 +230,18 @@ type Share struct {
 	Ready bool
 	// Available: the rollout state's row shows that it has all its replicas.
 	Available bool
-	// Masked: it was withheld at the last write.
+	// Withheld: it was withheld at the last write.
 	Withheld bool
 }
 
-// Split gives the effective weights, whole numbers from 1 to 100 that add up to
-// 100, and the releases that are withheld: those that ask for weight and get none
-// because they have no ready endpoint.
+// Split returns the effective weights, whole numbers from 1 to 100 that add up to 100, and the
+// releases that are withheld: those that have a weight but get no traffic because they have no
+// ready endpoint.
 //
-// Only active and canary releases are eligible, the latter as a stand-in even at
-// weight 0 (rule 5). A withheld release returns when its row says available, not at
-// its first endpoint, unless nothing else has one. With no eligible endpoint at
-// all weights is nil: the writer of routes then leaves what is written.
+// Only active and canary releases are eligible, the latter as a stand-in even at weight 0 (rule 5).
+// A withheld release gets traffic again when its row is available, not at its first ready endpoint,
+// unless no other release has one. If no eligible release has an endpoint, weights is nil, and the
+// routes stay as they are.
 func Split(shares []Share) (weights map[string]int, withheld []string) {
 	if weights, withheld = split(shares, true); weights == nil {
 		weights, withheld = split(shares, false)
@@ -284,9 +284,8 @@ func split(shares []Share, damped bool) (weights map[string]int, withheld []stri
 	return Percent(weights), withheld
 }
 
-// Percent makes weights above 0 add up to 100, each at least 1. The largest takes what
-// rounding leaves, so that no rounding pushes a release to zero; of equal ones the first
-// by name does.
+// Percent scales weights above 0 so that they add up to 100, each at least 1. The largest one takes
+// the rounding difference, so that rounding sets none to zero; of equal ones the first by name.
 func Percent(weights map[string]int) map[string]int {
 	names, total := slices.Sorted(maps.Keys(weights)), 0
 	slices.SortStableFunc(names, func(a, b string) int { return weights[b] - weights[a] })
@@ -304,9 +303,9 @@ func Percent(weights map[string]int) map[string]int {
 	return out
 }
 
-// Joined are the shares of domains moving from one group to a newer one: the
-// canary of the newer group has its weight, and the older group splits what remains as
-// it splits its own domains.
+// Joined returns the shares of domains that move from one group to a newer one: the canary of the
+// newer group has its weight, and the older group splits the remainder as it splits its own
+// domains.
 func Joined(older []Share, canary Share) []Share {
 	out := make([]Share, 0, len(older)+1)
 	for _, s := range older {

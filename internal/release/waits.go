@@ -13,7 +13,7 @@ func (s *scope) judged(r *Row) bool {
 	return s.g.Level != preview && active != nil && active.Release != r.Release && r.Promoted == 0
 }
 
-// startWaits is what the target, which may have no row yet, waits for before it starts.
+// startWaits returns what the target, which may have no row yet, waits for before it starts.
 func (s *scope) startWaits(target string, r *Row) *wait {
 	if s.halted(r) {
 		return s.haltWait(r, "%s is waiting", s.versionOf(target))
@@ -31,11 +31,11 @@ func (s *scope) startWaits(target string, r *Row) *wait {
 	return nil
 }
 
-// stopped reports whether spec.paused or a freeze keeps what is new from starting.
+// stopped reports whether spec.paused or a freeze keeps new releases from starting.
 func (b *planner) stopped() bool { return b.o.Spec.Paused || b.o.Spec.Freeze != nil }
 
-// haltWait is that spec.paused or a freeze keeps a release, which may have no row yet, from what
-// comes next. format describes what it does meanwhile.
+// haltWait returns the wait of a release, which may have no row yet, that spec.paused or a freeze
+// keeps from its next action. format describes its state meanwhile.
 func (s *scope) haltWait(r *Row, format string, args ...any) *wait {
 	does := fmt.Sprintf(format, args...)
 	f := s.o.Spec.Freeze
@@ -47,8 +47,8 @@ func (s *scope) haltWait(r *Row, format string, args ...any) *wait {
 	return w
 }
 
-// frozen is that a freeze keeps a release from becoming active; nil: none does. While the release
-// is healthy, its clock stands still for that.
+// frozen returns the wait of a release that a freeze keeps from becoming active, or nil. While the
+// release is healthy, its clock is stopped.
 func (s *scope) frozen() *wait {
 	run, r, c := s.rollout()
 	if s.o.Spec.Freeze == nil || !s.halted(r) {
@@ -60,15 +60,15 @@ func (s *scope) frozen() *wait {
 	return s.haltWait(r, "%s is waiting at %d%%", r.Version, r.Weight)
 }
 
-// halted reports that spec.paused or a freeze keeps a release, which may have no row yet, from
-// what comes next. One that was active comes back at a person's word: a pin, or that the active
-// one is denied.
+// halted reports whether spec.paused or a freeze keeps a release, which may have no row yet, from
+// its next action. A release that was active is not halted if a user brings it back by a pin, or
+// denied the active one.
 func (s *scope) halted(r *Row) bool {
 	return s.stopped() && (r == nil || r.Promoted == 0 || s.g.Target.Reason != Pinned && !s.activeDenied())
 }
 
-// stepWaits is what a healthy canary waits for before it needs pods or hooks for what comes
-// next; none: nothing.
+// stepWaits returns what a healthy canary waits for before the pods and hooks of its next step are
+// needed.
 func (s *scope) stepWaits(run *Rollout, r *Row, c Object, since time.Time) []*wait {
 	if s.stopped() {
 		return []*wait{s.haltWait(r, "%s is waiting at %d%%", r.Version, r.Weight)}
@@ -89,8 +89,8 @@ func (s *scope) stepWaits(run *Rollout, r *Row, c Object, since time.Time) []*wa
 	return nil
 }
 
-// firstStepWait is what a release waits for before its first traffic, in addition to what every step
-// waits for.
+// firstStepWait returns what a release waits for before its first traffic, in addition to the waits
+// of every step.
 func (s *scope) firstStepWait(r *Row) *wait {
 	if w := s.retryWait(r); w != nil {
 		return w
@@ -104,7 +104,7 @@ func (s *scope) firstStepWait(r *Row) *wait {
 	return nil
 }
 
-// passageWaits are the waits that the current step defines: an approval, a pause, or the
+// passageWaits returns the waits that the current step defines: an approval, a pause, or the
 // verdict of the measurements.
 func (s *scope) passageWaits(run *Rollout, r *Row, c Object, since time.Time) []*wait {
 	steps := s.steps()
@@ -129,7 +129,7 @@ func (s *scope) passageWaits(run *Rollout, r *Row, c Object, since time.Time) []
 	return ws
 }
 
-// verdictWait is that the measurements of the current step have not passed.
+// verdictWait returns the wait for the measurements of the current step, or nil if they passed.
 func (s *scope) verdictWait(run *Rollout, r *Row, c Object) *wait {
 	v := Verdict{Phase: VerdictRunning, Message: "no result yet"}
 	if a := c.Analysis; a != nil && a.Rollout == run.Sequence && a.Step == run.Step && stored(a.Since).Equal(run.WaitingSince) {
@@ -147,8 +147,8 @@ func (s *scope) verdictWait(run *Rollout, r *Row, c Object) *wait {
 	return newWait(r, false, AnalysisRunning, "%s is waiting at %d%% for its analysis: %s", r.Version, r.Weight, or(v.Message, "running"))
 }
 
-// windowWait is that traffic may not move now: a step begins in its window, and
-// the release becomes active in the window of the last one.
+// windowWait returns the wait for a time window: a step begins in its window, and the release
+// becomes active in the window of the last step.
 func (s *scope) windowWait(run *Rollout, r *Row) *wait {
 	steps := s.steps()
 	if len(steps) == 0 {
@@ -167,8 +167,8 @@ func (s *scope) windowWait(run *Rollout, r *Row) *wait {
 	return w
 }
 
-// outside are the causes outside of a release, in words. None of them makes another version
-// the target, because it would be blocked as well (rule 29).
+// outside describes the causes outside of a release. None of them makes another version the target,
+// because that would be blocked as well (rule 29).
 var outside = map[Reason]string{
 	"Unschedulable":        "the cluster has no capacity for its pods",
 	"ContainerCreating":    "a node has not created its containers",
@@ -181,9 +181,9 @@ var outside = map[Reason]string{
 	noAnswer:               "a hook does not respond",
 }
 
-// obstacle is the cause outside of a release that keeps its rollout from what comes next; "":
-// none, or the wait for one that is given a while. A release that has traffic and lacks what
-// it needs for that does not wait: at its deadline it gives the traffic back.
+// obstacle returns the cause outside of a release that blocks its rollout, or "", or the wait for a
+// cause that may still disappear by itself. A release that has traffic and is unhealthy does not
+// wait: at its deadline it gives the traffic back.
 func (s *scope) obstacle(run *Rollout, r *Row, c Object) (Reason, *wait) {
 	healthy, cause, _ := s.health(run, r, c)
 	switch {
@@ -192,8 +192,8 @@ func (s *scope) obstacle(run *Rollout, r *Row, c Object) (Reason, *wait) {
 	case outside[cause] == "", run.Step > 0 && (cause == notProgrammed || !s.available(*r, c)):
 		return "", nil
 	}
-	// An object is made, routes are confirmed, and hooks answer, in a while. What has waited
-	// for that once waits.
+	// Creating an object, confirming routes and answering hooks take a while. A release that has waited
+	// for it once keeps waiting.
 	if end := s.ends(run); s.now.Before(end) && (cause == notCreated || cause == noDomains || cause == noAnswer || cause == notProgrammed && r.Reason != notProgrammed) {
 		w := &wait{}
 		switch cause {
@@ -208,16 +208,16 @@ func (s *scope) obstacle(run *Rollout, r *Row, c Object) (Reason, *wait) {
 	return cause, nil
 }
 
-// uncreated reports that the object of a release is not there, or does not ask for its pods, for
-// longer than a write of it takes. In that time the release could not become available.
+// uncreated reports whether the object of a release has been missing, or without its replicas, for
+// longer than a write takes. In that time the release could not become available.
 func (s *scope) uncreated(run *Rollout, cause Reason) bool {
 	return cause == notCreated && !s.now.Before(s.stepClock(run).Add(s.moment()))
 }
 
-// stepClock is since when a step has been unhealthy, if it always was, without its waits.
+// stepClock returns since when a step has been unhealthy, its waits excluded.
 func (s *scope) stepClock(run *Rollout) time.Time { return run.Started.Add(run.Waited) }
 
-// block makes a rollout wait for a cause outside of its release; "" ends the wait.
+// block makes a rollout wait for a cause outside of its release. An empty cause ends the wait.
 func (s *scope) block(run *Rollout, r *Row, cause Reason, c Object) {
 	was := run.WaitsFor
 	run.WaitsFor = cause
@@ -234,7 +234,7 @@ func (s *scope) block(run *Rollout, r *Row, cause Reason, c Object) {
 	s.state(r, true, Blocked, message)
 }
 
-// inWords describes what is known about a cause.
+// inWords describes a cause for messages.
 func (s *scope) inWords(cause Reason, c Object) string {
 	more := c.Message
 	switch cause {

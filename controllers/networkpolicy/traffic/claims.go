@@ -9,18 +9,18 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// literal reports whether the host of a row is the same whatever group it routes to.
+// literal reports whether the host of a row is the same for every group.
 func (d *planner) literal(r *Row) bool {
 	return r.host == "" || !templated(d.Policy.Spec.Domains[r.entry].Domain)
 }
 
-// settleClaims rejects hosts and listeners that an older policy holds, or another entry:
-// one whose host no group has a say in comes first, then an earlier one. A preview gets no
-// host that such an entry names, whatever the paths and whether it is routed or not: who
-// opens a pull request chooses the name of its branch. The same goes for a host that another
-// policy names and serves, even a younger one, unless the preview has it already: a host that
-// is served is not taken away. Of two groups that give one host by the same entry, the
-// newer one has it, once that can answer there.
+// settleClaims rejects hosts and listeners that an older policy or another entry holds: entries
+// whose host does not depend on the group come first, then earlier ones. A preview gets no host
+// that such an entry names, regardless of paths and of whether it is routed, because the author of
+// a pull request chooses the name of its branch. The same applies to a host that another policy
+// names and serves, even a younger one, unless the preview already has it: a host that is served is
+// not taken away. If the same entry renders one host for two groups, the newer group gets it as
+// soon as one of its releases is ready.
 func (d *planner) settleClaims(rows []*Row) {
 	own, named := map[string]*Row{}, map[string]*Row{}
 	var literal, rest []*Row
@@ -81,16 +81,16 @@ func (d *planner) settleClaims(rows []*Row) {
 }
 
 // keepsHost reports whether a row keeps a host that a newer group renders as well: a route routes
-// it to the group of the row, and what the newer one runs has no ready endpoint.
+// it to the group of the row, and the release of the newer one has no ready endpoint.
 func (d *planner) keepsHost(r *Row, newer *v1alpha1.ReleaseGroup) bool {
 	a := activeOf(newer)
 	return (a == nil || !d.ready(a.VersionedMicroservice)) && d.hostGroup(r.host, r.path) == r.group.Slug
 }
 
-// ClaimsOf are the claims of policies whose routes could meet the policy's: the hosts that
-// are served for older ones, or are about to be, and those that are served for younger ones
-// as their specification names them. One that is being deleted holds its hosts until it is
-// gone, and its routes with it.
+// ClaimsOf returns the claims of policies whose routes could conflict with the policy's: the hosts
+// that are or will be served for older policies, and those that are served for younger ones and
+// named in their specification. A policy that is being deleted holds its hosts until it and its
+// routes are gone.
 func ClaimsOf(f *Observed, others []v1alpha1.NetworkPolicy) []Claim {
 	var out []Claim
 	p := f.Policy
@@ -128,9 +128,8 @@ func ClaimsOf(f *Observed, others []v1alpha1.NetworkPolicy) []Claim {
 	return slices.Compact(out)
 }
 
-// checkHosts rejects the hosts that the list of domains does not give to the
-// namespace. By a list that cannot be read it lets in no new host, and takes none
-// away that a route of the policy has.
+// checkHosts rejects the hosts that the list of domains does not allow for the namespace. If the
+// list cannot be read, it admits no new host, and removes none that a route of the policy has.
 func (d *planner) checkHosts(rows []*Row) {
 	for _, r := range rows {
 		if r.host == "" {

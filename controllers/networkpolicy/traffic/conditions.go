@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// problem is what keeps a condition from being True.
+// problem is the reason why a condition is not True.
 type problem struct {
 	reason, message string
 }
@@ -26,7 +26,7 @@ func (p problem) stalls() bool {
 	return !slices.Contains(PassingReasons(), p.reason)
 }
 
-// PassingReasons are the reasons of conditions which time alone may change.
+// PassingReasons returns the reasons of conditions that may change by time alone.
 func PassingReasons() []string {
 	return []string{ReasonPending, reasonNoReadyEndpoints, reasonNoActiveRelease, reasonGatewayUnprogrammed, ReasonCertificateNotReady, ReasonListenerNotReady}
 }
@@ -37,7 +37,7 @@ var (
 	refReasons  = []string{reasonParentNotFound, providers.ReasonRouteNotFound, providers.ReasonRuleNotFound, reasonPinnedUnavailable, reasonGroupNotFound}
 )
 
-// conditions sets all conditions of a status whose other fields are done.
+// conditions sets all conditions of a status whose other fields are set.
 func (r *reporter) conditions(now *v1alpha1.NetworkPolicyStatus) {
 	generation := r.Policy.Generation
 	spec, refs, traffic := r.specProblem(now), r.refProblem(now), r.trafficProblem(now)
@@ -76,7 +76,7 @@ func (r *reporter) conditions(now *v1alpha1.NetworkPolicyStatus) {
 	}
 }
 
-// programmed reports what is in order, where nothing keeps traffic from flowing.
+// programmed returns the reason and message of a policy whose traffic flows.
 func (r *reporter) programmed(now *v1alpha1.NetworkPolicyStatus) (reason, message string) {
 	switch {
 	case r.idle():
@@ -93,9 +93,9 @@ func (r *reporter) programmed(now *v1alpha1.NetworkPolicyStatus) (reason, messag
 	return v1alpha1.ConditionProgrammed, message
 }
 
-// idle reports that there is nothing to route to, and need not be: the Microservice has no
-// groups but previews, none of them lives, and it reports itself that this is in order. It
-// does so only where its ImagePolicy offers pull requests.
+// idle reports whether there is nothing to route to and that is expected: the Microservice has only
+// previews, none of them is live, and its own status reports this. It does so only if its
+// ImagePolicy offers pull requests.
 func (r *reporter) idle() bool {
 	m := r.Microservice
 	if m == nil || m.Status.ObservedGeneration != m.Generation || !meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionReady) {
@@ -148,9 +148,9 @@ func domainProblem(now *v1alpha1.NetworkPolicyStatus, reasons []string) *problem
 	return nil
 }
 
-// trafficProblem is what keeps traffic from flowing as it should. A group that has
-// no active release yet does not count while another one is served: versions, and
-// previews, come and fail without a change of this policy.
+// trafficProblem returns what keeps traffic from flowing as required. A group without an active
+// release does not count while another one is served: versions and previews start and fail without
+// a change of this policy.
 func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 	if r.Microservice == nil {
 		if meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionProgrammed) != nil {
@@ -204,7 +204,7 @@ func (r *reporter) samePast(now *v1alpha1.NetworkPolicyStatus) *problem {
 	return &problem{c.Reason, c.Message}
 }
 
-// Find gives the group of that slug; the zero value where there is none.
+// Find returns the group with a slug, or the zero value.
 func Find(groups []v1alpha1.GroupTraffic, slug string) v1alpha1.GroupTraffic {
 	for _, g := range groups {
 		if g.Slug == slug {
@@ -214,7 +214,7 @@ func Find(groups []v1alpha1.GroupTraffic, slug string) v1alpha1.GroupTraffic {
 	return v1alpha1.GroupTraffic{}
 }
 
-// nameConflict names the objects that another user has.
+// nameConflict reports the names of objects that belong to another owner.
 func (r *reporter) nameConflict(now *v1alpha1.NetworkPolicyStatus) {
 	var texts []string
 	for _, key := range SortedKeys(r.writes.Refused) {
@@ -230,9 +230,9 @@ func (r *reporter) nameConflict(now *v1alpha1.NetworkPolicyStatus) {
 	}
 }
 
-// domainShared reports that a domain moves between groups without steps (rule 9): the
-// Microservice has none, or the host itself depends on the group. It reports it before the
-// first move where it can.
+// domainShared reports that a domain moves between groups without steps (rule 9): the Microservice
+// has none, or the host itself depends on the group. It reports this before the first move if
+// possible.
 func (r *reporter) domainShared(now *v1alpha1.NetworkPolicyStatus) {
 	if r.Microservice == nil {
 		return
@@ -268,8 +268,8 @@ func (r *reporter) domainShared(now *v1alpha1.NetworkPolicyStatus) {
 	status.Remove(&now.Conditions, v1alpha1.ConditionDomainShared)
 }
 
-// orWiderGroups advises groups of more versions than those that are there, which their names
-// report: "1.2.x" can be a part of "1.x", and all but previews a part of one group.
+// orWiderGroups suggests groups that contain more versions than the existing ones, judged by their
+// names: "1.2.x" can be part of "1.x", and all but previews part of one group.
 func orWiderGroups(groups []*v1alpha1.ReleaseGroup) string {
 	switch name := groups[0].Name; {
 	case groups[0].PullRequest > 0:
@@ -281,7 +281,7 @@ func orWiderGroups(groups []*v1alpha1.ReleaseGroup) string {
 	}
 }
 
-// fix of a domain that moves between groups immediately.
+// fix returns the advice for a domain that moves between groups immediately.
 func fix(d v1alpha1.Domain, first *v1alpha1.ReleaseGroup) string {
 	switch {
 	case templated(d.Domain):
@@ -292,7 +292,7 @@ func fix(d v1alpha1.Domain, first *v1alpha1.ReleaseGroup) string {
 	return "set spec.updateStrategy.canary.steps of the Microservice, use {{.ReleaseGroupName}} in the domain"
 }
 
-// canaryUnmatched reports that a step asks for chosen requests, and no domain reports which.
+// canaryUnmatched reports that a step requires matched requests, and no domain has matches.
 func (r *reporter) canaryUnmatched(now *v1alpha1.NetworkPolicyStatus) {
 	if r.Microservice == nil {
 		return
@@ -328,12 +328,12 @@ func (r *reporter) settingsNotApplied(now *v1alpha1.NetworkPolicyStatus) {
 	status.Remove(&now.Conditions, v1alpha1.ConditionSettingsNotApplied)
 }
 
-// serviceAdopted reports how far the adoption of the user's Service is.
+// serviceAdopted reports the progress of the adoption of the user's Service.
 func (r *reporter) serviceAdopted(now *v1alpha1.NetworkPolicyStatus) {
 	switch a := r.out.Adoption; {
 	case AdoptedName(r.Policy) == "":
 		status.Remove(&now.Conditions, v1alpha1.ConditionServiceAdopted)
-	case a == nil: // There is no Microservice: all stays as it is.
+	case a == nil: // There is no Microservice: everything stays as it is.
 	case a.Reason != "":
 		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionServiceAdopted, metav1.ConditionFalse, a.Reason, a.message)
 	case now.Adopted.AdoptedTime == nil:
@@ -343,14 +343,13 @@ func (r *reporter) serviceAdopted(now *v1alpha1.NetworkPolicyStatus) {
 	}
 }
 
-// wholeLevel reports whether a group is the only one that there will be: with groupBy
-// All it bears the name of its level.
+// wholeLevel reports whether a group contains all versions: with groupBy All it has the name of its
+// level.
 func wholeLevel(g *v1alpha1.ReleaseGroup) bool {
 	return g.Level != "" && strings.EqualFold(g.Name, string(g.Level))
 }
 
-// adoptedMissing reports that the Service that the policy adopts does not exist; nil: it
-// does, or it adopts none.
+// adoptedMissing returns the problem that the Service to be adopted does not exist, or nil.
 func (r *reporter) adoptedMissing() *problem {
 	if a := r.out.Adoption; a != nil && a.Reason == ReasonAdoptedMissing {
 		return &problem{a.Reason, a.message}

@@ -20,18 +20,18 @@ const (
 	ReasonAdopted           = "Adopted"
 )
 
-// adoption is what becomes of the Service that the policy adopts.
+// adoption is the decision about the Service that the policy adopts.
 type adoption struct {
-	// Mark is the Service to be marked; nil: it is, or cannot be.
+	// Mark is the Service to be marked; nil if it is already, or cannot be.
 	Mark *corev1.Service
 	// Reason and message why it does not route to the active release yet.
 	Reason, message string
 }
 
-// RestsOnFailed is why a route cannot be written as decided: a Service that it names, or
-// another object on which it rests, failed to be written in a way that may pass, or the name of
-// the Service is taken; nil: it can. missing reports that the policy has no such Service, so that
-// nothing may name it.
+// RestsOnFailed returns why a route cannot be written as decided, or nil: the write of a Service
+// that it names, or of another object on which it depends, failed temporarily, or the name of the
+// Service is taken. missing reports that the policy has no such Service, so that nothing may name
+// it.
 func (f *Observed) RestsOnFailed(route *RouteDecision, out *Decision, w Applied) (cause *status.Error, missing bool) {
 	for _, name := range route.services() {
 		err, there := w.Refused[ServiceKey(name)], f.service(name) != nil
@@ -48,53 +48,50 @@ func (f *Observed) RestsOnFailed(route *RouteDecision, out *Decision, w Applied)
 	return cause, missing
 }
 
-// MissingKind reports whether a reason is that the API server lacks a kind.
+// MissingKind reports whether a reason means that the API server lacks a kind.
 func MissingKind(reason string) bool {
 	return reason == ReasonGatewayAPIMissing || reason == providers.ReasonProviderAPIMissing
 }
 
-// Decision is what a reconcile is to write, and what it reports of groups and domains. It
-// follows from facts alone.
+// Decision is the result of planning: what a reconcile writes, and what it reports about groups and
+// domains. It depends only on the observed facts.
 type Decision struct {
 	// Services in the order of writing: those of releases first.
 	Services []resources.Service
-	// Routes in the order of writing: those that gain hosts before those that lose
-	// some.
+	// Routes in the order of writing: routes that gain hosts come before routes that lose some.
 	Routes []*RouteDecision
-	// Shared are the objects on which routes rest, such as Certificates, in the order of
-	// writing, and deleteShared those that go.
+	// Shared are the objects on which routes depend, such as Certificates, in the order of writing, and
+	// deleteShared those that are deleted.
 	Shared       []providers.Shared
 	DeleteShared []resources.Object
-	// Previous are the routes of providers that the policy has left: they route to the same
-	// as those above, until these have replaced them for the drain delay. Their objects are
-	// those that change. Routes that stay until others have taken their place are here too.
+	// Previous are the routes of providers that the policy no longer uses: they route to the same
+	// releases as the routes above, until these have replaced them for the drain delay. They contain
+	// only the objects that change. Routes that stay until others have replaced them are included.
 	Previous []*RouteDecision
-	// replaced reports that the current provider serves all that previous ones serve, and waits
-	// what keeps it from that.
+	// replaced reports whether the current provider serves everything that previous ones serve, and
+	// waits lists what keeps it from that.
 	replaced bool
 	waits    string
-	// DeleteRoutes and deleteServices by name: live routes, and Services, which are
+	// DeleteRoutes and DeleteServices are the names of live routes and Services to delete; Services are
 	// deleted last.
 	DeleteRoutes   []string
 	DeleteServices []string
-	// held are live routes that stay because what a row asks for in their place cannot be
-	// routed, by name.
+	// held are, by name, live routes that stay because the row that replaces them cannot be routed.
 	held   map[string]*Row
 	groups []*groupDecision
 	rows   []*Row
-	// Adoption is nil where the policy adopts no Service.
+	// Adoption is nil if the policy adopts no Service.
 	Adoption *adoption
-	// moves are the splits between a group and the newer one to which domains are on
-	// their way, by both.
+	// moves are the splits between a group and the newer one to which its domains are moving.
 	moves map[move]*groupDecision
 }
 
 // RouteDecision is one route.
 type RouteDecision struct {
 	providers.Route
-	// slug of the group whose releases are behind.
+	// slug of the group whose releases it routes to.
 	slug string
-	// answers reports that it carries what the rollout state asks for.
+	// answers reports whether it routes as the rollout state requires.
 	answers bool
 	// Objects as they are applied, in the order of writing.
 	Objects []resources.Object
@@ -108,9 +105,9 @@ type groupDecision struct {
 	mode  v1alpha1.SplitMode
 	// routed reports that a domain or listener follows the group: it has more than Services.
 	routed bool
-	// moves reports that what routes it has route to the active release alone.
+	// moves reports whether its routes route only to the active release.
 	moves bool
-	// weights by release, adding up to 100; nil: nothing is written.
+	// weights by release, adding up to 100; nil if nothing is written.
 	weights map[string]int
 	// matched receives the requests that canaryMatches select, and mirrored a copy of
 	// mirrorPercent of all requests: the canary, if its step has them and it has a ready
@@ -119,20 +116,19 @@ type groupDecision struct {
 	mirrorPercent     int32
 	withheld          []string
 	pinned            []string
-	// newest reports that domains which route to the newest group route to this one.
+	// newest reports whether the domains of the newest group route to this one.
 	newest bool
-	// absent reports that the group should not be reachable: its objects are deleted.
+	// absent reports whether the group must not be reachable: its objects are deleted.
 	absent bool
-	// true where weights name only releases that the rollout state gives traffic: then
-	// they answer its revision. Otherwise they are what was written last, because
-	// nothing that should serve has a ready endpoint.
+	// answers reports whether weights contain only releases to which the rollout state gives traffic.
+	// Otherwise they are the last written ones, because no release that should serve has a ready
+	// endpoint.
 	answers bool
-	// reason and message why the group cannot be confirmed, apart from what live
-	// objects say.
+	// reason and message why the group cannot be confirmed, apart from the status of live objects.
 	reason, message string
 }
 
-// bySlug are the decisions about groups by the slug of the group.
+// bySlug returns the decisions about groups, by slug.
 func (d *Decision) bySlug() map[string]*groupDecision {
 	out := map[string]*groupDecision{}
 	for _, g := range d.groups {
@@ -168,27 +164,27 @@ const (
 	reasonNoMicroservice      = "MicroserviceNotFound"
 )
 
-// maxRows is the number of rendered hosts that a policy's status holds.
+// maxRows is the maximum number of rendered hosts in a policy's status.
 const maxRows = 512
 
-// pathOfTLS stands for the path where a host is served by TLS listeners, which do not
-// see one. No path is like it.
+// pathOfTLS replaces the path of a host that is served by TLS listeners, which see no path. It is
+// not a valid path.
 const pathOfTLS = "TLS"
 
 // preview reports whether a row routes to a preview of a pull request.
 func preview(r *Row) bool { return r.group != nil && r.group.Level == v1alpha1.LevelPreview }
 
-// samePath reports whether two paths are the same, where both have one: routes of some
-// protocols have none.
+// samePath reports whether two paths are the same, or one is empty: routes of some protocols have
+// no path.
 func samePath(a, b string) bool { return a == b || a == "" || b == "" }
 
-// Applied is what became of the objects of a decision.
+// Applied is the result of writing the objects of a decision.
 type Applied struct {
 	// Changed names the objects that this reconcile wrote: their observed state is from before
 	// the write.
 	Changed map[string]bool
-	// Refused names the objects that could not be written, with the cause: a name
-	// that another user has, or a value that the server does not accept.
+	// Refused are the objects that could not be written, with the cause: their name belongs to another
+	// owner, or the API server rejects a value.
 	Refused map[string]*status.Error
 }
 
@@ -200,7 +196,7 @@ func ServiceKey(name string) string { return "Service/" + name }
 // RouteName is the key of a route among what was applied.
 func RouteName(name string) string { return "Route/" + name }
 
-// services that a route names in any way.
+// services returns all Services that a route names.
 func (r *RouteDecision) services() []string {
 	var out []string
 	for _, b := range r.Backends {
@@ -222,55 +218,52 @@ type Row struct {
 	host  string
 	path  string
 	port  v1alpha1.NetworkPort
-	// listener is the name of the entry of spec.listeners; "": the row is a host.
+	// listener is the name of the entry of spec.listeners; "" if the row is a host.
 	listener string
 	// claim is the listener in the form of a host.
 	claim string
-	// user is the route of another user whose rules the row is; "": none.
+	// user is the name of the user-managed route whose rules the row stands for; "" if none.
 	user string
-	// parents that the entry names for itself.
+	// parents that the entry sets.
 	parents []providers.Parent
-	// target shows which rows may share a route: those that route to the same thing
-	// now and always.
+	// target identifies what the row routes to: rows with the same target may share a route.
 	target string
-	// group that the row routes to; nil where there is none.
+	// group that the row routes to, or nil.
 	group *v1alpha1.ReleaseGroup
-	// pinned is the release of a row with a version, or the canary that a row for the
-	// canary routes to now.
+	// pinned is the release of a row with a version, or the canary to which a canary row routes now.
 	pinned string
-	// pin rows name a version, and canary rows the canary: neither follows the weights of
-	// a group.
+	// pin: the row names a version. canary: it routes to the canary. Neither follows the weights of a
+	// group.
 	pin, canary bool
-	// matches choose requests for the canary.
+	// matches select requests for the canary.
 	matches []v1alpha1.CanaryMatch
-	// tls of the host; nil: none is asked for.
+	// tls of the host; nil if none is specified.
 	tls *providers.TLS
-	// recordTTL of the DNS record of the host, in seconds; 0: not specified.
+	// recordTTL of the DNS record of the host, in seconds; 0 if not specified.
 	recordTTL int32
 	// shared rows move between groups.
 	shared bool
-	// newest rows route to the newest group, and newer is the group to which they are on
-	// their way by steps; nil: none.
+	// newest: the row routes to the newest group. newer is the group to which it is moving in steps, or
+	// nil.
 	newest bool
 	newer  *v1alpha1.ReleaseGroup
-	// reason and message why the row is not routed, or what is wrong with it.
+	// reason and message of a row that is not routed, or has an error.
 	reason, message string
-	// kept rows are live although the specification no longer gives them, because
-	// what it gives instead is no host, or routes to nothing that is there, or although
-	// no one can report whether they may be.
+	// kept: the row stays although the specification no longer renders it, because what it renders
+	// instead is not a host name or has no target, or although it is not known whether the host is
+	// allowed.
 	kept bool
-	// covered rows are in conflict with the same entry for another group, which has their
-	// host: it is none of their group then, as if no domain followed that.
+	// covered: the same entry gives the host to another group. The group of the row is treated as if no
+	// domain routed to it.
 	covered bool
 }
 
-// routable reports whether a route is to carry the row.
+// routable reports whether the row belongs in a route.
 func (r *Row) routable() bool {
 	return (r.host != "" || r.listener != "" || r.user != "") && (r.reason == "" || r.kept) && (r.group != nil || r.pinned != "")
 }
 
-// holds is the host and path that no other policy may have; the listener, where there is no
-// host.
+// holds returns the host and path that no other policy may have; without a host the listener.
 func (r *Row) holds() (host, path string) {
 	if r.listener != "" {
 		return r.claim, ""
@@ -281,7 +274,7 @@ func (r *Row) holds() (host, path string) {
 	return r.host, cmp.Or(r.path, "/")
 }
 
-// source is the field that reports what the row routes to.
+// source returns the field that defines what the row routes to.
 func (r *Row) source() string {
 	if r.listener != "" || r.user != "" {
 		return r.field
@@ -295,10 +288,10 @@ func (r *Row) fail(reason, message string) {
 	}
 }
 
-// move of domains from one group to another, by slug.
+// move is a move of domains from one group to another, by slug.
 type move struct{ from, to string }
 
-// SharedKey names an object that carries no route, in a reconcile.
+// SharedKey identifies, within a reconcile, an object on which routes depend.
 func SharedKey(o resources.Object) string {
 	return o.GetObjectKind().GroupVersionKind().Kind + "/" + o.GetName()
 }

@@ -11,7 +11,7 @@ import (
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 )
 
-// rows renders the domains of the specification, in order, newest group first.
+// rows renders the domains of the specification, in order, the newest group first.
 func (d *planner) rows() []*Row {
 	if ref := gatewayapi.UserRef(d.Policy); ref != nil {
 		return []*Row{d.userRow(ref)}
@@ -36,10 +36,10 @@ func (d *planner) rows() []*Row {
 	return rows
 }
 
-// fit leaves as many rows as a status holds. Previews go first, and of these, as of the
-// others, those whose host no live route has, the last ones first: what is served is not
-// taken away for what is new, and nothing but a preview for a preview. One row of those that
-// go stays to report it.
+// fit limits the number of rows to what a status can hold. Rows of previews are dropped first, and
+// among these, as among the others, those whose host no live route has, the last ones first: a host
+// that is served is not removed for a new one, and only a preview for a preview. One of the dropped
+// rows stays, to report this.
 func (d *planner) fit(rows []*Row) []*Row {
 	if len(rows) <= maxRows {
 		return rows
@@ -82,9 +82,9 @@ func (d *planner) fit(rows []*Row) []*Row {
 	return slices.DeleteFunc(rows, func(r *Row) bool { return gone[r] })
 }
 
-// userRow is the row of the rules in a route of another user. Nothing is written to a
-// route that the status does not name yet: otherwise, after a change of the specification,
-// there would be no record of it.
+// userRow returns the row of the rules in a user-managed route. Nothing is written to a route that
+// the status does not list yet: otherwise, after a change of the specification, there would be no
+// record of it.
 func (d *planner) userRow(ref *v1alpha1.RouteReference) *Row {
 	r := Row{field: "spec.provider.routeRef", user: providers.UserRoute(ref.Kind, ref.Name), port: d.Policy.Spec.Ports[0]}
 	if ref.Port != "" {
@@ -112,15 +112,14 @@ func (d *planner) userRow(ref *v1alpha1.RouteReference) *Row {
 	return out
 }
 
-// listenerRow is the row of a listener: that of a domain without a host.
+// listenerRow returns the row of a listener, which is like a domain without a host.
 func (d *planner) listenerRow(i int, entry v1alpha1.Listener) *Row {
 	r := Row{
 		entry: i, field: fmt.Sprintf("spec.listeners[%d]", i), listener: entry.Name, claim: ListenerHost(d.Policy, entry),
 		port: d.portOf(entry.Port), parents: []providers.Parent{providers.ListenerParent(d.Policy, i)},
 	}
 	out := d.releaseRows(r, v1alpha1.Domain{Groups: entry.Groups, Release: entry.Release})[0]
-	// One name for all that it routes to: two routes on one listener would be in each
-	// other's way.
+	// The name is the same for all targets: two routes on one listener would conflict.
 	out.target = "listener/" + entry.Name
 	if p := out.port.Protocol; p != v1alpha1.ProtocolTCP && p != v1alpha1.ProtocolUDP {
 		out.fail(reasonNotRoutable, fmt.Sprintf("the protocol of %s.port %q is not TCP or UDP: route it in spec.domains", out.field, out.port.Name))
@@ -162,8 +161,8 @@ func (d *planner) portOf(name string) v1alpha1.NetworkPort {
 	return d.Policy.Spec.Ports[0]
 }
 
-// releaseRows are the rows of a domain: one for its version, or those of groups, or of
-// their canaries.
+// releaseRows returns the rows of a domain: one for its version, or those of groups or of their
+// canaries.
 func (d *planner) releaseRows(base Row, entry v1alpha1.Domain) []*Row {
 	if entry.Release == nil {
 		return d.groupRows(base, entry)
@@ -178,9 +177,9 @@ func (d *planner) releaseRows(base Row, entry v1alpha1.Domain) []*Row {
 	return rows
 }
 
-// routeToCanary turns the row of a group into one of its canary: while there is one that
-// has a ready endpoint it gets all, whatever its weight. So does a release from the moment
-// on in which hooks are to try it, before it is the canary.
+// routeToCanary changes the row of a group to one of its canary, which gets all its traffic,
+// regardless of the weight, while it has a ready endpoint. The same applies to a release that
+// PreRollout hooks test before it is the canary.
 func (d *planner) routeToCanary(r *Row, absent v1alpha1.WhenAbsent) {
 	absent = cmp.Or(absent, v1alpha1.AbsentActive)
 	r.canary, r.target = true, fmt.Sprintf("canary/%s/%s", absent, r.target)
@@ -204,7 +203,7 @@ func (d *planner) routeToCanary(r *Row, absent v1alpha1.WhenAbsent) {
 	}
 }
 
-// groupRows are the rows of a domain that routes to groups.
+// groupRows returns the rows of a domain that routes to groups.
 func (d *planner) groupRows(base Row, entry v1alpha1.Domain) []*Row {
 	policy := groupsPolicy(entry)
 	candidates := d.liveGroups()
@@ -248,10 +247,10 @@ func (d *planner) groupRows(base Row, entry v1alpha1.Domain) []*Row {
 	return []*Row{&r}
 }
 
-// renderRow fills in the host of a row.
+// renderRow sets the host of a row.
 func (d *planner) renderRow(r Row, entry v1alpha1.Domain) Row {
 	if r.group != nil && activeOf(r.group) == nil && strings.Contains(entry.Domain, ".Version") {
-		return r // There is no version to name yet.
+		return r // No version is known yet.
 	}
 	if r.listener != "" || r.user != "" {
 		return r
@@ -267,13 +266,13 @@ func (d *planner) renderRow(r Row, entry v1alpha1.Domain) Row {
 	}
 	r.host, r.tls = host, d.askedTLS(entry.TLS, r.group)
 	if r.group != nil && activeOf(r.group) == nil {
-		// Not a failure of the row: what is live for the group stays.
+		// This is not a failure of the row: the live route of the group stays.
 		r.message = fmt.Sprintf("release group %q has no active release yet", r.group.Name)
 	}
 	return r
 }
 
-// missingGroups are rows for names that no group has.
+// missingGroups returns rows for names that no group has.
 func (d *planner) missingGroups(base Row, _ v1alpha1.Domain, names []string) []*Row {
 	var rows []*Row
 	for _, name := range names {
@@ -287,8 +286,8 @@ func (d *planner) missingGroups(base Row, _ v1alpha1.Domain, names []string) []*
 	return rows
 }
 
-// unnamed are rows of the groups that a domain with a template has routed to, and that are not
-// named: they stay while a name fits no group, because it may be theirs.
+// unnamed returns rows of groups to which a domain with a template has routed and which it does not
+// name: they stay while a name matches no group, because the name may be meant for them.
 func (d *planner) unnamed(base Row, entry v1alpha1.Domain, candidates []*v1alpha1.ReleaseGroup, missing []*Row) (rows []*Row) {
 	if len(missing) == 0 {
 		return nil
@@ -305,9 +304,9 @@ func (d *planner) unnamed(base Row, entry v1alpha1.Domain, candidates []*v1alpha
 	return rows
 }
 
-// keepUnresolved keeps live what a domain or listener has routed to, while what it is to route to
-// instead is not there: its group, or the release of its version. A pin stays to what a pin
-// may serve.
+// keepUnresolved keeps the live target of a domain or listener while its new target, a group or the
+// release of a version, does not exist. A domain with a version keeps only a release that it may
+// serve.
 func (d *planner) keepUnresolved(rows []*Row) {
 	for _, r := range rows {
 		if r.host == "" && r.listener == "" || r.group != nil || r.reason != reasonGroupNotFound && r.reason != reasonPinnedUnavailable {
@@ -336,8 +335,8 @@ func (d *planner) keepUnresolved(rows []*Row) {
 	}
 }
 
-// pinRow is the row of a domain with a version (rule 33): it routes to a release
-// that is active, canary or retained, and never deploys one.
+// pinRow returns the row of a domain with a version (rule 33): it routes to a release that is
+// active, canary or retained, and never deploys one.
 func (d *planner) pinRow(base Row, entry v1alpha1.Domain) *Row {
 	r := base
 	r.pin, r.target = true, "version/"+entry.Release.Version
@@ -356,8 +355,8 @@ func (d *planner) pinRow(base Row, entry v1alpha1.Domain) *Row {
 	return &r
 }
 
-// keepInvalid keeps live what a domain that renders to no host name has routed to
-// until now, if it may have it: bad input takes nothing away.
+// keepInvalid keeps the live target of a domain that does not render to a host name, if the host is
+// allowed: invalid input removes nothing.
 func (d *planner) keepInvalid(rows []*Row) {
 	wanted := map[string]bool{}
 	for _, r := range rows {

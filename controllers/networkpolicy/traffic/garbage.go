@@ -9,16 +9,16 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// obsolete decides what is deleted. A route goes only when the hosts that are still
-// wanted are accepted elsewhere, or when one of its hosts is not allowed; a Service goes
-// only when its release has no row and no written object names it.
+// obsolete decides which objects are deleted. A route is deleted only if the hosts that are still
+// required are accepted in other routes, or if one of its hosts is not allowed; a Service is
+// deleted only if its release has no row and no written object names it.
 func (d *planner) obsolete(out *Decision) {
 	d.obsoleteRoutes(out)
 	d.obsoleteServices(out)
 }
 
-// obsoleteRoutes decides which live routes are deleted, which stay because nothing can
-// take their place, and which follow their group until others have taken it.
+// obsoleteRoutes decides which live routes are deleted, which stay because nothing can replace
+// them, and which follow their group until others have replaced them.
 func (d *planner) obsoleteRoutes(out *Decision) {
 	out.held = map[string]*Row{}
 	wanted := map[string]*RouteDecision{}
@@ -63,7 +63,7 @@ func (d *planner) obsoleteRoutes(out *Decision) {
 	}
 }
 
-// refusedHosts are the hosts that a group may not have, as "slug/host".
+// refusedHosts returns the hosts that a group may not have, as "slug/host".
 func refusedHosts(rows []*Row) map[string]bool {
 	out := map[string]bool{}
 	for _, r := range rows {
@@ -74,8 +74,8 @@ func refusedHosts(rows []*Row) map[string]bool {
 	return out
 }
 
-// replaced reports whether all decided routes for hosts of a live one are accepted,
-// whatever their paths: a path that was edited is a route that goes and one that comes.
+// replaced reports whether all decided routes for hosts of a live one are accepted, regardless of
+// their paths: after an edit of a path, one route replaces another.
 func (d *planner) replaced(route *providers.Live, out *Decision) bool {
 	for _, by := range out.Routes {
 		for _, host := range route.Hostnames {
@@ -117,9 +117,9 @@ func (d *planner) obsoleteServices(out *Decision) {
 	}
 }
 
-// stuck is a row that requests a host of a live route in a way that the provider does not support;
-// nil: none. The live route then remains as long as its group should be reachable: wrong input
-// removes nothing.
+// stuck returns a row that requests a host of a live route in a way that the provider does not
+// support, or nil. The live route then stays as long as its group should be reachable: invalid
+// input removes nothing.
 func (d *planner) stuck(out *Decision, route *providers.Live) *Row {
 	if g := d.rollout.bySlug[route.Group()]; g == nil || !live(g) {
 		return nil
@@ -151,11 +151,11 @@ func (d *planner) taken(rows []*Row, host, path string) bool {
 		slices.ContainsFunc(rows, func(r *Row) bool { return r.host == host && samePath(r.path, path) })
 }
 
-// follows routes a live route that stays, although no row asks for it, to what its group is
-// routed to: a canary that is rolled back must be rolled back there too. One moving to a
-// newer group stays on it, as long as its hosts do. One that is not begins no such way: the
-// newer group would have traffic that no confirmed route gives it. Nil: it is so already, or
-// nothing of the group can answer.
+// follows updates a live route that stays without a row to the split of its group: a canary that is
+// rolled back must be rolled back there too. A route that is moving to a newer group keeps moving
+// as long as its hosts do. Other routes do not start such a move: the newer group would get traffic
+// that no confirmed route gives it. It returns nil if the route is up to date, or no release of the
+// group is ready.
 func (d *planner) follows(route *providers.Live, out *Decision) *RouteDecision {
 	if r, ok := d.followsCanary(route, out); ok {
 		return r
@@ -183,8 +183,8 @@ func (d *planner) follows(route *providers.Live, out *Decision) *RouteDecision {
 	return nil
 }
 
-// followsCanary does so for a route of a canary's domain whose canary has become ready since: clients of that domain
-// are to see no other release while another route replaces it. ok is false for a route of anything else.
+// followsCanary does this for a route of a canary domain whose canary has become ready since: clients of that domain
+// must not see another release while another route replaces it. ok is false for all other routes.
 func (d *planner) followsCanary(route *providers.Live, out *Decision) (r *RouteDecision, ok bool) {
 	rows := d.wantedBy(route, out.rows)
 	if len(rows) == 0 || slices.ContainsFunc(rows, func(r *Row) bool { return !r.canary || r.pinned == "" || r.pinned != rows[0].pinned }) {
@@ -203,11 +203,11 @@ func (d *planner) followsCanary(route *providers.Live, out *Decision) (r *RouteD
 	return nil, true
 }
 
-// onItsWay is the split between the group of a live route that stays and the newer one to
-// which it is in progress. Nil: it gives that one nothing, or one of its hosts is to go no
-// further, by a route that is to replace it.
+// onItsWay returns the split between the group of a live route that stays and the newer one to
+// which it is moving, or nil: it gives the newer group no traffic, or the route that replaces it
+// does not move one of its hosts.
 func (d *planner) onItsWay(route *providers.Live, out *Decision) *groupDecision {
-	for way, m := range out.moves { // A group has one that comes.
+	for way, m := range out.moves { // At most one group is moving in.
 		if way.from != route.Group() || !slices.ContainsFunc(d.releasesOf(route.Services), func(name string) bool {
 			of := d.rollout.groupOf[name]
 			return of != nil && of.Slug == way.to
@@ -226,15 +226,15 @@ func (d *planner) onItsWay(route *providers.Live, out *Decision) *groupDecision 
 	return nil
 }
 
-// forbiddenRoutes are what goes even where nothing else is decided.
+// forbiddenRoutes returns the routes that are deleted even if nothing else is decided.
 func (d *planner) forbiddenRoutes() []string {
 	return slices.DeleteFunc(SortedKeys(d.Live), func(name string) bool { return d.Live[name].Deleting || !d.forbidden(d.Live[name]) })
 }
 
-// vanished are groups that live objects carry and the rollout state does not know. A group
-// leaves by its phase Closing, in which its routes go; one that is simply not there
-// belongs to a rollout state that was made again. Its objects stay until some group has an
-// active release that answers, or all groups that there are end.
+// vanished returns the groups that live objects are labelled with but that the rollout state does
+// not contain. A group normally ends in phase Closing, in which its routes are deleted; a group
+// that is missing belongs to a rollout state that was lost. Its objects stay until some group has
+// an active release with a ready endpoint, or all existing groups end.
 func (d *planner) vanished() map[string]bool {
 	groups := d.liveGroups()
 	if len(groups) == 0 && slices.ContainsFunc(d.rollout.groups, func(g *v1alpha1.ReleaseGroup) bool { return g.Phase == v1alpha1.GroupClosing }) {
@@ -260,8 +260,8 @@ func (d *planner) vanished() map[string]bool {
 	return out
 }
 
-// referenced are the releases that the last report named, and those that live
-// Services of groups select.
+// referenced returns the releases that the last report named, and those that live Services of
+// groups select.
 func (d *planner) referenced() map[string]bool {
 	out := map[string]bool{}
 	for _, g := range d.Policy.Status.Groups {
@@ -278,8 +278,7 @@ func (d *planner) referenced() map[string]bool {
 	return out
 }
 
-// LiveObject is the live one of a route's objects that has the kind and name of want;
-// nil: there is none.
+// LiveObject returns the live object of a route with the kind and name of want, or nil.
 func LiveObject(live *providers.Live, want resources.Object) resources.Object {
 	if live == nil {
 		return nil
@@ -292,7 +291,7 @@ func LiveObject(live *providers.Live, want resources.Object) resources.Object {
 	return nil
 }
 
-// Surplus are the live objects of routes that are deleted, and objects that are no longer part
+// Surplus returns the live objects of routes that are deleted, and objects that are no longer part
 // of a route that remains. The object that was created last is deleted first.
 func Surplus(f *Observed, out *Decision) []resources.Object {
 	var gone []resources.Object
@@ -305,7 +304,7 @@ func Surplus(f *Observed, out *Decision) []resources.Object {
 	for _, route := range slices.Concat(out.Routes, out.Previous) {
 		live := f.Live[route.Name]
 		if live == nil || live.User || len(route.Objects) == 0 {
-			continue // It is new, or does not change.
+			continue // The route is new, or does not change.
 		}
 		for _, o := range live.Objects {
 			if !slices.ContainsFunc(route.Objects, func(want resources.Object) bool { return LiveObject(live, want) == o }) {

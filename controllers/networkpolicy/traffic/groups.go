@@ -13,7 +13,7 @@ func (d *planner) liveGroups() []*v1alpha1.ReleaseGroup {
 	return slices.DeleteFunc(slices.Clone(d.rollout.groups), func(g *v1alpha1.ReleaseGroup) bool { return !live(g) })
 }
 
-// named picks groups by name or slug, in the order of names.
+// named returns groups by name or slug, in the order of names.
 func named(groups []*v1alpha1.ReleaseGroup, names []string) []*v1alpha1.ReleaseGroup {
 	var picked []*v1alpha1.ReleaseGroup
 	for _, name := range names {
@@ -26,10 +26,10 @@ func named(groups []*v1alpha1.ReleaseGroup, names []string) []*v1alpha1.ReleaseG
 	return picked
 }
 
-// choose picks the group that something shared routes to (rule 9): the first of
-// candidates whose active release has ready endpoints, if it comes before the
-// current one; until then the current one, as long as it has an active release. It
-// never moves back because of endpoints that come and go.
+// choose returns the group to which a shared domain or Service routes (rule 9): the first of
+// candidates whose active release has ready endpoints, if it comes before the current one; until
+// then the current one, as long as it has an active release. It never moves back because endpoints
+// appear and disappear.
 func (d *planner) choose(candidates []*v1alpha1.ReleaseGroup, current string) *v1alpha1.ReleaseGroup {
 	var withActive *v1alpha1.ReleaseGroup
 	for _, g := range candidates {
@@ -58,8 +58,8 @@ func (d *planner) choose(candidates []*v1alpha1.ReleaseGroup, current string) *v
 	return nil
 }
 
-// incoming is the group to which newest domains are moving from base: a newer group whose first
-// release is a canary. nil: there is none, or the target of the domains is orphaned (rule 20).
+// incoming returns the group to which the newest domains are moving from base, a newer group whose
+// first release is a canary, or nil. It is nil too if the routes are being orphaned (rule 20).
 func (d *planner) incoming(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	if base == nil || Orphans(d.Policy) || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
 		return nil
@@ -98,7 +98,7 @@ func newPlanner(f *Observed) *planner {
 	return d
 }
 
-// versionOf is the version of a release, for messages, or its name if the rollout state no
+// versionOf returns the version of a release, for messages, or its name if the rollout state no
 // longer contains it.
 func (l rollout) versionOf(release string) string {
 	if r := l.rows[release]; r != nil {
@@ -107,7 +107,7 @@ func (l rollout) versionOf(release string) string {
 	return release
 }
 
-// activeOf is the active release of a group; nil where there is none.
+// activeOf returns the active release of a group, or nil.
 func activeOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	for i := range g.Releases {
 		if g.Releases[i].Status == v1alpha1.ReleaseActive {
@@ -117,8 +117,8 @@ func activeOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// mainOf is what a group serves on its own: its active release, else the canary that is
-// its first one; nil where there is none.
+// mainOf returns the release that a group serves without others: its active release, else the
+// canary that is its first release, or nil.
 func mainOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	if a := activeOf(g); a != nil {
 		return a
@@ -131,8 +131,8 @@ func mainOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// testable is the release of a group to which domains of the canary route: the canary, or
-// one that is available and about which hooks of PreRollout are asked; nil: there is none.
+// testable returns the release of a group to which canary domains route: the canary, or a release
+// that is available and about which PreRollout hooks are asked, or nil.
 func testable(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	for i := range g.Releases {
 		r := &g.Releases[i]
@@ -144,8 +144,8 @@ func testable(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// rejected reports that nothing of a group is to serve, and that none of the releases
-// ever was active, or is there any more: what routes to them goes.
+// rejected reports whether no release of a group may serve, and none of the releases was ever
+// active or still exists: routes to them are deleted.
 func (d *planner) rejected(g *v1alpha1.ReleaseGroup, releases ...string) bool {
 	if mainOf(g) != nil || slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Promoted > 0 }) {
 		return false
@@ -159,7 +159,7 @@ func (d *planner) rejected(g *v1alpha1.ReleaseGroup, releases ...string) bool {
 	return true
 }
 
-// live reports that a group is to have routes: it is neither closing nor an expired preview.
+// live reports whether a group has routes: it is neither closing nor an expired preview.
 func live(g *v1alpha1.ReleaseGroup) bool {
 	return g.Phase != v1alpha1.GroupClosing && g.Phase != v1alpha1.GroupExpired
 }
@@ -196,8 +196,8 @@ func readRollout(m *v1alpha1.Microservice) rollout {
 	return l
 }
 
-// settled is a Microservice as it is when all canaries of groups whose active release can
-// serve are aborted.
+// settled returns a copy of a Microservice in which the canaries of all groups whose active release
+// can serve are aborted.
 func (f *Observed) settled(m *v1alpha1.Microservice) *v1alpha1.Microservice {
 	out := *m
 	out.Status.ReleaseGroups = slices.Clone(m.Status.ReleaseGroups)
@@ -210,7 +210,7 @@ func (f *Observed) settled(m *v1alpha1.Microservice) *v1alpha1.Microservice {
 	return &out
 }
 
-// aborted is a group whose active release has it all, and whose canary is none any more.
+// aborted returns a copy of a group without its canary: the active release has all the traffic.
 func aborted(g *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	out := moved(g)
 	out.Rollout = nil
@@ -222,15 +222,16 @@ func aborted(g *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	return out
 }
 
-// Behind reports whether a live object, or the status of the policy, was written from a later state of the rollout state. The
-// status counts because of a group whose objects are removed: without it, an old state would let the policy forget what it confirmed.
+// Behind reports whether a live object, or the status of the policy, was written from a later rollout state than the one
+// that was read. The status counts because of groups whose objects are removed: otherwise the policy would forget, because
+// of an old state, what it confirmed.
 func Behind(m *v1alpha1.Microservice, f *Observed) bool {
 	late := func(s resources.Stamp, ok bool) bool {
 		if !ok {
 			return false
 		}
 		if s.RolloutState != m.UID {
-			return s.Sequence > 0 // Another Microservice: which of the two is there, the server knows.
+			return s.Sequence > 0 // Another Microservice: the API server knows which of the two exists.
 		}
 		return s.Sequence > m.Status.Sequence() || slices.ContainsFunc(m.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool {
 			return g.Slug == s.Group && s.Revision > g.TrafficRevision
@@ -255,8 +256,8 @@ func Behind(m *v1alpha1.Microservice, f *Observed) bool {
 	return false
 }
 
-// incomingUntested is the group above base, of which no active release answers, whose release hooks are
-// to try, before newest domains are moving to it; nil: there is none.
+// incomingUntested returns the group above base whose release PreRollout hooks test before the newest
+// domains start moving to it, if no active release of base is ready, or nil.
 func (d *planner) incomingUntested(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	if Orphans(d.Policy) || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
 		return nil
@@ -283,8 +284,9 @@ func servable(r *v1alpha1.Release) bool {
 	return r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseCanary || r.Status == v1alpha1.ReleaseDeprecated && r.Promoted > 0
 }
 
-// pinned finds the release that a pin serves, which may be written like the tag of a version:
-// the active one, else a canary, else the one that was active last; the newest group first.
+// pinned returns the release that a domain with a version serves; the version may be spelled like
+// its tag. It prefers the active release, then a canary, then the one that was active last; the
+// newest group first.
 func (d *planner) pinned(pin string) (*v1alpha1.ReleaseGroup, string) {
 	var best *v1alpha1.Release
 	rank := func(r *v1alpha1.Release) int64 {
@@ -312,9 +314,9 @@ func (d *planner) pinned(pin string) (*v1alpha1.ReleaseGroup, string) {
 	return nil, ""
 }
 
-// moved is a group whose traffic cannot be split: its active release has it all, and
-// steps of a canary are waits. While the active release answers nothing, the canary stands
-// in for it, as ever: it may be the fix.
+// moved returns a copy of a group whose traffic cannot be split: its active release has all the
+// traffic, and canary steps only wait. If no endpoint of the active release is ready, the canary
+// serves in its place: it may be the fix.
 func moved(g *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	out := *g
 	out.Releases = slices.Clone(g.Releases)
@@ -328,7 +330,7 @@ func moved(g *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	return &out
 }
 
-// backendsOf are the releases between which a live route splits, with their weights.
+// backendsOf returns the releases between which a live route splits, with their weights.
 func (d *planner) backendsOf(route *providers.Live) map[string]int {
 	out := map[string]int{}
 	for service, weight := range route.Weights {
@@ -339,7 +341,7 @@ func (d *planner) backendsOf(route *providers.Live) map[string]int {
 	return out
 }
 
-// releasesOf are the releases that Services of the policy route to.
+// releasesOf returns the releases that Services of the policy route to.
 func (d *planner) releasesOf(services []string) []string {
 	var out []string
 	for _, service := range services {

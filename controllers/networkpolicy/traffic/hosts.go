@@ -20,9 +20,9 @@ var (
 	groupFields  = regexp.MustCompile(`\{\{ ?\.(ReleaseGroupName|StreamName|FullName|Version|Number) ?\}\}`)
 )
 
-// Hosts are all that routes of the policy may have, and its listeners in the same form: what
-// its entries render to, whatever group they are for, and what live routes have. A decision
-// asks for no other.
+// Hosts returns all hosts that routes of the policy may have, and its listeners in the same form:
+// what its entries render to for any group, and the hosts of live routes. A decision uses no
+// others.
 func Hosts(f *Observed) []string {
 	if !routed(f.Policy) || gatewayapi.UserRef(f.Policy) != nil || f.Microservice == nil {
 		return nil
@@ -52,10 +52,10 @@ func Hosts(f *Observed) []string {
 	return SortedKeys(out)
 }
 
-// templated reports whether a domain holds a field of the group.
+// templated reports whether a domain contains a field of the group.
 func templated(domain string) bool { return groupFields.MatchString(domain) }
 
-// groupsPolicy of a domain, its default included.
+// groupsPolicy returns the groups policy of a domain, or the default.
 func groupsPolicy(d v1alpha1.Domain) v1alpha1.GroupsPolicy {
 	switch {
 	case d.Groups != nil:
@@ -103,7 +103,7 @@ func fill(template string, p *v1alpha1.NetworkPolicy, g *v1alpha1.ReleaseGroup) 
 	return text, nil
 }
 
-// checkHost reports what keeps text from being the host name of a route.
+// checkHost returns an error if text is not valid as the host name of a route.
 func checkHost(host string) error {
 	name, wildcard := strings.CutPrefix(host, "*.")
 	if _, err := netip.ParseAddr(host); err == nil {
@@ -133,8 +133,8 @@ func (d *planner) hostGroup(host, path string) string {
 	return ""
 }
 
-// refuses reports why the host that a domain renders to is not allowed; nil: it is allowed, or
-// this is unknown.
+// refuses returns why the host that a domain renders to is not allowed, or nil if it is allowed or
+// this is not known.
 func (o *Ownership) refuses(domain, host string) error {
 	switch {
 	case o == nil || o.Unread != nil:
@@ -155,14 +155,14 @@ func (d *planner) hasRoute(host string) bool {
 	return false
 }
 
-// forbidden reports whether a live route has a host that no domain of the namespace may
-// become. Such a route is never kept for the sake of its other hosts.
+// forbidden reports whether a live route has a host that is not allowed for the namespace. Such a
+// route is never kept for its other hosts.
 func (f *Observed) forbidden(route *providers.Live) bool {
 	return !route.User && slices.ContainsFunc(route.Hostnames, func(host string) bool { return f.Owned.refuses(host, host) != nil })
 }
 
-// withdrawn is the report of domains when no Microservice reports what they become:
-// those whose routes go hold their hosts no longer.
+// withdrawn returns the domains of a policy without a Microservice: those whose routes are deleted
+// no longer hold their hosts.
 func (f *Observed) withdrawn(reported []v1alpha1.DomainStatus) []v1alpha1.DomainStatus {
 	for i := range reported {
 		d := &reported[i]

@@ -22,33 +22,33 @@ import (
 // Observed contains everything that a decision is based on, as read in one reconcile.
 type Observed struct {
 	Policy *v1alpha1.NetworkPolicy
-	// Microservice that the policy routes to; nil where there is none.
+	// Microservice that the policy routes to, or nil.
 	Microservice *v1alpha1.Microservice
-	// Services that the policy owns, by name; those that are being deleted included.
+	// Services that the policy owns, by name, including those that are being deleted.
 	Services map[string]*corev1.Service
-	// View of the provider that the policy chose.
+	// View of the provider that the policy uses.
 	View providers.View
-	// views of all providers, that one included, and the scene that they were made from.
+	// views of all providers, including that one, and the scene from which they were created.
 	views []providers.View
 	Scene providers.Scene
-	// Rest are the policy's objects that carry no route, such as Certificates.
+	// Rest are the policy's objects other than routes and Services, such as Certificates.
 	Rest []resources.Object
-	// Live routes by name: those of the provider, and those that another one left.
+	// Live routes by name: those of the provider, and those of previous providers.
 	Live map[string]*providers.Live
-	// Adopted is the Service of the user that the policy adopts; nil: none, or it is
-	// not there.
+	// Adopted is the user's Service that the policy adopts; nil if it adopts none, or the Service does
+	// not exist.
 	Adopted *corev1.Service
-	// Older are the policies that name the same route of another user, and are older.
+	// Older are the older policies that name the same user-managed route.
 	Older []*v1alpha1.NetworkPolicy
-	// Written is when routes were written last, by name, where that is known.
+	// Written is when routes were last written, by name, if known.
 	Written map[string]time.Time
-	// Probed is what is known of the probes of routes.
+	// Probed are the known results of the probes of routes.
 	Probed map[providers.Probe]providers.Probed
 	// Endpoints by name of the policy's Services.
 	Endpoints map[string]Endpoints
 	// Claims of other policies that this one's routes could meet.
 	Claims []Claim
-	// Owned is what the list of domains gives to the namespace; nil: there is no list.
+	// Owned describes what the list of domains allows for the namespace; nil if there is no list.
 	Owned *Ownership
 	Now   time.Time
 }
@@ -61,19 +61,19 @@ type Endpoints struct {
 // Claim is a host and path that another policy holds.
 type Claim struct {
 	host, path, policy string
-	// literal: an entry of that policy names the host, and no group has a say in it.
+	// literal: an entry of that policy names the host, independent of the group.
 	literal bool
-	// younger: that policy is, and serves the host.
+	// younger: the policy is younger, and serves the host.
 	younger bool
 }
 
-// gatewayProvider routes by the Gateway API.
+// gatewayProvider writes routes of the Gateway API.
 var gatewayProvider providers.Provider = gatewayapi.Provider{}
 
-// Known are the providers. The last one is that of policies which name none.
+// Known are the providers. The last one is the provider of policies that name none.
 var Known = []providers.Provider{gatewayProvider, ingress.Provider{}, apisix.Provider{}, gatewayapi.RouteRef{}, providers.Services{}}
 
-// ProviderOf that a policy chose.
+// ProviderOf returns the provider of a policy.
 func ProviderOf(p *v1alpha1.NetworkPolicy) providers.Provider {
 	for _, candidate := range Known {
 		if candidate.Chosen(p) {
@@ -88,7 +88,7 @@ func routed(p *v1alpha1.NetworkPolicy) bool {
 	return len(ProviderOf(p).Writes()) > 0 || gatewayapi.UserRef(p) != nil
 }
 
-// ReleaseService is the name of the Service of a release.
+// ReleaseService returns the name of the Service of a release.
 func (f *Observed) ReleaseService(release string) string {
 	return resources.ReleaseServiceName(f.Policy.Name, f.Policy.MicroserviceName(), release)
 }
@@ -98,8 +98,7 @@ func (f *Observed) ready(release string) bool {
 	return len(f.Endpoints[f.ReleaseService(release)].Ready) > 0
 }
 
-// service is a live Service of the policy, or the one that it adopts; nil: there is
-// none.
+// service returns a live Service of the policy, or the one that it adopts, or nil.
 func (f *Observed) service(name string) *corev1.Service {
 	if f.Adopted != nil && f.Adopted.Name == name {
 		return f.Adopted
@@ -107,7 +106,7 @@ func (f *Observed) service(name string) *corev1.Service {
 	return f.Services[name]
 }
 
-// Selected is the release that a live Service of the policy selects.
+// Selected returns the release that a live Service of the policy selects.
 func (f *Observed) Selected(service string) string {
 	s := f.service(service)
 	if s == nil || s.DeletionTimestamp != nil {
@@ -121,7 +120,7 @@ func OfRelease(s *corev1.Service) bool {
 	return s.Labels[v1alpha1.LabelRelease] != ""
 }
 
-// report of a group in the policy's current status.
+// report returns the report of a group in the policy's current status.
 func (f *Observed) report(slug string) v1alpha1.GroupTraffic {
 	i := slices.IndexFunc(f.Policy.Status.Groups, func(g v1alpha1.GroupTraffic) bool { return g.Slug == slug })
 	if i < 0 {
@@ -130,7 +129,7 @@ func (f *Observed) report(slug string) v1alpha1.GroupTraffic {
 	return f.Policy.Status.Groups[i]
 }
 
-// AdoptedName is the Service that a policy adopts; "" where it adopts none.
+// AdoptedName returns the name of the Service that a policy adopts, or "".
 func AdoptedName(p *v1alpha1.NetworkPolicy) string {
 	if p.Spec.AdoptFrom == nil {
 		return ""
@@ -138,10 +137,10 @@ func AdoptedName(p *v1alpha1.NetworkPolicy) string {
 	return p.Spec.AdoptFrom.ServiceName
 }
 
-// SortedKeys of a map.
+// SortedKeys returns the keys of a map, sorted.
 func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// previous reports whether a live route is of a provider that the policy has left.
+// previous reports whether a live route belongs to a provider that the policy no longer uses.
 func (f *Observed) previous(route *providers.Live) bool {
 	return route.Provider != ProviderOf(f.Policy).Name()
 }
@@ -155,12 +154,12 @@ func (f *Observed) shares(other *v1alpha1.NetworkPolicy) bool {
 	return ProviderOf(other).Name() == ProviderOf(f.Policy).Name()
 }
 
-// viewOf a provider by its name.
+// viewOf returns the view of a provider by its name.
 func (f *Observed) viewOf(name string) providers.View {
 	return f.views[slices.IndexFunc(Known, func(p providers.Provider) bool { return p.Name() == name })]
 }
 
-// previousRoutes are the live routes of such providers, by name and in order of it.
+// previousRoutes returns the names of the live routes of previous providers, sorted.
 func (f *Observed) previousRoutes() []string {
 	return slices.DeleteFunc(SortedKeys(f.Live), func(name string) bool { return !f.previous(f.Live[name]) })
 }
@@ -170,12 +169,12 @@ func (f *Observed) hasPreviousRoutes(slug string) bool {
 	return slices.ContainsFunc(f.previousRoutes(), func(name string) bool { return f.Live[name].Group() == slug })
 }
 
-// ListenerHost is a listener in the form of a host, which no host has.
+// ListenerHost returns a key for a listener in the form of a host, different from all host names.
 func ListenerHost(p *v1alpha1.NetworkPolicy, l v1alpha1.Listener) string {
 	return "listener " + cmp.Or(l.ParentRef.Namespace, p.Namespace) + "/" + l.ParentRef.Name + "/" + l.ParentRef.SectionName
 }
 
-// AllKinds are those of all providers, and Certificates.
+// AllKinds returns the kinds of all providers, and Certificates.
 func AllKinds() []providers.Kind {
 	var out []providers.Kind
 	for _, p := range Known {
@@ -184,7 +183,7 @@ func AllKinds() []providers.Kind {
 	return append(out, certmanager.Kind)
 }
 
-// WrittenKinds are the kinds of written objects, except Services.
+// WrittenKinds returns the kinds of written objects, except Services.
 func WrittenKinds() []providers.Kind {
 	var out []providers.Kind
 	for _, p := range Known {
@@ -203,13 +202,13 @@ func writesKind(p providers.Provider, kind string) bool {
 	return slices.ContainsFunc(p.Writes(), func(k providers.Kind) bool { return k.Kind == kind })
 }
 
-// OfAnother reports whether a kind is one that other providers than the policy's write.
+// OfAnother reports whether a kind is written only by providers other than the policy's.
 func OfAnother(policy *v1alpha1.NetworkPolicy, kind string) bool {
 	own := ProviderOf(policy)
 	return !writesKind(own, kind) && slices.ContainsFunc(Known, func(p providers.Provider) bool { return writesKind(p, kind) })
 }
 
-// NeededKinds are the kinds without which a policy cannot have what it asks for.
+// NeededKinds returns the kinds that the specification of a policy requires.
 func NeededKinds(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	out := providers.Needs(ProviderOf(p), p)
 	if certmanager.Needed(p) {
@@ -218,8 +217,8 @@ func NeededKinds(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	return out
 }
 
-// ReadKinds are the kinds of the objects that a policy has or needs: without a look at them
-// no one knows what routes to its releases.
+// ReadKinds returns the kinds of the objects that a policy has or needs: unless they are read, it
+// is not known which routes route to its releases.
 func ReadKinds(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	out := NeededKinds(p)
 	from := []string{p.Status.Provider}
@@ -239,8 +238,8 @@ func ReadKinds(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	return out
 }
 
-// See gives the facts the views of a scene: that of the policy's own provider, and the
-// routes that others have left.
+// See sets the views of a scene: that of the policy's provider, and those with routes of previous
+// providers.
 func (f *Observed) See(scene providers.Scene) {
 	f.Scene, f.Live, f.views, f.Rest = scene, map[string]*providers.Live{}, nil, nil
 	own := ProviderOf(f.Policy)
@@ -266,12 +265,12 @@ func (f *Observed) See(scene providers.Scene) {
 	}
 }
 
-// Orphans reports that a policy is being deleted, and that what it has is to stay.
+// Orphans reports whether a policy is being deleted and its objects stay.
 func Orphans(p *v1alpha1.NetworkPolicy) bool {
 	return p.DeletionTimestamp != nil && p.Spec.DeletionPolicy == v1alpha1.DeletionOrphan
 }
 
-// Older orders policies by age, then by name, as routes are.
+// Older orders policies by age, then by name, like routes in the Gateway API.
 func Older(a, b *v1alpha1.NetworkPolicy) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
@@ -279,25 +278,25 @@ func Older(a, b *v1alpha1.NetworkPolicy) bool {
 	return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name
 }
 
-// Ownership is what the list of domains reports of a policy's namespace. Nil: there is
-// no list, and every host is allowed.
+// Ownership describes which hosts the list of domains allows for a policy's namespace. Nil means
+// that there is no list, and every host is allowed.
 type Ownership struct {
-	// Hosts that the list gives to the namespace.
+	// Hosts that the list allows for the namespace.
 	Hosts domains.Hosts
-	// Unread is why no one can judge by the list; nil: all is well.
+	// Unread is why the list cannot be applied, or nil.
 	Unread error
-	// Until is how long the labels count by which hosts were given; zero: the list
-	// names no labels.
+	// Until is when the labels of the namespace, by which hosts were allowed, have to be read again;
+	// zero if the list uses no labels.
 	Until time.Time
 }
 
-// ObjectName is the kind and name of an object that was read or built.
+// ObjectName returns the kind and name of an object that was read or built.
 func ObjectName(o resources.Object) string {
 	kind := o.GetObjectKind().GroupVersionKind().Kind
 	return fmt.Sprintf("%s %q", cmp.Or(kind, "route"), o.GetName())
 }
 
-// Union gives the items of both, each once and sorted.
+// Union returns the elements of both, sorted and without duplicates.
 func Union(a, b []string) []string {
 	out := slices.Concat(a, b)
 	slices.Sort(out)
@@ -318,7 +317,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// UserNames are the routes of others that a policy names, or may have rules in.
+// UserNames returns the user-managed routes that a policy names, or may have rules in.
 func UserNames(p *v1alpha1.NetworkPolicy) []string {
 	var out []string
 	if ref := gatewayapi.UserRef(p); ref != nil {
@@ -330,7 +329,8 @@ func UserNames(p *v1alpha1.NetworkPolicy) []string {
 	return Union(out, nil)
 }
 
-// RouteHost is the route that a policy names in the form of a host, which no host has.
+// RouteHost returns a key for the user-managed route of a policy in the form of a host, different
+// from all host names.
 func RouteHost(p *v1alpha1.NetworkPolicy) string {
 	ref := gatewayapi.UserRef(p)
 	if ref == nil {
@@ -339,10 +339,10 @@ func RouteHost(p *v1alpha1.NetworkPolicy) string {
 	return "route " + p.Namespace + "/" + providers.UserRoute(ref.Kind, ref.Name)
 }
 
-// liveSlugs are the groups that live objects were written for.
+// liveSlugs returns the groups for which live objects were written.
 func (f *Observed) liveSlugs() map[string]bool { return f.liveSlugsBut(nil) }
 
-// liveSlugsBut are the same without some routes.
+// liveSlugsBut is liveSlugs without some routes.
 func (f *Observed) liveSlugsBut(without map[string]bool) map[string]bool {
 	out := map[string]bool{}
 	for _, s := range f.Services {

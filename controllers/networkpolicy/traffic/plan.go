@@ -32,7 +32,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// Plan is pure, and the same for any order in which objects were listed.
+// Plan returns the decision about the observed state. It is pure, and independent of the order in
+// which objects were listed.
 func Plan(f *Observed) *Decision {
 	d := newPlanner(f)
 	if f.Microservice == nil {

@@ -8,8 +8,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// groupVerdict reports whether every object of a group carries its revision, and is
-// accepted.
+// groupVerdict returns whether every object of a group has its revision and is accepted.
 func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha1.GroupTraffic) verdict {
 	if !live(g.group) {
 		if len(written) > 0 || r.liveSlugs()[g.slug] {
@@ -36,8 +35,8 @@ func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha
 	return r.removedVerdict(written, prev)
 }
 
-// leavingVerdict is about the objects of a group that ends: what its routes wait for, because
-// nothing else has their hosts, or that they are being deleted.
+// leavingVerdict reports on the objects of a group that ends: its routes wait because no other
+// route has their hosts, or they are being deleted.
 func (r *reporter) leavingVerdict(slug string) verdict {
 	for _, name := range SortedKeys(r.Live) {
 		route := r.Live[name]
@@ -59,8 +58,8 @@ func (r *reporter) leavingVerdict(slug string) verdict {
 	return verdict{Pending: true, Reason: ReasonPending, Message: "the routes and Services of the group are being deleted"}
 }
 
-// removedVerdict is about releases that no written object of a group names any more: what
-// moved them to another group has to be accepted first.
+// removedVerdict reports on releases that no written object of a group names any more: the routes
+// that moved them to another group have to be accepted first.
 func (r *reporter) removedVerdict(written []string, prev v1alpha1.GroupTraffic) verdict {
 	left := difference(prev.References, written)
 	if len(left) == 0 {
@@ -69,8 +68,8 @@ func (r *reporter) removedVerdict(written []string, prev v1alpha1.GroupTraffic) 
 	return r.sharedVerdict(left)
 }
 
-// unseen is the reason why the endpoints of a release are unknown: its Service did not exist
-// when this reconcile began, and is being created. nil: they are known.
+// unseen returns why the endpoints of a release are not known, or nil: its Service did not exist
+// when this reconcile began, and is being created.
 func (r *reporter) unseen(release string) *verdict {
 	name := r.ReleaseService(release)
 	if r.Services[name] != nil {
@@ -118,14 +117,14 @@ func (r *reporter) routesVerdict(g *groupDecision) verdict {
 	return verdict{Accepted: true}
 }
 
-// servicesVerdict is about the Services that follow a group.
+// servicesVerdict reports on the Services that follow a group.
 func (r *reporter) servicesVerdict(g *groupDecision) verdict {
 	for _, s := range r.out.Services {
 		if s.OfRelease || s.Stamp.Group != g.slug {
 			continue
 		}
 		if err := r.writes.Refused[ServiceKey(s.Name)]; err != nil {
-			// The rest continues, unless the Service is all that the group has.
+			// The other objects continue, unless the group has only this Service.
 			if !g.routed && (s.Group == g.slug || r.alone(g.group)) {
 				return verdict{Reason: err.Reason, Message: err.Error()}
 			}
@@ -142,8 +141,8 @@ func (r *reporter) servicesVerdict(g *groupDecision) verdict {
 	return verdict{Accepted: true}
 }
 
-// sharedVerdict is about what moves between groups: releases that it has left are
-// named until it is where it should be.
+// sharedVerdict reports on routes that move between groups: the releases that they left count as
+// referenced until the move is accepted.
 func (r *reporter) sharedVerdict(left []string) verdict {
 	for _, route := range r.out.Routes {
 		if v := r.routeState(route); route.rows[0].shared && !v.Accepted && r.routedTo(route, left) {
@@ -177,8 +176,8 @@ func (r *reporter) routeState(route *RouteDecision) verdict {
 	return v
 }
 
-// previousVerdict is about a route of a previous provider. It is waited for while its
-// gateway may still answer: one that is gone must hold nothing up.
+// previousVerdict reports on a route of a previous provider, which counts only while its gateway
+// may still respond: a gateway that is gone must not block anything.
 func (r *reporter) previousVerdict(name string) verdict {
 	live, key := r.Live[name], RouteName(name)
 	if r.writes.Refused[key] == nil && (r.writes.Changed[key] || !live.Taken && r.fresh(r.Observed.Written[name])) {

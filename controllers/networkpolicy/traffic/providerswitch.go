@@ -16,14 +16,14 @@ const (
 )
 
 const (
-	// defaultDrain is the drain delay of a Microservice that names none.
+	// defaultDrain is the drain delay of a Microservice that sets none.
 	defaultDrain = 30 * time.Second
-	// minDrain is how long the routes of a previous provider stay at least where the policy
-	// does not say itself: acceptance comes before service.
+	// minDrain is the minimum time for which the routes of a previous provider stay, unless the policy
+	// sets one: a gateway accepts a route before it serves it.
 	minDrain = 5 * time.Second
 )
 
-// drain is how long the routes of a previous provider stay after others have replaced them.
+// drain returns how long the routes of a previous provider stay after others have replaced them.
 func (f *Observed) drain() time.Duration {
 	least := minDrain
 	if f.Microservice != nil {
@@ -32,8 +32,8 @@ func (f *Observed) drain() time.Duration {
 	return f.Policy.Spec.DrainDelay.Std(least)
 }
 
-// addPrevious keeps what routes of previous providers route to the same as what those of the
-// current one route to, and reports whether these serve all that the previous ones serve.
+// addPrevious keeps the routes of previous providers in line with those of the current one, and
+// records whether these serve everything that the previous ones serve.
 func (d *planner) addPrevious(out *Decision, groups map[string]*groupDecision) {
 	out.replaced = true
 	routeOf := map[*Row]*RouteDecision{}
@@ -49,14 +49,14 @@ func (d *planner) addPrevious(out *Decision, groups map[string]*groupDecision) {
 		}
 		rows := d.wantedBy(old, out.rows)
 		if len(rows) == 0 && len(old.Hostnames) > 0 && routed(d.Policy) {
-			continue // Its hosts were taken out of the specification: it goes.
+			continue // Its hosts were removed from the specification: it is deleted.
 		}
 		carried := d.carry(out, old, rows, groups)
 		if g := d.rollout.bySlug[old.Group()]; g != nil && !live(g) && len(carried.Backends) == 0 {
-			continue // It goes with its group, and is routed to no other.
+			continue // It is deleted with its group, and does not route to another one.
 		}
 		if g := groups[old.Group()]; g != nil && g.absent && len(carried.Backends) == 0 {
-			continue // Nothing of its group is to be reached any more.
+			continue // Its group must not be reachable any more.
 		}
 		for _, r := range rows {
 			route := routeOf[r]
@@ -87,8 +87,8 @@ func (d *Decision) unreplaced(message string) {
 	}
 }
 
-// replacedByServices looks at the Services of groups that have routes: they are all that
-// callers are to use.
+// replacedByServices checks the Services of groups that have routes: callers use only these from
+// now on.
 func (d *planner) replacedByServices(out *Decision) {
 	for _, s := range out.Services {
 		if g := d.rollout.bySlug[s.Stamp.Group]; g != nil && !s.OfRelease && s.Group == g.Slug && d.hasPreviousRoutes(g.Slug) {
@@ -99,8 +99,8 @@ func (d *planner) replacedByServices(out *Decision) {
 	}
 }
 
-// wantedBy are the rows for what a live route of a previous provider serves. Those that route to nothing are not among
-// them, because no route of the current provider would ever replace it.
+// wantedBy returns the rows for the hosts that a live route of a previous provider serves. Rows without a target are
+// excluded, because no route of the current provider would ever replace it.
 func (d *planner) wantedBy(live *providers.Live, rows []*Row) []*Row {
 	return slices.DeleteFunc(slices.Clone(rows), func(r *Row) bool {
 		if r.user != "" {
@@ -111,15 +111,15 @@ func (d *planner) wantedBy(live *providers.Live, rows []*Row) []*Row {
 	})
 }
 
-// sharesHosts reports whether a route of another user takes the place of a live one: it has
-// one of its hosts, or one of them has none, or no one knows its hosts yet.
+// sharesHosts reports whether a user-managed route replaces a live one: they have a host in common,
+// one of them has no hosts, or the hosts are not known yet.
 func (d *planner) sharesHosts(live, user *providers.Live) bool {
 	return user == nil || len(user.Hostnames) == 0 || len(live.Hostnames) == 0 ||
 		slices.ContainsFunc(live.Hostnames, func(host string) bool { return slices.Contains(user.Hostnames, host) })
 }
 
-// carry routes a route of a previous provider to what rows are routed to, or the group that it
-// is of where there are none. Where rows route to different things it stays as it is.
+// carry updates a route of a previous provider to the targets of rows or, without rows, of its
+// group. If rows have different targets it stays as it is.
 func (d *planner) carry(all *Decision, live *providers.Live, rows []*Row, groups map[string]*groupDecision) *RouteDecision {
 	out := &RouteDecision{slug: live.Group(), rows: rows, Route: providers.Route{Name: live.Name}}
 	var first Row
@@ -136,27 +136,27 @@ func (d *planner) carry(all *Decision, live *providers.Live, rows []*Row, groups
 		return out
 	}
 	if first.pinned == "" && len(d.splitOf(all, &first, groups).weights) == 0 {
-		return out // Nothing that could answer has a ready endpoint.
+		return out // No release that could serve has a ready endpoint.
 	}
 	if len(rows) == 0 {
 		rows = []*Row{&first}
 	}
 	out.slug = first.group.Slug
 	out.Route = d.plan(live.Name, rows, d.splitOf(all, &first, groups))
-	out.TLS, out.RecordTTL, out.Parents = nil, 0, nil // What was specified of them stays.
+	out.TLS, out.RecordTTL, out.Parents = nil, 0, nil // Their live values stay.
 	out.Objects = providers.Carry(d.viewOf(live.Provider), live, out.Route)
 	return out
 }
 
-// drained reports whether routes of previous providers may go: what they serve has been
-// served by the current one for the drain delay.
+// drained reports whether routes of previous providers may be deleted: the current one has served
+// everything that they serve for the drain delay.
 func (d *planner) drained(out *Decision) bool {
 	s := d.Policy.Status.ProviderSwitch
 	return out.replaced && s != nil && s.ReplacedTime != nil && d.sameProvider() && !d.Now.Before(s.ReplacedTime.Add(d.drain()))
 }
 
-// sameProvider reports whether the last report was made under the current provider, so that
-// the time in it is of this switch.
+// sameProvider reports whether the last report was written under the current provider, so that its
+// time belongs to this switch.
 func (f *Observed) sameProvider() bool {
 	return f.Policy.Status.Provider == ProviderOf(f.Policy).Name()
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// reporter turns facts, decision and writes into a status. It is pure.
+// reporter derives the status from the observed facts, the decision and the writes. It is pure.
 type reporter struct {
 	*planner
 	out    *Decision
 	writes Applied
-	// requeueAfter is when the report wants to be made again; 0: when something changes.
+	// requeueAfter is when to report again; 0 if only after a change.
 	requeueAfter time.Duration
 }
 
@@ -37,7 +37,7 @@ func (r *reporter) routeOf(want *Row) *RouteDecision {
 	return nil
 }
 
-// refused is why an object that a host needs could not be written; nil: all were.
+// refused returns why an object that a host needs could not be written, or nil.
 func (r *reporter) refused(host string) *providers.Problem {
 	for _, s := range r.out.Shared {
 		if err := r.writes.Refused[SharedKey(s)]; err != nil && slices.Contains(s.Hosts, host) {
@@ -47,7 +47,7 @@ func (r *reporter) refused(host string) *providers.Problem {
 	return nil
 }
 
-// before is the last reported status of a row; nil: there is none.
+// before returns the last reported status of a row, or nil.
 func (r *reporter) before(row *Row) *v1alpha1.DomainStatus {
 	now := &r.Policy.Status
 	if row.user != "" {
@@ -79,11 +79,10 @@ func (r *reporter) before(row *Row) *v1alpha1.DomainStatus {
 	return nil
 }
 
-// knownBackends are the backends to which a gateway routes the requests of a row, as far as is known. If
-// a gateway accepted the live route as it is, they are those of that route, even if the Gateway was
-// deleted since. Otherwise they are those of the last report of the row. If the last report does not have
-// the row although its route exists, the row was edited: then they are those of all rows of the report
-// that no longer exist.
+// knownBackends returns the backends to which a gateway routes the requests of a row, as far as known:
+// those of the live route if a gateway accepted it as it is, even if the Gateway was deleted since;
+// otherwise those of the last report of the row. If the last report does not contain the row although its
+// route exists, the row was edited: then they are those of all rows of the report that no longer exist.
 func (r *reporter) knownBackends(route *RouteDecision, of *Row) []v1alpha1.DomainBackend {
 	if live := r.Live[route.Name]; live != nil && live.Acknowledged && !live.User {
 		return r.backends(live.Services, live.Weights)
@@ -109,8 +108,8 @@ func (r *reporter) knownBackends(route *RouteDecision, of *Row) []v1alpha1.Domai
 	return out
 }
 
-// backends are the releases behind the Services of a route, by their names. One that only matches or
-// mirrored requests come to has no weight.
+// backends returns the releases behind the Services of a route. A release that gets only matched or
+// mirrored requests has no weight.
 func (r *reporter) backends(services []string, weights map[string]int) (out []v1alpha1.DomainBackend) {
 	for _, service := range slices.Compact(slices.Sorted(slices.Values(services))) {
 		if release := r.releases[service]; release != "" {
@@ -128,7 +127,7 @@ func (r *reporter) routedTo(route *RouteDecision, releases []string) bool {
 	})
 }
 
-// tests are the routes that route to nothing but the release that hooks try.
+// tests returns the routes that route only to the release that PreRollout hooks test.
 func (r *reporter) tests(g *v1alpha1.ReleaseGroup) map[string]bool {
 	tried := testable(g)
 	out := map[string]bool{}
@@ -138,11 +137,11 @@ func (r *reporter) tests(g *v1alpha1.ReleaseGroup) map[string]bool {
 	return out
 }
 
-// written are the releases of a group that any object names, as it was read or as
-// it is written in this reconcile.
+// written returns the releases of a group that any object names, as it was read or as it is written
+// in this reconcile.
 func (r *reporter) written(slug string) []string { return r.writtenBut(slug, nil) }
 
-// writtenBut are the same without some routes.
+// writtenBut is written without some routes.
 func (r *reporter) writtenBut(slug string, without map[string]bool) []string {
 	var out []string
 	add := func(release, fallback string) {
@@ -179,8 +178,9 @@ func (r *reporter) writtenBut(slug string, without map[string]bool) []string {
 		}
 	}
 	for _, s := range r.out.Services {
-		// Refused ones too: a write that failed in passing may have been carried out all the same, and what
-		// [Reserve] adds before the write must stay after it, or both write without end.
+		// Rejected objects are included: a write that failed temporarily may have been applied
+		// nevertheless, and what [Reserve] adds before the write must stay after it, otherwise the two
+		// would overwrite each other endlessly.
 		if !s.OfRelease {
 			add(s.Release, s.Stamp.Group)
 		}
@@ -189,8 +189,8 @@ func (r *reporter) writtenBut(slug string, without map[string]bool) []string {
 	return out
 }
 
-// Probes of all routes that this reconcile left as they were read: what it wrote is probed
-// once it has been read.
+// Probes returns the probes of all routes that this reconcile did not change: routes that it wrote
+// are probed after they have been read.
 func Probes(f *Observed, out *Decision, w Applied) []providers.Probe {
 	var all []providers.Probe
 	for _, route := range out.Routes {
@@ -201,14 +201,14 @@ func Probes(f *Observed, out *Decision, w Applied) []providers.Probe {
 	return all
 }
 
-// probesOf are the probes without which a decided route is not accepted.
+// probesOf returns the probes that have to pass before a decided route is accepted.
 func (f *Observed) probesOf(route *RouteDecision) []providers.Probe {
 	return providers.Probes(f.View, route.Route, route.Objects)
 }
 
-// asked is since when the addresses that have not answered yet are asked; zero: there
-// are none. What this reconcile finds first is asked from now on, so that a manager that
-// was just started takes nothing for unanswered that it never asked.
+// asked returns since when the addresses that have not responded are probed, or zero. Addresses
+// that this reconcile finds first are probed from now on, so that a manager that was just started
+// does not report an address that it has never probed as unresponsive.
 func (r *reporter) asked(route *RouteDecision) time.Time {
 	var since time.Time
 	for _, p := range r.probesOf(route) {
@@ -223,7 +223,7 @@ func (r *reporter) asked(route *RouteDecision) time.Time {
 	return since
 }
 
-// routeWritten is since when an answer on a route, or of it, is waited for.
+// routeWritten returns since when a response to a route is awaited.
 func (r *reporter) routeWritten(route *RouteDecision) time.Time {
 	if r.writes.Changed[RouteName(route.Name)] {
 		return r.Now
@@ -233,7 +233,7 @@ func (r *reporter) routeWritten(route *RouteDecision) time.Time {
 
 func (r *reporter) fresh(at time.Time) bool { return r.requeueAt(at.Add(providers.Grace)) }
 
-// requeueAt requests a reconcile at a time, and reports whether it is still to come.
+// requeueAt requests a reconcile at a time, and reports whether that is in the future.
 func (r *reporter) requeueAt(at time.Time) bool {
 	left := at.Sub(r.Now)
 	if left <= 0 {

@@ -9,9 +9,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// currentGroup is the slug of the group to which a live route routes the host of a
-// shared domain. Where the host itself depends on the group, the report of the
-// last reconcile shows.
+// currentGroup returns the slug of the group to which a live route routes the host of a shared
+// domain. If the host itself depends on the group, the last report decides.
 func (d *planner) currentGroup(r Row, entry v1alpha1.Domain) string {
 	path := r.path
 	if r.user != "" {
@@ -43,20 +42,20 @@ func (d *planner) currentGroup(r Row, entry v1alpha1.Domain) string {
 	return d.hostGroup(host, path)
 }
 
-// RouteKey shows which rows share routes.
+// RouteKey identifies rows that share routes.
 type RouteKey struct {
 	Target, Path, Port string
-	// protocol, so that routes of two kinds never meet in a name; "": HTTP and HTTPS.
+	// protocol, so that routes of two kinds never have the same name; "" for HTTP and HTTPS.
 	protocol v1alpha1.PortProtocol
-	// matches distinguishes canaryMatches, and parents those of single domains; "": none.
+	// matches distinguishes canaryMatches, and parents those of single domains; "" for none.
 	matches, parents string
-	// provider by name, where it is not the gateway: the objects of two providers must not
-	// meet in a name when a policy goes from one to the other.
+	// provider by name, except for the gateway: objects of two providers must not have the same name
+	// when a policy switches between them.
 	provider string
-	// own distinguishes what a route specifies as a whole: whether it is attached to ListenerSets,
-	// and for how long DNS records may be kept; "": neither is specified.
+	// own distinguishes settings of a whole route: whether it is attached to ListenerSets, and the TTL
+	// of its DNS records; "" if neither is specified.
 	own string
-	// user is the route of another user; "": a route of ours.
+	// user is the name of a user-managed route; "" for routes of the policy.
 	user string
 }
 
@@ -66,7 +65,7 @@ func keyOf(r *Row) RouteKey {
 	}
 	key := RouteKey{Target: r.target, Path: r.path, Port: r.port.Name, protocol: r.port.Protocol, matches: resources.MatchesKey(r.matches)}
 	if r.listener != "" {
-		return key // Its name reports it all.
+		return key // Its name identifies it.
 	}
 	if r.tls != nil && r.tls.Mode == v1alpha1.TLSListenerSet {
 		key.own = "/" + string(r.tls.Mode)
@@ -80,13 +79,12 @@ func keyOf(r *Row) RouteKey {
 	return key.plain()
 }
 
-// listenerKey is the key of the one route of a listener.
+// listenerKey returns the key of the route of a listener.
 func listenerKey(name string, port v1alpha1.NetworkPort) RouteKey {
 	return RouteKey{Target: "listener/" + name, Port: port.Name, protocol: port.Protocol}
 }
 
-// plain leaves out the protocols of HTTPRoutes: a port may change between them without
-// a new route.
+// plain omits the protocols of HTTPRoutes: a port may change between them without a new route.
 func (k RouteKey) plain() RouteKey {
 	if k.protocol == v1alpha1.ProtocolHTTP || k.protocol == v1alpha1.ProtocolHTTPS {
 		k.protocol = ""
@@ -94,7 +92,7 @@ func (k RouteKey) plain() RouteKey {
 	return k
 }
 
-// Name of the index-th route of the key.
+// Name returns the name of the index-th route of the key.
 func (k RouteKey) Name(policy string, index int) string {
 	if k.user != "" {
 		return k.user
@@ -113,7 +111,7 @@ func (k RouteKey) Name(policy string, index int) string {
 	return resources.RouteName(policy, target, k.Path, port, index)
 }
 
-// serves reports whether a live route is for what a row names.
+// serves reports whether a live route serves the host or listener of a row.
 func (d *planner) serves(route *providers.Live, r *Row) bool {
 	if r.user != "" {
 		return route.Name == r.user
@@ -124,7 +122,7 @@ func (d *planner) serves(route *providers.Live, r *Row) bool {
 	return route.Path == r.path && slices.Contains(route.Hostnames, r.host)
 }
 
-// placed is the index of the live route of key that has host; -1 where none has.
+// placed returns the index of the live route of key that has host, or -1.
 func (d *planner) placed(key RouteKey, host string) int {
 	for i := range maxRows / providers.MaxHostnames {
 		name := key.Name(d.Policy.Name, i)
@@ -135,7 +133,7 @@ func (d *planner) placed(key RouteKey, host string) int {
 	return -1
 }
 
-// tlsOf is what rows of one route ask for, by host.
+// tlsOf returns the TLS settings of the rows of one route, by host.
 func tlsOf(rows []*Row) map[string]providers.TLS {
 	var out map[string]providers.TLS
 	for _, r := range rows {
@@ -150,5 +148,5 @@ func tlsOf(rows []*Row) map[string]providers.TLS {
 	return out
 }
 
-// asks is the TLS that a row asks for, by its host.
+// asks returns the TLS settings of a row, by its host.
 func (r *Row) asks() map[string]providers.TLS { return tlsOf([]*Row{r}) }

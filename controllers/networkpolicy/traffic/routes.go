@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// addRoutes puts the rows into routes.
+// addRoutes assigns the rows to routes.
 func (d *planner) addRoutes(out *Decision) {
 	groups := out.bySlug()
 	buckets := map[RouteKey][]*Row{}
@@ -20,7 +20,7 @@ func (d *planner) addRoutes(out *Decision) {
 			continue
 		}
 		if r.pinned == "" && len(d.splitOf(out, r, groups).weights) == 0 {
-			continue // Nothing that could answer has a ready endpoint, and nothing did.
+			continue // No release that could serve has a ready endpoint, and none had.
 		}
 		if r.pinned != "" && !d.ready(r.pinned) && !d.carriesPin(r) {
 			r.fail(reasonNoReadyEndpoints, fmt.Sprintf("%s.release.version: release %q has no ready endpoint yet", r.field, r.pinned))
@@ -58,7 +58,7 @@ func (d *planner) addRoutes(out *Decision) {
 	})
 }
 
-// splitOf is what the route of a row carries.
+// splitOf returns the split of the route of a row.
 func (d *planner) splitOf(out *Decision, r *Row, groups map[string]*groupDecision) *groupDecision {
 	if r.newer != nil && !r.canary {
 		return out.moves[move{r.group.Slug, r.newer.Slug}]
@@ -66,7 +66,7 @@ func (d *planner) splitOf(out *Decision, r *Row, groups map[string]*groupDecisio
 	return groups[r.group.Slug]
 }
 
-// carriesPin reports whether a live route routes the row's host to its release already.
+// carriesPin reports whether a live route already routes the row's host to its release.
 func (d *planner) carriesPin(r *Row) bool {
 	for _, route := range d.Live {
 		if !route.Deleting && route.Pinned() && d.serves(route, r) && d.backendsOf(route)[r.pinned] > 0 {
@@ -76,9 +76,9 @@ func (d *planner) carriesPin(r *Row) bool {
 	return false
 }
 
-// allocate spreads rows over routes of at most providers.MaxHostnames hosts. A host
-// stays in the live route that has it, because the age of a route decides who gets
-// a host that two claim; a new one goes into the first with room.
+// allocate distributes rows over routes of at most providers.MaxHostnames hosts. A host stays in
+// the live route that has it, because the age of a route decides between two claims of a host; a
+// new one is added to the first route with room.
 func (d *planner) allocate(key RouteKey, rows []*Row) [][]*Row {
 	slices.SortFunc(rows, func(a, b *Row) int { return cmp.Compare(a.host, b.host) })
 	var out [][]*Row
@@ -110,7 +110,7 @@ func (d *planner) allocate(key RouteKey, rows []*Row) [][]*Row {
 	return out
 }
 
-// loses is 1 where a route is to lose hosts that it has.
+// loses returns 1 if a route loses hosts that it has, else 0.
 func (d *planner) loses(r *RouteDecision) int {
 	if old, ok := d.Live[r.Name]; ok {
 		for _, host := range old.Hostnames {
@@ -122,10 +122,10 @@ func (d *planner) loses(r *RouteDecision) int {
 	return 0
 }
 
-// verdict reports how far a decided route is.
+// verdict returns the state of a decided route.
 func (d *planner) verdict(r *RouteDecision) verdict { return d.View.Verdict(r.Route, r.Objects) }
 
-// concerns reports whether a revision of a group counts as carried only with the route.
+// concerns reports whether a revision of a group is programmed only if the route is.
 func (r *RouteDecision) concerns(slug string) bool {
 	if r.slug == slug {
 		return true
@@ -142,7 +142,7 @@ func (d *planner) route(name string, rows []*Row, g *groupDecision) *RouteDecisi
 	return out
 }
 
-// plan is what a route of rows is to carry.
+// plan returns the desired content of a route of rows.
 func (d *planner) plan(name string, rows []*Row, g *groupDecision) providers.Route {
 	first := rows[0]
 	out := providers.Route{
@@ -183,8 +183,8 @@ func (d *planner) plan(name string, rows []*Row, g *groupDecision) providers.Rou
 	return out
 }
 
-// carriesSame reports whether a live route routes to the same releases in the same shares. One
-// between two groups must not keep the stamp of another state of either.
+// carriesSame reports whether a live route routes to the same releases with the same weights. A
+// route between two groups must not keep the stamp of another state of either.
 func (d *planner) carriesSame(old *providers.Live, now providers.Route) bool {
 	weights := map[string]int{}
 	for _, b := range now.Backends {
@@ -194,14 +194,13 @@ func (d *planner) carriesSame(old *providers.Live, now providers.Route) bool {
 	return maps.Equal(old.Weights, weights) && sameSet(old.Services, r.services())
 }
 
-// readable reports whether gateways see single requests of a protocol.
+// readable reports whether gateways see the individual requests of a protocol.
 func readable(p v1alpha1.PortProtocol) bool {
 	return p != v1alpha1.ProtocolTLS && p != v1alpha1.ProtocolTCP && p != v1alpha1.ProtocolUDP
 }
 
-// routeStamp is the stamp of a route that is there already. A route that holds what
-// was written before does not answer the current revision, and one for a version
-// answers every one.
+// routeStamp returns the stamp of a route that exists already. A route that keeps its previous
+// content does not have the current revision, and one for a version has every revision.
 func (d *planner) routeStamp(old *providers.Live, stamp resources.Stamp, g *groupDecision, pinned bool) resources.Stamp {
 	was, ok := old.Stamp()
 	if !ok || was.RolloutState != stamp.RolloutState || was.Group != stamp.Group {
@@ -213,10 +212,10 @@ func (d *planner) routeStamp(old *providers.Live, stamp resources.Stamp, g *grou
 	return stamp
 }
 
-// WeightsAlone are the live objects of a route with only the weights and the removed hosts of
-// the decided route. They are written if the server rejects the rest of the decision: an error
-// in a filter must not keep traffic on a release that has no pods, or that was aborted. None:
-// there is nothing to change.
+// WeightsAlone returns the live objects of a route with only the weights and the removed hosts of
+// the decided route, or none if there is nothing to change. They are written if the API server
+// rejects the rest of the decision: an error in a filter must not keep traffic on a release that
+// has no pods, or that was aborted.
 func (f *Observed) WeightsAlone(route *RouteDecision) []resources.Object {
 	live := f.Live[route.Name]
 	if live == nil || live.User || live.Deleting || f.previous(live) {
@@ -224,8 +223,8 @@ func (f *Observed) WeightsAlone(route *RouteDecision) []resources.Object {
 	}
 	alone, scene := route.Route, f.Scene
 	alone.Hostnames = slices.DeleteFunc(slices.Clone(live.Hostnames), func(host string) bool { return !slices.Contains(route.Hostnames, host) })
-	alone.TLS, alone.RecordTTL, alone.Parents = nil, 0, nil // What was specified of them stays.
+	alone.TLS, alone.RecordTTL, alone.Parents = nil, 0, nil // Their live values stay.
 	scene.Policy = f.Policy.DeepCopy()
-	scene.Policy.Spec.Provider = nil // As where the policy has left the provider.
+	scene.Policy.Spec.Provider = nil // As if the policy no longer used the provider.
 	return providers.Carry(ProviderOf(f.Policy).See(scene), live, alone)
 }

@@ -14,13 +14,13 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// verdict is what is known of objects that were written.
+// verdict describes the state of objects that were written.
 type verdict = providers.Verdict
 
-// followVerdict reports how far a Service that follows a group is (rule 36): it is
-// confirmed when its EndpointSlices name only endpoints of the release, at least
-// one of them ready. Where the release itself has none ready, it is withheld, and
-// waiting for one would keep the release that fixes it from coming.
+// followVerdict returns the state of a Service that follows a group (rule 36): it is confirmed when
+// its EndpointSlices contain only endpoints of the release, at least one of them ready. If the
+// release itself has no ready endpoint it is withheld: waiting for one would block the release that
+// fixes it.
 func (d *planner) followVerdict(s resources.Service, g *v1alpha1.ReleaseGroup) verdict {
 	active := mainOf(g)
 	if active == nil || s.Release != active.VersionedMicroservice {
@@ -48,8 +48,8 @@ func (d *planner) carriedOut(s resources.Service) verdict {
 	return verdict{Accepted: true}
 }
 
-// addServices decides the Services: one for each row of the rollout state, then those that
-// follow the active release of a group, then the policy's own.
+// addServices decides the Services: one for each row of the rollout state, then those that follow
+// the active release of a group, then that of the policy itself.
 func (d *planner) addServices(out *Decision) {
 	for _, g := range d.rollout.groups {
 		for i := range g.Releases {
@@ -75,17 +75,17 @@ func (d *planner) addServices(out *Decision) {
 	}
 }
 
-// groupOfAll is the slug of the group of all releases, where versions are not grouped.
+// groupOfAll is the slug of the group of all releases if versions are not grouped.
 const groupOfAll = "release"
 
-// alone reports whether the policy's own Service is the only one that follows a group: where
-// versions are not grouped and there is no other group, a second one would always select the
-// same. One that is there already stays.
+// alone reports whether the Service of the policy is the only one that follows a group: if versions
+// are not grouped and there is no other group, a second one would always select the same pods. An
+// existing one stays.
 func (d *planner) alone(g *v1alpha1.ReleaseGroup) bool {
 	return g.Slug == groupOfAll && len(d.rollout.groups) == 1 && AdoptedName(d.Policy) != d.Policy.Name && d.service(resources.GroupServiceName(d.Policy.Name, g.Slug)) == nil
 }
 
-// following is the name of the Service that follows the active release of a group.
+// following returns the name of the Service that follows the active release of a group.
 func (d *planner) following(g *v1alpha1.ReleaseGroup) string {
 	if d.alone(g) {
 		return d.Policy.Name
@@ -93,9 +93,9 @@ func (d *planner) following(g *v1alpha1.ReleaseGroup) string {
 	return resources.GroupServiceName(d.Policy.Name, g.Slug)
 }
 
-// follow adds a Service that routes to a group's active release. It moves only to a
-// release that has a ready endpoint, and stays where it is until then, unless what
-// it routes to has no row any more, was rejected, or is of a group that is closing.
+// follow adds a Service that routes to a group's active release. It moves only to a release that
+// has a ready endpoint, and does not change until then, unless the release that it selects has no
+// row any more, was rejected, or belongs to a closing group.
 func (d *planner) follow(services []resources.Service, name string, g *v1alpha1.ReleaseGroup, label string) []resources.Service {
 	selected := d.Selected(name)
 	of := d.rollout.groupOf[selected]
@@ -111,8 +111,7 @@ func (d *planner) follow(services []resources.Service, name string, g *v1alpha1.
 	}
 	s := resources.Service{Name: name, Release: target, Group: label, Stamp: d.stamp(g)}
 	if old := d.service(name); old != nil && target == selected {
-		// The stamp shows when the selector moved, so that a step of a canary writes
-		// no Service.
+		// The stamp shows when the selector changed, so that a canary step writes no Service.
 		if stamp, stamped := resources.StampOf(old); stamped && stamp.RolloutState == s.Stamp.RolloutState && stamp.Group == s.Stamp.Group {
 			s.Stamp = stamp
 		}
@@ -124,10 +123,10 @@ func (d *planner) stamp(g *v1alpha1.ReleaseGroup) resources.Stamp {
 	return resources.Stamp{Group: g.Slug, Revision: g.TrafficRevision, RolloutState: types.UID(d.rollout.uid), Sequence: d.rollout.sequence}
 }
 
-// addAdopted decides about the Service that the policy adopts. It is marked first,
-// which makes its EndpointSlices visible; then its selector moves, once the active
-// release of the newest group that serves has as many ready endpoints as the
-// Service has, and from then on it follows like the policy's own Service.
+// addAdopted decides about the Service that the policy adopts. First it is labelled, which makes
+// its EndpointSlices visible; then its selector changes, once the active release of the newest
+// group that serves has as many ready endpoints as the Service has; from then on it follows like
+// the Service of the policy.
 func (d *planner) addAdopted(out *Decision) {
 	name := AdoptedName(d.Policy)
 	if name == "" {
@@ -184,7 +183,8 @@ func (d *planner) addAdopted(out *Decision) {
 	}
 }
 
-// mayAdopt reports whether the active release can carry what the Service carries now.
+// mayAdopt reports whether the active release has enough ready endpoints for the traffic of the
+// Service.
 func (d *planner) mayAdopt(name string, g *v1alpha1.ReleaseGroup, wait func(string, string, ...any)) bool {
 	active := activeOf(g)
 	if active == nil {
@@ -196,8 +196,7 @@ func (d *planner) mayAdopt(name string, g *v1alpha1.ReleaseGroup, wait func(stri
 		wait(ReasonPending, "the EndpointSlices of Service %q have not been read yet", name)
 		return false
 	}
-	// Pods of releases that bear the labels which the Service selects are no pods of
-	// before.
+	// Pods of releases that have the labels which the Service selects are not previous pods.
 	previous := difference(now.Ready, d.released())
 	have, need := len(d.Endpoints[d.ReleaseService(active.VersionedMicroservice)].Ready), max(1, len(previous))
 	if have < need {
@@ -208,7 +207,7 @@ func (d *planner) mayAdopt(name string, g *v1alpha1.ReleaseGroup, wait func(stri
 	return true
 }
 
-// released are the endpoints of all releases.
+// released returns the endpoints of all releases.
 func (d *planner) released() []string {
 	var out []string
 	for name := range d.rollout.rows {
@@ -217,7 +216,7 @@ func (d *planner) released() []string {
 	return out
 }
 
-// unsuitable reports what keeps a Service from being adopted; "": nothing.
+// unsuitable returns why a Service cannot be adopted, or "".
 func unsuitable(s *corev1.Service, policy string) string {
 	switch {
 	case s.DeletionTimestamp != nil:

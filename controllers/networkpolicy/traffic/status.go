@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Status gives the policy's new status, and the time after which to reconcile again.
+// Status returns the policy's new status, and the time after which to reconcile again.
 func Status(f *Observed, out *Decision, w Applied) (v1alpha1.NetworkPolicyStatus, time.Duration) {
 	r := &reporter{planner: newPlanner(f), out: out, writes: w}
 	now := *f.Policy.Status.DeepCopy()
@@ -61,13 +61,13 @@ func Reserve(f *Observed, out *Decision) (now v1alpha1.NetworkPolicyStatus, more
 	return now, more
 }
 
-// silence is how long the status of a new policy may stay as it is while there is nothing to
-// report but that it is on its way.
+// silence is how long the first status of a new policy may be delayed while it only reports
+// progress.
 const silence = 10 * time.Second
 
-// Silent is how long the status of a policy need not be written; 0: write it. That is so while the
-// policy is new, no revision is confirmed, nothing is written that its status does not name yet,
-// and what is missing comes with time.
+// Silent returns for how long the status of a policy need not be written, or 0: while the policy is
+// new, no revision is confirmed, nothing is written that its status does not name yet, and only
+// time is missing.
 func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 	before := f.Policy.Status
 	if now.Adopted != nil || now.ProviderSwitch != nil || meta.IsStatusConditionTrue(now.Conditions, v1alpha1.ConditionStalled) || meta.IsStatusConditionTrue(now.Conditions, v1alpha1.ConditionReady) {
@@ -79,7 +79,7 @@ func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 			return 0
 		}
 	}
-	if len(before.Conditions) > 0 { // It has been written before, and must remain true.
+	if len(before.Conditions) > 0 { // The status has been written before, and must remain true.
 		return 0
 	}
 	left := f.Policy.CreationTimestamp.Add(silence).Sub(f.Now)
@@ -89,7 +89,7 @@ func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 	return max(0, left)
 }
 
-// adoptionReport is how far the policy is with the Service that it adopts.
+// adoptionReport returns the progress of the adoption of a Service.
 func (r *reporter) adoptionReport(prev *v1alpha1.AdoptedService) *v1alpha1.AdoptedService {
 	name := AdoptedName(r.Policy)
 	if name == "" {
@@ -107,7 +107,7 @@ func (r *reporter) adoptionReport(prev *v1alpha1.AdoptedService) *v1alpha1.Adopt
 	return out
 }
 
-// providerSwitch reports the way from one provider to the next.
+// providerSwitch returns the progress of a switch of providers.
 func (r *reporter) providerSwitch(prev *v1alpha1.ProviderSwitch) *v1alpha1.ProviderSwitch {
 	var now v1alpha1.ProviderSwitch
 	for _, name := range r.previousRoutes() {
@@ -129,8 +129,8 @@ func (r *reporter) providerSwitch(prev *v1alpha1.ProviderSwitch) *v1alpha1.Provi
 	return &now
 }
 
-// Unsettled reports what of a decision routes to more than active releases, or is not
-// confirmed; "": nothing.
+// Unsettled returns which part of a decision routes to releases that are not active, or is not
+// confirmed, or "".
 func Unsettled(f *Observed, out *Decision, w Applied) string {
 	r := &reporter{planner: newPlanner(f), out: out, writes: w}
 	for _, g := range out.groups {

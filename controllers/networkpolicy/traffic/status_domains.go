@@ -11,9 +11,9 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// domainReports are the rows as people read them. While no group is known, because the rollout state
-// was lost, nothing moves, and what is known of the domains that had routes stays: a gateway that is
-// away may still serve them.
+// domainReports returns the rows as users read them. While no group is known, because the rollout
+// state was lost, nothing moves, and the reports of domains that had routes stay: a gateway that is
+// not reachable may still serve them.
 func (r *reporter) domainReports(prev []v1alpha1.DomainStatus) []v1alpha1.DomainStatus {
 	var out []v1alpha1.DomainStatus
 	if len(r.rollout.groups) == 0 {
@@ -30,8 +30,8 @@ func (r *reporter) domainReports(prev []v1alpha1.DomainStatus) []v1alpha1.Domain
 	return out
 }
 
-// userReports are the rules in routes of others: that of the specification, with a
-// domain for each of its hosts, and those that the policy still has rules in.
+// userReports sets the reports of user-managed routes: that of the specification, with a domain for
+// each of its hosts, and those in which the policy still has rules.
 func (r *reporter) userReports(now *v1alpha1.NetworkPolicyStatus) {
 	now.Routes = nil
 	named := ""
@@ -68,7 +68,7 @@ func (r *reporter) userReports(now *v1alpha1.NetworkPolicyStatus) {
 	}
 }
 
-// userDomain is the report of a host of another user's route.
+// userDomain returns the report of a host of a user-managed route.
 func (r *reporter) userDomain(row *Row, is v1alpha1.DomainStatus, host string) v1alpha1.DomainStatus {
 	var unserved *providers.Problem
 	is.Domain = host
@@ -80,7 +80,7 @@ func (r *reporter) userDomain(row *Row, is v1alpha1.DomainStatus, host string) v
 	return is
 }
 
-// listenerReports are the rows without a host.
+// listenerReports returns the reports of the rows without a host.
 func (r *reporter) listenerReports() []v1alpha1.ListenerStatus {
 	var out []v1alpha1.ListenerStatus
 	for _, row := range r.out.rows {
@@ -120,7 +120,7 @@ func (r *reporter) domainReport(row *Row) v1alpha1.DomainStatus {
 	return r.routed(row, out, unserved)
 }
 
-// routed completes the report of a row by what is known of its route.
+// routed completes the report of a row from the state of its route.
 func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *providers.Problem) v1alpha1.DomainStatus {
 	route, prev := r.routeOf(row), r.before(row)
 	if route == nil {
@@ -138,7 +138,7 @@ func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *provide
 			v.Reason = cmp.Or(v.Late, v.Reason)
 		}
 		out.Reason, out.Message = v.Reason, status.Line(v.Message)
-		out.Backends = r.knownBackends(route, row) // As far as is known.
+		out.Backends = r.knownBackends(route, row) // As far as known.
 		out.Backends = out.Backends[:min(len(out.Backends), maxBackends)]
 		return out
 	}
@@ -158,10 +158,10 @@ func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *provide
 	return out
 }
 
-// maxBackends is how many backends the status of a domain holds.
+// maxBackends is the maximum number of backends in the status of a domain.
 const maxBackends = 16
 
-// whyUnrouted reports why a row that is in order is in no route.
+// whyUnrouted returns why a valid row is in no route.
 func (r *reporter) whyUnrouted(row *Row) (reason, message string) {
 	g := r.groupDecision(row.group)
 	if g != nil && g.absent {
@@ -180,7 +180,7 @@ func countDomains(domains []v1alpha1.DomainStatus) (summary, url string) {
 	programmed, asked := 0, len(domains)
 	for _, d := range domains {
 		if d.Reason == reasonNoCanary {
-			asked-- // Nothing is to be programmed for it.
+			asked-- // There is nothing to program for it.
 		}
 		if d.Programmed {
 			programmed++
@@ -192,9 +192,9 @@ func countDomains(domains []v1alpha1.DomainStatus) (summary, url string) {
 	return fmt.Sprintf("%d/%d", programmed, asked), url
 }
 
-// foremost is the domain of status.url: the first one that is programmed and routes to a
-// group with an active release, so that it does not change to a group that is on trial; else
-// the first one that is programmed. nil: none is.
+// foremost returns the domain of status.url: the first one that is programmed and routes to a group
+// with an active release, so that it does not change to a group that is being tested; else the
+// first one that is programmed, or nil.
 func (r *reporter) foremost(domains []v1alpha1.DomainStatus) (out *v1alpha1.DomainStatus) {
 	for i := range domains {
 		if !domains[i].Programmed || domains[i].URL == "" {
@@ -210,11 +210,11 @@ func (r *reporter) foremost(domains []v1alpha1.DomainStatus) (out *v1alpha1.Doma
 	return out
 }
 
-// splitParts is how many different splits the summary shows.
+// splitParts is the maximum number of different splits in the summary.
 const splitParts = 3
 
-// split is the known split of each host, beginning with the foremost: hosts with the same split
-// are combined, and a host is named if splits differ. It does not change while a write is in
+// split returns the known split of each host, beginning with the foremost: hosts with the same
+// split are combined, and a host is named if splits differ. It does not change while a write is in
 // progress.
 func (r *reporter) split(foremost *v1alpha1.DomainStatus, prev string) string {
 	var parts []splitPart
@@ -277,8 +277,7 @@ func join(parts []splitPart) string {
 	return strings.Join(out, "; ")
 }
 
-// splitRows are the rows that follow the weights of groups, that of the foremost domain
-// first.
+// splitRows returns the rows that follow the weights of groups, that of the foremost domain first.
 func (r *reporter) splitRows(foremost *v1alpha1.DomainStatus) []*Row {
 	var first, rest []*Row
 	for _, row := range r.out.rows {
@@ -293,8 +292,8 @@ func (r *reporter) splitRows(foremost *v1alpha1.DomainStatus) []*Row {
 	return slices.Concat(first, rest)
 }
 
-// callers reports what callers of a row name: its host, and its path where it has one; a
-// listener; or a route of a user.
+// callers returns how callers reach a row: by its host, and its path if it has one; a listener; or
+// a user-managed route.
 func (r *reporter) callers(row *Row) string {
 	switch {
 	case row.listener != "":
@@ -308,7 +307,7 @@ func (r *reporter) callers(row *Row) string {
 	return row.host + strings.TrimSuffix(row.path, "/")
 }
 
-// weightsOf a route by version, such as "1.1.0=90 1.2.0=10".
+// weightsOf returns the weights of a route by version, such as "1.1.0=90 1.2.0=10".
 func (r *reporter) weightsOf(route *RouteDecision) string {
 	var parts []string
 	for _, b := range route.Backends {
@@ -318,5 +317,5 @@ func (r *reporter) weightsOf(route *RouteDecision) string {
 	return strings.Join(parts, " ")
 }
 
-// maxRoutes is the number of routes that a status holds.
+// maxRoutes is the maximum number of routes in a status.
 const maxRoutes = 16

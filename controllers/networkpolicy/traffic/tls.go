@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/certmanager"
 )
 
-// httpsPort is where browsers look for https.
+// httpsPort is the default port of https.
 const httpsPort = 443
 
 // defaultModes of spec.domains[].tls, by name of the provider.
@@ -20,22 +20,22 @@ var defaultModes = map[string]v1alpha1.TLSMode{
 	"gateway": v1alpha1.TLSGateway, "ingress": v1alpha1.TLSIngress, "apisix": v1alpha1.TLSApisix,
 }
 
-// askedTLS is what a domain asks for, its defaults and fields filled in for a group,
-// which may be nil; nil: nothing.
+// askedTLS returns the TLS settings of a domain, with defaults and fields filled in for a group,
+// which may be nil; or nil if there are none.
 func (d *planner) askedTLS(t *v1alpha1.DomainTLS, g *v1alpha1.ReleaseGroup) *providers.TLS {
 	if t == nil {
 		return nil
 	}
 	out := &providers.TLS{Mode: cmp.Or(t.Mode, defaultModes[ProviderOf(d.Policy).Name()]), Issuer: certmanager.Issuer(t)}
-	out.Secret, _ = fill(t.SecretName, d.Policy, g) // Where it fails the host did: it is for no group.
+	out.Secret, _ = fill(t.SecretName, d.Policy, g) // It fails only if the host failed: there is no group.
 	if out.Mode == v1alpha1.TLSListenerSet {
 		out.Port = cmp.Or(t.Port, httpsPort)
 	}
 	return out
 }
 
-// settleTLS rejects rows that contradict an earlier one: a host is served by one
-// certificate, and a Secret has one issuer.
+// settleTLS rejects rows that contradict an earlier one: a host has one certificate, and a Secret
+// has one issuer.
 func settleTLS(rows []*Row) {
 	hosts, secrets := map[string]*Row{}, map[string]*Row{}
 	for _, r := range rows {
@@ -59,9 +59,9 @@ func settleTLS(rows []*Row) {
 	}
 }
 
-// keepSecrets lets hosts keep the Secret that serves them until the Secret that they request has
-// a certificate for them, so that wrong input removes no certificate. The content of a Secret
-// without an issuer is unknown here.
+// keepSecrets lets hosts keep the Secret that serves them until the Secret that they request has a
+// certificate for them, so that invalid input removes no certificate. The content of a Secret
+// without an issuer is not known here.
 func (d *planner) keepSecrets(rows []*Row) {
 	for _, r := range rows {
 		if r.tls == nil || certmanager.Unready(d.Scene, r.host, *r.tls) == nil {
@@ -88,7 +88,7 @@ func (d *planner) meanwhile(r *Row) []*Row {
 	return []*Row{&before}
 }
 
-// unsupported reports which parts of a row the provider does not support.
+// unsupported returns which part of a row the provider does not support, or nil.
 func (d *planner) unsupported(r *Row) *providers.Problem {
 	asked := providers.Route{Protocol: r.port.Protocol, Path: r.path, Matches: r.matches, TLS: r.asks()}
 	if problem := d.View.Unsupported(asked); problem != nil || r.tls == nil {
@@ -97,8 +97,8 @@ func (d *planner) unsupported(r *Row) *providers.Problem {
 	return certmanager.Missing(d.Scene, *r.tls)
 }
 
-// addShared decides the objects on which routes rest, next to their own. What live routes
-// need goes after them.
+// addShared decides the additional objects on which routes depend. Those that live routes need are
+// deleted after the routes.
 func (d *planner) addShared(out *Decision) {
 	routes := make([]providers.Route, 0, len(out.Routes))
 	for _, r := range out.Routes {
@@ -129,20 +129,20 @@ func (d *planner) addShared(out *Decision) {
 	}
 }
 
-// address reports where a host of a route can be opened, and what is wrong where it is
-// accepted and yet serves nothing.
+// address returns the URL of a host of a route, and the problem of a host that is accepted and does
+// not serve.
 func (d *planner) address(r providers.Route, host string) (url string, problem *providers.Problem) {
 	url, problem = d.View.Serves(r, host)
 	t := r.TLS[host]
 	if unready := certmanager.Unready(d.Scene, host, t); unready != nil {
-		if problem = unready; t.Until != "" { // It reports more than the listener that waits for it.
+		if problem = unready; t.Until != "" { // It describes more than the listener that waits for it.
 			problem.Message += fmt.Sprintf("; until then, Secret %q serves the host", t.Until)
 		}
 	}
 	return url, problem
 }
 
-// unready is what keeps TLS of a host that asks for it from being served; nil: nothing.
+// unready returns why TLS of a host is not served, or nil.
 func (d *planner) unready(r providers.Route, host string) *providers.Problem {
 	if _, asked := r.TLS[host]; !asked {
 		return nil

@@ -27,13 +27,13 @@ func (d *planner) group(g *v1alpha1.ReleaseGroup, rows []*Row) *groupDecision {
 			continue
 		}
 		if r.canary {
-			continue // It is for trying, and follows no weight.
+			continue // It is for tests, and does not follow weights.
 		}
 		if r.covered {
-			continue // The group that has the host serves it, and nothing of this one waits for it.
+			continue // The group that has the host serves it, and this one does not wait for it.
 		}
-		// A domain that cannot be routed does not turn a split into a whole move:
-		// then nothing of the group may count as programmed.
+		// A domain that cannot be routed does not make the group one without a split: otherwise the group
+		// could count as programmed.
 		out.routed = true
 		if providers.Splits(d.View) {
 			out.mode = v1alpha1.SplitWeighted
@@ -77,7 +77,7 @@ func (d *planner) group(g *v1alpha1.ReleaseGroup, rows []*Row) *groupDecision {
 	return out
 }
 
-// shares of the releases of a group, of which live routes carry some.
+// shares returns the shares of the releases of a group. last are the weights of its live routes.
 func (d *planner) shares(g *v1alpha1.ReleaseGroup, last map[string]int) []release.Share {
 	prev := d.report(g.Slug)
 	var shares []release.Share
@@ -120,8 +120,8 @@ func (d *planner) addMoves(out *Decision) {
 	}
 }
 
-// move decides the split between a group and the first release of a newer one, which is
-// a canary: it has its weight, and the rest goes as the older group splits it.
+// move decides the split between a group and the first release of a newer one, which is a canary:
+// it gets its weight, and the older group splits the remainder.
 func (d *planner) move(base, newer *v1alpha1.ReleaseGroup) *groupDecision {
 	out := &groupDecision{group: base, slug: base.Slug, mode: v1alpha1.SplitWeighted}
 	both := *base
@@ -153,8 +153,8 @@ func (d *planner) move(base, newer *v1alpha1.ReleaseGroup) *groupDecision {
 	return out
 }
 
-// liveWeightsBetween are the weights that live routes labelled with a group give releases, of
-// whatever group: of several routes, those of the one with most of them.
+// liveWeightsBetween returns the weights of releases of any group in live routes that are labelled
+// with a group: of several routes, those of the one with the most releases.
 func (d *planner) liveWeightsBetween(slug string) map[string]int {
 	var best map[string]int
 	for _, name := range SortedKeys(d.Live) {
@@ -167,8 +167,8 @@ func (d *planner) liveWeightsBetween(slug string) map[string]int {
 	return best
 }
 
-// testTraffic decides what the canary gets in addition to its weight. One that has no ready
-// endpoint gets nothing, and is withheld: its step is not what was asked for.
+// testTraffic decides what the canary gets in addition to its weight. A canary without a ready
+// endpoint gets nothing, and is withheld: its step is not programmed as required.
 func (d *planner) testTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision) {
 	for i := range g.Releases {
 		r := &g.Releases[i]
@@ -191,10 +191,9 @@ func (d *planner) testTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision) {
 	}
 }
 
-// hold reports what a group's routes carry while no release that should serve has a
-// ready endpoint: what was written last, without what the rollout state rejected. Only
-// where nothing of it may stay do the asked weights go in, since an empty rule
-// would answer no better.
+// hold returns the weights of a group's routes while no release that should serve has a ready
+// endpoint: the last written ones, without releases that the rollout state rejected. If none of
+// these may stay, it returns the required weights, because an empty rule would not respond either.
 func hold(last map[string]int, g *v1alpha1.ReleaseGroup) (weights map[string]int, answers bool) {
 	if len(last) == 0 {
 		return nil, false
@@ -222,11 +221,11 @@ func hold(last map[string]int, g *v1alpha1.ReleaseGroup) (weights map[string]int
 	case len(asked) > 0:
 		return release.Percent(asked), true
 	}
-	return release.Percent(last), false // Without the share of another group, from which domains were moving.
+	return release.Percent(last), false // Without the weight of another group, from which domains were moving.
 }
 
-// liveWeights are the weights that live routes give the releases of a group. Of
-// several routes the one with the highest revision shows.
+// liveWeights returns the weights of the releases of a group in its live routes. Of several routes
+// the one with the highest revision counts.
 func (d *planner) liveWeights(slug string) map[string]int {
 	best, bestRevision := map[string]int(nil), int64(-1)
 	for _, name := range SortedKeys(d.Live) {
@@ -239,7 +238,7 @@ func (d *planner) liveWeights(slug string) map[string]int {
 	}
 	maps.DeleteFunc(best, func(name string, _ int) bool {
 		g := d.rollout.groupOf[name]
-		return g != nil && g.Slug != slug // Of a newer group, to which domains are in progress.
+		return g != nil && g.Slug != slug // It belongs to a newer group, to which domains are moving.
 	})
 	return best
 }
