@@ -70,6 +70,12 @@ func TestRestoreWithoutStatuses(t *testing.T) {
 			is("1.0.0", 0)
 			images.Push(t, "team/shop", "1.1.0", "linux/amd64")
 			is("1.0.0", 20)
+			await.Nil(t, func(context.Context) error {
+				if most := seen.of("1-1-0"); most != 20 {
+					return fmt.Errorf("no route gives the canary 20%%, the most is %d%%", most)
+				}
+				return nil
+			})
 
 			if !running {
 				m.stop()
