@@ -78,10 +78,10 @@ type Options struct {
 	// Verifier verifies signatures. By default it reads them through Scanner, which must
 	// then implement cosign.Registry.
 	Verifier Verifier
-	// Identity gives the credentials for registries that it serves to policies without
-	// imagePullSecrets; the Scanner must know it too. nil: such policies are anonymous.
+	// Identity provides credentials for its registries to policies without imagePullSecrets; the
+	// Scanner must use it too. If it is nil, such policies are anonymous.
 	Identity registry.Identity
-	// IdentityNamespaces are the namespaces whose policies may use Identity; empty: all.
+	// IdentityNamespaces are the namespaces whose policies may use Identity; empty for all.
 	IdentityNamespaces []string
 	// Workers is the number of concurrent reconciles. Defaults to 8.
 	Workers int
@@ -180,8 +180,8 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Complete(r)
 }
 
-// Reconcile reports what one ImagePolicy offers according to the last scan, and starts a
-// scan if one is due.
+// Reconcile reports what one ImagePolicy offers according to its last scan, and starts a scan if
+// one is due.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var policy v1alpha1.ImagePolicy
 	if err := r.Get(ctx, req.NamespacedName, &policy); apierrors.IsNotFound(err) {

@@ -30,8 +30,8 @@ type Explanation struct {
 	Unverified bool
 }
 
-// Check reports what is wrong with the specification of a policy that no schema finds, such as a range
-// or a regular expression; nil: nothing.
+// Check returns errors in the specification of a policy that the schema does not find, such as an
+// invalid range or regular expression, or nil.
 func Check(policy *v1alpha1.ImagePolicy) error {
 	if o := withoutStatus(policy, ""); o.problem != nil {
 		return o.problem

@@ -50,8 +50,8 @@ func (seen *firstSeen) withMoved(tag, image string, at time.Time) *firstSeen {
 	return &c
 }
 
-// withoutMoved returns a copy with a tag whose image is the offered one, or is that again: if another one
-// comes back, it is as young as a new one.
+// withoutMoved returns a copy with a tag whose image is the offered one, possibly again: if the other
+// image returns, it counts as new.
 func (seen *firstSeen) withoutMoved(tag string) *firstSeen {
 	if _, moved := seen.moved[tag]; !moved {
 		return seen

@@ -128,8 +128,8 @@ func (s *selection) exists(o *observed, a *recordReader, i int, tag string) (reg
 	return image, nil
 }
 
-// readsAnother reports whether the registry gives an image that is offered already: then it is not the
-// registry, or the credential, that fails for a tag.
+// readsAnother reports whether the registry returns an image that is already offered: then neither the
+// registry nor the credential is the cause of the error for a tag.
 func (a *recordReader) readsAnother(o *observed, than string) bool {
 	for i := range o.policy.Status.Releases {
 		if images := o.policy.Status.Releases[i].Images; len(images) > 0 && tagOf(images) != than {

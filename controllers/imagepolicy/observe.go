@@ -264,7 +264,8 @@ func (r *Reconciler) observeCredentials(ctx context.Context, o *observed) error 
 	return nil
 }
 
-// identity is what the manager is to registries, and the namespaces whose policies may use it.
+// identity is the identity of the manager at registries, and the namespaces whose policies may use
+// it.
 type identity struct {
 	registry.Identity
 	namespaces []string

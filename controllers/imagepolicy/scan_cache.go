@@ -41,7 +41,7 @@ type scanCache struct {
 	running  map[slot]int
 }
 
-// cacheEntry is what is known of one policy.
+// cacheEntry is the state of one policy in the cache.
 type cacheEntry struct {
 	// record of the last scan; nil before the first one. It is immutable: tasks write to
 	// their own records.
@@ -109,7 +109,7 @@ func (ls *scanCache) run(ctx context.Context, requeue func(types.NamespacedName)
 	ls.admit()
 }
 
-// entry returns what is known of a policy.
+// entry returns the state of a policy.
 func (ls *scanCache) entry(policy types.NamespacedName) cacheEntry {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -20,12 +20,12 @@ const (
 	maxRejections = 100
 	// maxFailures of the registry end the scan.
 	maxFailures = 3
-	// maxUnreadable is how many images the registry may refuse, or fail for, before that counts
-	// as a failure of the registry, and maxUnreadableFirst the same while it has given none.
+	// maxUnreadable is how many images the registry may refuse, or fail to return, before that counts
+	// as a failure of the registry, and maxUnreadableFirst the same while it has returned none.
 	maxUnreadable, maxUnreadableFirst = 30, 5
 )
 
-// selection is what the registry answered, and what is offered of it.
+// selection is the response of the registry, and the releases that are offered.
 type selection struct {
 	// incomplete reports that not all requests were made yet.
 	incomplete bool
@@ -76,21 +76,21 @@ type selection struct {
 	registryErrors
 }
 
-// registryErrors are what the registry did not answer as expected.
+// registryErrors are the errors of the registry.
 type registryErrors struct {
 	// err is the first error of the list, or of the registry for an image. Offered versions remain.
 	err error
 	// failures of the registry.
 	failures int
-	// unreadable counts the images that the registry refused or failed for, with the error of the
-	// first; readable reports that it gave one.
+	// unreadable counts the images that the registry refused or failed to return, with the first error;
+	// readable reports whether it returned one.
 	unreadable    int
 	unreadableErr error
 	readable      bool
 }
 
-// noteImageError notes that the registry did not give an image. If it gives others, that is a matter
-// of this image, and the scan continues with the next one.
+// noteImageError records that the registry did not return an image. If it returns others, only this
+// image is affected, and the scan continues with the next one.
 func (s *registryErrors) noteImageError(err error) {
 	most := maxUnreadable
 	if !s.readable {
@@ -339,8 +339,8 @@ func (o *observed) vars(rel version.Release) preview.Vars {
 	return v
 }
 
-// goneAfter is how long a tag must be absent, at least: as long as a push of the same tag, or a replica
-// of the registry that lags behind, may need, although scans are requested meanwhile.
+// goneAfter is the minimum time of absence of a tag: as long as a push of the same tag, or a
+// lagging replica of the registry, may need, even if scans are requested meanwhile.
 const goneAfter = 30 * time.Second
 
 // proveGone checks whether tags that are no longer listed are gone: tag and digest return 404

@@ -28,23 +28,23 @@ const (
 	reasonAdopted                = "Adopted"
 )
 
-// requeueDeployment is when to look for a Deployment that is not there: no watch reports it.
+// requeueDeployment is how often a missing Deployment is read: Deployments are not watched.
 const requeueDeployment = time.Minute
 
-// adoption is how far a Microservice is with the Deployment that it takes over from.
+// adoption is the progress of a Microservice that takes over from a Deployment.
 type adoption struct {
 	// reason and message of condition DeploymentAdopted; reason Adopted makes it True.
 	reason, message string
-	// scale is the Deployment as it is to be written; nil: as it is.
+	// scale is the Deployment to write; nil if it does not change.
 	scale *appsv1.Deployment
 	// replicas that it had; with scale.
 	replicas int32
-	// requeue is when to reconcile again; zero: when something changes.
+	// requeue is when to reconcile again; zero if only after a change.
 	requeue time.Time
 }
 
-// observeDeployment reads the Deployment that the Microservice takes over from, which
-// no watch knows, as long as that is not done.
+// observeDeployment reads the Deployment that the Microservice takes over from, which is not
+// watched, until that is done.
 func (r *Reconciler) observeDeployment(ctx context.Context, o *observed) error {
 	from := o.ms.Spec.AdoptFrom
 	if from == nil || meta.IsStatusConditionTrue(o.ms.Status.Conditions, v1alpha1.ConditionDeploymentAdopted) {
@@ -62,9 +62,9 @@ func (r *Reconciler) observeDeployment(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// adopt decides about the Deployment of before: it is scaled to zero when a release
-// is active and available, every Service that a policy adopts routes to it, and what
-// was in flight to the previous pods had time to end. It is pure.
+// adopt decides about the previous Deployment: it is scaled to zero when a release is active and
+// available, every Service that a policy adopts routes to it, and requests in flight to the
+// previous pods had time to end. It is pure.
 func adopt(o *observed, now time.Time) *adoption {
 	name, d := o.ms.Spec.AdoptFrom.DeploymentName, o.deployment
 	say := func(reason, format string, args ...any) *adoption {
@@ -115,14 +115,14 @@ func adopt(o *observed, now time.Time) *adoption {
 	}
 	a.replicas = replicas(d)
 	if n, ok := adoptedReplicas(d); ok {
-		a.replicas = max(a.replicas, n) // A user scaled it up again: what it had counts.
+		a.replicas = max(a.replicas, n) // A user scaled it up again: the larger number counts.
 	}
 	a.scale.Annotations[v1alpha1.AnnotationAdoptedReplicas] = strconv.Itoa(int(a.replicas))
 	a.scale.Spec.Replicas = new(int32(0))
 	return a
 }
 
-// adoptedReplicas reads what the Deployment had before it was scaled to zero.
+// adoptedReplicas returns the replicas that the Deployment had before it was scaled to zero.
 func adoptedReplicas(d *appsv1.Deployment) (int32, bool) {
 	n, err := strconv.ParseInt(d.Annotations[v1alpha1.AnnotationAdoptedReplicas], 10, 32)
 	return int32(n), err == nil && n >= 0
@@ -148,7 +148,7 @@ func servesSomewhere(ms *v1alpha1.Microservice) bool {
 	return false
 }
 
-// setAdopted reports how far the adoption is.
+// setAdopted reports the progress of the adoption.
 func setAdopted(w *pass) {
 	conds := &w.ms.Status.Conditions
 	switch a := w.plan.adoption; {
@@ -165,8 +165,8 @@ func setAdopted(w *pass) {
 	}
 }
 
-// scaleDeployment writes the Deployment that the Microservice takes over from, onto the
-// state that was read.
+// scaleDeployment patches the Deployment that the Microservice takes over from, if it is unchanged
+// since it was read.
 func (r *Reconciler) scaleDeployment(ctx context.Context, live, next *appsv1.Deployment) error {
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
 	if err := r.Patch(ctx, next, patch, client.FieldOwner(FieldOwner)); err != nil {

@@ -26,19 +26,19 @@ type pass struct {
 	applied applied
 }
 
-// applied is what became of a plan.
+// applied is the result of applying a plan.
 type applied struct {
-	// unwritable releases: the server refused a write to them in this pass.
+	// unwritable releases: the API server rejected a write to them in this pass.
 	unwritable map[string]error
 }
 
-// planAndCreate plans, and carries out what comes before the rollout state. A release that is revived
-// must carry its stamp before the rollout state names it (protocol rule 2): where the server
-// refuses to write that, the plan is made again without the revival, so that a release
-// which fails, or that a user aborts, loses its traffic all the same.
+// planAndCreate plans, and applies what precedes the rollout state. A revived release must have its
+// stamp before the rollout state names it (protocol rule 2): if the API server rejects that write,
+// the plan is computed again without the revival, so that a release which fails, or that a user
+// aborts, loses its traffic nevertheless.
 //
-// refused are the releases that could not be made or changed, which blocks nothing else.
-// err is the failure that ends the pass.
+// refused is the error of releases that could not be created or changed, which blocks nothing else.
+// err is the error that ends the pass.
 func (r *Reconciler) planAndCreate(ctx context.Context, w *pass) (refused, err error) {
 	w.applied.unwritable = map[string]error{}
 	now := r.clock.Now()
@@ -62,15 +62,14 @@ func (r *Reconciler) planAndCreate(ctx context.Context, w *pass) (refused, err e
 	return refused, nil
 }
 
-// ensureReleases makes, revives and enlarges releases: all that may come before the
-// rollout state is written.
+// ensureReleases creates, revives and scales up releases: everything that may precede the write of
+// the rollout state.
 //
-// refused reports which releases could not be made, enlarged, or given their disruption
-// budget or autoscaler. That blocks nothing else: the planner counts the pods that are
-// there, and a canary that fails must lose its weight though its successor, or a write
-// to any release, is refused. Releases that could not be stamped are noted as unwritable:
-// the plan must be made again. err is the failure that ends the pass: a plan on old facts
-// is dropped.
+// refused is the error of releases that could not be created, scaled up, or given their disruption
+// budget or autoscaler. That blocks nothing else: the planner counts the existing pods, and a
+// canary that fails must lose its weight even if the write of its successor, or of any release, is
+// rejected. Releases that could not be stamped are recorded as unwritable: the plan must be
+// computed again. err is the error that ends the pass: a plan based on outdated facts is dropped.
 func (r *Reconciler) ensureReleases(ctx context.Context, w *pass) (refused, err error) {
 	for _, e := range w.plan.Ensure {
 		if e.Create {
@@ -115,8 +114,8 @@ func (r *Reconciler) ensureReleases(ctx context.Context, w *pass) (refused, err 
 	return refused, nil
 }
 
-// unchanged gives an error where an object is not as it was read: a write that was refused
-// did not find that out. A decision on it may be an older one then.
+// unchanged returns an error if an object changed since it was read, which a rejected write does
+// not show: the decision on it may be outdated.
 func (r *Reconciler) unchanged(ctx context.Context, object *v1alpha1.VersionedMicroservice) error {
 	var live v1alpha1.VersionedMicroservice
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(object), &live); err != nil {
@@ -128,8 +127,9 @@ func (r *Reconciler) unchanged(ctx context.Context, object *v1alpha1.VersionedMi
 	return nil
 }
 
-// create makes the object of a release, and reports whether it did. Its name is its
-// content: one of ours that exists already is the same, and then among the release objects.
+// create creates the object of a release, and reports whether it did. The name is derived from the
+// content: if the object exists already and is owned by the Microservice, it is the same, and is
+// added to the release objects.
 func (r *Reconciler) create(ctx context.Context, w *pass, e release.Ensure) (made bool, err error) {
 	o := w.offered[e.Release]
 	if o == nil || w.policy == nil {
@@ -149,7 +149,7 @@ func (r *Reconciler) create(ctx context.Context, w *pass, e release.Ensure) (mad
 	if err := controllerutil.SetControllerReference(w.ms, object, r.Scheme()); err != nil {
 		return false, fmt.Errorf("set the owner of release %q: %w", e.Release, err)
 	}
-	// Its pods must find what they name.
+	// The objects that its pods refer to must exist.
 	if err := r.copyAll(ctx, w, object.Name, w.ms); err != nil {
 		return false, fmt.Errorf("create release %q: %w", e.Release, err)
 	}
@@ -174,9 +174,8 @@ func (r *Reconciler) create(ctx context.Context, w *pass, e release.Ensure) (mad
 	return false, nil
 }
 
-// resize sets the replicas of a release, with the disruption budget and autoscaler
-// that go with them and its mark, and stamps it when it is revived. The write holds only for the object as it
-// was read.
+// resize sets the replicas of a release, with the matching disruption budget and autoscaler and its mark, and
+// stamps it when it is revived. The write applies only if the object is unchanged since it was read.
 func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas int, stamp int64) error {
 	before := w.objects[name]
 	if before == nil || !before.DeletionTimestamp.IsZero() {
@@ -184,8 +183,8 @@ func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas 
 	}
 	object := before.DeepCopy()
 	object.Spec.Replicas = int32(replicas)
-	// What the rollout state is about to say is not yet what the routes do: a release keeps its
-	// autoscaler, and with it the pods that this added, until its traffic is gone.
+	// The routes follow the rollout state later: a release keeps its autoscaler, and with it the pods
+	// that this added, until its traffic is gone.
 	serves := !slices.Contains(w.plan.Idle, name)
 	object.Spec.Availability.DisruptionBudget = resources.NextBudget(before.Spec.Availability.DisruptionBudget, resources.DisruptionBudget(w.ms, object.Spec.Replicas, serves))
 	object.Spec.Availability.Autoscaling = resources.Autoscaling(w.ms, object.Spec.Replicas, serves)
@@ -213,7 +212,7 @@ func mark(plan release.Result, object *v1alpha1.VersionedMicroservice) {
 	delete(object.Annotations, v1alpha1.AnnotationNeverActive)
 }
 
-// applyEnds carries out what comes after the rollout state.
+// applyEnds applies what follows the rollout state.
 func (r *Reconciler) applyEnds(ctx context.Context, w *pass) error {
 	if err := r.retire(ctx, w); err != nil {
 		return err
@@ -224,8 +223,8 @@ func (r *Reconciler) applyEnds(ctx context.Context, w *pass) error {
 	return nil
 }
 
-// retire shrinks and deletes releases: all that must come after the rollout state is
-// written. A write that meets a newer object is dropped with the plan.
+// retire scales down and deletes releases: everything that must follow the write of the rollout
+// state. After a conflict with a newer object the plan is dropped.
 func (r *Reconciler) retire(ctx context.Context, w *pass) error {
 	var errs []error
 	for _, x := range w.plan.Retire {

@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// conditions are the types of all conditions of a Microservice. Of any other type there is
-// none: an earlier version may have left it.
+// conditions are the types of all conditions of a Microservice. Conditions of other types, which an
+// earlier version may have written, are removed.
 var conditions = []string{
 	v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled, v1alpha1.ConditionProgressing,
 	v1alpha1.ConditionPinned, v1alpha1.ConditionBlocked, v1alpha1.ConditionFrozen, v1alpha1.ConditionReleaseFailed, v1alpha1.ConditionAnalysisInconclusive,
@@ -44,11 +44,11 @@ func setConditions(w *pass, problem *status.Error) {
 	setReady(w, problem)
 }
 
-// state is a reason that stands in a condition, with its message; "": it does not hold.
+// state is the reason and message of a condition that is true; empty if it is not.
 type state struct{ reason, message string }
 
-// setFromPlan sets a condition to what the plan gives rise to, the gravest first, and to
-// further states: True while there is any, and Pinned only while all pins hold.
+// setFromPlan sets a condition from the states of the plan, the most severe first, and from further
+// states: it is True while there is any, and Pinned only while all pins take effect.
 func setFromPlan(w *pass, kind release.Condition, more ...state) {
 	var states []state
 	for _, reason := range release.Conditions[kind] {
@@ -72,10 +72,10 @@ func setFromPlan(w *pass, kind release.Condition, more ...state) {
 	status.Set(&w.ms.Status.Conditions, w.ms.Generation, string(kind), status.True(holds), reason, strings.Join(lines, "; "))
 }
 
-// setReady reports whether this generation is accepted and every group has an active
-// release that is available and, where there are policies, programmed. A canary, a
-// pause, a failed newer release or a preview leaves it True: versions arrive without a
-// commit, and the user who waits for a commit must not fail for them.
+// setReady reports whether this generation is accepted and every group has an active release that
+// is available and, where there are policies, programmed. A canary, a pause, a failed newer release
+// or a preview leaves it True: versions appear without a commit, and must not fail a user who waits
+// for a commit.
 func setReady(w *pass, problem *status.Error) {
 	ms, plan := w.ms, w.plan
 	conds, gen := &ms.Status.Conditions, ms.Generation
@@ -106,8 +106,8 @@ func setReady(w *pass, problem *status.Error) {
 	}
 }
 
-// serves reports whether every live group that has an offered version serves. Previews
-// have a condition of their own.
+// serves reports whether every live group with an offered version serves. Previews have a separate
+// condition.
 func serves(w *pass) (ok bool, reason, message string) {
 	groups := streams(w.ms)
 	if len(groups) == 0 && ofPullRequests(w.policy) {
@@ -143,7 +143,7 @@ func serves(w *pass) (ok bool, reason, message string) {
 	return true, "", "active: " + strings.Join(lines, ", ")
 }
 
-// frozenBy reports what a freeze keeps from starting; "": nothing.
+// frozenBy describes what a freeze keeps from starting, or returns "".
 func frozenBy(w *pass) string {
 	for _, n := range w.plan.Notes {
 		if n.Reason == release.Frozen && !n.Event {
@@ -153,7 +153,8 @@ func frozenBy(w *pass) string {
 	return ""
 }
 
-// blocked reports what the release that is being rolled out in a group waits for outside of it.
+// blocked returns the cause, outside of the release that is being rolled out in a group, for which
+// it waits.
 func blocked(w *pass, slug string) string {
 	for _, n := range w.plan.Notes {
 		if n.Slug == slug && n.Reason == release.Blocked && !n.Event {
@@ -163,7 +164,7 @@ func blocked(w *pass, slug string) string {
 	return ""
 }
 
-// programmed reports whether some policy carries the group, or that there are none.
+// programmed reports whether some policy routes to the group, or there are no policies.
 func programmed(policies []release.Policy, slug string) bool {
 	if len(policies) == 0 {
 		return true
@@ -178,7 +179,7 @@ func programmed(policies []release.Policy, slug string) bool {
 	return false
 }
 
-// noNetworkPolicy reports that canary steps have no routes to weigh (protocol rule 18).
+// noNetworkPolicy reports that canary steps have no effect without routes (protocol rule 18).
 func noNetworkPolicy(w *pass) state {
 	if w.ms.Spec.UpdateStrategy.Canary == nil || len(w.facts.Policies) > 0 {
 		return state{}
@@ -213,7 +214,7 @@ func weightsNotSupported(w *pass) state {
 		"the traffic of group %s moves as a whole at promotion, and steps only wait: set spec.domains of its networkpolicies.hlnr.io, and a spec.provider that splits traffic by weight", strings.Join(whole, ", "))}
 }
 
-// failed reports which versions failed.
+// failed returns the state for versions that failed.
 func failed(ms *v1alpha1.Microservice) state {
 	var lines []string
 	for _, g := range streams(ms) {
@@ -225,7 +226,7 @@ func failed(ms *v1alpha1.Microservice) state {
 	return state{string(release.ReleaseFailed), strings.Join(lines, ", ")}
 }
 
-// failures of a group, as "1.2.0 (CrashLoopBackOff)".
+// failures returns the failures of a group, as "1.2.0 (CrashLoopBackOff)".
 func failures(g v1alpha1.ReleaseGroup) []string {
 	var lines []string
 	for _, r := range g.Releases {
@@ -236,11 +237,11 @@ func failures(g v1alpha1.ReleaseGroup) []string {
 	return lines
 }
 
-// progress are the reasons of condition Progressing. The last one that holds is reported:
-// what waits for a person goes before what waits for time.
+// progress are the reasons of condition Progressing. The last one that applies is reported: waits
+// for a user take precedence over waits for time.
 var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Frozen", "Group", "Together", "Gate", "Blocked", "TrafficLost", "Inconclusive", "Approval"}
 
-// waits are the reasons of Progressing for what a plan shows that it waits for.
+// waits maps the waits of a plan to reasons of Progressing.
 var waits = map[release.Reason]string{
 	release.AnalysisRunning: "Analysis", release.AnalysisNoTraffic: "Analysis", release.Waiting: "Paused", release.Paused: "Paused", release.Frozen: "Frozen",
 	release.TrafficLost: "TrafficLost", release.Blocked: "Blocked", release.AwaitingGroup: "Group",

@@ -17,24 +17,24 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// The words for what is wrong with configuration.
+// Reasons for errors in configuration.
 const (
 	reasonConfigurationMissing = "ConfigurationMissing"
 	reasonSecretsForbidden     = status.ReasonSecretsForbidden
 )
 
 const (
-	// requeueSecrets is the time between two looks at Secrets that are part of a
-	// release: they are read one by one, and neither watched nor kept in memory.
+	// requeueSecrets is how often Secrets that are part of a release are read: they are read one by
+	// one, and neither watched nor kept in memory.
 	requeueSecrets = time.Minute
-	// unclaimed is how long a copy may wait for its release. One that waits longer is
-	// left from a pass that ended between the two.
+	// unclaimed is how long a copy may exist without its release. An older one was created by a pass
+	// that ended before it created the release.
 	unclaimed = 10 * time.Minute
 )
 
-// CacheByObject is how this controller wants a manager's cache: of ConfigMaps the
-// hash of the content, and not the content; Microservices with the status fields of this
-// version, whichever version wrote them, for all readers of the cache.
+// CacheByObject configures the cache of a manager for this controller: of ConfigMaps the hash
+// instead of the content; Microservices with the status fields of this version, regardless of the
+// version that wrote them, for all readers of the cache.
 func CacheByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&corev1.ConfigMap{}:      {Transform: trimConfigMap},
@@ -57,9 +57,9 @@ func trimConfigMap(obj any) (any, error) {
 	return obj, nil
 }
 
-// observeConfiguration reads the hashes of what is part of a release. What is
-// missing and not optional, or must not be read, is a problem and not an error: it is
-// not usable for a new release, and what runs continues.
+// observeConfiguration reads the hashes of the configuration that is part of a release. An object
+// that is missing and not optional, or that may not be read, is a problem and not an error: no new
+// release starts, and running ones continue.
 func (r *Reconciler) observeConfiguration(ctx context.Context, o *observed) (usable bool, err error) {
 	o.contents = resources.Contents{}
 	var missing []string
@@ -93,9 +93,9 @@ func (r *Reconciler) observeConfiguration(ctx context.Context, o *observed) (usa
 	return usable && readable, err
 }
 
-// source reads a ConfigMap, as far as it is cached, or a Secret; nil where there is
-// none. With all it is read from the server with its content. That a ConfigMap does
-// not exist is the server's word, and never that of a cache that lags.
+// source reads a ConfigMap, as far as it is cached, or a Secret; it returns nil if there is none.
+// With all it is read from the API server with its content. Only the API server decides that a
+// ConfigMap does not exist, because the cache may lag.
 func (r *Reconciler) source(ctx context.Context, namespace string, s resources.Source, all bool) (client.Object, error) {
 	var obj client.Object = &corev1.ConfigMap{}
 	readers := []client.Reader{r.Client, r.live}
@@ -114,7 +114,7 @@ func (r *Reconciler) source(ctx context.Context, namespace string, s resources.S
 	return nil, nil
 }
 
-// tracks reports whether what was read may be part of a release.
+// tracks reports whether an object may be part of a release.
 func tracks(obj client.Object) bool {
 	secret, ok := obj.(*corev1.Secret)
 	return !ok || resources.Tracks(secret.Type)
@@ -127,7 +127,7 @@ func hashOf(obj client.Object) string {
 	return resources.HashOfConfigMap(obj.(*corev1.ConfigMap))
 }
 
-// forbidden reports which right is missing for Secrets.
+// forbidden returns the error that names the missing permission for Secrets.
 func forbidden(namespace string, err error) *status.Error {
 	problem := status.NewTerminal(reasonSecretsForbidden,
 		fmt.Errorf("spec.configuration.track: All requires the permissions of config/components/secrets in namespace %q: %w", namespace, err))

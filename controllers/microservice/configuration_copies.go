@@ -24,8 +24,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// observeCopies finds the copies that are there: ConfigMaps in the cache, Secrets at
-// the server. What only looks like a copy is another user's, and not touched.
+// observeCopies reads the existing copies: ConfigMaps from the cache, Secrets from the API server.
+// Objects that only look like copies belong to other users, and are not changed.
 func (r *Reconciler) observeCopies(ctx context.Context, o *observed) (readable bool, err error) {
 	var list corev1.ConfigMapList
 	if err := r.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{indexCopies: o.ms.Name}); err != nil {
@@ -51,7 +51,7 @@ func (r *Reconciler) observeCopies(ctx context.Context, o *observed) (readable b
 	return true, nil
 }
 
-// found takes note of an object if it is a copy.
+// found records an object if it is a copy.
 func (o *observed) found(kind string, obj client.Object) {
 	if o.isCopy(obj) {
 		o.copies[resources.Source{Kind: kind, Name: obj.GetName()}] = obj
@@ -63,13 +63,13 @@ func (o *observed) isCopy(obj client.Object) bool {
 	return resources.IsCopy(obj, o.ms, o.objects[release])
 }
 
-// proveLost asks the server about copies that the cache does not hold: one that lags
-// must not look as if a user had deleted them.
+// proveLost reads copies that the cache does not contain from the API server: a lagging cache must
+// not look as if a user had deleted them.
 func (r *Reconciler) proveLost(ctx context.Context, o *observed) error {
 	for _, object := range o.objects {
 		for _, s := range o.lost(object) {
 			if s.Kind == resources.KindSecret {
-				continue // they were listed by the server
+				continue // they were listed by the API server
 			}
 			obj, err := r.source(ctx, o.ms.Namespace, s, true)
 			switch {
@@ -91,7 +91,7 @@ func kindsOfCopies(ms *v1alpha1.Microservice) []string {
 	return []string{resources.KindConfigMap}
 }
 
-// labelled asks the server for ConfigMaps or Secrets, of which some may be copies.
+// labelled reads ConfigMaps or Secrets from the API server, some of which may be copies.
 func (r *Reconciler) labelled(ctx context.Context, kind string, which ...client.ListOption) (found []client.Object, err error) {
 	var list client.ObjectList = &corev1.ConfigMapList{}
 	if kind == resources.KindSecret {
@@ -107,7 +107,7 @@ func (r *Reconciler) labelled(ctx context.Context, kind string, which ...client.
 	return found, err
 }
 
-// copyAll makes a release's copies of the current configuration.
+// copyAll creates a release's copies of the current configuration.
 func (r *Reconciler) copyAll(ctx context.Context, w *pass, release string, owner client.Object) error {
 	var errs []error
 	for _, s := range slices.SortedFunc(maps.Keys(w.contents), func(a, b resources.Source) int {
@@ -120,9 +120,9 @@ func (r *Reconciler) copyAll(ctx context.Context, w *pass, release string, owner
 	return errors.Join(errs...)
 }
 
-// copy makes a release's copy of a source. The copy is of the content that the
-// release's identity was computed from, or none: content that has changed since is
-// answered as a conflict, which drops the plan.
+// copy creates a release's copy of a source. It contains exactly the content from which the
+// release's identity was computed: if the content has changed since, copy returns a conflict, which
+// drops the plan.
 func (r *Reconciler) copy(ctx context.Context, w *pass, release string, s resources.Source, owner client.Object) error {
 	from, err := r.source(ctx, w.ms.Namespace, s, true)
 	if err != nil {
@@ -159,11 +159,11 @@ func (r *Reconciler) copy(ctx context.Context, w *pass, release string, s resour
 	case !w.isCopy(there) || hashOf(there) != w.contents[s]:
 		return &apply.ForeignError{Kind: s.Kind, Namespace: there.GetNamespace(), Name: there.GetName()}
 	}
-	// It may be left from a previous object of the release, and about to be collected.
+	// It may belong to a previous object of the release, and be about to be garbage collected.
 	return r.handOver(ctx, there, owner)
 }
 
-// handOver gives a copy another owner of ours in the place of the one that it has.
+// handOver replaces the owner of a copy by another object of the Microservice.
 func (r *Reconciler) handOver(ctx context.Context, obj, owner client.Object) error {
 	if metav1.IsControlledBy(obj, owner) {
 		return nil
@@ -180,7 +180,7 @@ func (r *Reconciler) handOver(ctx context.Context, obj, owner client.Object) err
 	return nil
 }
 
-// withoutOurs are the owners that are of other kinds than ours.
+// withoutOurs returns the owners of kinds other than those of hlnr.io.
 func withoutOurs(owners []metav1.OwnerReference) []metav1.OwnerReference {
 	return slices.DeleteFunc(slices.Clone(owners), func(o metav1.OwnerReference) bool {
 		return o.APIVersion == v1alpha1.GroupVersion.String()
@@ -221,8 +221,8 @@ func (r *Reconciler) orphanCopies(ctx context.Context, ms *v1alpha1.Microservice
 	return nil
 }
 
-// applyCopies hands copies to their releases once these exist, makes again what was deleted
-// while it can be known what it held, and deletes what waited for a release in vain.
+// applyCopies sets releases as the owners of their copies once they exist, creates deleted copies
+// again while their content is known, and deletes copies whose release was never created.
 func (r *Reconciler) applyCopies(ctx context.Context, w *pass) error {
 	var errs []error
 	for _, obj := range w.copies {
@@ -257,7 +257,7 @@ func (r *Reconciler) drop(ctx context.Context, w *pass, obj client.Object) error
 	return nil
 }
 
-// expects reports whether a release has a row, or is about to be made.
+// expects reports whether a release has a row, or is about to be created.
 func (w *pass) expects(name string) bool {
 	for _, g := range w.plan.State.Groups {
 		if g.Row(name) != nil {
@@ -267,13 +267,13 @@ func (w *pass) expects(name string) bool {
 	return planned(w.plan.Result, name)
 }
 
-// present reports whether a release is of the current configuration.
+// present reports whether a release has the current configuration.
 func (o *observed) present(object *v1alpha1.VersionedMicroservice) bool {
 	return o.config != "" && object.Annotations[resources.AnnotationConfig] == o.config
 }
 
-// lost names the copies of a release that are not there: all of its configuration's
-// where that is the current one, else those without which its pods cannot start.
+// lost returns the copies of a release that are missing: all copies if its configuration is the
+// current one, else those without which its pods cannot start.
 func (o *observed) lost(object *v1alpha1.VersionedMicroservice) []resources.Source {
 	needed := resources.Copies(object)
 	if o.present(object) {
@@ -289,8 +289,8 @@ func (o *observed) lost(object *v1alpha1.VersionedMicroservice) []resources.Sour
 	})
 }
 
-// setConfigurationLost reports which releases cannot start pods any more, because their
-// copies were deleted and what they held is not known.
+// setConfigurationLost reports which releases cannot start pods any more, because their copies were
+// deleted and their content is not known.
 func setConfigurationLost(w *pass) {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(w.objects)) {

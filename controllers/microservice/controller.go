@@ -1,9 +1,9 @@
-// Package microservice reconciles Microservices: it turns what an ImagePolicy
-// offers into releases, and decides which of them is active.
+// Package microservice reconciles Microservices: it creates releases for the versions that an
+// ImagePolicy offers, and decides which of them is active.
 //
-// A reconcile observes, plans, and applies in three parts: what comes into being
-// before the status is written, the status, and what ends after it. The decision
-// is internal/release; everything here is thin.
+// A reconcile observes, plans, and applies in three parts: creations before the status is written,
+// the status, and deletions after it. The decision is made in internal/release; everything here is
+// thin.
 //
 //	controller.go            options, watches, and Reconcile as a table of contents
 //	observe.go               observed: what is read, and how it looks to the planner
@@ -60,42 +60,44 @@ const minDrainDelay = 5 * time.Second
 
 // Options of the controller.
 type Options struct {
-	// MinDrainDelay is the least time between the last route and the end of the
-	// pods, whatever the specification says. Default: 5s; an accepted route is not
-	// yet a served one (protocol rule 36).
+	// MinDrainDelay is the minimum time between the removal of the last route and that of the pods,
+	// regardless of the specification. Defaults to 5s, because an accepted route is not served yet
+	// (protocol rule 36).
 	MinDrainDelay time.Duration
-	// Workers that reconcile at the same time. Default: 8.
+	// Workers is the number of concurrent reconciles. Defaults to 8.
 	Workers int
-	// Clock is the only source of time stamps. Default: the real one.
+	// Clock is the only source of timestamps. Defaults to the real clock.
 	Clock clock.PassiveClock
-	// Metrics is where metrics are registered. Default: the manager's registry.
+	// Metrics is where metrics are registered. Defaults to the manager's registry.
 	Metrics prometheus.Registerer
 }
 
 // Reconciler reconciles Microservices.
 type Reconciler struct {
 	client.Client
-	// live reads past the cache, where absence is to be proven.
+	// live reads from the API server, to prove absence.
 	live     client.Reader
 	events   status.Recorder
 	clock    clock.PassiveClock
 	minDrain time.Duration
-	// began is when the first pass was: what became of releases before is not known.
+	// began is the time of the first pass: earlier changes of releases are not known.
 	began first
 	// journal recognizes a rollout state that is older than our own last write.
 	journal status.Journal
-	// restored is when Deployments of before were back, by UID of the Microservice.
+	// restored is when previous Deployments were available again, by UID of the Microservice.
 	restored sync.Map
 	metrics  *metrics
-	// stale is since when the ImagePolicy of a Microservice is to be scanned, by name of the Microservice.
+	// stale is since when the ImagePolicy of a Microservice has to be scanned, by name of the
+	// Microservice.
 	stale sync.Map
-	// guest reports that objects are read with the rights of a user, who may lack access to freezes.
+	// guest reports whether objects are read with the permissions of a user, who may lack access to
+	// freezes.
 	guest bool
 	// requeues keeps what the plan waits for when a pass ends in an error.
 	requeues status.Requeues
 }
 
-// first remembers the time of the first call.
+// first records the time of the first call.
 type first struct {
 	once sync.Once
 	time time.Time
@@ -160,7 +162,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Complete(r)
 }
 
-// Reconcile brings one Microservice a step further.
+// Reconcile reconciles one Microservice.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var ms v1alpha1.Microservice
 	if err := r.Get(ctx, req.NamespacedName, &ms); err != nil {
@@ -175,10 +177,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err != nil {
 			return r.fail(ctx, err)
 		}
-		return ctrl.Result{}, nil // The event of our own write brings the next pass.
+		return ctrl.Result{}, nil // The event of our own write triggers the next pass.
 	}
 	if r.journal.Behind(&ms) {
-		return ctrl.Result{}, nil // the watch brings our own last write (protocol rule 2)
+		return ctrl.Result{}, nil // the watch delivers our own last write (protocol rule 2)
 	}
 	o, err := r.observe(ctx, &ms)
 	if err != nil {
@@ -235,7 +237,7 @@ func (r *Reconciler) next(w *pass, refused *status.Error) (requeue time.Duration
 	return requeue, nil
 }
 
-// fail drops a plan: quietly where it was made on old facts.
+// fail drops a plan, without an error if it was based on outdated facts.
 func (r *Reconciler) fail(ctx context.Context, err error) (ctrl.Result, error) {
 	if apierrors.IsNotFound(err) {
 		ctrl.LoggerFrom(ctx).V(1).Info("plan dropped: its object was deleted", "cause", err.Error())

@@ -21,12 +21,12 @@ import (
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;patch
 // +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;patch
 
-// requeueDelete is when to reconcile again at what no watch reports while a Microservice is
-// being deleted.
+// requeueDelete is how often objects that are not watched are read while a Microservice is being
+// deleted.
 const requeueDelete = 2 * time.Second
 
-// ensureFinalizer gives a Microservice the finalizer that its deletionPolicy needs, or takes
-// it off. It reports whether it wrote.
+// ensureFinalizer adds the finalizer that the deletionPolicy needs, or removes it. It reports
+// whether it wrote.
 func (r *Reconciler) ensureFinalizer(ctx context.Context, ms *v1alpha1.Microservice) (bool, error) {
 	needed := ms.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || ms.Spec.DeletionPolicy == v1alpha1.DeletionRestore
 	return apply.SetFinalizer(ctx, r.Client, FieldOwner, ms, v1alpha1.FinalizerDeletionPolicy, needed)
@@ -37,7 +37,7 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, ms *v1alpha1.Microserv
 // being deleted.
 func (r *Reconciler) reconcileDelete(ctx context.Context, ms *v1alpha1.Microservice) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(ms, v1alpha1.FinalizerDeletionPolicy) {
-		return ctrl.Result{}, nil // Owner references collect what remains.
+		return ctrl.Result{}, nil // The remaining objects are garbage collected.
 	}
 	spec, _ := readSpec(ms, r.minDrain, r.clock.Now())
 	late := r.clock.Now().After(ms.DeletionTimestamp.Add(spec.Deadline + spec.Drain))
@@ -63,8 +63,8 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, ms *v1alpha1.Microserv
 	return ctrl.Result{}, nil
 }
 
-// carryOut carries the deletionPolicy out, and says how long to wait before the next
-// look; 0: it is done.
+// carryOut applies the deletionPolicy, and returns how long to wait before the next check, or 0 if
+// it is done.
 func (r *Reconciler) carryOut(ctx context.Context, ms *v1alpha1.Microservice, drain time.Duration) (time.Duration, error) {
 	if ms.Spec.DeletionPolicy == v1alpha1.DeletionOrphan {
 		return 0, r.orphan(ctx, ms)
@@ -72,8 +72,8 @@ func (r *Reconciler) carryOut(ctx context.Context, ms *v1alpha1.Microservice, dr
 	return r.restore(ctx, ms, drain)
 }
 
-// orphan takes the owner off all that runs the releases which have traffic: it
-// stays when their objects are collected.
+// orphan removes the owner references from everything that runs releases with traffic, so that it
+// is not garbage collected.
 func (r *Reconciler) orphan(ctx context.Context, ms *v1alpha1.Microservice) error {
 	for _, g := range ms.Status.ReleaseGroups {
 		for _, row := range g.Releases {
@@ -108,7 +108,7 @@ func (r *Reconciler) orphanRelease(ctx context.Context, ms *v1alpha1.Microservic
 	return nil
 }
 
-// disown takes our kinds off the owners of an object.
+// disown removes owner references to kinds of hlnr.io from an object.
 func (r *Reconciler) disown(ctx context.Context, live client.Object) error {
 	next := live.DeepCopyObject().(client.Object)
 	owners := next.GetOwnerReferences()
@@ -128,9 +128,9 @@ func (r *Reconciler) disown(ctx context.Context, live client.Object) error {
 	return nil
 }
 
-// restore brings the Deployment of before back, waits until it is available and the
-// policies have led their Services back to it and, where they are deleted too, have taken
-// their routes with them, and then for the drain.
+// restore scales the previous Deployment up again, and waits until it is available, the policies
+// have restored their Services, and those that are being deleted have removed their routes, and
+// then for the drain.
 func (r *Reconciler) restore(ctx context.Context, ms *v1alpha1.Microservice, drain time.Duration) (time.Duration, error) {
 	if ms.Spec.AdoptFrom == nil {
 		return 0, nil
@@ -161,16 +161,16 @@ func (r *Reconciler) restore(ctx context.Context, ms *v1alpha1.Microservice, dra
 		p := &policies.Items[i]
 		switch {
 		case p.DeletionTimestamp != nil && controllerutil.ContainsFinalizer(p, v1alpha1.FinalizerDeletionPolicy):
-			return requeueDelete, nil // Its routes route to the releases until it is gone.
+			return requeueDelete, nil // Its routes route to the releases until it is deleted.
 		case p.DeletionTimestamp == nil && p.Status.Adopted != nil && p.Status.Adopted.Release != "":
-			return requeueDelete, nil // It is about to lead its Service back.
+			return requeueDelete, nil // It is about to restore its Service.
 		}
 	}
 	return r.drained(ms, drain), nil
 }
 
-// replicasBefore gives the replicas that the Deployment of before gets back: those of its
-// annotation, else, where a user took that off, those of the Microservice's status.
+// replicasBefore returns the replicas to which the previous Deployment is restored: those of its
+// annotation or, if a user removed that, of the Microservice's status.
 func replicasBefore(ms *v1alpha1.Microservice, d *appsv1.Deployment) (int32, bool) {
 	had := ms.Status.AdoptedReplicas
 	n, ok := adoptedReplicas(d)
@@ -183,8 +183,8 @@ func replicasBefore(ms *v1alpha1.Microservice, d *appsv1.Deployment) (int32, boo
 	return 0, false
 }
 
-// drained is how long what was in progress still has to end, from the first call on.
-// A manager that has just begun gives the whole time again.
+// drained returns the remaining time for requests in flight, counted from the first call. A manager
+// that was just started waits the whole time again.
 func (r *Reconciler) drained(ms *v1alpha1.Microservice, drain time.Duration) time.Duration {
 	at, _ := r.restored.LoadOrStore(ms.UID, r.clock.Now())
 	left := at.(time.Time).Add(drain).Sub(r.clock.Now())

@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// recordEvents records an event for each thing that happened, and counts it.
+// recordEvents records the events of a plan, and counts them.
 func (r *Reconciler) recordEvents(w *pass) {
 	reported := map[string]int{}
 	for i, n := range w.plan.Notes {
@@ -30,7 +30,7 @@ func (r *Reconciler) recordEvents(w *pass) {
 			about = r.events.About(&v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: w.ms.Namespace, Name: n.Release}})
 		}
 		if reported[n.Release+reason]++; reported[n.Release+reason] > 1 {
-			action = fmt.Sprintf("Release%d", reported[n.Release+reason]) // Steps that wait for nothing are passed together.
+			action = fmt.Sprintf("Release%d", reported[n.Release+reason]) // Steps that wait for nothing pass in the same plan.
 		}
 		if n.Warning {
 			about.Warning(w.ms, reason, action, n.Message)
@@ -40,8 +40,8 @@ func (r *Reconciler) recordEvents(w *pass) {
 	}
 }
 
-// recorded reports whether there is an event for what happened. An event is a write: what every
-// rollout goes through between its start and its end has none.
+// recorded reports whether a note is written as an event. An event is a write: the regular steps
+// between the start and the end of a rollout have none.
 func (w *pass) recorded(n release.Note) bool {
 	switch n.Reason {
 	case release.Started:
@@ -55,7 +55,7 @@ func (w *pass) recorded(n release.Note) bool {
 }
 
 // waits reports whether the rollout that starts in a group waits for anything but its pods and
-// routes: of one that does not, the event of its end is enough.
+// routes: otherwise the event of its end is sufficient.
 func (w *pass) waits() bool {
 	c := w.ms.Spec.UpdateStrategy.Canary
 	if c == nil {
@@ -66,8 +66,8 @@ func (w *pass) waits() bool {
 	})
 }
 
-// needsApproval reports whether the step that a release is in waits for a person. Steps that
-// time or a measurement ends are in the conditions and the summary.
+// needsApproval reports whether the current step of a release waits for an approval. Steps that end
+// by time or by a measurement are shown in the conditions and the summary.
 func (w *pass) needsApproval(name string) bool {
 	c := w.ms.Spec.UpdateStrategy.Canary
 	for _, g := range w.plan.State.Groups {
@@ -78,7 +78,7 @@ func (w *pass) needsApproval(name string) bool {
 	return false
 }
 
-// recordPins emits an event when a pin begins not to hold, or does so for another cause.
+// recordPins emits an event when a pin has no effect any more, or for another reason.
 func (r *Reconciler) recordPins(before, now *v1alpha1.Microservice) {
 	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionPinned)
 	is := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionPinned)
@@ -88,8 +88,8 @@ func (r *Reconciler) recordPins(before, now *v1alpha1.Microservice) {
 	r.events.Warning(now, is.Reason, "Pin", is.Message)
 }
 
-// recordFreeze emits an event when a freeze begins to keep something from starting or from more
-// traffic, and when it does so no longer.
+// recordFreeze emits an event when a freeze begins, and stops, to keep a release from starting or
+// from getting more traffic.
 func (r *Reconciler) recordFreeze(before, now *v1alpha1.Microservice) {
 	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionFrozen)
 	is := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionFrozen)
@@ -101,12 +101,12 @@ func (r *Reconciler) recordFreeze(before, now *v1alpha1.Microservice) {
 	}
 }
 
-// recordDeletionLate records that a Microservice goes before its deletionPolicy was carried out.
+// recordDeletionLate records that a Microservice is deleted before its deletionPolicy was applied.
 func (r *Reconciler) recordDeletionLate(ms *v1alpha1.Microservice) {
 	r.events.Warning(ms, "DeletionPolicyNotDone", "Delete", fmt.Sprintf("deletionPolicy %s did not complete within the progress deadline: the Microservice is deleted without it", ms.Spec.DeletionPolicy))
 }
 
-// recordNothingToRestore records that the Deployment of before cannot be brought back.
+// recordNothingToRestore records that the previous Deployment cannot be restored.
 func (r *Reconciler) recordNothingToRestore(ms *v1alpha1.Microservice) {
 	r.events.Warning(ms, reasonDeploymentNotFound, "Delete", fmt.Sprintf("Deployment %q cannot be scaled up again: it does not exist", ms.Spec.AdoptFrom.DeploymentName))
 }

@@ -16,15 +16,15 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// requeueMissingSecret is when to reconcile again for a Secret that the release of a fork waits for: no
-// watch reports it.
+// requeueMissingSecret is how often a Secret that the release of a fork waits for is read: it is not
+// watched.
 const requeueMissingSecret = time.Minute
 
-// confined gives the Microservice as releases of forks are built from it: its template
-// names no Secret that holds a credential of the API server. Only the server knows the
-// types of Secrets. A Secret that cannot be read may hold a credential: nothing is built then. So may a
-// Secret that does not exist yet, and it is not read again: the release waits for it
-// where its pods would, and is built without it where it is optional.
+// confined returns the Microservice from which releases of forks are built: its template names no
+// Secret with a credential of the API server. The types of Secrets are read from the API server. A
+// Secret that cannot be read may contain a credential: no release is built then. So may a Secret that
+// does not exist yet: the release waits for it if its pods would, and is built without it if it is
+// optional.
 func (r *Reconciler) confined(ctx context.Context, ms *v1alpha1.Microservice) (*v1alpha1.Microservice, error) {
 	credentials := map[string]bool{}
 	needed := resources.Secrets(&ms.Spec.Template.Spec)

@@ -22,7 +22,7 @@ import (
 	"github.com/heighliner/heighliner/internal/freeze"
 )
 
-// observeFreezes reads what keeps the Microservice frozen now.
+// observeFreezes reads the freezes that apply to the Microservice now.
 func (r *Reconciler) observeFreezes(ctx context.Context, o *observed) error {
 	var freezes v1alpha1.FreezeList
 	if err := r.readable(r.List(ctx, &freezes, client.InNamespace(o.ms.Namespace), client.UnsafeDisableDeepCopy)); err != nil {
@@ -47,7 +47,7 @@ func (r *Reconciler) observeFreezes(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// namespaceLabels are the labels of a namespace.
+// namespaceLabels returns the labels of a namespace.
 func (r *Reconciler) namespaceLabels(ctx context.Context, name string) (map[string]string, error) {
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
@@ -66,8 +66,8 @@ func (r *Reconciler) readable(err error) error {
 	return err
 }
 
-// forFreeze enqueues the Microservices that a Freeze or ClusterFreeze is about. One that has
-// nothing to wait for writes nothing.
+// forFreeze enqueues the Microservices to which a Freeze or ClusterFreeze applies. Those that are
+// not affected write nothing.
 func (r *Reconciler) forFreeze(ctx context.Context, o client.Object) []reconcile.Request {
 	var f freeze.Freeze
 	switch o := o.(type) {
@@ -78,7 +78,7 @@ func (r *Reconciler) forFreeze(ctx context.Context, o client.Object) []reconcile
 	default:
 		return nil
 	}
-	// Which namespaces are selected is found out in the reconcile.
+	// The reconcile checks which namespaces are selected.
 	f.NamespaceSelector = nil
 	return r.microservices(ctx, f.Namespace, func(ms *v1alpha1.Microservice) bool {
 		return f.Selects(freeze.Subject{Namespace: ms.Namespace, Name: ms.Name, Labels: ms.Labels})
@@ -101,7 +101,8 @@ func (r *Reconciler) forNamespace(ctx context.Context, o client.Object) []reconc
 	return nil
 }
 
-// microservices gives requests for those of a namespace, "" for all, of which a condition holds.
+// microservices returns requests for the Microservices of a namespace, or of all for "", that
+// satisfy a predicate.
 func (r *Reconciler) microservices(ctx context.Context, namespace string, is func(*v1alpha1.Microservice) bool) []reconcile.Request {
 	var list v1alpha1.MicroserviceList
 	if err := r.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -117,7 +118,7 @@ func (r *Reconciler) microservices(ctx context.Context, namespace string, is fun
 	return requests
 }
 
-// watchFreezes adds the watches of what may freeze a Microservice.
+// watchFreezes adds the watches of objects that may freeze a Microservice.
 func (r *Reconciler) watchFreezes(b *builder.Builder) *builder.Builder {
 	return b.
 		Watches(&v1alpha1.Freeze{}, handler.EnqueueRequestsFromMapFunc(r.forFreeze), builder.WithPredicates(freezeChanged())).
@@ -125,7 +126,7 @@ func (r *Reconciler) watchFreezes(b *builder.Builder) *builder.Builder {
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.forNamespace), builder.WithPredicates(labelsChanged()))
 }
 
-// freezeChanged lets changes of a specification pass, and that a period begins or ends, which the
+// freezeChanged passes changes of a specification, and the begin and end of a period, which the
 // status shows.
 func freezeChanged() predicate.Predicate {
 	active := func(o client.Object) bool {
@@ -142,7 +143,7 @@ func freezeChanged() predicate.Predicate {
 	}}
 }
 
-// labelsChanged lets nothing pass but changes of labels.
+// labelsChanged passes only changes of labels.
 func labelsChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },

@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// readVerdict gives the planner's view of what was measured.
+// readVerdict converts the result of an analysis for the planner.
 func readVerdict(a *v1alpha1.ReleaseAnalysis) *release.Verdict {
 	if a == nil {
 		return nil
@@ -34,8 +34,7 @@ func readMeasured(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, 
 	}
 }
 
-// readHooks puts into release object what the hooks answered in the rollout of a release, if it
-// is in progress.
+// readHooks sets the answers of hooks in the rollout of a release, if it is in progress.
 func readHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, object *release.Object) {
 	group := groupRunning(ms, c.Name)
 	canary := ms.Spec.UpdateStrategy.Canary
@@ -53,7 +52,7 @@ func readHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, obj
 	}
 }
 
-// groupRunning finds the group in which a release is rolled out; nil: none.
+// groupRunning returns the group in which a release is rolled out, or nil.
 func groupRunning(ms *v1alpha1.Microservice, release string) *v1alpha1.ReleaseGroup {
 	for i := range ms.Status.ReleaseGroups {
 		if g := &ms.Status.ReleaseGroups[i]; g.Rollout != nil && g.Rollout.Release == release {
@@ -63,14 +62,14 @@ func groupRunning(ms *v1alpha1.Microservice, release string) *v1alpha1.ReleaseGr
 	return nil
 }
 
-// readGate sums up the hooks of the gate at which a run waits: it is open when all
-// of them agree. What they answered to another wait does not count.
+// readGate combines the answers of the hooks of the gate at which a rollout waits: it is open when
+// all of them agree. Answers for another wait do not count.
 func readGate(canary *v1alpha1.CanaryStrategy, group *v1alpha1.ReleaseGroup, answers []v1alpha1.HookStatus) release.GateFact {
 	run, preview := group.Rollout, group.Level == v1alpha1.LevelPreview
 	fact := release.GateFact{
 		Rollout: run.Sequence, Step: int(run.Step), Point: release.Point(run.Gate), Since: timeOf(run.GateTime), Open: true,
 	}
-	step := "" // whose traffic the hooks decide about
+	step := "" // about whose traffic the hooks decide
 	if next := int(run.Step); next < len(canary.Steps) {
 		step = canary.Steps[next].Name
 	}
@@ -87,7 +86,7 @@ func readGate(canary *v1alpha1.CanaryStrategy, group *v1alpha1.ReleaseGroup, ans
 			fact.Open, fact.Failed = false, true
 			lines = append(lines, answered(*a))
 		case a.Type == v1alpha1.HookPreRollout && a.Phase == v1alpha1.HookWaiting && a.Attempts > 0:
-			// Its no fails the release: what is asked again gave no answer.
+			// Its refusal fails the release: a hook that is asked again has not answered.
 			fact.Open, fact.Unanswered = false, true
 			lines = append(lines, fmt.Sprintf("%s did not respond: %s", a.Name, a.Message))
 		case a.Phase != v1alpha1.HookOpen && a.Phase != v1alpha1.HookDelivered:

@@ -30,7 +30,7 @@ const (
 	indexTogether        = "microservice.spec.updateStrategy.canary.together"
 )
 
-// index of the cache, with the object that it is of.
+// index of the cache, with the type of its objects.
 type index struct {
 	object client.Object
 	field  string
@@ -74,8 +74,8 @@ func setupIndexes(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-// uncached answers lists by an index without a cache: the server filters by namespace, labels and its
-// own fields, the index the rest.
+// uncached returns a client that lists by an index without a cache: the API server filters by
+// namespace, labels and its own fields, and the index the rest.
 func uncached(c client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -87,7 +87,7 @@ func uncached(c client.WithWatch) client.WithWatch {
 			wanted := o.FieldSelector.Requirements()[0]
 			at := slices.IndexFunc(indexes, func(x index) bool { return x.field == wanted.Field })
 			if at < 0 {
-				return c.List(ctx, list, &o) // a field that the server selects by
+				return c.List(ctx, list, &o) // a field selector of the API server
 			}
 			o.FieldSelector = nil
 			if err := c.List(ctx, list, &o); err != nil {
@@ -111,7 +111,7 @@ func (r *Reconciler) forImagePolicy(ctx context.Context, o client.Object) []reco
 	return r.enqueue(ctx, indexImagePolicy, o)
 }
 
-// enqueue gives the Microservices that name an object of their namespace, by an
+// enqueue returns requests for the Microservices that name an object of their namespace, by an
 // index.
 func (r *Reconciler) enqueue(ctx context.Context, index string, o client.Object) []reconcile.Request {
 	var list v1alpha1.MicroserviceList
@@ -141,7 +141,8 @@ func specChanged(before, now client.Object) bool {
 	return before.GetGeneration() != now.GetGeneration()
 }
 
-// decidedOrFailed reports whether a user decided about a release, or a fact came that can roll it back.
+// decidedOrFailed reports whether a user decided about a release, or a result was reported that can
+// roll it back.
 func decidedOrFailed(before, now client.Object) bool {
 	old, release := before.(*v1alpha1.VersionedMicroservice), now.(*v1alpha1.VersionedMicroservice)
 	failed := func(v *v1alpha1.VersionedMicroservice) bool {
@@ -163,7 +164,7 @@ func (r *Reconciler) forPeers(ctx context.Context, o client.Object) []reconcile.
 	return requests
 }
 
-// stateChanged lets changes pass that another Microservice may wait for.
+// stateChanged passes changes that another Microservice may wait for.
 func stateChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*v1alpha1.Microservice), e.ObjectNew.(*v1alpha1.Microservice)
@@ -171,8 +172,8 @@ func stateChanged() predicate.Predicate {
 	}}
 }
 
-// configMapChanged lets pass what is new, gone, or holds something else, and copies
-// whose owner is another.
+// configMapChanged passes ConfigMaps that are created, deleted or have other content, and copies
+// with another owner.
 func configMapChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -184,8 +185,8 @@ func configMapChanged() predicate.Predicate {
 	}
 }
 
-// forConfigMap enqueues the Microservices whose templates name a ConfigMap, and the
-// one that a copy is for.
+// forConfigMap enqueues the Microservices whose templates name a ConfigMap, and the one for which a
+// copy was created.
 func (r *Reconciler) forConfigMap(ctx context.Context, o client.Object) []reconcile.Request {
 	requests := r.enqueue(ctx, indexConfigMaps, o)
 	if name, _ := resources.ReleaseOfCopy(o); name != "" {
@@ -194,7 +195,7 @@ func (r *Reconciler) forConfigMap(ctx context.Context, o client.Object) []reconc
 	return requests
 }
 
-// configMapsOf names the ConfigMaps that are part of a Microservice's releases.
+// configMapsOf returns the names of the ConfigMaps that are part of a Microservice's releases.
 func configMapsOf(ms *v1alpha1.Microservice) []string {
 	var names []string
 	for s := range resources.Tracked(ms) {

@@ -45,7 +45,7 @@ func newMetrics(registerer prometheus.Registerer, cache client.Reader) (*metrics
 	return m, nil
 }
 
-// count counts what happened.
+// count counts a note.
 func (m *metrics) count(w *pass, n release.Note, now time.Time) {
 	m.events.WithLabelValues(string(n.Reason)).Inc()
 	if n.Reason != release.Promoted || w.objects[n.Release] == nil {
@@ -59,7 +59,7 @@ func (m *metrics) count(w *pass, n release.Note, now time.Time) {
 	m.promotion.Observe(now.Sub(w.objects[n.Release].CreationTimestamp.Time).Seconds())
 }
 
-// census counts releases when it is asked.
+// census counts releases at each scrape.
 type census struct{ cache client.Reader }
 
 var releases = prometheus.NewDesc("heighliner_releases", "Releases in the rollout states, by status.", []string{"status"}, nil)
@@ -69,10 +69,10 @@ var statuses = []v1alpha1.ReleaseStatus{
 	v1alpha1.ReleasePending, v1alpha1.ReleaseCanary, v1alpha1.ReleaseActive, v1alpha1.ReleaseError, v1alpha1.ReleaseDeprecated,
 }
 
-// Describe is of prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (census) Describe(ch chan<- *prometheus.Desc) { ch <- releases }
 
-// Collect is of prometheus.Collector. It only reads the cache, and copies nothing.
+// Collect implements prometheus.Collector. It only reads the cache, and copies nothing.
 func (c census) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -21,32 +21,32 @@ import (
 	versions "github.com/heighliner/heighliner/internal/version"
 )
 
-// observed is one Microservice with all that a plan about it is made from.
+// observed is one Microservice with the input of its plan.
 type observed struct {
 	ms      *v1alpha1.Microservice
 	policy  *v1alpha1.ImagePolicy
 	objects map[string]*v1alpha1.VersionedMicroservice
-	// offered by the name of the release that each gives.
+	// offered releases by the name of their object.
 	offered map[string]*v1alpha1.OfferedRelease
 	config  string
-	// contents are the hashes of what is part of a release, and secrets reports whether
-	// there are Secrets among it.
+	// contents are the hashes of the configuration that is part of a release, and secrets reports
+	// whether there are Secrets among it.
 	contents resources.Contents
 	secrets  bool
-	// copies of contents, by their own kind and name.
+	// copies of contents, by the kind and name of the copy.
 	copies map[resources.Source]client.Object
-	// requeue is after what time to reconcile again for what no watch reports; 0: never.
+	// requeue is after what time to reconcile again for objects that are not watched; 0 for never.
 	requeue time.Duration
 	facts   release.Observed
-	// problem is an error in the specification or a referent; no new release starts while there
-	// is one.
+	// problem is an error in the specification or a referenced object; no new release starts while
+	// there is one.
 	problem *status.Error
 	// sourceFresh: the ImagePolicy has a specification that it has not scanned with, for less than
 	// sourceSilence.
 	sourceFresh bool
 	// policies that route to the Microservice.
 	policies []v1alpha1.NetworkPolicy
-	// deployment that the Microservice takes over from; nil: there is none.
+	// deployment that the Microservice takes over from, or nil.
 	deployment *appsv1.Deployment
 	// adopting: the takeover is not done.
 	adopting bool
@@ -98,11 +98,11 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*o
 // fieldMicroservice is the field by which the API server selects the releases of a Microservice.
 const fieldMicroservice = "spec.microserviceName"
 
-// Facts gives what a plan about a Microservice is made from at a time, read by a client without a
-// cache. ms may differ from what is stored, so that a plan can be made about a change before it is
-// written. Reading needs the rights to get and list the kinds of hlnr.io and, where releases
-// contain them, ConfigMaps and Secrets. A freeze that may not be read is omitted. problem is why nothing new would start: a specification or
-// an object that it names. The manager's least drain delay counts as its default, 5s.
+// Facts returns the input of a plan about a Microservice at a time, read by a client without a cache. ms may differ from the
+// stored object, so that a change can be planned before it is written. Reading requires permission to get and list the kinds
+// of hlnr.io and, if releases contain them, ConfigMaps and Secrets. A freeze that may not be read is omitted. problem is why
+// no new release would start: an error in the specification or in an object that it names. The manager's minimum drain delay
+// is assumed to be its default, 5s.
 func Facts(ctx context.Context, c client.WithWatch, ms *v1alpha1.Microservice, now time.Time) (facts release.Observed, problem, err error) {
 	ms = ms.DeepCopy()
 	convertStatus(&ms.Status)
@@ -112,7 +112,7 @@ func Facts(ctx context.Context, c client.WithWatch, ms *v1alpha1.Microservice, n
 	if err != nil {
 		return release.Observed{}, nil, err
 	}
-	// The manager has run for long: nothing that is reported is unknown because it just began.
+	// The manager is assumed to have run long enough that all reports are known.
 	o.facts.Began = time.Time{}
 	if o.problem != nil {
 		problem = o.problem
@@ -120,7 +120,7 @@ func Facts(ctx context.Context, c client.WithWatch, ms *v1alpha1.Microservice, n
 	return o.facts, problem, nil
 }
 
-// fixedClock is a clock that stands still.
+// fixedClock is a clock with a constant time.
 type fixedClock struct{ now time.Time }
 
 func (c fixedClock) Now() time.Time                  { return c.now }
@@ -148,8 +148,8 @@ func (r *Reconciler) observeObjects(ctx context.Context, o *observed) error {
 	return r.proveAbsence(ctx, o)
 }
 
-// proveAbsence asks the server about releases of the rollout state that the cache does
-// not hold: a cache that lags must not look like an object that is gone.
+// proveAbsence reads releases of the rollout state that the cache does not contain from the API
+// server: a lagging cache must not look like a deleted object.
 func (r *Reconciler) proveAbsence(ctx context.Context, o *observed) error {
 	for _, g := range o.ms.Status.ReleaseGroups {
 		for _, row := range g.Releases {
@@ -171,7 +171,7 @@ func (r *Reconciler) proveAbsence(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// requeueIn asks for another reconcile after d at the latest.
+// requeueIn requests another reconcile after d at the latest.
 func (o *observed) requeueIn(d time.Duration) {
 	if o.requeue == 0 || d < o.requeue {
 		o.requeue = d
@@ -181,7 +181,7 @@ func (o *observed) requeueIn(d time.Duration) {
 // maxBy is the schema's bound on a decision's author in the rollout state.
 const maxBy = 253
 
-// readChild gives the planner's view of a release's object.
+// readObject converts the object of a release for the planner.
 func readObject(c *v1alpha1.VersionedMicroservice, ms *v1alpha1.Microservice) release.Object {
 	stamp, _ := strconv.ParseInt(c.Annotations[v1alpha1.AnnotationAttempt], 10, 64)
 	number, _ := strconv.ParseInt(c.Labels[v1alpha1.LabelPullRequest], 10, 64)
@@ -212,8 +212,8 @@ func readObject(c *v1alpha1.VersionedMicroservice, ms *v1alpha1.Microservice) re
 	return object
 }
 
-// levelOf is the level of a release by its label. Labels may be edited: with a level
-// that the schema of the status does not know, no rollout state could be written any more.
+// levelOf returns the level of a release by its label. Labels may be edited: with a level that the
+// schema of the status rejects, no rollout state could be written any more.
 func levelOf(label string, pullRequest int64) string {
 	switch level := v1alpha1.ReleaseLevel(label); {
 	case level == v1alpha1.LevelRelease, level == v1alpha1.LevelCandidate, level == v1alpha1.LevelPreview:
@@ -224,9 +224,9 @@ func levelOf(label string, pullRequest int64) string {
 	return string(v1alpha1.LevelRelease)
 }
 
-// observeSource reads what is offered, and what is withdrawn. A referent that is missing
-// or a template that has no container for the image is a problem, not an error: what runs
-// continues, unless it is withdrawn, which depends on no template.
+// observeSource reads the offered and the withdrawn versions. A missing referenced object, or a
+// template without a container for the image, is a problem, not an error: running releases continue
+// unless they are withdrawn, which does not depend on the template.
 func (r *Reconciler) observeSource(ctx context.Context, o *observed) error {
 	o.facts.SourceStale = true
 	var policy v1alpha1.ImagePolicy
@@ -265,8 +265,8 @@ func (r *Reconciler) observeSource(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// observeTemplate reads what every new release is made of in addition to its images. Without it
-// there is nothing that could start again.
+// observeTemplate reads the parts of every new release other than its images. If it is not usable,
+// no release can start.
 func (r *Reconciler) observeTemplate(ctx context.Context, o *observed) (usable bool, err error) {
 	container, err := resources.Container(o.ms)
 	if err != nil {
@@ -283,7 +283,7 @@ func (r *Reconciler) observeTemplate(ctx context.Context, o *observed) (usable b
 	return true, nil
 }
 
-// pushed is when a release was published or pushed; zero: not known.
+// pushed returns when a release was published or pushed, or zero if not known.
 func pushed(o *v1alpha1.OfferedRelease) time.Time {
 	if o.ReleaseTime == nil {
 		return time.Time{}
@@ -291,16 +291,16 @@ func pushed(o *v1alpha1.OfferedRelease) time.Time {
 	return o.ReleaseTime.Time
 }
 
-// stale reports whether what an ImagePolicy offers was decided by an older specification:
-// it has not looked yet, or cannot read the current one.
+// stale reports whether the offer of an ImagePolicy is based on an older specification: it has not
+// scanned with the current one yet, or that is invalid.
 func stale(p *v1alpha1.ImagePolicy) bool {
 	stalled := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionStalled)
 	return p.Status.ObservedGeneration != p.Generation || stalled != nil && stalled.Reason == v1alpha1.ReasonInvalidSpec
 }
 
-// concerns reports whether an offer beyond the limits of the ImagePolicy, which is there
-// because a user holds or pins it, is there for this Microservice: it has the
-// group, or pins the version. What only others hold starts no group here (rule 17).
+// concerns reports whether an offer beyond the limits of the ImagePolicy, which is kept because a
+// Microservice uses or pins it, is kept for this one: it has the group, or pins the version.
+// Versions that only others use start no group here (rule 17).
 func (o *observed) concerns(offer *v1alpha1.OfferedRelease) bool {
 	return slices.ContainsFunc(o.ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.Slug == offer.Group }) ||
 		slices.ContainsFunc(o.facts.Objects, func(c release.Object) bool { return c.Slug == offer.Group }) ||
@@ -332,8 +332,8 @@ func (r *Reconciler) observePolicies(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// unreported reports whether a NetworkPolicy has no status that shows to what it routes: it was just created, lost it, or cannot
-// read its routes.
+// unreported reports whether a NetworkPolicy has no status that shows where it routes: it was just created, lost its status,
+// or cannot read its routes.
 func unreported(s *v1alpha1.NetworkPolicyStatus) bool {
 	return s.Provider == "" && len(s.Groups) == 0
 }

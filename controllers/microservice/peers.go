@@ -10,8 +10,8 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// togetherWith is the name that a Microservice shares with those that it goes through
-// its steps with; "": it goes alone.
+// togetherWith returns the name that a Microservice shares with those that are rolled out together
+// with it, or "".
 func togetherWith(ms *v1alpha1.Microservice) string {
 	if c := ms.Spec.UpdateStrategy.Canary; c != nil && c.Together != nil {
 		return c.Together.Name
@@ -19,7 +19,7 @@ func togetherWith(ms *v1alpha1.Microservice) string {
 	return ""
 }
 
-// peers are the other Microservices of the namespace that share a name.
+// peers returns the other Microservices of the namespace with the same name for rollouts together.
 func (r *Reconciler) peers(ctx context.Context, ms *v1alpha1.Microservice) ([]v1alpha1.Microservice, error) {
 	name := togetherWith(ms)
 	if name == "" {
@@ -38,8 +38,7 @@ func (r *Reconciler) peers(ctx context.Context, ms *v1alpha1.Microservice) ([]v1
 	return peers, nil
 }
 
-// observePeers reads the progress of the other Microservices. One that is being deleted blocks
-// none of them.
+// observePeers reads the progress of the peers. A peer that is being deleted blocks none of them.
 func (r *Reconciler) observePeers(ctx context.Context, o *observed) error {
 	peers, err := r.peers(ctx, o.ms)
 	for i := range peers {

@@ -10,7 +10,7 @@ import (
 // plan contains the writes for one Microservice.
 type plan struct {
 	release.Result
-	// adoption is how far the takeover from a Deployment is; nil: there is none, or it is done.
+	// adoption is the progress of the takeover from a Deployment; nil if there is none, or it is done.
 	adoption *adoption
 }
 

@@ -10,14 +10,14 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// The reasons of condition PreviewsReady. The first that holds is reported.
+// The reasons of condition PreviewsReady. The first one that applies is reported.
 const (
 	reasonPreviewsFailed   = "PreviewsFailed"
 	reasonPreviewsStarting = "PreviewsStarting"
 	reasonPreviewsReady    = "PreviewsAvailable"
 )
 
-// streams are the groups that are no previews.
+// streams returns the groups that are not previews.
 func streams(ms *v1alpha1.Microservice) []v1alpha1.ReleaseGroup {
 	i := slices.IndexFunc(ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.Level == v1alpha1.LevelPreview })
 	if i < 0 {
@@ -33,21 +33,20 @@ func ofPreview(ms *v1alpha1.Microservice, slug string) bool {
 	})
 }
 
-// ofPullRequests reports whether an ImagePolicy offers pull requests, of which there may be
-// none.
+// ofPullRequests reports whether an ImagePolicy offers pull requests, even if none is open.
 func ofPullRequests(p *v1alpha1.ImagePolicy) bool {
 	return p != nil && p.Spec.Source != nil && p.Spec.Source.GitHub != nil && p.Spec.Source.GitHub.PullRequests != nil
 }
 
-// previewCount reports how the previews of a Microservice are.
+// previewCount counts the previews of a Microservice by state.
 type previewCount struct {
-	// groups of all phases; live have a slot, and available serve.
+	// groups of all phases; live ones have a slot, and available ones serve.
 	groups, live, available int
-	// starting, and turn wait until fewer do.
+	// starting previews, and those that wait their turn until fewer start.
 	starting, turn int
-	// place: there is none for them; old are expired by age.
+	// place counts previews without a slot; old those that expired by age.
 	place, old int
-	// failed as "#12 (CrashLoopBackOff)"; what served before continues.
+	// failed previews as "#12 (CrashLoopBackOff)"; the previous release continues to serve.
 	failed []string
 }
 
@@ -76,7 +75,7 @@ func countPreviews(w *pass) (p previewCount) {
 	return p
 }
 
-// count counts a preview that has a place.
+// count counts a preview with a slot.
 func (p *previewCount) count(w *pass, g *v1alpha1.ReleaseGroup) {
 	if row := activeRow(g); row != nil && row.Available && programmed(w.facts.Policies, g.Slug) {
 		p.available++

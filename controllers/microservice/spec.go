@@ -12,15 +12,14 @@ import (
 	"github.com/heighliner/heighliner/internal/window"
 )
 
-// reasonTimeZoneUnknown is for windows of steps.
+// reasonTimeZoneUnknown is the reason for windows of steps with an unknown time zone.
 const reasonTimeZoneUnknown = "TimeZoneUnknown"
 
-// reasonAnalysisInvalid is for expressions of web metrics that are no CEL.
+// reasonAnalysisInvalid is the reason for expressions of web metrics that are not valid CEL.
 const reasonAnalysisInvalid = "AnalysisInvalid"
 
-// readSpec gives the planner's view of a specification, with all defaults and with
-// windows as they are now. The error is about a window that cannot be resolved, which
-// is closed.
+// readSpec converts a specification for the planner, with all defaults and the current state of
+// windows. The error is about a window that cannot be evaluated; it counts as closed.
 func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration, now time.Time) (release.Spec, error) {
 	a, u := ms.Spec.Availability, ms.Spec.UpdateStrategy
 	spec := release.Spec{
@@ -54,7 +53,7 @@ func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration, now time.Time) 
 }
 
 func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) error {
-	// Hooks that are called in rounds give verdicts too.
+	// Hooks that are called in rounds are measurements too.
 	spec.Analysis = c.Analysis != nil || slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookRollout })
 	spec.MatchWeight = c.Scale == v1alpha1.ScaleMatchWeight
 	spec.RollBack = c.Together != nil && c.Together.OnFailure != "" && c.Together.OnFailure != v1alpha1.TogetherHold
@@ -88,7 +87,7 @@ func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) e
 	return errors.Join(errs...)
 }
 
-// asks reports whether there is a hook of a type, and that it is for a step.
+// asks reports whether there is a hook of a type for a step.
 func asks(c *v1alpha1.CanaryStrategy, kind v1alpha1.HookType, step string) bool {
 	return slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool {
 		return h.Type == kind && covers(h, step)

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// renamed are reasons in the status of earlier versions, with those of this one.
+// renamed maps reasons in the status of earlier versions to those of this one.
 var renamed = map[string]string{
 	"NoPlace":         string(release.NoSlot),
 	"Overtaken":       string(release.Superseded),
@@ -18,8 +18,8 @@ var renamed = map[string]string{
 	"RetriedByItself": string(release.RetriedAutomatically),
 }
 
-// convertStatus gives a status that an earlier version wrote the words and fields of this one.
-// It is not written for that alone.
+// convertStatus converts a status that an earlier version wrote to the reasons and fields of this
+// one. The conversion alone causes no write.
 func convertStatus(s *v1alpha1.MicroserviceStatus) {
 	s.Convert()
 	for i := range s.ReleaseGroups {
@@ -32,7 +32,7 @@ func convertStatus(s *v1alpha1.MicroserviceStatus) {
 	}
 }
 
-// readState gives the planner's view of a status.
+// readState converts a status for the planner.
 func readState(s *v1alpha1.MicroserviceStatus) release.State {
 	l := release.State{Sequence: s.Sequence()}
 	for _, g := range s.ReleaseGroups {
@@ -106,7 +106,7 @@ func readRows(rows []v1alpha1.Release) []release.Row {
 	return out
 }
 
-// writeState puts the planner's groups into a status.
+// writeState sets the groups of the planner in a status.
 func writeState(l release.State, s *v1alpha1.MicroserviceStatus) {
 	s.Internal, s.DeprecatedSequence = &v1alpha1.MicroserviceInternal{Sequence: l.Sequence}, 0
 	s.ReleaseGroups = nil
@@ -174,7 +174,7 @@ func writeRow(r release.Row) v1alpha1.Release {
 	return out
 }
 
-// present gives a pointer to what has something in it, else nil.
+// present returns a pointer to x, or nil if x is the zero value.
 func present[T comparable](x T) *T {
 	if x == *new(T) {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// report writes the rollout state, the conditions and the summary in one write, and shows
-// of what happened when it holds. refused is a release that could not be made.
+// report writes the rollout state, the conditions and the summary in one write, and then records
+// the events. refused is the error of a release that could not be created.
 func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error) error {
 	before := w.ms.DeepCopy()
 	if w.plan.Changed {
@@ -48,18 +48,19 @@ func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error)
 	return nil
 }
 
-// silence is how long the status of a new Microservice may be empty while nothing is decided.
+// silence is how long the first status of a new Microservice may be delayed while nothing is
+// decided.
 const silence = 10 * time.Second
 
-// silent is how long the status need not be written; 0: write it. That is so while a Microservice
-// is new, nothing is wrong with it and nothing is decided: its ImagePolicy is just being read.
+// silent returns for how long the status need not be written, or 0: while a Microservice is new,
+// has no problem, and nothing is decided, because its ImagePolicy is just being scanned.
 func silent(w *pass, problem *status.Error, now time.Time) time.Duration {
 	if problem != nil || w.plan.Changed || len(w.facts.State.Groups) > 0 || w.facts.State.Sequence > 0 || w.adopting ||
 		meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionReady) || meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionStalled) {
 		return 0
 	}
 	left := w.ms.CreationTimestamp.Add(silence).Sub(now)
-	if left > silence { // The clocks of server and manager differ.
+	if left > silence { // The clocks of API server and manager differ.
 		return 0
 	}
 	return max(0, left)
@@ -69,8 +70,8 @@ func silent(w *pass, problem *status.Error, now time.Time) time.Duration {
 // condition Ready shows it.
 const sourceSilence = 5 * time.Second
 
-// noteSource notes whether the ImagePolicy has just got another specification. A Microservice that is
-// not Ready shows it immediately.
+// noteSource records whether the specification of the ImagePolicy has just changed. A Microservice
+// that is not Ready shows this immediately.
 func (r *Reconciler) noteSource(w *pass) {
 	if !w.facts.SourceStale || w.problem != nil || !meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionReady) {
 		r.stale.Delete(client.ObjectKeyFromObject(w.ms))
@@ -83,7 +84,7 @@ func (r *Reconciler) noteSource(w *pass) {
 	}
 }
 
-// reportProblem reports what keeps a plan from being carried out. The rollout state stays as it is.
+// reportProblem reports why a plan cannot be applied. The rollout state stays as it is.
 func (r *Reconciler) reportProblem(ctx context.Context, w *pass, problem *status.Error) error {
 	before := w.ms.DeepCopy()
 	w.ms.Status.ObservedGeneration = w.ms.Generation
@@ -92,24 +93,23 @@ func (r *Reconciler) reportProblem(ctx context.Context, w *pass, problem *status
 	return err
 }
 
-// write is the one status write of a pass. It holds only for the rollout state that was
-// read.
+// write is the only status write of a pass. It applies only to the rollout state that was read.
 func (r *Reconciler) write(ctx context.Context, ms, before *v1alpha1.Microservice) (bool, error) {
 	wrote, err := status.Patch(ctx, r.Client, FieldOwner, ms, before, status.AtResourceVersion, status.KnownFields)
 	if err != nil {
 		return false, fmt.Errorf("write the rollout state: %w", err)
 	}
 	if wrote {
-		convertStatus(&ms.Status) // of what the server answered
+		convertStatus(&ms.Status) // of the API server's response
 		r.journal.Wrote(before, ms, r.clock.Now())
 	}
 	return wrote, nil
 }
 
-// reasonStateRefused is for a rollout state that the server does not accept.
+// reasonStateRefused is the reason for a rollout state that the API server rejects.
 const reasonStateRefused = "StateRefused"
 
-// afterStateRefused is when a rollout state that was refused is tried again.
+// afterStateRefused is when a rejected rollout state is written again.
 const afterStateRefused = time.Minute
 
 // reportStateRefused reports in Ready that the server rejects the rollout state, because the
@@ -129,7 +129,7 @@ func (r *Reconciler) reportStateRefused(ctx context.Context, w *pass, before *v1
 	return problem
 }
 
-// summarize writes what the columns print.
+// summarize sets the fields that the printer columns show.
 func summarize(w *pass) {
 	ms, s := w.ms, &w.ms.Status
 	var sum v1alpha1.MicroserviceSummary

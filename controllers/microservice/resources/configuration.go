@@ -32,7 +32,7 @@ const AnnotationSource = "hlnr.io/source"
 // created again. It is removed from a copy that outlives its Microservice.
 const AnnotationClaim = "hlnr.io/claim"
 
-// Source is an object that a pod template names for its content.
+// Source is a ConfigMap or Secret that a pod template refers to for its content.
 type Source struct {
 	// Kind is ConfigMap or Secret.
 	Kind string
@@ -40,16 +40,15 @@ type Source struct {
 	Name string
 }
 
-// String is for messages: ConfigMap "settings".
+// String returns the source for messages, as in ConfigMap "settings".
 func (s Source) String() string { return fmt.Sprintf("%s %q", s.Kind, s.Name) }
 
-// Contents are the hashes of what sources hold; "" for one that is optional and
-// does not exist.
+// Contents are the hashes of the content of sources; "" for one that is optional and does not
+// exist.
 type Contents map[Source]string
 
-// Tracked gives the sources that are part of a release: those that the template
-// names and spec.configuration does not leave out. The value shows that pods start
-// without the source.
+// Tracked returns the sources that are part of a release: those that the template names and
+// spec.configuration does not exclude. The value reports whether pods start without the source.
 func Tracked(ms *v1alpha1.Microservice) map[Source]bool {
 	track, ignore := v1alpha1.TrackConfigMaps, []string(nil)
 	if c := ms.Spec.Configuration; c != nil {
@@ -67,7 +66,7 @@ func Tracked(ms *v1alpha1.Microservice) map[Source]bool {
 	return tracked
 }
 
-// Copies gives the names of the copies that pods of a release do not start without.
+// Copies returns the copies without which pods of a release do not start.
 func Copies(release *v1alpha1.VersionedMicroservice) []Source {
 	needed := map[Source]bool{}
 	visit(&release.Spec.Template.Spec, func(s Source, _ *string, optional bool) {
@@ -82,15 +81,14 @@ func compareSources(a, b Source) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 }
 
-// CopyName is the name of a release's copy of a source. Name and content of the
-// source are part of the release's name, so that a copy's name is its content.
+// CopyName returns the name of a release's copy of a source. Name and content of the source are
+// part of the release's name, so that the name of a copy identifies its content.
 func CopyName(release string, s Source) string {
 	return release + "-" + digest(s.Kind, s.Name)[:8]
 }
 
-// rename makes a template name the release's copies of what the contents are of. An
-// optional source that does not exist is renamed too: one that is made later must
-// not be seen by pods that start then.
+// rename replaces the sources in a template by the release's copies. An optional source that does
+// not exist is renamed too: pods must not use one that is created later.
 func rename(spec *corev1.PodSpec, release string, contents Contents) {
 	visit(spec, func(s Source, name *string, _ bool) {
 		if _, tracked := contents[s]; tracked {
@@ -99,8 +97,8 @@ func rename(spec *corev1.PodSpec, release string, contents Contents) {
 	})
 }
 
-// visit finds each place of a pod that names a ConfigMap or Secret for its content:
-// env, envFrom, volumes and projected volumes.
+// visit calls found for each reference of a pod to a ConfigMap or Secret: env, envFrom, volumes and
+// projected volumes.
 func visit(spec *corev1.PodSpec, found func(s Source, name *string, optional bool)) {
 	at := func(kind string, name *string, optional *bool) {
 		if *name != "" {
@@ -159,21 +157,20 @@ func visitContainer(c *corev1.Container, at func(kind string, name *string, opti
 	}
 }
 
-// hashed is the only key of a ConfigMap that was trimmed: its content's hash. No key
-// that a server takes has a slash.
+// hashed is the only key of a trimmed ConfigMap: the hash of its content. Keys that the API server
+// accepts contain no slash.
 const hashed = "hlnr.io/hash"
 
-// TrimConfigMap puts the hash of a ConfigMap's content in the place of the content,
-// and takes annotations away, in which tools repeat it, but for those of copies. It
-// may be called twice.
+// TrimConfigMap replaces the content of a ConfigMap by its hash, and removes annotations, in which
+// tools repeat the content, except for those of copies. It may be called repeatedly.
 func TrimConfigMap(c *corev1.ConfigMap) {
 	c.Data, c.BinaryData = map[string]string{hashed: HashOfConfigMap(c)}, nil
 	c.ManagedFields = nil
 	maps.DeleteFunc(c.Annotations, func(key, _ string) bool { return key != AnnotationSource && key != AnnotationClaim })
 }
 
-// HashOfConfigMap is the hash of the files that a ConfigMap holds, trimmed or not. A
-// file is the same in data and in binaryData.
+// HashOfConfigMap returns the hash of the files in a ConfigMap, trimmed or not. A file is the same
+// in data and in binaryData.
 func HashOfConfigMap(c *corev1.ConfigMap) string {
 	if hash, ok := c.Data[hashed]; ok {
 		return hash
@@ -188,7 +185,7 @@ func HashOfConfigMap(c *corev1.ConfigMap) string {
 	return hashOf(files)
 }
 
-// HashOfSecret is the hash of the files that a Secret holds.
+// HashOfSecret returns the hash of the files in a Secret.
 func HashOfSecret(s *corev1.Secret) string { return hashOf(s.Data) }
 
 func hashOf(files map[string][]byte) string {
@@ -199,8 +196,8 @@ func hashOf(files map[string][]byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// untracked are the types of Secrets that are never part of a release: they are
-// renewed all the time, and an old one is worth nothing.
+// untracked are the types of Secrets that are never part of a release: they are renewed regularly,
+// and old ones are not valid.
 var untracked = []corev1.SecretType{
 	corev1.SecretTypeTLS, corev1.SecretTypeServiceAccountToken, corev1.SecretTypeBootstrapToken,
 	corev1.SecretTypeDockercfg, corev1.SecretTypeDockerConfigJson,
@@ -209,7 +206,7 @@ var untracked = []corev1.SecretType{
 // Tracks reports whether Secrets of a type may be part of a release.
 func Tracks(t corev1.SecretType) bool { return !slices.Contains(untracked, t) }
 
-// CopyConfigMap is a release's copy of a ConfigMap, which is immutable.
+// CopyConfigMap returns a release's copy of a ConfigMap, which is immutable.
 func CopyConfigMap(ms *v1alpha1.Microservice, release string, from *corev1.ConfigMap) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: copyMeta(ms, release, Source{KindConfigMap, from.Name}),
@@ -217,7 +214,7 @@ func CopyConfigMap(ms *v1alpha1.Microservice, release string, from *corev1.Confi
 	}
 }
 
-// CopySecret is a release's copy of a Secret, which is immutable.
+// CopySecret returns a release's copy of a Secret, which is immutable.
 func CopySecret(ms *v1alpha1.Microservice, release string, from *corev1.Secret) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: copyMeta(ms, release, Source{KindSecret, from.Name}),
@@ -233,10 +230,10 @@ func copyMeta(ms *v1alpha1.Microservice, release string, s Source) metav1.Object
 	}
 }
 
-// IsCopy reports whether a Microservice made a ConfigMap or Secret as a copy for one of its
-// releases, and may write and delete it. Labels are not sufficient, because any user can set
-// them: a copy is immutable, has the name that is computed from its release and its source, and
-// is controlled by the Microservice or by that release, which is nil if it does not exist. A copy
+// IsCopy reports whether a Microservice created a ConfigMap or Secret as a copy for one of its
+// releases, and may write and delete it. Labels are not sufficient, because any user can set them:
+// a copy is immutable, has the name that is computed from its release and its source, and is
+// controlled by the Microservice or by that release, which is nil if it does not exist. A copy
 // without such a controller, and without a controller of another kind, has the claim of the
 // Microservice.
 func IsCopy(obj client.Object, ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservice) bool {
@@ -261,8 +258,8 @@ func IsCopy(obj client.Object, ms *v1alpha1.Microservice, release *v1alpha1.Vers
 	return claimed && (by == nil || by.APIVersion == v1alpha1.GroupVersion.String())
 }
 
-// Unclaim makes a copy an object like any other: no Microservice finds it any more.
-// It still says what it is a copy of.
+// Unclaim makes a copy an ordinary object, which no Microservice manages any more. It keeps the
+// name of its source.
 func Unclaim(obj client.Object) {
 	for _, label := range []string{v1alpha1.LabelMicroservice, v1alpha1.LabelRelease} {
 		delete(obj.GetLabels(), label)
@@ -270,9 +267,8 @@ func Unclaim(obj client.Object) {
 	delete(obj.GetAnnotations(), AnnotationClaim)
 }
 
-// ReleaseOfCopy names the Microservice and the release that the labels of a ConfigMap
-// or Secret say it is a copy for, "" where there is no such label. IsCopy says
-// whether it is one.
+// ReleaseOfCopy returns the Microservice and the release in the labels of a ConfigMap or Secret; ""
+// without such a label. IsCopy decides whether it is a copy.
 func ReleaseOfCopy(obj client.Object) (microservice, release string) {
 	l := obj.GetLabels()
 	return l[v1alpha1.LabelMicroservice], l[v1alpha1.LabelRelease]

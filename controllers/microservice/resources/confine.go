@@ -7,8 +7,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// confine takes from the pods of a fork's pull request what only the repository's own
-// code is to have: a ServiceAccount, and tokens and certificates for the API server.
+// confine removes from the pods of a fork's pull request what only code of the repository may have:
+// the ServiceAccount, and tokens and certificates for the API server.
 func confine(pod *corev1.PodSpec) {
 	pod.ServiceAccountName, pod.DeprecatedServiceAccount = "default", ""
 	pod.AutomountServiceAccountToken = ptr.To(false)
@@ -33,7 +33,7 @@ func Secrets(pod *corev1.PodSpec) map[string]bool {
 	return needed
 }
 
-// WithoutSecrets takes Secrets from a pod: their variables go, and their volumes are
+// WithoutSecrets removes Secrets from a pod: their variables are removed, and their volumes are
 // empty, because containers mount them.
 func WithoutSecrets(pod *corev1.PodSpec, taken func(name string) bool) {
 	for i := range pod.Volumes {

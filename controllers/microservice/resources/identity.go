@@ -21,12 +21,12 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// IdentityScheme names the way in which identities are computed. A change of it
-// would start a release of every service: it comes only with a migration.
+// IdentityScheme is the version of the algorithm that computes identities. A change would start a
+// new release of every service, and requires a migration.
 const IdentityScheme = "v1"
 
-// ContainerError reports whether the container which is to get the image does not exist, or,
-// without a name, that it is not said which of several it is.
+// ContainerError means that the container that gets the image does not exist or, without a name,
+// that spec.containerName is missing and there are several containers.
 type ContainerError struct{ Name string }
 
 // Error names the field and the fix.
@@ -37,8 +37,8 @@ func (e *ContainerError) Error() string {
 	return fmt.Sprintf("spec.containerName: spec.template has no container %q; name one of its containers", e.Name)
 }
 
-// ImageContainerError reports whether there is no container for an image that goes in step
-// with another.
+// ImageContainerError means that there is no container for one of several images that are released
+// together.
 type ImageContainerError struct{ Policy, Name string }
 
 // Error names the field and the fix.
@@ -46,7 +46,7 @@ func (e *ImageContainerError) Error() string {
 	return fmt.Sprintf("spec.additionalImages[].containerName of ImagePolicy %q: spec.template has no container and no init container %q; add it, or name one of these", e.Policy, e.Name)
 }
 
-// CheckContainers reports whether the template has a container for each image of an offer.
+// CheckContainers returns an error unless the template has a container for each image of an offer.
 // The error is an *ImageContainerError.
 func CheckContainers(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o *v1alpha1.OfferedRelease) error {
 	for _, image := range o.Images {
@@ -57,7 +57,7 @@ func CheckContainers(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o 
 	return nil
 }
 
-// named finds a container or an init container.
+// named returns a container or an init container by its name.
 func named(pod *corev1.PodSpec, name string) *corev1.Container {
 	for _, containers := range [][]corev1.Container{pod.Containers, pod.InitContainers} {
 		for i := range containers {
@@ -69,10 +69,9 @@ func named(pod *corev1.PodSpec, name string) *corev1.Container {
 	return nil
 }
 
-// Container finds the index of the container that gets the image: the one that
-// spec.containerName names, else the one named like the Microservice, else the only
-// one. Admission rejects a template that has none of these, except in objects that were
-// created before this check existed.
+// Container returns the index of the container that gets the image: the one that spec.containerName
+// names, else the one named like the Microservice, else the only one. Admission rejects a template
+// that has none of these, except in objects that were created before this check existed.
 func Container(ms *v1alpha1.Microservice) (int, error) {
 	containers := ms.Spec.Template.Spec.Containers
 	name := ms.Spec.ContainerName
@@ -90,12 +89,11 @@ func Container(ms *v1alpha1.Microservice) (int, error) {
 	return 0, &ContainerError{Name: ms.Spec.ContainerName}
 }
 
-// Config gives the hash of the canonical form of what the user set in the pod
-// template: JSON with sorted keys, without nulls, without the empty objects that
-// Go's encoding adds, without the protocol TCP that the schema adds to ports, and
-// without the image of the container that gets one; and, where there are any, of the
-// contents of what it names. It does not depend on the version of Heighliner or of a
-// library: golden files hold it.
+// Config returns the hash of the canonical form of the pod template as set by the user: JSON with
+// sorted keys, without nulls, without the empty objects that Go's encoding adds, without the
+// protocol TCP that the schema adds to ports, and without the image of the container that gets one;
+// and of the contents of the sources that it names, if any. It does not depend on the version of
+// Heighliner or of a library; golden files verify that.
 func Config(template *corev1.PodTemplateSpec, container int, contents Contents) (string, error) {
 	raw, err := json.Marshal(template)
 	if err != nil {
@@ -163,9 +161,9 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))[:10]
 }
 
-// Identity of a release: its group, version, images by digest with the containers that
-// they are for, and configuration; and whether it is of a fork, which runs with other
-// rights. The group of a pull request holds its number.
+// Identity returns the identity of a release: its group, version, images by digest with their
+// containers, and configuration; and whether it belongs to a fork, which runs with fewer
+// permissions. The group of a pull request contains its number.
 func Identity(o *v1alpha1.OfferedRelease, config string) string {
 	parts := []string{IdentityScheme, o.Group, o.SemVer.Version, config}
 	for _, image := range o.Images {
@@ -188,8 +186,8 @@ func repository(image string) string {
 	return image
 }
 
-// Name of a release's object: the Microservice, the version for the reader, and
-// the identity; at most 63 characters, so that it fits a label.
+// Name returns the name of a release's object: the Microservice, the version for readability, and
+// the identity; at most 63 characters, so that it is valid as a label.
 func Name(microservice, version, identity string) string {
 	readable := strings.Trim(strings.Map(func(r rune) rune {
 		switch {
