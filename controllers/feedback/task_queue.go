@@ -34,8 +34,7 @@ const (
 	maxAbandonTries = 10
 )
 
-// failure is what is known of a write that failed or, with the key "", of a failure that
-// affects all writes.
+// failure describes a write that failed or, with the key "", a failure that affects all writes.
 type failure struct {
 	err      error
 	checksum string
@@ -45,8 +44,8 @@ type failure struct {
 	since time.Time
 }
 
-// repositoryEntry is what is known of one GitHubRepository. It is lost at a restart, which
-// costs some reads and no writes.
+// repositoryEntry is the state of one GitHubRepository. It is lost at a restart, which costs some
+// reads but no writes.
 type repositoryEntry struct {
 	uid  types.UID
 	task *task
@@ -96,8 +95,8 @@ func (q *taskQueue) run(ctx context.Context, requeue func(types.NamespacedName))
 	q.ctx, q.requeue = ctx, requeue
 }
 
-// entry returns what is known of a repository. It replaces the entry of a deleted
-// repository of the same name.
+// entry returns the state of a repository. It replaces the entry of a deleted repository of the
+// same name.
 func (q *taskQueue) entry(repository types.NamespacedName, uid types.UID) repositoryEntry {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -43,7 +43,7 @@ type reconciler struct {
 	client.Client
 	events status.Recorder
 	clock  clock.PassiveClock
-	// cluster: it reconciles ClusterFreezes.
+	// cluster: the reconciler is for ClusterFreezes.
 	cluster bool
 }
 
@@ -83,7 +83,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	return nil
 }
 
-// labelsChanged lets pass what is new or gone, and changes of labels.
+// labelsChanged passes creations, deletions, and changes of labels.
 func labelsChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
@@ -108,7 +108,7 @@ func (r *reconciler) forMicroservice(ctx context.Context, o client.Object) []rec
 	return requests
 }
 
-// Reconcile reports about one freeze.
+// Reconcile reports the state of one freeze.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	o, err := r.observe(ctx, req)
 	if err != nil || o == nil {
@@ -133,7 +133,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: max(time.Millisecond, next.Sub(now))}, nil
 }
 
-// recordState emits an event when a freeze begins or ends to apply.
+// recordState emits an event when a freeze begins or ceases to apply.
 func (r *reconciler) recordState(o *observed, before *v1alpha1.FreezeStatus) {
 	now := o.status
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/freeze"
 )
 
-// observed is a freeze with what its status is made from.
+// observed is a freeze with the input of its status.
 type observed struct {
 	object client.Object
 	freeze freeze.Freeze
@@ -23,7 +23,7 @@ type observed struct {
 	services int
 }
 
-// statusOf gives the status of a freeze.
+// statusOf returns the status of a freeze.
 func statusOf(o client.Object) *v1alpha1.FreezeStatus {
 	switch o := o.(type) {
 	case *v1alpha1.Freeze:
@@ -34,7 +34,7 @@ func statusOf(o client.Object) *v1alpha1.FreezeStatus {
 	return &v1alpha1.FreezeStatus{}
 }
 
-// observe reads; it writes nothing. It gives nil for a freeze that is gone.
+// observe reads the cluster and writes nothing. It returns nil for a freeze that is gone.
 func (r *reconciler) observe(ctx context.Context, req ctrl.Request) (*observed, error) {
 	o := &observed{}
 	if r.cluster {

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// reasonInvalidSelector is for a selector that cannot be read.
+// reasonInvalidSelector is the reason for an invalid selector.
 const reasonInvalidSelector = "InvalidSelector"
 
 // setStatus reports whether a freeze applies now, and to how many Microservices; next is when that

@@ -55,9 +55,9 @@ const (
 
 // Options of the controller.
 type Options struct {
-	// Namespace of the manager, in which policies may select other namespaces; "": no policy may.
+	// Namespace of the manager, in which policies may select other namespaces; if empty, no policy may.
 	Namespace string
-	// Namespaces that the manager watches; none: all.
+	// Namespaces that the manager watches; empty for all.
 	Namespaces []string
 	// Outbound defines which addresses may be called.
 	Outbound *outbound.Policy

@@ -16,7 +16,7 @@ func droppedEvent(r result) status.Event {
 	return status.WarningEvent("NotificationDropped", "Notify", fmt.Sprintf("message %q to receiver %q is dropped: %s", r.message.Title, r.delivery.Receiver, r.why))
 }
 
-// readyEvents are those of a change of Ready; a policy that works from the start makes none.
+// readyEvents returns the events of a change of Ready; a policy that works from the start has none.
 func readyEvents(before, now []metav1.Condition) []status.Event {
 	was, is := meta.FindStatusCondition(before, v1alpha1.ConditionReady), meta.FindStatusCondition(now, v1alpha1.ConditionReady)
 	switch {

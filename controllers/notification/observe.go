@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// The reasons of what a user has to change.
+// Reasons for errors that a user has to correct.
 const (
 	reasonInvalidSelector     = "InvalidSelector"
 	reasonNamespaceSelector   = "NamespaceSelectorNotAllowed"
@@ -26,10 +26,11 @@ const (
 	namespaceSelectorRejected = "spec.namespaceSelector: it is allowed only in the namespace of the manager: remove it"
 )
 
-// observed is a policy with what its plan is made from.
+// observed is a policy with the input of its plan.
 type observed struct {
 	policy *v1alpha1.NotificationPolicy
-	// reason and wrong are what a user has to change; "": nothing. Then nothing else was read.
+	// reason and wrong describe an error that a user has to correct; empty if there is none. With an
+	// error nothing else was read.
 	reason, wrong string
 	// releases that are selected, in the order of the cache.
 	releases []view.ReleaseState
@@ -43,7 +44,7 @@ type observed struct {
 	state map[string]receiverState
 }
 
-// receiver of the policy by name; nil: there is none.
+// receiver returns a receiver of the policy by name, or nil.
 func (o *observed) receiver(name string) *v1alpha1.NotificationReceiver {
 	i := slices.IndexFunc(o.policy.Spec.Receivers, func(r v1alpha1.NotificationReceiver) bool { return r.Name == name })
 	if i < 0 {
@@ -92,7 +93,7 @@ func (r *reconciler) observe(ctx context.Context, policy *v1alpha1.NotificationP
 	return o, r.observeReleases(ctx, o, where, selector)
 }
 
-// selectorOf reads a selector; nil selects everything.
+// selectorOf converts a selector; nil selects everything.
 func selectorOf(s *metav1.LabelSelector) (labels.Selector, error) {
 	if s == nil {
 		return labels.Everything(), nil
@@ -100,7 +101,7 @@ func selectorOf(s *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s)
 }
 
-// namespacesOf gives which namespaces a selector chooses.
+// namespacesOf returns which namespaces a selector selects.
 func (r *reconciler) namespacesOf(ctx context.Context, selector labels.Selector) (func(string) bool, error) {
 	if selector.Empty() {
 		return func(string) bool { return true }, nil
@@ -117,7 +118,7 @@ func (r *reconciler) namespacesOf(ctx context.Context, selector labels.Selector)
 	return func(namespace string) bool { return chosen[namespace] }, nil
 }
 
-// observeReleases reads the states of the releases of a namespace, or of all that are chosen.
+// observeReleases reads the states of the releases of a namespace, or of all selected ones.
 func (r *reconciler) observeReleases(ctx context.Context, o *observed, namespace string, selector labels.Selector) error {
 	var (
 		services v1alpha1.MicroserviceList

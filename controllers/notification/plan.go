@@ -15,18 +15,19 @@ import (
 )
 
 const (
-	// maxDeliveries is the bound of status.deliveries, and maxBatch of the messages that one task sends.
+	// maxDeliveries is the maximum length of status.deliveries, and maxBatch that of the messages of one
+	// task.
 	maxDeliveries = 512
 	maxBatch      = 16
-	// remembered is how long ends are recorded one by one: longer than a cache is behind, and than the clocks of two managers
-	// differ.
+	// remembered is how long ends of rollouts are recorded individually: longer than a cache can lag, and than the clocks of
+	// two managers differ.
 	remembered = 10 * time.Minute
 )
 
 // job is a message to send.
 type job struct {
 	message notify.Message
-	// edit is the message that it changes, as the receiver calls it; "": none.
+	// edit is the receiver's ID of the message that it edits; "" for a new message.
 	edit string
 	fact notify.Fact
 	// delivery names the release.
@@ -51,7 +52,8 @@ type target struct {
 	facts []notify.Fact
 }
 
-// newPlan gives the status that records what was accepted, and what to send next. It changes nothing of what was observed.
+// newPlan returns the status that records accepted messages, and the messages to send next. It does not change the
+// observed state.
 func newPlan(o *observed, now time.Time) *plan {
 	old := &o.policy.Status
 	p := &plan{status: *old.DeepCopy(), jobs: map[string][]job{}}
@@ -89,7 +91,7 @@ func newPlan(o *observed, now time.Time) *plan {
 	return p
 }
 
-// rest is the plan of a policy that sends nothing: what happens meanwhile is not reported later.
+// rest plans for a policy that sends nothing: transitions in the meantime are not reported later.
 func (p *plan) rest(o *observed) {
 	if o.policy.Spec.Suspend && o.wrong == "" {
 		p.status.Receivers, p.status.Deliveries, p.status.Pending = nil, nil, 0
@@ -97,14 +99,15 @@ func (p *plan) rest(o *observed) {
 	setConditions(p, o, false)
 }
 
-// requeue asks for a reconcile after a time at most.
+// requeue requests a reconcile after a time at most.
 func (p *plan) requeue(after time.Duration) {
 	if after = max(after, time.Millisecond); p.requeueAfter == 0 || after < p.requeueAfter {
 		p.requeueAfter = after
 	}
 }
 
-// receivers lets the status have those of the specification: new ones report ends from now on.
+// receivers updates the receivers of the status from the specification: new ones report ends of
+// rollouts from now on.
 func (p *plan) receivers(o *observed, now time.Time) (changed bool) {
 	var out []v1alpha1.ReceiverStatus
 	for _, r := range o.policy.Spec.Receivers {
@@ -123,7 +126,7 @@ func (p *plan) receivers(o *observed, now time.Time) (changed bool) {
 // records are what was reported last to receivers, by receiver and release.
 type records map[string]map[notify.Key]v1alpha1.NotificationDelivery
 
-// recordsOf the list of a status of a policy in a namespace.
+// recordsOf returns the records in the list of a status of a policy in a namespace.
 func recordsOf(list []v1alpha1.NotificationDelivery, namespace string) records {
 	out := records{}
 	for _, d := range list {
@@ -153,7 +156,7 @@ func (r records) len() (n int) {
 	return n
 }
 
-// listOf gives the list of a status, in a stable order.
+// listOf returns the list of a status, in a stable order.
 func listOf(r records) (out []v1alpha1.NotificationDelivery) {
 	for _, of := range r {
 		for _, d := range of {
@@ -184,8 +187,8 @@ func (p *plan) fold(s *v1alpha1.ReceiverStatus, o *observed, records records, no
 	return reportFailure(s, state, now) || changed
 }
 
-// targetsOf gives the releases that may be reported: those that are there, and those that were reported and are gone, without
-// facts.
+// targetsOf returns the releases that may be reported: existing ones, and, without facts, those that were reported and are
+// gone.
 func targetsOf(o *observed, records records) map[notify.Key]target {
 	out := map[notify.Key]target{}
 	for i := range o.releases {
@@ -206,7 +209,8 @@ func targetsOf(o *observed, records records) map[notify.Key]target {
 	return out
 }
 
-// gone reports whether a release that was reported is gone, and not merely out of what the policy selects.
+// gone reports whether a release that was reported is gone, and not merely no longer selected by the
+// policy.
 func (o *observed) gone(key notify.Key, d v1alpha1.NotificationDelivery) bool {
 	name := [2]string{key.Namespace, d.Microservice}
 	if !o.chosen(key.Namespace) || o.existing[name] && !o.services[name] {
@@ -215,7 +219,7 @@ func (o *observed) gone(key notify.Key, d v1alpha1.NotificationDelivery) bool {
 	return !slices.ContainsFunc(o.releases, func(s view.ReleaseState) bool { return notify.KeyOf(s) == key })
 }
 
-// of gives what was reported last of a release to a receiver, and what is due.
+// of returns the last report about a release to a receiver, and what is due.
 func (t target) of(r *v1alpha1.NotificationReceiver, records records, since time.Time) (known *v1alpha1.NotificationDelivery, due *notify.Fact) {
 	known = records.get(r.Name, t.key)
 	facts := t.facts
@@ -233,7 +237,8 @@ func (t target) inRollout() bool {
 	return slices.ContainsFunc(t.facts, func(f notify.Fact) bool { return !notify.Ended(f.Event) })
 }
 
-// prune forgets what cannot be due any more, and lets receivers report ends from a later time on.
+// prune removes records that cannot be due any more, and advances the time from which receivers
+// report ends of rollouts.
 func (p *plan) prune(o *observed, targets map[notify.Key]target, records records, now time.Time) {
 	for i := range p.status.Receivers {
 		s := &p.status.Receivers[i]
@@ -263,7 +268,7 @@ func (p *plan) prune(o *observed, targets map[notify.Key]target, records records
 	}
 }
 
-// due adds the messages that a receiver is to get next; it reports whether some wait because the record is full.
+// due adds the next messages of a receiver. It reports whether some wait because the record is full.
 func (p *plan) due(s *v1alpha1.ReceiverStatus, o *observed, targets map[notify.Key]target, records records, now time.Time) (full bool) {
 	state, receiver := o.state[s.Name], o.receiver(s.Name)
 	var jobs []job
@@ -308,7 +313,7 @@ func (p *plan) count() (n int) {
 	return n
 }
 
-// newJob makes a message.
+// newJob returns the job of a message.
 func newJob(policy *v1alpha1.NotificationPolicy, receiver *v1alpha1.NotificationReceiver, t target, known *v1alpha1.NotificationDelivery, f notify.Fact) job {
 	d := v1alpha1.NotificationDelivery{Receiver: receiver.Name, Release: t.key.Release}
 	if t.key.Namespace != policy.Namespace {

@@ -28,7 +28,8 @@ const (
 // secretReader reads Secrets one at a time, past the cache, and does not keep them.
 type secretReader struct{ live client.Reader }
 
-// credentials of a receiver of a policy in a namespace: its Secrets are of that namespace.
+// credentials returns the credentials of a receiver of a policy, from Secrets in the policy's
+// namespace.
 func (s secretReader) credentials(ctx context.Context, namespace string, r *v1alpha1.NotificationReceiver) (c notify.Credentials, err error) {
 	if r.Type == v1alpha1.ReceiverGitHubStatus {
 		return s.gitHub(ctx, namespace, r)
@@ -58,7 +59,8 @@ func (s secretReader) credentials(ctx context.Context, namespace string, r *v1al
 	return c, nil
 }
 
-// gitHub gives the credentials of the GitHubRepository that a receiver names, in the namespace of the policy.
+// gitHub returns the credentials of the GitHubRepository that a receiver names, in the namespace of the
+// policy.
 func (s secretReader) gitHub(ctx context.Context, namespace string, r *v1alpha1.NotificationReceiver) (c notify.Credentials, err error) {
 	if r.RepositoryRef == nil {
 		return c, errors.New("repositoryRef: set it to the name of a GitHubRepository")

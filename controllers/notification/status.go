@@ -11,10 +11,10 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// failureInterval is the least time between two writes of the failure of a receiver.
+// failureInterval is the minimum time between two writes of the failure of a receiver.
 const failureInterval = 10 * time.Minute
 
-// reportFailure reports whether a receiver fails, and since a while why.
+// reportFailure records whether and why a receiver fails, after a while.
 func reportFailure(s *v1alpha1.ReceiverStatus, state receiverState, now time.Time) (changed bool) {
 	switch {
 	case state.failure == "" && state.succeeded && s.Failure != "":
@@ -30,7 +30,7 @@ func reportFailure(s *v1alpha1.ReceiverStatus, state receiverState, now time.Tim
 	return true
 }
 
-// total sums up what receivers have.
+// total adds up the counts of the receivers.
 func (p *plan) total() {
 	p.status.Pending = 0
 	for i := range p.status.Receivers {
@@ -42,7 +42,7 @@ func (p *plan) total() {
 	}
 }
 
-// keepPending leaves the numbers of a status that has nothing else to report: they alone are not a reason for a write.
+// keepPending keeps the counts of a status that does not differ otherwise: they alone cause no write.
 func (p *plan) keepPending(old *v1alpha1.NotificationPolicyStatus) {
 	for i := range p.status.Receivers {
 		s := &p.status.Receivers[i]
@@ -52,7 +52,8 @@ func (p *plan) keepPending(old *v1alpha1.NotificationPolicyStatus) {
 	}
 }
 
-// setConditions reports whether the policy works; full: messages wait for room in the record.
+// setConditions sets whether the policy works. full reports that messages wait for room in the
+// record.
 func setConditions(p *plan, o *observed, full bool) {
 	conditions, generation := &p.status.Conditions, o.policy.Generation
 	if o.wrong != "" {

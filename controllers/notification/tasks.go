@@ -18,33 +18,36 @@ import (
 const (
 	// minBackoff is the wait after a first failure, which doubles up to maxBackoff.
 	minBackoff, maxBackoff = time.Second, 5 * time.Minute
-	// maxRejections is how often a message is tried that its receiver rejects, and maxTrying how long any message is.
+	// maxRejections is how often a message that its receiver rejects is retried, and maxTrying for how long any
+	// message is.
 	maxRejections, maxTrying = 5, 24 * time.Hour
 )
 
 // result of a message that was accepted, or that is dropped.
 type result struct {
 	job
-	// called is what the receiver calls the message; "": it cannot be edited.
+	// called is the receiver's ID of the message; "" if it cannot be edited.
 	called string
 	at     time.Time
-	// dropped: it is not sent again, because of why.
+	// dropped: it is not sent again, for the reason in why.
 	dropped bool
 	why     string
 }
 
-// attempt is what is known of a message that was not accepted.
+// attempt is the state of a message that was not accepted.
 type attempt struct {
 	first      time.Time
 	rejections int
 }
 
-// receiverState is what this process knows of a receiver. It is lost at a restart, which costs attempts and no message.
+// receiverState is the state of a receiver in this process. It is lost at a restart, which costs attempts but no
+// messages.
 type receiverState struct {
 	running bool
 	// results that are not in the status yet.
 	results []result
-	// failure of the last message; "": it was accepted. succeeded: one was accepted since the process began.
+	// failure of the last message; "" if it was accepted. succeeded: one was accepted since the process
+	// started.
 	failure   string
 	succeeded bool
 	failures  int
@@ -54,7 +57,7 @@ type receiverState struct {
 	cancel   context.CancelFunc
 }
 
-// policyState is what this process knows of a policy.
+// policyState is the state of a policy in this process.
 type policyState struct {
 	uid       types.UID
 	receivers map[string]*receiverState
@@ -90,7 +93,7 @@ func (t *tasks) run(ctx context.Context, enqueue func(types.NamespacedName)) {
 	t.ctx, t.enqueue = ctx, enqueue
 }
 
-// state gives what is known of the receivers of a policy, by name. It replaces that of a deleted policy of the same name.
+// state returns the states of the receivers of a policy, by name. It replaces those of a deleted policy of the same name.
 func (t *tasks) state(policy types.NamespacedName, uid types.UID) map[string]receiverState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,7 +125,7 @@ func (t *tasks) recorded(policy types.NamespacedName, state map[string]receiverS
 	}
 }
 
-// forget ends what is in progress for a policy that is gone.
+// forget cancels the tasks of a policy that is gone.
 func (t *tasks) forget(policy types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -187,7 +190,7 @@ func (t *tasks) start(policy types.NamespacedName, receiver *v1alpha1.Notificati
 func (t *tasks) one(ctx context.Context, namespace string, r *receiverState, receiver *v1alpha1.NotificationReceiver, j job, credentials func(context.Context) (notify.Credentials, error)) bool {
 	called, failure := t.try(ctx, namespace, receiver, j, credentials)
 	if ctx.Err() != nil && failure != nil {
-		return false // neither accepted nor refused: the next manager tries again, with the same id
+		return false // neither accepted nor rejected: the next manager tries again, with the same ID
 	}
 	now := t.clock.Now()
 	t.metrics.count(receiver.Type, failure)
@@ -199,7 +202,7 @@ func (t *tasks) one(ctx context.Context, namespace string, r *receiverState, rec
 		r.results = append(r.results, result{job: j, called: called, at: now})
 		return true
 	}
-	if failure.Final { // of this message alone: the receiver does not fail
+	if failure.Final { // only this message failed, not the receiver
 		r.results = append(r.results, result{job: j, at: now, dropped: true, why: failure.Error()})
 		return true
 	}

@@ -19,7 +19,7 @@ import (
 // settleDelay is how long after a change a policy is reconciled, so that changes that follow each other are read together.
 const settleDelay = 300 * time.Millisecond
 
-// soon enqueues the policies that a change is about.
+// soon enqueues the policies that a change affects.
 func soon(about func(context.Context, client.Object) []ctrl.Request) handler.EventHandler {
 	add := func(ctx context.Context, o client.Object, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 		for _, request := range about(ctx, o) {
@@ -39,8 +39,8 @@ func soon(about func(context.Context, client.Object) []ctrl.Request) handler.Eve
 	}
 }
 
-// about gives the policies that may be about a Microservice, or a namespace: those of the namespace, and those of the namespace of
-// the manager that select namespaces. Of a namespace itself only the latter.
+// about returns requests for the policies that may select a Microservice, or a namespace: those of its namespace, and those
+// of the manager's namespace that select namespaces. For a Namespace only the latter.
 func (r *reconciler) about(ctx context.Context, o client.Object) (requests []ctrl.Request) {
 	namespaces := []string{o.GetNamespace()}
 	if r.selects() && !slices.Contains(namespaces, r.namespace) {
@@ -70,7 +70,8 @@ func (r *reconciler) about(ctx context.Context, o client.Object) (requests []ctr
 	return requests
 }
 
-// selects reports whether policies of the manager's namespace may select others: that is known, and watched.
+// selects reports whether policies of the manager's namespace may select others: that namespace is known and
+// watched.
 func (r *reconciler) selects() bool {
 	return r.namespace != "" && (len(r.watched) == 0 || slices.Contains(r.watched, r.namespace))
 }

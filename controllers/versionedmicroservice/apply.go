@@ -147,8 +147,8 @@ type createdDeployment struct {
 // reconcile.
 const createdLag = 2 * time.Second
 
-// awaitsDeployment is how long the cache may still lack the Deployment of a release; 0: it has it, or
-// the Deployment is gone.
+// awaitsDeployment returns for how long the cache may still lack the Deployment of a release, or 0 if
+// it contains the Deployment, or that was deleted.
 func (r *reconciler) awaitsDeployment(o *observed) time.Duration {
 	c, ok := r.created.Load(client.ObjectKeyFromObject(o.release))
 	if !ok || o.deployment != nil {
@@ -309,48 +309,50 @@ func dryRunUnsupported(err error) bool {
 	return errors.As(err, &answer) && answer.ErrStatus.Code == 400
 }
 
-// How long a status may wait that differs only in what it repeats from the Microservice: while
-// the rollout continues without a person the next fact takes it along.
+// How long the write of a status may be delayed that differs only in fields copied from the
+// Microservice: while the rollout continues without a user, the next write includes them.
 const (
 	repeatsWait     = 2 * time.Second
 	repeatsWaitLong = 30 * time.Second
 )
 
-// waitToWrite is how long the write of a changed status should be delayed; 0: write it immediately.
+// waitToWrite returns for how long to delay the write of a changed status, or 0.
 func (r *reconciler) waitToWrite(o *observed, next v1alpha1.VersionedMicroserviceStatus) time.Duration {
 	release, now := o.release, r.clock.Now()
 	first := r.differsSince(release, now)
 	state := rolloutStateOf(o.microservice, release.Name)
 	switch before := release.Status; {
 	case state.promoted && next.Available > before.Available:
-		return 0 // A rollback may begin with its first replica.
+		return 0 // A rollback may begin with the first replica.
 	case next.Release == v1alpha1.ReleaseDeprecated && next.Replicas > release.Spec.Replicas && next.Failure == before.Failure:
-		return max(0, first.Add(repeatsWait).Sub(now)) // Its pods are just going.
+		return max(0, first.Add(repeatsWait).Sub(now)) // Its pods are being deleted.
 	case isTransition(before, next):
 		return 0
 	case repeats(before, next):
 		if len(next.Hooks) > 0 || o.asksHooks() {
-			return 0 // status.release is what they were reported last.
+			return 0 // status.release was already reported.
 		}
 		limit := repeatsWait
 		switch {
 		case state.continues():
 			limit = repeatsWaitLong
 		case next.Release == v1alpha1.ReleaseDeprecated && before.Release != next.Release:
-			limit = repeatsWaitLong + drainOf(o.microservice) // Then it gets another size.
+			limit = repeatsWaitLong + drainOf(o.microservice) // Then it is resized.
 		}
 		return max(0, first.Add(limit).Sub(now))
 	}
 	return r.journal.Wait(release, now)
 }
 
-// difference is when the status of a release was first found to differ, at a generation of it.
+// difference is when the status of a release was first found to differ, and the generation of the
+// release.
 type difference struct {
 	generation int64
 	since      time.Time
 }
 
-// differsSince is since when the status of a release differs: another size is another difference.
+// differsSince returns since when the status of a release differs. Another size is a new
+// difference.
 func (r *reconciler) differsSince(release *v1alpha1.VersionedMicroservice, now time.Time) time.Time {
 	key := client.ObjectKeyFromObject(release)
 	if known, ok := r.differs.Load(key); ok && known.(difference).generation == release.Generation {
@@ -360,9 +362,9 @@ func (r *reconciler) differsSince(release *v1alpha1.VersionedMicroservice, now t
 	return now
 }
 
-// drainOf is how long a release that is replaced keeps its size.
+// drainOf returns how long a replaced release keeps its size.
 func drainOf(ms *v1alpha1.Microservice) time.Duration {
-	drain, _ := time.ParseDuration(string(ms.Spec.UpdateStrategy.DrainDelay)) // The schema has checked it.
+	drain, _ := time.ParseDuration(string(ms.Spec.UpdateStrategy.DrainDelay)) // The schema validates it.
 	return drain
 }
 

@@ -83,8 +83,8 @@ func recordEvents(events status.Recorder, release *v1alpha1.VersionedMicroservic
 	events.Record(release, analysisEvents(before.Analysis, now.Analysis)...)
 }
 
-// wasActive reports whether a release was active: that it is available again is recorded. That a
-// new one starts well is in the events of the Microservice.
+// wasActive reports whether a release was active: an event records that it is available again. The
+// successful start of a new release is in the events of the Microservice.
 func wasActive(s v1alpha1.VersionedMicroserviceStatus) bool {
 	return s.Release == v1alpha1.ReleaseActive
 }

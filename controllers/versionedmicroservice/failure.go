@@ -188,8 +188,8 @@ func diagnosePod(o *observed, state rolloutState, pod *corev1.Pod, now time.Time
 	return found
 }
 
-// notScheduled returns why a pod has no node: none takes it, or no scheduler has decided
-// about it: a scheduling gate keeps it waiting, or none responds.
+// notScheduled returns why a pod has no node: none is suitable, or no scheduler has decided about
+// it, because of a scheduling gate or because none responds.
 func notScheduled(o *observed, pod *corev1.Pod, now time.Time) failure {
 	var scheduled corev1.PodCondition
 	for _, c := range pod.Status.Conditions {

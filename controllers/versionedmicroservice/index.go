@@ -54,7 +54,7 @@ func trimPod(obj any) (any, error) {
 // too: a reconcile with a stale cache waits for them.
 func changed() predicate.Predicate { return predicate.ResourceVersionChangedPredicate{} }
 
-// revived reports whether a release that exists is to have more pods, as for a rollback.
+// revived reports whether an existing release gets more pods, for example for a rollback.
 func revived(before, now client.Object) bool {
 	return before.(*v1alpha1.VersionedMicroservice).Spec.Replicas < now.(*v1alpha1.VersionedMicroservice).Spec.Replicas
 }

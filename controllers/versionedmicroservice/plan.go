@@ -73,9 +73,9 @@ func planDeployment(o *observed, p *plan, now time.Time) {
 // user who edits the template may also edit the annotation, but not the status of the
 // release.
 //
-// known is the hash that is recorded in the status, or remembered since the Deployment was created;
-// "": none is. The annotation has it where the template was restored, or an earlier version
-// created the Deployment.
+// known is the hash that is recorded in the status, or remembered since the Deployment was created,
+// or "". The annotation contains it if the template was restored, or an earlier version created the
+// Deployment.
 func edited(known string, live *appsv1.Deployment) bool {
 	hash, err := apply.Hash(live.Spec.Template)
 	annotated := live.Annotations[resources.AnnotationTemplate]
@@ -95,8 +95,8 @@ func planBudget(o *observed, p *plan) {
 	}
 }
 
-// starts reports whether a release has no traffic yet, and is not available: none of its pods has
-// to be protected from evictions.
+// starts reports whether a release has no traffic yet and is not available: its pods need no
+// protection from evictions.
 func starts(o *observed) bool {
 	state := rolloutStateOf(o.microservice, o.release.Name)
 	if o.microservice == nil || state.promoted || state.release != "" && state.release != v1alpha1.ReleasePending {

@@ -21,11 +21,11 @@ type rolloutState struct {
 	attempt    int32
 	run        *v1alpha1.Rollout
 	generation int64
-	// approval reports whether the step waits for a person.
+	// approval reports whether the step waits for an approval.
 	approval bool
 }
 
-// continues reports whether the release is in a rollout that continues without a person.
+// continues reports whether the release is in a rollout that continues without an approval.
 func (m rolloutState) continues() bool { return m.run != nil && !m.approval }
 
 // rolloutStateOf returns the state of the named release, or the zero state if the
@@ -53,7 +53,7 @@ func rolloutStateOf(ms *v1alpha1.Microservice, name string) rolloutState {
 	return rolloutState{}
 }
 
-// needsApproval reports whether the step of a rollout waits for a person.
+// needsApproval reports whether the step of a rollout waits for an approval.
 func needsApproval(ms *v1alpha1.Microservice, run *v1alpha1.Rollout) bool {
 	c := ms.Spec.UpdateStrategy.Canary
 	return c != nil && run.Step > 0 && int(run.Step) <= len(c.Steps) && c.Steps[run.Step-1].Approval != nil && run.Continued < run.Step

@@ -193,8 +193,8 @@ func setReady(o *observed, done applied, next *v1alpha1.VersionedMicroserviceSta
 	}
 }
 
-// repeats reports whether a status differs in what it repeats from the Microservice for users, or
-// is the first of a release whose pods are starting: no controller waits for either.
+// repeats reports whether a status differs only in fields copied from the Microservice for users,
+// or is the first status of a release whose pods are starting: no controller waits for either.
 func repeats(before, now v1alpha1.VersionedMicroserviceStatus) bool {
 	return before.Release != now.Release || before.Step != now.Step || onlyStarting(before, now)
 }
@@ -206,9 +206,9 @@ func onlyStarting(before, now v1alpha1.VersionedMicroserviceStatus) bool {
 	})
 }
 
-// isTransition reports whether two statuses differ in more than messages, counts that no
-// decision depends on, and what is repeated from the Microservice. That a release failed, or is
-// tried again, is a transition.
+// isTransition reports whether two statuses differ in more than messages, counts that no decision
+// depends on, and fields copied from the Microservice. The failure of a release, and a retry, are
+// transitions.
 func isTransition(before, now v1alpha1.VersionedMicroserviceStatus) bool {
 	failed := (before.Release == v1alpha1.ReleaseError) != (now.Release == v1alpha1.ReleaseError)
 	answered := !slices.EqualFunc(before.Hooks, now.Hooks, sameAnswer) || !equality.Semantic.DeepEqual(before.Analysis, now.Analysis)

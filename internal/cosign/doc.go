@@ -1,6 +1,5 @@
-// Package cosign reports whether an image is signed with a key, as the tool cosign
-// does it: a public key (ECDSA P-256 or P-384, or Ed25519) and signatures that are
-// kept in the image's own repository.
+// Package cosign verifies whether an image is signed with a key, as the tool cosign does: a public
+// key (ECDSA P-256 or P-384, or Ed25519) and signatures in the image's repository.
 //
 // Two forms of signature count:
 //

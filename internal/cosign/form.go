@@ -8,20 +8,20 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// What is signed has to show that it is the signature of an image.
+// Values that identify the signature of an image.
 const (
 	simpleSigningType = "cosign container image signature"
 	predicateSign     = "https://sigstore.dev/cosign/sign/v1"
 	payloadInToto     = "application/vnd.in-toto+json"
 )
 
-// maxEnvelope is how many signatures of an envelope are checked.
+// maxEnvelope is the maximum number of signatures of an envelope that are checked.
 const maxEnvelope = 8
 
-// statementTypes are those of in-toto statements.
+// statementTypes are the types of in-toto statements.
 var statementTypes = map[string]bool{"https://in-toto.io/Statement/v1": true, "https://in-toto.io/Statement/v0.1": true}
 
-// refuseKey refuses a signature that none of the keys made.
+// refuseKey rejects a signature by another key.
 func (s *search) refuseKey(certificate bool) {
 	if certificate {
 		s.refuse("the image is signed by a certificate (keyless), which is not supported: sign it with a key")
@@ -30,7 +30,7 @@ func (s *search) refuseKey(certificate bool) {
 	s.refuse("the image is signed with another key")
 }
 
-// simpleSigning looks at a payload, whose signature is an annotation of its layer.
+// simpleSigning checks a payload, whose signature is an annotation of its layer.
 func (s *search) simpleSigning(layer v1.Descriptor, payload []byte) {
 	signature, err := base64.StdEncoding.DecodeString(layer.Annotations[annotationSignature])
 	if err != nil || len(signature) == 0 {
@@ -64,7 +64,7 @@ func (s *search) simpleSigning(layer v1.Descriptor, payload []byte) {
 	}
 }
 
-// bundle of Sigstore, of which what an image's signature needs is read.
+// bundle of Sigstore, reduced to the fields of an image's signature.
 type bundle struct {
 	Material struct {
 		Certificate *struct{} `json:"certificate"`
@@ -89,8 +89,8 @@ type statement struct {
 	PredicateType string `json:"predicateType"`
 }
 
-// bundle looks at a Sigstore bundle. What it claims to be is read before the
-// signature is checked, so as to pass over attestations; it counts after.
+// bundle checks a Sigstore bundle. Its type is read before the signature is checked, to skip
+// attestations; it counts only after the check.
 func (s *search) bundle(_ v1.Descriptor, content []byte) {
 	var b bundle
 	if err := json.Unmarshal(content, &b); err != nil {
@@ -127,7 +127,7 @@ func (s *search) bundle(_ v1.Descriptor, content []byte) {
 	s.refuse("the signed content is for another digest")
 }
 
-// preAuthentication is what a DSSE envelope signs: type and payload, each with its
+// preAuthentication returns the signed content of a DSSE envelope: type and payload, each with its
 // length.
 func preAuthentication(payloadType string, payload []byte) []byte {
 	return fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(payloadType), payloadType, len(payload), payload)

@@ -17,7 +17,7 @@ import (
 	"github.com/heighliner/heighliner/internal/certs"
 )
 
-// SecretKey is the key of a Secret that holds the public key, as cosign names it.
+// SecretKey is the key of a Secret with the public key, as cosign names it.
 const SecretKey = "cosign.pub"
 
 // Bounds of a Secret's public keys.
@@ -26,7 +26,7 @@ const (
 	maxKeyBytes = 64 << 10
 )
 
-// Keys are public keys of which any may have signed. The zero value is none, and
+// Keys are public keys, a signature by any of which is sufficient. The zero value has none, and
 // verifies nothing.
 type Keys struct {
 	keys []crypto.PublicKey
@@ -114,7 +114,7 @@ func parseKey(block *pem.Block) (crypto.PublicKey, error) {
 	return nil, fmt.Errorf("contains a public key of another kind: %s", use)
 }
 
-// signed reports whether one of the keys made the signature of a message.
+// signed reports whether the signature of a message is by one of the keys.
 func (k Keys) signed(message, signature []byte) bool {
 	for _, key := range k.keys {
 		if verify(key, message, signature) {
@@ -124,8 +124,7 @@ func (k Keys) signed(message, signature []byte) bool {
 	return false
 }
 
-// verify takes the hash that cosign uses with a key. On P-384 that changed: SHA-256
-// at first, SHA-384 later.
+// verify uses the hash that cosign uses with a key. For P-384 that changed from SHA-256 to SHA-384.
 func verify(key crypto.PublicKey, message, signature []byte) bool {
 	switch key := key.(type) {
 	case *ecdsa.PublicKey:

@@ -22,24 +22,23 @@ type Verdict string
 const (
 	// Verified: one of the keys has signed the digest.
 	Verified Verdict = "Verified"
-	// NotSigned: the repository holds no signature of the digest.
+	// NotSigned: the repository contains no signature of the digest.
 	NotSigned Verdict = "NotSigned"
-	// Invalid: there are signatures, and none of them counts.
+	// Invalid: there are signatures, but none of them is valid.
 	Invalid Verdict = "Invalid"
 )
 
 // Result of a verification.
 type Result struct {
 	Verdict Verdict
-	// Reason why the image is not Verified, on one line; "" where it is.
+	// Reason why the image is not Verified, on one line; "" if it is.
 	Reason string
-	// Reference is what was signed as the image's name, "registry/path" perhaps with a
-	// tag. It is not compared with anything. Set for Verified only, and there only
-	// where the signature says one.
+	// Reference is the signed name of the image, "registry/path" with an optional tag. It is not
+	// compared with anything. Set for Verified only, if the signature contains one.
 	Reference string
 }
 
-// Registry is what signatures are read from: a *registry.Scanner.
+// Registry reads signatures: a *registry.Scanner.
 type Registry interface {
 	Manifest(ctx context.Context, r registry.Request, identifier string) (registry.Manifest, error)
 	Blob(ctx context.Context, r registry.Request, digest string, limit int64) ([]byte, error)
@@ -47,12 +46,12 @@ type Registry interface {
 	Key(r registry.Request) string
 }
 
-// Bounds of what is read for one image.
+// Limits of what is read for one image.
 const (
 	maxSignatures = 64       // layers and referrers together
 	maxPayload    = 64 << 10 // bytes of a simple signing payload
 	maxBundle     = 1 << 20  // bytes of a bundle
-	// maxVerified results are remembered.
+	// maxVerified is the maximum number of cached results.
 	maxVerified = 16_384
 )
 
@@ -66,10 +65,9 @@ const (
 	annotationPredicate   = "dev.sigstore.bundle.predicateType"
 )
 
-// Verifier verifies images. It is safe for concurrent use, and remembers which
-// images are Verified: that does not change. That an image is not Verified it remembers
-// for a while, the longer the longer it has been so. The zero value is of no use; see
-// New.
+// Verifier verifies images. It is safe for concurrent use, and caches which images are Verified,
+// which does not change. It caches for a while that an image is not Verified, the longer it has
+// been so. The zero value is not usable; see New.
 type Verifier struct {
 	registry Registry
 	clock    clock.PassiveClock
@@ -77,14 +75,14 @@ type Verifier struct {
 	refused  *lru.Cache // of refusal by memory
 }
 
-// refusal of an image: signatures may come after it.
+// refusal of an image, which may be signed later.
 type refusal struct {
 	result      Result
-	first, last time.Time // of the looks at its signatures
+	first, last time.Time // checks of its signatures
 }
 
-// Bounds of how long a refusal is believed: a part of the time for which it has held,
-// and at most an hour.
+// Limits of how long a refusal is cached: a fraction of the time for which it has held, and at most
+// an hour.
 const (
 	refusalPart = 4
 	maxRefusal  = time.Hour
@@ -95,21 +93,21 @@ func (r refusal) holds(now time.Time) bool {
 	return now.Sub(r.last) < min(r.last.Sub(r.first)/refusalPart, maxRefusal)
 }
 
-// memory is what a result is for. The key of the request keeps tenants apart.
+// memory is the key of a cached result. The key of the request separates tenants.
 type memory struct{ request, digest, keys string }
 
-// New makes a Verifier.
+// New returns a Verifier.
 func New(r Registry, c clock.PassiveClock) *Verifier {
 	return &Verifier{registry: r, clock: c, verified: lru.New(maxVerified), refused: lru.New(maxVerified)}
 }
 
-// Verify reports whether one of the keys has signed the image with the digest, an
-// index or a manifest, in the repository of r. r.Timeout bounds the whole call. Without
-// r.MaxAge a refusal that is remembered does not count.
+// Verify reports whether one of the keys has signed the image with the digest, an index or a
+// manifest, in the repository of r. r.Timeout bounds the whole call. Without r.MaxAge a cached
+// refusal does not count.
 //
-// An error is not a verdict: the registry did not answer, or not this credential
-// (registry.KindOf describes which), or the digest or the keys are none. Ask again later,
-// and believe neither that the image is signed nor that it is not.
+// An error is not a result: the registry did not respond, or not with this credential
+// (registry.KindOf distinguishes them), or the digest or the keys are invalid. Repeat the call
+// later, and assume neither that the image is signed nor that it is not.
 func (v *Verifier) Verify(ctx context.Context, r registry.Request, digest string, keys Keys) (Result, error) {
 	hash, err := v1.NewHash(digest)
 	if err != nil {
@@ -144,7 +142,7 @@ func (v *Verifier) Verify(ctx context.Context, r registry.Request, digest string
 	return result, err
 }
 
-// search for a signature that counts.
+// search is the search for a valid signature.
 type search struct {
 	registry Registry
 	request  registry.Request
@@ -152,9 +150,9 @@ type search struct {
 	keys     Keys
 
 	left      int    // number of signatures that may still be checked
-	reason    string // why the first signature does not count
-	found     bool   // one that counts
-	reference string // that it names
+	reason    string // why the first signature is not valid
+	found     bool   // a valid signature
+	reference string // its reference
 }
 
 func (s *search) run(ctx context.Context) (Result, error) {
@@ -173,20 +171,20 @@ func (s *search) run(ctx context.Context) (Result, error) {
 	return Result{Verdict: NotSigned, Reason: "the repository contains no signature of the image"}, nil
 }
 
-// accept a signature; what it names as the image is of no use when longer.
+// accept accepts a signature; a longer reference is dropped.
 func (s *search) accept(reference string) {
 	s.found, s.reference = true, reference[:min(len(reference), 512)]
 }
 
-// refuse a signature, for a reason of which the first is kept.
+// refuse rejects a signature, and keeps the first reason.
 func (s *search) refuse(format string, args ...any) {
 	if s.reason == "" {
 		s.reason = fmt.Sprintf(format, args...)
 	}
 }
 
-// judge classifies errors of reading: content that does not exist is not an error, content that
-// cannot be used is a signature that does not count, and any other error gives no result.
+// judge classifies errors of reading: missing content is not an error, unusable content is an
+// invalid signature, and any other error ends the verification.
 func (s *search) judge(err error) error {
 	switch registry.KindOf(err) {
 	case registry.NotFound:
@@ -198,13 +196,12 @@ func (s *search) judge(err error) error {
 	return err
 }
 
-// byTag reads the manifest that cosign keeps under a tag.
+// byTag reads the manifest that cosign stores under a tag.
 func (s *search) byTag(ctx context.Context) error {
 	return s.manifest(ctx, s.digest.Algorithm+"-"+s.digest.Hex+".sig")
 }
 
-// byReferrers reads the manifests whose subject is the image, which may be a
-// signature: those of another type are not.
+// byReferrers reads the manifests whose subject is the image and whose type is that of a signature.
 func (s *search) byReferrers(ctx context.Context) error {
 	referrers, err := s.registry.Referrers(ctx, s.request, s.digest.String(), 4*maxSignatures)
 	if err != nil {
@@ -226,7 +223,7 @@ func (s *search) byReferrers(ctx context.Context) error {
 	return nil
 }
 
-// take counts the signatures that are checked; false: the limit is reached.
+// take counts the signatures that are checked, and returns false at the limit.
 func (s *search) take() bool {
 	s.left--
 	if s.left < 0 {
@@ -236,7 +233,7 @@ func (s *search) take() bool {
 	return true
 }
 
-// manifest looks at the layers of a manifest until one counts.
+// manifest checks the layers of a manifest until one is a valid signature.
 func (s *search) manifest(ctx context.Context, identifier string) error {
 	raw, err := s.registry.Manifest(ctx, s.request, identifier)
 	if err != nil {
@@ -258,7 +255,7 @@ func (s *search) manifest(ctx context.Context, identifier string) error {
 	return nil
 }
 
-// layer looks at a layer, if it is one of a signature.
+// layer checks a layer if it is that of a signature.
 func (s *search) layer(ctx context.Context, layer v1.Descriptor) error {
 	check, limit := s.simpleSigning, int64(maxPayload)
 	switch kind := string(layer.MediaType); {

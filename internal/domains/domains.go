@@ -62,15 +62,15 @@ var (
 // grants nothing.
 type Rules struct {
 	entries []entry
-	// named are the hosts listed by name, for whichever namespace.
+	// named are the hosts listed by name, for any namespace.
 	named map[string]bool
 }
 
 // entry is one key.
 type entry struct {
 	key string
-	// selectors are sets of label=value, any of which must hold whole. Nil: the entry
-	// is for the namespace that the key names.
+	// selectors are sets of label=value; all labels of one set must match. If nil, the entry is for the
+	// namespace that the key names.
 	selectors [][]string
 	hosts     []string
 }

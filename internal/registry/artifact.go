@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Manifest of an image or of another artifact, as the registry gave it.
+// Manifest of an image or of another artifact, as the registry returned it.
 type Manifest struct {
 	// Digest of Raw.
 	Digest    string
@@ -23,8 +23,8 @@ const (
 	opReferrers = "list referrers of"
 )
 
-// Manifest reads what a tag or a digest names, at most Options.MaxBody of it. It is
-// asked for each time. Errors as for List.
+// Manifest reads the manifest of a tag or digest, at most Options.MaxBody bytes. It is not cached.
+// Errors as for List.
 func (s *Scanner) Manifest(ctx context.Context, r Request, identifier string) (Manifest, error) {
 	t, ctx, cancel, err := s.begin(ctx, opManifest, r)
 	if err != nil {
@@ -46,8 +46,8 @@ func (s *Scanner) Manifest(ctx context.Context, r Request, identifier string) (M
 	return Manifest{Digest: desc.Digest.String(), MediaType: desc.MediaType, Raw: desc.Manifest}, nil
 }
 
-// Blob reads a blob, whose content is that of its digest. One of more than limit
-// bytes is an error of kind Malformed; other errors as for List.
+// Blob reads a blob and verifies its digest. A blob of more than limit bytes is an error of kind
+// Malformed; other errors as for List.
 func (s *Scanner) Blob(ctx context.Context, r Request, digest string, limit int64) ([]byte, error) {
 	t, ctx, cancel, err := s.begin(ctx, opBlob, r)
 	if err != nil {
@@ -89,10 +89,10 @@ func (t target) blob(ctx context.Context, digest string, limit int64) ([]byte, e
 	return content, nil
 }
 
-// Referrers are the manifests whose subject is the digest, in the order of the
-// registry: by the referrers API, or where there is none by the index under the tag
-// that stands for the digest. Only the first page is read, and of it the first
-// most. It is not an error if there are none; errors are those of List.
+// Referrers returns the manifests whose subject is the digest, in the order of the registry: from
+// the referrers API or, without one, from the index under the fallback tag of the digest. Only the
+// first page is read, and at most most of its entries. It is not an error if there are none; errors
+// as for List.
 func (s *Scanner) Referrers(ctx context.Context, r Request, digest string, most int) ([]v1.Descriptor, error) {
 	t, ctx, cancel, err := s.begin(ctx, opReferrers, r)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Scanner) Referrers(ctx context.Context, r Request, digest string, most 
 	return manifest.Manifests[:min(most, len(manifest.Manifests))], nil
 }
 
-// begin makes a request ready and bounds its time.
+// begin prepares a request and limits its time.
 func (s *Scanner) begin(ctx context.Context, op string, r Request) (target, context.Context, context.CancelFunc, error) {
 	t, err := s.target(op, r)
 	if err != nil {
@@ -128,9 +128,9 @@ func (s *Scanner) begin(ctx context.Context, op string, r Request) (target, cont
 	return t, ctx, cancel, nil
 }
 
-// Key stands for all that a request shares answers by: repository, scheme,
-// credential and certificates. It gives no secret away, and means nothing to
-// another Scanner. "" when the repository or the certificates cannot be read.
+// Key identifies requests that share responses: repository, scheme, credential and certificates. It
+// reveals no secret, and is valid only for this Scanner. It is "" if the repository or the
+// certificates are invalid.
 func (s *Scanner) Key(r Request) string {
 	t, err := s.target("find the key of", r)
 	if err != nil {

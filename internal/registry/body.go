@@ -11,33 +11,33 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// The minimum pace of an answer: each window must contain this number of bytes, or the end. A
-// slower answer would occupy a connection, and its callers, for as long as the server decides.
+// The minimum rate of a response: each window must contain this number of bytes, or the end. A
+// slower response would occupy a connection, and its callers, for as long as the server decides.
 const (
 	paceWindow = 10 * time.Second
 	paceBytes  = 10 << 10
 )
 
-// The most elements of an answer in JSON, which are counted by the commas between
-// them: a few bytes of text can take a hundred in memory, so the bound on bytes is
-// none on memory. A list of tags may be one page of all of them.
+// The maximum number of elements in a JSON response, counted by the commas between them: a few
+// bytes of text can take a hundred in memory, so a limit on bytes does not limit memory. A list of
+// tags may have all tags on one page.
 const (
 	maxElements     = 1 << 15
 	maxListElements = 1 << 18
 )
 
-// maxListBodies is how many bodies of Options.MaxBody a list may take: one page may be
-// all of the tags that are read, each as long as a tag may be.
+// maxListBodies is the size limit of a page of a list, in units of Options.MaxBody: one page may
+// contain all tags that are read, each of the maximum length.
 const maxListBodies = 4
 
-// maxRefusal is how much is read of an answer that is an error.
+// maxRefusal is how many bytes of an error response are read.
 const maxRefusal = 64 << 10
 
-// maxWord is the number of bytes between two quotes of a list. A decoder keeps as many.
+// maxWord is the maximum number of bytes between two quotes of a list. A decoder buffers as many.
 const maxWord = 64 << 10
 
-// boundedBody is an answer that fails with errTooLarge instead of giving more than
-// left bytes or elements, and with errTooSlow when it falls below the floor.
+// boundedBody is a response body that fails with errTooLarge after left bytes or elements, and with
+// errTooSlow below the minimum rate.
 type boundedBody struct {
 	io.ReadCloser
 	left     int64
@@ -51,7 +51,7 @@ type boundedBody struct {
 	cancel context.CancelCauseFunc
 }
 
-// watch ends the request when the body falls below the floor, until it is closed.
+// watch cancels the request when the body falls below the minimum rate, until it is closed.
 func (b *boundedBody) watch(c clock.Clock) {
 	timer := c.NewTimer(paceWindow)
 	defer timer.Stop()
@@ -107,7 +107,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the watch too.
+// Close also ends the watch.
 func (b *boundedBody) Close() error {
 	defer b.cancel(nil)
 	return b.ReadCloser.Close()

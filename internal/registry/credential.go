@@ -16,39 +16,39 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// Credential for a registry; the zero value is anonymous. It prints as
-// "anonymous" or "credential", never as what it holds.
+// Credential for a registry; the zero value is anonymous. It prints as "anonymous" or "credential",
+// never with its content.
 type Credential struct {
 	Username, Password string
 	// IdentityToken is exchanged for an access token; RegistryToken is one.
 	IdentityToken, RegistryToken string
-	// WorkloadIdentity asks Options.Identity for the credential, with each request.
+	// WorkloadIdentity gets the credential from Options.Identity, for each request.
 	WorkloadIdentity bool
 }
 
-// Identity gives credentials by the identity of this process, as clouds define it. It is asked with each request, and
-// keeps what it got.
+// Identity provides credentials by the identity of this process, as clouds define it. It is called for each request,
+// and caches its results.
 type Identity interface {
-	// Serves reports whether there are credentials for a registry, as host[:port].
+	// Serves reports whether it has credentials for a registry, as host[:port].
 	Serves(host string) bool
-	// Credential for a registry that is served. Errors are one line without anything secret, and the same for the
-	// same cause.
+	// Credential returns the credential for a registry for which Serves is true. Errors are one line without
+	// secrets, and the same for the same cause.
 	Credential(ctx context.Context, host string) (Credential, error)
 }
 
-// identified asks an Identity for the credential of one registry.
+// identified gets the credential of one registry from an Identity.
 type identified struct {
 	identity Identity
 	host     string
 }
 
-// identityError is why an Identity gives no credential.
+// identityError is the error of an Identity that has no credential.
 type identityError struct{ cause error }
 
-// Error gives the message of the cause.
+// Error returns the message of the cause.
 func (e *identityError) Error() string { return e.cause.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *identityError) Unwrap() error { return e.cause }
 
 // Authorization is AuthorizationContext without a context.
@@ -56,7 +56,7 @@ func (i identified) Authorization() (*authn.AuthConfig, error) {
 	return i.AuthorizationContext(context.Background())
 }
 
-// AuthorizationContext asks for the credential.
+// AuthorizationContext returns the credential.
 func (i identified) AuthorizationContext(ctx context.Context) (*authn.AuthConfig, error) {
 	if i.identity == nil {
 		return nil, &identityError{errors.New("the workload identity of the manager is not used: see its flag --registry-workload-identity")}
@@ -74,7 +74,7 @@ func (i identified) AuthorizationContext(ctx context.Context) (*authn.AuthConfig
 // Anonymous reports whether there is no credential.
 func (c Credential) Anonymous() bool { return c == Credential{} }
 
-// String does not give the secret away.
+// String does not contain the secret.
 func (c Credential) String() string {
 	if c.Anonymous() {
 		return "anonymous"
@@ -82,13 +82,14 @@ func (c Credential) String() string {
 	return "credential"
 }
 
-// GoString does not give the secret away.
+// GoString does not contain the secret.
 func (c Credential) GoString() string { return c.String() }
 
-// MarshalJSON does not give the secret away.
+// MarshalJSON does not contain the secret.
 func (c Credential) MarshalJSON() ([]byte, error) { return json.Marshal(c.String()) }
 
-// authenticator of a credential for a registry; identity is asked if the credential is the workload identity.
+// authenticator returns the authenticator of a credential for a registry; identity provides it for the
+// workload identity.
 func (c Credential) authenticator(identity Identity, host string) authn.Authenticator {
 	switch {
 	case c.WorkloadIdentity:
@@ -98,7 +99,7 @@ func (c Credential) authenticator(identity Identity, host string) authn.Authenti
 	}
 	config := authn.AuthConfig{Username: c.Username, Password: c.Password, IdentityToken: c.IdentityToken, RegistryToken: c.RegistryToken}
 	if c.Username != "" || c.Password != "" {
-		// Without it the library would send nothing when one of the two is empty.
+		// Without it the library would send nothing if one of the two is empty.
 		config.Auth = base64.StdEncoding.EncodeToString([]byte(c.Username + ":" + c.Password))
 	}
 	return authn.FromConfig(config)
@@ -109,36 +110,35 @@ type Secret struct {
 	Name string
 	Type string
 	Data map[string][]byte
-	// Registry, as host[:port][/path], that a basic-auth Secret is for: the value of
-	// its annotation hlnr.io/registry. The other types name registries themselves.
+	// Registry, as host[:port][/path], of a basic-auth Secret: the value of its annotation
+	// hlnr.io/registry. The other types contain their registries.
 	Registry string
 }
 
-// The types of Secrets that are read, and their keys.
+// The supported types of Secrets, and their keys.
 const (
 	TypeDockerConfigJSON = "kubernetes.io/dockerconfigjson" // .dockerconfigjson
 	TypeDockerConfig     = "kubernetes.io/dockercfg"        // .dockercfg
 	TypeBasicAuth        = "kubernetes.io/basic-auth"       // username, password
 )
 
-// Match is the outcome of FindCredential.
+// Match is the result of FindCredential.
 type Match struct {
-	// Found reports whether any Secret has a credential for the repository. Without it
-	// the caller must not go on anonymously when Secrets were named.
+	// Found reports whether any Secret has a credential for the repository. If not, and Secrets were
+	// named, the caller must not continue anonymously.
 	Found bool
 	// Credential found, and the name of its Secret.
 	Credential Credential
 	Secret     string
 }
 
-// FindCredential looks for the repository's credential: the entry with the
-// longest path that contains it, whole path segments only (an entry for
-// ghcr.io/org is none for ghcr.io/org-b), of equal ones that of the first Secret, and
-// within a Secret the one whose user name, then whose key, sorts first.
-// Host and port must be the same; docker.io goes by all its names; wildcards in
-// hosts are not supported. A basic-auth Secret is for Secret.Registry only, and is not used
-// without it: otherwise a user who can name a repository could have the password sent to a host
-// of their choice.
+// FindCredential finds the repository's credential: the entry with the longest matching path
+// prefix, by whole path segments (an entry for ghcr.io/org does not match ghcr.io/org-b). Of equal
+// ones it is that of the first Secret, and within a Secret the one whose user name, then whose key,
+// sorts first. Host and port must be the same; all names of docker.io are equivalent; wildcards in
+// hosts are not supported. A basic-auth Secret is for Secret.Registry only, and is not used without
+// it: otherwise a user who can name a repository could have the password sent to a host of their
+// choice.
 //
 // The error names each Secret that cannot be read, without its content. A match in another
 // Secret is still returned.
@@ -170,8 +170,7 @@ func FindCredential(repository string, secrets ...Secret) (Match, error) {
 	return best, nil
 }
 
-// entry is a credential and the prefix of repositories that it is for: host and
-// path without a trailing slash.
+// entry is a credential with its prefix of repositories: host and path without a trailing slash.
 type entry struct {
 	prefix     string
 	key        string // as the Secret writes it
@@ -191,7 +190,7 @@ type dockerConfigEntry struct {
 	RegistryToken string `json:"registrytoken"`
 }
 
-// entries gives the Secret's credentials, in a fixed order.
+// entries returns the Secret's credentials, in a fixed order.
 func (s Secret) entries() ([]entry, error) {
 	var auths map[string]dockerConfigEntry
 	switch s.Type {
@@ -236,7 +235,7 @@ func (s Secret) entries() ([]entry, error) {
 	return entries, nil
 }
 
-// registry that a basic-auth Secret names.
+// registry returns the registry that a basic-auth Secret names.
 func (s Secret) registry() (string, error) {
 	const remedy = "annotate it with hlnr.io/registry=host[:port][/path], the registry that its password may be sent to"
 	if s.Registry == "" {
@@ -249,7 +248,7 @@ func (s Secret) registry() (string, error) {
 	return prefix, nil
 }
 
-// registryHost is a name or an address, with a port perhaps.
+// registryHost matches a name or an address, with an optional port.
 var registryHost = regexp.MustCompile(`^([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(:[0-9]+)?$`)
 
 func (s Secret) decode(key string, into any) error {
@@ -282,13 +281,13 @@ func (d dockerConfigEntry) credential() (Credential, error) {
 	return c, nil
 }
 
-// decodeBase64 reads standard base64 with or without padding and line ends.
+// decodeBase64 decodes standard base64 with or without padding and line ends.
 func decodeBase64(s string) ([]byte, error) {
 	return base64.RawStdEncoding.DecodeString(strings.TrimRight(strings.TrimSpace(s), "="))
 }
 
-// prefixOf gives the normal form of a key: no scheme, no API version, lower-case
-// host, one name for Docker Hub.
+// prefixOf returns the normal form of a key: no scheme, no API version, lower-case host, one name
+// for Docker Hub.
 func prefixOf(key string) string {
 	key = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(key), "https://"), "http://")
 	host, path, _ := strings.Cut(key, "/")

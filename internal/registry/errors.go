@@ -26,25 +26,25 @@ type Kind string
 
 // The kinds of errors.
 const (
-	// BadName: the repository, tag or digest cannot be read. Change the spec.
+	// BadName: the repository, tag or digest is invalid. Change the spec.
 	BadName Kind = "BadName"
 	// Unauthorized: the registry rejects the credential, or requires one (401, 403).
 	Unauthorized Kind = "Unauthorized"
 	// NotFound: the repository, tag or digest does not exist, or access to it is not allowed (404).
 	NotFound Kind = "NotFound"
-	// RateLimited: the registry asked for a pause; see Error.RetryAt.
+	// RateLimited: the registry limits the rate of requests; see Error.RetryAt.
 	RateLimited Kind = "RateLimited"
-	// Unreachable: no answer, or one of the server's own failures. Try again.
+	// Unreachable: no response, or an internal error of the server. Try again.
 	Unreachable Kind = "Unreachable"
-	// Untrusted: the registry's certificate or protocol is not what was expected, or
-	// it refuses the client's.
+	// Untrusted: the registry's certificate or protocol is not the expected one, or it rejects the
+	// client's certificate.
 	Untrusted Kind = "Untrusted"
 	// Refused: the address is loopback, link-local, a metadata service, or denied by a
 	// flag of the manager.
 	Refused Kind = "Refused"
-	// WorkloadIdentityFailed: the identity of this process gives no credential for the registry.
+	// WorkloadIdentityFailed: there is no credential for the registry by the identity of this process.
 	WorkloadIdentityFailed Kind = "WorkloadIdentityFailed"
-	// Malformed: an answer that is no registry's, or too large, or without end.
+	// Malformed: a response that is not valid for a registry, too large, or endless.
 	Malformed Kind = "Malformed"
 )
 
@@ -53,32 +53,31 @@ func (k Kind) Transient() bool {
 	return k == Unreachable || k == RateLimited || k == WorkloadIdentityFailed
 }
 
-// Error of a registry. Its message names what was done, on what, and the remedy;
-// it is one line, the same for the same failure (no time, port or request
-// number), and holds no secret.
+// Error of a registry. Its message contains the operation, the object and the remedy; it is one
+// line, the same for the same failure (no time, port or request number), without secrets.
 type Error struct {
 	Kind Kind
-	// Op is what was tried: "list tags of".
+	// Op is the operation: "list tags of".
 	Op string
-	// Object is the repository, with tag or digest where one was asked for.
+	// Object is the repository, with the tag or digest of the request, if any.
 	Object string
-	// RetryAt is when the registry may be asked again; set for RateLimited only.
+	// RetryAt is when the next request may be sent; set for RateLimited only.
 	RetryAt time.Time
 
-	detail string // what the registry or the network said, in fixed words
+	detail string // the response or network error, in fixed words
 	remedy string
-	cause  error // never printed: may hold what a server sent
+	cause  error // never printed: it may contain text of a server
 }
 
-// Error gives the message.
+// Error returns the message.
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s %q: %s: %s", e.Op, e.Object, e.detail, e.remedy)
 }
 
-// Unwrap gives the cause, for errors.Is; do not print it.
+// Unwrap returns the cause, for errors.Is; do not print it.
 func (e *Error) Unwrap() error { return e.cause }
 
-// KindOf gives the kind of an error of this package, "" for any other.
+// KindOf returns the kind of an error of this package, or "".
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {
@@ -87,9 +86,9 @@ func KindOf(err error) Kind {
 	return ""
 }
 
-// IsOfOneImage reports whether a registry answered that it does not give, or cannot read, one image: it refuses it
-// (401, 403), as one that scans images for vulnerabilities does, or fails for it (500), as one that lost a layer does.
-// That says nothing about its other images.
+// IsOfOneImage reports whether a registry refuses or cannot read one image: it refuses it (401, 403), like a registry
+// that scans images for vulnerabilities, or fails (500), like one that lost a layer. This does not affect its other
+// images.
 func IsOfOneImage(err error) bool {
 	var answer *transport.Error
 	if !errors.As(err, &answer) {
@@ -102,25 +101,25 @@ func badName(op, object, detail, remedy string) *Error {
 	return &Error{Kind: BadName, Op: op, Object: object, detail: detail, remedy: remedy}
 }
 
-// pausedError is what the gate answers while a pause holds.
+// pausedError is the error of the gate during a pause.
 type pausedError struct{ until time.Time }
 
 func (*pausedError) Error() string { return "paused by the registry" }
 
-// Errors of reading an answer.
+// Errors of reading a response.
 var (
 	errTooLarge = errors.New("answer too large")
 	errTooSlow  = errors.New("answer too slow")
 	errPageLoop = errors.New("the pages of the list of tags form a loop")
 
-	// errNotModified is no failure: the list is the one whose ETag was sent.
+	// errNotModified is not a failure: the list is the one whose ETag was sent.
 	errNotModified = errors.New("list of tags did not change")
 	errSchema1     = errors.New("docker image manifest, schema 1")
 	errNoImage     = errors.New("neither an image nor an index")
 	errManifest    = errors.New("manifest that cannot be read")
 )
 
-// classify makes the one Error of a failure.
+// classify returns the Error of a failure.
 func classify(op, object string, t target, err error) *Error {
 	var done *Error
 	if errors.As(err, &done) {
@@ -164,12 +163,12 @@ func classify(op, object string, t target, err error) *Error {
 	return e
 }
 
-// privateRealm is what the library says of a challenge whose realm is a private
-// address; it has no type of error for it.
+// privateRealm is the library's message for a challenge whose realm is a private address, for which
+// it has no error type.
 const privateRealm = "is a private or link-local address"
 
-// setRefused reports which address is not contacted. Of several that a name has, none is
-// named: their order changes.
+// setRefused sets the message about the refused address. If a name has several addresses, none is
+// named, because their order changes.
 func (e *Error) setRefused(refused *outbound.RefusedError) {
 	detail := fmt.Sprintf("%q is not contacted: %s", refused.Host, refused.Why)
 	switch refused.Flag {
@@ -182,16 +181,16 @@ func (e *Error) setRefused(refused *outbound.RefusedError) {
 	}
 }
 
-// plain reports whether plain HTTP was tried as well, so that the answer to HTTPS is not
-// what is wrong.
+// plain reports whether plain HTTP was tried as well, so that the response to HTTPS is not the
+// cause.
 func (t target) plain() bool { return t.repo.Scheme() == "http" && t.tls.Default() }
 
 func (e *Error) set(kind Kind, detail, remedy string) {
 	e.Kind, e.detail, e.remedy = kind, detail, remedy
 }
 
-// setAnswer classifies an answer by its status. Of its text only the codes that
-// the specification knows are reported: the rest may hold request numbers.
+// setAnswer classifies a response by its status. Of its text only the codes of the specification
+// are reported: the rest may contain request numbers.
 func (e *Error) setAnswer(answer *transport.Error, auth Credential) {
 	detail := fmt.Sprintf("the registry responded with %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
 	if codes := knownCodes(answer.Errors); codes != "" {
@@ -241,8 +240,7 @@ func knownCodes(diagnostics []transport.Diagnostic) string {
 	return strings.Join(known, ", ")
 }
 
-// setNetwork classifies a failure without an answer, or with one that cannot be
-// read, in words without ports and times.
+// setNetwork classifies a failure without a valid response, in words without ports and times.
 func (e *Error) setNetwork(err error, t target) {
 	own := t.tls
 	var (
@@ -260,7 +258,7 @@ func (e *Error) setNetwork(err error, t target) {
 		e.set(Unreachable, "no complete response in time", "the request is retried; increase spec.timeout for a slow registry")
 	case !t.plain() && (errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, new(tls.RecordHeaderError))):
 		e.set(Untrusted, "the registry speaks plain HTTP", plainMend(own))
-	case errors.As(err, &operation) && operation.Op == "remote error": // the alert that ends a TLS handshake, in words of the TLS specification
+	case errors.As(err, &operation) && operation.Op == "remote error": // the alert that ends a TLS handshake, in the words of the TLS specification
 		e.set(Untrusted, fmt.Sprintf("the registry aborts the TLS handshake (%v)", operation.Err), clientRemedy(own))
 	case errors.As(err, &dns):
 		e.set(Unreachable, fmt.Sprintf("host %q cannot be resolved", dns.Name), again)
@@ -284,7 +282,8 @@ func plainMend(own TLS) string {
 	return "name its port for HTTPS in spec.image: with spec.certSecretRef only HTTPS is used"
 }
 
-// clientRemedy is for a registry that refuses the client's certificate, or lacks it.
+// clientRemedy returns the remedy for a registry that rejects the client's certificate, or requires
+// one.
 func clientRemedy(own TLS) string {
 	if own.Certificate == "" {
 		return "it may require a client certificate: name a Secret with tls.crt and tls.key in spec.certSecretRef"
@@ -292,7 +291,7 @@ func clientRemedy(own TLS) string {
 	return "check tls.crt and tls.key in the Secret of spec.certSecretRef"
 }
 
-// setCertificate says what is wrong with the server's certificate.
+// setCertificate sets the message about the server's certificate.
 func (e *Error) setCertificate(err *tls.CertificateVerificationError, own TLS) {
 	var (
 		host    x509.HostnameError
@@ -310,7 +309,7 @@ func (e *Error) setCertificate(err *tls.CertificateVerificationError, own TLS) {
 	}
 }
 
-// badTLS is for certificates that cannot be used; ParseTLS says what is wrong.
+// badTLS returns the error for invalid certificates; the cause is from ParseTLS.
 func badTLS(op, object string, cause error) *Error {
 	e := &Error{Op: op, Object: object, cause: cause}
 	e.set(Untrusted, "the certificates cannot be used", "check the Secret of spec.certSecretRef")

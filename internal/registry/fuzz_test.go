@@ -209,7 +209,7 @@ func FuzzLink(f *testing.F) {
 		u, _ := url.Parse("https://r.example:5000/v2/a/tags/list")
 		req := (&http.Request{URL: u}).WithContext(withListing(context.Background(), &listing{repo: repo}))
 		resp := &http.Response{Header: http.Header{"Link": {link}}, Request: req}
-		mendLink(resp)
+		correctLink(resp)
 		got := resp.Header.Get("Link")
 		if got == link {
 			return

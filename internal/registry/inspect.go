@@ -31,7 +31,8 @@ func (s *Scanner) inspect(ctx context.Context, r Request, digest, platform strin
 	})
 }
 
-// whole is the image behind a digest, and for an index what its image adds.
+// whole returns the image of a digest; for an index it includes the metadata of its image for the
+// platform.
 func (s *Scanner) whole(ctx context.Context, t target, digest, platform string) (Image, error) {
 	d, err := s.behind(ctx, t, digest)
 	if err != nil || len(d.children) == 0 {
@@ -50,7 +51,7 @@ func (s *Scanner) whole(ctx context.Context, t target, digest, platform string) 
 	return image, nil
 }
 
-// imageFor gives the digest of the image for a platform, else of the first.
+// imageFor returns the digest of the image for a platform, else of the first one.
 func (d described) imageFor(platform string) string {
 	for _, c := range d.children {
 		if supports([]string{c.platform}, platform) {
@@ -67,8 +68,8 @@ const (
 	maxLabel      = 4 << 10  // key and value of one
 )
 
-// labels merges: what comes first counts. It keeps within the bounds, the same ones
-// whenever it is given the same.
+// labels merges labels; the first source with a key counts. Within the limits the selection is
+// deterministic.
 func labels(sources ...map[string]string) map[string]string {
 	all := map[string]string{}
 	for _, source := range slices.Backward(sources) {
@@ -100,15 +101,15 @@ func rank(label string) int {
 	return 1
 }
 
-// imageCache keeps what stands behind digests until it holds more than limit bytes;
-// then go those that were not asked for the longest. One that would take more than
-// a sixteenth is not kept, so that no one pushes out all others.
+// imageCache caches the content of digests up to limit bytes, and evicts the least recently used.
+// Content of more than a sixteenth of the limit is not cached, so that a few cannot evict all
+// others.
 type imageCache struct {
 	limit int
 
 	mu    sync.Mutex
 	byKey map[string]*list.Element
-	order list.List // of *imageEntry, the last asked for first
+	order list.List // of *imageEntry, the most recently used first
 	size  int
 }
 
@@ -155,9 +156,9 @@ func (c *imageCache) remove(e *list.Element) {
 	c.size -= gone.size
 }
 
-// bytes is about what the image takes in memory.
+// bytes returns the approximate size of the image in memory.
 func (d described) bytes() int {
-	const entry, field = 512, 48 // what Go keeps beside the text
+	const entry, field = 512, 48 // overhead of Go in addition to the text
 	n := entry + len(d.Digest)
 	for _, p := range d.Platforms {
 		n += field + len(p)

@@ -14,13 +14,12 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// listing is the key of a list that is being read, in a context, and its value: whose list it is, and what its answers said. It is
-// used by one request at a time.
+// listing is both the key, in a context, and the state of a list that is being read. It is used by one request at a time.
 type listing struct {
 	repo name.Repository
 	// known is the ETag of the last complete list; "" for none.
 	known string
-	// etag is that of the only page of this list, pages the number of pages.
+	// etag is the ETag of a list with one page, and pages the number of pages.
 	etag  string
 	pages int
 	// tags of the last page, and the number of names on it, which may include names that are not
@@ -35,13 +34,13 @@ func withListing(ctx context.Context, l *listing) context.Context {
 	return context.WithValue(ctx, listingKey{}, l)
 }
 
-// listingIn returns the list that is being read; nil for other requests.
+// listingIn returns the list that is being read, or nil for other requests.
 func listingIn(ctx context.Context) *listing {
 	l, _ := ctx.Value(listingKey{}).(*listing)
 	return l
 }
 
-// page reports whether a request is for a page of the list, and not for a token.
+// page reports whether a request is for a page of the list, rather than for a token.
 func (l *listing) page(req *http.Request) bool {
 	return l != nil && req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/tags/list")
 }
@@ -56,7 +55,7 @@ func (l *listing) condition(req *http.Request) *http.Request {
 	return conditional
 }
 
-// answered notes the ETag of a page, and reports whether the list is the known one.
+// answered records the ETag of a page, and reports whether the list is unchanged.
 func (l *listing) answered(req *http.Request, resp *http.Response) (same bool) {
 	if !l.page(req) {
 		return false
@@ -74,8 +73,8 @@ func (l *listing) answered(req *http.Request, resp *http.Response) (same bool) {
 	return false
 }
 
-// read reads the tags of a page one after the other, because the text of a page of all tags is
-// large, and as many pages are read at a time as there are scans.
+// read decodes the tags of a page one by one, because a page with all tags is large, and each
+// concurrent scan reads one.
 func (l *listing) read(body io.ReadCloser) error {
 	defer body.Close()
 	l.tags, l.named = nil, 0
@@ -105,7 +104,7 @@ func (l *listing) read(body io.ReadCloser) error {
 	return err
 }
 
-// errNoList: an answer is JSON, and not a list of tags.
+// errNoList: the response is JSON, but not a list of tags.
 var errNoList = &json.UnmarshalTypeError{Value: "another value", Type: reflect.TypeFor[[]string]()}
 
 // readTags reads a list of strings, or null.
@@ -155,14 +154,13 @@ func skip(d *json.Decoder) error {
 	}
 }
 
-// maxETag is the most bytes of an ETag that are kept.
+// maxETag is the maximum length of a stored ETag, in bytes.
 const maxETag = 256
 
-// mendLink takes the query alone from the link to the next page of a list: scheme,
-// host and path stay those that the registry was asked by. Registries behind a proxy
-// often do not know these three. The library follows only this link, and requests are never sent
-// to another host.
-func mendLink(resp *http.Response) {
+// correctLink uses only the query of the link to the next page of a list, with the scheme, host and
+// path of the request. Registries behind a proxy often do not know these three. The library follows
+// only this link, and requests are never sent to another host.
+func correctLink(resp *http.Response) {
 	link := resp.Header.Get("Link")
 	start, end := strings.IndexByte(link, '<'), strings.IndexByte(link, '>')
 	if resp.Request == nil || start != 0 || end < 0 {

@@ -17,7 +17,7 @@ import (
 
 const opList = "list tags of"
 
-// pageSize that is asked for first; some registries refuse it, and then choose.
+// pageSize is requested first; a registry that rejects it chooses the size.
 const pageSize = 1000
 
 func (s *Scanner) list(ctx context.Context, r Request) (Scan, error) {
@@ -26,14 +26,14 @@ func (s *Scanner) list(ctx context.Context, r Request) (Scan, error) {
 		return Scan{}, err
 	}
 	limit := tagLimit{max: cmp.Or(r.MaxTags, DefaultMaxTags), counts: r.Counts}
-	// A complete list is the answer for all callers; a truncated one, for callers with the same limit.
+	// A complete list is valid for all callers; a truncated one, for callers with the same limit.
 	whole := "list " + t.key
 	cut := fmt.Sprintf("%s %d %s", whole, limit.max, r.CountsAs)
 	if scan, ok := s.cachedList(r, whole, cut); ok {
 		return limit.apply(scan), nil
 	}
 	scan, err := share(ctx, &s.flights, cut, t.timeout, func(ctx context.Context) (Scan, error) {
-		if scan, ok := s.cachedList(r, whole, cut); ok { // read while this caller was on its way
+		if scan, ok := s.cachedList(r, whole, cut); ok { // read for another caller in the meantime
 			return scan, nil
 		}
 		scan, err := s.readList(ctx, t, limit, whole)
@@ -83,10 +83,10 @@ func (s *Scanner) cachedList(r Request, keys ...string) (Scan, bool) {
 	return Scan{}, false
 }
 
-// maxRead is how many tags of one list are read, those that do not count included.
+// maxRead is how many tags of one list are read, including those that do not count.
 const maxRead = 100_000
 
-// tagLimit bounds the tags that count; nil: all do.
+// tagLimit limits the tags that count; with a nil filter all do.
 type tagLimit struct {
 	max    int
 	counts func(tag string) bool
@@ -94,7 +94,7 @@ type tagLimit struct {
 
 func (l tagLimit) counted(tag string) bool { return l.counts == nil || l.counts(tag) }
 
-// apply cuts a list, which is shared, behind the last tag that may count.
+// apply truncates a list, which is shared, after the last tag that may count.
 func (l tagLimit) apply(scan Scan) Scan {
 	if len(scan.Tags) <= l.max {
 		return scan
@@ -114,8 +114,7 @@ func (l tagLimit) apply(scan Scan) Scan {
 	return scan
 }
 
-// listCache keeps lists until they take more than limit bytes together; then the
-// oldest go.
+// listCache caches lists up to limit bytes in total, and evicts the oldest.
 type listCache struct {
 	limit int
 
@@ -158,7 +157,7 @@ func (c *listCache) remove(key string) {
 	}
 }
 
-// weight of a list in bytes: its tags, and something for itself.
+// weight returns the approximate size of a list in bytes.
 func weight(s Scan) int {
 	n := 512
 	for _, tag := range s.Tags {
@@ -167,7 +166,7 @@ func weight(s Scan) int {
 	return n
 }
 
-// readTags reads pages, by the listing of ctx, until the end or a bound. Names that are not tags are
+// readTags reads pages into the listing of ctx until the end or a limit. Names that are not tags are
 // omitted: no image can be pulled by them.
 func (s *Scanner) readTags(ctx context.Context, t target, limit tagLimit) (tags []string, truncated bool, err error) {
 	pages, size, err := t.login.pages(ctx, t)
@@ -198,7 +197,7 @@ func (s *Scanner) readTags(ctx context.Context, t target, limit tagLimit) (tags 
 		}
 		seen[page.Next] = true
 		switch full := size > 0 && named >= size && page.Next == ""; {
-		case full && n == 0: // some registries cut the list and do not link to the rest
+		case full && n == 0: // some registries truncate the list without a link to the rest
 			again, err := t.login.open(ctx, t, 0)
 			var answer *transport.Error
 			if errors.As(err, &answer) {
@@ -209,7 +208,7 @@ func (s *Scanner) readTags(ctx context.Context, t target, limit tagLimit) (tags 
 				pages = again
 			}
 		case size > 0 && n == 1 && page.Next == "" && len(seen) == 1 && named < size:
-			truncated = true // less than before, and no link either
+			truncated = true // fewer than before, and no link either
 		}
 	}
 	tags = make([]string, 0, len(found))
@@ -220,8 +219,8 @@ func (s *Scanner) readTags(ctx context.Context, t target, limit tagLimit) (tags 
 	return tags, truncated, nil
 }
 
-// pages opens the list, once more without a page size when the registry refuses
-// the one that it was asked for. size is the one that was asked for; 0: none.
+// pages requests the first page of the list, and again without a page size if the registry rejects
+// that. size is the requested page size; 0 for none.
 func (l *login) pages(ctx context.Context, t target) (pages *remote.Lister, size int, err error) {
 	l.mu.Lock()
 	if !l.noPageSize {
@@ -254,7 +253,7 @@ func refusesPageSize(err error) bool {
 	return errors.As(err, &answer) && (answer.StatusCode == http.StatusBadRequest || answer.StatusCode == http.StatusRequestEntityTooLarge)
 }
 
-// checksum of sorted tags. No tag holds a line end.
+// checksum returns the checksum of sorted tags. No tag contains a line end.
 func checksum(tags []string) string {
 	h := sha256.New()
 	for _, tag := range tags {

@@ -11,13 +11,14 @@ import (
 // pingAge is how long the answer of a registry to GET /v2/, which shows how requests are authenticated, is reused.
 const pingAge = 10 * time.Minute
 
-// pings remembers the answers to GET /v2/ with one credential, by scheme and host. The library asks once for each repository.
+// pings caches the responses to GET /v2/ with one credential, by scheme and host. The library requests it once for each
+// repository.
 type pings struct {
 	mu      sync.Mutex
 	answers map[string]ping
 }
 
-// ping is an answer, or the error of a scheme that the registry does not serve.
+// ping is a response, or the error of a scheme that the registry does not serve.
 type ping struct {
 	status int
 	header http.Header
@@ -32,14 +33,15 @@ func withPlain(ctx context.Context) context.Context {
 	return context.WithValue(ctx, plainAllowed{}, true)
 }
 
-// asksPing reports whether a request asks a registry how it authenticates.
+// asksPing reports whether a request is GET /v2/, which shows how a registry authenticates.
 func asksPing(req *http.Request) bool {
 	return req.Method == http.MethodGet && req.URL.Path == "/v2/" && req.URL.RawQuery == ""
 }
 
 func pingKey(u *url.URL, scheme string) string { return scheme + "://" + u.Host }
 
-// recall returns the answer to a request, or the error of HTTPS if HTTP is allowed and has answered; both nil if neither is known.
+// recall returns the cached response to a request, or the error of HTTPS if HTTP is allowed and works; both are nil if
+// neither is known.
 func (p *pings) recall(req *http.Request, now time.Time) (*http.Response, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,8 +62,8 @@ func (p *pings) recall(req *http.Request, now time.Time) (*http.Response, error)
 	return nil, nil
 }
 
-// record keeps an answer that ends the question, and the error of HTTPS, which counts once HTTP has answered. An error that the
-// end of the request's context caused is not one of the registry.
+// record caches a definite response, and the error of HTTPS, which counts once HTTP works. An error because the request's
+// context ended is not one of the registry.
 func (p *pings) record(req *http.Request, resp *http.Response, err error, now time.Time) {
 	known := ping{at: now, err: err}
 	switch {
@@ -83,7 +85,7 @@ func (p *pings) record(req *http.Request, resp *http.Response, err error, now ti
 	p.answers[pingKey(req.URL, req.URL.Scheme)] = known
 }
 
-// forget drops what is known of a host, whose answer to another request contradicts it.
+// forget drops the cached response of a host whose response to another request contradicts it.
 func (p *pings) forget(u *url.URL) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,14 +11,14 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// proxies chooses the proxy of a request, and dials. A proxy dials in place of the
-// manager, so what the manager may not dial is refused before the proxy is asked. The
-// proxy itself is the operator's choice: it may be on loopback.
+// proxies chooses the proxy of a request, and dials. A proxy dials in place of the manager, so
+// addresses that the manager may not dial are refused before the proxy is used. The proxy itself is
+// the operator's choice: it may be on loopback.
 type proxies struct {
 	choose  func(*http.Request) (*url.URL, error)
 	allowed *outbound.Policy
 
-	chosen sync.Map // of the proxies' hosts with their ports
+	chosen sync.Map // hosts of the proxies, with ports
 }
 
 func (p *proxies) proxyOf(req *http.Request) (*url.URL, error) {
@@ -33,7 +33,7 @@ func (p *proxies) proxyOf(req *http.Request) (*url.URL, error) {
 	return proxy, nil
 }
 
-// dial reaches a proxy that was chosen, or what the policy allows.
+// dial connects to a chosen proxy, or to an address that the policy allows.
 func (p *proxies) dial(ctx context.Context, network, hostPort string) (net.Conn, error) {
 	if _, ok := p.chosen.Load(hostPort); ok {
 		return p.allowed.Trusting(hostPort).Dial(ctx, network, hostPort)
@@ -41,7 +41,7 @@ func (p *proxies) dial(ctx context.Context, network, hostPort string) (net.Conn,
 	return p.allowed.Dial(ctx, network, hostPort)
 }
 
-// portOf a URL as net/http dials it.
+// portOf returns the port of a URL as net/http dials it.
 func portOf(u *url.URL) string {
 	return cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[u.Scheme])
 }

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// quotaSpent reads what is left of a registry's quota and reports whether it is used up, and for how long: between minPause and
-// maxPause. It reads the fields of the IETF drafts: "RateLimit: limit=100, remaining=0, reset=30", RateLimit: "default";r=0;t=30,
-// and RateLimit-Remaining with RateLimit-Reset. A quota whose end is not known, as that of Docker Hub, which counts only some of
-// the requests, pauses nothing: the registry answers 429 when it is used up.
+// quotaSpent reports whether a registry's quota is used up, and for how long: between minPause and maxPause. It reads the
+// fields of the IETF drafts: "RateLimit: limit=100, remaining=0, reset=30", RateLimit: "default";r=0;t=30, and
+// RateLimit-Remaining with RateLimit-Reset. A quota without a known end causes no pause, like that of Docker Hub, which
+// counts only some of the requests: the registry responds with 429 when it is used up.
 func quotaSpent(h http.Header, now time.Time) (time.Duration, bool) {
 	remaining, reset := h.Get("RateLimit-Remaining"), h.Get("RateLimit-Reset")
 	for _, field := range strings.FieldsFunc(strings.Join(h.Values("RateLimit"), ","), func(r rune) bool { return r == ',' || r == ';' }) {
@@ -32,7 +32,7 @@ func quotaSpent(h http.Header, now time.Time) (time.Duration, bool) {
 	if !ok {
 		return 0, false
 	}
-	// Some registries give the time of the reset as seconds since 1970.
+	// Some registries send the time of the reset as seconds since 1970.
 	if since := now.Unix(); since > 0 && wait > uint64(since) {
 		wait -= uint64(since)
 	}

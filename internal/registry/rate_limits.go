@@ -23,8 +23,8 @@ const (
 	maxPause     = time.Hour
 )
 
-// gate is the RoundTripper through which all requests with one credential to one
-// registry go, those to its token server and its storage included.
+// gate is the RoundTripper of all requests with one credential to one registry, including those to
+// its token server and its storage.
 type gate struct {
 	next    http.RoundTripper
 	clock   clock.Clock
@@ -38,9 +38,9 @@ type gate struct {
 	slowed time.Time // when the rate was last changed because of a 429; zero for the full rate
 }
 
-// RoundTrip lets a request pass when there is no pause and the bucket has a
-// token. It answers 429 with a *pausedError, which nothing retries. What is known of
-// GET /v2/ is answered without a request, and 304 to a list is errNotModified.
+// RoundTrip sends a request when there is no pause and the bucket has a token. After 429 it returns
+// a *pausedError, which is not retried. GET /v2/ is answered from the cache if possible, and 304 to
+// a list is errNotModified.
 func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 	if asksPing(req) {
 		if resp, err := g.pings.recall(req, g.clock.Now()); resp != nil || err != nil {
@@ -62,7 +62,7 @@ func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// send makes a request and bounds the answer.
+// send sends a request and limits the response.
 func (g *gate) send(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	resp, err := g.next.RoundTrip(req.WithContext(ctx))
@@ -88,7 +88,7 @@ func (g *gate) send(req *http.Request) (*http.Response, error) {
 		return nil, errNotModified
 	}
 	resp.Body = body
-	mendLink(resp)
+	correctLink(resp)
 	if req.Method != http.MethodHead {
 		go body.watch(g.clock)
 	}
@@ -123,7 +123,7 @@ func (g *gate) admit(ctx context.Context) error {
 		case <-timer.C():
 		}
 	}
-	return g.check() // a pause may have begun meanwhile
+	return g.check() // a pause may have begun in the meantime
 }
 
 func (g *gate) check() error {
@@ -141,7 +141,7 @@ func (g *gate) paused(now time.Time) bool {
 	return now.Before(g.until)
 }
 
-// pause closes the gate for all requests. A later answer to an earlier request never shortens a
+// pause closes the gate for all requests. A later response to an earlier request never shortens a
 // pause.
 func (g *gate) pause(retryAfter string) error {
 	return &pausedError{g.hold(pauseFor(retryAfter, g.clock.Now()))}
@@ -166,7 +166,7 @@ const (
 	rateInterval = time.Minute
 )
 
-// slow halves the rate, once for all answers to requests that were in progress together.
+// slow halves the rate, once for all responses to concurrent requests.
 func (g *gate) slow() {
 	now := g.clock.Now()
 	g.mu.Lock()
@@ -202,16 +202,17 @@ func pauseFor(retryAfter string, now time.Time) time.Duration {
 	return min(max(pause, minPause), maxPause)
 }
 
-// maxConnections with one registry, which all policies share; as many are kept open, so that none is opened for each request.
+// maxConnections is the maximum number of connections to one registry, which all policies share; as many are kept open, so
+// that they are reused.
 const maxConnections = 32
 
-// longestTimeout of a request, as spec.timeout allows.
+// longestTimeout is the maximum of spec.timeout.
 const longestTimeout = 2 * time.Minute
 
-// NewTransport is the transport to registries. Addresses are checked after the
-// name is resolved, when the connection is made, so that no redirect, token server or name
-// bypasses the check. Proxies of the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY) are used as
-// described at proxies.
+// NewTransport returns the transport to registries. Addresses are checked after the name is
+// resolved, when the connection is made, so that no redirect, token server or name bypasses the
+// check. Proxies of the environment (HTTPS_PROXY, HTTP_PROXY, NO_PROXY) are used as described at
+// proxies.
 func NewTransport(allowed *outbound.Policy) *http.Transport {
 	p := &proxies{choose: http.ProxyFromEnvironment, allowed: allowed}
 	return &http.Transport{
@@ -222,7 +223,7 @@ func NewTransport(allowed *outbound.Policy) *http.Transport {
 		MaxIdleConnsPerHost:    maxConnections,
 		MaxConnsPerHost:        maxConnections,
 		IdleConnTimeout:        90 * time.Second,
-		TLSHandshakeTimeout:    longestTimeout, // a request's own time is in its context
+		TLSHandshakeTimeout:    longestTimeout, // the timeout of a request is in its context
 		MaxResponseHeaderBytes: 64 << 10,
 	}
 }

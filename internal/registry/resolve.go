@@ -18,7 +18,7 @@ import (
 
 const opResolve = "resolve image"
 
-// digestAt is what a tag named, and when.
+// digestAt is the digest of a tag at a time.
 type digestAt struct {
 	digest string
 	time   time.Time
@@ -42,8 +42,8 @@ func (s *Scanner) resolve(ctx context.Context, r Request, tag string) (Image, er
 	})
 }
 
-// image asks for the digest unless it is known and fresh, and for what stands
-// behind it unless that is known.
+// image requests the digest of a tag unless it is cached and fresh, and its content unless that is
+// cached.
 func (s *Scanner) image(ctx context.Context, t target, ref name.Tag, maxAge time.Duration) (Image, error) {
 	key := t.key + " " + ref.TagStr()
 	cached, ok := s.digests.Get(key)
@@ -72,15 +72,15 @@ func (s *Scanner) image(ctx context.Context, t target, ref name.Tag, maxAge time
 	return found.named(at.time), nil
 }
 
-// named is the image as Resolve gives it: without what Inspect reads, at the time at which its
-// tag was asked for.
+// named returns the image as Resolve does: without the metadata that Inspect reads, at the time at
+// which its tag was read.
 func (d described) named(at time.Time) Image {
 	image := d.Image
 	image.Labels, image.Revision, image.Time = nil, "", at
 	return image
 }
 
-// first reads a tag that is not known, by GET: one request for the digest and the manifest.
+// first reads a tag that is not cached, by GET: one request for the digest and the manifest.
 func (s *Scanner) first(ctx context.Context, t target, ref name.Tag) (described, error) {
 	ctx, puller, err := t.puller(ctx, pageSize)
 	if err != nil {
@@ -101,8 +101,8 @@ func (s *Scanner) first(ctx context.Context, t target, ref name.Tag) (described,
 	return s.complete(ctx, t, digest, d)
 }
 
-// head gives the digest of a manifest: by HEAD, or by GET where the answer to
-// HEAD lacks something or HEAD is not allowed.
+// head returns the digest of a manifest: by HEAD, or by GET if the response to HEAD is incomplete
+// or HEAD is not allowed.
 func (t target) head(ctx context.Context, ref name.Reference) (string, error) {
 	ctx, puller, err := t.puller(ctx, pageSize)
 	if err != nil {
@@ -122,9 +122,9 @@ func (t target) head(ctx context.Context, ref name.Reference) (string, error) {
 	return full.Digest.String(), nil
 }
 
-// behind gives what a digest names, which never changes: one GET for an index, a
-// second one, for the configuration, for an image, and both for each image of an index
-// that does not say its platform.
+// behind returns the content of a digest, which never changes: one GET for an index, a second one,
+// for the configuration, for an image, and both for each image of an index that does not contain
+// its platform.
 func (s *Scanner) behind(ctx context.Context, t target, digest string) (described, error) {
 	if known, ok := s.images.get(t.key + " " + digest); ok {
 		return known, nil
@@ -136,13 +136,13 @@ func (s *Scanner) behind(ctx context.Context, t target, digest string) (describe
 	return s.complete(ctx, t, digest, d)
 }
 
-// complete adds the platforms of images that their index does not say, and keeps the result.
+// complete adds the platforms of images that their index does not contain, and caches the result.
 func (s *Scanner) complete(ctx context.Context, t target, digest string, d described) (described, error) {
 	d.Digest, d.Revision = digest, d.Labels[revisionAnnotation]
 	for _, inner := range d.unnamed {
 		image, err := t.describe(ctx, inner)
 		if err != nil {
-			if kind := classify(opResolve, inner, t, err).Kind; kind != NotFound && kind != Malformed { // those have no platform
+			if kind := classify(opResolve, inner, t, err).Kind; kind != NotFound && kind != Malformed { // these have no platform
 				return described{}, err
 			}
 			continue
@@ -158,7 +158,7 @@ func (s *Scanner) complete(ctx context.Context, t target, digest string, d descr
 	return d, nil
 }
 
-// describe reads what a digest names, and nothing behind it but a configuration.
+// describe reads the manifest of a digest, and the configuration of an image.
 func (t target) describe(ctx context.Context, digest string) (described, error) {
 	ctx, puller, err := t.puller(ctx, pageSize)
 	if err != nil {
@@ -214,8 +214,8 @@ func describe(desc *remote.Descriptor) (described, error) {
 	return described{}, errNoImage
 }
 
-// describeImage reads the configuration, which says the platform. That of an
-// artifact has another form, and says none.
+// describeImage reads the configuration, which contains the platform. That of an artifact has
+// another form, without a platform.
 func describeImage(desc *remote.Descriptor) (Image, error) {
 	manifest, err := v1.ParseManifest(bytes.NewReader(desc.Manifest))
 	if err != nil {
@@ -258,7 +258,7 @@ func annotatedTime(annotations map[string]string) time.Time {
 	return buildTime(created)
 }
 
-// buildTime drops the times that reproducible builds write.
+// buildTime removes the times that reproducible builds write.
 func buildTime(t time.Time) time.Time {
 	if t.Year() < 1981 {
 		return time.Time{}
@@ -266,7 +266,7 @@ func buildTime(t time.Time) time.Time {
 	return t.UTC()
 }
 
-// children are the images of an index that say a platform.
+// children returns the images of an index with a platform.
 func children(index *v1.IndexManifest) []child {
 	var found []child
 	for _, m := range index.Manifests {
@@ -277,8 +277,7 @@ func children(index *v1.IndexManifest) []child {
 	return found
 }
 
-// unnamed are the first images of an index without a platform, which may be left out
-// there.
+// unnamed returns the first images of an index without a platform, which is optional there.
 func unnamed(index *v1.IndexManifest) []string {
 	var found []string
 	for _, m := range index.Manifests {
@@ -298,8 +297,8 @@ func platforms(children []child) []string {
 	return slices.Compact(found)
 }
 
-// platformName gives os/architecture[/variant]; false for an attestation, which
-// says unknown/unknown.
+// platformName returns os/architecture[/variant], and false for an attestation, whose platform is
+// unknown/unknown.
 func platformName(p *v1.Platform) (string, bool) {
 	if p == nil || p.OS == "" || p.Architecture == "" || p.OS == "unknown" || p.Architecture == "unknown" {
 		return "", false
@@ -336,7 +335,7 @@ func splitPlatform(p string) (os, arch, variant string) {
 	return os, arch, variant
 }
 
-// clip keeps a foreign text short enough for a message.
+// clip truncates a text from elsewhere for a message.
 func clip(s string) string {
 	if len(s) > 128 {
 		return s[:128]
@@ -370,7 +369,7 @@ func (s *Scanner) gone(ctx context.Context, r Request, tag, digest, witness stri
 	return true, nil
 }
 
-// exists asks for a tag or a digest; only 404 is a no.
+// exists reports whether a tag or a digest exists; only 404 proves that it does not.
 func (t target) exists(ctx context.Context, identifier string) (bool, error) {
 	ref, err := t.reference(opGone, identifier)
 	if err != nil {
@@ -386,7 +385,7 @@ func (t target) exists(ctx context.Context, identifier string) (bool, error) {
 	return false, failed
 }
 
-// reference of a tag or a digest.
+// reference returns the reference of a tag or a digest.
 func (t target) reference(op, identifier string) (name.Reference, error) {
 	if version.IsTag(identifier) {
 		return t.repo.Tag(identifier), nil

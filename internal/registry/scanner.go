@@ -24,7 +24,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Request says where to scan, as whom, and how fresh an answer must be.
+// Request defines what to scan, with which credential, and how fresh the result must be.
 type Request struct {
 	// Repository without tag or digest: "ghcr.io/acme/web".
 	Repository string
@@ -33,21 +33,20 @@ type Request struct {
 	Insecure bool
 	// Auth is the credential; zero is anonymous.
 	Auth Credential
-	// TLS is for a registry with certificates of its own; zero is the system's
-	// authorities and no client certificate. Like Auth, it parts those who may share
-	// an answer. See ParseTLS.
+	// TLS is for a registry with its own certificates; zero means the authorities of the system and no
+	// client certificate. Like Auth, it separates callers that share results. See ParseTLS.
 	TLS TLS
-	// Timeout of the whole call, all pages included; 0 is DefaultTimeout.
+	// Timeout of the call, including all pages; 0 is DefaultTimeout.
 	Timeout time.Duration
-	// MaxTags that count; 0 is DefaultMaxTags. Of any list at most 100,000 are read.
+	// MaxTags is the maximum number of tags that count; 0 is DefaultMaxTags. Of any list at most
+	// 100,000 are read.
 	MaxTags int
-	// Counts chooses the tags that count; nil: all do. Those that do not are in the list
-	// as well. CountsAs identifies it: requests with the same one share a list that was
-	// cut.
+	// Counts selects the tags that count; if nil, all do. The others are in the list as well. CountsAs
+	// identifies it: requests with the same value share a truncated list.
 	Counts   func(tag string) bool `json:"-"`
 	CountsAs string
-	// MaxAge of an answer that may be shared; 0 asks the registry now (calls at the
-	// same time still share one).
+	// MaxAge of a result that may be shared; 0 reads the registry now (concurrent calls still share one
+	// request).
 	MaxAge time.Duration
 }
 
@@ -59,77 +58,77 @@ const (
 
 // Scan is a list of tags.
 type Scan struct {
-	// Tags, sorted, each once. Shared with other callers: do not modify.
+	// Tags, sorted and unique. Shared with other callers: do not modify.
 	Tags []string
-	// Truncated: MaxTags or a limit of pages or tags was reached and there are more, or
-	// the registry gave a full page without a link to the next one, and no more when it
-	// was asked otherwise. Registries list in any order, so the newest may be missing.
+	// Truncated: MaxTags or a limit of pages or tags was reached and there are more, or the registry
+	// returned a full page without a link to the next one, and no more without a page size. Registries
+	// list in any order, so the newest tags may be missing.
 	Truncated bool
 	// Checksum of Tags, in hexadecimal.
 	Checksum string
-	// Time at which the registry was asked. A caller that wants to be no staler than
-	// its interval asks again at Time plus interval.
+	// Time of the request. A caller that must not be older than its interval repeats the scan at Time
+	// plus interval.
 	Time time.Time
 
-	// etag of the list, if it is one page and the registry gave one.
+	// etag of the list, if it has one page and the registry sent one.
 	etag string
 }
 
-// Image is what a tag names.
+// Image is the image of a tag.
 type Image struct {
 	// Digest of the manifest, or of the index for several platforms.
 	Digest string
-	// Platforms as "linux/amd64" or "linux/arm64/v8", sorted; empty when the image
-	// does not say, as charts and other artifacts do.
+	// Platforms as "linux/amd64" or "linux/arm64/v8", sorted; empty if the image contains none, like
+	// charts and other artifacts.
 	Platforms []string
-	// Created is when the image says that it was built; zero when it does not say,
-	// or says a time of reproducible builds (before 1981). Never proof of order. Of an
-	// index, Resolve knows the time of the index only; Inspect looks into an image too.
+	// Created is the build time in the image; zero if there is none, or it is that of a reproducible
+	// build (before 1981). It never proves an order. For an index, Resolve returns the time of the
+	// index only; Inspect also reads an image.
 	Created time.Time
-	// Labels are the annotations of the index and of the manifest, and the labels of
-	// the configuration; where several say the same key, the first of these counts.
-	// Set by Inspect only. At most 256 of them, 64 KiB together and 4 KiB each, those of
-	// the OCI image specification (org.opencontainers.image.*) first; what is beyond is
-	// left out, never cut. Shared with other callers: do not modify.
+	// Labels are the annotations of the index and of the manifest, and the labels of the configuration;
+	// for a key in several of them, the first of these counts. Set by Inspect only. At most 256, with
+	// 64 KiB in total and 4 KiB each, those of the OCI image specification (org.opencontainers.image.*)
+	// first; labels beyond the limits are omitted, never truncated. Shared with other callers: do not
+	// modify.
 	Labels map[string]string
 	// Revision is the label org.opencontainers.image.revision: by convention the commit
 	// that the image was built from. Set by Inspect only.
 	Revision string
-	// Time at which the registry was asked for the digest.
+	// Time at which the digest was read.
 	Time time.Time
 }
 
-// Supports reports whether the image is there for a platform. A wanted platform
-// without variant takes any.
+// Supports reports whether the image supports a platform. A platform without variant matches any
+// variant.
 func (i Image) Supports(platform string) bool { return supports(i.Platforms, platform) }
 
-// Options of a Scanner; the zero value is good for production.
+// Options of a Scanner. The zero value is suitable for production.
 type Options struct {
 	// UserAgent of all requests; "" is "heighliner".
 	UserAgent string
-	// Clock for ages, pauses and the token bucket; nil is the real one.
+	// Clock for ages, pauses and the token bucket. Defaults to the real clock.
 	Clock clock.Clock
-	// Outbound says which addresses may be dialled; nil refuses what is refused by
-	// default, as loopback is.
+	// Outbound defines which addresses may be dialed. Defaults to the default policy, which refuses
+	// loopback, for example.
 	Outbound *outbound.Policy
-	// Transport under the gates; nil is one that dials what Outbound allows. Another one
-	// must do so itself, and be an *http.Transport for requests with TLS material, which
-	// get a copy.
+	// Transport used by the gates. Defaults to one that dials what Outbound allows. Another one must
+	// enforce this itself, and be an *http.Transport for requests with TLS material, which get a copy.
 	Transport http.RoundTripper
-	// Identity gives the credentials of requests whose Auth has WorkloadIdentity; nil: there are none.
+	// Identity provides the credentials of requests whose Auth has WorkloadIdentity; nil if there is
+	// none.
 	Identity Identity
-	// PerSecond is the most requests per second to each registry with each credential, and Burst
-	// how many may follow each other immediately; 0 is DefaultPerSecond, and twice PerSecond. After
-	// a 429 the rate is halved, and raised again slowly.
+	// PerSecond is the maximum number of requests per second to each registry with each credential, and
+	// Burst the size of the token bucket; they default to DefaultPerSecond and twice PerSecond. After a
+	// 429 the rate is halved, and raised again slowly.
 	PerSecond float64
 	Burst     int
 	// MaxPages of one list; 0 is 1000.
 	MaxPages int
-	// MaxBody is the number of bytes read of one answer; of a page of a list, four times as
-	// many. 0 is 4 MiB, above which registries refuse manifests.
+	// MaxBody is the maximum number of bytes of one response, and a quarter of that of a page of a
+	// list. Defaults to 4 MiB, above which registries reject manifests.
 	MaxBody int64
-	// Backoff between three tries after a failure of the server or the network; zero
-	// is 200 ms, then 600 ms.
+	// Backoff between three attempts after a failure of the server or the network. Defaults to 200 ms,
+	// then 600 ms.
 	Backoff remote.Backoff
 }
 
@@ -143,19 +142,18 @@ const (
 	maxImages  = 32 << 20 // bytes
 )
 
-// Ages of logins: after these times a registry is asked again how to authenticate, and a login
-// that was not used is dropped.
+// Ages of logins: after these times the authentication of a registry is requested again, and an
+// unused login is dropped.
 const (
 	pullerAge = 10 * time.Minute
 	idleAge   = time.Hour
 )
 
-// Scanner reads registries. It is safe for concurrent use, and meant to be one
-// for the whole process.
+// Scanner reads registries. It is safe for concurrent use; use one for the whole process.
 type Scanner struct {
 	options Options
 	clock   clock.Clock
-	hashKey []byte // so that hashes of credentials mean nothing elsewhere
+	hashKey []byte // so that hashes of credentials are useless elsewhere
 
 	flights flights
 	lists   listCache
@@ -166,7 +164,7 @@ type Scanner struct {
 	logins map[loginKey]*login
 }
 
-// New makes a Scanner.
+// New returns a Scanner.
 func New(o Options) *Scanner {
 	o.UserAgent = cmp.Or(o.UserAgent, "heighliner")
 	o.PerSecond = cmp.Or(o.PerSecond, DefaultPerSecond)
@@ -191,44 +189,41 @@ func New(o Options) *Scanner {
 	}
 }
 
-// List gives the tags of the repository. Every error is an *Error, or the
-// context's when ctx ends first; a list without end or of 404 is an error.
+// List returns the tags of the repository. Every error is an *Error, or the context's if ctx ends
+// first; an endless list and a response 404 are errors.
 func (s *Scanner) List(ctx context.Context, r Request) (Scan, error) { return s.list(ctx, r) }
 
-// Resolve gives the image that a tag names. A tag that is not known is read by GET, which
-// gives the digest and the manifest; later the digest is asked for at most once
-// per MaxAge (HEAD, or GET where that does not answer fully). What stands behind
-// a digest is read once. Errors as for List.
+// Resolve returns the image of a tag. A tag that is not cached is read by GET, which returns the
+// digest and the manifest; later the digest is requested at most once per MaxAge (by HEAD, or GET
+// if the response to HEAD is incomplete). The content of a digest is read once. Errors as for List.
 func (s *Scanner) Resolve(ctx context.Context, r Request, tag string) (Image, error) {
 	return s.resolve(ctx, r, tag)
 }
 
-// Inspect gives an image by its digest, with its Labels and Revision; of an index
-// those of the image for platform ("linux/amd64"), or of its first one where
-// platform is "" or none of its. What a digest names never changes: it is asked for
-// once, one GET for an index and two for an image, of which Resolve has made some
-// already. Image.Time is zero. Errors as for List.
+// Inspect returns an image by its digest, with its Labels and Revision; for an index those of the
+// image for platform ("linux/amd64"), or of its first image if platform is "" or not supported. The
+// content of a digest never changes and is read once: one GET for an index and two for an image,
+// some of which Resolve has sent already. Image.Time is zero. Errors as for List.
 func (s *Scanner) Inspect(ctx context.Context, r Request, digest, platform string) (Image, error) {
 	return s.inspect(ctx, r, digest, platform)
 }
 
-// Gone proves that an image does not exist any more: tag and digest answer 404
-// while witness, a tag or digest of the same repository that should exist,
-// answers, all asked now and with the same credential. False without an error
-// means that it exists, or that the witness is missing too. digest may be "",
-// when none was ever known.
+// Gone proves that an image does not exist any more: tag and digest return 404 while witness, a tag
+// or digest of the same repository that should exist, is found, all requested now with the same
+// credential. False without an error means that the image exists, or that the witness is missing
+// too. digest may be "" if none was ever known.
 func (s *Scanner) Gone(ctx context.Context, r Request, tag, digest, witness string) (bool, error) {
 	return s.gone(ctx, r, tag, digest, witness)
 }
 
-// target is a request made ready: a parsed repository and the login for it.
+// target is a prepared request: a parsed repository and its login.
 type target struct {
 	repo    name.Repository
 	login   *login
 	auth    Credential
 	tls     TLS
 	timeout time.Duration
-	key     string // of everything that may be shared: registry, path, scheme, credential, certificates
+	key     string // identifies shared results: registry, path, scheme, credential, certificates
 }
 
 func (s *Scanner) target(op string, r Request) (target, error) {
@@ -248,9 +243,8 @@ func (s *Scanner) target(op string, r Request) (target, error) {
 	}, nil
 }
 
-// Host gives the registry of a repository, with its port, in one form: "ghcr.io",
-// and "index.docker.io" for Docker Hub by any of its names. "" when the repository
-// cannot be read.
+// Host returns the registry of a repository, with its port, in a normal form: "ghcr.io", and
+// "index.docker.io" for all names of Docker Hub. It returns "" if the repository is invalid.
 func Host(repository string) string {
 	repo, err := parseRepository("find the host of", repository, false)
 	if err != nil {
@@ -259,10 +253,12 @@ func Host(repository string) string {
 	return repo.RegistryStr()
 }
 
-// maxPath is the most bytes of the path of a repository, as the library knows it. That of Docker Hub gets "library/" added.
+// maxPath is the library's maximum length of the path of a repository, in bytes. For Docker Hub it includes the added
+// "library/".
 const maxPath = 255
 
-// parseRepository refuses schemes by hand: the library reads "https:" as a host.
+// parseRepository parses a repository. It rejects schemes, because the library reads "https:" as a
+// host.
 func parseRepository(op, text string, insecure bool) (name.Repository, error) {
 	var options []name.Option
 	if insecure {
@@ -284,7 +280,7 @@ func addressable(registry string) bool {
 	return err == nil && u.Host == registry && u.User == nil
 }
 
-// hash identifies a credential, certificates included, without giving it away.
+// hash identifies a credential, including certificates, without revealing it.
 func (s *Scanner) hash(c Credential, t TLS) string {
 	mac := hmac.New(sha256.New, s.hashKey)
 	if c.WorkloadIdentity {
@@ -296,11 +292,11 @@ func (s *Scanner) hash(c Credential, t TLS) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// loginKey is what shares a gate: a registry and a credential, certificates included.
+// loginKey identifies a gate: a registry and a credential, including certificates.
 type loginKey struct{ registry, credential string }
 
-// login is one credential at one registry: its gate, and the pullers that keep
-// its tokens.
+// login is the use of one credential at one registry: its gate, and the pullers that cache its
+// tokens.
 type login struct {
 	gate    *gate
 	options []remote.Option
@@ -340,8 +336,8 @@ func (s *Scanner) login(k loginKey, r Request) (*login, error) {
 	return l, nil
 }
 
-// retried are the answers after which a request is made again at once. 429 is
-// not among them: it closes the gate.
+// retried are the status codes after which a request is retried. 429 is not one of them: it closes
+// the gate.
 var retried = []int{http.StatusRequestTimeout, http.StatusInternalServerError, http.StatusBadGateway,
 	http.StatusServiceUnavailable, http.StatusGatewayTimeout, 522}
 
@@ -351,15 +347,15 @@ func (l *login) touch(now time.Time) {
 	l.used = now
 }
 
-// idle reports whether nothing is lost by forgetting the login.
+// idle reports whether the login can be dropped without losing state.
 func (l *login) idle(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return now.Sub(l.used) > idleAge && !l.gate.paused(now)
 }
 
-// puller gives the one for a page size; 0 leaves the size to the registry. It is
-// made anew now and then, since it keeps something of every repository it saw.
+// puller returns the puller for a page size; 0 leaves the size to the registry. It is replaced
+// regularly, because it keeps state of every repository.
 func (l *login) puller(pageSize int) (*remote.Puller, error) {
 	now := l.clock.Now()
 	l.mu.Lock()
@@ -378,7 +374,7 @@ func (l *login) puller(pageSize int) (*remote.Puller, error) {
 	return p, nil
 }
 
-// puller gives the one for a page size, and the context of its requests.
+// puller returns the puller for a page size, and the context of its requests.
 func (t target) puller(ctx context.Context, pageSize int) (context.Context, *remote.Puller, error) {
 	if t.plain() {
 		ctx = withPlain(ctx)

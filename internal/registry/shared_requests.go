@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// flights lets all who ask for the same at the same time share one answer.
+// flights shares one request among concurrent callers with the same key.
 type flights struct {
 	mu    sync.Mutex
 	byKey map[string]*flight
 }
 
-// flight is work under way. Its value and error are there when done is closed.
+// flight is a request in progress. Its value and error are set when done is closed.
 type flight struct {
 	waiting int // callers
 	cancel  context.CancelFunc
@@ -21,9 +21,8 @@ type flight struct {
 	err     error
 }
 
-// share runs work once for all who ask for the same key at the same time. The work
-// outlives a caller that leaves, but neither its timeout nor the last caller: a
-// bound on the callers bounds the work.
+// share runs work once for all concurrent callers with the same key. The work continues when a
+// caller leaves, but ends with its timeout and with the last caller.
 func share[T any](ctx context.Context, fs *flights, key string, timeout time.Duration, work func(context.Context) (T, error)) (T, error) {
 	f := fs.join(ctx, key, timeout, func(ctx context.Context) (any, error) { return work(ctx) })
 	select {

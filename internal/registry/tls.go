@@ -14,26 +14,25 @@ import (
 	"github.com/heighliner/heighliner/internal/certs"
 )
 
-// TLS is what a registry with certificates of its own needs, in PEM; the zero
-// value is what any registry on the internet needs. It can be compared, and prints
-// as "default" or "custom", never as what it holds.
+// TLS contains the certificates for a registry that has its own, in PEM; the zero value is for
+// registries on the internet. It is comparable, and prints as "default" or "custom", never with its
+// content.
 //
-// What has TLS material is asked by HTTPS only, whatever Request.Insecure says and
-// wherever it is: a fallback to plain HTTP would give away what the certificates
-// protect.
+// With TLS material only HTTPS is used, regardless of Request.Insecure and of the address: a
+// fallback to plain HTTP would defeat the certificates.
 type TLS struct {
-	// CA certificates that are trusted besides the system's, so that token servers
-	// and storage under public names stay reachable.
+	// CA certificates that are trusted in addition to the system's, so that token servers and storage
+	// under public names remain reachable.
 	CA string
-	// Certificate of the client, with its chain, and the Key for it: both or none.
-	// It is shown to every host that asks for one.
+	// Certificate of the client, with its chain, and its Key: both or none. It is sent to every host
+	// that requests one.
 	Certificate, Key string
 }
 
-// Default reports whether there is nothing of one's own.
+// Default reports whether there are no custom certificates.
 func (t TLS) Default() bool { return t == TLS{} }
 
-// String does not give the key away.
+// String does not contain the key.
 func (t TLS) String() string {
 	if t.Default() {
 		return "default"
@@ -41,13 +40,13 @@ func (t TLS) String() string {
 	return "custom"
 }
 
-// GoString does not give the key away.
+// GoString does not contain the key.
 func (t TLS) GoString() string { return t.String() }
 
-// MarshalJSON does not give the key away.
+// MarshalJSON does not contain the key.
 func (t TLS) MarshalJSON() ([]byte, error) { return json.Marshal(t.String()) }
 
-// The types of Secrets that ParseTLS reads, beside no type, and their keys.
+// The types of Secrets that ParseTLS supports, in addition to none, and their keys.
 const (
 	TypeTLS    = "kubernetes.io/tls"
 	TypeOpaque = "Opaque"
@@ -60,10 +59,9 @@ const (
 // maxPEM is the size of one key of a TLS Secret, in bytes.
 const maxPEM = 512 << 10
 
-// ParseTLS reads a Secret with ca.crt, with tls.crt and tls.key, or with all three.
-// now is what the certificates' times are compared with: a client certificate that
-// is not valid then is an error, and so are authorities of which none is. The error
-// names the Secret, the key in it and the remedy, and says nothing of what it holds.
+// ParseTLS reads a Secret with ca.crt, with tls.crt and tls.key, or with all three. A client
+// certificate that is not valid at now is an error, and so are authorities of which none is. The
+// error names the Secret, the key in it and the remedy, and does not contain the content.
 func ParseTLS(s Secret, now time.Time) (TLS, error) {
 	if s.Type != TypeTLS && s.Type != TypeOpaque && s.Type != "" {
 		return TLS{}, fmt.Errorf("secret %q has type %q: use %s or %s", s.Name, s.Type, TypeTLS, TypeOpaque)
@@ -127,7 +125,7 @@ func (t TLS) checkClient(now time.Time) error {
 	return checkTime(keyCertificate, chain[0], now)
 }
 
-// certificates of a key, at least one.
+// certificates parses the certificates of a key, at least one.
 func certificates(key, text string) ([]*x509.Certificate, error) {
 	var found []*x509.Certificate
 	for rest := []byte(text); ; {
@@ -184,10 +182,10 @@ func checkPrivateKey(text string) error {
 	}
 }
 
-// errTransport: nothing but a transport of net/http can carry certificates.
+// errTransport: only a transport of net/http supports certificates.
 var errTransport = errors.New("the transport does not support certificates")
 
-// over gives a transport like base that uses the certificates.
+// over returns a transport like base that uses the certificates.
 func (t TLS) over(base http.RoundTripper) (http.RoundTripper, error) {
 	if t.Default() {
 		return base, nil
@@ -221,13 +219,13 @@ func (t TLS) over(base http.RoundTripper) (http.RoundTripper, error) {
 	return encrypted{own}, nil
 }
 
-// errPlain: plain HTTP where there is TLS material.
+// errPlain: plain HTTP in spite of TLS material.
 var errPlain = errors.New("plain HTTP is not used together with certificates")
 
-// encrypted refuses plain HTTP.
+// encrypted rejects plain HTTP.
 type encrypted struct{ *http.Transport }
 
-// RoundTrip refuses plain HTTP.
+// RoundTrip rejects plain HTTP.
 func (e encrypted) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" {
 		if req.Body != nil {

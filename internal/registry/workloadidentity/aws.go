@@ -22,8 +22,8 @@ import (
 // the Amazon ECR User Guide, "Private registry authentication", and of "Dual-stack endpoints".
 var ecrHost = regexp.MustCompile(`^[0-9]{12}\.dkr[.-]ecr(-fips)?\.([a-z]{2,8}(?:-[a-z]{1,16}){1,3}-[0-9]{1,2})\.(?:amazonaws\.(?:com|com\.cn|eu)|on\.aws|on\.amazonwebservices\.com\.cn)$`)
 
-// amazon asks Amazon ECR for tokens. The environment defines the identity, as AWS documents it: IAM roles for
-// service accounts, EKS Pod Identity, or the role of the node.
+// amazon requests tokens from Amazon ECR. The environment defines the identity, as AWS documents it: IAM
+// roles for service accounts, EKS Pod Identity, or the role of the node.
 type amazon struct {
 	services, registries *http.Client
 }
@@ -39,7 +39,7 @@ func (*amazon) scope(host string) string {
 	return AWS + "/" + m[2] + m[1]
 }
 
-// credential by GetAuthorizationToken of the Amazon ECR API.
+// credential calls GetAuthorizationToken of the Amazon ECR API.
 func (a *amazon) credential(ctx context.Context, host string) (registry.Credential, time.Time, error) {
 	m := ecrHost.FindStringSubmatch(host)
 	region, service := m[2], "Amazon ECR in "+m[2]
@@ -48,7 +48,7 @@ func (a *amazon) credential(ctx context.Context, host string) (registry.Credenti
 	if err != nil {
 		return registry.Credential{}, time.Time{}, &Error{Service: "AWS", Detail: "cannot be asked: the environment of the manager does not describe its identity", cause: err}
 	}
-	// Asked for on its own, so that a failure names the service that failed.
+	// Requested separately, so that an error names the service that failed.
 	if _, err := settings.Credentials.Retrieve(ctx); err != nil {
 		return registry.Credential{}, time.Time{}, failed("AWS", err)
 	}

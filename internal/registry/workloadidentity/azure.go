@@ -24,8 +24,8 @@ const (
 	tokensForRegistries = "https://containerregistry.azure.net/.default"
 	// tokenUser is the user name with which registries accept a refresh token.
 	tokenUser = "00000000-0000-0000-0000-000000000000"
-	// refreshLife is how long a refresh token is used. Registries issue them for three hours, which the answer does not
-	// contain.
+	// refreshLife is how long a refresh token is used. Registries issue them for three hours, which the response does
+	// not contain.
 	refreshLife = time.Hour
 )
 
@@ -50,7 +50,8 @@ func (*azure) scope(host string) string {
 	return ""
 }
 
-// credential by POST /oauth2/exchange of the registry, as the Azure Container Registry REST API defines it.
+// credential calls POST /oauth2/exchange of the registry, as the Azure Container Registry REST API defines
+// it.
 func (a *azure) credential(ctx context.Context, host string) (registry.Credential, time.Time, error) {
 	identity, err := a.identity()
 	if err != nil {
@@ -78,7 +79,8 @@ func (a *azure) credential(ctx context.Context, host string) (registry.Credentia
 	return registry.Credential{Username: tokenUser, IdentityToken: *out.RefreshToken}, a.now().Add(refreshLife), nil
 }
 
-// identity that the environment describes. The files with tokens that it names are replaced before the tokens end.
+// identity returns the identity that the environment describes. The token files its reference are replaced before
+// the tokens expire.
 func (a *azure) identity() (azcore.TokenCredential, error) {
 	if os.Getenv("AZURE_FEDERATED_TOKEN_FILE") != "" {
 		return azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
@@ -92,12 +94,12 @@ func (a *azure) identity() (azcore.TokenCredential, error) {
 	return azidentity.NewManagedIdentityCredential(managed)
 }
 
-// options of the clients of Azure's library: few requests, and no telemetry.
+// options returns the options of the clients of Azure's library: few retries, and no telemetry.
 func options(c *http.Client) azcore.ClientOptions {
 	return azcore.ClientOptions{Transport: c, Retry: policy.RetryOptions{MaxRetries: 1, RetryDelay: 500 * time.Millisecond}, Telemetry: policy.TelemetryOptions{Disabled: true}}
 }
 
-// unwrapEntra gives an error with the status of the answer.
+// unwrapEntra returns an error with the status of the response.
 func unwrapEntra(err error) error {
 	var failed *azidentity.AuthenticationFailedError
 	if errors.As(err, &failed) && failed.RawResponse != nil {

@@ -19,29 +19,30 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Error is why there is no credential: one line, the same for the same failure, without anything secret.
+// Error is why there is no credential: one line, the same for the same failure, without secrets.
 type Error struct {
-	// Service that was asked, as in "Amazon ECR in eu-west-1".
+	// Service that was called, as in "Amazon ECR in eu-west-1".
 	Service string
-	// Detail is what it answered, or why it was not asked.
+	// Detail is its response, or why it was not called.
 	Detail string
 
-	cause error // never printed: may hold what a server sent
+	cause error // never printed: it may contain text of a server
 }
 
-// Error gives the message.
+// Error returns the message.
 func (e *Error) Error() string { return e.Service + " " + e.Detail }
 
-// Unwrap gives the cause, for errors.Is; do not print it.
+// Unwrap returns the cause, for errors.Is; do not print it.
 func (e *Error) Unwrap() error { return e.cause }
 
-// word is a code of an error as the clouds define them.
+// word matches the error codes of the clouds.
 var word = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.]{0,63}$`)
 
-// federated finds the status in an error of Google's library for workload identity federation, which has no type.
+// federated matches the status in an error of Google's library for workload identity federation, which has no
+// type.
 var federated = regexp.MustCompile(`status code ([1-5][0-9]{2})\b`)
 
-// failed makes the Error of a request to a service.
+// failed returns the Error of a request to a service.
 func failed(service string, err error) *Error {
 	e := &Error{Service: service, cause: err}
 	var (
@@ -81,7 +82,7 @@ func failed(service string, err error) *Error {
 	return e
 }
 
-// answer gives the status of an answer, and its code if it is a word.
+// answer describes the status of a response, and its code if it is a word.
 func answer(status int, code string) string {
 	text := fmt.Sprintf("answers %d %s", status, http.StatusText(status))
 	if word.MatchString(code) {
@@ -90,10 +91,10 @@ func answer(status int, code string) string {
 	return text
 }
 
-// maxAnswer is the most bytes of one answer: tokens have some thousands.
+// maxAnswer is the maximum size of one response in bytes: tokens have some thousands.
 const maxAnswer = 1 << 20
 
-// client makes a client that reads bounded answers, and follows no redirects.
+// client returns a client that limits responses, and follows no redirects.
 func client(t http.RoundTripper) *http.Client {
 	return &http.Client{
 		Transport:     bounded{t},
@@ -104,7 +105,7 @@ func client(t http.RoundTripper) *http.Client {
 
 type bounded struct{ http.RoundTripper }
 
-// RoundTrip bounds the answer.
+// RoundTrip limits the response.
 func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := b.RoundTripper.RoundTrip(req)
 	if err == nil {

@@ -18,11 +18,11 @@ import (
 // Registry, which Artifact Registry serves ("gcr.io", "eu.gcr.io").
 var googleHost = regexp.MustCompile(`^(?:[a-z0-9-]{1,40}-docker\.pkg\.dev|(?:(?:us|eu|asia)\.)?gcr\.io)$`)
 
-// scopeOfTokens is the OAuth scope that Artifact Registry asks for; what may be read, IAM decides.
+// scopeOfTokens is the OAuth scope that Artifact Registry requires; IAM decides what may be read.
 const scopeOfTokens = "https://www.googleapis.com/auth/cloud-platform"
 
-// googleCloud gives access tokens. Application Default Credentials define the identity: GKE's metadata server,
-// or the file of a workload identity federation that GOOGLE_APPLICATION_CREDENTIALS names.
+// googleCloud provides access tokens. Application Default Credentials define the identity: GKE's metadata
+// server, or the file of a workload identity federation that GOOGLE_APPLICATION_CREDENTIALS names.
 type googleCloud struct {
 	services *http.Client
 	mu       sync.Mutex
@@ -39,7 +39,8 @@ func (*googleCloud) scope(host string) string {
 	return ""
 }
 
-// credential is an access token under the user name that Artifact Registry documents for tokens, oauth2accesstoken.
+// credential returns an access token with the user name that Artifact Registry documents for tokens,
+// oauth2accesstoken.
 func (g *googleCloud) credential(ctx context.Context, _ string) (registry.Credential, time.Time, error) {
 	credentials, err := g.find(ctx)
 	if err != nil {
@@ -50,7 +51,7 @@ func (g *googleCloud) credential(ctx context.Context, _ string) (registry.Creden
 		err   error
 	}
 	done := make(chan result, 1)
-	go func() { // The library knows no context here; the client of its requests has a timeout.
+	go func() { // The library takes no context here; the client of its requests has a timeout.
 		token, err := credentials.TokenSource.Token()
 		done <- result{token, err}
 	}()
@@ -68,7 +69,7 @@ func (g *googleCloud) credential(ctx context.Context, _ string) (registry.Creden
 	}
 }
 
-// find reads the environment, until it describes an identity.
+// find reads the environment until it describes an identity.
 func (g *googleCloud) find(ctx context.Context) (*google.Credentials, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package workloadidentity gives credentials for the registries of clouds by the identity that the cloud gives
-// to the process, so that no Secret has to hold one: Amazon ECR, Azure Container Registry and Google Artifact
-// Registry, each through the cloud's own library.
+// Package workloadidentity provides credentials for the registries of clouds by the identity that the cloud
+// assigns to the process, so that no Secret is needed: Amazon ECR, Azure Container Registry and Google
+// Artifact Registry, each through the cloud's own library.
 //
 //	identity.go  Identity: which cloud a registry belongs to, and credentials until they expire
 //	aws.go       Amazon ECR
@@ -32,17 +32,18 @@ const (
 	Google = "google"
 )
 
-// Clouds that are known, sorted.
+// Clouds that are supported, sorted.
 var Clouds = []string{AWS, Azure, Google}
 
 const (
 	// requestTimeout of all requests for one credential.
 	requestTimeout = 15 * time.Second
-	// retryDelay is how long a failure is the answer to all who ask for the same credential.
+	// retryDelay is how long a failure is returned to all callers with the same scope.
 	retryDelay = 30 * time.Second
-	// renewBefore is how long before its end a credential is replaced, or half of its life if that is shorter.
+	// renewBefore is how long before its expiry a credential is replaced, or half of its life if that is
+	// shorter.
 	renewBefore = 5 * time.Minute
-	// maxCredentials that are kept. Users choose registries, so their number is bounded.
+	// maxCredentials is the maximum number of cached credentials, because users choose the registries.
 	maxCredentials = 256
 )
 
@@ -51,24 +52,24 @@ type Options struct {
 	// Clouds that are used, of those in Clouds; at least one.
 	Clouds []string
 	// Registries is the transport of requests to hosts that users choose by the name of a registry: it must dial
-	// only what users may have called.
+	// only addresses that users may choose.
 	Registries http.RoundTripper
-	// Services is the transport of requests to the services of a cloud that know who this process is, which the
-	// environment of the process names; metadata services are among them. nil: http.DefaultTransport.
+	// Services is the transport of requests to the identity services of a cloud, which the environment of the
+	// process names, including metadata services. Defaults to http.DefaultTransport.
 	Services http.RoundTripper
-	// Clock for the life of credentials; nil is the real one.
+	// Clock for the life of credentials. Defaults to the real clock.
 	Clock clock.PassiveClock
 }
 
-// source gives the credentials of one cloud.
+// source provides the credentials of one cloud.
 type source interface {
-	// scope is what hosts with the same credential share; "" for a host of no registry of the cloud.
+	// scope identifies hosts with the same credential; "" if the host is not a registry of the cloud.
 	scope(host string) string
-	// credential for a host with a scope, and the end of its life.
+	// credential returns the credential for a host with a scope, and its expiry.
 	credential(ctx context.Context, host string) (registry.Credential, time.Time, error)
 }
 
-// Identity is registry.Identity for clouds. It is safe for concurrent use.
+// Identity implements registry.Identity for clouds. It is safe for concurrent use.
 type Identity struct {
 	sources []source
 	clock   clock.PassiveClock
@@ -77,7 +78,7 @@ type Identity struct {
 	known   *lru.Cache // of *known by scope
 }
 
-// known is the last credential of a scope, and the last failure to get one.
+// known is the last credential of a scope, and the last error.
 type known struct {
 	credential     registry.Credential
 	renew, expires time.Time
@@ -87,7 +88,7 @@ type known struct {
 
 var _ registry.Identity = (*Identity)(nil)
 
-// New makes an Identity. It sends no request. The error names a cloud that is not known.
+// New returns an Identity. It sends no request. The error names an unsupported cloud.
 func New(o Options) (*Identity, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -127,9 +128,9 @@ func (i *Identity) source(host string) (source, string) {
 	return nil, ""
 }
 
-// Credential for a registry that is served. It is asked for once for all who need it, and again before it ends.
-// While it cannot be renewed, the old one is used as long as it lives; after a failure it is asked for again
-// after 30 seconds. The error is an *Error, or the context's.
+// Credential returns the credential for a registry for which Serves is true. It is requested once for all
+// callers, and again before it expires. If it cannot be renewed, the old one is used until its expiry; after a
+// failure it is requested again after 30 seconds. The error is an *Error, or the context's.
 func (i *Identity) Credential(ctx context.Context, host string) (registry.Credential, error) {
 	source, scope := i.source(host)
 	if source == nil {
@@ -153,7 +154,7 @@ func (i *Identity) Credential(ctx context.Context, host string) (registry.Creden
 	}
 }
 
-// recall returns what is known about a scope; nil: a credential must be requested.
+// recall returns the cached state of a scope, or nil if a credential must be requested.
 func (i *Identity) recall(scope string) *known {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -173,7 +174,7 @@ func (i *Identity) recall(scope string) *known {
 	return nil
 }
 
-// record keeps the result of a request, and gives what callers get.
+// record caches the result of a request, and returns it for the callers.
 func (i *Identity) record(scope string, c registry.Credential, expires time.Time, err error) *known {
 	i.mu.Lock()
 	defer i.mu.Unlock()
