@@ -79,7 +79,7 @@ func (a *azure) credential(ctx context.Context, host string) (registry.Credentia
 	return registry.Credential{Username: tokenUser, IdentityToken: *out.RefreshToken}, a.now().Add(refreshLife), nil
 }
 
-// identity returns the identity that the environment describes. The token files its reference are replaced before
+// identity returns the identity that the environment describes. The token files that it names are replaced before
 // the tokens expire.
 func (a *azure) identity() (azcore.TokenCredential, error) {
 	if os.Getenv("AZURE_FEDERATED_TOKEN_FILE") != "" {
