@@ -156,7 +156,7 @@ func (o options) validate() error {
 	return err
 }
 
-// identity is what the manager is to registries of clouds; nil: nothing.
+// identity is the identity of the manager at registries of clouds, or nil.
 func (o options) identity(allowed *outbound.Policy) (registry.Identity, error) {
 	if len(o.identityClouds) == 0 {
 		return nil, nil

@@ -21,7 +21,7 @@ func limitMemory() {
 	}
 }
 
-// memoryLimit gives nine tenths of the limit that a file system shows; without one no limit.
+// memoryLimit returns nine tenths of the limit that a file system shows; without one no limit.
 func memoryLimit(root string) int64 {
 	for _, name := range cgroupLimits {
 		text, err := os.ReadFile(filepath.Join(root, name))

@@ -62,7 +62,7 @@ type Options struct {
 	// Tasks is the number of repositories that are written to concurrently; at most half of
 	// them of one host, and a quarter of one namespace. Defaults to 16.
 	Tasks int
-	// Clock is the source of all time stamps. Defaults to the real clock.
+	// Clock is the source of all timestamps. Defaults to the real clock.
 	Clock clock.PassiveClock
 	// Metrics is where metrics are registered. Defaults to the manager's registry.
 	Metrics prometheus.Registerer

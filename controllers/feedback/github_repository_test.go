@@ -31,7 +31,7 @@ func (s *story) ready() (sha string) {
 	return sha
 }
 
-// recorded gives the records, as "repository environment ref: state".
+// recorded returns the records, as "repository environment ref: state".
 func (s *story) recorded() []string {
 	var out []string
 	for _, r := range s.get().Status.Feedback {

@@ -180,7 +180,7 @@ func (s *story) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: s.namespace, Name: ghrName}
 }
 
-// get gives the GitHubRepository; nil: it is gone.
+// get returns the GitHubRepository; nil: it is gone.
 func (s *story) get() *v1alpha1.GitHubRepository {
 	s.Helper()
 	ghr := &v1alpha1.GitHubRepository{}

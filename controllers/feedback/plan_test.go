@@ -35,12 +35,12 @@ func pull(number int64, sha string) v1alpha1.PullRequest {
 	return v1alpha1.PullRequest{Number: number, State: v1alpha1.PullRequestOpen, HeadRef: "feature", HeadSHA: sha, BaseRef: "main"}
 }
 
-// routedTo gives the NetworkPolicy of the world.
+// routedTo returns the NetworkPolicy of the world.
 func routedTo(slug, sha string, programmed bool) v1alpha1.NetworkPolicy {
 	return v1alpha1.NetworkPolicy{Spec: networkPolicySpec(), Status: networkPolicyStatus(slug, sha, programmed)}
 }
 
-// said gives the states of a plan's Deployment writes, as "ref state: text url".
+// said returns the states of a plan's Deployment writes, as "ref state: text url".
 func said(p plan) []string {
 	var out []string
 	for _, w := range p.writes {

@@ -29,7 +29,7 @@ func (s *story) expect(step string, want ...string) {
 	}
 }
 
-// comment gives the one comment on a pull request.
+// comment returns the one comment on a pull request.
 func (s *story) comment(n int) string {
 	s.Helper()
 	all := s.repo.Comments(n)

@@ -38,7 +38,7 @@ func setStatus(o *observed, now time.Time) (next time.Time) {
 	return state.Next()
 }
 
-// timeOf gives a time as a status has it; nil for none.
+// timeOf returns a time as a status has it; nil for none.
 func timeOf(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil

@@ -62,7 +62,7 @@ type Options struct {
 	// Polls is the number of concurrent polls; at most half of them for one host, a quarter
 	// for one namespace, and an eighth for one namespace at one host. Defaults to 16.
 	Polls int
-	// Clock is the source of all time stamps. Defaults to the real clock.
+	// Clock is the source of all timestamps. Defaults to the real clock.
 	Clock clock.WithDelayedExecution
 	// Metrics is where metrics are registered. Defaults to the manager's registry.
 	Metrics prometheus.Registerer

@@ -107,7 +107,7 @@ func (s *story) Eventf(_, _ runtime.Object, kind, reason, _, note string, args .
 	s.events = append(s.events, fmt.Sprintf("%s %s: %s", kind, reason, fmt.Sprintf(note, args...)))
 }
 
-// reported gives the events since it was asked last.
+// reported returns the events since it was asked last.
 func (s *story) reported() []string {
 	reported := s.events
 	s.events = nil
@@ -288,7 +288,7 @@ func numbers(r *v1alpha1.GitHubRepository, state v1alpha1.PullRequestState) []in
 	return all
 }
 
-// pull gives what is known of a pull request.
+// pull returns what is known of a pull request.
 func pull(t testing.TB, r *v1alpha1.GitHubRepository, number int) v1alpha1.PullRequest {
 	t.Helper()
 	i := slices.IndexFunc(r.Status.PullRequests, func(pr v1alpha1.PullRequest) bool { return pr.Number == int64(number) })

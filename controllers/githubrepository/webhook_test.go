@@ -78,7 +78,7 @@ func (d *door) send(delivery githubtest.Delivery, secret string) int {
 	return code
 }
 
-// after gives what was passed on since it was asked last, after some time.
+// after returns what was passed on since it was asked last, after some time.
 func (d *door) after(wait time.Duration) []string {
 	d.clock.Step(wait)
 	d.mu.Lock()

@@ -89,7 +89,7 @@ type Options struct {
 	// quarter with one credential, a quarter of one namespace, and an eighth of one
 	// namespace at one registry. Defaults to 16.
 	Scans int
-	// Clock is the source of all time stamps. Defaults to the real clock.
+	// Clock is the source of all timestamps. Defaults to the real clock.
 	Clock clock.PassiveClock
 	// Platform is the default of spec.platforms. Defaults to linux with the architecture of
 	// the manager.

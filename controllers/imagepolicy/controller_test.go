@@ -227,7 +227,7 @@ func TestWithdrawals(t *testing.T) {
 	}
 }
 
-// image gives the one that the policy offers for a version.
+// image returns the one that the policy offers for a version.
 func image(s *story, version string) v1alpha1.ReleaseImage {
 	s.Helper()
 	p := &v1alpha1.ImagePolicy{}

@@ -8,7 +8,7 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// young gives the refused candidates with when they were first seen.
+// young returns the refused candidates with when they were first seen.
 func young(p *v1alpha1.ImagePolicy) map[string]string {
 	out := map[string]string{}
 	for _, c := range p.Status.Candidates {

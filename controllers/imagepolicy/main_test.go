@@ -88,7 +88,7 @@ func (s *story) Eventf(_, _ runtime.Object, kind, reason, _, note string, args .
 	s.events = append(s.events, fmt.Sprintf("%s %s: %s", kind, reason, fmt.Sprintf(note, args...)))
 }
 
-// reported gives the events since it was asked last.
+// reported returns the events since it was asked last.
 func (s *story) reported() []string {
 	reported := s.events
 	s.events = nil

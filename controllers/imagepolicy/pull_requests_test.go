@@ -30,7 +30,7 @@ func pull(number int64, branch, commit string, edit ...func(*v1alpha1.PullReques
 	return pr
 }
 
-// at gives the time of the push.
+// at returns the time of the push.
 func at(pushed time.Time) func(*v1alpha1.PullRequest) {
 	return func(pr *v1alpha1.PullRequest) { pr.HeadTime = &metav1.Time{Time: pushed} }
 }

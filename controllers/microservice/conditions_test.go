@@ -133,7 +133,7 @@ func parse(t *testing.T, dir string) []*ast.File {
 	return files
 }
 
-// stringConstants gives the values of the string constants of a package, by name.
+// stringConstants returns the values of the string constants of a package, by name.
 func stringConstants(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	values := map[string]string{}

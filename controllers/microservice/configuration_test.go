@@ -81,7 +81,7 @@ func (s *story) runsWith(release *v1alpha1.VersionedMicroservice) *corev1.Config
 	return c
 }
 
-// active gives the object of the active release.
+// active returns the object of the active release.
 func (s *story) active() *v1alpha1.VersionedMicroservice {
 	s.Helper()
 	for _, g := range s.ms().Status.ReleaseGroups {
@@ -412,7 +412,7 @@ func TestConfigurationThatChangesAllTheTime(t *testing.T) {
 	same(t, "content at the end", s.runsWith(s.active()).Data["file"], fmt.Sprint(changed))
 }
 
-// canaryOfStory gives the content that the release in progress runs with.
+// canaryOfStory returns the content that the release in progress runs with.
 func (s *story) canaryOfStory() string {
 	for _, g := range s.ms().Status.ReleaseGroups {
 		if g.Rollout != nil && s.objects()[g.Rollout.Release] != nil {

@@ -379,7 +379,7 @@ func (s *story) rolloutState() string {
 	return strings.Join(append(lines, orphans...), "\n")
 }
 
-// release gives the newest object of a version.
+// release returns the newest object of a version.
 func (s *story) release(version string) *v1alpha1.VersionedMicroservice {
 	s.Helper()
 	var found []*v1alpha1.VersionedMicroservice

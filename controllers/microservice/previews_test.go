@@ -165,7 +165,7 @@ func TestReleasesAndPreviewsSideBySide(t *testing.T) {
 	same(t, "previews", condition(s.ms(), "PreviewsReady"), "False PreviewsFailed: 0 of 1; failed: #7 (CrashLoopBackOff)")
 }
 
-// TestImagesInStep gives each container its image, and says which one is missing.
+// TestImagesInStep returns each container its image, and says which one is missing.
 func TestImagesInStep(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {

@@ -539,7 +539,7 @@ func TestOldLeader(t *testing.T) {
 	}
 }
 
-// serving gives the replicas of releases that are active, canary or in progress.
+// serving returns the replicas of releases that are active, canary or in progress.
 func (s *story) serving() map[string]int32 {
 	s.Helper()
 	serving, objects := map[string]int32{}, s.objects()

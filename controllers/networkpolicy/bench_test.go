@@ -80,7 +80,7 @@ func newFleet(t testing.TB, n int) *fleet {
 	return f
 }
 
-// rollout gives the canary of the i-th Microservice a weight.
+// rollout returns the canary of the i-th Microservice a weight.
 func (f *fleet) rollout(i int, revision int64, weight int) {
 	name := fmt.Sprintf("shop-%03d", i)
 	m := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: name, UID: types.UID("ledger-" + name)}}

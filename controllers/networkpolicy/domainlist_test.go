@@ -115,7 +115,7 @@ func TestTheListOfDomainsDecidesWhatIsServed(t *testing.T) {
 	p.hosts("shop", "the list is gone", "1-x"+domain, "shop.example.net", "www"+domain)
 }
 
-// label gives the namespace a label.
+// label returns the namespace a label.
 func (p *place) label(key, value string) {
 	p.t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}

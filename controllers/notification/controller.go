@@ -65,7 +65,7 @@ type Options struct {
 	GitHub *github.Pool
 	// UserAgent of the calls.
 	UserAgent string
-	// Clock is the source of all time stamps. Defaults to the real clock.
+	// Clock is the source of all timestamps. Defaults to the real clock.
 	Clock clock.PassiveClock
 	// Metrics is where metrics are registered. Defaults to the manager's registry.
 	Metrics prometheus.Registerer

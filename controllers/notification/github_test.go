@@ -136,7 +136,7 @@ func TestGitHubStatus(t *testing.T) {
 	}
 }
 
-// versionOf gives the object of a version of a story, for a namespace.
+// versionOf returns the object of a version of a story, for a namespace.
 func versionOf(t *testing.T, story viewtest.Story, namespace, version string) *v1alpha1.VersionedMicroservice {
 	t.Helper()
 	for i := range story.Input.Releases {

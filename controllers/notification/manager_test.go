@@ -191,7 +191,7 @@ func policyOf(t *testing.T, namespace, address string, change func(*v1alpha1.Not
 	return p
 }
 
-// at gives the moment of a story whose release of a version first has a status.
+// at returns the moment of a story whose release of a version first has a status.
 func at(t *testing.T, story, version string, status v1alpha1.ReleaseStatus) viewtest.Story {
 	t.Helper()
 	for _, m := range viewtest.Moments(story, "shop") {

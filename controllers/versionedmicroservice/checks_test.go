@@ -161,7 +161,7 @@ func playWay(t *testing.T, edit func(*v1alpha1.Microservice)) *player {
 	return &player{T: t, o: rolloutScene(edit), a: &answers{outcomes: map[string]hook.Outcome{}}, now: noon}
 }
 
-// pass gives the phases that are written.
+// pass returns the phases that are written.
 func (p *player) pass(after time.Duration) string {
 	p.Helper()
 	p.now, p.a.asked = noon.Add(after), nil

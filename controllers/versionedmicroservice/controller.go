@@ -73,7 +73,7 @@ const statusInterval = time.Second
 type Options struct {
 	// Workers is the number of releases that are reconciled concurrently. Defaults to 4.
 	Workers int
-	// Clock is the source of all time stamps. Defaults to the real clock.
+	// Clock is the source of all timestamps. Defaults to the real clock.
 	Clock clock.PassiveClock
 	// PrometheusAddress is the server of analyses that do not name one. If empty, such
 	// analyses fail.

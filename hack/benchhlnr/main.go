@@ -168,7 +168,7 @@ func (b *bench) watch(ctx context.Context, where, name string) error {
 	return nil
 }
 
-// weigh gives the canary of a service another weight.
+// weigh returns the canary of a service another weight.
 func (b *bench) weigh(ctx context.Context, name string, weight int32) error {
 	ms := &v1alpha1.Microservice{}
 	if err := b.env.Client.Get(ctx, client.ObjectKey{Namespace: "many", Name: name}, ms); err != nil {

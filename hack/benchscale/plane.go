@@ -265,8 +265,8 @@ func (p *plane) applyFile(ctx context.Context, file string) error {
 	return nil
 }
 
-// administrator gives the kubeconfig of a ServiceAccount that may do everything, in a namespace of the same name: for
-// products whose roles are not in their definitions.
+// administrator returns the kubeconfig of a ServiceAccount that may do everything, in a namespace of the same name:
+// for products whose roles are not in their definitions.
 func (p *plane) administrator(ctx context.Context, name string) (kubeconfig string, err error) {
 	if err := p.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return "", fmt.Errorf("create namespace %s: %w", name, err)

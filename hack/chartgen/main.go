@@ -244,7 +244,8 @@ func metadata(namespace, name string) map[string]any {
 	return m
 }
 
-// split gives the rules that only a ClusterRole can grant, and the others. A subresource goes with its resource.
+// split returns the rules that only a ClusterRole can grant, and the others. A subresource goes with its
+// resource.
 func split(rules []rbacv1.PolicyRule, scoped []string) (cluster, within []rbacv1.PolicyRule) {
 	for _, rule := range rules {
 		only := func(want bool) rbacv1.PolicyRule {

@@ -34,7 +34,7 @@ type property struct {
 	Properties  json.RawMessage `json:"properties"`
 }
 
-// readSchema gives the values in the order of the schema.
+// readSchema returns the values in the order of the schema.
 func readSchema(schema []byte) ([]value, error) {
 	var root property
 	if err := json.Unmarshal(schema, &root); err != nil {

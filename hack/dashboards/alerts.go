@@ -136,12 +136,12 @@ func alerts() []ruleGroup {
 // generated begins each file that this program writes, where the format has comments.
 const generated = "# Written by hack/dashboards: make dashboards.\n"
 
-// ruleFile gives the alerts as a rules file of Prometheus.
+// ruleFile returns the alerts as a rules file of Prometheus.
 func ruleFile() []byte {
 	return document(map[string]any{"groups": alerts()})
 }
 
-// prometheusRule gives the alerts as an object of the Prometheus operator.
+// prometheusRule returns the alerts as an object of the Prometheus operator.
 func prometheusRule() []byte {
 	return document(map[string]any{
 		"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule",

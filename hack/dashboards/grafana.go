@@ -107,7 +107,7 @@ type fieldDefaults struct {
 // query is an expression with the legend of its series.
 type query struct{ legend, expr string }
 
-// newDashboard gives a dashboard of panels, which are placed from left to right.
+// newDashboard returns a dashboard of panels, which are placed from left to right.
 func newDashboard(name, title, description string, variables []variable, panels ...panel) dashboard {
 	d := dashboard{
 		UID: "heighliner-" + name, Title: "Heighliner / " + title, Description: description, Tags: []string{"heighliner"},
@@ -170,7 +170,7 @@ func drawn(kind, title, unit string, width, height int, queries ...query) panel 
 	return p
 }
 
-// about gives a panel a description.
+// about returns a panel a description.
 func (p panel) about(text string) panel {
 	p.Description = text
 	return p
@@ -182,7 +182,7 @@ func (p panel) wide(columns int) panel {
 	return p
 }
 
-// model gives a dashboard in Grafana's JSON.
+// model returns a dashboard in Grafana's JSON.
 func (d dashboard) model() []byte {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)

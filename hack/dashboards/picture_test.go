@@ -26,7 +26,7 @@ const (
 
 var colours = []string{"#3274d9", "#e0752d", "#299c46", "#a352cc", "#c4162a", "#777777"}
 
-// draw gives the results of the queries of a dashboard as an SVG.
+// draw returns the results of the queries of a dashboard as an SVG.
 func draw(name string, pictures []picture) []byte {
 	var out bytes.Buffer
 	rows := (len(pictures) + columns - 1) / columns

@@ -369,7 +369,7 @@ func number(value [2]any) float64 {
 	return v
 }
 
-// between gives the values of a query over the last minutes.
+// between returns the values of a query over the last minutes.
 func between(prometheus, expr string) ([]result, error) {
 	now := time.Now()
 	return ask(prometheus, "query_range", url.Values{

@@ -108,7 +108,7 @@ func (r *recorder) write() error {
 	return os.WriteFile(r.file, append(text, '\n'), 0o644)
 }
 
-// programmed gives the weights of a domain, by version; nil where they cannot be read.
+// programmed returns the weights of a domain, by version; nil where they cannot be read.
 func programmed(ctx context.Context, c client.Client, domain string) map[string]int32 {
 	var policy v1alpha1.NetworkPolicy
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, &policy); err != nil {

@@ -298,7 +298,7 @@ func (s *story) noneFailed(reports []harness.Report) check {
 	return check{"no request failed", lost == 0 && requests > 0, fmt.Sprintf("%d of %d", lost, requests)}
 }
 
-// group gives a release group of the status.
+// group returns a release group of the status.
 func group(ms *v1alpha1.Microservice, slug string) *v1alpha1.ReleaseGroup {
 	for i := range ms.Status.ReleaseGroups {
 		if ms.Status.ReleaseGroups[i].Slug == slug {
@@ -308,7 +308,7 @@ func group(ms *v1alpha1.Microservice, slug string) *v1alpha1.ReleaseGroup {
 	return nil
 }
 
-// release gives the row of a version.
+// release returns the row of a version.
 func release(ms *v1alpha1.Microservice, slug, version string) *v1alpha1.Release {
 	g := group(ms, slug)
 	if g == nil {

@@ -190,8 +190,8 @@ func (d description) resolve(value any) any {
 // words of a description that say nothing about what is valid.
 var words = map[string]bool{"description": true, "summary": true, "example": true, "title": true, "externalDocs": true, "examples": true, "x-github-breaking-changes": true, "x-octokit": true, "deprecated": true, "discriminator": true}
 
-// expand gives a schema with what it refers to in it, and without words. A property may
-// be named like one of them, and is a schema then.
+// expand returns a schema with what it refers to in it, and without words. A property may be named
+// like one of them, and is a schema then.
 func (d description) expand(value any, properties bool) any {
 	switch v := d.resolve(value).(type) {
 	case object:

@@ -98,7 +98,7 @@ func check(dir string, pages map[string]page) (links int, broken []string) {
 	return links, broken
 }
 
-// follow gives the reason why a link leads nowhere; "" for none.
+// follow returns the reason why a link leads nowhere; "" for none.
 func follow(dir string, pages map[string]page, from string, u *url.URL) string {
 	target := from
 	if u.Path != "" {

@@ -170,8 +170,8 @@ func retryAfter(header string, now time.Time) time.Duration {
 	return 0
 }
 
-// classify gives an error of a client its reason. Addresses and bodies stay out
-// of the message: they may hold what is not for a status.
+// classify returns an error of a client its reason. Addresses and bodies stay out of the message:
+// they may hold what is not for a status.
 func classify(err error) *Error {
 	var (
 		own      *Error

@@ -72,8 +72,8 @@ type pending struct {
 	round   *Round // nil while it is in progress
 }
 
-// New makes a Measurer. Errors: the address of Prometheus is not a URL, or metrics
-// of the same name are registered.
+// New returns a Measurer. Errors: the address of Prometheus is not a URL, or metrics of the same
+// name are registered.
 func New(config Config) (*Measurer, error) {
 	if config.PrometheusAddress != "" {
 		u, err := url.Parse(config.PrometheusAddress)
@@ -108,10 +108,10 @@ func (m *Measurer) Start(ctx context.Context) error {
 	return nil
 }
 
-// Ask gives the round of a release that the request names, or begins it and
-// gives false: Requeue reports when to ask again. The same request is answered with
-// the same round until another one, or Forget, takes its place. It does not
-// block, and holds on to nothing of the request's that the caller may change.
+// Ask returns the round of a release that the request names, or begins it and gives false: Requeue
+// reports when to ask again. The same request is answered with the same round until another one, or
+// Forget, takes its place. It does not block, and holds on to nothing of the request's that the
+// caller may change.
 func (m *Measurer) Ask(key types.NamespacedName, request Request) (Round, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -58,8 +58,8 @@ func newPool(ctx context.Context, workers int, perSecond float64, now func() tim
 	}
 }
 
-// do gives the answer to q: that of an equal question, or that of send, which
-// has the time of timeout once it is its turn. It waits no longer than ctx.
+// do returns the answer to q: that of an equal question, or that of send, which has the time of
+// timeout once it is its turn. It waits no longer than ctx.
 func (p *pool) do(ctx context.Context, q query, timeout time.Duration, send func(context.Context) answer) answer {
 	p.mu.Lock()
 	p.prune()

@@ -31,8 +31,8 @@ func Times(spec *v1alpha1.CanaryAnalysis, start, end time.Time) (all []time.Time
 	return all
 }
 
-// Replay gives what an analysis decides with rounds, which are in the order of their times, in a step that begins at
-// start. A rollout ends with a Failed verdict: the next round is the first one of another rollout.
+// Replay returns what an analysis decides with rounds, which are in the order of their times, in a step that begins
+// at start. A rollout ends with a Failed verdict: the next round is the first one of another rollout.
 func Replay(spec *v1alpha1.CanaryAnalysis, start time.Time, rounds []Round) []Decided {
 	point := Point{Run: 1, Step: 1, Since: start}
 	status := Begin(nil, spec, point)

@@ -26,12 +26,12 @@ type Monitor struct {
 	since   time.Time
 }
 
-// NewMonitor gives a monitor that reports each beginning of an outage, and nil for its end.
+// NewMonitor returns a monitor that reports each beginning of an outage, and nil for its end.
 func NewMonitor(now func() time.Time, changed func(*Outage)) *Monitor {
 	return &Monitor{now: now, changed: changed, failing: map[string]string{}}
 }
 
-// Wrap gives a transport whose requests are observed.
+// Wrap returns a transport whose requests are observed.
 func (m *Monitor) Wrap(next http.RoundTripper) http.RoundTripper { return observed{next, m} }
 
 type observed struct {

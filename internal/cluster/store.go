@@ -20,12 +20,13 @@ type Store struct {
 	changed chan struct{}
 }
 
-// NewStore gives a store of objects that were read.
+// NewStore returns a store of objects that were read.
 func NewStore(o Objects, missing ...string) *Store {
 	return &Store{data: Data{Objects: o, Revision: 1, Missing: missing}, changed: make(chan struct{})}
 }
 
-// Data gives the newest objects, which are not to be changed, and a channel that is closed when there are newer ones.
+// Data returns the newest objects, which are not to be changed, and a channel that is closed when there are newer
+// ones.
 func (s *Store) Data() (Data, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

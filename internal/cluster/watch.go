@@ -101,7 +101,7 @@ func Watch(ctx context.Context, o Options, seen Objects) error {
 	}
 }
 
-// newCache gives a cache of what views need of the objects, and no more.
+// newCache returns a cache of what views need of the objects, and no more.
 func newCache(o Options) (cache.Cache, error) {
 	ofReleases, err := labels.NewRequirement(v1alpha1.LabelRelease, selection.Exists, nil)
 	if err != nil {
@@ -138,7 +138,8 @@ func newCache(o Options) (cache.Cache, error) {
 	return objects, nil
 }
 
-// convert gives a Microservice the current form of its status. Of services that are not followed the pods are not needed.
+// convert returns a Microservice the current form of its status. Of services that are not followed the pods are not
+// needed.
 func (o Options) convert(object any) (any, error) {
 	if ms, ok := object.(*v1alpha1.Microservice); ok {
 		ms.ManagedFields = nil

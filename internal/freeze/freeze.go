@@ -32,7 +32,7 @@ type Freeze struct {
 	exceptions map[[2]string]string
 }
 
-// Namespaced gives a Freeze.
+// Namespaced returns a Freeze.
 func Namespaced(f *v1alpha1.Freeze) Freeze {
 	out := Freeze{
 		Kind: "Freeze", Namespace: f.Namespace, Name: f.Name, By: f.Annotations[v1alpha1.AnnotationDecidedBy],
@@ -44,7 +44,7 @@ func Namespaced(f *v1alpha1.Freeze) Freeze {
 	return out
 }
 
-// Cluster gives a ClusterFreeze.
+// Cluster returns a ClusterFreeze.
 func Cluster(f *v1alpha1.ClusterFreeze) Freeze {
 	out := Freeze{
 		Kind: "ClusterFreeze", Name: f.Name, By: f.Annotations[v1alpha1.AnnotationDecidedBy],
@@ -56,7 +56,7 @@ func Cluster(f *v1alpha1.ClusterFreeze) Freeze {
 	return out
 }
 
-// All gives the Freezes and ClusterFreezes of two lists.
+// All returns the Freezes and ClusterFreezes of two lists.
 func All(freezes []v1alpha1.Freeze, clusterFreezes []v1alpha1.ClusterFreeze) []Freeze {
 	var out []Freeze
 	for i := range clusterFreezes {
@@ -100,7 +100,7 @@ func selector(s *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s)
 }
 
-// Exception gives the reason for which a freeze does not apply to a Microservice by name.
+// Exception returns the reason for which a freeze does not apply to a Microservice by name.
 func (f Freeze) Exception(namespace, name string) (reason string, excepted bool) {
 	reason, excepted = f.exceptions[[2]string{namespace, name}]
 	return reason, excepted
@@ -207,9 +207,9 @@ type cause struct {
 	reason string
 }
 
-// extent gives until when freezes apply one after the other from a time; zero: without an end.
-// first is what applies at that time and ends last; nil: nothing does. Each period is read a single
-// time, in the order of their begins: a user of a namespace may have any number of them.
+// extent returns until when freezes apply one after the other from a time; zero: without an end.
+// first is what applies at that time and ends last, or nil. Each period is read a single time, in
+// the order of their begins: a user of a namespace may have any number of them.
 func extent(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 	type ordered struct {
 		span
@@ -246,8 +246,8 @@ func extent(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 	}
 }
 
-// Of gives what keeps a Microservice frozen at a time; nil: nothing. Of several freezes it names
-// the one that ends last; it lasts until none of them applies any more.
+// Of returns what keeps a Microservice frozen at a time, or nil. Of several freezes it names the
+// one that ends last; it lasts until none of them applies any more.
 func Of(freezes []Freeze, s Subject, now time.Time) *release.Freeze {
 	freezes = slices.DeleteFunc(slices.Clone(freezes), func(f Freeze) bool { return !f.Selects(s) })
 	slices.SortFunc(freezes, func(x, y Freeze) int {

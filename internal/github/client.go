@@ -46,7 +46,7 @@ type Config struct {
 // Repo names a repository.
 type Repo struct{ Owner, Name string }
 
-// String gives owner/name.
+// String returns owner/name.
 func (r Repo) String() string { return r.Owner + "/" + r.Name }
 
 var (
@@ -253,9 +253,9 @@ func pages[From, To any](ctx context.Context, c *Client, what call, get func(con
 
 var nextLink = regexp.MustCompile(`<([^<>]*)>;[^,]*rel="next"`)
 
-// nextPage gives the number of the next page, 0 at the last one. The number alone
-// is used, never the address; a link to another host is still an error,
-// because it shows that the answer comes from a different server.
+// nextPage returns the number of the next page, 0 at the last one. The number alone is used, never
+// the address; a link to another host is still an error, because it shows that the answer comes
+// from a different server.
 func nextPage(base *url.URL, response *github.Response) (int, error) {
 	match := nextLink.FindStringSubmatch(strings.Join(response.Header.Values("Link"), ","))
 	if match == nil {

@@ -102,7 +102,7 @@ func (c Credential) hash() string {
 	return string(h.Sum(nil))
 }
 
-// tokenSource gives the token for a request; "" sends none.
+// tokenSource returns the token for a request; "" sends none.
 type tokenSource interface {
 	token(context.Context) (string, error)
 	// refused is called when GitHub does not accept a token any more.
@@ -159,7 +159,7 @@ const (
 	renewBefore   = 5 * time.Minute
 )
 
-// signer gives the signed tokens with which a GitHub App speaks for itself.
+// signer returns the signed tokens with which a GitHub App speaks for itself.
 type signer struct {
 	id    int64
 	key   *rsa.PrivateKey
@@ -177,8 +177,8 @@ func (s *signer) token(context.Context) (string, error) {
 
 func (s *signer) refused(string) {}
 
-// installation gives the tokens of an installation of a GitHub App, each until
-// shortly before it ends.
+// installation returns the tokens of an installation of a GitHub App, each until shortly before it
+// ends.
 type installation struct {
 	app   App
 	apps  *github.Client // speaks as the App

@@ -39,10 +39,9 @@ func (c *Client) Deployments(ctx context.Context, repo Repo, prefix, sha, enviro
 	})
 }
 
-// StartDeployment is EnsureDeployment, and then SetDeploymentStatus. A deployment that it
-// has made gets its first status without reading: GitHub's replicas may not know the
-// deployment for some seconds. It gives the ID also with an error; 0: there is none.
-// Every error is an *Error.
+// StartDeployment is EnsureDeployment, and then SetDeploymentStatus. A deployment that it has made
+// gets its first status without reading: GitHub's replicas may not know the deployment for some
+// seconds. It returns the ID also with an error, or 0. Every error is an *Error.
 func (c *Client) StartDeployment(ctx context.Context, repo Repo, d Deployment, s DeploymentStatus) (int64, error) {
 	id, made, err := c.ensureDeployment(ctx, repo, d)
 	switch {

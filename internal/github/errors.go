@@ -83,18 +83,18 @@ type Error struct {
 
 	detail string // what GitHub or the network reported, in fixed words
 	remedy string
-	cause  error // never printed: may hold what a server sent
+	cause  error // never printed: it may contain text of a server
 }
 
-// Error gives the message.
+// Error returns the message.
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s %q: %s: %s", e.Op, e.Object, e.detail, e.remedy)
 }
 
-// Unwrap gives the cause, for errors.Is; do not print it.
+// Unwrap returns the cause, for errors.Is; do not print it.
 func (e *Error) Unwrap() error { return e.cause }
 
-// KindOf gives the kind of an error of this package, "" for any other.
+// KindOf returns the kind of an error of this package, "" for any other.
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {

@@ -13,12 +13,12 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Options of a Pool; the zero value is good for production.
+// Options of a Pool; the zero value is suitable for production.
 type Options struct {
-	// Outbound defines which addresses may be dialled; nil refuses what is refused by
-	// default (loopback, link-local, metadata services).
+	// Outbound defines which addresses may be dialed; nil refuses what is refused by default (loopback,
+	// link-local, metadata services).
 	Outbound *outbound.Policy
-	// Clock for limits and the age of tokens; nil is the real one.
+	// Clock for limits and the age of tokens; nil for the real clock.
 	Clock clock.PassiveClock
 	// MaxClients that are kept; 0 is 256.
 	MaxClients int
@@ -27,8 +27,8 @@ type Options struct {
 	IdleAge time.Duration
 }
 
-// Pool keeps a client for each server and credential. It is safe for concurrent
-// use, and meant to be one for the whole process.
+// Pool keeps a client for each server and credential. It is safe for concurrent use, and use one
+// for the whole process.
 type Pool struct {
 	options Options
 	answers *store
@@ -58,8 +58,8 @@ func NewPool(o Options) *Pool {
 	return &Pool{options: o, answers: newStore(maxStored), clients: map[string]*pooled{}}
 }
 
-// Client gives the client of a server and credential, the same one as before as
-// long as it is used. Nothing is sent. Errors are of kind BadConfig.
+// Client returns the client of a server and credential, the same one as before as long as it is
+// used. Nothing is sent. Errors are of kind BadConfig.
 func (p *Pool) Client(config Config) (*Client, error) {
 	base, err := parseBase(config.BaseURL)
 	if err != nil {
@@ -88,8 +88,8 @@ func (p *Pool) Client(config Config) (*Client, error) {
 	return client, nil
 }
 
-// transport gives the one through which a client dials. Connections may be shared:
-// no credential belongs to one.
+// transport returns the one through which a client dials. Connections may be shared: no credential
+// belongs to one.
 func (p *Pool) transport(ca []byte) (http.RoundTripper, error) {
 	if len(ca) == 0 && p.shared != nil {
 		return p.shared, nil
@@ -133,8 +133,8 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// Requests gives the number of requests that were sent, by the status code of their
-// answers, for metrics; 0 stands for no answer.
+// Requests returns the number of requests that were sent, by the status code of their answers, for
+// metrics; 0 stands for no answer.
 func (p *Pool) Requests() map[int]int {
 	p.codes.mu.Lock()
 	defer p.codes.mu.Unlock()
@@ -174,8 +174,8 @@ func (p *Pool) remove(key string) {
 	p.answers.drop(key)
 }
 
-// Budgets gives the budget of every client by host, those of several clients of a
-// host in no order, for metrics.
+// Budgets returns the budget of every client by host, those of several clients of a host in no
+// order, for metrics.
 func (p *Pool) Budgets() map[string][]Budget {
 	p.mu.Lock()
 	defer p.mu.Unlock()

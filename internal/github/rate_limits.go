@@ -233,7 +233,7 @@ func (g *gate) pauseFor(response *http.Response, text []byte, now time.Time) (ti
 	return 0, false
 }
 
-// budget gives what is known.
+// budget returns what is known.
 func (g *gate) budget() Budget {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -215,7 +215,7 @@ func (p *PullRequest) Text() int {
 	return n
 }
 
-// webAddress gives an address of a page, or "" for anything else.
+// webAddress returns an address of a page, or "" for anything else.
 func webAddress(text string) string {
 	if len(text) > maxURL || !webPattern.MatchString(text) {
 		return ""

@@ -112,7 +112,7 @@ func (s *store) drop(prefix string) {
 	}
 }
 
-// held gives an answer when it has been read whole, and there is memory to decode it.
+// held returns an answer when it has been read whole, and there is memory to decode it.
 type held struct {
 	next     http.RoundTripper
 	decoding *outbound.Decoding
@@ -196,7 +196,7 @@ func (c *conditional) keep(key string, header http.Header, body *outbound.Held) 
 	}
 }
 
-// stored gives a stored answer when there is memory to decode it.
+// stored returns a stored answer when there is memory to decode it.
 func (c *conditional) stored(r *http.Request, known *stored, link []string) (*http.Response, error) {
 	response, err := known.answer(r, link)
 	if err != nil {

@@ -148,8 +148,8 @@ var read = map[string]bool{
 // maxFields is the number of fields of a payload that are read: payloads of GitHub have some dozens.
 const maxFields = 1000
 
-// beginning gives those of the fields which are read that are whole in the beginning of an
-// object of JSON, as an object.
+// beginning returns those of the fields which are read that are whole in the beginning of an object
+// of JSON, as an object.
 func beginning(text []byte) []byte {
 	d := json.NewDecoder(bytes.NewReader(text))
 	whole := map[string]json.RawMessage{}

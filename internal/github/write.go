@@ -55,11 +55,10 @@ type payload struct {
 	Marker string `json:"heighliner"`
 }
 
-// EnsureDeployment gives the ID of the deployment of a commit to an environment,
-// and makes it when there is none with the marker: after a crash between the
-// request and the record of its answer the same one is found again. GitHub neither
-// merges anything for it nor waits for checks. Every error is an *Error; Conflict
-// is to be tried again.
+// EnsureDeployment returns the ID of the deployment of a commit to an environment, and makes it
+// when there is none with the marker: after a crash between the request and the record of its
+// answer the same one is found again. GitHub neither merges anything for it nor waits for checks.
+// Every error is an *Error; Conflict is to be tried again.
 func (c *Client) EnsureDeployment(ctx context.Context, repo Repo, d Deployment) (int64, error) {
 	id, _, err := c.ensureDeployment(ctx, repo, d)
 	return id, err
@@ -101,7 +100,7 @@ func (c *Client) ensureDeployment(ctx context.Context, repo Repo, d Deployment) 
 	return 0, false, failure
 }
 
-// findDeployment gives the first deployment with the marker, 0 without one.
+// findDeployment returns the first deployment with the marker, 0 without one.
 func (c *Client) findDeployment(ctx context.Context, what call, repo Repo, d Deployment) (int64, error) {
 	found, err := pages(ctx, c, what, func(ctx context.Context, o github.ListOptions) ([]*github.Deployment, *github.Response, error) {
 		return c.api.Repositories.ListDeployments(ctx, repo.Owner, repo.Name, &github.DeploymentsListOptions{SHA: d.SHA, Environment: d.Environment, ListOptions: o})
@@ -260,13 +259,12 @@ type CommentState struct {
 	Dismissed bool
 }
 
-// EnsureComment writes the one comment of a key on a pull request or issue: it
-// is edited in place, found by its first line when its ID is lost, and written once
-// more when a user deletes it, but not a third time. A comment that another user
-// made is never taken for it. Call it when the body is another one than before: with a
-// known ID the comment is edited without reading, because GitHub's replicas may not know
-// for some seconds what was just made. It gives the state to keep, also with an error.
-// Every error is an *Error.
+// EnsureComment writes the one comment of a key on a pull request or issue: it is edited in place,
+// found by its first line when its ID is lost, and written once more when a user deletes it, but
+// not a third time. A comment that another user made is never taken for it. Call it when the body
+// is another one than before: with a known ID the comment is edited without reading, because
+// GitHub's replicas may not know for some seconds what was just made. It returns the state to keep,
+// also with an error. Every error is an *Error.
 func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state CommentState, comment Comment) (CommentState, error) {
 	what := c.call("write comment on", repo, number(n), "pull_requests=write")
 	if err := repo.check(); err != nil {
@@ -331,8 +329,8 @@ type marked struct {
 	change bool // its text is another one
 }
 
-// comment gives the first comment of our own that begins with mark; nil when there is
-// none on a pull request that can be seen. The one of the ID was deleted.
+// comment returns the first comment of our own that begins with mark; nil when there is none on a
+// pull request that can be seen. The one of the ID was deleted.
 func (c *Client) comment(ctx context.Context, what call, repo Repo, n int, deleted int64, mark, body string) (*marked, error) {
 	found, err := pages(ctx, c, what, func(ctx context.Context, o github.ListOptions) ([]*github.IssueComment, *github.Response, error) {
 		return c.api.Issues.ListComments(ctx, repo.Owner, repo.Name, n, &github.IssueListCommentsOptions{ListOptions: o})
@@ -363,8 +361,8 @@ func firstBy(login string, comments []marked) (first *marked) {
 	return first
 }
 
-// ownLogin gives the login with which the credential writes, which GitHub is asked for
-// once; "" where GitHub does not say it. Every error is an *Error.
+// ownLogin returns the login with which the credential writes, which GitHub is asked for once; ""
+// where GitHub does not say it. Every error is an *Error.
 func (c *Client) ownLogin(ctx context.Context) (string, error) {
 	if known := c.login.Load(); known != nil {
 		return *known, nil

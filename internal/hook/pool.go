@@ -165,7 +165,7 @@ func (p *Pool) Ask(release types.NamespacedName, questions, due []Call) time.Tim
 	return next
 }
 
-// Forget gives up all that is in progress for a release.
+// Forget returns up all that is in progress for a release.
 func (p *Pool) Forget(release types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,8 +184,8 @@ func (p *Pool) Releases() int {
 	return len(p.releases)
 }
 
-// retain gives up what is not asked any more. Messages that are being delivered go
-// on, but for the oldest, where they pile up.
+// retain returns up what is not asked any more. Messages that are being delivered go on, but for
+// the oldest, where they pile up.
 func (ds *deliveries) retain(questions []Call) {
 	stale := map[string][]*delivery{}
 	for id, d := range ds.byID {

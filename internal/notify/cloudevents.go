@@ -58,7 +58,7 @@ type cdSubject struct {
 	Content map[string]any `json:"content"`
 }
 
-// cloudEventOf gives the body of a CloudEvent about a message.
+// cloudEventOf returns the body of a CloudEvent about a message.
 func cloudEventOf(m Message) ([]byte, error) {
 	source := "/apis/" + v1alpha1.GroupVersion.String() + "/namespaces/" + m.Namespace + "/microservices/" + m.Microservice
 	at := m.Time.UTC().Format("2006-01-02T15:04:05.999999Z07:00")
@@ -96,7 +96,8 @@ func typeOf(m Message) string {
 	return fmt.Sprintf(typeOwn, strings.ToLower(string(m.Event)))
 }
 
-// artifactOf gives the package URL of the image of a release, or one of its version where the image is not known.
+// artifactOf returns the package URL of the image of a release, or one of its version where the image is not
+// known.
 func artifactOf(m Message) string {
 	name, digest, found := strings.Cut(m.Image, "@")
 	if !found {

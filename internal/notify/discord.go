@@ -40,7 +40,8 @@ type discordField struct {
 // discordColors of messages, as RGB.
 var discordColors = map[Severity]int{Info: 0x4a6fa5, Success: 0x2e8b57, Warning: 0xd99000, Failure: 0xc0392b}
 
-// discordMessageOf gives a message as Discord takes it. A title that is too long is repeated as text.
+// discordMessageOf returns a message as Discord takes it. A title that is too long is repeated as
+// text.
 func discordMessageOf(m Message) discordMessage {
 	embed := discordEmbed{Title: cut(m.Title, maxDiscordTitle), URL: m.URL, Color: discordColors[m.Severity], Timestamp: m.Time.UTC().Format("2006-01-02T15:04:05Z"), Fields: []discordField{}}
 	if embed.Title != m.Title {

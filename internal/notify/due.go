@@ -31,8 +31,8 @@ func Wants(r *v1alpha1.NotificationReceiver, e v1alpha1.NotificationEvent) bool 
 	return slices.Contains(r.Events, e)
 }
 
-// Due gives the newest fact of a release that a receiver wants and does not know; nil: none. known is what was reported to it last; nil:
-// nothing, and then ends up to since are not reported.
+// Due returns the newest fact of a release that a receiver wants and does not know, or nil. known is what was reported to
+// it last; if that is nil, ends up to since are not reported.
 func Due(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery, facts []Fact, since time.Time) *Fact {
 	for i := len(facts) - 1; i >= 0; i-- {
 		if f := &facts[i]; Wants(r, f.Event) && isNew(known, f, since) {
@@ -62,7 +62,7 @@ func RemovedFact(known *v1alpha1.NotificationDelivery) Fact {
 	return Fact{Event: v1alpha1.NotifyRemoved, Time: known.Time.Time}
 }
 
-// Edits gives the message that a fact changes; "": it is a new message.
+// Edits returns the message that a fact changes; "": it is a new message.
 func Edits(known *v1alpha1.NotificationDelivery, f *Fact) string {
 	if known == nil || Ended(known.Event) || !Ended(f.Event) && f.Run != known.Run {
 		return ""
@@ -70,7 +70,8 @@ func Edits(known *v1alpha1.NotificationDelivery, f *Fact) string {
 	return known.Message
 }
 
-// Advance gives the record after a fact was reported to a receiver. message is what it calls the message; "": it cannot be edited.
+// Advance returns the record after a fact was reported to a receiver. message is what it calls the message; "": it cannot be
+// edited.
 func Advance(known *v1alpha1.NotificationDelivery, of v1alpha1.NotificationDelivery, f *Fact, id, message string) v1alpha1.NotificationDelivery {
 	of.Event, of.Time, of.ID, of.Message = f.Event, metav1.NewMicroTime(f.Time.Truncate(time.Microsecond)), id, message
 	if known != nil {

@@ -26,7 +26,7 @@ type Error struct {
 	Final bool
 	// After is how long the receiver asks to wait; 0: it does not.
 	After time.Duration
-	// code is the HTTP status; 0: there is none.
+	// code is the HTTP status, or 0.
 	code int
 	text string
 }
@@ -59,7 +59,7 @@ func errorOf(err error) *Error {
 	return errorf("%s", err)
 }
 
-// errorOfAnswer gives the error of an answer that is not a success.
+// errorOfAnswer returns the error of an answer that is not a success.
 func errorOfAnswer(answer *http.Response, body string) *Error {
 	e := errorf("HTTP %d: %s", answer.StatusCode, body)
 	switch answer.StatusCode {

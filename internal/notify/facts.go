@@ -35,7 +35,7 @@ type Fact struct {
 	// ends.
 	Run  int64
 	Step int32
-	// Wait is the state that waits for a person; "": none.
+	// Wait is the state that waits for a person, or "".
 	Wait string
 	// Time of the transition; of an event within a rollout, as far as it is known.
 	Time time.Time
@@ -51,7 +51,8 @@ func KeyOf(s view.ReleaseState) Key {
 	return Key{s.Microservice.Namespace, s.Row.VersionedMicroservice}
 }
 
-// FactsOf gives what can be reported of a release, the last one being what is so now; none: it is new, or not known well.
+// FactsOf returns what can be reported of a release, the last one being what is so now; none: it is new, or not known
+// well.
 func FactsOf(s view.ReleaseState) []Fact {
 	if s.Rollout {
 		return factsOfRollout(s)
@@ -80,8 +81,8 @@ func factsOfRollout(s view.ReleaseState) []Fact {
 	return facts
 }
 
-// endOf gives the event of a release that is in no rollout; "": none, as of one whose status was not decided but found, because
-// the rollout state was lost.
+// endOf returns the event of a release that is in no rollout; "" for one whose status was not decided but found,
+// because the rollout state was lost.
 func endOf(s view.ReleaseState) v1alpha1.NotificationEvent {
 	row := s.Row
 	reason := release.Reason(row.Reason)

@@ -21,7 +21,8 @@ var commitStates = map[v1alpha1.NotificationEvent]github.CommitState{
 	v1alpha1.NotifySuperseded: github.CommitError, v1alpha1.NotifyRemoved: github.CommitError,
 }
 
-// commitStatusOf gives a message as GitHub takes it; sha is the commit of an earlier message about the release; "": there was none.
+// commitStatusOf returns a message as GitHub takes it; sha is the commit of an earlier message about the release; "": there
+// was none.
 func commitStatusOf(r *v1alpha1.NotificationReceiver, m Message, sha string) github.CommitStatus {
 	return github.CommitStatus{
 		SHA: cmp.Or(m.Commit, sha), State: commitStates[m.Event], Context: cmp.Or(r.Context, defaultContext) + "/" + m.Namespace + "/" + m.Microservice,
@@ -50,7 +51,7 @@ func (s *Sender) commitStatus(ctx context.Context, r *v1alpha1.NotificationRecei
 	return status.SHA, nil
 }
 
-// errorOfGitHub gives an error of GitHub, whose texts hold no secret.
+// errorOfGitHub returns an error of GitHub, whose texts hold no secret.
 func errorOfGitHub(err error) *Error {
 	failure := errorf("%s", err)
 	var of *github.Error

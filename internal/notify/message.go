@@ -134,7 +134,8 @@ func (m *Message) describe(s view.ReleaseState) {
 	}
 }
 
-// previousOf gives the version that a release replaces or replaced, or by which it was replaced; "": none.
+// previousOf returns the version that a release replaces or replaced, or by which it was replaced, or
+// "".
 func previousOf(s view.ReleaseState) string {
 	for i := range s.Group.Releases {
 		r := &s.Group.Releases[i]
@@ -162,7 +163,7 @@ func severityOf(e v1alpha1.NotificationEvent) Severity {
 	return Info
 }
 
-// title gives the one line of a message.
+// title returns the one line of a message.
 func (m *Message) title(wait string) string {
 	text := m.Microservice + " " + status.Short(m.Version)
 	cause, at := "", ""
@@ -212,7 +213,7 @@ func (m *Message) title(wait string) string {
 	return text
 }
 
-// decided gives by whom, and with which reason.
+// decided returns by whom, and with which reason.
 func (m *Message) decided() (text string) {
 	if m.By != "" {
 		text = " by " + m.By
@@ -223,7 +224,7 @@ func (m *Message) decided() (text string) {
 	return text
 }
 
-// waitText gives what a rollout waits for.
+// waitText returns what a rollout waits for.
 func waitText(word string) string {
 	switch view.Word(word) {
 	case view.WordApproval:

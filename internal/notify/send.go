@@ -27,9 +27,9 @@ const (
 
 // Credentials of a receiver, as its Secrets have them.
 type Credentials struct {
-	// URL that replaces the one of the specification; "": none.
+	// URL that replaces the one of the specification, or "".
 	URL string
-	// Token is sent as a bearer token; "": none.
+	// Token is sent as a bearer token, or "".
 	Token string
 	// GitHub and Repository are those of a GitHubRepository, for commit statuses.
 	GitHub     github.Credential
@@ -123,7 +123,7 @@ func (s *Sender) Send(ctx context.Context, r *v1alpha1.NotificationReceiver, c C
 	return "", failure
 }
 
-// bodyOf gives the body of a message and its media type.
+// bodyOf returns the body of a message and its media type.
 func bodyOf(r *v1alpha1.NotificationReceiver, m Message) (body []byte, kind string, err error) {
 	kind = "application/json"
 	switch {

@@ -71,7 +71,7 @@ func get(c *http.Client, address string) (string, error) {
 	return string(raw), err
 }
 
-// TestRefused: what must not be dialled, in every way to write it.
+// TestRefused: what must not be dialed, in every way to write it.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	resolver := names{
@@ -174,8 +174,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestNotRefused: an address that only looks like one that carries another, or
-// that carries a harmless one, is dialled.
+// TestNotRefused: an address that only looks like one that carries another, or that carries a
+// harmless one, is dialed.
 func TestNotRefused(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -214,8 +214,8 @@ func TestNilPolicyRefuses(t *testing.T) {
 	}
 }
 
-// TestAllowed: what the operator opens is dialled, and of several addresses of a
-// name those that may be.
+// TestAllowed: what the operator opens is dialed, and of several addresses of a name those that may
+// be.
 func TestAllowed(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "yes") }))

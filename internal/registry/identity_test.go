@@ -29,7 +29,7 @@ func (p *passwords) set(password string, err error) {
 // Serves reports that each registry is served.
 func (p *passwords) Serves(string) bool { return true }
 
-// Credential gives the current password.
+// Credential returns the current password.
 func (p *passwords) Credential(_ context.Context, host string) (Credential, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

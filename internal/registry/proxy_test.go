@@ -31,7 +31,7 @@ func (n names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, err
 	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 }
 
-// What may not be dialled is not asked of a proxy either.
+// What may not be dialed is not asked of a proxy either.
 func TestProxiesAreNotAskedForMetadata(t *testing.T) {
 	proxy := &url.URL{Scheme: "http", Host: "proxy.example.com:3128"}
 	known := names{"inside.example.com": "10.0.0.1", "rebound.example.com": "169.254.169.254", "mapped.example.com": "::ffff:100.100.100.200"}

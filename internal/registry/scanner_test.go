@@ -899,9 +899,8 @@ func TestSupports(t *testing.T) {
 	}
 }
 
-// Registries are dialled by the policy for all that users name: loopback is closed
-// unless the operator opens it, what the operator denies is refused, and nothing opens
-// a metadata service.
+// Registries are dialed by the policy for all that users name: loopback is closed unless the
+// operator opens it, what the operator denies is refused, and nothing opens a metadata service.
 func TestOutboundPolicyHoldsForRegistries(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)

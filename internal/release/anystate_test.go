@@ -87,7 +87,7 @@ func checkRecord(d draws, p Result) {
 	}
 }
 
-// describe gives the facts and the plan at the end of a history that failed.
+// describe returns the facts and the plan at the end of a history that failed.
 func describe(o Observed, p Result) string {
 	var b strings.Builder
 	for _, c := range o.Objects {

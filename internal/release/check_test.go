@@ -204,7 +204,7 @@ func (l *State) group(slug string) *Group {
 	return nil
 }
 
-// shuffled gives the same facts in another order.
+// shuffled returns the same facts in another order.
 func shuffled(o Observed) Observed {
 	o.Candidates, o.Withdrawn, o.Objects = slices.Clone(o.Candidates), slices.Clone(o.Withdrawn), slices.Clone(o.Objects)
 	slices.Reverse(o.Candidates)
@@ -420,7 +420,7 @@ func (w *world) checkApproved(o Observed, g, h *Group) {
 	}
 }
 
-// releaseOf gives the row that the release in progress of a group has in another state of it.
+// releaseOf returns the row that the release in progress of a group has in another state of it.
 func releaseOf(g, h *Group) *Row {
 	if g.Rollout == nil {
 		return nil

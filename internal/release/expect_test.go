@@ -198,7 +198,7 @@ func (w *world) checkGroups(o Observed, p Result) {
 	}
 }
 
-// instead gives the rules with another one in the place of the one of a name.
+// instead returns the rules with another one in the place of the one of a name.
 func instead(name string, apply func(*scope)) []rule {
 	out := slices.Clone(rules)
 	i := slices.IndexFunc(out, func(r rule) bool { return r.name == name })

@@ -42,7 +42,7 @@ func (b *planner) open() {
 		if known[c.Slug] || b.withdrawnGroup(c.Slug) || b.ended(c.Slug, c.Name, c.PullRequest) {
 			continue
 		}
-		if c.Level == preview && b.o.Spec.Freeze == nil { // assignSlots gives it one
+		if c.Level == preview && b.o.Spec.Freeze == nil { // assignSlots returns it one
 			add(Group{Slug: c.Slug, Name: c.Name, Level: c.Level, PullRequest: c.PullRequest, Phase: Expired, Target: Target{Reason: NoSlot}})
 			continue
 		}

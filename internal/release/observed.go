@@ -73,8 +73,8 @@ type Spec struct {
 	PreviewGates []Point
 	// RollBack rolls a canary back when its version fails at a peer. Otherwise it waits.
 	RollBack bool
-	// MatchWeight gives a canary as many replicas as its next weight needs, instead of
-	// all from the start.
+	// MatchWeight returns a canary as many replicas as its next weight needs, instead of all from the
+	// start.
 	MatchWeight bool
 }
 

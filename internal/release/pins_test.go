@@ -472,7 +472,7 @@ func (h tale) target(when, release string, reason Reason) {
 	}
 }
 
-// says gives the message of a state.
+// says returns the message of a state.
 func (h tale) aims(when, slug string, reason Reason) {
 	if got := h.group(slug).Target.Reason; got != reason {
 		h.fail("%s: the target of %s is %s, want %s", when, slug, got, reason)

@@ -87,7 +87,7 @@ var survivors = []scene{
 
 func init() { histories = append(histories, survivors...) }
 
-// events asks that the next plan has this event of a reason; "": none.
+// events asks that the next plan has this event of a reason, or "".
 func (h tale) events(when string, reason Reason, message string) {
 	o, _, _ := h.observe(lags{})
 	var played []string

@@ -510,8 +510,8 @@ func (w *world) names() []string {
 	return sortedKeys(&w.objectNames, w.objects)
 }
 
-// sortedKeys gives the keys of a map in order. They are sorted into a new slice when they
-// are not the ones that were kept from before.
+// sortedKeys returns the keys of a map in order. They are sorted into a new slice when they are not
+// the ones that were kept from before.
 func sortedKeys[V any](kept *[]string, m map[string]V) []string {
 	same := len(*kept) == len(m)
 	for i := 0; same && i < len(*kept); i++ {
@@ -665,7 +665,7 @@ func (w *world) removePolicy(name string) {
 	w.noteNamed()
 }
 
-// read gives a policy the rollout state, lag snapshots old, and the endpoints of now.
+// read returns a policy the rollout state, lag snapshots old, and the endpoints of now.
 func (w *world) read(n *net, lag int) {
 	s := w.ago(lag)
 	for slug, c := range n.routes {
@@ -1247,7 +1247,7 @@ func planned(p Result, release string) bool {
 		slices.ContainsFunc(p.Retire, func(r Retire) bool { return r.Release == release })
 }
 
-// mark gives a release the mark of one that was never active, or takes it.
+// mark returns a release the mark of one that was never active, or takes it.
 func (w *world) mark(x write) bool {
 	live := w.objects[x.object.Release]
 	if live == nil || live.rv != x.object.rv || live.uid != x.object.uid || live.Terminating {
@@ -1349,7 +1349,7 @@ func (w *world) ensure(x write) bool {
 		w.fail("ensure of %s takes %d replicas of %d", e.Release, live.Replicas-e.Replicas, live.Replicas)
 	}
 	if e.Replicas != live.Replicas {
-		delete(w.taken, live.Release) // and gives them back
+		delete(w.taken, live.Release) // and returns them back
 		live.Replicas, live.Unsettled = e.Replicas, true
 		live.up = w.now.Add(w.startup)
 	}
@@ -1426,8 +1426,8 @@ func (w *world) forget(n *net) {
 
 // --- fair play ---
 
-// settle lets everybody do their work until nothing changes, without time passing.
-// It gives the time at which a user wants to be requeued.
+// settle lets everybody do their work until nothing changes, without time passing. It returns the
+// time at which a user wants to be requeued.
 func (w *world) settle() time.Time {
 	before := w.fingerprint()
 	for tries := 0; tries < 200; {

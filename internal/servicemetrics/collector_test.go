@@ -65,7 +65,7 @@ func scrapedAt(now time.Time, limit int) *scraped {
 	return s
 }
 
-// scrape gives the values of series as name{label="value"}, of metrics whose names have a prefix.
+// scrape returns the values of series as name{label="value"}, of metrics whose names have a prefix.
 func (s *scraped) scrape(t testing.TB, prefix string) map[string]float64 {
 	t.Helper()
 	families, err := s.gather.Gather()
@@ -97,7 +97,7 @@ func (s *scraped) scrape(t testing.TB, prefix string) map[string]float64 {
 	return out
 }
 
-// story gives the objects of a story, of the service shop.
+// story returns the objects of a story, of the service shop.
 func story(t testing.TB, name string) viewtest.Story {
 	t.Helper()
 	s, ok := viewtest.Play(name, "shop")

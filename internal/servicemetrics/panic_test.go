@@ -61,7 +61,7 @@ func TestAnyService(t *testing.T) {
 	})
 }
 
-// copied gives a copy of what a scrape reads.
+// copied returns a copy of what a scrape reads.
 func copied(r *rapid.T, in view.Input) (out view.Input) {
 	for from, to := range map[any]any{&in.Microservices: &out.Microservices, &in.Releases: &out.Releases, &in.NetworkPolicies: &out.NetworkPolicies, &in.ImagePolicies: &out.ImagePolicies} {
 		raw, err := json.Marshal(from)

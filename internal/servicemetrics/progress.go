@@ -141,7 +141,7 @@ func waited(last, since, now time.Time) time.Duration {
 	return max(0, now.Sub(last))
 }
 
-// gateOf gives the gate of a state; "": it is none.
+// gateOf returns the gate of a state; "": it is none.
 func gateOf(s view.State) string {
 	if !slices.Contains(gates, s.Word) {
 		return ""
@@ -152,7 +152,7 @@ func gateOf(s view.State) string {
 	return string(s.Word)
 }
 
-// activeOf gives the index of the active release; -1: there is none.
+// activeOf returns the index of the active release; -1: there is none.
 func activeOf(g *v1alpha1.ReleaseGroup) int {
 	return slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
 }

@@ -13,7 +13,7 @@ import (
 
 var epoch = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// at gives minutes after the epoch.
+// at returns minutes after the epoch.
 func at(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
 
 // row is a release that has a status since a minute.

@@ -43,7 +43,7 @@ type Error struct {
 // Error is the text of the cause.
 func (e *Error) Error() string { return e.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // NewTerminal wraps err as an error that only a change by a user can fix.

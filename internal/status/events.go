@@ -22,7 +22,7 @@ const maxNote = 1023
 type Recorder struct {
 	// Events is a manager's recorder.
 	Events events.EventRecorder
-	// Related is another object that the events are about; nil: none.
+	// Related is another object that the events are about, or nil.
 	Related runtime.Object
 }
 

@@ -73,8 +73,8 @@ func parseConstraint(text string) (c *constraint, problem, remedy string) {
 		return nil, fmt.Sprintf("%q is not a range of versions", text), remedyRange
 	}
 	c = &constraint{text: text, finals: finals}
-	// String gives "op version" words joined by spaces, and " || " between the
-	// alternatives; hyphen ranges are two comparisons by then.
+	// String returns "op version" words joined by spaces, and " || " between the alternatives; hyphen
+	// ranges are two comparisons by then.
 	for _, alternative := range strings.Split(finals.String(), "||") {
 		var and []comparison
 		for _, word := range strings.Fields(alternative) {

@@ -120,7 +120,7 @@ var versionFilters = []filter{
 	}},
 }
 
-// run gives the first refusal of the filters, or two empty words.
+// run returns the first refusal of the filters, or two empty words.
 func (s *Selector) run(filters []filter, c *candidate) (Verdict, string) {
 	for _, f := range filters {
 		if reason := f.refuses(s, c); reason != "" {

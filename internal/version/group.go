@@ -33,8 +33,8 @@ const (
 // groupKey orders groups: the numbers that the group fixes, the others zero.
 type groupKey struct{ major, minor, patch uint64 }
 
-// keyOf gives the group of a version; a pre-release is in the group of the
-// version that it precedes.
+// keyOf returns the group of a version; a pre-release is in the group of the version that it
+// precedes.
 func (r Rules) keyOf(v *Version) groupKey {
 	switch r.GroupBy {
 	case GroupByMajor:
@@ -48,7 +48,7 @@ func (r Rules) keyOf(v *Version) groupKey {
 	}
 }
 
-// nameOf gives the name of a group.
+// nameOf returns the name of a group.
 func (r Rules) nameOf(k groupKey) string {
 	major, minor, patch := strconv.FormatUint(k.major, 10), strconv.FormatUint(k.minor, 10), strconv.FormatUint(k.patch, 10)
 	switch r.GroupBy {
@@ -66,8 +66,8 @@ func (r Rules) nameOf(k groupKey) string {
 // maxSlug is the longest slug.
 const maxSlug = 40
 
-// Slug gives the DNS label of a group's name, at most 40 characters: "1.2.x" is
-// "1-2-x". A longer one is cut and ends in a hash of the whole name.
+// Slug returns the DNS label of a group's name, at most 40 characters: "1.2.x" is "1-2-x". A longer
+// one is cut and ends in a hash of the whole name.
 func Slug(name string) string {
 	slug := strings.ReplaceAll(strings.ToLower(name), ".", "-")
 	if len(slug) <= maxSlug {

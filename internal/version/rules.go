@@ -84,13 +84,13 @@ type FieldError struct {
 	Problem, Mend string
 }
 
-// Error gives field, problem and remedy in one line.
+// Error returns field, problem and remedy in one line.
 func (e FieldError) Error() string {
 	return "spec." + e.Field + ": " + e.Problem + ": " + e.Mend
 }
 
-// Validate gives every error of the rules, in the order of the fields; none
-// when Compile succeeds.
+// Validate returns every error of the rules, in the order of the fields; none when Compile
+// succeeds.
 func Validate(r Rules) []FieldError {
 	_, errs := compile(r)
 	return errs

@@ -215,7 +215,7 @@ func (s *Selector) parseGroups(c *candidate) (*Version, error) {
 	return ofNumbers(numbers[:], prerelease), nil
 }
 
-// group gives what a group of the pattern matched; "" for none.
+// group returns what a group of the pattern matched; "" for none.
 func (c *candidate) group(at int) string {
 	if at < 0 || c.match[2*at] < 0 {
 		return ""

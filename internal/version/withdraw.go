@@ -85,7 +85,7 @@ type withdrawing struct {
 	offered, gone map[[2]string]bool
 }
 
-// judge gives the reason to withdraw one held version, "" for none.
+// judge returns the reason to withdraw one held version, "" for none.
 func (w withdrawing) judge(h Held, group, text, own string) Reason {
 	key := [2]string{group, text}
 	if w.offered[key] {
@@ -121,8 +121,8 @@ func (s *Selector) refusesTag(tag, version string) bool {
 	return verdict != "" || c.version.Original() != version
 }
 
-// normal gives the group that holds a version, the version in normal form, and
-// the group into which the current grouping puts it ("" where it is none).
+// normal returns the group that holds a version, the version in normal form, and the group into
+// which the current grouping puts it ("" where it is none).
 func (s *Selector) normal(h Held) (group, text, own string) {
 	v, err := read(h.Version)
 	if err != nil {

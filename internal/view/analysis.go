@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// analysis of a release next to the bounds of the specification; nil: there is none.
+// analysis of a release next to the bounds of the specification, or nil.
 func (s *service) analysis(o *v1alpha1.VersionedMicroservice) *Analysis {
 	if o == nil || o.Status.Analysis == nil {
 		return nil
@@ -28,7 +28,7 @@ func (s *service) analysis(o *v1alpha1.VersionedMicroservice) *Analysis {
 	return out
 }
 
-// NewMetric gives the last measurement of a metric next to its bounds. spec may be nil.
+// NewMetric returns the last measurement of a metric next to its bounds. spec may be nil.
 func NewMetric(m v1alpha1.MetricStatus, spec *v1alpha1.CanaryAnalysis) Metric {
 	x := Metric{Name: m.Name, Result: string(m.Result), DryRun: m.DryRun}
 	if len(m.Measurements) > 0 {
@@ -75,7 +75,7 @@ func (m *Metric) bounds(spec *v1alpha1.CanaryAnalysis) {
 	}
 }
 
-// String gives a measurement and the bound that it is nearest to, as in "latency-p99 612 ms > 500
+// String returns a measurement and the bound that it is nearest to, as in "latency-p99 612 ms > 500
 // ms", or why there is no value.
 func (m Metric) String() string {
 	v, err := strconv.ParseFloat(m.Value, 64)
@@ -96,7 +96,7 @@ func (m Metric) String() string {
 	return text
 }
 
-// amount gives a value in the unit of the metric.
+// amount returns a value in the unit of the metric.
 func (m Metric) amount(v float64) string {
 	number := func(v float64, digits int) string {
 		text := strconv.FormatFloat(v, 'f', digits, 64)

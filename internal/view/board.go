@@ -136,7 +136,7 @@ type Group struct {
 	Canary       string `json:"canary,omitempty"`
 	CanaryWeight *int32 `json:"canaryWeight,omitempty"`
 	State        State  `json:"state"`
-	// Hosts that route to the group, those that are programmed first; nil: not known.
+	// Hosts that route to the group, those that are programmed first, or nil if not known.
 	Hosts []Host `json:"hosts,omitempty"`
 	// Releases, newest first.
 	Releases []Release `json:"releases,omitempty"`
@@ -302,7 +302,7 @@ type Analysis struct {
 	Step   int32  `json:"step"`
 	Phase  string `json:"phase"`
 	Rounds int32  `json:"rounds"`
-	// Count is how many passed rounds a step needs; 0: not known.
+	// Count is how many passed rounds a step needs, or 0 if not known.
 	Count    int32        `json:"count,omitempty"`
 	Failures int32        `json:"failures,omitempty"`
 	Message  string       `json:"message,omitempty"`

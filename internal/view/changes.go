@@ -58,7 +58,7 @@ func (r Release) fingerprint() string {
 	return strings.Join([]string{r.Status, string(s.Word), s.Reason, s.Detail, s.By, s.Note, fmt.Sprint(s.Step), weight(r.Share.Asked), weight(r.Share.Programmed), fmt.Sprint(r.Share.Withheld)}, "\x00")
 }
 
-// changed gives a release as it is now, in one line.
+// changed returns a release as it is now, in one line.
 func (r Release) changed() string {
 	text := r.Status
 	if r.Share.Asked != nil {

@@ -44,7 +44,7 @@ type FieldChange struct {
 	Change string `json:"change"`
 }
 
-// NewRelease gives a release of a service that was viewed; false if the service does not have it.
+// NewRelease returns a release of a service that was viewed; false if the service does not have it.
 func NewRelease(in Input, s Service, name string, now time.Time) (ReleaseDetail, bool) {
 	for _, g := range slices.Concat(s.Groups, s.Previews) {
 		for _, r := range g.Releases {

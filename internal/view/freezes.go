@@ -137,7 +137,7 @@ func compareEnds(a, b time.Time) int {
 	return a.Compare(b)
 }
 
-// frozenOf is the condition of a service of which something waits for the end of a freeze; nil: nothing does.
+// frozenOf is the condition of a service of which something waits for the end of a freeze, or nil.
 func frozenOf(ms *v1alpha1.Microservice) *metav1.Condition {
 	if c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionFrozen); c != nil && c.Status == metav1.ConditionTrue {
 		return c
@@ -145,7 +145,8 @@ func frozenOf(ms *v1alpha1.Microservice) *metav1.Condition {
 	return nil
 }
 
-// board gives all freezes with what they do to the services: those that apply first, then those that begin first.
+// board returns all freezes with what they do to the services: those that apply first, then those that begin
+// first.
 func (x *freezes) board(in Input, program string, now time.Time) []Freeze {
 	all := slices.Clone(x.cluster)
 	for _, namespace := range slices.Sorted(maps.Keys(x.by)) {
@@ -223,7 +224,7 @@ func (f resolved) subject() string {
 	return fmt.Sprintf("services with %s of %s", metav1.FormatLabelSelector(f.Rules.Selector), where)
 }
 
-// say gives the one sentence of a freeze.
+// say returns the one sentence of a freeze.
 func (f Freeze) say(now time.Time) string {
 	text := f.Subject + ": frozen"
 	if f.From != nil {
@@ -249,7 +250,7 @@ func (s *service) freezesOf() (out []Freeze) {
 }
 
 // waitsForStart is the state of a service of which something that has no rollout waits for the end of a freeze, such as a
-// new version; nil: nothing does, or spec.paused keeps it too.
+// new version, or nil if nothing does, or spec.paused keeps it too.
 func (s *service) waitsForStart() *State {
 	c := frozenOf(s.ms)
 	if c == nil || s.ms.Spec.Paused {

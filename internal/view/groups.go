@@ -16,14 +16,14 @@ type GroupState struct {
 	Preview bool
 	// State of the group.
 	State State
-	// Rollout is the release whose rollout is in progress; nil: none.
+	// Rollout is the release whose rollout is in progress, or nil.
 	Rollout *v1alpha1.Release
 	// Step from 1 of Steps of that rollout; 0 before the first one.
 	Step, Steps int32
 }
 
-// GroupStates gives the states of all groups, in the order of the input. It is a part of what [New] gives, for readers
-// that want the states of many services often.
+// GroupStates returns the states of all groups, in the order of the input. It is a part of what [New] gives, for
+// readers that want the states of many services often.
 func GroupStates(in Input, now time.Time) []GroupState {
 	x := newIndex(in, now)
 	out := make([]GroupState, 0, len(in.Microservices))
@@ -62,7 +62,8 @@ type ReleaseState struct {
 	State State
 }
 
-// ReleaseStates gives the states of all releases of the Microservices that are chosen, in the order of the input.
+// ReleaseStates returns the states of all releases of the Microservices that are chosen, in the order of the
+// input.
 func ReleaseStates(in Input, now time.Time, chosen func(*v1alpha1.Microservice) bool) (out []ReleaseState) {
 	x := newIndex(in, now)
 	for i := range in.Microservices {

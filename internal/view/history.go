@@ -33,15 +33,15 @@ type Past struct {
 	// Started is when its object was created, and Changed when it got its status.
 	Started *metav1.Time `json:"started,omitempty"`
 	Changed *metav1.Time `json:"changed,omitempty"`
-	// Duration from start to active or error in seconds, where it was the first attempt and
-	// nothing happened since; 0: not known.
+	// Duration from start to active or error in seconds, where it was the first attempt and nothing
+	// happened since, or 0 if not known.
 	Duration int64 `json:"durationSeconds,omitempty"`
 	// Attempts after the first one.
 	Attempts int32     `json:"attempts,omitempty"`
 	Decision *Decision `json:"decision,omitempty"`
 }
 
-// NewHistory gives the history of a service; false if the input does not have it.
+// NewHistory returns the history of a service; false if the input does not have it.
 func NewHistory(in Input, namespace, name string, now time.Time) (History, bool) {
 	s, ok := NewService(in, namespace, name, now)
 	if !ok {
@@ -105,7 +105,7 @@ type Event struct {
 	Count int32 `json:"count,omitempty"`
 }
 
-// NewEvents gives events of hlnr.io, the newest last: those of one service with its name, with
+// NewEvents returns events of hlnr.io, the newest last: those of one service with its name, with
 // its releases, or of its ImagePolicy and NetworkPolicies; without a name, those of all.
 func NewEvents(in Input, events []eventsv1.Event, namespace, name string, now time.Time) Events {
 	out := Events{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindEvents}, Time: metav1.Time{Time: now.UTC()}, Events: []Event{}}

@@ -114,7 +114,7 @@ func key(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// togetherOf is the name that a service shares with those that it rolls out with; "": none.
+// togetherOf is the name that a service shares with those that it rolls out with, or "".
 func togetherOf(ms *v1alpha1.Microservice) string {
 	if c := ms.Spec.UpdateStrategy.Canary; c != nil && c.Together != nil {
 		return c.Together.Name
@@ -170,7 +170,7 @@ func (s *service) reports(slug string) (out []report) {
 	return out
 }
 
-// act gives a command about a service.
+// act returns a command about a service.
 func (s *service) act(verb string, args ...string) Action {
 	words := []string{s.Program, verb}
 	if s.ms.Namespace != s.Namespace {
@@ -184,7 +184,7 @@ func (s *service) act(verb string, args ...string) Action {
 	return Action{Verb: verb, Command: strings.Join(append(words, args...), " "), Target: target}
 }
 
-// actOn gives a command about a release, by its version, or by its name where another release of
+// actOn returns a command about a release, by its version, or by its name where another release of
 // the service has that version too.
 func (s *service) actOn(verb string, r *v1alpha1.Release, args ...string) Action {
 	return s.act(verb, append([]string{s.nameOf(r)}, args...)...)

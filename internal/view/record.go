@@ -23,7 +23,7 @@ type run struct {
 	approvals             []v1alpha1.StepApproval
 }
 
-// runOf gives the rollout of a group; nil: none is in progress.
+// runOf returns the rollout of a group, or nil.
 func runOf(g *v1alpha1.ReleaseGroup) *run {
 	r := g.Rollout
 	if r == nil || r.Release == "" {

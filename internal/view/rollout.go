@@ -25,7 +25,8 @@ type rollout struct {
 	reports []report
 }
 
-// rollout of a group; nil: none is in progress, or its release is not in the group.
+// rollout returns the rollout in progress of a group, or nil if there is none, or its release is
+// not in the group.
 func (s *service) rollout(g *v1alpha1.ReleaseGroup) *rollout {
 	record := runOf(g)
 	if record == nil || g.Phase != v1alpha1.GroupLive {
@@ -100,7 +101,7 @@ func (r *rollout) blocked() *State {
 	return nil
 }
 
-// causeOf gives what is known of a cause outside of the release.
+// causeOf returns what is known of a cause outside of the release.
 func (r *rollout) causeOf(cause string) string {
 	switch cause {
 	case "TrafficNotProgrammed", "CanaryDomainsNotProgrammed":
@@ -119,7 +120,7 @@ func (r *rollout) causeOf(cause string) string {
 	return ""
 }
 
-// unavailableSince is since when the object reports a cause; nil: not known.
+// unavailableSince is since when the object reports a cause, or nil if not known.
 func (r *rollout) unavailableSince(cause string) *metav1.Time {
 	if r.object == nil {
 		return nil
@@ -222,7 +223,7 @@ func (r *rollout) retries() *State {
 	return &State{Word: WordRetryTime, Class: Failed, Reason: r.row.Reason, Until: timeOf(at), Detail: fmt.Sprintf("it lost its traffic %d times (%s)", r.row.Attempt, r.row.Reason), Next: []Action{r.actOn("deprecate", r.row)}}
 }
 
-// approved gives how many of several users, and who, have approved the current step.
+// approved returns how many of several users, and who, have approved the current step.
 func (r *rollout) approved(a *v1alpha1.CanaryApproval) string {
 	var by []string
 	for _, x := range r.approvals {
@@ -277,7 +278,7 @@ func (r *rollout) person() *State {
 	return nil
 }
 
-// healthySince is when the current healthy wait began; zero: not known.
+// healthySince is when the current healthy wait began, or zero if not known.
 func (r *rollout) healthySince() time.Time {
 	if r.interrupted {
 		return time.Time{}
@@ -303,7 +304,7 @@ func (r *rollout) measures() bool {
 	return c.Analysis != nil || slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookRollout })
 }
 
-// verdict of the measurements of the current step; nil: none yet.
+// verdict of the measurements of the current step, or nil.
 func (r *rollout) verdict() *v1alpha1.ReleaseAnalysis {
 	if r.object == nil {
 		return nil
@@ -368,7 +369,7 @@ func (r *rollout) waitingHooks() (out []v1alpha1.HookStatus) {
 	return out
 }
 
-// hookMessage is the first answer of hooks; "": none.
+// hookMessage is the first answer of hooks, or "".
 func hookMessage(hooks []v1alpha1.HookStatus) string {
 	for _, h := range hooks {
 		if h.Message != "" {
@@ -505,7 +506,7 @@ func parentsOf(p *v1alpha1.NetworkPolicy) string {
 	return "networkpolicy " + p.Name
 }
 
-// join gives "a", "a and b", "a, b and c".
+// join returns "a", "a and b", "a, b and c".
 func join(names []string) string {
 	if n := len(names); n > 1 {
 		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
@@ -542,7 +543,7 @@ func (s *service) podsOf(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservic
 	return &out
 }
 
-// podOf gives a pod as readers see it: why it is not ready goes before its phase.
+// podOf returns a pod as readers see it: why it is not ready goes before its phase.
 func podOf(p *corev1.Pod) Pod {
 	out := Pod{Name: p.Name, Phase: string(p.Status.Phase), Message: p.Status.Message}
 	if p.Status.Reason != "" {
@@ -571,7 +572,7 @@ func podOf(p *corev1.Pod) Pod {
 	return out
 }
 
-// endOf gives how a container ended.
+// endOf returns how a container ended.
 func endOf(t *corev1.ContainerStateTerminated) string {
 	if t == nil {
 		return ""

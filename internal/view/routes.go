@@ -43,7 +43,7 @@ func (p place) gatewayLines(a *Answer) {
 	}
 }
 
-// routeText gives which parents accept a route, and why others do not.
+// routeText returns which parents accept a route, and why others do not.
 func routeText(r *gatewayv1.HTTPRoute) string {
 	if len(r.Status.Parents) == 0 {
 		return "no gateway reports its status: check the parents of the route, and that a controller of their class runs"
@@ -71,7 +71,7 @@ func routeText(r *gatewayv1.HTTPRoute) string {
 	return strings.Join(texts, " · ")
 }
 
-// gatewayText gives what a Gateway has programmed.
+// gatewayText returns what a Gateway has programmed.
 func gatewayText(g *gatewayv1.Gateway) string {
 	if bad := faultOf(g.Status.Conditions, string(gatewayv1.GatewayConditionAccepted), string(gatewayv1.GatewayConditionProgrammed)); bad != "" {
 		return "not programmed: " + bad
@@ -94,7 +94,7 @@ func gatewayText(g *gatewayv1.Gateway) string {
 	return text
 }
 
-// faultOf gives the first of these conditions that is False, with its reason; "": none is.
+// faultOf returns the first of these conditions that is False, with its reason, or "" is.
 func faultOf(conditions []metav1.Condition, kinds ...string) string {
 	for _, kind := range kinds {
 		if c := meta.FindStatusCondition(conditions, kind); c != nil && c.Status == metav1.ConditionFalse {

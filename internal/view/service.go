@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// New gives the board of all services, at a time whose zone is the reader's.
+// New returns the board of all services, at a time whose zone is the reader's.
 func New(in Input, now time.Time) Board {
 	x := newIndex(in, now)
 	b := Board{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindBoard}, Time: metav1.Time{Time: now.UTC()}, Services: make([]Service, 0, len(in.Microservices))}
@@ -29,7 +29,7 @@ func New(in Input, now time.Time) Board {
 	return b
 }
 
-// NewService gives one service as an object of its own; false if the input does not have it.
+// NewService returns one service as an object of its own; false if the input does not have it.
 func NewService(in Input, namespace, name string, now time.Time) (Service, bool) {
 	x := newIndex(in, now)
 	for i := range in.Microservices {
@@ -93,7 +93,7 @@ func (s *service) gravest(out Service) State {
 	return states[best]
 }
 
-// said gives a state its sentence.
+// said returns a state its sentence.
 func (s *service) said(x State) State {
 	x.Detail, x.Note, x.By = status.Line(x.Detail), status.Line(x.Note), status.Line(x.By)
 	x.Sentence = x.say(s.now)
@@ -114,7 +114,7 @@ func (s *service) empty() State {
 }
 
 // problem is the state of the service itself: what of its specification a user has to change, or
-// what blocks it; nil: nothing.
+// what blocks it, or nil.
 func (s *service) problem() *State {
 	conds := s.ms.Status.Conditions
 	if c := meta.FindStatusCondition(conds, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue && c.Reason != "ReleaseFailed" {
@@ -257,7 +257,7 @@ func (s *service) pinned(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State 
 	return x
 }
 
-// newestFailure is the release that failed last; nil: none did.
+// newestFailure is the release that failed last, or nil.
 func newestFailure(g *v1alpha1.ReleaseGroup) (out *v1alpha1.Release) {
 	for i := range g.Releases {
 		r := &g.Releases[i]
@@ -348,7 +348,7 @@ func (s *service) cause(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice
 	return row.Reason
 }
 
-// reasonOf gives what a person wrote with a decision, while the object still has that one.
+// reasonOf returns what a person wrote with a decision, while the object still has that one.
 func reasonOf(o *v1alpha1.VersionedMicroservice, d *v1alpha1.HandledDecision) string {
 	if o == nil || o.Spec.Decision == nil || d == nil || o.Spec.Decision.ID != d.ID {
 		return ""
@@ -356,7 +356,7 @@ func reasonOf(o *v1alpha1.VersionedMicroservice, d *v1alpha1.HandledDecision) st
 	return o.Spec.Decision.Reason
 }
 
-// releaseOf gives a release as readers see it.
+// releaseOf returns a release as readers see it.
 func (s *service) releaseOf(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, r *rollout) Release {
 	o := s.release(row.VersionedMicroservice)
 	out := Release{
@@ -406,7 +406,7 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 	return x
 }
 
-// Only gives the board of the services with these names; none: of all.
+// Only returns the board of the services with these names; none: of all.
 func (b Board) Only(names []string) Board {
 	if len(names) == 0 {
 		return b
@@ -416,7 +416,7 @@ func (b Board) Only(names []string) Board {
 	return b
 }
 
-// Where gives the board of the services that are chosen.
+// Where returns the board of the services that are chosen.
 func (b Board) Where(chosen func(Service) bool) Board {
 	out := b
 	out.Services = make([]Service, 0, len(b.Services))

@@ -62,8 +62,8 @@ func (s *service) share(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) Share {
 	return out
 }
 
-// programmed is the weight of a release at the hosts of its group that split its traffic, if all
-// of them are programmed and have the same; nil: it is not known. Hosts of one release alone, by
+// programmed is the weight of a release at the hosts of its group that split its traffic, if all of
+// them are programmed and have the same, or nil if not known. Hosts of one release alone, by
 // version or as domains of the canary, do not count.
 func (s *service) programmed(g *v1alpha1.ReleaseGroup, release string, reports []report) (out *int32) {
 	for _, p := range s.policies {

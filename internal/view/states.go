@@ -76,7 +76,7 @@ type State struct {
 	Step   int32  `json:"step,omitempty"`
 	Steps  int32  `json:"steps,omitempty"`
 	Weight *int32 `json:"weight,omitempty"`
-	// Since when it is so, and until when at most; nil: not known, or without limit.
+	// Since when it is so, and until when at most, or nil if not known, or without limit.
 	Since *metav1.Time `json:"since,omitempty"`
 	Until *metav1.Time `json:"until,omitempty"`
 	// By is the user who decided it, and Note is the reason that the user gave.
@@ -98,7 +98,7 @@ type Action struct {
 	Target string `json:"target,omitempty"`
 }
 
-// say gives the one sentence of a state, for a reader at a time and in its zone.
+// say returns the one sentence of a state, for a reader at a time and in its zone.
 func (s State) say(now time.Time) string {
 	text := s.what(now)
 	if s.By != "" {
@@ -122,7 +122,7 @@ func (s State) saysDetail() bool {
 	return false
 }
 
-// what gives the sentence without person and cause.
+// what returns the sentence without person and cause.
 func (s State) what(now time.Time) string {
 	switch s.Word {
 	case WordActive:
@@ -145,7 +145,7 @@ func (s State) what(now time.Time) string {
 	return s.waits(now)
 }
 
-// ended gives the sentence of a rollout that ended.
+// ended returns the sentence of a rollout that ended.
 func (s State) ended(now time.Time) string {
 	text := map[Word]string{WordSuperseded: "superseded", WordRolledBack: "rolled back", WordAborted: "aborted", WordFailed: "failed"}[s.Word]
 	if s.Since != nil {
@@ -154,7 +154,7 @@ func (s State) ended(now time.Time) string {
 	return text
 }
 
-// waits gives the sentence of a rollout in progress.
+// waits returns the sentence of a rollout in progress.
 func (s State) waits(now time.Time) string {
 	switch s.Word {
 	case WordStarting:
@@ -198,7 +198,7 @@ func (s State) waits(now time.Time) string {
 	return strings.ToLower(string(s.Word))
 }
 
-// ofPreview gives the sentence of a pull request that has no release.
+// ofPreview returns the sentence of a pull request that has no release.
 func (s State) ofPreview(now time.Time) string {
 	switch s.Word {
 	case WordForkApproval:
@@ -209,7 +209,7 @@ func (s State) ofPreview(now time.Time) string {
 	return "expired: " + s.Detail
 }
 
-// step gives "step 2 of 4 (50 %), ", or nothing outside of the steps.
+// step returns "step 2 of 4 (50 %), ", or nothing outside of the steps.
 func (s State) step() string {
 	if s.Step == 0 {
 		return ""
@@ -221,7 +221,7 @@ func (s State) step() string {
 	return text + ", "
 }
 
-// age gives how long it is so, after a separator.
+// age returns how long it is so, after a separator.
 func (s State) age(before string, now time.Time) string {
 	if s.Since == nil {
 		return ""
@@ -229,7 +229,7 @@ func (s State) age(before string, now time.Time) string {
 	return before + Age(now.Sub(s.Since.Time))
 }
 
-// since gives " since 14:02".
+// since returns " since 14:02".
 func (s State) since(now time.Time) string {
 	if s.Since == nil {
 		return ""
@@ -237,7 +237,7 @@ func (s State) since(now time.Time) string {
 	return " since " + Clock(s.Since.Time, now)
 }
 
-// until gives until when it is so, after a text.
+// until returns until when it is so, after a text.
 func (s State) until(before string, now time.Time) string {
 	if s.Until == nil {
 		return ""
@@ -245,7 +245,7 @@ func (s State) until(before string, now time.Time) string {
 	return before + Clock(s.Until.Time, now)
 }
 
-// ends gives when a pause ends.
+// ends returns when a pause ends.
 func (s State) ends(now time.Time) string {
 	switch {
 	case s.Until == nil:
@@ -256,7 +256,7 @@ func (s State) ends(now time.Time) string {
 	return " ends in " + Age(s.Until.Sub(now))
 }
 
-// opens gives when a window opens.
+// opens returns when a window opens.
 func (s State) opens(now time.Time) string {
 	if s.Until == nil || !s.Until.After(now) {
 		return ""

@@ -46,7 +46,7 @@ type VerdictCount struct {
 	Count   int32  `json:"count"`
 }
 
-// NewVersions gives the versions of a service that was viewed.
+// NewVersions returns the versions of a service that was viewed.
 func NewVersions(in Input, s Service, now time.Time) Versions {
 	out := Versions{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindVersions}, Time: metav1.Time{Time: now.UTC()}, Namespace: s.Namespace, Name: s.Name, Discovery: s.Discovery, Offered: []Offered{}}
 	if s.Discovery == nil {

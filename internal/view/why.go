@@ -58,7 +58,7 @@ type Unknown struct {
 	Names []string
 }
 
-// Error gives what is unknown.
+// Error returns what is unknown.
 func (e *Unknown) Error() string { return fmt.Sprintf("there is no %s %q", e.What, e.Name) }
 
 // Ambiguous is an error about a name that several objects have.
@@ -227,7 +227,7 @@ func (p place) answer(host, path string) Answer {
 	return a
 }
 
-// groupBySlug finds a group; nil: there is none.
+// groupBySlug finds a group, or nil.
 func (s *service) groupBySlug(slug string) *v1alpha1.ReleaseGroup {
 	for i := range s.ms.Status.ReleaseGroups {
 		if s.ms.Status.ReleaseGroups[i].Slug == slug {
@@ -280,7 +280,7 @@ func (g Group) chain(a *Answer, s *service, d *v1alpha1.DomainStatus) {
 	a.add("images", "", "%s", strings.Join(images, " · "))
 }
 
-// suffix gives ", 3/3 pods", or nothing where they are not known.
+// suffix returns ", 3/3 pods", or nothing where they are not known.
 func (p *Pods) suffix() string {
 	if p == nil {
 		return ""
@@ -377,7 +377,7 @@ func (s *service) find(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alph
 	return group, row
 }
 
-// offers is the offer of a version; nil: none is known.
+// offers is the offer of a version, or nil.
 func (s *service) offers(wanted string) *v1alpha1.OfferedRelease {
 	if p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]; p != nil {
 		for i := range p.Status.Releases {
@@ -389,7 +389,7 @@ func (s *service) offers(wanted string) *v1alpha1.OfferedRelease {
 	return nil
 }
 
-// rejects is the verdict on a version; nil: none is known.
+// rejects is the verdict on a version, or nil.
 func (s *service) rejects(wanted string) *v1alpha1.RefusedCandidate {
 	if p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]; p != nil {
 		for i := range p.Status.Candidates {

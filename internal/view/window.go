@@ -22,7 +22,7 @@ func openAt(w *v1alpha1.DeployWindow, now time.Time) (open bool, next time.Time,
 	return at.Open, at.Next, err == nil
 }
 
-// windowText gives a window as in "Mon–Thu 09:00–16:00 Europe/Zurich".
+// windowText returns a window as in "Mon–Thu 09:00–16:00 Europe/Zurich".
 func windowText(w *v1alpha1.DeployWindow) string {
 	text := days(w.Days)
 	if w.From != "" || w.To != "" {
@@ -34,7 +34,7 @@ func windowText(w *v1alpha1.DeployWindow) string {
 // week in its order.
 var week = []v1alpha1.Weekday{"Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"}
 
-// days gives days of the week, three and more in a row as a span; "": every day.
+// days returns days of the week, three and more in a row as a span; "": every day.
 func days(list []v1alpha1.Weekday) string {
 	var out []string
 	for i := 0; i < len(week); {

@@ -15,7 +15,7 @@ import (
 
 // Acts changes services for a reader.
 type Acts interface {
-	// May gives the verbs of the acts that the reader may do in a namespace, see [ActsOf].
+	// May returns the verbs of the acts that the reader may do in a namespace, see [ActsOf].
 	May(ctx context.Context, namespace string) []string
 	// Preview shows what an act would do, and does nothing. A refusal is a [Problem].
 	Preview(ctx context.Context, a Act) (Outcome, error)
@@ -65,7 +65,8 @@ var actVerbs = map[string]string{
 // decides are the acts about releases, each a verb of RBAC; changes are those that patch the service.
 var decides, changes = []string{"continue", "adopt", "deprecate", "retry"}, []string{"pin", "unpin", "rollback", "pause", "resume"}
 
-// ActsOf gives the verbs of the acts that a reader may do. may answers for a verb of RBAC and a resource of hlnr.io.
+// ActsOf returns the verbs of the acts that a reader may do. may answers for a verb of RBAC and a resource of
+// hlnr.io.
 func ActsOf(may func(verb, resource string) bool) []string {
 	var out []string
 	if may("patch", "versionedmicroservices") {
@@ -247,7 +248,7 @@ func (d *doneActs) put(id string, o Outcome) {
 	d.ids, d.byID[id] = append(d.ids, id), o
 }
 
-// get gives the text of a result; "": it is not known.
+// get returns the text of a result, or "" if not known.
 func (d *doneActs) get(id string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -31,7 +31,7 @@ func queryOf(q url.Values) query {
 	return out
 }
 
-// With gives the URL of the board with another value.
+// With returns the URL of the board with another value.
 func (q query) With(name, value string) string {
 	v := url.Values{}
 	for k, x := range map[string]string{"state": q.State, "namespace": q.Namespace, "q": q.Search, "sort": q.Sort, name: value} {

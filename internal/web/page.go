@@ -257,7 +257,7 @@ func dict(pairs ...any) (map[string]any, error) {
 	return out, nil
 }
 
-// bar gives the shares of the releases of a group that are asked for, the active one first.
+// bar returns the shares of the releases of a group that are asked for, the active one first.
 func bar(g view.Group) (out []part) {
 	x := int32(0)
 	for _, status := range []string{"active", "canary"} {

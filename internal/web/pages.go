@@ -95,13 +95,13 @@ func (s *Server) content(ctx context.Context, m *moments, u *url.URL) (*page, st
 	return p, section, err
 }
 
-// single gives a page whose content is one chunk.
+// single returns a page whose content is one chunk.
 func (s *Server) single(title, template string, value any, data map[string]any) (*page, error) {
 	p := &page{title: title, value: value, live: true}
 	return p, p.add(s, template, "content", data)
 }
 
-// whole gives a service as an object that is not part of a board.
+// whole returns a service as an object that is not part of a board.
 func whole(m *moments, x view.Service) view.Service {
 	x.TypeMeta = metav1.TypeMeta{APIVersion: view.APIVersion, Kind: view.KindService}
 	now := metav1.Time{Time: m.now.UTC()}

@@ -24,7 +24,7 @@ type Reader struct {
 type Identity interface {
 	// Reader of a request. An error is a [Problem], with status 401 for readers who have to log in.
 	Reader(r *http.Request) (Reader, error)
-	// Login is the path at which readers log in, with the parameter "return" for the page that they want; "": there is none.
+	// Login is the path at which readers log in, with the parameter "return" for the page that they want, or "".
 	Login() string
 	// Serve answers requests for /logout, /login and paths below it. An error is a [Problem].
 	Serve(w http.ResponseWriter, r *http.Request) error
@@ -40,7 +40,7 @@ type Access interface {
 type Scope struct {
 	// Key: those with equal keys show the same objects.
 	Key string
-	// Filter gives the objects that may be seen, and does not change its argument; nil: all.
+	// Filter returns the objects that may be seen, and does not change its argument; nil: all.
 	Filter func(cluster.Objects) cluster.Objects
 	// Missing are sentences about what is not shown.
 	Missing []string
@@ -55,7 +55,7 @@ func ReaderOf(ctx context.Context) Reader {
 	return r
 }
 
-// WithReader gives a context the reader that [ReaderOf] finds.
+// WithReader returns a context the reader that [ReaderOf] finds.
 func WithReader(ctx context.Context, r Reader) context.Context {
 	return context.WithValue(ctx, readerKey{}, r)
 }

@@ -20,7 +20,7 @@ type Problem struct {
 	LinkText string `json:"-"`
 }
 
-// Error gives the problem in one line.
+// Error returns the problem in one line.
 func (p *Problem) Error() string { return p.Title + ": " + p.Text }
 
 // retrySeconds is when a page loads again that could not be made because something is away.

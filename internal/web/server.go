@@ -102,7 +102,7 @@ type asset struct {
 	body        []byte
 }
 
-// New gives a server.
+// New returns a server.
 func New(o Options) (*Server, error) {
 	if o.Identity == nil && len(o.Token) < 16 || o.Identity != nil && o.Access == nil || len(o.Hosts) == 0 || o.Store == nil || o.Clock == nil {
 		return nil, errors.New("web: token of 16 characters or identity with access, hosts, store and clock are required")
@@ -119,7 +119,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// readAssets gives the paths of the files by their names.
+// readAssets returns the paths of the files by their names.
 func (s *Server) readAssets() (map[string]string, error) {
 	s.assets = map[string]asset{}
 	names := map[string]string{}

@@ -37,7 +37,7 @@ type boards struct {
 	rows  map[string]*entry
 }
 
-// of gives the board of a scope.
+// of returns the board of a scope.
 func (b *boards) of(key string) *shared {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,7 +56,7 @@ func (b *boards) of(key string) *shared {
 	return b.byKey[key]
 }
 
-// row of a service as some board has it; nil: there is none that is equal.
+// row of a service as some board has it, or nil if no equal one has.
 func (b *boards) row(key string, x view.Service) *entry {
 	b.mu.Lock()
 	e := b.rows[key]
@@ -128,7 +128,7 @@ type rendered struct {
 
 func keyOf(namespace, name string) string { return namespace + "/" + name }
 
-// get gives the newest board.
+// get returns the newest board.
 func (b *shared) get(s *Server, data cluster.Data, scope Scope) (*moments, error) {
 	now := s.Clock.Now()
 	missing := slices.Concat(data.Missing, scope.Missing)
@@ -161,7 +161,7 @@ func (b *shared) get(s *Server, data cluster.Data, scope Scope) (*moments, error
 	return m, nil
 }
 
-// newEntry gives a service with what its part of the board is rendered from.
+// newEntry returns a service with what its part of the board is rendered from.
 func newEntry(x view.Service, now time.Time) *entry {
 	type line struct {
 		text.Row
@@ -185,8 +185,8 @@ func newEntry(x view.Service, now time.Time) *entry {
 	return e
 }
 
-// row gives the part of the board that a service has for a reader who may do the acts that may gives. Readers with the same rights
-// share it.
+// row returns the part of the board that a service has for a reader who may do the acts that may gives. Readers with the
+// same rights share it.
 func (s *Server) row(e *entry, may func(namespace string) []string) (rendered, error) {
 	var verbs []string
 	if len(e.verbs) > 0 { // the right is asked for only where it changes something

@@ -32,7 +32,7 @@ type element struct {
 	HTML   string `json:"html"`
 }
 
-// between gives what changed from one page to the next; nil: nothing.
+// between returns what changed from one page to the next, or nil.
 func between(old, now *page) *patch {
 	known := make(map[string][]byte, len(old.chunks))
 	for _, c := range old.chunks {

@@ -338,7 +338,7 @@ func (e *Env) note() {
 	}
 }
 
-// As gives a client that acts as another user.
+// As returns a client that acts as another user.
 func (e *Env) As(t testing.TB, user string, groups ...string) client.Client {
 	t.Helper()
 	config := rest.CopyConfig(e.Config)

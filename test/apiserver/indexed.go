@@ -14,7 +14,7 @@ import (
 type Index struct {
 	// Field is the name of the index.
 	Field string
-	// Values gives the object's entries.
+	// Values returns the object's entries.
 	Values client.IndexerFunc
 }
 

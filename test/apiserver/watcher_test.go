@@ -87,7 +87,7 @@ func processes(t *testing.T, parent int) map[string]string {
 	return started
 }
 
-// process gives the name of a process that runs, and the ID of its parent.
+// process returns the name of a process that runs, and the ID of its parent.
 func process(pid string) (name, parent string, ok bool) {
 	text, err := os.ReadFile(filepath.Join("/proc", pid, "stat")) // such as: 7 (etcd) S 1
 	if err != nil {

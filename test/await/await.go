@@ -48,8 +48,7 @@ func Until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// Receive gives the next value of a channel, or that it is closed; what names the
-// value.
+// Receive returns the next value of a channel, or that it is closed; what names the value.
 func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
 	limit := time.NewTimer(Limit)
@@ -63,7 +62,7 @@ func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	}
 }
 
-// within gives nil once check does, and otherwise its last error.
+// within returns nil once check does, and otherwise its last error.
 func within(ctx context.Context, limit time.Duration, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

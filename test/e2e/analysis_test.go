@@ -23,8 +23,8 @@ const analysisFailed = "AnalysisFailed"
 // round is the interval of the analyses, the shortest that is allowed.
 const round = 10 * time.Second
 
-// measured gives the canaries of the service an analysis by the cluster's Prometheus: the success rate and the 95th
-// percentile of the latency, each ten seconds.
+// measured returns the canaries of the service an analysis by the cluster's Prometheus: the success rate and the
+// 95th percentile of the latency, each ten seconds.
 func (s *service) measured(source v1alpha1.MetricsSource, count int32, noTraffic v1alpha1.NoTrafficPolicy) *service {
 	s.ms.Spec.UpdateStrategy.Canary.Analysis = &v1alpha1.CanaryAnalysis{
 		Interval: v1alpha1.DurationOf(round), Count: count, Source: source, NoTraffic: noTraffic,
@@ -41,7 +41,7 @@ func (s *service) measured(source v1alpha1.MetricsSource, count int32, noTraffic
 	return s
 }
 
-// versioned gives the release object of a version.
+// versioned returns the release object of a version.
 func (s *service) versioned(ctx context.Context, version string) (*v1alpha1.VersionedMicroservice, error) {
 	vsvc := &v1alpha1.VersionedMicroservice{}
 	err := env.Client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: s.release(version).VersionedMicroservice}, vsvc)

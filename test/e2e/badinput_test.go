@@ -28,8 +28,8 @@ type complaint struct {
 	names []string
 }
 
-// TestBadInput gives a service that is live one piece of bad input after the other. Each becomes a condition that names the
-// field and the fix, and the service answers all requests meanwhile.
+// TestBadInput returns a service that is live one piece of bad input after the other. Each becomes a condition that names
+// the field and the fix, and the service answers all requests meanwhile.
 func TestBadInput(t *testing.T) {
 	s := newService(t, "badinput")
 	s.start("1.0.0")

@@ -74,7 +74,8 @@ func TestConfigurationRollback(t *testing.T) {
 	verdict(t, l)
 }
 
-// configure gives the ConfigMap another content, and waits for another release of the version that is active.
+// configure returns the ConfigMap another content, and waits for another release of the version that is
+// active.
 func (s *service) configure(settings *corev1.ConfigMap, app, version string) {
 	s.t.Helper()
 	before := s.release(version).VersionedMicroservice

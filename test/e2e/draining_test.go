@@ -51,7 +51,7 @@ func TestDraining(t *testing.T) {
 	t.Run("end of a preview", drainPreview)
 }
 
-// drains gives a service a drain delay in which long requests end, and its pods no time after it.
+// drains returns a service a drain delay in which long requests end, and its pods no time after it.
 func (s *service) drains() *service {
 	second := int64(1)
 	s.ms.Spec.Template.Spec.TerminationGracePeriodSeconds = &second

@@ -176,7 +176,7 @@ func kill(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// in gives the service to a subtest.
+// in returns the service to a subtest.
 func (s *service) in(t *testing.T) *service {
 	other := *s
 	other.t = t
@@ -195,7 +195,7 @@ func TestDeletedByHand(t *testing.T) {
 	for _, kind := range []struct {
 		name string
 		list client.ObjectList
-		// pick gives the objects to delete.
+		// pick returns the objects to delete.
 		pick func(client.ObjectList) []client.Object
 	}{
 		{"VersionedMicroservice of the active", &v1alpha1.VersionedMicroserviceList{}, func(l client.ObjectList) (all []client.Object) {

@@ -82,7 +82,8 @@ func TestAnnotationsSplit(t *testing.T) {
 	verdict(t, l)
 }
 
-// TestAnnotationsMatch gives a canary the requests with a header, or with the cookie's value "always", and no others.
+// TestAnnotationsMatch returns a canary the requests with a header, or with the cookie's value "always", and no
+// others.
 func TestAnnotationsMatch(t *testing.T) {
 	s := newService(t, "nginx-match").steps(v1alpha1.CanaryStep{Name: "testers", Match: true, Approval: &v1alpha1.CanaryApproval{}})
 	s.network.Spec.Provider = byAnnotations()

@@ -135,7 +135,8 @@ func (l *managerLog) follow(ctx context.Context, pod, container string) {
 	}
 }
 
-// unexplained gives the suspicious lines that no fault of the tests explains, and the others by what explains them.
+// unexplained returns the suspicious lines that no fault of the tests explains, and the others by what explains
+// them.
 func (l *managerLog) unexplained() (lines []string, others map[string][]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -144,7 +144,7 @@ func (r *receiver) check(req *http.Request, body []byte, c call) string {
 	return ""
 }
 
-// of gives the calls of a hook for a version so far.
+// of returns the calls of a hook for a version so far.
 func (r *receiver) of(hook, version string) []call {
 	r.mu.Lock()
 	defer r.mu.Unlock()

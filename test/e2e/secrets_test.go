@@ -91,7 +91,8 @@ func (s *service) component(name string) {
 	kubectl(s.t, "", "apply", "-k", dir)
 }
 
-// rotate gives the Secret another content, and waits for another release of the version that is active.
+// rotate returns the Secret another content, and waits for another release of the version that is
+// active.
 func (s *service) rotate(secret *corev1.Secret, app, version string) {
 	s.t.Helper()
 	before, began := s.release(version).VersionedMicroservice, time.Now()

@@ -245,7 +245,7 @@ func (s *service) until(what string, seen func(*v1alpha1.Microservice) (bool, st
 	})
 }
 
-// group gives the service's one group.
+// group returns the service's one group.
 func group(ms *v1alpha1.Microservice) *v1alpha1.ReleaseGroup {
 	for i := range ms.Status.ReleaseGroups {
 		if ms.Status.ReleaseGroups[i].Slug == slug {
@@ -255,7 +255,7 @@ func group(ms *v1alpha1.Microservice) *v1alpha1.ReleaseGroup {
 	return nil
 }
 
-// row gives the row in the status of a version, the newest one, in whatever group it is.
+// row returns the row in the status of a version, the newest one, in whatever group it is.
 func row(ms *v1alpha1.Microservice, version string) *v1alpha1.Release {
 	for _, g := range ms.Status.ReleaseGroups {
 		for i := range g.Releases {
@@ -267,7 +267,7 @@ func row(ms *v1alpha1.Microservice, version string) *v1alpha1.Release {
 	return nil
 }
 
-// release gives the row of a version that is there.
+// release returns the row of a version that is there.
 func (s *service) release(version string) v1alpha1.Release {
 	s.t.Helper()
 	var ms v1alpha1.Microservice

@@ -22,8 +22,9 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestSignedImage gives an ImagePolicy a public key of cosign. Images without a signature, and with one by another key, are
-// refused with their reasons and never run; signed ones run, by the digest that was signed, and one that is signed later does.
+// TestSignedImage returns an ImagePolicy a public key of cosign. Images without a signature, and with one by another key,
+// are refused with their reasons and never run; signed ones run, by the digest that was signed, and one that is signed later
+// does.
 func TestSignedImage(t *testing.T) {
 	s := newService(t, "signed")
 	key, other := cosigntest.NewKey(t), cosigntest.NewKey(t)

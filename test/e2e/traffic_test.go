@@ -181,8 +181,8 @@ func (s *service) moves(name string) func() []time.Time {
 	}
 }
 
-// everyProtocol gives the policy a port of each protocol, with domains, and a listener for TCP. UDP is for the group's
-// Service: this gateway has no UDPRoute.
+// everyProtocol returns the policy a port of each protocol, with domains, and a listener for TCP. UDP is for the
+// group's Service: this gateway has no UDPRoute.
 func (s *service) everyProtocol() *service {
 	target := func(port int32) *intstr.IntOrString { p := intstr.FromInt32(port); return &p }
 	s.network.Spec.Ports = []v1alpha1.NetworkPort{

@@ -74,7 +74,8 @@ func AuditWrites(path string, filter AuditFilter) ([]Writes, error) {
 	return writes, nil
 }
 
-// auditFiles gives the log and the files that rotation made of it since then: audit-TIME.log next to audit.log.
+// auditFiles returns the log and the files that rotation made of it since then: audit-TIME.log next to
+// audit.log.
 func auditFiles(path string, since time.Time) ([]string, error) {
 	extension := filepath.Ext(path)
 	rotated, err := filepath.Glob(strings.TrimSuffix(path, extension) + "-*" + extension)

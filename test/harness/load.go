@@ -25,11 +25,11 @@ const (
 type LoadConfig struct {
 	// Protocol that is spoken; default HTTP1.
 	Protocol Protocol
-	// Gateway is dialled for every request: a loopback address and port, such as 127.0.0.1:8000, or an address in
+	// Gateway is dialed for every request: a loopback address and port, such as 127.0.0.1:8000, or an address in
 	// Network. Required.
 	Gateway string
 	// Network is the file of a network namespace without a way out, such as Addresses.Network, in which Gateway is
-	// dialled; default this process's own, where only loopback addresses are dialled. It needs root.
+	// dialed; default this process's own, where only loopback addresses are dialed. It needs root.
 	Network string
 	// Host is sent as the Host header, with or without a port: the domain of the microservice. It names the load in
 	// reports, with TCP and UDP too, which send none. Required.
@@ -153,13 +153,13 @@ func StartLoad(ctx context.Context, config LoadConfig) (*Load, error) {
 // Mark begins a phase: requests sent from now on count to it. A name that was used before continues with that phase.
 func (l *Load) Mark(phase string) { l.tally.Mark(phase, time.Now()) }
 
-// Split gives the versions' shares of a phase's good answers; nil for an unknown phase.
+// Split returns the versions' shares of a phase's good answers; nil for an unknown phase.
 func (l *Load) Split(phase string) Split { return l.tally.Split(phase) }
 
-// Recent gives the counts of the whole seconds that ended within the given time, 1s to 59s.
+// Recent returns the counts of the whole seconds that ended within the given time, 1s to 59s.
 func (l *Load) Recent(within time.Duration) Counts { return l.tally.Recent(time.Now(), within) }
 
-// Report gives everything counted so far.
+// Report returns everything counted so far.
 func (l *Load) Report() Report {
 	report := l.tally.Report()
 	report.Host = l.config.Host
@@ -210,7 +210,7 @@ type schedule struct {
 	config LoadConfig
 }
 
-// due gives the moment of request n, counted from 0, and false when the load ends before it.
+// due returns the moment of request n, counted from 0, and false when the load ends before it.
 func (s schedule) due(n int) (time.Time, bool) {
 	offset := time.Duration(float64(n) / s.config.Rate * float64(time.Second))
 	if s.config.Count > 0 && n >= s.config.Count || s.config.Duration > 0 && offset >= s.config.Duration {

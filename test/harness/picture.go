@@ -37,7 +37,7 @@ type Frame struct {
 	Failed int
 }
 
-// Frame gives the load's last seconds as a picture. The rate needs five seconds to be true.
+// Frame returns the load's last seconds as a picture. The rate needs five seconds to be true.
 func (l *Load) Frame() Frame {
 	recent := l.Recent(frameWindow)
 	return Frame{

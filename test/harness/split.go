@@ -19,7 +19,7 @@ type Share struct {
 	Fraction float64
 }
 
-// SplitOf gives the shares of counts of answers by version; nil when there were none.
+// SplitOf returns the shares of counts of answers by version; nil when there were none.
 func SplitOf(answered map[string]int) Split {
 	total := 0
 	for _, count := range answered {
@@ -36,7 +36,7 @@ func SplitOf(answered map[string]int) Split {
 	return split
 }
 
-// Fraction gives the share of one version, 0 when it has none.
+// Fraction returns the share of one version, 0 when it has none.
 func (s Split) Fraction(version string) float64 {
 	for _, share := range s {
 		if share.Version == version {

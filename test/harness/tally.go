@@ -105,7 +105,8 @@ func (l *Tally) Done(ticket Ticket, now time.Time, outcome Outcome) {
 	}
 }
 
-// Split gives the versions' shares of a phase's good answers; nil for a name that was never marked.
+// Split returns the versions' shares of a phase's good answers; nil for a name that was never
+// marked.
 func (l *Tally) Split(phaseName string) Split {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,8 +118,8 @@ func (l *Tally) Split(phaseName string) Split {
 	return nil
 }
 
-// Recent gives the counts of the whole seconds that ended within the given time before now, 1 to 59 seconds. Sent is
-// counted when sent, Answered and Failed when ended.
+// Recent returns the counts of the whole seconds that ended within the given time before now, 1 to 59 seconds. Sent
+// is counted when sent, Answered and Failed when ended.
 func (l *Tally) Recent(now time.Time, within time.Duration) Counts {
 	seconds := min(max(int64(within/time.Second), 1), recentSeconds-1)
 	l.mu.Lock()
@@ -139,7 +140,7 @@ func (l *Tally) Failed() int {
 	return l.failed
 }
 
-// Report gives everything counted so far.
+// Report returns everything counted so far.
 func (l *Tally) Report() Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -220,7 +221,7 @@ type VersionCounts struct {
 	Failed   int
 }
 
-// Split gives the versions' shares of the good answers.
+// Split returns the versions' shares of the good answers.
 func (c Counts) Split() Split {
 	answered := map[string]int{}
 	for version, counts := range c.Versions {

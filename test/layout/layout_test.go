@@ -177,7 +177,7 @@ func impure(t *testing.T, texts map[string]string) (faults []string) {
 	return faults
 }
 
-// rootOf is the name that an expression reads a part of; nil: none.
+// rootOf is the name that an expression reads a part of, or nil.
 func rootOf(e ast.Expr) *ast.Ident {
 	for {
 		switch x := e.(type) {

@@ -132,7 +132,7 @@ func (h Histories) chosen(p Play, short bool, other uint64) (n int, from uint64)
 	return p.Usual, 1
 }
 
-// add gives the sum of counts of the same things.
+// add returns the sum of counts of the same things.
 func add(sum, counts []Count) []Count {
 	if sum == nil {
 		return counts
@@ -144,7 +144,7 @@ func add(sum, counts []Count) []Count {
 	return sum
 }
 
-// format gives counts as text.
+// format returns counts as text.
 func format(counts []Count) string {
 	var parts []string
 	for _, c := range counts {

@@ -16,7 +16,7 @@ import (
 // ages are what differs between two calls of a command without a change.
 var ages = regexp.MustCompile(`\b\d+(s|m|h|d)(\d+(s|m|h))?\b`)
 
-// ageless gives a text without ages, and with single spaces: columns are as wide as their ages.
+// ageless returns a text without ages, and with single spaces: columns are as wide as their ages.
 func ageless(text string) string {
 	return strings.Join(strings.Fields(ages.ReplaceAllString(text, "AGE")), " ")
 }

@@ -132,7 +132,7 @@ func (s *Stage) doctor() {
 	}
 }
 
-// archive gives the names of the files in an archive.
+// archive returns the names of the files in an archive.
 func (s *Stage) archive(file string) (names []string) {
 	s.Helper()
 	f, err := os.Open(file)

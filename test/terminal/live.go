@@ -47,7 +47,7 @@ func (w *window) tmux(args ...string) string {
 	return string(out)
 }
 
-// screen gives what the window shows.
+// screen returns what the window shows.
 func (w *window) screen() string { w.Helper(); return w.tmux("capture-pane", "-p") }
 
 // shows waits until the window shows all of these texts.
@@ -72,7 +72,7 @@ func (w *window) press(keys ...string) {
 	}
 }
 
-// resize gives the window another size.
+// resize returns the window another size.
 func (w *window) resize(width, height int) {
 	w.Helper()
 	w.width = width

@@ -44,7 +44,8 @@ type Stage struct {
 	Objects []client.Object
 	// Push makes a version available in the registry. A broken one is never ready.
 	Push func(version string, broken bool)
-	// Host gives where a group answers, by its slug, and Gateway what takes its requests, as namespace/name.
+	// Host returns where a group answers, by its slug, and Gateway what takes its requests, as
+	// namespace/name.
 	Host    func(group string) string
 	Gateway string
 	// Log is a part of the log of each pod; "": there is no kubelet, and logs cannot be read.
@@ -166,7 +167,7 @@ func (s *Stage) microservice() *v1alpha1.Microservice {
 	return ms
 }
 
-// row of a version, with its group; nil: there is none.
+// row of a version, with its group, or nil.
 func row(ms *v1alpha1.Microservice, version string) (*v1alpha1.ReleaseGroup, *v1alpha1.Release) {
 	for i := range ms.Status.ReleaseGroups {
 		g := &ms.Status.ReleaseGroups[i]

@@ -39,7 +39,7 @@ type Options struct {
 	Version string
 	Clock   clock.Clock
 	Log     *slog.Logger
-	// Listener instead of --bind-address; nil: none.
+	// Listener instead of --bind-address, or nil.
 	Listener net.Listener
 
 	url, title, bindAddress, probeAddress string

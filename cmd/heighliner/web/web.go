@@ -22,7 +22,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// NewCommand gives the command web.
+// NewCommand returns the command web.
 func NewCommand(version string) *cobra.Command {
 	var o Options
 	cmd := &cobra.Command{

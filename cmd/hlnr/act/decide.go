@@ -205,7 +205,7 @@ func (d *decision) report(ctx context.Context, s *scope, t target, done *Done, a
 	return done.print(s.Out, d.output)
 }
 
-// firstOf gives the error of the output, else that of the answer.
+// firstOf returns the error of the output, else that of the answer.
 func firstOf(output, answer error) error {
 	if output != nil {
 		return output
@@ -342,7 +342,7 @@ func (d *decision) handled(ctx context.Context, s *scope, t target) (*v1alpha1.H
 	return nil, nil
 }
 
-// recorded is the last decision about a release that its Microservice records; nil: none.
+// recorded is the last decision about a release that its Microservice records, or nil.
 func recorded(ms *v1alpha1.Microservice, release string) *v1alpha1.HandledDecision {
 	for i := range ms.Status.ReleaseGroups {
 		for j := range ms.Status.ReleaseGroups[i].Releases {

@@ -178,7 +178,7 @@ func (o *freezeOptions) object(s *scope, by string) (client.Object, error) {
 	return &v1alpha1.ClusterFreeze{ObjectMeta: meta, Spec: v1alpha1.ClusterFreezeSpec{FreezeRules: rules, NamespaceSelector: namespaces}}, nil
 }
 
-// freezeOf gives a Freeze or a ClusterFreeze as it is resolved.
+// freezeOf returns a Freeze or a ClusterFreeze as it is resolved.
 func freezeOf(o client.Object) freeze.Freeze {
 	switch o := o.(type) {
 	case *v1alpha1.Freeze:
@@ -326,7 +326,7 @@ func (o *freezeOptions) thaw(ctx context.Context, s *scope) (*Done, error) {
 	return done, nil
 }
 
-// find gives the freeze to end.
+// find returns the freeze to end.
 func (o *freezeOptions) find(ctx context.Context, s *scope) (client.Object, error) {
 	objects, err := o.list(ctx, s)
 	if err != nil {
@@ -361,7 +361,7 @@ func (o *freezeOptions) find(ctx context.Context, s *scope) (client.Object, erro
 	return active[0], nil
 }
 
-// list gives the freezes of the namespace, or those of the cluster.
+// list returns the freezes of the namespace, or those of the cluster.
 func (o *freezeOptions) list(ctx context.Context, s *scope) (objects []client.Object, err error) {
 	if o.all {
 		var list v1alpha1.ClusterFreezeList

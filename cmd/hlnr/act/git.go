@@ -16,7 +16,7 @@ var tools = map[string]string{
 
 // gitOwner is a tool that applies an object from Git.
 type gitOwner struct {
-	// Tool for people, and Manager as the API server calls it; "": there is none.
+	// Tool for people, and Manager as the API server calls it, or "".
 	Tool, Manager string
 	// Owns reports whether it set the field that is to change; else it set others of the object.
 	Owns bool

@@ -177,7 +177,7 @@ func (o *pinOptions) before(ms *v1alpha1.Microservice) (string, error) {
 	return "", cli.Usage(fmt.Errorf("several groups of %s have a release that was active before: choose with --group: %s", ms.Name, cli.ThereAre(groups)))
 }
 
-// previous is the retained release of a group that was active last; nil: there is none.
+// previous is the retained release of a group that was active last, or nil.
 func previous(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	var last *v1alpha1.Release
 	for i := range g.Releases {

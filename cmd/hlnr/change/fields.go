@@ -69,7 +69,8 @@ func nested(v any) bool {
 	return is && len(m) > 0
 }
 
-// asMap gives the fields of an object, or the items of a list by their names or indexes; nothing has none.
+// asMap returns the fields of an object, or the items of a list by their names or indexes; nothing has
+// none.
 func asMap(v any) (map[string]any, bool) {
 	switch v := v.(type) {
 	case nil:

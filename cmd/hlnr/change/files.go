@@ -79,7 +79,7 @@ func (f files) read(stdin io.Reader) ([]document, error) {
 	return documents, nil
 }
 
-// expand gives the files of a folder, or the file.
+// expand returns the files of a folder, or the file.
 func expand(name string) ([]string, error) {
 	if name == "-" {
 		return []string{name}, nil

@@ -271,8 +271,8 @@ func lastApplied(o client.Object) metav1.ObjectMeta {
 // trackedBy begins the keys that Argo CD adds to what it applies.
 const trackedBy = "argocd.argoproj.io/"
 
-// mergeKeys gives labels or annotations as they are stored after an apply: those of the manifest, and the
-// stored ones that the last apply did not set.
+// mergeKeys returns labels or annotations as they are stored after an apply: those of the manifest, and
+// the stored ones that the last apply did not set.
 func mergeKeys(before, after, applied map[string]string) map[string]string {
 	out := map[string]string{}
 	for k, v := range before {

@@ -86,7 +86,7 @@ func knownTags(p *v1alpha1.ImagePolicy) (tags []string) {
 	return tags
 }
 
-// listed gives one line with the first names; none for none.
+// listed returns one line with the first names; none for none.
 func listed(before string, names []string) []string {
 	if len(names) == 0 {
 		return nil

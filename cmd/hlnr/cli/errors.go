@@ -23,7 +23,7 @@ import (
 // installHint is how the CRDs that a release of the command needs get into a cluster.
 const installHint = "install Heighliner with \"kubectl apply -k\" of your overlay, or \"make install IMG=...\" in its repository; an administrator of the cluster may do that"
 
-// Explain gives an error of a command the words and the exit code with which it ends the command:
+// Explain returns an error of a command the words and the exit code with which it ends the command:
 // what is wrong, and what to do. An [Exit] stays what it is.
 func (f *Factory) Explain(ctx context.Context, err error) error {
 	var e *Exit

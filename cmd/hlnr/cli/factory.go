@@ -34,7 +34,7 @@ const (
 	burst = 300
 )
 
-// Factory gives a command its streams, its clock and its cluster. Nothing is read or connected
+// Factory returns a command its streams, its clock and its cluster. Nothing is read or connected
 // before a method asks for it, so that help needs no kubeconfig.
 type Factory struct {
 	genericiooptions.IOStreams
@@ -50,7 +50,7 @@ type Factory struct {
 	err     error
 }
 
-// New gives a factory for one call. program is how the user called the command, see [Program].
+// New returns a factory for one call. program is how the user called the command, see [Program].
 func New(program, version string, streams genericiooptions.IOStreams) *Factory {
 	flags := genericclioptions.NewConfigFlags(true).WithWarningPrinter(streams)
 	return &Factory{IOStreams: streams, Version: version, Clock: clock.RealClock{}, flags: flags, program: program}
@@ -97,7 +97,7 @@ func (f *Factory) newClient() (client.WithWatch, error) {
 	return newClient(config, func() (meta.RESTMapper, error) { return f.flags.ToRESTMapper() })
 }
 
-// NewClient gives a client of a configuration that is like [Factory.Client].
+// NewClient returns a client of a configuration that is like [Factory.Client].
 func NewClient(config *rest.Config) (client.WithWatch, error) {
 	return newClient(config, func() (meta.RESTMapper, error) {
 		c, err := rest.HTTPClientFor(config)
@@ -108,7 +108,7 @@ func NewClient(config *rest.Config) (client.WithWatch, error) {
 	})
 }
 
-// newClient gives a client that discovers kinds only where they are unknown.
+// newClient returns a client that discovers kinds only where they are unknown.
 func newClient(config *rest.Config, discover func() (meta.RESTMapper, error)) (client.WithWatch, error) {
 	scheme, err := Scheme()
 	if err != nil {

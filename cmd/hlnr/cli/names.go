@@ -46,7 +46,7 @@ func quoted(names []string, or string) string {
 	return strings.Join(out, or)
 }
 
-// Nearest gives the names that are likely to be meant by another one, the nearest first, at most
+// Nearest returns the names that are likely to be meant by another one, the nearest first, at most
 // three: those within a few edits, and those that contain it or that it begins with.
 func Nearest(name string, names []string) []string {
 	type near struct {

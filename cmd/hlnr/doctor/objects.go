@@ -61,7 +61,7 @@ func (d *doctor) checkObjects(ctx context.Context) []client.Object {
 	return all
 }
 
-// statusOf gives the conditions of an object and the generation that they are about.
+// statusOf returns the conditions of an object and the generation that they are about.
 func statusOf(o client.Object) (conditions []metav1.Condition, observed int64) {
 	switch o := o.(type) {
 	case *v1alpha1.ImagePolicy:

@@ -25,7 +25,7 @@ type object = release.Object
 // Facts about one Microservice.
 type Facts struct {
 	release.Observed
-	// Problem is why nothing new would start; nil: there is none.
+	// Problem is why nothing new would start, or nil.
 	Problem error
 
 	objects []object

@@ -155,8 +155,8 @@ func (l *live) command(verb string) []string {
 	return append(strings.Fields(l.factory.Program()), verb, l.name)
 }
 
-// action that a person can do now by its verb: that of the state of the service, else of the
-// first release that has it; nil: none.
+// action that a person can do now by its verb: that of the state of the service, else of the first
+// release that has it, or nil.
 func (l *live) action(verb string) *choice {
 	states := []view.State{l.service.State}
 	for _, g := range slices.Concat(l.service.Groups, l.service.Previews) {
@@ -211,7 +211,7 @@ func (l *live) help() string {
 	return cutLine(strings.Join(parts, "  "), l.options.Width)
 }
 
-// cutLine shortens a line to a width of cells; 0: there is none yet.
+// cutLine shortens a line to a width of cells, or 0.
 func cutLine(line string, width int) string {
 	if r := []rune(line); width > 0 && len(r) > width {
 		return string(r[:width])
@@ -219,7 +219,7 @@ func cutLine(line string, width int) string {
 	return line
 }
 
-// newLive gives a live tree of objects that were read.
+// newLive returns a live tree of objects that were read.
 func newLive(f *cli.Factory, namespace, name string, in view.Input, o text.Options, t text.TreeOptions) *live {
 	l := &live{factory: f, namespace: namespace, name: name, input: in, options: o, tree: t, height: 24}
 	l.refresh()

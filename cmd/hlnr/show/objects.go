@@ -60,7 +60,8 @@ func readable(ctx context.Context, f *cli.Factory, q query) (view.Input, []error
 	return read.Input, missing, nil
 }
 
-// unsure gives the error of an answer that nothing was found, where something was not read: then it is not known.
+// unsure returns the error of an answer that nothing was found, where something was not read: then it is not
+// known.
 func unsure(err error, missing []error) error {
 	if err == nil || len(missing) == 0 {
 		return err
@@ -68,7 +69,7 @@ func unsure(err error, missing []error) error {
 	return cli.Failed(fmt.Errorf("%w; but not all could be read, as shown above", err))
 }
 
-// find gives the namespace of a service by its name, or an error that offers others.
+// find returns the namespace of a service by its name, or an error that offers others.
 func find(in view.Input, namespace, name string) (string, error) {
 	var found, names []string
 	for i := range in.Microservices {

@@ -32,15 +32,16 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// NewCommands gives the commands that read. acts are the commands that keys of a live tree run, in
-// addition to these.
+// NewCommands returns the commands that read. acts are the commands that keys of a live tree run,
+// in addition to these.
 func NewCommands(acts ...cli.NewCommand) []cli.NewCommand {
 	commands := []cli.NewCommand{newStatus, newWhy, newHistory, newPreviews, newEvents, newLogs}
 	tree := func(f *cli.Factory) *cobra.Command { return newTree(f, slices.Concat(commands, acts)) }
 	return append(slices.Clone(commands), tree)
 }
 
-// terminal gives the options of the texts: those of the terminal behind the output, if there is one.
+// terminal returns the options of the texts: those of the terminal behind the output, if there is
+// one.
 func terminal(f *cli.Factory, output *cli.Output) text.Options {
 	o := text.Options{Unicode: isUTF8(os.Getenv), Now: f.Now(), Wide: output.Wide(), Program: f.Program()}
 	if home, err := f.Home(); err == nil { // else the read of the objects reports it
@@ -94,7 +95,7 @@ func isUTF8(env func(string) string) bool {
 // microservices is the list that arguments are completed from.
 func microservices() client.ObjectList { return &v1alpha1.MicroserviceList{} }
 
-// explain gives the errors of views the words and the exit code of the command.
+// explain returns the errors of views the words and the exit code of the command.
 func explain(err error) error {
 	var unknown *view.Unknown
 	var ambiguous *view.Ambiguous

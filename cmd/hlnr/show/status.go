@@ -68,7 +68,7 @@ func classesOf(names []string) (out []view.Class, err error) {
 	return out, nil
 }
 
-// board of the services that a command is about: those with the names, or all. prometheus is asked for shares; nil: none is.
+// board of the services that a command is about: those with the names, or all. prometheus is asked for shares, or nil.
 func board(cmd *cobra.Command, f *cli.Factory, scope *cli.Scope, names []string, prometheus *string) (view.Board, error) {
 	q, err := queryOf(f, scope)
 	if err != nil {

@@ -56,7 +56,7 @@ func TestWatchLines(t *testing.T) {
 	}
 }
 
-// newTestLive gives a live tree of a story, and the commands that it ran.
+// newTestLive returns a live tree of a story, and the commands that it ran.
 func newTestLive(t *testing.T, name string) (*live, *[]string) {
 	t.Helper()
 	for _, s := range viewtest.Stories() {

@@ -84,7 +84,7 @@ type answer struct {
 	text string
 }
 
-// judge reports what is known about a version, and the answer; nil: there is none yet.
+// judge reports what is known about a version, and the answer, or nil.
 func (q question) judge(s snapshot) ([]line, *answer) {
 	var lines []line
 	if s.offered(q.version) {

@@ -27,7 +27,7 @@ type Acts struct {
 	Factory *cli.Factory
 	// Client of the reader of a context.
 	Client func(ctx context.Context) (client.WithWatch, error)
-	// Rights gives the acts that the reader of a context may do in a namespace.
+	// Rights returns the acts that the reader of a context may do in a namespace.
 	Rights func(ctx context.Context, namespace string) []string
 	// FreezeRights reports whether the reader of a context may create and delete freezes of a namespace, or with "" of the
 	// cluster.
@@ -166,7 +166,7 @@ func (a *userRights) may(ctx context.Context, namespace, verb, resource string) 
 	return a.asked(ctx, right{"", verb, resource}) || namespace != "" && a.asked(ctx, right{namespace, verb, resource})
 }
 
-// asked gives an answer of the last minute. Without one, the user has no right.
+// asked returns an answer of the last minute. Without one, the user has no right.
 func (a *userRights) asked(ctx context.Context, r right) bool {
 	now := a.now()
 	a.mu.Lock()
@@ -187,7 +187,7 @@ func (a *userRights) asked(ctx context.Context, r right) bool {
 	return known.allowed
 }
 
-// problem gives an error of an act the words of the command, and a status.
+// problem returns an error of an act the words of the command, and a status.
 func (a *Acts) problem(ctx context.Context, err error) *web.Problem {
 	explained := a.Factory.Explain(ctx, err)
 	p := &web.Problem{Status: http.StatusBadGateway, Title: "The API server did not do this", Text: explained.Error()}
@@ -219,8 +219,8 @@ func (a *Acts) command(x web.Act) string {
 // plain are words that mean themselves in a shell.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
 
-// quoted gives a word as a shell reads it: a link of another site may have chosen the values of an act that a reader
-// copies as a command.
+// quoted returns a word as a shell reads it: a link of another site may have chosen the values of an act that a
+// reader copies as a command.
 func quoted(word string) string {
 	if plain.MatchString(word) {
 		return word

@@ -25,7 +25,7 @@ import (
 // defaultPort is the port of the board, so that its pages keep their addresses.
 const defaultPort = 8095
 
-// NewCommand gives the command web.
+// NewCommand returns the command web.
 func NewCommand(f *cli.Factory) *cobra.Command {
 	var port int
 	var readOnly bool
@@ -138,7 +138,7 @@ func follow(ctx context.Context, f *cli.Factory, q cluster.Query, store *cluster
 	return cluster.Watch(ctx, cluster.Options{Config: config, Scheme: scheme, Namespace: q.Namespace, Selector: q.Selector, Clock: clock.RealClock{}, Changed: store.Set}, seen)
 }
 
-// newToken gives 256 random bits.
+// newToken returns 256 random bits.
 func newToken() (string, error) {
 	raw := make([]byte, 32)
 	if _, err := rand.Read(raw); err != nil {

@@ -115,7 +115,7 @@ type asked struct {
 	cancel context.CancelFunc
 }
 
-// New makes a pool that asks no one before it is started.
+// New returns a pool that asks no one before it is started.
 func New(o Options) *Pool {
 	p := &Pool{
 		outbound: o.Outbound, userAgent: o.UserAgent, observe: o.Observe, now: o.Now, wait: o.Wait,
@@ -208,7 +208,7 @@ func (p *Pool) Ask(policy types.NamespacedName, probes []providers.Probe) {
 	}
 }
 
-// Forget gives up all that is asked for a policy.
+// Forget returns up all that is asked for a policy.
 func (p *Pool) Forget(policy types.NamespacedName) { p.Ask(policy, nil) }
 
 // run asks until the answers are right.

@@ -29,15 +29,15 @@ type Prober interface {
 
 // Certificates is a View of live objects that name the Secrets which hosts are served with.
 type Certificates interface {
-	// Secret that live objects serve a host with; "": none does, or none is named.
+	// Secret with which live objects serve a host, or "" if they name none.
 	Secret(host string) string
 }
 
 // Sharing is a View of routes that rest on objects next to them, such as listeners.
 type Sharing interface {
-	// Shared gives the objects on which these routes rest in addition to their own, such as
-	// listeners, as they are applied and in the order of writing. They are written before
-	// routes, and deleted after them.
+	// Shared returns the objects on which these routes rest in addition to their own, such as
+	// listeners, as they are applied and in the order of writing. They are written before routes, and
+	// deleted after them.
 	Shared([]Route) []Shared
 	// Holds reports whether a live object that carries no route has to stay for the sake of
 	// live routes which these, the decided ones, do not replace.
@@ -48,11 +48,11 @@ type Sharing interface {
 // nothing else of them. Routes of other providers stay as they are when a policy leaves
 // the provider, or when the API server refuses what the specification asks for of a route.
 type Switcher interface {
-	// Carry gives the objects of a live route that routes to the Services of a decided one:
-	// what serves it, and what else its rules say, stays. A hostname that the decided one
-	// lacks goes; no hostnames, no path and no port stand for those that it has. None: it is
-	// so already. It is asked of routes whose provider the policy has left, so that nothing
-	// of what the specification asks for of a provider may be used.
+	// Carry returns the objects of a live route that routes to the Services of a decided one: what
+	// serves it, and what else its rules say, stays. A hostname that the decided one lacks goes; no
+	// hostnames, no path and no port stand for those that it has. None: it is so already. It is asked
+	// of routes whose provider the policy has left, so that nothing of what the specification asks for
+	// of a provider may be used.
 	Carry(live *Live, route Route) []resources.Object
 }
 
@@ -68,16 +68,16 @@ type Limited interface {
 
 // Configurable is a View of a provider with settings that have no effect on some routes.
 type Configurable interface {
-	// Unapplied reports which setting of the specification has no effect on these routes,
-	// which are written without it; nil: none.
+	// Unapplied reports which setting of the specification has no effect on these routes, which are
+	// written without it, or nil.
 	Unapplied([]Route) *Problem
 }
 
 // Dependent is a View whose routes depend on objects of other owners.
 type Dependent interface {
-	// Referent names what is wrong with an object that the policy names; nil: nothing.
+	// Referent names what is wrong with an object that the policy names, or nil.
 	Referent() *Problem
-	// Health names what serves no traffic although all is accepted; nil: nothing.
+	// Health names what serves no traffic although all is accepted, or nil.
 	Health() *Problem
 }
 

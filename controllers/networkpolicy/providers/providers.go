@@ -36,7 +36,7 @@ type Provider interface {
 	Writes() []Kind
 	// Chosen reports whether a policy asks for this provider.
 	Chosen(policy *v1alpha1.NetworkPolicy) bool
-	// See gives the view of one reconcile.
+	// See returns the view of one reconcile.
 	See(Scene) View
 }
 
@@ -49,15 +49,15 @@ type View interface {
 
 // Builder makes the objects of routes.
 type Builder interface {
-	// Missing reports which kind the API server lacks to route a protocol, or that the
-	// provider has none for it; nil: none.
+	// Missing reports which kind the API server lacks to route a protocol, or that the provider has
+	// none for it, or nil.
 	Missing(v1alpha1.PortProtocol) *Problem
-	// Unsupported reports which matches of a route this provider cannot express; nil: none.
-	// Such a route is not written, because it would route requests to the wrong release.
-	// The message begins with the field below the domain or listener.
+	// Unsupported reports which matches of a route this provider cannot express, or nil. Such a route
+	// is not written, because it would route requests to the wrong release. The message begins with the
+	// field below the domain or listener.
 	Unsupported(Route) *Problem
-	// Build gives the objects of a route as they are applied, in the order of writing.
-	// What the API server would fill in is spelled out.
+	// Build returns the objects of a route as they are applied, in the order of writing. What the API
+	// server would fill in is spelled out.
 	Build(Route) []resources.Object
 }
 
@@ -146,7 +146,7 @@ type Route struct {
 	// Active is the Service of the group's active release; "": it has none. It need not be
 	// among the Backends.
 	Active string
-	// Canary is the Service that gets the requests that Matches choose; "": none.
+	// Canary is the Service that gets the requests that Matches choose, or "".
 	Canary string
 	// Matches choose requests for Canary, whatever the weights.
 	Matches []v1alpha1.CanaryMatch
@@ -283,7 +283,7 @@ type Live struct {
 	// User reports that another user wrote the route, in which the policy has rules, or is
 	// to have. It is restored, and never deleted.
 	User bool
-	// Managed is what the policy has in it; nil: nothing, or the route is its own.
+	// Managed is what the policy has in a user-managed route, or nil.
 	Managed *resources.Taken
 }
 

@@ -19,7 +19,7 @@ func (Services) Writes() []Kind { return nil }
 // Chosen is true: it is asked last.
 func (Services) Chosen(*v1alpha1.NetworkPolicy) bool { return true }
 
-// See gives a view in which there are no routes.
+// See returns a view in which there are no routes.
 func (Services) See(Scene) View { return noRoutes{} }
 
 // noRoutes is the view of Services: it is asked about routes only where there are none.

@@ -10,8 +10,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Mark gives a Service of the user the label by which it and its EndpointSlices are
-// watched, and keeps its selector as it is for the day on which it is restored.
+// Mark returns a Service of the user the label by which it and its EndpointSlices are watched, and
+// keeps its selector as it is for the day on which it is restored.
 func Mark(live *corev1.Service, policy string) (*corev1.Service, error) {
 	selector, err := json.Marshal(live.Spec.Selector)
 	if err != nil {

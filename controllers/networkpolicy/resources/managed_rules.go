@@ -29,7 +29,7 @@ type Taken struct {
 // TakenKey is the annotation of a policy.
 func TakenKey(policy string) string { return v1alpha1.AnnotationRules + policy }
 
-// ReadTaken reads from the annotations of a route what a policy owns in it; nil: nothing, or the
+// ReadTaken reads from the annotations of a route what a policy owns in it, or nil, or the
 // annotation cannot be read.
 func ReadTaken(annotations map[string]string, policy string) *Taken {
 	text, ok := annotations[TakenKey(policy)]

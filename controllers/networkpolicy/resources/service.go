@@ -26,8 +26,8 @@ type Service struct {
 	Stamp Stamp
 }
 
-// Build gives the Service as it is applied. The selector is the release's label
-// and nothing else: labels that users put on pods never change who is selected.
+// Build returns the Service as it is applied. The selector is the release's label and nothing else:
+// labels that users put on pods never change who is selected.
 func (s Service) Build(policy *v1alpha1.NetworkPolicy, microservice string) *corev1.Service {
 	labels := Labels(policy, microservice, s.Group)
 	if s.OfRelease {

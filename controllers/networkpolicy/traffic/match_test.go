@@ -12,7 +12,7 @@ import (
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 )
 
-// testTraffic gives the canary of a group a step with match, a mirror, or both.
+// testTraffic returns the canary of a group a step with match, a mirror, or both.
 func testTraffic(g v1alpha1.ReleaseGroup, match bool, mirror int32) v1alpha1.ReleaseGroup {
 	for i := range g.Releases {
 		if g.Releases[i].Status == v1alpha1.ReleaseCanary {

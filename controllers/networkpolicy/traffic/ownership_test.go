@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/domains"
 )
 
-// own gives the world's namespace what a list reports.
+// own returns the world's namespace what a list reports.
 func (w *world) own(data map[string]string, labels map[string]string) {
 	rules, err := domains.Parse(data)
 	w.owned = &Ownership{Hosts: rules.For(w.policy.Namespace, labels), Unread: err}

@@ -90,7 +90,7 @@ func TestRulesOfAUsersRoute(t *testing.T) {
 	for name, tc := range map[string]struct {
 		// rules that the policy names.
 		rules []string
-		// edit the world once the route is routed; nil: nothing is edited.
+		// edit the world once the route is routed, or nil is edited.
 		edit func(*world)
 		// main and static are what the rules route to in the end, and ready the condition.
 		main, static, ready string

@@ -97,7 +97,7 @@ func (s *snapshot) current(w *world) bool {
 		maps.Equal(s.others, w.others) && maps.Equal(s.gateways, w.gateways)
 }
 
-// refresh gives the number of the present snapshot, which is another one if an object is.
+// refresh returns the number of the present snapshot, which is another one if an object is.
 func (w *world) refresh() int {
 	s := w.shared
 	if !s.current(w) {

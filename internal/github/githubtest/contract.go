@@ -55,7 +55,7 @@ var contract = sync.OnceValues(func() (map[string]operation, error) {
 	return operations, nil
 })
 
-// checkRequest gives what the description does not allow in a request.
+// checkRequest returns what the description does not allow in a request.
 func checkRequest(route string, query url.Values, body []byte) []string {
 	operations, err := contract()
 	if err != nil {
@@ -108,7 +108,7 @@ func (o operation) checkBody(text []byte) []string {
 	return problems
 }
 
-// answer gives the schema of an answer; nil without one.
+// answer returns the schema of an answer; nil without one.
 func answer(route string, status int) (o operation, schema *spec.Schema, err error) {
 	operations, err := contract()
 	if err != nil {
@@ -118,8 +118,8 @@ func answer(route string, status int) (o operation, schema *spec.Schema, err err
 	return o, o.Responses[strconv.Itoa(status)], nil
 }
 
-// answerText gives the JSON of an answer with all that the description requires in it, and what the description does
-// not allow in it. The elements of a list are completed one by one: most of them were there before.
+// answerText returns the JSON of an answer with all that the description requires in it, and what the description
+// does not allow in it. The elements of a list are completed one by one: most of them were there before.
 func answerText(route string, status int, body any) (text []byte, problems []string) {
 	items, ok := body.([]any)
 	if !ok || len(items) == 0 {
@@ -171,7 +171,7 @@ func partText(route string, status int, body any) ([]byte, []string) {
 	return text, problems
 }
 
-// completeAnswer gives an answer with all that the description requires in it.
+// completeAnswer returns an answer with all that the description requires in it.
 func completeAnswer(route string, status int, body any) (any, error) {
 	o, schema, err := answer(route, status)
 	if err != nil || schema == nil {
@@ -184,8 +184,8 @@ func completeAnswer(route string, status int, body any) (any, error) {
 	return complete(schema, body, like), nil
 }
 
-// complete gives a value with the fields that a schema requires and it lacks, and with
-// the addresses that it left empty, as they are in an example.
+// complete returns a value with the fields that a schema requires and it lacks, and with the
+// addresses that it left empty, as they are in an example.
 func complete(schema *spec.Schema, value, like any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -231,8 +231,8 @@ func complete(schema *spec.Schema, value, like any) any {
 // held are the answers, and elements of lists, that conform to the description.
 var held sync.Map
 
-// checkAnswer gives what the description does not allow in an answer. Elements of a list
-// are checked one by one: most of them were there before.
+// checkAnswer returns what the description does not allow in an answer. Elements of a list are
+// checked one by one: most of them were there before.
 func checkAnswer(route string, status int, text []byte) []string {
 	_, schema, err := answer(route, status)
 	if err != nil {
@@ -272,7 +272,7 @@ func checkPart(schema *spec.Schema, text []byte, at string) []string {
 	return problems
 }
 
-// invalid gives what a schema does not allow in a value.
+// invalid returns what a schema does not allow in a value.
 func invalid(schema *spec.Schema, value any, at string) []string {
 	result := validate.NewSchemaValidator(schema, nil, at, strfmt.Default).Validate(value)
 	var problems []string

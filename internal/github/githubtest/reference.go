@@ -38,7 +38,7 @@ type route struct {
 
 func (r route) name() string { return r.Method + " " + r.Path }
 
-// match gives the parameters of a path.
+// match returns the parameters of a path.
 func (r route) match(method, requested string) (map[string]string, bool) {
 	want, have := strings.Split(r.Path, "/"), strings.Split(requested, "/")
 	if r.Method != method || len(want) != len(have) {
@@ -104,7 +104,7 @@ func readBook() (*book, error) {
 	return b, nil
 }
 
-// find gives the route of a request.
+// find returns the route of a request.
 func (b *book) find(method, path string) (route, map[string]string, bool) {
 	for _, r := range b.routes {
 		if parameters, ok := r.match(method, path); ok {
@@ -117,8 +117,8 @@ func (b *book) find(method, path string) (route, map[string]string, bool) {
 // fields are values for an example, by the name of the field.
 type fields map[string]any
 
-// fill gives an example with other values. It fails for a field that the example
-// does not have: the reference does not know it.
+// fill returns an example with other values. It fails for a field that the example does not have:
+// the reference does not know it.
 func (b *book) fill(name string, values fields) (map[string]any, error) {
 	e, ok := b.examples[name]
 	if !ok {

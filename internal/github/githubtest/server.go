@@ -51,7 +51,7 @@ const tokenAge = time.Hour
 
 // Options of a Server.
 type Options struct {
-	// Clock for dates, limits and tokens; nil is the real one.
+	// Clock for dates, limits and tokens; nil for the real clock.
 	Clock clock.PassiveClock
 	// OnEvent is called after each change with what a webhook would be sent. It may
 	// call the server.
@@ -151,8 +151,7 @@ const (
 	DeploymentConflict Answer = "deployment-conflict" // 409
 )
 
-// New makes a server without repositories and credentials. Errors: the reference
-// cannot be read.
+// New returns a server without repositories and credentials. Errors: the reference cannot be read.
 func New(o Options) (*Server, error) {
 	b, err := readBook()
 	if err != nil {
@@ -303,7 +302,7 @@ func (s *Server) LimitBy429() {
 	s.limitBy429 = true
 }
 
-// limits gives the actor whose limits a token uses; nil for none.
+// limits returns the actor whose limits a token uses; nil for none.
 func (s *Server) limits(token string) *actor {
 	if i := s.installationOf(token); i != nil {
 		return i.limits
@@ -311,7 +310,7 @@ func (s *Server) limits(token string) *actor {
 	return s.actors[token]
 }
 
-// installationOf gives the installation that gave a token; nil for other tokens.
+// installationOf returns the installation that gave a token; nil for other tokens.
 func (s *Server) installationOf(token string) *installation {
 	for _, known := range s.apps {
 		for _, i := range known.installations {
@@ -338,8 +337,8 @@ func (s *Server) Heal() {
 	s.faults = nil
 }
 
-// Count gives the requests of a route ("": of all) that were answered with a
-// status (0: with any) since ResetCounts.
+// Count returns the requests of a route ("": of all) that were answered with a status (0: with any)
+// since ResetCounts.
 func (s *Server) Count(route string, status int) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -351,7 +350,7 @@ func (s *Server) Count(route string, status int) (n int) {
 	return n
 }
 
-// Counts gives all requests since ResetCounts.
+// Counts returns all requests since ResetCounts.
 func (s *Server) Counts() map[Request]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -365,7 +364,7 @@ func (s *Server) ResetCounts() {
 	clear(s.counted)
 }
 
-// Used gives the requests that counted against the limit of a token in this hour.
+// Used returns the requests that counted against the limit of a token in this hour.
 func (s *Server) Used(token string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

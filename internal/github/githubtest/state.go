@@ -117,7 +117,7 @@ type Repository struct {
 // FullName is owner/name, of today.
 func (r *Repository) FullName() string { return r.owner + "/" + r.name }
 
-// ID gives the repository's number, which it keeps when it is renamed.
+// ID returns the repository's number, which it keeps when it is renamed.
 func (r *Repository) ID() int64 { return r.id }
 
 // change does something under the lock.
@@ -226,14 +226,13 @@ func (r *Repository) DeleteFork(n int) { r.change(func() { r.pull(n).ForkDeleted
 // DeleteAuthor deletes the account of the author. Nothing is emitted.
 func (r *Repository) DeleteAuthor(n int) { r.change(func() { r.pull(n).AuthorDeleted = true }) }
 
-// PullRequest gives what is known of one.
+// PullRequest returns what is known of one.
 func (r *Repository) PullRequest(n int) (p PullRequest) {
 	r.change(func() { p = *r.pull(n); p.Labels = slices.Clone(p.Labels) })
 	return p
 }
 
-// pull gives a pull request, or a new one that no one sees: its number was never
-// given.
+// pull returns a pull request, or a new one that no one sees: its number was never given.
 func (r *Repository) pull(n int) *PullRequest {
 	if n < 1 || n > len(r.pulls) {
 		r.s.fail("change pull request %d of %s: there is none", n, r.FullName())
@@ -279,8 +278,7 @@ func (r *Repository) SetBehind(behind bool) { r.change(func() { r.behind = behin
 // with 409 then.
 func (r *Repository) SetChecksPending(pending bool) { r.change(func() { r.checks = pending }) }
 
-// Rename gives the repository another full name. Requests for the previous one are
-// led to it.
+// Rename returns the repository another full name. Requests for the previous one are led to it.
 func (r *Repository) Rename(fullName string) {
 	r.change(func() {
 		r.s.previous[strings.ToLower(r.FullName())] = r.id
@@ -289,7 +287,7 @@ func (r *Repository) Rename(fullName string) {
 	})
 }
 
-// Deployments gives the deployments, in the order in which they were made.
+// Deployments returns the deployments, in the order in which they were made.
 func (r *Repository) Deployments() (all []Deployment) {
 	r.change(func() {
 		for _, d := range r.deployments {
@@ -301,7 +299,7 @@ func (r *Repository) Deployments() (all []Deployment) {
 	return all
 }
 
-// CommitStatuses gives the statuses of a commit, in the order in which they were made.
+// CommitStatuses returns the statuses of a commit, in the order in which they were made.
 func (r *Repository) CommitStatuses(sha string) (all []CommitStatus) {
 	r.change(func() { all = slices.Clone(r.commitStatuses[sha]) })
 	return all
@@ -314,7 +312,7 @@ func (r *Repository) DeleteDeployment(id int64) {
 	})
 }
 
-// Comments gives the comments on a pull request, in their order.
+// Comments returns the comments on a pull request, in their order.
 func (r *Repository) Comments(n int) (all []Comment) {
 	r.change(func() {
 		for _, c := range r.comments {

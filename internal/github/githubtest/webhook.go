@@ -40,7 +40,7 @@ func (d Delivery) Request(ctx context.Context, address string, secret []byte) (*
 	return r, nil
 }
 
-// Sign gives the value of X-Hub-Signature-256.
+// Sign returns the value of X-Hub-Signature-256.
 func Sign(payload, secret []byte) string {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write(payload)

@@ -36,8 +36,8 @@ func NewAuthority(t testing.TB) *Authority {
 // PEM of the authority's own certificate.
 func (a *Authority) PEM() []byte { return encode("CERTIFICATE", a.certificate.Raw) }
 
-// Issue gives a certificate for hosts (names and addresses) from an hour ago until
-// a time, and its key, both in PEM. It serves servers and clients.
+// Issue returns a certificate for hosts (names and addresses) from an hour ago until a time, and
+// its key, both in PEM. It serves servers and clients.
 func (a *Authority) Issue(t testing.TB, until time.Time, hosts ...string) (certificate, key []byte) {
 	t.Helper()
 	template := &x509.Certificate{

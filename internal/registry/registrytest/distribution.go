@@ -25,8 +25,8 @@ import (
 // hashOfRobot is Robot's password as htpasswd with bcrypt writes it.
 const hashOfRobot = Robot + ":$2b$04$V6TnGHZsNjTZyY2T34BFjeHi95UvSGU/mg0F.c3fjDkE/SQh5F/k6\n"
 
-// distribution2 is CNCF Distribution as Debian has it. It gives a list in one page,
-// whatever it is asked for, and deletes no tag alone: that is done in its files.
+// distribution2 is CNCF Distribution as Debian has it. It returns a list in one page, whatever it
+// is asked for, and deletes no tag alone: that is done in its files.
 func distribution2() Product {
 	return Product{
 		Name: "distribution-2.8", Logins: []Login{Everybody, ByPassword, ByToken},
@@ -109,7 +109,7 @@ func tagInFiles(p *Process, path, digest string, tags []string) error {
 	return nil
 }
 
-// tokenServer gives tokens of a minute to Robot. Its realm has a host name, since private
+// tokenServer returns tokens of a minute to Robot. Its realm has a host name, since private
 // addresses in a challenge are refused.
 func tokenServer(t testing.TB) (realm string, bundle []byte, err error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)

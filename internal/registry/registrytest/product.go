@@ -57,7 +57,7 @@ type Product struct {
 	program func(testing.TB) string
 	// prepare writes the configuration for p.address, and gives the arguments.
 	prepare func(p *Process) (arguments []string, err error)
-	// tag gives a digest of the repository further tags.
+	// tag returns a digest of the repository further tags.
 	tag func(p *Process, path, digest string, tags []string) error
 	// untag deletes a tag alone.
 	untag func(p *Process, path, tag string) error
@@ -211,7 +211,7 @@ func (p *Process) Stop() { p.stop() }
 // Host is the registry's host and port.
 func (p *Process) Host() string { return p.address }
 
-// Repository gives the full name of a path below Robot's.
+// Repository returns the full name of a path below Robot's.
 func (p *Process) Repository(path string) string { return p.address + "/" + p.path(path) }
 
 func (p *Process) path(path string) string { return Robot + "/" + path }
@@ -230,7 +230,7 @@ func (p *Process) reference(path, tag string) name.Tag {
 	return ref
 }
 
-// PushImage gives the digest of the image.
+// PushImage returns the digest of the image.
 func (p *Process) PushImage(path, tag string, image v1.Image) string {
 	p.t.Helper()
 	if err := remote.Write(p.reference(path, tag), image, p.Options()...); err != nil {
@@ -243,7 +243,7 @@ func (p *Process) PushImage(path, tag string, image v1.Image) string {
 	return digest.String()
 }
 
-// PushIndex gives the digest of the index.
+// PushIndex returns the digest of the index.
 func (p *Process) PushIndex(path, tag string, index v1.ImageIndex) string {
 	p.t.Helper()
 	if err := remote.WriteIndex(p.reference(path, tag), index, p.Options()...); err != nil {
@@ -279,7 +279,7 @@ func (p *Process) PushReferrer(path, subject string, image v1.Image) string {
 	return digest.String()
 }
 
-// Tag gives what a digest of the repository names further tags.
+// Tag returns what a digest of the repository names further tags.
 func (p *Process) Tag(path, digest string, tags ...string) {
 	p.t.Helper()
 	if err := p.product.tag(p, path, digest, tags); err != nil {

@@ -112,7 +112,7 @@ func New(t testing.TB, options ...Option) *Server {
 // Host is the registry's host and port.
 func (s *Server) Host() string { return s.front.Listener.Addr().String() }
 
-// Repository gives the full name of a path.
+// Repository returns the full name of a path.
 func (s *Server) Repository(path string) string { return s.Host() + "/" + path }
 
 // Outbound is a policy that lets a client reach servers of the test.
@@ -140,7 +140,7 @@ func (s *Server) RequireBearer(username, password string) {
 	s.token++
 }
 
-// LimitPages gives at most n tags a page, whatever is asked for.
+// LimitPages returns at most n tags a page, whatever is asked for.
 func (s *Server) LimitPages(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +197,7 @@ func Image(t testing.TB, label, platform string, created time.Time) v1.Image {
 	return image
 }
 
-// PushImage gives the digest of the image.
+// PushImage returns the digest of the image.
 func (s *Server) PushImage(t testing.TB, path, tag string, image v1.Image) string {
 	t.Helper()
 	ref := s.reference(t, path, tag)
@@ -211,7 +211,7 @@ func (s *Server) PushImage(t testing.TB, path, tag string, image v1.Image) strin
 	return digest.String()
 }
 
-// PushIndex gives the digest of the index.
+// PushIndex returns the digest of the index.
 func (s *Server) PushIndex(t testing.TB, path, tag string, index v1.ImageIndex) string {
 	t.Helper()
 	ref := s.reference(t, path, tag)
@@ -417,7 +417,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// count gives the fault that answers, nil for none.
+// count returns the fault that answers, nil for none.
 func (s *Server) count(class Class, r *http.Request) http.HandlerFunc {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -468,7 +468,7 @@ func (s *Server) giveToken(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"token":"token-%d"}`, token)
 }
 
-// list gives a page, and a link to the next one while there is more.
+// list returns a page, and a link to the next one while there is more.
 func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/v2/"), "/tags/list")
 	s.mu.Lock()

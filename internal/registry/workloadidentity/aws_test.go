@@ -87,7 +87,7 @@ func serve(t *testing.T, start func(http.Handler) *httptest.Server, answers map[
 	return e
 }
 
-// to gives the requests of a path.
+// to returns the requests of a path.
 func (e *exchange) to(path string) (out []*recorded) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

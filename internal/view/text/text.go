@@ -27,9 +27,9 @@ type Options struct {
 	Color bool
 	// Unicode allows characters beyond ASCII.
 	Unicode bool
-	// Wide gives more columns, and times absolute and with their zone.
+	// Wide returns more columns, and times absolute and with their zone.
 	Wide bool
-	// Namespaces gives each service with its namespace.
+	// Namespaces returns each service with its namespace.
 	Namespaces bool
 	// Now is the time of the view, in the reader's zone.
 	Now time.Time
@@ -61,7 +61,7 @@ type page struct {
 	b strings.Builder
 }
 
-// write gives the page to a writer at once.
+// write returns the page to a writer at once.
 func (p *page) write(out io.Writer) error {
 	text := p.b.String()
 	if !p.Unicode {
@@ -123,7 +123,7 @@ func (p *page) line(first, indent, text string) {
 // The colors of classes and marks: those of the terminal's own palette.
 var colors = map[view.Class]string{view.Waiting: "5", view.Failed: "1", view.Moving: "6", view.Stable: ""}
 
-// paint gives a text the color of a class.
+// paint returns a text the color of a class.
 func (p *page) paint(class view.Class, text string) string {
 	if c := colors[class]; p.Color && c != "" && text != "" {
 		return lipgloss.NewStyle().Foreground(lipgloss.Color(c)).Render(text)
@@ -131,7 +131,7 @@ func (p *page) paint(class view.Class, text string) string {
 	return text
 }
 
-// faint gives what readers need last.
+// faint returns what readers need last.
 func (p *page) faint(text string) string {
 	if !p.Color || text == "" {
 		return text
@@ -139,7 +139,7 @@ func (p *page) faint(text string) string {
 	return lipgloss.NewStyle().Faint(true).Render(text)
 }
 
-// bold gives what readers need first.
+// bold returns what readers need first.
 func (p *page) bold(text string) string {
 	if !p.Color || text == "" {
 		return text

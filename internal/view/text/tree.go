@@ -158,7 +158,7 @@ func (p *page) cells(r view.Release) []string {
 	return []string{marks[r.Status] + " " + short(r.Version), r.Status, share, pods, age}
 }
 
-// columns gives the widths of the cells of releases.
+// columns returns the widths of the cells of releases.
 func columns(p *page, releases []view.Release) []int {
 	widths := make([]int, 5)
 	for _, r := range releases {
@@ -202,7 +202,7 @@ func (p *page) release(r view.Release, branch, stem string, widths []int, t Tree
 	p.pods(r, inner, t)
 }
 
-// classOf gives the color of the mark of a release.
+// classOf returns the color of the mark of a release.
 func classOf(r view.Release) view.Class {
 	switch r.Status {
 	case "error":

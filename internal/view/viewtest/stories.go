@@ -38,7 +38,7 @@ func freezes(w *world) {
 	w.freezes = []v1alpha1.Freeze{f}
 }
 
-// measured gives a version measurements.
+// measured returns a version measurements.
 func measured(w *world, version string, phase v1alpha1.AnalysisPhase, value string, result v1alpha1.MeasurementResult) {
 	limit := 0.5
 	w.spec.Analysis = true
@@ -185,7 +185,7 @@ func Stories() []Story {
 	return out
 }
 
-// Play gives a service at the moment of a story; false if there is no such story.
+// Play returns a service at the moment of a story; false if there is no such story.
 func Play(name, service string) (Story, bool) {
 	if stories[name] == nil {
 		return Story{}, false
@@ -193,7 +193,8 @@ func Play(name, service string) (Story, bool) {
 	return play(name, service), true
 }
 
-// Moments gives a service at each moment of a story at which something changed, the last one being its end.
+// Moments returns a service at each moment of a story at which something changed, the last one being its
+// end.
 func Moments(name, service string) (out []Story) {
 	w := newWorld(service)
 	moment := func() { out = append(out, Story{Name: name, Input: w.input(), Now: w.now}) }
@@ -209,7 +210,7 @@ func play(name, service string) Story {
 	return Story{Name: name, Input: w.input(), Now: w.now}
 }
 
-// Many gives n services in different states, at one time.
+// Many returns n services in different states, at one time.
 func Many(n int) (view.Input, time.Time) {
 	var in view.Input
 	names := slices.Sorted(maps.Keys(stories))

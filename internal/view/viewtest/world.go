@@ -161,7 +161,7 @@ func (w *world) plan() bool {
 	return changed
 }
 
-// measure gives a canary the analysis that its version has.
+// measure returns a canary the analysis that its version has.
 func (w *world) measure(o *fact) {
 	a := w.analyses[o.Version]
 	if a == nil {
@@ -211,7 +211,7 @@ func (w *world) decide(version string, action release.Action, step, by, reason s
 	w.settle()
 }
 
-// input gives the objects of the world.
+// input returns the objects of the world.
 func (w *world) input() view.Input {
 	in := view.Input{Namespace: namespace, Repositories: []v1alpha1.GitHubRepository{}, Freezes: w.freezes}
 	in.Microservices = []v1alpha1.Microservice{w.microservice()}

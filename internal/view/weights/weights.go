@@ -46,7 +46,7 @@ func (w *History) Observe(services []v1alpha1.Microservice, now time.Time) {
 	w.services = next
 }
 
-// with gives a group another point, if the shares changed. The points of readers are not changed.
+// with returns a group another point, if the shares changed. The points of readers are not changed.
 func with(g view.GroupWeights, shares []view.WeightShare, now time.Time) view.GroupWeights {
 	n := len(g.Points)
 	if len(shares) == 0 || n > 0 && slices.Equal(g.Points[n-1].Shares, shares) {

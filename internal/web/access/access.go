@@ -70,7 +70,7 @@ type answer struct {
 	at      time.Time
 }
 
-// New gives access without answers.
+// New returns access without answers.
 func New(o Options) *Access {
 	return &Access{Options: o, reviews: make(chan struct{}, maxReviews), answers: map[question]answer{}}
 }

@@ -137,7 +137,7 @@ func (a *Access) lists(ctx context.Context, r web.Reader, namespace string, k ki
 	return false, nil
 }
 
-// scopeOf gives a scope its key, its filter, and the sentences about what is missing.
+// scopeOf returns a scope its key, its filter, and the sentences about what is missing.
 func scopeOf(r web.Reader, all [kinds]seen, visible []string) web.Scope {
 	if !slices.ContainsFunc(all[:], func(s seen) bool { return !s.all }) {
 		return web.Scope{}
@@ -191,8 +191,8 @@ func some(namespaces []string) string {
 	return fmt.Sprintf("namespaces %s and %d more", strings.Join(namespaces[:most], ", "), len(namespaces)-most)
 }
 
-// filter gives the objects that may be seen, and the labels of the namespaces of services, by which it is known what a
-// ClusterFreeze selects: of kinds that it does not know, none. A kind that may be seen nowhere was not read.
+// filter returns the objects that may be seen, and the labels of the namespaces of services, by which it is known what
+// a ClusterFreeze selects: of kinds that it does not know, none. A kind that may be seen nowhere was not read.
 func filter(o cluster.Objects, all [kinds]seen) cluster.Objects {
 	return cluster.Objects{
 		Input: view.Input{

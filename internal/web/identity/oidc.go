@@ -79,7 +79,7 @@ type login struct {
 	Expires  time.Time `json:"e"`
 }
 
-// NewOIDC gives the identity of a provider. The provider is not asked before the first login.
+// NewOIDC returns the identity of a provider. The provider is not asked before the first login.
 func NewOIDC(o OIDCOptions) (*OIDC, error) {
 	for name, value := range map[string]string{"URL": o.URL, "issuer": o.Issuer} {
 		if u, err := url.Parse(value); err != nil || u.Scheme != "https" || u.Host == "" {
@@ -246,7 +246,7 @@ func (o *OIDC) finish(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// answered gives the session that follows from the answer of the provider to a login.
+// answered returns the session that follows from the answer of the provider to a login.
 func (o *OIDC) answered(ctx context.Context, l login, q url.Values) (session, error) {
 	if code := q.Get("error"); code != "" {
 		return session{}, refused("The identity provider refused: %s.", cmp.Or(q.Get("error_description"), code))
@@ -259,7 +259,7 @@ func (o *OIDC) answered(ctx context.Context, l login, q url.Values) (session, er
 	return o.exchange(ctx, l, q.Get("code"))
 }
 
-// inProgress gives the login in progress with a state.
+// inProgress returns the login in progress with a state.
 func (o *OIDC) inProgress(r *http.Request, state string) (login, error) {
 	var l login
 	failed := &web.Problem{Status: http.StatusForbidden, Title: "This login cannot be finished", Text: "It was not begun in this browser, took longer than 10 minutes, or was finished before."}

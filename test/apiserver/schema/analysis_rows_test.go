@@ -2,7 +2,7 @@ package schema_test
 
 import "strings"
 
-// analysisPatch gives a Microservice a canary with an analysis of these fields.
+// analysisPatch returns a Microservice a canary with an analysis of these fields.
 func analysisPatch(fields string) string {
 	return `spec: {updateStrategy: {canary: {steps: [{weight: 10}], analysis: {` + fields + `}}}}`
 }

@@ -77,7 +77,7 @@ func settings(p *v1alpha1.NetworkPolicy) *v1alpha1.APISIXProvider {
 	return p.Spec.Provider.APISIX
 }
 
-// See gives the view of one reconcile.
+// See returns the view of one reconcile.
 func (Provider) See(s providers.Scene) providers.View {
 	v := &view{Scene: s, live: map[string]*providers.Live{}}
 	if own := settings(s.Policy); own != nil {
@@ -234,8 +234,8 @@ func (v *view) Holds(o resources.Object, decided []providers.Route) bool {
 	return ok && len(providers.Undecided(t.Spec.Hosts, decided, v.live)) > 0
 }
 
-// Build gives the ApisixRoute of a route: a rule for each match, then the one that splits
-// all requests by weight.
+// Build returns the ApisixRoute of a route: a rule for each match, then the one that splits all
+// requests by weight.
 func (v *view) Build(r providers.Route) []resources.Object {
 	r.RecordTTL = 0 // It has no effect: Unapplied reports this.
 	labels, annotations := r.Metadata(v.Policy, v.Microservice)
@@ -260,7 +260,7 @@ func (v *view) Build(r providers.Route) []resources.Object {
 	return []resources.Object{out}
 }
 
-// Carry gives a live ApisixRoute with the Services of a decided route.
+// Carry returns a live ApisixRoute with the Services of a decided route.
 func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	old := live.Objects[0].(*ApisixRoute)
 	if len(old.Spec.HTTP) == 0 {
@@ -318,8 +318,8 @@ func chosen(r providers.Route, m v1alpha1.CanaryMatch) Match {
 	return out
 }
 
-// prefix gives the paths whose first elements are those of path: "/a*" would be "/ab" as
-// well. The first one is path, but for the "*" of "/*".
+// prefix returns the paths whose first elements are those of path: "/a*" would be "/ab" as well.
+// The first one is path, but for the "*" of "/*".
 func prefix(path string) []string {
 	short := strings.TrimRight(path, "/")
 	switch short {
@@ -389,8 +389,7 @@ func Same(old, want resources.Object) bool {
 	return a == b && equality.Semantic.DeepEqual(had.Spec, has.Spec)
 }
 
-// Serves gives the address of a host. Whether its certificate is there only cert-manager
-// reports.
+// Serves returns the address of a host. Whether its certificate is there only cert-manager reports.
 func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
 	scheme := "http"
 	if _, tls := r.TLS[host]; tls {

@@ -140,7 +140,7 @@ type ApisixTlsList struct {
 	Items           []ApisixTls `json:"items"`
 }
 
-// TLSSpec gives hosts a certificate.
+// TLSSpec returns hosts a certificate.
 type TLSSpec struct {
 	// IngressClassName; "": every controller takes it.
 	IngressClassName string `json:"ingressClassName,omitempty"`

@@ -113,8 +113,8 @@ func wildcard(host string) string {
 	return "*." + parent
 }
 
-// Unready reports what keeps the certificate of a host from being there; nil: nothing that is
-// known here. A Certificate whose renewal is in progress is ready.
+// Unready reports what keeps the certificate of a host from being there, or nil if nothing is known
+// here. A Certificate whose renewal is in progress is ready.
 func Unready(s providers.Scene, host string, t providers.TLS) *providers.Problem {
 	if t.Issuer.Name == "" {
 		return nil

@@ -15,8 +15,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// brokenListener is what is wrong with the listener of a Gateway that a route has come to;
-// nil: nothing.
+// brokenListener is what is wrong with the listener of a Gateway that a route has come to, or nil.
 func (v *view) brokenListener(r providers.Route) *providers.Problem {
 	for _, host := range r.Hostnames {
 		if t, ok := r.TLS[host]; ok && t.Mode == v1alpha1.TLSListenerSet {
@@ -148,9 +147,8 @@ func (v *view) Health() *providers.Problem {
 	return nil
 }
 
-// Serves gives the address of a host, as a browser would reach it through the first
-// listener that fits and is in order. An address with https is not served before its
-// listener has a certificate.
+// Serves returns the address of a host, as a browser would reach it through the first listener that
+// fits and is in order. An address with https is not served before its listener has a certificate.
 func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
 	asked, tls := r.TLS[host]
 	if tls && asked.Mode == v1alpha1.TLSListenerSet {
@@ -211,9 +209,9 @@ type served struct {
 	problem *providers.Problem
 }
 
-// listener of a parent that takes a host; nil: there is none. What is in order goes before
-// what is not, then the first of the protocols before the others. known is false where a
-// Gateway does not exist, which could have one.
+// listener of a parent that takes a host, or nil. What is in order goes before what is not, then
+// the first of the protocols before the others. known is false where a Gateway does not exist,
+// which could have one.
 func (v *view) listener(r providers.Route, host string, wanted []gatewayv1.ProtocolType) (best *served, known bool) {
 	known = true
 	rank := func(l *served) int {

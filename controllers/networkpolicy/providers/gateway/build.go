@@ -14,8 +14,8 @@ import (
 // maxParents is how many parents a route may name.
 const maxParents = 32
 
-// Build gives the one object of a route. Parents that serve it now, and are no longer
-// named, stay in it until those that are named have accepted it.
+// Build returns the one object of a route. Parents that serve it now, and are no longer named, stay
+// in it until those that are named have accepted it.
 func (v *view) Build(r providers.Route) []resources.Object {
 	common := gatewayv1.CommonRouteSpec{}
 	var kept []gatewayv1.ParentReference

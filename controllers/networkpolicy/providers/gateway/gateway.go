@@ -91,7 +91,7 @@ func (Provider) Refers(p *v1alpha1.NetworkPolicy) []providers.Reference {
 	return out
 }
 
-// See gives the view of one reconcile.
+// See returns the view of one reconcile.
 func (Provider) See(s providers.Scene) providers.View {
 	v := &view{Scene: s, live: map[string]*providers.Live{}}
 	for _, o := range s.Objects {

@@ -177,7 +177,7 @@ func ofSet(p gatewayv1.ParentReference) bool {
 	return p.Kind != nil && (string(*p.Kind) == listenerSetKind.Kind || string(*p.Kind) == listenerSetKind.Previous.Kind)
 }
 
-// set is a live ListenerSet of the policy; nil: there is none.
+// set is a live ListenerSet of the policy, or nil.
 func (v *view) set(name string) *gatewayv1.ListenerSet {
 	for _, o := range v.Objects {
 		if s := listenerSet(o); s != nil && s.Name == name {
@@ -222,7 +222,7 @@ func (v *view) setProblem(a attachment) *providers.Problem {
 		a.Field, key(v.Policy.Namespace, a.ParentReference), a.set, c.Reason, strings.TrimSuffix(c.Message, "."), fix)}
 }
 
-// setServes reports what keeps the listener of a host from being served; nil: nothing.
+// setServes reports what keeps the listener of a host from being served, or nil.
 func (v *view) setServes(name string) *providers.Problem {
 	s := v.set(name)
 	if s == nil {
@@ -244,8 +244,7 @@ func (v *view) setServes(name string) *providers.Problem {
 		"the Gateway has not reported that the listener of ListenerSet %q is programmed: check that its controller implements ListenerSets", name)}
 }
 
-// listenerProblem is what the conditions of a listener say against it, at a generation;
-// nil: nothing.
+// listenerProblem is what the conditions of a listener say against it, at a generation, or nil.
 func listenerProblem(conditions []metav1.Condition, generation int64, what string) *providers.Problem {
 	for _, kind := range []gatewayv1.ListenerConditionType{
 		gatewayv1.ListenerConditionConflicted, gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerConditionProgrammed,

@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// Carry gives a live route with the Services of a decided one. Its parents, filters,
-// timeouts and affinity stay: they are those of the rule that splits.
+// Carry returns a live route with the Services of a decided one. Its parents, filters, timeouts and
+// affinity stay: they are those of the rule that splits.
 func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	old := live.Objects[0]
 	p, ok := partsOf(old)
@@ -50,8 +50,8 @@ func protocolOf(route resources.Object) v1alpha1.PortProtocol {
 	return v1alpha1.ProtocolHTTP
 }
 
-// keepRules gives the rules of a route all that those of the old one say next to matches
-// and backends. Mirrors come and go with steps.
+// keepRules returns the rules of a route all that those of the old one say next to matches and
+// backends. Mirrors come and go with steps.
 func keepRules(next, old resources.Object) {
 	switch next := next.(type) {
 	case *gatewayv1.HTTPRoute:

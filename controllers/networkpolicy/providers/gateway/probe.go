@@ -78,8 +78,8 @@ func (v *view) answerOf(r providers.Route, done *gatewayv1.HTTPRoute) string {
 	return fmt.Sprintf("%s-%d%s", content, changes, answerSuffix)
 }
 
-// parseAnswer gives the parts of an answer: the digest of a content, and how often it
-// had changed.
+// parseAnswer returns the parts of an answer: the digest of a content, and how often it had
+// changed.
 func parseAnswer(host string) (content string, changes int, ok bool) {
 	label, suffixed := strings.CutSuffix(host, answerSuffix)
 	content, number, counted := strings.Cut(label, "-")

@@ -48,7 +48,7 @@ func (RouteRef) Needs(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	return slices.DeleteFunc(slices.Clone(routeKinds), func(k providers.Kind) bool { return k.Kind != UserRef(p).Kind })
 }
 
-// See gives the view of one reconcile.
+// See returns the view of one reconcile.
 func (RouteRef) See(s providers.Scene) providers.View {
 	v := &userView{view: &view{Scene: s, live: map[string]*providers.Live{}}, users: map[string]user{}}
 	if ref := UserRef(s.Policy); ref != nil {
@@ -268,7 +268,7 @@ func (v *userView) Unapplied(routes []providers.Route) *providers.Problem {
 	return &providers.Problem{Reason: providers.ReasonNotSupported, Message: text}
 }
 
-// Build gives the route of the user with the rules that the policy routes.
+// Build returns the route of the user with the rules that the policy routes.
 func (v *userView) Build(r providers.Route) []resources.Object {
 	u := v.users[r.Name].object
 	if u == nil {
@@ -288,7 +288,7 @@ func (v *userView) to(u *unstructured.Unstructured, r providers.Route, held map[
 	return take(u, v.Policy.Name, held, wanted, backends, t, v.Scene)
 }
 
-// Carry gives the route with the rules that the policy has in it.
+// Carry returns the route with the rules that the policy has in it.
 func (v *userView) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	u := v.users[live.Name].object
 	if u == nil || live.Managed == nil || len(r.Backends) == 0 {
@@ -404,7 +404,7 @@ func Settled(u *unstructured.Unstructured) bool {
 	})
 }
 
-// Serves gives the address of a host of the route, as a browser would reach it.
+// Serves returns the address of a host of the route, as a browser would reach it.
 func (v *userView) Serves(r providers.Route, host string) (string, *providers.Problem) {
 	u, ok := v.users[v.name]
 	if !ok {

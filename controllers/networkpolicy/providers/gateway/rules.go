@@ -137,7 +137,7 @@ func grpcMatch(m v1alpha1.CanaryMatch) gatewayv1.GRPCRouteMatch {
 	return match
 }
 
-// mirror that a route asks for; nil: none.
+// mirror that a route asks for, or nil.
 func mirror(r providers.Route) *gatewayv1.HTTPRequestMirrorFilter {
 	if r.Mirror == "" {
 		return nil

@@ -105,7 +105,7 @@ func settings(p *v1alpha1.NetworkPolicy) *v1alpha1.IngressProvider {
 	return p.Spec.Provider.Ingress
 }
 
-// See gives the view of one reconcile.
+// See returns the view of one reconcile.
 func (Provider) See(s providers.Scene) providers.View {
 	v := &view{Scene: s, live: map[string]*providers.Live{}}
 	if own := settings(s.Policy); own != nil {
@@ -329,9 +329,8 @@ func shares(r providers.Route) (main, second string, weight int32, exact bool) {
 	return main, second, weight, exact
 }
 
-// Build gives the Ingress of a route, and that of its canary where there is one. Of more
-// than two shares, for which Ingresses have no words, the smaller ones go to the first:
-// Verdict shows.
+// Build returns the Ingress of a route, and that of its canary where there is one. Of more than two
+// shares, for which Ingresses have no words, the smaller ones go to the first: Verdict shows.
 func (v *view) Build(r providers.Route) []resources.Object {
 	main, second, weight, _ := shares(r)
 	out := []resources.Object{v.build(r, r.Name, main, nil)}
@@ -424,8 +423,8 @@ func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Ve
 	return providers.Verdict{Accepted: true}
 }
 
-// Carry gives the live Ingresses of a route with the Services of a decided one: class,
-// TLS and the annotations of others stay.
+// Carry returns the live Ingresses of a route with the Services of a decided one: class, TLS and
+// the annotations of others stay.
 func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	main, ok := live.Objects[0].(*networkingv1.Ingress)
 	if !ok || main.Name != live.Name {
@@ -513,8 +512,7 @@ func prefixed(had, has *networkingv1.Ingress) bool {
 	return true
 }
 
-// Serves gives the address of a host. Whether its certificate is there only cert-manager
-// reports.
+// Serves returns the address of a host. Whether its certificate is there only cert-manager reports.
 func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
 	scheme := "http"
 	if _, tls := r.TLS[host]; tls {

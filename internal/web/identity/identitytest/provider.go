@@ -75,7 +75,7 @@ func New(t testing.TB, redirect string) *Provider {
 	return p
 }
 
-// Rotate gives the provider another key.
+// Rotate returns the provider another key.
 func (p *Provider) Rotate(t testing.TB) {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)

@@ -28,7 +28,7 @@ func (Provider) Chosen(p *v1alpha1.NetworkPolicy) bool {
 	return p.Spec.Provider != nil && p.Spec.Provider.Ingress != nil && p.Spec.Provider.Ingress.ClassName == "weighted"
 }
 
-// See gives the view of one reconcile.
+// See returns the view of one reconcile.
 func (Provider) See(s providers.Scene) providers.View { return view{s} }
 
 type view struct{ providers.Scene }
@@ -55,7 +55,7 @@ func (v view) Unsupported(r providers.Route) *providers.Problem {
 	return nil
 }
 
-// Build gives the WeightedRoute of a route.
+// Build returns the WeightedRoute of a route.
 func (v view) Build(r providers.Route) []resources.Object {
 	labels, annotations := r.Metadata(v.Policy, v.Microservice)
 	out := &WeightedRoute{
@@ -113,7 +113,7 @@ func Same(live, decided resources.Object) bool {
 	return has == wants && equality.Semantic.DeepEqual(live.(*WeightedRoute).Spec, decided.(*WeightedRoute).Spec)
 }
 
-// Serves gives the URL of a host.
+// Serves returns the URL of a host.
 func (v view) Serves(_ providers.Route, host string) (string, *providers.Problem) {
 	return "http://" + host, nil
 }
