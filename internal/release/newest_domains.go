@@ -121,11 +121,17 @@ func (s *scope) crossing() (*Row, *Group) {
 		if x == nil || x.Status != Canary {
 			continue
 		}
-		if from != nil && from.g.Slug == g.Slug || g.Rollout.From == s.g.Slug {
+		if from != nil && (from.g.Slug == g.Slug || s.planner.scope(g).hasNewest()) || g.Rollout.From == s.g.Slug || g.Rollout.From != "" && s.hasNewest() {
 			return x, g
 		}
 	}
 	return nil, nil
+}
+
+// hasNewest reports whether some policy routes its newest domains to this group. That may be one below the group from which they
+// move, whose active release has no ready endpoint.
+func (s *scope) hasNewest() bool {
+	return slices.ContainsFunc(s.reports, func(r Report) bool { return r.Newest })
 }
 
 // queueWait returns the wait of a group that starts while the newest domains move to another one.
