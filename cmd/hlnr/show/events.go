@@ -70,9 +70,7 @@ newest last. The API server keeps events for an hour by default.`,
 			}
 		}
 		return output.Print(f.Out, v, func(out io.Writer) error {
-			o := terminal(f, output)
-			o.Namespaces = scope.AllNamespaces()
-			return text.Events(out, v, o)
+			return text.Events(out, v, listed(f, output, scope, args))
 		}, nil)
 	}
 	return cmd

@@ -58,6 +58,22 @@ func terminal(f *cli.Factory, output *cli.Output) text.Options {
 	return o
 }
 
+// listed returns the options of the texts of a list of objects: of services with some names, else of one namespace or of all.
+func listed(f *cli.Factory, output *cli.Output, scope *cli.Scope, names []string) text.Options {
+	o := terminal(f, output)
+	o.Namespaces = scope.AllNamespaces()
+	namespace, err := scope.Namespace(f)
+	switch {
+	case len(names) > 0:
+		o.Searched = "of " + strings.Join(names, ", ")
+	case o.Namespaces:
+		o.Searched = "in any namespace"
+	case err == nil: // else the read of the objects reports it
+		o.Searched = "in namespace " + namespace + " (use -A for all namespaces)"
+	}
+	return o
+}
+
 // addPrometheus adds the flag --prometheus to a command that shows shares of traffic.
 func addPrometheus(cmd *cobra.Command) *string {
 	return measure.AddPrometheus(cmd.Flags(), "for the shares of traffic that it observed")

@@ -47,9 +47,7 @@ then those that failed, then those with a rollout in progress.`,
 		}
 		b = b.Of(chosen)
 		return output.Print(f.Out, b, func(out io.Writer) error {
-			o := terminal(f, output)
-			o.Namespaces = scope.AllNamespaces()
-			return text.Status(out, b, o)
+			return text.Status(out, b, listed(f, output, scope, args))
 		}, func() []string { return serviceNames(b) })
 	}
 	return cmd
@@ -118,9 +116,7 @@ with their addresses and when they expire.`,
 		}
 		v := b.Previews("")
 		return output.Print(f.Out, v, func(out io.Writer) error {
-			o := terminal(f, output)
-			o.Namespaces = scope.AllNamespaces()
-			return text.Previews(out, v, o)
+			return text.Previews(out, v, listed(f, output, scope, args))
 		}, func() []string {
 			var names []string
 			for _, s := range v.Services {

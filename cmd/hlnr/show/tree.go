@@ -69,8 +69,7 @@ line for each release, and one for each change.`,
 				return err
 			}
 		}
-		o, t := terminal(f, output), text.TreeOptions{Pods: pods, All: all}
-		o.Namespaces = scope.AllNamespaces()
+		o, t := listed(f, output, scope, args), text.TreeOptions{Pods: pods, All: all}
 		if len(args) == 0 {
 			return printTrees(f, output, view.New(in, f.Now()), o, t)
 		}

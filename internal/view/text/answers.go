@@ -130,7 +130,7 @@ func Previews(out io.Writer, v view.Previews, o Options) error {
 		}
 	}
 	if len(rows) == 0 {
-		p.line("", "", "no previews")
+		p.line("", "", p.nothing("previews"))
 		return p.write(out)
 	}
 	p.grid([]string{"SERVICE", "PREVIEW", "TITLE", "AUTHOR", "COMMIT", "URL", "STATE"}, rows)
@@ -141,7 +141,7 @@ func Previews(out io.Writer, v view.Previews, o Options) error {
 func Events(out io.Writer, v view.Events, o Options) error {
 	p := &page{Options: o}
 	if len(v.Events) == 0 {
-		p.line("", "", "no events: the API server keeps them for an hour by default")
+		p.line("", "", p.nothing("events")+"; the API server keeps events for an hour by default")
 	}
 	for _, e := range v.Events {
 		object := Clean(e.Object)

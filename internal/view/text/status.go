@@ -18,7 +18,7 @@ func Status(out io.Writer, b view.Board, o Options) error {
 	p := &page{Options: o}
 	p.freezes(b.Freezes)
 	if len(b.Services) == 0 {
-		text := "no services"
+		text := p.nothing("services")
 		if b.Counts.Services > 0 {
 			text = "none of " + counts(b.Counts)
 		}

@@ -35,9 +35,16 @@ type Options struct {
 	Now time.Time
 	// Program is how the reader calls hlnr; "": hlnr.
 	Program string
+	// Searched describes what was searched, as in "in namespace shop", for texts that nothing was found.
+	Searched string
 	// Home is the namespace in which commands act by default: those about services in others name theirs. "":
 	// only where namespaces are shown.
 	Home string
+}
+
+// nothing returns the text that no objects were found, with where they were searched.
+func (o Options) nothing(what string) string {
+	return strings.TrimSpace("no " + what + " " + o.Searched)
 }
 
 // command of hlnr about a service, to copy.
