@@ -160,8 +160,8 @@ func (st Step) members() string {
 	return " by members of " + strings.Join(st.ApproversFrom, " or ")
 }
 
-// awaited describes the approvals that a step waits for.
-func (st Step) awaited(approvals []Approval) string {
+// Awaited describes the approvals that a step waits for, given those that it has, as in "2 approvals (1 so far: ana)".
+func (st Step) Awaited(approvals []Approval) string {
 	if !st.signed() {
 		return "approval"
 	}
@@ -191,11 +191,11 @@ func (s *scope) approve(run *Rollout, d Decision) string {
 	counted := st.counted(run.Approvals)
 	switch {
 	case d.By == "":
-		return fmt.Sprintf("step %q waits for %s; the decision names no user", s.stepName(run.Step), st.awaited(run.Approvals))
+		return fmt.Sprintf("step %q waits for %s; the decision names no user", s.stepName(run.Step), st.Awaited(run.Approvals))
 	case !member:
-		return fmt.Sprintf("step %q waits for %s; %s decided as a member of none of them: name one in spec.decision.groups", s.stepName(run.Step), st.awaited(run.Approvals), whom(d.By))
+		return fmt.Sprintf("step %q waits for %s; %s decided as a member of none of them: name one in spec.decision.groups", s.stepName(run.Step), st.Awaited(run.Approvals), whom(d.By))
 	case slices.ContainsFunc(counted, func(a Approval) bool { return a.By == d.By }):
-		return fmt.Sprintf("step %q waits for %s; %s has approved it already", s.stepName(run.Step), st.awaited(run.Approvals), whom(d.By))
+		return fmt.Sprintf("step %q waits for %s; %s has approved it already", s.stepName(run.Step), st.Awaited(run.Approvals), whom(d.By))
 	}
 	run.Approvals = append(counted, Approval{By: d.By, Group: group, Time: s.now})
 	if len(run.Approvals) >= st.approvers() {
@@ -212,7 +212,7 @@ func (s *scope) unadoptable(run *Rollout, d Decision) string {
 			continue
 		}
 		if _, member := st.groupOf(d); st.approvers() > 1 || !member || d.By == "" {
-			return fmt.Sprintf("step %q needs %s, which Adopt does not replace: continue to it, or change the steps", s.stepName(i+1), st.awaited(nil))
+			return fmt.Sprintf("step %q needs %s, which Adopt does not replace: continue to it, or change the steps", s.stepName(i+1), st.Awaited(nil))
 		}
 	}
 	return ""

@@ -115,7 +115,7 @@ func (s *scope) passageWaits(run *Rollout, r *Row, c Object, since time.Time) []
 	var ws []*wait
 	switch waited := run.Waited + s.now.Sub(since); {
 	case st.Approval:
-		ws = append(ws, newWait(r, false, AwaitingApproval, "%s is waiting at %d%% for %s: %s, with spec.decision.step: %q", r.Version, r.Weight, st.awaited(run.Approvals), set(r.Release, Continue), s.stepName(run.Step)))
+		ws = append(ws, newWait(r, false, AwaitingApproval, "%s is waiting at %d%% for %s: %s, with spec.decision.step: %q", r.Version, r.Weight, st.Awaited(run.Approvals), set(r.Release, Continue), s.stepName(run.Step)))
 	case waited < st.Pause:
 		w := newWait(r, false, Waiting, "%s is waiting at %d%% until %s", r.Version, r.Weight, s.now.Add(st.Pause-waited).Format(time.RFC3339))
 		w.Until = s.now.Add(st.Pause - waited)

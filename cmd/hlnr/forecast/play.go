@@ -241,25 +241,24 @@ func (p *play) gates(c *object, run *release.Rollout) bool {
 	return true
 }
 
-// approve lets a person approve a step that waits for one.
+// approve lets users approve a step that waits for them: as many as it needs, one after the other.
 func (p *play) approve(c *object, g *release.Group, run *release.Rollout, r release.Result) bool {
 	waits := slices.ContainsFunc(r.Notes, func(n release.Note) bool {
 		return !n.Event && n.Slug == g.Slug && n.Reason == release.AwaitingApproval && n.Release == run.Release
 	})
-	key := fmt.Sprint(g.Slug, "/", run.Sequence, "/", run.Step)
+	key := fmt.Sprint(g.Slug, "/", run.Sequence, "/", run.Step, "/", len(run.Approvals))
 	if !waits || p.asked[key] {
 		return false
 	}
 	p.asked[key] = true
 	p.decided++
 	p.forecast.People++
-	step := strconv.Itoa(run.Step)
-	name := step
+	step, number := release.Step{}, strconv.Itoa(run.Step)
 	if run.Step <= len(p.o.Spec.Steps) {
-		name = cmp.Or(p.o.Spec.Steps[run.Step-1].Name, step)
+		step = p.o.Spec.Steps[run.Step-1]
 	}
-	p.forecast.Events = append(p.forecast.Events, Event{After: p.now.Sub(p.start), Group: g.Name, Text: fmt.Sprintf("%s waits for approval of step %q", c.Version, name)})
-	c.Decision = &release.Decision{Action: release.Continue, ID: "play-" + strconv.Itoa(p.decided), Step: step}
+	p.forecast.Events = append(p.forecast.Events, Event{After: p.now.Sub(p.start), Group: g.Name, Text: fmt.Sprintf("%s waits in step %q for %s", c.Version, cmp.Or(step.Name, number), step.Awaited(run.Approvals))})
+	c.Decision = &release.Decision{Action: release.Continue, ID: "play-" + strconv.Itoa(p.decided), Step: number, By: "approver " + strconv.Itoa(p.decided), Groups: step.ApproversFrom}
 	return true
 }
 

@@ -56,7 +56,7 @@ func TestPlay(t *testing.T) {
 		t.Errorf("%s, %d approvals, %d pods more, open %q; want 15m, 1, 2 and nothing\n%s", got.Duration, got.People, got.Pods, got.Open, strings.Join(got.Lines(), "\n"))
 	}
 	lines := got.Lines()
-	for _, want := range []string{"1.x: 1.1.0 waits for approval of step \"2\"", "after 15m0s: 1.x: "} {
+	for _, want := range []string{"1.x: 1.1.0 waits in step \"2\" for approval", "after 15m0s: 1.x: "} {
 		if !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, want) }) {
 			t.Errorf("no line with %q in:\n%s", want, strings.Join(lines, "\n"))
 		}
@@ -66,6 +66,27 @@ func TestPlay(t *testing.T) {
 	}
 	if diff := cmp.Diff(got, f.Play(start)); diff != "" {
 		t.Errorf("another play differs: %s", diff)
+	}
+}
+
+// A step waits for as many users as it needs: who approves first reads that one more is missing.
+func TestPlayOfTwoApprovals(t *testing.T) {
+	t.Parallel()
+	f := shop(release.Step{Name: "half", Weight: 50, Approval: true, Approvers: 2, ApproversFrom: []string{"managers"}})
+	if got := f.Play(start); got.People != 2 || got.Open != "" {
+		t.Errorf("%d approvals, open %q:\n%s", got.People, got.Open, strings.Join(got.Lines(), "\n"))
+	}
+	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: start, now: start, asked: map[string]bool{}}
+	for range 3 { // the canary is in its step
+		r := p.plan()
+		p.apply(r)
+		p.routes()
+	}
+	f.Observed, f.objects = p.o, p.objects
+	f.Decide("shop-1.1.0", release.Decision{Action: release.Continue, ID: "1", Step: "half", By: "ana", Groups: []string{"managers"}})
+	got := f.Play(start)
+	if text := strings.Join(got.Lines(), "\n"); got.People != 1 || !strings.Contains(text, `waits in step "half" for 2 approvals by members of managers (1 so far: ana)`) {
+		t.Errorf("%d approvals:\n%s", got.People, text)
 	}
 }
 
