@@ -110,8 +110,7 @@ type Event struct {
 func NewEvents(in Input, events []eventsv1.Event, namespace, name string, now time.Time) Events {
 	out := Events{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindEvents}, Time: metav1.Time{Time: now.UTC()}, Events: []Event{}}
 	about := objectsOf(in, namespace, name)
-	for i := range events {
-		e := &events[i]
+	for _, e := range inOrder(events) {
 		if e.Regarding.APIVersion != v1alpha1.GroupVersion.String() || name != "" && !about[e.Regarding.Kind+"/"+e.Regarding.Name] || namespace != "" && e.Namespace != namespace {
 			continue
 		}
@@ -124,7 +123,19 @@ func NewEvents(in Input, events []eventsv1.Event, namespace, name string, now ti
 		}
 		out.Events = append(out.Events, x)
 	}
-	slices.SortStableFunc(out.Events, func(a, b Event) int { return a.Time.Compare(b.Time.Time) })
+	return out
+}
+
+// inOrder returns events by time and, at the same time, in the order in which they were written.
+func inOrder(events []eventsv1.Event) []*eventsv1.Event {
+	out := make([]*eventsv1.Event, len(events))
+	for i := range events {
+		out[i] = &events[i]
+	}
+	slices.SortStableFunc(out, func(a, b *eventsv1.Event) int {
+		x, y := a.ResourceVersion, b.ResourceVersion // Decimal numbers in all versions of Kubernetes (KEP-5504).
+		return cmp.Or(eventTime(a).Compare(eventTime(b)), cmp.Compare(len(x), len(y)), cmp.Compare(x, y))
+	})
 	return out
 }
 

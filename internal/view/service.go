@@ -317,9 +317,11 @@ func (s *service) failure(row *v1alpha1.Release) State {
 	} else {
 		x.Detail = s.cause(row, o)
 	}
-	x.Next = []Action{s.actOn("retry", row)}
 	if o != nil && o.Status.Failure != "" && o.Spec.Replicas > 0 {
-		x.Next = []Action{s.actOn("logs", row), s.actOn("retry", row)}
+		x.Next = append(x.Next, s.actOn("logs", row))
+	}
+	if row.Promoted > 0 || len(s.frozen.of(s.ms)) == 0 { // A freeze refuses other decisions (protocol rule 45).
+		x.Next = append(x.Next, s.actOn("retry", row))
 	}
 	return x
 }
@@ -396,6 +398,9 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 		x = s.failure(row)
 	case retained && g.Phase == v1alpha1.GroupLive:
 		x = State{Word: WordRetained, Class: Stable, Since: micros(&row.LastTransitionTime), Next: []Action{s.act("rollback", "--to", s.nameOf(row))}}
+		if g.Target.Reason == "Pinned" && aboveActive(g, row) {
+			x.Next = []Action{s.act("unpin")} // Without the pin it would be active.
+		}
 	case row.Status == v1alpha1.ReleaseDeprecated && row.Reason == "Superseded":
 		x = State{Word: WordSuperseded, Class: Stable, Since: micros(&row.LastTransitionTime)}
 	case row.Status == v1alpha1.ReleaseDeprecated:
@@ -404,6 +409,19 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 		x = State{Word: WordEmpty, Class: Moving, Detail: string(row.Status)}
 	}
 	return x
+}
+
+// aboveActive reports whether a release comes before the active one of its group, whose releases are in the order of versions.
+func aboveActive(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
+	for i := range g.Releases {
+		switch r := &g.Releases[i]; {
+		case r.VersionedMicroservice == row.VersionedMicroservice:
+			return true
+		case r.Status == v1alpha1.ReleaseActive:
+			return false
+		}
+	}
+	return false
 }
 
 // Only returns the board of the services with these names; none: of all.

@@ -97,6 +97,14 @@ var stories = map[string]func(w *world){
 		w.push("1.1.0")
 		w.wait(2 * time.Hour)
 	},
+	"frozen failure": func(w *world) {
+		live(w)
+		w.broken["1.1.0"], w.messages["1.1.0"] = "CrashLoopBackOff", `container shop: exit 1: missing DATABASE_URL`
+		w.push("1.1.0")
+		w.wait(2 * time.Hour)
+		freezes(w)
+		w.wait(time.Minute)
+	},
 	"no capacity": func(w *world) {
 		live(w)
 		w.broken["1.1.0"], w.messages["1.1.0"] = "Unschedulable", "0/3 nodes are available: insufficient cpu"
