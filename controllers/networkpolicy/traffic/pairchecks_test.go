@@ -240,14 +240,18 @@ func (p *pair) checkSilence() {
 	}
 }
 
-// checkReturn: what was active serves again when its group is opened again, and what failed is not tried again without a decision.
+// checkReturn: what was active last serves again when its group is opened again, and what failed is not tried again without a
+// decision.
 func (p *pair) checkReturn(o release.Observed, was, g *release.Group) {
 	if was.Phase == release.Closing && g.Phase == release.Live && g.ActiveRow() == nil && g.Target.Reason != release.Pinned {
+		var last release.Row
 		for _, r := range was.Releases {
-			k := p.objects[r.Release]
-			if r.Promoted > 0 && k != nil && k.Available > 0 && !k.Unsettled && !k.Terminating && !p.deniedIn(was, r.Version) {
-				p.fail("return: %s is opened again, %s has pods, and nothing is active", g.Slug, r.Release)
+			if k := p.objects[r.Release]; r.Promoted > last.Promoted && k != nil && !k.Terminating && !p.deniedIn(was, r.Version) {
+				last = r
 			}
+		}
+		if k := p.objects[last.Release]; k != nil && k.Available > 0 && !k.Unsettled {
+			p.fail("return: %s is opened again, %s has pods, and nothing is active", g.Slug, last.Release)
 		}
 	}
 	for _, r := range g.Releases {
