@@ -32,8 +32,31 @@ const (
 	maxLease = time.Minute
 )
 
-// install is what fixes an installation that is not complete.
-const install = "apply the overlay of the installation again: kubectl apply -k"
+// The label and the annotation of objects that Helm installs.
+const (
+	labelManagedBy        = "app.kubernetes.io/managed-by"
+	annotationHelmRelease = "meta.helm.sh/release-name"
+)
+
+// installAgain returns how to complete an installation: by Helm if a CRD or a Deployment of the manager's namespace is part of a
+// Helm release of Heighliner. Errors are reported by the checks of these objects.
+func (d *doctor) installAgain(ctx context.Context) string {
+	var objects []client.Object
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := d.client.Get(ctx, client.ObjectKey{Name: "microservices." + v1alpha1.GroupVersion.Group}, crd); err == nil {
+		objects = append(objects, crd)
+	}
+	manager := &appsv1.Deployment{}
+	if err := d.client.Get(ctx, client.ObjectKey{Namespace: d.manager, Name: "heighliner"}, manager); err == nil {
+		objects = append(objects, manager)
+	}
+	for _, o := range objects {
+		if name := o.GetAnnotations()[annotationHelmRelease]; o.GetLabels()[labelManagedBy] == "Helm" && name != "" {
+			return fmt.Sprintf("upgrade the Helm release %s again, with its values and the chart of the same version: helm upgrade", cleanText(name))
+		}
+	}
+	return "apply the overlay of the installation again: kubectl apply -k"
+}
 
 // checkServer asks for the version of Kubernetes and the time.
 func (d *doctor) checkServer(ctx context.Context) error {
@@ -106,11 +129,11 @@ func (d *doctor) checkDefinitions(ctx context.Context) {
 		err = d.client.Get(ctx, client.ObjectKey{Name: want.Name}, &have)
 		switch {
 		case apierrors.IsNotFound(err):
-			d.add(Problem, "CRDs", install, "%s is not installed", want.Name)
+			d.add(Problem, "CRDs", d.install, "%s is not installed", want.Name)
 		case err != nil:
 			d.unknown("CRDs", want.Name, err)
 		default:
-			level, text, fix := judgeDefinition(want, &have, d.Version)
+			level, text, fix := judgeDefinition(want, &have, d.Version, d.install)
 			if level != OK {
 				d.add(level, "CRDs", fix, "%s", text)
 			}
@@ -124,8 +147,8 @@ func (d *doctor) checkDefinitions(ctx context.Context) {
 	}
 }
 
-// judgeDefinition compares a CRD with the one of this program.
-func judgeDefinition(want, have *apiextensionsv1.CustomResourceDefinition, program string) (level Level, text, fix string) {
+// judgeDefinition compares a CRD with the one of this program. install is how to complete the installation.
+func judgeDefinition(want, have *apiextensionsv1.CustomResourceDefinition, program, install string) (level Level, text, fix string) {
 	established := slices.ContainsFunc(have.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
 	})
@@ -202,11 +225,11 @@ func (d *doctor) checkAdmission(ctx context.Context) {
 		}
 		switch {
 		case apierrors.IsNotFound(err):
-			d.add(Problem, "Admission", install, "the ValidatingAdmissionPolicy %s or its binding is not installed: %s", name, without)
+			d.add(Problem, "Admission", d.install, "the ValidatingAdmissionPolicy %s or its binding is not installed: %s", name, without)
 		case err != nil:
 			d.unknown("Admission", "the ValidatingAdmissionPolicy "+name, err)
 		case !slices.Contains(binding.Spec.ValidationActions, admissionv1.Deny):
-			d.add(Problem, "Admission", install, "the binding %s does not deny: %s", name, without)
+			d.add(Problem, "Admission", d.install, "the binding %s does not deny: %s", name, without)
 		default:
 			d.add(OK, "Admission", "", "%s is enforced", name)
 		}
@@ -228,7 +251,7 @@ func (d *doctor) checkManager(ctx context.Context) {
 	}
 	at := slices.IndexFunc(list.Items, func(x appsv1.Deployment) bool { return x.Name == "heighliner" })
 	if at < 0 {
-		d.add(Problem, "Manager", install+", or name its namespace with --manager-namespace", "there is no Deployment heighliner in namespace %s", d.manager)
+		d.add(Problem, "Manager", d.install+", or name its namespace with --manager-namespace", "there is no Deployment heighliner in namespace %s", d.manager)
 		return
 	}
 	m := &list.Items[at]

@@ -79,6 +79,8 @@ type doctor struct {
 	namespace string
 	// manager is the namespace of the manager.
 	manager string
+	// install is how to complete the installation.
+	install string
 	result  Result
 }
 
@@ -146,6 +148,7 @@ func (d *doctor) run(ctx context.Context) ([]client.Object, error) {
 	if err := d.checkServer(ctx); err != nil {
 		return nil, err
 	}
+	d.install = d.installAgain(ctx)
 	d.checkDefinitions(ctx)
 	d.checkRights(ctx)
 	d.checkAdmission(ctx)

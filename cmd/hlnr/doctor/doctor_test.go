@@ -93,7 +93,16 @@ func TestDoctor(t *testing.T) {
 	pod := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{
 		{Name: "manager", Image: "r.example/heighliner", Args: []string{"--prometheus-address=http://robot:hunter2@prometheus.example:9090"}},
 	}}}
-	create(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "heighliner"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}, Template: pod}})
+	d := &doctor{client: env.Client, manager: namespace}
+	if got := d.installAgain(t.Context()); !strings.Contains(got, "kubectl apply -k") {
+		t.Errorf("without Helm, the installation is completed by %q", got)
+	}
+	manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "heighliner"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}, Template: pod}}
+	manager.Labels, manager.Annotations = map[string]string{"app.kubernetes.io/managed-by": "Helm"}, map[string]string{"meta.helm.sh/release-name": "ship"}
+	create(manager)
+	if got := d.installAgain(t.Context()); !strings.Contains(got, "the Helm release ship") || !strings.Contains(got, "helm upgrade") {
+		t.Errorf("with Helm, the installation is completed by %q", got)
+	}
 	for name, until := range map[string]time.Duration{"fair": time.Hour, "over": -time.Hour} {
 		f := &v1alpha1.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{v1alpha1.AnnotationDecidedBy: "admin"}}}
 		f.Spec.Reason, f.Spec.Until = "trade "+name, &metav1.Time{Time: time.Now().Add(until)}
@@ -240,20 +249,20 @@ func TestJudgements(t *testing.T) {
 		t.Fatal(err)
 	}
 	have := want.DeepCopy()
-	if level, text, _ := judgeDefinition(want, have, "v1"); level != Problem || !strings.Contains(text, "not established") {
+	if level, text, _ := judgeDefinition(want, have, "v1", "install"); level != Problem || !strings.Contains(text, "not established") {
 		t.Errorf("%s: %s", level, text)
 	}
 	have.Status.Conditions = append(have.Status.Conditions, established())
-	if level, text, _ := judgeDefinition(want, have, "v1"); level != OK {
+	if level, text, _ := judgeDefinition(want, have, "v1", "install"); level != OK {
 		t.Errorf("%s: %s", level, text)
 	}
 	older := have.DeepCopy()
 	delete(older.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties, "suspend")
-	if level, text, _ := judgeDefinition(want, older, "v1"); level != Warning || !strings.Contains(text, "of another version than hlnr v1") {
+	if level, text, _ := judgeDefinition(want, older, "v1", "install"); level != Warning || !strings.Contains(text, "of another version than hlnr v1") {
 		t.Errorf("%s: %s", level, text)
 	}
 	older.Spec.Versions[0].Name = "v1"
-	if level, text, _ := judgeDefinition(want, older, "v1"); level != Problem || !strings.Contains(text, "does not serve v1alpha1") {
+	if level, text, _ := judgeDefinition(want, older, "v1", "install"); level != Problem || !strings.Contains(text, "does not serve v1alpha1") {
 		t.Errorf("%s: %s", level, text)
 	}
 
