@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -179,11 +180,12 @@ func (s *scope) undrained(r Row) *wait {
 // leaving returns what a release that no route names waits for: until every policy that ever
 // confirmed the group has confirmed the revision that removes it, and the drain since then is over.
 func (s *scope) leaving(r Row) *wait {
+	if s.unreported() { // A release of this name may have been in its routes.
+		r.Zero = cmp.Or(r.Zero, &Zero{Time: r.Since})
+		return s.zeroWait(r)
+	}
 	if r.Zero == nil {
 		return nil // it was in no route
-	}
-	if s.unreported() {
-		return s.zeroWait(r)
 	}
 	since := r.Zero.Time
 	for _, rep := range s.reports {
