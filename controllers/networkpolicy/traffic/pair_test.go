@@ -166,7 +166,7 @@ var pairHappenings = []pairHappening{
 			if n.gateways[pairGateway] == nil {
 				n.gateways[pairGateway] = gateway(80, gatewayv1.HTTPProtocolType, "")
 			} else if b%3 == 0 {
-				delete(n.gateways, pairGateway)
+				n.deleteGateway()
 			}
 			p.say("the gateway of %s is there: %t", name, n.gateways[pairGateway] != nil)
 		}

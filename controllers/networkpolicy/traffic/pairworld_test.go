@@ -689,6 +689,18 @@ func (n *front) noteDeleted() {
 	}
 }
 
+// deleteGateway deletes the Gateway, which serves nothing from then on, also when it is created again, until it takes routes.
+func (n *front) deleteGateway() {
+	d := newPlanner(n.observed())
+	for route := range n.serves {
+		if live := d.Live[route]; live == nil || live.Provider == gatewayProvider.Name() {
+			delete(n.serves, route)
+		}
+	}
+	n.served++
+	delete(n.gateways, pairGateway)
+}
+
 // accept lets the gateway of a policy take what is written.
 func (p *pair) accept(name string) bool {
 	n := p.nets[name]
@@ -744,7 +756,7 @@ func (n *front) names() map[string]string {
 		if d.previous(live) {
 			continue // Nothing answers on it any more.
 		}
-		if was := n.serves[name]; !was.deleted && n.gateways[pairGateway] != nil { // A Gateway that was deleted serves nothing.
+		if was := n.serves[name]; !was.deleted {
 			for r := range was.releases {
 				out[r] = "served route " + name
 			}
