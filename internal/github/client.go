@@ -23,21 +23,21 @@ const PublicURL = "https://api.github.com/"
 
 // Limits of every client.
 const (
-	requestTimeout = 30 * time.Second // of one request, its answer included
+	requestTimeout = 30 * time.Second // of one request, including its response
 	maxRedirects   = 3
 	perPage        = 100
-	fewPerPage     = 10 // where as many as that are too large for one answer
+	fewPerPage     = 10 // if a page of perPage is too large for one response
 	maxPages       = 20 // of perPage
 )
 
-// Config defines which client is wanted.
+// Config identifies a client.
 type Config struct {
 	// BaseURL of the server: "" and https://github.com are github.com;
 	// https://acme.ghe.com is GitHub Enterprise Cloud with data residency, whose API is
 	// https://api.acme.ghe.com; https://ghe.example.com is a GitHub Enterprise Server,
 	// whose API is below /api/v3/. Plain http is for servers in the same cluster.
 	BaseURL string
-	// Credential that is sent; the zero value sends none.
+	// Credential to send; the zero value sends none.
 	Credential Credential
 	// CA are certificates in PEM that are trusted instead of the system's.
 	CA []byte
@@ -54,7 +54,7 @@ var (
 	namePattern  = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
 )
 
-// check refuses names that GitHub does not have, which go into paths.
+// check rejects names that GitHub does not allow, because they become part of paths.
 func (r Repo) check() error {
 	if !ownerPattern.MatchString(r.Owner) || !namePattern.MatchString(r.Name) || r.Name == "." || r.Name == ".." {
 		return &Error{Kind: BadConfig, Op: "name", Object: r.String(), detail: "GitHub does not allow this name", remedy: "set spec.owner to the owner and spec.repo to the name of the repository"}
@@ -62,26 +62,25 @@ func (r Repo) check() error {
 	return nil
 }
 
-// Client speaks to one server with one credential. It is safe for concurrent use.
-// Get one from a [Pool].
+// Client calls one server with one credential. It is safe for concurrent use. Get one from a
+// [Pool].
 type Client struct {
 	api       *github.Client
 	base      *url.URL
 	gate      *gate
 	anonymous bool
-	apps      *github.Client         // speaks as the GitHub App; nil without one
+	apps      *github.Client         // authenticates as the GitHub App; nil without one
 	login     atomic.Pointer[string] // of the credential; nil while it is not known
 }
 
-// Host is the host of the API, with its port, as metrics name it.
+// Host returns the host of the API, with its port, for metrics.
 func (c *Client) Host() string { return c.base.Host }
 
-// Budget is what GitHub last said about the requests of this credential.
+// Budget returns the limits that GitHub last reported for this credential.
 func (c *Client) Budget() Budget { return c.gate.budget() }
 
-// newClient makes a client with an http.Client of its own: go-github v57 changes
-// the one that it is given, so none is ever shared, and go-github is never given a
-// credential.
+// newClient returns a client with its own http.Client: go-github v57 modifies the one that it gets,
+// so none is shared. go-github never gets a credential.
 func newClient(config Config, base *url.URL, transport http.RoundTripper, answers *store, scope string, c clock.PassiveClock) (*Client, error) {
 	client := &Client{base: base, gate: newGate(transport, c), anonymous: config.Credential.anonymous()}
 	var source tokenSource = static(config.Credential.Token)
@@ -93,7 +92,7 @@ func newClient(config Config, base *url.URL, transport http.RoundTripper, answer
 		if app.InstallationID == 0 && !ownerPattern.MatchString(app.Owner) {
 			return nil, Repo{Owner: app.Owner, Name: "-"}.check()
 		}
-		// What the App asks for itself has limits of its own.
+		// Requests as the App itself have separate limits.
 		self := &authorize{next: newGate(transport, c), base: base, source: &signer{id: app.ID, key: key, clock: c}}
 		client.apps = newAPI(base, &held{next: self, decoding: answers.decoding})
 		source = &installation{app: *app, clock: c, apps: client.apps}
@@ -105,7 +104,7 @@ func newClient(config Config, base *url.URL, transport http.RoundTripper, answer
 	return client, nil
 }
 
-// newAPI makes go-github's client over a transport.
+// newAPI returns go-github's client for a transport.
 func newAPI(base *url.URL, transport http.RoundTripper) *github.Client {
 	api := github.NewClient(&http.Client{Transport: silent{transport}, Timeout: requestTimeout, CheckRedirect: checkRedirect})
 	api.BaseURL = base
@@ -113,8 +112,8 @@ func newAPI(base *url.URL, transport http.RoundTripper) *github.Client {
 	return api
 }
 
-// silent hides the limits from go-github, which would count them by the clock of
-// the machine and knows neither 429 nor the reserve; the gate heeds them.
+// silent hides the rate limits from go-github, which would apply them by the clock of the machine,
+// without 429 and the reserve; the gate applies them.
 type silent struct{ next http.RoundTripper }
 
 func (s silent) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -127,8 +126,8 @@ func (s silent) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// checkRedirect follows a repository that was renamed, on the same server, and
-// never turns a write into a read.
+// checkRedirect follows redirects of renamed repositories on the same server, and never changes a
+// write into a read.
 func checkRedirect(next *http.Request, via []*http.Request) error {
 	first := via[0]
 	switch {
@@ -142,11 +141,10 @@ func checkRedirect(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// dataResidency ends the host of an enterprise at GitHub Enterprise Cloud with data
-// residency.
+// dataResidency is the suffix of hosts of GitHub Enterprise Cloud with data residency.
 const dataResidency = ".ghe.com"
 
-// parseBase reads the address of a server.
+// parseBase parses the address of a server.
 func parseBase(text string) (*url.URL, error) {
 	if text == "" {
 		text = PublicURL
@@ -178,25 +176,25 @@ func parseBase(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// call describes what is tried on a repository, for errors.
+// call describes a request about a repository, for errors.
 func (c *Client) call(op string, repo Repo, part, permission string) call {
 	return call{op: op, object: repo.String() + part, permission: permission, anonymous: c.anonymous}
 }
 
-// number of a thing in a repository, as people write it.
+// number formats the number of an issue or pull request.
 func number(n int) string { return fmt.Sprintf("#%d", n) }
 
-// List is all of a list, or its beginning when Truncated.
+// List is a complete list, or its beginning if Truncated.
 type List[T any] struct {
 	Items []T
-	// Truncated: there were more pages than are read (20 pages of 100).
+	// Truncated: there are more pages than the limit (20 pages of 100).
 	Truncated bool
-	// Unchanged: every page was as at the last poll; GitHub answered 304 only.
+	// Unchanged: no page changed since the last poll; all responses were 304.
 	Unchanged bool
 }
 
-// pages reads all pages of a list, or fails as a whole. A page that is too large, as
-// people write long texts, is read in smaller ones.
+// pages reads all pages of a list, or fails as a whole. A page that is too large, because of long
+// texts, is read in smaller ones.
 func pages[From, To any](ctx context.Context, c *Client, what call, get func(context.Context, github.ListOptions) ([]*From, *github.Response, error), convert func(*From) (To, bool, error)) (List[To], error) {
 	result := List[To]{Unchanged: true}
 	options := github.ListOptions{PerPage: perPage, Page: 1}
@@ -209,7 +207,7 @@ func pages[From, To any](ctx context.Context, c *Client, what call, get func(con
 		if err != nil {
 			return List[To]{}, classify(what, err)
 		}
-		if items == nil { // "null", or nothing at all, which no list is
+		if items == nil { // "null" or nothing, which is not a list
 			return List[To]{}, classify(what, errUnusable)
 		}
 		for _, item := range items {
@@ -229,8 +227,8 @@ func pages[From, To any](ctx context.Context, c *Client, what call, get func(con
 		result.Unchanged = result.Unchanged && unchanged
 		next, err := nextPage(c.base, response)
 		if err == nil && next == 0 && unchanged && len(items) == options.PerPage {
-			// The tag of a page is of its items: a full last page stays the same when
-			// there is one more item, which only its Link shows. That may be an old one.
+			// The ETag of a page covers its items: a full last page does not change if there is one more item,
+			// which only its Link shows. That may be outdated.
 			next = options.Page + 1
 		}
 		if err == nil && next != 0 && next <= options.Page {
@@ -253,8 +251,8 @@ func pages[From, To any](ctx context.Context, c *Client, what call, get func(con
 
 var nextLink = regexp.MustCompile(`<([^<>]*)>;[^,]*rel="next"`)
 
-// nextPage returns the number of the next page, 0 at the last one. The number alone is used, never
-// the address; a link to another host is still an error, because it shows that the answer comes
+// nextPage returns the number of the next page, or 0 for the last one. Only the number is used,
+// never the address; a link to another host is an error, because it shows that the response comes
 // from a different server.
 func nextPage(base *url.URL, response *github.Response) (int, error) {
 	match := nextLink.FindStringSubmatch(strings.Join(response.Header.Values("Link"), ","))

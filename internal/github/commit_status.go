@@ -19,26 +19,25 @@ const (
 	CommitError   CommitState = "error"
 )
 
-// CommitStatus is what a commit, and the pull requests that end with it, show.
+// CommitStatus is a status of a commit, which pull requests with this head commit show.
 type CommitStatus struct {
 	// SHA is the full commit.
 	SHA   string
 	State CommitState
-	// Context distinguishes the statuses of a commit: GitHub shows the last one of each.
+	// Context distinguishes the statuses of a commit: GitHub shows the last one of each context.
 	Context string
-	// Description, cut to 140 bytes.
+	// Description, truncated to 140 bytes.
 	Description string
-	// TargetURL is where more is reported; "" without one.
+	// TargetURL is the address of details; "" for none.
 	TargetURL string
 }
 
 // IsCommit reports whether a text is a full SHA.
 func IsCommit(sha string) bool { return shaPattern.MatchString(sha) }
 
-// SetCommitStatus adds a status to a commit. It replaces the last one of the same
-// context, so that repetition does no harm; GitHub accepts 1000 of a commit and
-// context. Every error is an *Error; Invalid also means that the repository has
-// no such commit.
+// SetCommitStatus adds a status to a commit. It replaces the last one of the same context, so that
+// it can be repeated; GitHub accepts 1000 for a commit and context. Every error is an *Error;
+// Invalid also means that the repository has no such commit.
 func (c *Client) SetCommitStatus(ctx context.Context, repo Repo, s CommitStatus) error {
 	what := c.call("set commit status of", repo, "@"+s.SHA, "statuses=write")
 	if err := repo.check(); err != nil {

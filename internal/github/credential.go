@@ -20,12 +20,12 @@ import (
 	"github.com/heighliner/heighliner/internal/certs"
 )
 
-// Credential of a client: a token, a GitHub App, or neither for anonymous reads,
-// of which GitHub allows 60 an hour for each address.
+// Credential of a client: a token, a GitHub App, or neither for anonymous reads, of which GitHub
+// allows 60 per hour and IP address.
 type Credential struct {
 	// Token is a personal access token, fine-grained or classic.
 	Token string
-	// App signs in as an installation of a GitHub App.
+	// App authenticates as an installation of a GitHub App.
 	App *App
 }
 
@@ -33,7 +33,7 @@ type Credential struct {
 type App struct {
 	// ID of the App.
 	ID int64
-	// InstallationID, when it is known; otherwise the installation of Owner is used.
+	// InstallationID, if known; otherwise the installation of Owner is used.
 	InstallationID int64
 	// Owner is the organization or user that installed the App.
 	Owner string
@@ -41,7 +41,7 @@ type App struct {
 	PrivateKey []byte
 }
 
-// Keys of the data of a Secret that holds a credential.
+// Keys of the data of a Secret with a credential.
 const (
 	KeyToken             = "token"
 	KeyAppID             = "appID"
@@ -91,7 +91,7 @@ func ReadCredential(data map[string][]byte, owner string) (Credential, error) {
 // anonymous reports whether nothing is sent.
 func (c Credential) anonymous() bool { return c.Token == "" && c.App == nil }
 
-// hash identifies a credential without holding it.
+// hash identifies a credential without containing it.
 func (c Credential) hash() string {
 	h := sha256.New()
 	if c.App != nil {
@@ -102,10 +102,10 @@ func (c Credential) hash() string {
 	return string(h.Sum(nil))
 }
 
-// tokenSource returns the token for a request; "" sends none.
+// tokenSource provides the token for a request; "" sends none.
 type tokenSource interface {
 	token(context.Context) (string, error)
-	// refused is called when GitHub does not accept a token any more.
+	// refused is called when GitHub no longer accepts a token.
 	refused(token string)
 }
 
@@ -115,8 +115,8 @@ type static string
 func (s static) token(context.Context) (string, error) { return string(s), nil }
 func (s static) refused(string)                        {}
 
-// authorize adds the credential to requests to the server of base, and lets no
-// others pass: neither a redirect nor a mistake sends a token elsewhere.
+// authorize adds the credential to requests to the server of base, and rejects all others: neither
+// a redirect nor a mistake sends a token elsewhere.
 type authorize struct {
 	next   http.RoundTripper
 	base   *url.URL
@@ -151,15 +151,15 @@ func closeBody(r *http.Request) {
 	}
 }
 
-// Lifetimes of the tokens of a GitHub App. GitHub accepts signatures of at most
-// ten minutes; the beginning lies back because clocks differ.
+// Lifetimes of the tokens of a GitHub App. GitHub accepts signatures for at most ten minutes; they
+// start in the past because clocks differ.
 const (
 	signatureAge  = 9 * time.Minute
 	signatureSkew = time.Minute
 	renewBefore   = 5 * time.Minute
 )
 
-// signer returns the signed tokens with which a GitHub App speaks for itself.
+// signer provides the signed tokens with which a GitHub App authenticates itself.
 type signer struct {
 	id    int64
 	key   *rsa.PrivateKey
@@ -177,11 +177,11 @@ func (s *signer) token(context.Context) (string, error) {
 
 func (s *signer) refused(string) {}
 
-// installation returns the tokens of an installation of a GitHub App, each until shortly before it
-// ends.
+// installation provides the tokens of an installation of a GitHub App, each until shortly before
+// its expiry.
 type installation struct {
 	app   App
-	apps  *github.Client // speaks as the App
+	apps  *github.Client // authenticates as the App
 	clock clock.PassiveClock
 
 	mu      sync.Mutex
@@ -218,7 +218,7 @@ func (i *installation) token(ctx context.Context) (string, error) {
 	return i.current, nil
 }
 
-// find asks for the installation of the owner, an organization or a user.
+// find requests the installation of the owner, an organization or a user.
 func (i *installation) find(ctx context.Context) (int64, error) {
 	if i.app.InstallationID != 0 {
 		return i.app.InstallationID, nil
@@ -243,7 +243,7 @@ func (i *installation) object() string {
 	return fmt.Sprintf("GitHub App %d for %s", i.app.ID, i.app.Owner)
 }
 
-// refused forgets a token before its time: a user revoked it.
+// refused drops a token before its expiry: it was revoked.
 func (i *installation) refused(token string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -10,17 +10,17 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// MadeDeployment is a deployment that was made before.
+// MadeDeployment is an existing deployment.
 type MadeDeployment struct {
 	ID               int64
 	SHA, Environment string
-	// Marker that it was made with.
+	// Marker with which it was created.
 	Marker string
 }
 
-// Deployments lists the deployments whose marker begins with prefix, of one commit
-// and one environment or, with "", of all: to find again what no record reports.
-// The newest comes first. Every error is an *Error.
+// Deployments lists the deployments whose marker begins with prefix, of one commit and one
+// environment or, with "", of all, to find deployments without a record. The newest comes first.
+// Every error is an *Error.
 func (c *Client) Deployments(ctx context.Context, repo Repo, prefix, sha, environment string) (List[MadeDeployment], error) {
 	what := c.call("list deployments of", repo, "", "deployments=read")
 	if err := repo.check(); err != nil {
@@ -39,9 +39,9 @@ func (c *Client) Deployments(ctx context.Context, repo Repo, prefix, sha, enviro
 	})
 }
 
-// StartDeployment is EnsureDeployment, and then SetDeploymentStatus. A deployment that it has made
-// gets its first status without reading: GitHub's replicas may not know the deployment for some
-// seconds. It returns the ID also with an error, or 0. Every error is an *Error.
+// StartDeployment is EnsureDeployment, and then SetDeploymentStatus. A deployment that it has
+// created gets its first status without reading: GitHub's replicas may not have the deployment for
+// some seconds. It returns the ID also with an error, or 0. Every error is an *Error.
 func (c *Client) StartDeployment(ctx context.Context, repo Repo, d Deployment, s DeploymentStatus) (int64, error) {
 	id, made, err := c.ensureDeployment(ctx, repo, d)
 	switch {
@@ -54,7 +54,7 @@ func (c *Client) StartDeployment(ctx context.Context, repo Repo, d Deployment, s
 	return id, err
 }
 
-// setStatus describes that the status of a deployment is set.
+// setStatus describes the call that sets the status of a deployment.
 func (c *Client) setStatus(repo Repo, deployment int64) call {
 	return c.call("set status of deployment", repo, fmt.Sprintf(" deployment %d", deployment), "deployments=write")
 }

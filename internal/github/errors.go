@@ -26,7 +26,7 @@ type Kind string
 
 // The kinds of errors.
 const (
-	// BadConfig: the address, the repository's name or the credential cannot be read.
+	// BadConfig: the address, the repository's name or the credential is invalid.
 	BadConfig Kind = "BadConfig"
 	// Unauthorized: GitHub does not accept the credential (401).
 	Unauthorized Kind = "Unauthorized"
@@ -34,33 +34,32 @@ const (
 	// names, or the repository is archived (403). All requests that need the same
 	// permission fail.
 	Forbidden Kind = "Forbidden"
-	// Blocked: GitHub does not let the credential in, or no one into the repository: a
-	// suspended GitHub App, a rule of the organization, a repository that GitHub has
-	// taken off (403, 451). All requests fail.
+	// Blocked: GitHub rejects the credential, or any access to the repository: a suspended GitHub App,
+	// a rule of the organization, a repository that GitHub has disabled (403, 451). All requests fail.
 	Blocked Kind = "Blocked"
 	// Locked: the conversation of one issue or pull request is locked (403). Others are
 	// not affected.
 	Locked Kind = "Locked"
-	// Denied: GitHub does not do this one thing, for a reason that is not known to be one
-	// of the others (403). Others may not be affected.
+	// Denied: GitHub rejects this request for another or unknown reason (403). Others may not be
+	// affected.
 	Denied Kind = "Denied"
-	// NotFound: there is no such thing, or the credential may not see it (404, 410).
+	// NotFound: the object does not exist, or the credential may not see it (404, 410).
 	NotFound Kind = "NotFound"
-	// RateLimited: GitHub asked for a pause; nothing is sent until Error.RetryAt.
+	// RateLimited: GitHub limits the rate of requests; nothing is sent until Error.RetryAt.
 	RateLimited Kind = "RateLimited"
-	// Reserved: the last tenth of the hourly limit is left to writes; reads continue at
+	// Reserved: the last tenth of the hourly limit is reserved for writes; reads continue at
 	// Error.RetryAt.
 	Reserved Kind = "Reserved"
-	// Unreachable: no answer, or one of the server's own failures. Try again.
+	// Unreachable: no response, or an internal error of the server. Try again.
 	Unreachable Kind = "Unreachable"
-	// Refused: the address, or one to which it redirects, is not called.
+	// Refused: the address, or one to which it redirects, is not allowed.
 	Refused Kind = "Refused"
 	// Conflict: GitHub cannot do it now, because something else changed (409, and 202
 	// for a deployment). Try again.
 	Conflict Kind = "Conflict"
 	// Invalid: GitHub does not accept what was sent (400, 422).
 	Invalid Kind = "Invalid"
-	// Malformed: an answer that is not GitHub's, too large, or a list without end.
+	// Malformed: a response that is not valid for GitHub, too large, or an endless list.
 	Malformed Kind = "Malformed"
 )
 
@@ -69,16 +68,15 @@ func (k Kind) Transient() bool {
 	return k == Unreachable || k == RateLimited || k == Reserved || k == Conflict
 }
 
-// Error of GitHub. Its message names what was done, on what, and the remedy; it is
-// one line, the same for the same failure (no time, port or request number), and
-// holds no secret.
+// Error of GitHub. Its message contains the operation, the object and the remedy; it is one line,
+// the same for the same failure (no time, port or request number), without secrets.
 type Error struct {
 	Kind Kind
-	// Op is what was tried: "list pull requests of".
+	// Op is the operation: "list pull requests of".
 	Op string
-	// Object is the repository, with the number or name that was asked for.
+	// Object is the repository, with the requested number or name.
 	Object string
-	// RetryAt is when to ask again; set for RateLimited and Reserved only.
+	// RetryAt is when the next request may be sent; set for RateLimited and Reserved only.
 	RetryAt time.Time
 
 	detail string // what GitHub or the network reported, in fixed words
@@ -113,7 +111,7 @@ var (
 	errWriting  = errors.New("too many concurrent writes")
 )
 
-// pausedError is what the gate answers while nothing may be sent.
+// pausedError is the error of the gate during a pause.
 type pausedError struct {
 	until    time.Time
 	reserved bool
@@ -121,7 +119,7 @@ type pausedError struct {
 
 func (*pausedError) Error() string { return "paused by GitHub" }
 
-// call is how an error describes the call that failed.
+// call describes a request for errors.
 type call struct {
 	op, object string
 	// permission of a fine-grained token or a GitHub App that the call needs.
@@ -181,8 +179,8 @@ func (e *Error) set(kind Kind, detail, remedy string) {
 	e.Kind, e.detail, e.remedy = kind, detail, remedy
 }
 
-// setAnswer classifies an answer by its status. Of its text nothing is reported: it
-// may hold request numbers and what other people wrote.
+// setAnswer classifies a response by its status. Its text is not reported: it may contain request
+// numbers and text of other users.
 func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 	code := answer.Response.StatusCode
 	detail := fmt.Sprintf("GitHub responded with %d %s", code, http.StatusText(code))

@@ -13,29 +13,29 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Options of a Pool; the zero value is suitable for production.
+// Options of a Pool. The zero value is suitable for production.
 type Options struct {
-	// Outbound defines which addresses may be dialed; nil refuses what is refused by default (loopback,
-	// link-local, metadata services).
+	// Outbound defines which addresses may be dialed. Defaults to the default policy, which refuses
+	// loopback, link-local addresses and metadata services.
 	Outbound *outbound.Policy
 	// Clock for limits and the age of tokens; nil for the real clock.
 	Clock clock.PassiveClock
-	// MaxClients that are kept; 0 is 256.
+	// MaxClients is the maximum number of clients that are kept. Defaults to 256.
 	MaxClients int
-	// IdleAge after which a client that no one used is forgotten; 0 is one hour, and
-	// with it what GitHub said about its limits has lost its meaning.
+	// IdleAge after which an unused client is dropped. Defaults to one hour, after which its rate
+	// limits are outdated.
 	IdleAge time.Duration
 }
 
-// Pool keeps a client for each server and credential. It is safe for concurrent use, and use one
-// for the whole process.
+// Pool keeps a client for each server and credential. It is safe for concurrent use; use one for
+// the whole process.
 type Pool struct {
 	options Options
 	answers *store
 	codes   codes
 
 	mu      sync.Mutex
-	shared  http.RoundTripper // of all clients without certificates of their own
+	shared  http.RoundTripper // of all clients without their own certificates
 	clients map[string]*pooled
 }
 
@@ -44,7 +44,7 @@ type pooled struct {
 	used   time.Time
 }
 
-// NewPool makes a Pool.
+// NewPool returns a Pool.
 func NewPool(o Options) *Pool {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -58,8 +58,8 @@ func NewPool(o Options) *Pool {
 	return &Pool{options: o, answers: newStore(maxStored), clients: map[string]*pooled{}}
 }
 
-// Client returns the client of a server and credential, the same one as before as long as it is
-// used. Nothing is sent. Errors are of kind BadConfig.
+// Client returns the client of a server and credential, the same one as long as it is used. It
+// sends no request. Errors are of kind BadConfig.
 func (p *Pool) Client(config Config) (*Client, error) {
 	base, err := parseBase(config.BaseURL)
 	if err != nil {
@@ -88,8 +88,8 @@ func (p *Pool) Client(config Config) (*Client, error) {
 	return client, nil
 }
 
-// transport returns the one through which a client dials. Connections may be shared: no credential
-// belongs to one.
+// transport returns the transport of a client. Connections may be shared, because they have no
+// credential.
 func (p *Pool) transport(ca []byte) (http.RoundTripper, error) {
 	if len(ca) == 0 && p.shared != nil {
 		return p.shared, nil
@@ -105,13 +105,13 @@ func (p *Pool) transport(ca []byte) (http.RoundTripper, error) {
 	return transport, nil
 }
 
-// codes counts requests by the status code of their answers; 0: there was none.
+// codes counts requests by the status code of their responses; 0 for none.
 type codes struct {
 	mu    sync.Mutex
 	count map[int]int
 }
 
-// counting is a RoundTripper that counts what is sent.
+// counting is a RoundTripper that counts requests.
 type counting struct {
 	http.RoundTripper
 	codes *codes

@@ -98,11 +98,11 @@ type Commit struct {
 	Parents []string
 }
 
-// Repository is a repository as it is named today.
+// Repository is a repository with its current name.
 type Repository struct {
 	ID int64
-	// Repo is today's name. When it is not the one that was asked for, the repository
-	// was renamed or moved, and GitHub led there.
+	// Repo is the current name. If it is not the requested one, the repository was renamed or moved,
+	// and GitHub redirected there.
 	Repo          Repo
 	DefaultBranch string
 	Private       bool
@@ -115,14 +115,14 @@ var shaPattern = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 // PullRequests is a list of them.
 type PullRequests struct {
 	List[PullRequest]
-	// Unusable are the numbers of those that are omitted, because nothing can be shown
-	// of the name of their branch.
+	// Unusable are the numbers of those that are omitted, because the name of their branch has no valid
+	// character.
 	Unusable []int
 }
 
-// OpenPullRequests lists all open pull requests, each number once. Absence from
-// the list is not a proof that one was closed, because pages shift while they are
-// read: ask for it with PullRequest. Every error is an *Error.
+// OpenPullRequests lists all open pull requests, each number once. Absence from the list does not
+// prove that one was closed, because pages shift while they are read: request it with PullRequest.
+// Every error is an *Error.
 func (c *Client) OpenPullRequests(ctx context.Context, repo Repo) (PullRequests, error) {
 	what := c.call("list pull requests of", repo, "", "pull_requests=read")
 	if err := repo.check(); err != nil {
@@ -140,7 +140,7 @@ func (c *Client) OpenPullRequests(ctx context.Context, repo Repo) (PullRequests,
 		if text += converted.Text(); text > maxText {
 			return PullRequest{}, false, &outbound.TooLargeError{Limit: maxText}
 		}
-		if wanted && converted.HeadRef == "" { // people name branches, and none may end the list
+		if wanted && converted.HeadRef == "" { // users choose names of branches, which must not fail the list
 			all.Unusable = append(all.Unusable, converted.Number)
 			return converted, false, nil
 		}
@@ -150,8 +150,8 @@ func (c *Client) OpenPullRequests(ctx context.Context, repo Repo) (PullRequests,
 	return all, err
 }
 
-// PullRequest asks for one pull request. Kind NotFound proves nothing but that the
-// credential does not see it. Every error is an *Error.
+// PullRequest requests one pull request. Kind NotFound proves only that the credential does not see
+// it. Every error is an *Error.
 func (c *Client) PullRequest(ctx context.Context, repo Repo, n int) (PullRequest, error) {
 	what := c.call("get pull request", repo, number(n), "pull_requests=read")
 	if err := repo.check(); err != nil {
@@ -171,8 +171,8 @@ func (c *Client) PullRequest(ctx context.Context, repo Repo, n int) (PullRequest
 	return converted, nil
 }
 
-// pullRequest reads one of go-github's, in which everything may be nil. HeadRef may be
-// "": a name of which nothing can be shown.
+// pullRequest converts one of go-github's, in which everything may be nil. HeadRef may be "", if
+// the name has no valid character.
 func pullRequest(p *github.PullRequest) (PullRequest, error) {
 	head, base := p.GetHead(), p.GetBase()
 	converted := PullRequest{
@@ -206,7 +206,7 @@ func pullRequest(p *github.PullRequest) (PullRequest, error) {
 	return converted, nil
 }
 
-// Text is how many bytes of text it has.
+// Text returns the number of bytes of its text.
 func (p *PullRequest) Text() int {
 	n := len(p.Title) + len(p.Author) + len(p.Association) + len(p.HeadRef) + len(p.HeadSHA) + len(p.HeadRepo) + len(p.BaseRef) + len(p.MergeCommitSHA) + len(p.URL)
 	for _, label := range p.Labels {
@@ -215,7 +215,7 @@ func (p *PullRequest) Text() int {
 	return n
 }
 
-// webAddress returns an address of a page, or "" for anything else.
+// webAddress returns the address of a page, or "" for anything else.
 func webAddress(text string) string {
 	if len(text) > maxURL || !webPattern.MatchString(text) {
 		return ""
@@ -249,14 +249,14 @@ func (c *Client) Releases(ctx context.Context, repo Repo) (List[Release], error)
 	})
 }
 
-// shown reports whether the name of a tag is on one line, as it is: with any change it
-// would be another tag's.
+// shown reports whether the name of a tag can be shown on one line without a change, which would
+// make it another tag.
 func shown(name string) bool {
 	return name != "" && outbound.Printable([]byte(name), maxRef) == name
 }
 
-// Tags lists the tags, in no order that means anything, but those whose names
-// cannot be shown. Every error is an *Error.
+// Tags lists the tags, in no particular order, except those whose names cannot be shown. Every
+// error is an *Error.
 func (c *Client) Tags(ctx context.Context, repo Repo) (List[Tag], error) {
 	what := c.call("list tags of", repo, "", "contents=read")
 	if err := repo.check(); err != nil {
@@ -275,7 +275,7 @@ func (c *Client) Tags(ctx context.Context, repo Repo) (List[Tag], error) {
 	})
 }
 
-// Commit asks for one commit by its full SHA. Every error is an *Error.
+// Commit requests one commit by its full SHA. Every error is an *Error.
 func (c *Client) Commit(ctx context.Context, repo Repo, sha string) (Commit, error) {
 	what := c.call("get commit", repo, "@"+sha, "contents=read")
 	if err := repo.check(); err != nil {
@@ -300,8 +300,8 @@ func (c *Client) Commit(ctx context.Context, repo Repo, sha string) (Commit, err
 	return commit, nil
 }
 
-// Repository asks for the repository itself, and follows it to where it is today.
-// Every error is an *Error.
+// Repository requests the repository itself, and follows redirects to its current name. Every error
+// is an *Error.
 func (c *Client) Repository(ctx context.Context, repo Repo) (Repository, error) {
 	what := c.call("get repository", repo, "", "metadata=read")
 	if err := repo.check(); err != nil {
@@ -311,7 +311,7 @@ func (c *Client) Repository(ctx context.Context, repo Repo) (Repository, error) 
 	return repositoryFrom(what, answer, err)
 }
 
-// RepositoryByID asks for the repository of a number, which it keeps under every name.
+// RepositoryByID requests the repository with an ID, which does not change when it is renamed.
 // Every error is an *Error.
 func (c *Client) RepositoryByID(ctx context.Context, id int64) (Repository, error) {
 	what := call{op: "get repository", object: fmt.Sprintf("number %d", id), permission: "metadata=read", anonymous: c.anonymous}

@@ -12,37 +12,37 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Bounds of the store of answers.
+// Limits of the cache of responses.
 const (
-	maxStored = 64 << 20 // bytes, packed; a page of 100 pull requests has some 100 KB
-	maxBody   = 5 << 20  // bytes of one answer, unpacked: ten of the longest pull requests have fewer
-	// maxElements are values of JSON in one answer. A full page of pull requests has some
-	// 40,000.
+	maxStored = 64 << 20 // bytes, compressed; a page of 100 pull requests has some 100 KB
+	maxBody   = 5 << 20  // bytes of one response, uncompressed: ten of the longest pull requests have fewer
+	// maxElements is the maximum number of JSON values in one response. A full page of pull requests
+	// has some 40,000.
 	maxElements = 1 << 16
-	// decodedElement is what a value takes at most: go-github makes a structure of a kilobyte
-	// of a few bytes of text. maxDecoded are the bytes that answers take at a time while they
-	// are decoded, those of all clients of a pool together.
+	// decodedElement is the maximum size of a decoded value: go-github allocates a structure of a
+	// kilobyte for a few bytes of text. maxDecoded is the maximum size of all responses that the
+	// clients of a pool decode at a time.
 	decodedElement = 1 << 10
 	maxDecoded     = 96 << 20
 )
 
-// headerUnchanged marks an answer out of the store.
+// headerUnchanged marks a response from the cache.
 const headerUnchanged = "X-Heighliner-Unchanged"
 
-// store keeps answers for conditional requests, packed, those used last, up to a
-// number of bytes.
+// store caches responses for conditional requests, compressed, up to a number of bytes, and evicts
+// the least recently used.
 type store struct {
 	max int
-	// decoding is of all answers, stored or not.
+	// decoding is for all responses, cached or not.
 	decoding *outbound.Decoding
 
 	mu      sync.Mutex
 	size    int
-	order   *list.List // of *stored, the one used last in front
+	order   *list.List // of *stored, the most recently used first
 	entries map[string]*list.Element
 }
 
-// stored is an answer of 200.
+// stored is a response with status 200.
 type stored struct {
 	key    string
 	header http.Header
@@ -76,8 +76,8 @@ func (s *store) get(key string) *stored {
 	return element.Value.(*stored)
 }
 
-// put keeps an entry, unless it is more than an eighth of all: no caller drives
-// out everything with one answer.
+// put adds an entry, unless it is larger than an eighth of the limit: no caller can evict
+// everything with one response.
 func (s *store) put(entry *stored) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +101,7 @@ func (s *store) remove(element *list.Element) {
 	s.size -= entry.size()
 }
 
-// drop forgets the entries whose key has a prefix.
+// drop removes the entries whose key has a prefix.
 func (s *store) drop(prefix string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *store) drop(prefix string) {
 	}
 }
 
-// held returns an answer when it has been read whole, and there is memory to decode it.
+// held returns a response after it has been read completely, and there is memory to decode it.
 type held struct {
 	next     http.RoundTripper
 	decoding *outbound.Decoding
@@ -124,7 +124,7 @@ func (h *held) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	source := response.Body
-	if response.StatusCode >= http.StatusBadRequest { // of errors the beginning is read
+	if response.StatusCode >= http.StatusBadRequest { // only the beginning of an error is read
 		source = struct {
 			io.Reader
 			io.Closer
@@ -138,12 +138,12 @@ func (h *held) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// conditional asks only for what changed: it sends the ETag or date of the stored
-// answer, and gives that answer again for a 304.
+// conditional sends conditional requests with the ETag or date of the cached response, and returns
+// that response for a 304.
 type conditional struct {
 	next  http.RoundTripper
 	store *store
-	scope string // of the server and credential, the beginning of all keys
+	scope string // identifies server and credential; prefix of all keys
 }
 
 func (c *conditional) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -177,7 +177,7 @@ func (c *conditional) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// keep stores an answer when it can be asked for conditionally.
+// keep caches a response if it allows conditional requests.
 func (c *conditional) keep(key string, header http.Header, body *outbound.Held) {
 	entry := &stored{key: key, header: http.Header{}, length: body.Len()}
 	for _, name := range []string{"ETag", "Last-Modified", "Link", "Content-Type"} {
@@ -196,7 +196,7 @@ func (c *conditional) keep(key string, header http.Header, body *outbound.Held) 
 	}
 }
 
-// stored returns a stored answer when there is memory to decode it.
+// stored returns a cached response when there is memory to decode it.
 func (c *conditional) stored(r *http.Request, known *stored, link []string) (*http.Response, error) {
 	response, err := known.answer(r, link)
 	if err != nil {
@@ -210,8 +210,8 @@ func (c *conditional) stored(r *http.Request, known *stored, link []string) (*ht
 	return response, nil
 }
 
-// answer is the stored one, as GitHub gave it, for a request of now. The Link of
-// 304 goes before the stored one: the tag is of the items only.
+// answer returns the cached response for a new request. The Link of the 304 replaces the cached
+// one, because the ETag covers the items only.
 func (s *stored) answer(r *http.Request, link []string) (*http.Response, error) {
 	reader, err := gzip.NewReader(bytes.NewReader(s.packed))
 	if err != nil {

@@ -18,44 +18,43 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// MaxPayload is the most bytes that GitHub sends to a webhook.
+// MaxPayload is the maximum size of a webhook payload of GitHub, in bytes.
 const MaxPayload = 25 << 20
 
-// keptPayload is how much of a payload is kept in memory. A pull request with the longest
-// text has less; of a push of thousands of commits the beginning identifies the repository
-// it is about.
+// keptPayload is how many bytes of a payload are kept in memory. A pull request with the longest
+// text is smaller; the beginning of a push of thousands of commits identifies its repository.
 const keptPayload = 1 << 20
 
-// Event is what a webhook hints at. It is a reason to poll, and never a fact: what
-// is true is asked for.
+// Event is the content of a webhook delivery. It is a reason to poll, and not a fact: the state is
+// read from the API.
 type Event struct {
 	// Type as GitHub names it: ping, pull_request, release, push, create, delete,
 	// package, registry_package and so on.
 	Type string
-	// Delivery identifies it; it is the same when GitHub sends it again.
+	// Delivery identifies it; it does not change when GitHub sends it again.
 	Delivery string
 	// Action within the type: opened, synchronize, closed; "" for types without.
 	Action string
 	// Repository is the full name; "" for events of an organization or an installation.
 	Repository string
-	// RepositoryID is its number, which it keeps under every name; 0 without one.
+	// RepositoryID is its ID, which does not change when it is renamed; 0 without one.
 	RepositoryID int64
 	// Number of the pull request; 0 for events without one.
 	Number int
-	// Updated is when the pull request last changed, as the delivery knows it; zero where it
-	// does not say. Closed reports whether the pull request is closed.
+	// Updated is when the pull request last changed according to the delivery; zero if it does not
+	// contain that. Closed reports whether the pull request is closed.
 	Updated time.Time
 	Closed  bool
-	// Package is the name of a package, for package and registry_package; its tag is
-	// not reported, for what GitHub sends there cannot be relied on.
+	// Package is the name of a package, for package and registry_package. Its tag is not reported,
+	// because GitHub's value is not reliable.
 	Package string
 }
 
-// WebhookError describes why a delivery is not accepted.
+// WebhookError describes why a delivery is rejected.
 type WebhookError struct {
-	// Status to answer with.
+	// Status of the response.
 	Status int
-	// Reason, in fixed words without anything of the request.
+	// Reason, in fixed words without content of the request.
 	Reason string
 }
 
@@ -63,9 +62,9 @@ func (e *WebhookError) Error() string { return "read webhook: " + e.Reason }
 
 var deliveryPattern = regexp.MustCompile(`^[A-Za-z0-9-]{1,100}$`)
 
-// ParseWebhook reads a delivery of at most maxBytes (0: MaxPayload), whose
-// X-Hub-Signature-256 must be by the secret, which must not be empty. The
-// signature by SHA-1 counts for nothing. Every error is a *WebhookError.
+// ParseWebhook reads a delivery of at most maxBytes (0 for MaxPayload), whose X-Hub-Signature-256
+// must be valid for the secret, which must not be empty. The signature with SHA-1 is ignored. Every
+// error is a *WebhookError.
 func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error) {
 	refuse := func(status int, format string, values ...any) (Event, error) {
 		return Event{}, &WebhookError{Status: status, Reason: fmt.Sprintf(format, values...)}
@@ -140,16 +139,17 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 	return e, nil
 }
 
-// read are the fields of a payload that an Event is made of.
+// read are the fields of a payload that an Event contains.
 var read = map[string]bool{
 	"action": true, "number": true, "repository": true, "pull_request": true, "package": true, "registry_package": true,
 }
 
-// maxFields is the number of fields of a payload that are read: payloads of GitHub have some dozens.
+// maxFields is the maximum number of fields of a payload that are read: payloads of GitHub have some
+// dozens.
 const maxFields = 1000
 
-// beginning returns those of the fields which are read that are whole in the beginning of an object
-// of JSON, as an object.
+// beginning returns, as an object, the required fields that are complete in the beginning of a JSON
+// object.
 func beginning(text []byte) []byte {
 	d := json.NewDecoder(bytes.NewReader(text))
 	whole := map[string]json.RawMessage{}

@@ -17,13 +17,13 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Bounds in bytes that GitHub sets.
+// Limits of GitHub in bytes.
 const (
 	maxDescription = 140
 	maxComment     = 65536
 )
 
-// markerPattern is what stands within a comment of HTML and in JSON as it is.
+// markerPattern matches text that needs no escaping in an HTML comment and in JSON.
 var markerPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:-]{0,199}$`)
 
 func checkMarker(what call, marker string) error {
@@ -33,18 +33,18 @@ func checkMarker(what call, marker string) error {
 	return nil
 }
 
-// Deployment is what EnsureDeployment makes.
+// Deployment is the input of EnsureDeployment.
 type Deployment struct {
 	// SHA is the full commit.
 	SHA string
-	// Environment, as the pull request shows it.
+	// Environment as shown in the pull request.
 	Environment string
-	// Marker distinguishes our deployments from those of others for the same commit and
-	// environment. Letters, digits and ._/:- of at most 200.
+	// Marker distinguishes our deployments from those of others for the same commit and environment: at
+	// most 200 letters, digits and ._/:-.
 	Marker string
-	// Description, cut to 140 bytes.
+	// Description, truncated to 140 bytes.
 	Description string
-	// Transient environments end, as those of pull requests do.
+	// Transient environments end, like those of pull requests.
 	Transient bool
 	// Production environments are those that users see.
 	Production bool
@@ -55,16 +55,16 @@ type payload struct {
 	Marker string `json:"heighliner"`
 }
 
-// EnsureDeployment returns the ID of the deployment of a commit to an environment, and makes it
-// when there is none with the marker: after a crash between the request and the record of its
-// answer the same one is found again. GitHub neither merges anything for it nor waits for checks.
-// Every error is an *Error; Conflict is to be tried again.
+// EnsureDeployment returns the ID of the deployment of a commit to an environment, and creates it
+// if there is none with the marker: after a crash between the request and the record of its
+// response the same one is found. GitHub neither merges anything for it nor waits for checks. Every
+// error is an *Error; retry after Conflict.
 func (c *Client) EnsureDeployment(ctx context.Context, repo Repo, d Deployment) (int64, error) {
 	id, _, err := c.ensureDeployment(ctx, repo, d)
 	return id, err
 }
 
-// ensureDeployment is EnsureDeployment, and reports whether it made the deployment.
+// ensureDeployment is EnsureDeployment, and reports whether it created the deployment.
 func (c *Client) ensureDeployment(ctx context.Context, repo Repo, d Deployment) (id int64, made bool, err error) {
 	what := c.call("create deployment of", repo, "@"+d.SHA, "deployments=write")
 	if err := cmp.Or(repo.check(), checkMarker(what, d.Marker)); err != nil {
@@ -82,7 +82,7 @@ func (c *Client) ensureDeployment(ctx context.Context, repo Repo, d Deployment) 
 		Ref: &d.SHA, Environment: &d.Environment, Payload: payload{Marker: d.Marker},
 		Description:          github.String(outbound.Printable([]byte(d.Description), maxDescription)),
 		AutoMerge:            github.Bool(false), // GitHub's default would merge the base into the branch
-		RequiredContexts:     &[]string{},        // or GitHub refuses while checks run
+		RequiredContexts:     &[]string{},        // otherwise GitHub rejects it while checks run
 		TransientEnvironment: &d.Transient, ProductionEnvironment: &d.Production,
 	})
 	if err == nil && created.GetID() == 0 {
@@ -92,7 +92,7 @@ func (c *Client) ensureDeployment(ctx context.Context, repo Repo, d Deployment) 
 		return created.GetID(), true, nil
 	}
 	failure := classify(what, err)
-	if failure.Kind == Conflict { // a user, perhaps we before a crash, was faster
+	if failure.Kind == Conflict { // another writer, or this one before a crash, was faster
 		if id, err := c.findDeployment(ctx, what, repo, d); id != 0 && err == nil {
 			return id, false, nil
 		}
@@ -100,7 +100,7 @@ func (c *Client) ensureDeployment(ctx context.Context, repo Repo, d Deployment) 
 	return 0, false, failure
 }
 
-// findDeployment returns the first deployment with the marker, 0 without one.
+// findDeployment returns the first deployment with the marker, or 0.
 func (c *Client) findDeployment(ctx context.Context, what call, repo Repo, d Deployment) (int64, error) {
 	found, err := pages(ctx, c, what, func(ctx context.Context, o github.ListOptions) ([]*github.Deployment, *github.Response, error) {
 		return c.api.Repositories.ListDeployments(ctx, repo.Owner, repo.Name, &github.DeploymentsListOptions{SHA: d.SHA, Environment: d.Environment, ListOptions: o})
@@ -117,8 +117,7 @@ func (c *Client) findDeployment(ctx context.Context, what call, repo Repo, d Dep
 	return slices.Min(found.Items), nil
 }
 
-// markerOf reads a payload, which GitHub gives as an object or as a string that
-// holds one.
+// markerOf reads a payload, which GitHub returns as an object or as a string that contains one.
 func markerOf(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
@@ -143,21 +142,20 @@ const (
 	Inactive   DeploymentState = "inactive"
 )
 
-// DeploymentStatus is what a pull request shows of a deployment.
+// DeploymentStatus is the status of a deployment, as shown in the pull request.
 type DeploymentStatus struct {
 	State DeploymentState
-	// Description, cut to 140 bytes.
+	// Description, truncated to 140 bytes.
 	Description string
-	// EnvironmentURL is where the environment is reached; "" without one.
+	// EnvironmentURL is the address of the environment; "" for none.
 	EnvironmentURL string
-	// LogURL is where more is reported; "" without one.
+	// LogURL is the address of details; "" for none.
 	LogURL string
 }
 
-// SetDeploymentStatus adds a status to a deployment unless the last one is the
-// same, and reports whether it did. GitHub does not set other deployments inactive
-// by it. Every error is an *Error; NotFound may mean that the deployment was
-// deleted, which [Client.DeploymentGone] reports.
+// SetDeploymentStatus adds a status to a deployment unless the last one is the same, and reports
+// whether it did. GitHub does not set other deployments inactive because of it. Every error is an
+// *Error; NotFound may mean that the deployment was deleted, which [Client.DeploymentGone] reports.
 func (c *Client) SetDeploymentStatus(ctx context.Context, repo Repo, deployment int64, s DeploymentStatus) (bool, error) {
 	what := c.setStatus(repo, deployment)
 	if err := repo.check(); err != nil {
@@ -194,8 +192,8 @@ func (c *Client) SetDeploymentStatus(ctx context.Context, repo Repo, deployment 
 	return true, nil
 }
 
-// Deactivate sets a deployment inactive, and reports whether anything was written.
-// One that was deleted is inactive. Every error is an *Error.
+// Deactivate sets a deployment inactive, and reports whether it wrote. A deleted deployment counts
+// as inactive. Every error is an *Error.
 func (c *Client) Deactivate(ctx context.Context, repo Repo, deployment int64, description string) (bool, error) {
 	wrote, err := c.SetDeploymentStatus(ctx, repo, deployment, DeploymentStatus{State: Inactive, Description: description})
 	if KindOf(err) != NotFound {
@@ -207,9 +205,8 @@ func (c *Client) Deactivate(ctx context.Context, repo Repo, deployment int64, de
 	return false, nil
 }
 
-// DeploymentGone reports whether a deployment was deleted: GitHub does not find it, while it
-// lists the repository's deployments with the same credential. Every error is an
-// *Error.
+// DeploymentGone reports whether a deployment was deleted: GitHub does not find it, but lists the
+// repository's deployments with the same credential. Every error is an *Error.
 func (c *Client) DeploymentGone(ctx context.Context, repo Repo, deployment int64) (bool, error) {
 	what := c.call("get deployment", repo, fmt.Sprintf(" deployment %d", deployment), "deployments=read")
 	if err := repo.check(); err != nil {
@@ -230,26 +227,26 @@ func (c *Client) DeploymentGone(ctx context.Context, repo Repo, deployment int64
 	return true, nil
 }
 
-// Comment is what EnsureComment writes.
+// Comment is the input of EnsureComment.
 type Comment struct {
-	// Key identifies one writer of comments, on any number of pull requests, and never changes.
-	// It must be unknown to users of GitHub: the mark by which a comment is found again is
-	// derived from it, and is part of the comment, which every user can read.
+	// Key identifies one writer of comments, on any number of pull requests, and never changes. It must
+	// not be known to users of GitHub: the mark that identifies a comment is derived from it, and is
+	// part of the comment, which every user can read.
 	Key string
-	// Body in Markdown, below 65 KB. Pass what people wrote through EscapeMarkdown.
+	// Body in Markdown, below 65 KB. Escape text of users by EscapeMarkdown.
 	Body string
 }
 
-// mark is the first line of the comment on a pull request, which is hidden when it is
-// shown. That of one says nothing about that of another, nor about the key.
+// mark returns the first line of the comment on a pull request, which is hidden when the comment is
+// shown. It reveals neither the mark of another pull request nor the key.
 func (c Comment) mark(n int) string {
 	mac := hmac.New(sha256.New, []byte(c.Key))
 	fmt.Fprintf(mac, "comment on %d", n)
 	return fmt.Sprintf("<!-- heighliner %x -->", mac.Sum(nil)[:16])
 }
 
-// CommentState is what a caller keeps about a comment. The zero value is that of
-// a comment of which nothing is known, new or forgotten.
+// CommentState is the state of a comment that a caller stores. The zero value is for a comment that
+// is new or not known.
 type CommentState struct {
 	// ID of the comment; 0 while none is known.
 	ID int64
@@ -321,16 +318,16 @@ func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state Comm
 	return state, nil
 }
 
-// marked is a comment that begins with our mark. Everybody who read ours can copy it, with as
-// much text as a comment may have.
+// marked is a comment that begins with our mark. Every reader can copy the mark, with as much text
+// as a comment may have.
 type marked struct {
 	id     int64
 	login  string
-	change bool // its text is another one
+	change bool // its text differs
 }
 
-// comment returns the first comment of our own that begins with mark; nil when there is none on a
-// pull request that can be seen. The one of the ID was deleted.
+// comment returns our first comment that begins with mark, or nil if there is none on a visible
+// pull request. The comment with the deleted ID is skipped.
 func (c *Client) comment(ctx context.Context, what call, repo Repo, n int, deleted int64, mark, body string) (*marked, error) {
 	found, err := pages(ctx, c, what, func(ctx context.Context, o github.ListOptions) ([]*github.IssueComment, *github.Response, error) {
 		return c.api.Issues.ListComments(ctx, repo.Owner, repo.Name, n, &github.IssueListCommentsOptions{ListOptions: o})
@@ -350,8 +347,8 @@ func (c *Client) comment(ctx context.Context, what call, repo Repo, n int, delet
 	return firstBy(login, found.Items), nil
 }
 
-// firstBy returns the first comment of an author; nil if there is none, or if the author is
-// unknown: any user who read our comment can copy its mark.
+// firstBy returns the first comment of an author, or nil if there is none, or the author is not
+// known: any reader of our comment can copy its mark.
 func firstBy(login string, comments []marked) (first *marked) {
 	for i, comment := range comments {
 		if login != "" && strings.EqualFold(comment.login, login) && (first == nil || comment.id < first.id) {
@@ -361,8 +358,8 @@ func firstBy(login string, comments []marked) (first *marked) {
 	return first
 }
 
-// ownLogin returns the login with which the credential writes, which GitHub is asked for once; ""
-// where GitHub does not say it. Every error is an *Error.
+// ownLogin returns the login with which the credential writes, which is requested once; "" if
+// GitHub does not report it. Every error is an *Error.
 func (c *Client) ownLogin(ctx context.Context) (string, error) {
 	if known := c.login.Load(); known != nil {
 		return *known, nil
@@ -371,7 +368,7 @@ func (c *Client) ownLogin(ctx context.Context) (string, error) {
 	if err != nil {
 		failure := classify(call{op: "get", object: "login of the credential", anonymous: c.anonymous, app: c.apps != nil}, err)
 		switch failure.Kind {
-		case Forbidden, Denied, NotFound: // a token of an installation, of which only its App could be asked
+		case Forbidden, Denied, NotFound: // a token of an installation; only its App may request that
 			return "", nil
 		}
 		return "", failure
@@ -395,9 +392,9 @@ func (c *Client) askLogin(ctx context.Context) (string, error) {
 	return user.GetLogin(), err
 }
 
-// EscapeMarkdown makes text of other people mean itself in a comment: on one line
-// and at most limit bytes before it is escaped, without markup, links, images,
-// HTML, or mentions of people, teams and issues.
+// EscapeMarkdown escapes text of other users for a comment: on one line and at most limit bytes
+// before it is escaped, without markup, links, images, HTML, or mentions of users, teams and
+// issues.
 func EscapeMarkdown(text string, limit int) string {
 	var out strings.Builder
 	for _, r := range outbound.Printable([]byte(text), limit) {
@@ -409,8 +406,7 @@ func EscapeMarkdown(text string, limit int) string {
 		case r == '&':
 			out.WriteString("&amp;")
 		case r == '@' || r == '#':
-			// GitHub looks for mentions after Markdown is read: only a character
-			// between hides them.
+			// GitHub parses mentions after Markdown: only a character in between prevents them.
 			out.WriteRune('\\')
 			out.WriteRune(r)
 			out.WriteRune('\u200b')
@@ -418,7 +414,7 @@ func EscapeMarkdown(text string, limit int) string {
 			out.WriteRune('\\')
 			out.WriteRune(r)
 		case unicode.Is(unicode.Cf, r):
-			// invisible: it may turn the direction of what follows
+			// invisible: it may change the direction of the following text
 		default:
 			out.WriteRune(r)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// analysis of a release next to the bounds of the specification, or nil.
+// analysis returns the analysis of a release with the bounds of the specification, or nil.
 func (s *service) analysis(o *v1alpha1.VersionedMicroservice) *Analysis {
 	if o == nil || o.Status.Analysis == nil {
 		return nil
@@ -28,7 +28,7 @@ func (s *service) analysis(o *v1alpha1.VersionedMicroservice) *Analysis {
 	return out
 }
 
-// NewMetric returns the last measurement of a metric next to its bounds. spec may be nil.
+// NewMetric returns the last measurement of a metric with its bounds. spec may be nil.
 func NewMetric(m v1alpha1.MetricStatus, spec *v1alpha1.CanaryAnalysis) Metric {
 	x := Metric{Name: m.Name, Result: string(m.Result), DryRun: m.DryRun}
 	if len(m.Measurements) > 0 {
@@ -48,7 +48,7 @@ func NewMetric(m v1alpha1.MetricStatus, spec *v1alpha1.CanaryAnalysis) Metric {
 	return x
 }
 
-// bounds fills in what the specification says of a metric.
+// bounds sets the fields of a metric that are in the specification.
 func (m *Metric) bounds(spec *v1alpha1.CanaryAnalysis) {
 	for i := range spec.Metrics {
 		x := &spec.Metrics[i]
@@ -75,8 +75,8 @@ func (m *Metric) bounds(spec *v1alpha1.CanaryAnalysis) {
 	}
 }
 
-// String returns a measurement and the bound that it is nearest to, as in "latency-p99 612 ms > 500
-// ms", or why there is no value.
+// String formats a measurement with its nearest bound, as in "latency-p99 612 ms > 500 ms", or why
+// there is no value.
 func (m Metric) String() string {
 	v, err := strconv.ParseFloat(m.Value, 64)
 	if m.Value == "" || err != nil || math.IsNaN(v) {
@@ -118,7 +118,7 @@ func (m Metric) amount(v float64) string {
 	return number(v, 3)
 }
 
-// progress of an analysis: rounds, and the metrics, those that did not pass first.
+// progress describes an analysis: its rounds, and the metrics, those that did not pass first.
 func (a *Analysis) progress() string {
 	if a == nil {
 		return ""
@@ -136,7 +136,8 @@ func (a *Analysis) progress() string {
 	return text
 }
 
-// metrics in words: those that did not pass first. With failing, only those that failed.
+// metrics describes the metrics, those that did not pass first. With failing, only those that
+// failed.
 func (a *Analysis) metrics(failing bool) (out []string) {
 	for _, passed := range []bool{false, true} {
 		for _, m := range a.Metrics {

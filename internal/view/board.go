@@ -18,17 +18,17 @@ const (
 	KindFreezes  = "Freezes"
 )
 
-// Board is what a reader sees of all services.
+// Board is the view of all services.
 type Board struct {
 	metav1.TypeMeta `json:",inline"`
-	// Time that ages and sentences are of.
+	// Time at which ages and sentences are valid.
 	Time metav1.Time `json:"time"`
 	// Counts of services by what they need.
 	Counts Counts `json:"counts"`
-	// Freezes that apply now, and then those that will.
+	// Freezes that apply now, followed by future ones.
 	Freezes []Freeze `json:"freezes,omitempty"`
-	// Services: those that wait for a person first, then failed ones, then those with a rollout
-	// in progress, then the others; each by namespace and name.
+	// Services: those that wait for a user first, then failed ones, then those with a rollout in
+	// progress, then the others; each by namespace and name.
 	Services []Service `json:"services"`
 }
 
@@ -40,32 +40,32 @@ type Counts struct {
 	Moving   int `json:"moving"`
 }
 
-// Class is what a state needs, and the order in which readers see it.
+// Class is what a state needs, in the order in which users see it.
 type Class string
 
 // The classes, in their order.
 const (
-	// Waiting needs a decision of a person.
+	// Waiting needs a decision of a user.
 	Waiting Class = "waiting"
 	// Failed needs a change: of the specification, of the cluster, or another version.
 	Failed Class = "failed"
-	// Moving ends without a person.
+	// Moving ends without a user's action.
 	Moving Class = "moving"
 	// Stable needs nothing.
 	Stable Class = "stable"
 )
 
-// Service is a Microservice with its releases and what routes to them.
+// Service is a Microservice with its releases and hosts.
 type Service struct {
-	// TypeMeta is set where a service is not part of a Board.
+	// TypeMeta is set if the service is not part of a Board.
 	metav1.TypeMeta `json:",inline"`
-	// Time is set where a service is not part of a Board.
+	// Time is set if the service is not part of a Board.
 	Time      *metav1.Time `json:"time,omitempty"`
 	Namespace string       `json:"namespace"`
 	Name      string       `json:"name"`
-	// State of the group or preview that needs most, or of the service itself.
+	// State of the group or preview that needs most attention, or of the service itself.
 	State State `json:"state"`
-	// Paused: spec.paused stops what starts automatically.
+	// Paused: spec.paused keeps releases from starting automatically.
 	Paused bool  `json:"paused,omitempty"`
 	Pins   []Pin `json:"pins,omitempty"`
 	// Freezes that apply to it now, the one that ends last first.
@@ -75,23 +75,23 @@ type Service struct {
 	// Previews are the groups that are pull requests, the highest number first, and pull requests
 	// that wait for an approval.
 	Previews []Group `json:"previews,omitempty"`
-	// Problems are conditions that need a reader, and what versions lack.
+	// Problems are conditions that need attention.
 	Problems []Problem `json:"problems,omitempty"`
 	// Discovery of versions; nil: the ImagePolicy is not known.
 	Discovery *Discovery `json:"discovery,omitempty"`
-	// Weights that changed, on the page of the board, which observes them since it began.
+	// Weights over time, on the page of the board, which records them since its start.
 	Weights []GroupWeights `json:"weights,omitempty"`
 }
 
-// GroupWeights are the weights that a group asked for since they were observed first.
+// GroupWeights are the required weights of a group since they were first observed.
 type GroupWeights struct {
 	Group string `json:"group"`
-	// Points in the order of their times; each holds until the next one. The first one is when the observation began, or the
+	// Points in order of time; each is valid until the next one. The first one is the start of the observation, or the
 	// oldest that is kept.
 	Points []WeightPoint `json:"points"`
 }
 
-// WeightPoint is a time at which weights changed.
+// WeightPoint is a change of weights.
 type WeightPoint struct {
 	Time   metav1.Time   `json:"time"`
 	Shares []WeightShare `json:"shares"`
@@ -106,7 +106,7 @@ type WeightShare struct {
 
 // Pin of a group to a version.
 type Pin struct {
-	// Group by name; empty: the group that holds the version.
+	// Group by name; empty for the group that has the version.
 	Group   string       `json:"group,omitempty"`
 	Version string       `json:"version,omitempty"`
 	Release string       `json:"release,omitempty"`
@@ -114,7 +114,7 @@ type Pin struct {
 	Reason  string       `json:"reason,omitempty"`
 }
 
-// Problem is a condition of an object that a reader needs to know of.
+// Problem is a condition of an object that needs attention.
 type Problem struct {
 	// Object that has it, as kind/name.
 	Object string `json:"object"`
@@ -131,7 +131,7 @@ type Group struct {
 	Slug string `json:"slug"`
 	// Phase: Live, Closing or Expired; empty for a pull request without a group.
 	Phase string `json:"phase,omitempty"`
-	// Active, Canary and CanaryWeight in short: versions, and percent asked for the canary.
+	// Active and Canary are versions, and CanaryWeight is the required weight of the canary in percent.
 	Active       string `json:"active,omitempty"`
 	Canary       string `json:"canary,omitempty"`
 	CanaryWeight *int32 `json:"canaryWeight,omitempty"`
@@ -144,7 +144,7 @@ type Group struct {
 	PullRequest *PullRequest `json:"pullRequest,omitempty"`
 }
 
-// PullRequest of a preview, as far as it is known.
+// PullRequest of a preview, as far as known.
 type PullRequest struct {
 	Number int64  `json:"number"`
 	Title  string `json:"title,omitempty"`
@@ -159,7 +159,7 @@ type PullRequest struct {
 	Until  *metav1.Time `json:"until,omitempty"`
 }
 
-// Host is a domain of a NetworkPolicy, as it is routed.
+// Host is a domain of a NetworkPolicy, as currently routed.
 type Host struct {
 	// Policy is the NetworkPolicy.
 	Policy string `json:"policy"`
@@ -202,7 +202,7 @@ type Release struct {
 	Retained bool `json:"retained,omitempty"`
 	// Attempts after the first one.
 	Attempts int32 `json:"attempts,omitempty"`
-	// Failure is why it is not available: a word, and a message.
+	// Failure is why it is not available, with a message.
 	Failure  string    `json:"failure,omitempty"`
 	Message  string    `json:"message,omitempty"`
 	Decision *Decision `json:"decision,omitempty"`
@@ -212,31 +212,31 @@ type Release struct {
 	Analysis *Analysis `json:"analysis,omitempty"`
 }
 
-// Share of the traffic of the group in percent. What is not known is nil.
+// Share of the traffic of the group in percent. Unknown values are nil.
 type Share struct {
-	// Asked is the weight that routes are to give.
+	// Asked is the required weight.
 	Asked *int32 `json:"asked,omitempty"`
-	// Programmed is the weight that all hosts of the group have, as their parents accepted it.
+	// Programmed is the weight at all hosts of the group, as accepted by their parents.
 	Programmed *int32 `json:"programmed,omitempty"`
 	// Observed is the measured share in Window.
 	Observed *float64 `json:"observed,omitempty"`
 	Window   string   `json:"window,omitempty"`
-	// Since is when the weight was asked for, while it is not programmed.
+	// Since is when the weight was required, while it is not programmed.
 	Since *metav1.Time `json:"since,omitempty"`
-	// Match: it also gets the requests that canaryMatches choose. Mirror: and copies of so many
-	// percent.
+	// Match: it also gets the requests that canaryMatches select. Mirror: and copies of this percentage
+	// of the requests.
 	Match  bool  `json:"match,omitempty"`
 	Mirror int32 `json:"mirror,omitempty"`
-	// Withheld: it has a weight and no ready endpoint, and gets no traffic.
+	// Withheld: it has a weight but no ready endpoint, and gets no traffic.
 	Withheld bool `json:"withheld,omitempty"`
 }
 
 // Pods of a release.
 type Pods struct {
-	// Available of Wanted replicas.
+	// Available replicas out of Wanted.
 	Available int32 `json:"available"`
 	Wanted    int32 `json:"wanted"`
-	// Pods by name, where they were listed.
+	// Pods by name, if they were listed.
 	Pods []Pod `json:"pods,omitempty"`
 }
 
@@ -251,12 +251,12 @@ type Pod struct {
 	Since    *metav1.Time `json:"since,omitempty"`
 }
 
-// Decision of a person about a release.
+// Decision of a user about a release.
 type Decision struct {
 	Action string      `json:"action"`
 	By     string      `json:"by,omitempty"`
 	Time   metav1.Time `json:"time"`
-	// Reason is what the person wrote, where that is still known.
+	// Reason is what the user wrote, if that is still known.
 	Reason string `json:"reason,omitempty"`
 	// Outcome: Applied, or DecisionNotApplicable with the cause.
 	Outcome string `json:"outcome,omitempty"`
@@ -270,7 +270,7 @@ type Rollout struct {
 	StepName string `json:"stepName,omitempty"`
 	// Started is when the step, or the rollout before its first step, began.
 	Started metav1.Time `json:"started"`
-	// Checks of the current step, in the order in which they count.
+	// Checks of the current step, in the order in which they apply.
 	Checks []Check `json:"checks,omitempty"`
 	// Next are the weights of the steps that follow, and 100 at the end.
 	Next []int32 `json:"next,omitempty"`
@@ -278,7 +278,7 @@ type Rollout struct {
 	From string `json:"from,omitempty"`
 }
 
-// Check is something that a step needs.
+// Check is a requirement of a step.
 type Check struct {
 	Name string `json:"name"`
 	// Result: passed, waiting or failed.
@@ -316,19 +316,20 @@ type Metric struct {
 	// Kind: successRate, latency, prometheus or web; empty: it is not in the specification.
 	Kind   string `json:"kind,omitempty"`
 	Result string `json:"result"`
-	// Value that was compared; empty: there was none.
+	// Value that was compared; empty if there was none.
 	Value  string   `json:"value,omitempty"`
 	Min    *float64 `json:"min,omitempty"`
 	Max    *float64 `json:"max,omitempty"`
 	DryRun bool     `json:"dryRun,omitempty"`
-	// Values of the rollout's last rounds, the oldest first; empty where there are not two. At most 10.
+	// Values of the rollout's last rounds, the oldest first; empty if there are fewer than two. At most
+	// 10.
 	Values []float64 `json:"values,omitempty"`
 	// Query of the metric, if it is the user's own.
 	Query   string `json:"query,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
-// Discovery is which versions an ImagePolicy offers.
+// Discovery is the result of an ImagePolicy's discovery.
 type Discovery struct {
 	// Policy is the name of the ImagePolicy.
 	Policy string `json:"policy"`
@@ -337,7 +338,7 @@ type Discovery struct {
 	// Tags read by the last scan that found a change, and when that was.
 	Tags    int32        `json:"tags,omitempty"`
 	Changed *metav1.Time `json:"changed,omitempty"`
-	// Ready is False with Reason and Message where nothing is offered, or not all is known.
+	// Ready is False with Reason and Message if nothing is offered, or the result is not complete.
 	Ready   bool   `json:"ready"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`

@@ -46,7 +46,7 @@ func Changes(before, after Service) (out []Change) {
 	return out
 }
 
-// fingerprint of what changes of a release are reported for.
+// fingerprint identifies the parts of a release whose changes are reported.
 func (r Release) fingerprint() string {
 	s := r.State
 	weight := func(w *int32) string {
@@ -58,7 +58,7 @@ func (r Release) fingerprint() string {
 	return strings.Join([]string{r.Status, string(s.Word), s.Reason, s.Detail, s.By, s.Note, fmt.Sprint(s.Step), weight(r.Share.Asked), weight(r.Share.Programmed), fmt.Sprint(r.Share.Withheld)}, "\x00")
 }
 
-// changed returns a release as it is now, in one line.
+// changed describes the current state of a release in one line.
 func (r Release) changed() string {
 	text := r.Status
 	if r.Share.Asked != nil {

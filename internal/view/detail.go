@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// ReleaseDetail is one release, and what is different from the release before it.
+// ReleaseDetail is one release, with its differences from the release before it.
 type ReleaseDetail struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
@@ -22,8 +22,8 @@ type ReleaseDetail struct {
 	Service         string      `json:"service"`
 	Group           string      `json:"group"`
 	Release         Release     `json:"release"`
-	// Before is the version, and BeforeRelease the name, of the release of the group that was created before; "": there
-	// is none, or its object is not known.
+	// Before is the version, and BeforeRelease the name, of the previous release of the group; "" if there is none, or
+	// its object is not known.
 	Before        string `json:"before,omitempty"`
 	BeforeRelease string `json:"beforeRelease,omitempty"`
 	// Changes are the fields of the pod template that differ, at most [MaxChanges]; More counts the others.
@@ -44,7 +44,7 @@ type FieldChange struct {
 	Change string `json:"change"`
 }
 
-// NewRelease returns a release of a service that was viewed; false if the service does not have it.
+// NewRelease returns a release of a view of a service, and false if the service does not have it.
 func NewRelease(in Input, s Service, name string, now time.Time) (ReleaseDetail, bool) {
 	for _, g := range slices.Concat(s.Groups, s.Previews) {
 		for _, r := range g.Releases {
@@ -73,7 +73,7 @@ func NewRelease(in Input, s Service, name string, now time.Time) (ReleaseDetail,
 	return ReleaseDetail{}, false
 }
 
-// compare with the release of the group that was created before.
+// compare adds the differences from the previous release of the group.
 func (d *ReleaseDetail) compare(in Input, g Group) {
 	var before *Release
 	for i := range g.Releases {
@@ -107,7 +107,8 @@ func (d *ReleaseDetail) compare(in Input, g Group) {
 	}
 }
 
-// templateOf a release as fields, without the labels and images that each release has.
+// templateOf returns the template of a release as fields, without the labels and images that differ
+// in each release.
 func templateOf(o *v1alpha1.VersionedMicroservice) any {
 	raw, err := json.Marshal(o.Spec.Template)
 	if err != nil {
@@ -121,7 +122,8 @@ func templateOf(o *v1alpha1.VersionedMicroservice) any {
 	return out
 }
 
-// differences are the paths of the fields that differ. Items of lists are named by their name, where they have one.
+// differences returns the paths of the fields that differ. Items of lists are identified by their name, if they
+// have one.
 func differences(path string, before, after any) []FieldChange {
 	if reflect.DeepEqual(before, after) {
 		return nil

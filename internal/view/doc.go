@@ -3,8 +3,8 @@
 // stable JSON form (view.hlnr.io/v1). It never guesses: fields that the objects do not determine
 // are empty.
 //
-// One function makes the sentence of each state (State.say), for the command, its JSON form, and
-// whatever else shows states.
+// One function (State.say) formats the sentence of each state, for the command, its JSON form, and
+// all other output.
 //
 //	board.go     the types of the JSON form
 //	states.go    states and their sentences

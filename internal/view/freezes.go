@@ -28,32 +28,32 @@ type Freeze struct {
 	Subject string `json:"subject"`
 	// Active: it applies now.
 	Active bool `json:"active"`
-	// From is when it applies next; nil while it applies. Until is when it ends; nil: it has no end.
+	// From is when it applies next; nil while it applies. Until is when it ends; nil if it has no end.
 	From   *metav1.Time `json:"from,omitempty"`
 	Until  *metav1.Time `json:"until,omitempty"`
 	Reason string       `json:"reason"`
-	// By is who created it or changed it last; empty: not known.
+	// By is the user who created it or changed it last; empty if not known.
 	By string `json:"by,omitempty"`
 	// Sentence for people, at the time of the view.
 	Sentence string `json:"sentence"`
-	// Effect on services; nil where the freeze is part of one service.
+	// Effect on services; nil if the freeze is part of one service.
 	Effect *Effect `json:"effect,omitempty"`
-	// Next are commands for what a person can do.
+	// Next are commands for possible actions of the user.
 	Next []Action `json:"next,omitempty"`
 }
 
-// Freezes are those that apply now, and then those that will.
+// Freezes are those that apply now, followed by future ones.
 type Freezes struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
 	Freezes         []Freeze    `json:"freezes"`
 }
 
-// Effect is what a freeze does to the services of a view.
+// Effect is the effect of a freeze on the services of a view.
 type Effect struct {
-	// Services is how many it selects.
+	// Services is the number of selected services.
 	Services int `json:"services"`
-	// Waiting are those of which a release waits for its end, as namespace/name.
+	// Waiting are the services with a release that waits for its end, as namespace/name.
 	Waiting []string `json:"waiting,omitempty"`
 	// Exceptions are the services to which it does not apply, by namespace/name, with the reasons.
 	Exceptions []FreezeException `json:"exceptions,omitempty"`
@@ -103,8 +103,8 @@ func newFreezes(in Input, now time.Time) *freezes {
 	return out
 }
 
-// selects reports whether a freeze is about a service. Where that depends on labels of namespaces that were not read, it is
-// about those that wait for it.
+// selects reports whether a freeze applies to a service. If that depends on labels of namespaces that were not read, it
+// applies to those that wait for it.
 func (x *freezes) selects(f resolved, ms *v1alpha1.Microservice) bool {
 	if x.unknown(f) {
 		c := frozenOf(ms)
@@ -113,10 +113,10 @@ func (x *freezes) selects(f resolved, ms *v1alpha1.Microservice) bool {
 	return f.Selects(freeze.Subject{Namespace: ms.Namespace, Name: ms.Name, Labels: ms.Labels, NamespaceLabels: x.labels[ms.Namespace]})
 }
 
-// unknown reports whether what a freeze selects is not known.
+// unknown reports whether the selection of a freeze is not known.
 func (x *freezes) unknown(f resolved) bool { return x.labels == nil && f.NeedsNamespaceLabels() }
 
-// of a service: those that apply now and select it, first those that end last.
+// of returns the freezes that apply to a service now, those that end last first.
 func (x *freezes) of(ms *v1alpha1.Microservice) (out []resolved) {
 	for _, list := range [][]resolved{x.cluster, x.by[ms.Namespace]} {
 		for _, f := range list {
@@ -129,7 +129,7 @@ func (x *freezes) of(ms *v1alpha1.Microservice) (out []resolved) {
 	return out
 }
 
-// compareEnds orders times, of which zero is the last.
+// compareEnds orders times; zero comes last.
 func compareEnds(a, b time.Time) int {
 	if a.IsZero() != b.IsZero() {
 		return compareBool(a.IsZero(), b.IsZero())
@@ -137,7 +137,8 @@ func compareEnds(a, b time.Time) int {
 	return a.Compare(b)
 }
 
-// frozenOf is the condition of a service of which something waits for the end of a freeze, or nil.
+// frozenOf returns the condition of a service with a release that waits for the end of a freeze, or
+// nil.
 func frozenOf(ms *v1alpha1.Microservice) *metav1.Condition {
 	if c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionFrozen); c != nil && c.Status == metav1.ConditionTrue {
 		return c
@@ -145,8 +146,8 @@ func frozenOf(ms *v1alpha1.Microservice) *metav1.Condition {
 	return nil
 }
 
-// board returns all freezes with what they do to the services: those that apply first, then those that begin
-// first.
+// board returns all freezes with their effects on the services: those that apply first, then those that
+// begin first.
 func (x *freezes) board(in Input, program string, now time.Time) []Freeze {
 	all := slices.Clone(x.cluster)
 	for _, namespace := range slices.Sorted(maps.Keys(x.by)) {
@@ -170,7 +171,7 @@ func (x *freezes) board(in Input, program string, now time.Time) []Freeze {
 	return out
 }
 
-// effect of a freeze on the services of its namespace, or of all.
+// effect returns the effect of a freeze on the services of its namespace, or on all.
 func (x *freezes) effect(f resolved, services []*v1alpha1.Microservice) *Effect {
 	out := &Effect{Unknown: x.unknown(f)}
 	if err := f.Check(); err != nil {
@@ -209,7 +210,7 @@ func (f resolved) view(program string, now time.Time) Freeze {
 	return out
 }
 
-// subject is what a freeze is about, in words.
+// subject describes what a freeze applies to.
 func (f resolved) subject() string {
 	where := "all namespaces"
 	switch {
@@ -224,7 +225,7 @@ func (f resolved) subject() string {
 	return fmt.Sprintf("services with %s of %s", metav1.FormatLabelSelector(f.Rules.Selector), where)
 }
 
-// say returns the one sentence of a freeze.
+// say returns the sentence of a freeze.
 func (f Freeze) say(now time.Time) string {
 	text := f.Subject + ": frozen"
 	if f.From != nil {
@@ -241,7 +242,7 @@ func (f Freeze) say(now time.Time) string {
 	return fmt.Sprintf("%s: %q", text, f.Reason)
 }
 
-// freezes that apply to the service now.
+// freezesOf returns the freezes that apply to the service now.
 func (s *service) freezesOf() (out []Freeze) {
 	for _, f := range s.frozen.of(s.ms) {
 		out = append(out, f.view(s.Program, s.now))
@@ -249,8 +250,8 @@ func (s *service) freezesOf() (out []Freeze) {
 	return out
 }
 
-// waitsForStart is the state of a service of which something that has no rollout waits for the end of a freeze, such as a
-// new version, or nil if nothing does, or spec.paused keeps it too.
+// waitsForStart returns the state of a service with a new version that waits for the end of a freeze before its rollout
+// starts, or nil if there is none, or spec.paused keeps it too.
 func (s *service) waitsForStart() *State {
 	c := frozenOf(s.ms)
 	if c == nil || s.ms.Spec.Paused {
@@ -263,7 +264,7 @@ func (s *service) waitsForStart() *State {
 	return &State{Word: WordFrozen, Class: Moving, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: what + ", " + first("frozen "+why)}
 }
 
-// frozenCause is the text about the freeze for which something of the service waits; "": nothing does.
+// frozenCause describes the freeze for which a release of the service waits, or returns "".
 func (s *service) frozenCause() string {
 	c := frozenOf(s.ms)
 	if c == nil {
@@ -275,8 +276,7 @@ func (s *service) frozenCause() string {
 	return c.Message
 }
 
-// frozenAt is the text about the freeze for which the rollout of a version waits, of the message of condition Frozen; "": it
-// waits for none.
+// frozenAt returns the part of the message of condition Frozen about the rollout of a version, or "".
 func frozenAt(message, version string) string {
 	for rest := message; ; {
 		before, after, found := strings.Cut(rest, version+" is waiting ")
@@ -292,7 +292,7 @@ func frozenAt(message, version string) string {
 	}
 }
 
-// first is the text about a freeze, of a message in which others may follow: it ends with the reason in quotes and parentheses.
+// first returns the first freeze of a message that may contain several: it ends with the reason in quotes and parentheses.
 func first(text string) string {
 	at := strings.Index(text, ` ("`)
 	if at < 0 {

@@ -6,8 +6,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// GroupState is the state of a release group, without what only people read: its sentence and the services' other
-// parts are not made.
+// GroupState is the state of a release group without its sentence and the other parts of the service.
 type GroupState struct {
 	// Microservice and Group are those of the input, to read only.
 	Microservice *v1alpha1.Microservice
@@ -22,8 +21,8 @@ type GroupState struct {
 	Step, Steps int32
 }
 
-// GroupStates returns the states of all groups, in the order of the input. It is a part of what [New] gives, for
-// readers that want the states of many services often.
+// GroupStates returns the states of all groups, in the order of the input. It is a cheaper part of [New], for
+// frequent reads of many services.
 func GroupStates(in Input, now time.Time) []GroupState {
 	x := newIndex(in, now)
 	out := make([]GroupState, 0, len(in.Microservices))
@@ -42,8 +41,7 @@ func GroupStates(in Input, now time.Time) []GroupState {
 	return out
 }
 
-// ReleaseState is the state of a release, without what only people read: its sentence and the parts of its service are not
-// made.
+// ReleaseState is the state of a release without its sentence and the other parts of its service.
 type ReleaseState struct {
 	// Microservice, Group and Row are those of the input, to read only.
 	Microservice *v1alpha1.Microservice
@@ -58,12 +56,11 @@ type ReleaseState struct {
 	Sequence int64
 	// Step from 1 of Steps of that rollout; 0 before the first one.
 	Step, Steps int32
-	// State of the release. Next has the commands of people who read about several namespaces.
+	// State of the release. The commands in Next name the namespace.
 	State State
 }
 
-// ReleaseStates returns the states of all releases of the Microservices that are chosen, in the order of the
-// input.
+// ReleaseStates returns the states of all releases of the selected Microservices, in the order of the input.
 func ReleaseStates(in Input, now time.Time, chosen func(*v1alpha1.Microservice) bool) (out []ReleaseState) {
 	x := newIndex(in, now)
 	for i := range in.Microservices {

@@ -28,20 +28,20 @@ type Past struct {
 	Version string `json:"version"`
 	Release string `json:"release"`
 	Status  string `json:"status"`
-	// Result in the words of the release's state.
+	// Result is the release's state.
 	Result State `json:"result"`
 	// Started is when its object was created, and Changed when it got its status.
 	Started *metav1.Time `json:"started,omitempty"`
 	Changed *metav1.Time `json:"changed,omitempty"`
-	// Duration from start to active or error in seconds, where it was the first attempt and nothing
-	// happened since, or 0 if not known.
+	// Duration from start to active or error in seconds, if it was the first attempt and the status has
+	// not changed since; otherwise 0.
 	Duration int64 `json:"durationSeconds,omitempty"`
 	// Attempts after the first one.
 	Attempts int32     `json:"attempts,omitempty"`
 	Decision *Decision `json:"decision,omitempty"`
 }
 
-// NewHistory returns the history of a service; false if the input does not have it.
+// NewHistory returns the history of a service, and false if the input does not contain it.
 func NewHistory(in Input, namespace, name string, now time.Time) (History, bool) {
 	s, ok := NewService(in, namespace, name, now)
 	if !ok {
@@ -97,7 +97,7 @@ type Event struct {
 	Type      string `json:"type"`
 	Reason    string `json:"reason"`
 	Namespace string `json:"namespace"`
-	// Object as kind/name; Related is another one that it is about.
+	// Object as kind/name; Related is another object that it concerns.
 	Object  string `json:"object"`
 	Related string `json:"related,omitempty"`
 	Note    string `json:"note"`
@@ -177,7 +177,7 @@ func objectsOf(in Input, namespace, name string) map[string]bool {
 type Previews struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
-	// Services that have previews, and nothing else of them.
+	// Services with previews, and only these.
 	Services []ServicePreviews `json:"services"`
 }
 
@@ -188,7 +188,7 @@ type ServicePreviews struct {
 	Previews  []Group `json:"previews"`
 }
 
-// Previews of the board; name chooses one service, "" all that have some.
+// Previews returns the previews of one service, or, if name is empty, of all that have some.
 func (b Board) Previews(name string) Previews {
 	out := Previews{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindPreviews}, Time: b.Time, Services: []ServicePreviews{}}
 	for _, s := range b.Services {

@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Input are the objects that a view is made from, in any order. A list that is nil was not read,
-// and what follows from it is left out; an empty one was read.
+// Input contains the objects of a view, in any order. A nil list was not read, and what depends on
+// it is omitted; an empty list was read.
 type Input struct {
 	// Microservices, whose statuses are converted (MicroserviceStatus.Convert).
 	Microservices []v1alpha1.Microservice
@@ -29,18 +29,19 @@ type Input struct {
 	Namespaces     []corev1.Namespace
 	// Pods of releases; others are ignored.
 	Pods []corev1.Pod
-	// Routes and Gateways behind hosts, for answers about these. Others are ignored.
+	// Routes and Gateways of hosts, for answers about these. Others are ignored.
 	Routes   []gatewayv1.HTTPRoute
 	Gateways []gatewayv1.Gateway
 	// Observed shares of traffic, by release.
 	Observed map[types.NamespacedName]Observation
-	// Namespace in which commands act by default: those for services in others name theirs. "": all commands do.
+	// Namespace in which commands act by default: those for services in others include a namespace. If it is
+	// empty, all commands do.
 	Namespace string
-	// Program that commands begin with; "": hlnr.
+	// Program that commands begin with. Defaults to hlnr.
 	Program string
 }
 
-// Observation is the share of the traffic of its group that a release got in a time.
+// Observation is the measured share of the traffic of its group that a release got in a window.
 type Observation struct {
 	// Percent from 0 to 100.
 	Percent float64
@@ -114,7 +115,8 @@ func key(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// togetherOf is the name that a service shares with those that it rolls out with, or "".
+// togetherOf returns the name that a service shares with those that are rolled out together with
+// it, or "".
 func togetherOf(ms *v1alpha1.Microservice) string {
 	if c := ms.Spec.UpdateStrategy.Canary; c != nil && c.Together != nil {
 		return c.Together.Name
@@ -122,7 +124,7 @@ func togetherOf(ms *v1alpha1.Microservice) string {
 	return ""
 }
 
-// service is a Microservice with what the index has of it.
+// service is a Microservice with its objects from the index.
 type service struct {
 	*index
 	ms       *v1alpha1.Microservice
@@ -133,12 +135,12 @@ func (x *index) service(ms *v1alpha1.Microservice) *service {
 	return &service{index: x, ms: ms, policies: x.policies[key(ms.Namespace, ms.Name)]}
 }
 
-// release finds the object of a release; nil: there is none, or it was not read.
+// release returns the object of a release, or nil if there is none, or it was not read.
 func (s *service) release(name string) *v1alpha1.VersionedMicroservice {
 	return s.releases[key(s.ms.Namespace, name)]
 }
 
-// steps of the canary of a group: previews have none.
+// steps returns the canary steps of a group: previews have none.
 func (s *service) steps(g *v1alpha1.ReleaseGroup) []v1alpha1.CanaryStep {
 	if c := s.ms.Spec.UpdateStrategy.Canary; c != nil && !isPreview(g) {
 		return c.Steps
@@ -151,7 +153,7 @@ func isPreview(g *v1alpha1.ReleaseGroup) bool {
 	return g.Level == v1alpha1.LevelPreview || g.PullRequest > 0
 }
 
-// report is what a policy reports of a group.
+// report is the report of a policy about a group.
 type report struct {
 	policy *v1alpha1.NetworkPolicy
 	v1alpha1.GroupTraffic
@@ -184,13 +186,13 @@ func (s *service) act(verb string, args ...string) Action {
 	return Action{Verb: verb, Command: strings.Join(append(words, args...), " "), Target: target}
 }
 
-// actOn returns a command about a release, by its version, or by its name where another release of
-// the service has that version too.
+// actOn returns a command about a release, by its version, or by its name if another release of the
+// service has the same version.
 func (s *service) actOn(verb string, r *v1alpha1.Release, args ...string) Action {
 	return s.act(verb, append([]string{s.nameOf(r)}, args...)...)
 }
 
-// nameOf a release in commands.
+// nameOf returns the name of a release in commands.
 func (s *service) nameOf(r *v1alpha1.Release) string {
 	n := 0
 	for i := range s.ms.Status.ReleaseGroups {

@@ -10,7 +10,8 @@ import (
 	"github.com/heighliner/heighliner/internal/preview"
 )
 
-// repository that the versions of a service come from; nil: none, or it was not read.
+// repository returns the objects that the versions of a service come from, or nil if there are
+// none, or they were not read.
 func (s *service) repository() (*v1alpha1.ImagePolicy, *v1alpha1.GitHubRepository) {
 	p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]
 	if p == nil {
@@ -23,7 +24,7 @@ func (s *service) repository() (*v1alpha1.ImagePolicy, *v1alpha1.GitHubRepositor
 	return p, s.repos[k]
 }
 
-// pullRequest of a preview, as far as it is known.
+// pullRequest returns the pull request of a preview, as far as known.
 func (s *service) pullRequest(g *v1alpha1.ReleaseGroup) *PullRequest {
 	out := &PullRequest{Number: g.PullRequest, Head: g.Head, Pushed: micros(g.HeadTime)}
 	if n, ok := preview.Number(g.Slug); ok && out.Number == 0 {
@@ -48,7 +49,7 @@ func (s *service) pullRequest(g *v1alpha1.ReleaseGroup) *PullRequest {
 	return out
 }
 
-// fill in what GitHub reports of a pull request.
+// fill sets the fields that GitHub reports about a pull request.
 func (p *PullRequest) fill(pr *v1alpha1.PullRequest) {
 	p.Title, p.Author, p.Fork = pr.Title, pr.Author, pr.Fork
 	p.Head = cmp.Or(p.Head, pr.HeadSHA)
@@ -60,7 +61,7 @@ func (p *PullRequest) fill(pr *v1alpha1.PullRequest) {
 	}
 }
 
-// limit sets until when a preview stays at most.
+// limit sets the latest end of a preview.
 func (s *service) limit(p *PullRequest) {
 	spec := s.ms.Spec.Previews
 	if spec == nil {
@@ -74,7 +75,7 @@ func (s *service) limit(p *PullRequest) {
 	}
 }
 
-// expired is the state of a preview without releases.
+// expired returns the state of a preview without releases.
 func (s *service) expired(g *v1alpha1.ReleaseGroup) State {
 	if g.Target.Reason == "MaxAge" {
 		x := State{Word: WordExpired, Class: Stable, Reason: g.Target.Reason, Detail: "its last push is older than spec.previews.maxAge; push a commit to start it again"}
@@ -86,7 +87,7 @@ func (s *service) expired(g *v1alpha1.ReleaseGroup) State {
 	return State{Word: WordNoSlot, Class: Moving, Reason: cmp.Or(g.Target.Reason, "NoSlot"), Since: micros(g.HeadTime)}
 }
 
-// unapproved are open pull requests of forks that wait for an approval, and have no group.
+// unapproved returns open pull requests of forks that wait for an approval, and have no group.
 func (s *service) unapproved(known []Group) (out []Group) {
 	policy, repo := s.repository()
 	if policy == nil || repo == nil {
@@ -108,7 +109,7 @@ func (s *service) unapproved(known []Group) (out []Group) {
 	return out
 }
 
-// approves reports whether forks of a policy can be approved: else none waits.
+// approves reports whether a policy has approvals for forks: otherwise none waits.
 func approves(p *v1alpha1.ImagePolicy) bool {
 	s := p.Spec.Source
 	if s == nil || s.GitHub == nil || s.GitHub.PullRequests == nil {

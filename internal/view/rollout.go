@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// rollout is a rollout in progress, with all that its state follows from.
+// rollout is a rollout in progress, with everything that determines its state.
 type rollout struct {
 	*service
 	*run
@@ -39,7 +39,7 @@ func (s *service) rollout(g *v1alpha1.ReleaseGroup) *rollout {
 	return &rollout{service: s, run: record, group: g, row: &g.Releases[i], object: s.release(record.release), steps: s.steps(g), reports: s.reports(g.Slug)}
 }
 
-// present is the current step; nil before the first one, and after steps that were removed.
+// present returns the current step, or nil before the first one and after steps that were removed.
 func (r *rollout) present() *v1alpha1.CanaryStep {
 	if r.step < 1 || int(r.step) > len(r.steps) {
 		return nil
@@ -47,7 +47,7 @@ func (r *rollout) present() *v1alpha1.CanaryStep {
 	return &r.steps[r.step-1]
 }
 
-// state of the rollout: the first thing that it waits for, in the order in which the planner does.
+// state returns the state of the rollout: its first wait, in the order of the planner.
 func (r *rollout) state() State {
 	s := r.find()
 	if st := r.present(); st != nil {
@@ -76,7 +76,7 @@ func (r *rollout) find() State {
 	return s
 }
 
-// outside are the causes that are not a release's own, in the words of a wait.
+// outside describes the causes outside of a release.
 var outside = map[string]string{
 	v1alpha1.FailureUnschedulable: "capacity", v1alpha1.FailureQuotaExceeded: "capacity in the quota",
 	v1alpha1.FailureContainerCreating: "a node to create its containers",
@@ -85,7 +85,7 @@ var outside = map[string]string{
 	"CanaryDomainsNotProgrammed": "the domains of its canary", "HookUnanswered": "a hook that answers",
 }
 
-// blocked by a cause outside of the release.
+// blocked returns the state of a rollout with a cause outside of the release.
 func (r *rollout) blocked() *State {
 	switch {
 	case r.waitsFor != "":
@@ -101,7 +101,7 @@ func (r *rollout) blocked() *State {
 	return nil
 }
 
-// causeOf returns what is known of a cause outside of the release.
+// causeOf describes a cause outside of the release.
 func (r *rollout) causeOf(cause string) string {
 	switch cause {
 	case "TrafficNotProgrammed", "CanaryDomainsNotProgrammed":
@@ -120,7 +120,7 @@ func (r *rollout) causeOf(cause string) string {
 	return ""
 }
 
-// unavailableSince is since when the object reports a cause, or nil if not known.
+// unavailableSince returns since when the object reports a cause, or nil if not known.
 func (r *rollout) unavailableSince(cause string) *metav1.Time {
 	if r.object == nil {
 		return nil
@@ -132,7 +132,7 @@ func (r *rollout) unavailableSince(cause string) *metav1.Time {
 	return timeOf(c.LastTransitionTime.Time)
 }
 
-// unhealthy: pods are missing, while the clock runs.
+// unhealthy returns the state of a rollout whose pods are missing while the clock runs.
 func (r *rollout) unhealthy() *State {
 	if r.gate == v1alpha1.GateConfirmRollout || r.object == nil || r.available() {
 		return nil
@@ -158,7 +158,7 @@ func (r *rollout) available() bool {
 	return o != nil && o.Spec.Replicas > 0 && o.Status.ObservedGeneration == o.Generation && o.Status.Available >= o.Spec.Replicas
 }
 
-// deadline of what is unhealthy now.
+// deadline returns the deadline of the current unhealthy state.
 func (r *rollout) deadline() *metav1.Time {
 	seconds := cmp.Or(r.ms.Spec.UpdateStrategy.ProgressDeadlineSeconds, 600)
 	end := r.started.Add(r.waited).Add(time.Duration(seconds) * time.Second)
@@ -168,7 +168,7 @@ func (r *rollout) deadline() *metav1.Time {
 	return timeOf(end)
 }
 
-// unprogrammed: policies have not confirmed the weight of the step.
+// unprogrammed returns the state of a rollout whose weight is not confirmed.
 func (r *rollout) unprogrammed() *State {
 	if r.step == 0 {
 		return nil
@@ -191,7 +191,7 @@ func (r *rollout) unprogrammed() *State {
 	return s
 }
 
-// late are the policies that have not confirmed the revision of the step, and count.
+// late returns the policies that count and have not confirmed the revision of the step.
 func (r *rollout) late() (out []report) {
 	for _, rep := range r.reports {
 		if rep.Revision < r.stepRevision && rep.Revision > 0 && rep.Revision >= settledOf(r.group) || rep.Revision > 0 && rep.Unrouted {
@@ -201,7 +201,7 @@ func (r *rollout) late() (out []report) {
 	return out
 }
 
-// halted by spec.paused, or by a freeze.
+// halted returns the state of a rollout that spec.paused or a freeze stops.
 func (r *rollout) halted() *State {
 	if c := frozenOf(r.ms); c != nil && !r.ms.Spec.Paused {
 		if why := frozenAt(c.Message, r.row.SemVer.Version); why != "" {
@@ -214,7 +214,7 @@ func (r *rollout) halted() *State {
 	return &State{Word: WordPaused, Class: Waiting, Detail: fmt.Sprintf("%s waits at %d %%", r.row.SemVer.Version, r.row.Weight), Next: []Action{r.act("resume")}}
 }
 
-// retries: it returned its traffic, and is not to have any yet.
+// retries returns the state of a rollout that gave its traffic back and may not have any yet.
 func (r *rollout) retries() *State {
 	at := micro(r.row.RetryTime)
 	if r.step > 0 || !at.After(r.now) {
@@ -223,7 +223,7 @@ func (r *rollout) retries() *State {
 	return &State{Word: WordRetryTime, Class: Failed, Reason: r.row.Reason, Until: timeOf(at), Detail: fmt.Sprintf("it lost its traffic %d times (%s)", r.row.Attempt, r.row.Reason), Next: []Action{r.actOn("deprecate", r.row)}}
 }
 
-// approved returns how many of several users, and who, have approved the current step.
+// approved describes how many of several users, and which, have approved the current step.
 func (r *rollout) approved(a *v1alpha1.CanaryApproval) string {
 	var by []string
 	for _, x := range r.approvals {
@@ -244,7 +244,7 @@ func (r *rollout) approved(a *v1alpha1.CanaryApproval) string {
 	return out
 }
 
-// person: what the present step waits for before the next one: a person, time, or measurements.
+// person returns what the current step waits for: a user, time, or measurements.
 func (r *rollout) person() *State {
 	st := r.present()
 	if st == nil || r.continued == r.step {
@@ -304,7 +304,7 @@ func (r *rollout) measures() bool {
 	return c.Analysis != nil || slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookRollout })
 }
 
-// verdict of the measurements of the current step, or nil.
+// verdict returns the result of the measurements of the current step, or nil.
 func (r *rollout) verdict() *v1alpha1.ReleaseAnalysis {
 	if r.object == nil {
 		return nil
@@ -316,7 +316,7 @@ func (r *rollout) verdict() *v1alpha1.ReleaseAnalysis {
 	return a
 }
 
-// window in which what comes next may begin.
+// window returns the state of a rollout that waits for its time window.
 func (r *rollout) window() *State {
 	if len(r.steps) == 0 || r.gate == v1alpha1.GateConfirmRollout {
 		return nil
@@ -333,7 +333,7 @@ func (r *rollout) window() *State {
 	return s
 }
 
-// gated: hooks, or other Microservices, have yet to agree.
+// gated returns the state of a rollout that waits for hooks or other Microservices.
 func (r *rollout) gated() *State {
 	switch r.gate {
 	case "":
@@ -356,7 +356,7 @@ func (r *rollout) gated() *State {
 	return s
 }
 
-// waitingHooks of the current gate.
+// waitingHooks returns the hooks of the current gate that have not agreed.
 func (r *rollout) waitingHooks() (out []v1alpha1.HookStatus) {
 	if r.object == nil {
 		return nil
@@ -369,7 +369,7 @@ func (r *rollout) waitingHooks() (out []v1alpha1.HookStatus) {
 	return out
 }
 
-// hookMessage is the first answer of hooks, or "".
+// hookMessage returns the first answer of hooks, or "".
 func hookMessage(hooks []v1alpha1.HookStatus) string {
 	for _, h := range hooks {
 		if h.Message != "" {
@@ -379,7 +379,7 @@ func hookMessage(hooks []v1alpha1.HookStatus) string {
 	return ""
 }
 
-// peers: other Microservices have yet to come as far as this step.
+// peers returns the state of a rollout that waits for other Microservices.
 func (r *rollout) peers() *State {
 	version := r.row.SemVer.Version
 	if c := meta.FindStatusCondition(r.ms.Status.Conditions, v1alpha1.ConditionBlocked); c != nil && c.Reason == "TogetherHeld" {
@@ -400,7 +400,7 @@ func (r *rollout) peers() *State {
 	return s
 }
 
-// reached reports whether a service has a version active, or at the end of a step, or beyond it.
+// reached reports whether a version is active in a service, or has reached the end of a step.
 func reached(ms *v1alpha1.Microservice, version string, step int32) bool {
 	for i := range ms.Status.ReleaseGroups {
 		g := &ms.Status.ReleaseGroups[i]
@@ -417,7 +417,7 @@ func reached(ms *v1alpha1.Microservice, version string, step int32) bool {
 	return false
 }
 
-// progress of the rollout, with what its current step has and lacks.
+// progress returns the progress of the rollout, with the checks of its current step.
 func (r *rollout) progress() *Rollout {
 	out := &Rollout{Step: r.step, Steps: int32(len(r.steps)), Started: *cmp.Or(timeOf(r.started), &metav1.Time{}), From: r.from}
 	if st := r.present(); st != nil {
@@ -489,7 +489,7 @@ func (r *rollout) analysisCheck() Check {
 	return c
 }
 
-// parentsOf names what programs the routes of a policy.
+// parentsOf names the parents that program the routes of a policy.
 func parentsOf(p *v1alpha1.NetworkPolicy) string {
 	if v := p.Spec.Provider; v != nil && v.Gateway != nil {
 		var names []string
@@ -514,7 +514,8 @@ func join(names []string) string {
 	return strings.Join(names, "")
 }
 
-// podsOf a release: as they were listed, else as its object counts them; nil: neither is known.
+// podsOf returns the pods of a release: as they were listed, else as its object counts them; nil if
+// neither is known.
 func (s *service) podsOf(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) *Pods {
 	var out Pods
 	if o != nil {
@@ -543,7 +544,7 @@ func (s *service) podsOf(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservic
 	return &out
 }
 
-// podOf returns a pod as readers see it: why it is not ready goes before its phase.
+// podOf returns the view of a pod: the reason why it is not ready takes precedence over its phase.
 func podOf(p *corev1.Pod) Pod {
 	out := Pod{Name: p.Name, Phase: string(p.Status.Phase), Message: p.Status.Message}
 	if p.Status.Reason != "" {
@@ -572,7 +573,7 @@ func podOf(p *corev1.Pod) Pod {
 	return out
 }
 
-// endOf returns how a container ended.
+// endOf describes how a container ended.
 func endOf(t *corev1.ContainerStateTerminated) string {
 	if t == nil {
 		return ""

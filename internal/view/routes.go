@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// GatewaysOf a policy: the Gateways that its routes name, as namespace and name.
+// GatewaysOf returns the Gateways that the routes of a policy name, as namespace and name.
 func GatewaysOf(p *v1alpha1.NetworkPolicy) (out [][2]string) {
 	if p.Spec.Provider == nil || p.Spec.Provider.Gateway == nil {
 		return nil
@@ -26,7 +26,7 @@ func GatewaysOf(p *v1alpha1.NetworkPolicy) (out [][2]string) {
 	return out
 }
 
-// gatewayLines add what routes and Gateways of a domain report themselves, where they were read.
+// gatewayLines adds the status of the routes and Gateways of a domain, if they were read.
 func (p place) gatewayLines(a *Answer) {
 	for i := range p.service.Routes {
 		r := &p.service.Routes[i]
@@ -43,7 +43,7 @@ func (p place) gatewayLines(a *Answer) {
 	}
 }
 
-// routeText returns which parents accept a route, and why others do not.
+// routeText describes which parents accept a route, and why others do not.
 func routeText(r *gatewayv1.HTTPRoute) string {
 	if len(r.Status.Parents) == 0 {
 		return "no gateway reports its status: check the parents of the route, and that a controller of their class runs"
@@ -71,7 +71,7 @@ func routeText(r *gatewayv1.HTTPRoute) string {
 	return strings.Join(texts, " · ")
 }
 
-// gatewayText returns what a Gateway has programmed.
+// gatewayText describes what a Gateway has programmed.
 func gatewayText(g *gatewayv1.Gateway) string {
 	if bad := faultOf(g.Status.Conditions, string(gatewayv1.GatewayConditionAccepted), string(gatewayv1.GatewayConditionProgrammed)); bad != "" {
 		return "not programmed: " + bad

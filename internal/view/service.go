@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// New returns the board of all services, at a time whose zone is the reader's.
+// New returns the board of all services at a time, in the time zone of the user.
 func New(in Input, now time.Time) Board {
 	x := newIndex(in, now)
 	b := Board{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindBoard}, Time: metav1.Time{Time: now.UTC()}, Services: make([]Service, 0, len(in.Microservices))}
@@ -29,7 +29,7 @@ func New(in Input, now time.Time) Board {
 	return b
 }
 
-// NewService returns one service as an object of its own; false if the input does not have it.
+// NewService returns one service as a separate object, and false if the input does not contain it.
 func NewService(in Input, namespace, name string, now time.Time) (Service, bool) {
 	x := newIndex(in, now)
 	for i := range in.Microservices {
@@ -43,7 +43,7 @@ func NewService(in Input, namespace, name string, now time.Time) (Service, bool)
 	return Service{}, false
 }
 
-// rank of a class; what is unknown comes last.
+// rank returns the order of a class; unknown ones come last.
 func (c Class) rank() int {
 	if i := slices.Index([]Class{Waiting, Failed, Moving, Stable}, c); i >= 0 {
 		return i
@@ -51,7 +51,7 @@ func (c Class) rank() int {
 	return 4
 }
 
-// view of a service.
+// view returns the view of a service.
 func (s *service) view() Service {
 	ms := s.ms
 	out := Service{Namespace: ms.Namespace, Name: ms.Name, Paused: ms.Spec.Paused, Pins: pinsOf(ms, s.now), Freezes: s.freezesOf(), Problems: s.problems(), Discovery: s.discovery()}
@@ -69,7 +69,8 @@ func (s *service) view() Service {
 	return out
 }
 
-// gravest state of a service: its own problem, or that of the group or preview that needs most.
+// gravest returns the state of a service: its own problem, or that of the group or preview that
+// needs most attention.
 func (s *service) gravest(out Service) State {
 	var states []State
 	if own := s.problem(); own != nil {
@@ -93,14 +94,14 @@ func (s *service) gravest(out Service) State {
 	return states[best]
 }
 
-// said returns a state its sentence.
+// said sets the sentence of a state.
 func (s *service) said(x State) State {
 	x.Detail, x.Note, x.By = status.Line(x.Detail), status.Line(x.Note), status.Line(x.By)
 	x.Sentence = x.say(s.now)
 	return x
 }
 
-// empty is the state of a service without groups.
+// empty returns the state of a service without groups.
 func (s *service) empty() State {
 	x := State{Word: WordEmpty, Class: Moving, Detail: "no version yet"}
 	if len(s.ms.Status.Conditions) == 0 {
@@ -113,8 +114,8 @@ func (s *service) empty() State {
 	return x
 }
 
-// problem is the state of the service itself: what of its specification a user has to change, or
-// what blocks it, or nil.
+// problem returns the state of the service itself, or nil: what a user has to change in its
+// specification, or what blocks it.
 func (s *service) problem() *State {
 	conds := s.ms.Status.Conditions
 	if c := meta.FindStatusCondition(conds, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue && c.Reason != "ReleaseFailed" {
@@ -134,7 +135,7 @@ func (s *service) problem() *State {
 	return &State{Word: WordProblem, Class: Failed, Reason: c.Reason, Detail: c.Message, Since: timeOf(c.LastTransitionTime.Time)}
 }
 
-// problems are the conditions of a service that need a reader.
+// problems returns the conditions of a service that need attention.
 func (s *service) problems() (out []Problem) {
 	kinds := []string{v1alpha1.ConditionStalled, v1alpha1.ConditionBlocked, v1alpha1.ConditionFrozen, v1alpha1.ConditionTrafficDegraded, v1alpha1.ConditionAnalysisInconclusive, v1alpha1.ConditionConfigurationLost, v1alpha1.ConditionReleaseFailed}
 	for _, kind := range kinds {
@@ -163,7 +164,7 @@ func problemOf(object string, c *metav1.Condition) Problem {
 	return Problem{Object: object, Condition: c.Type, Reason: c.Reason, Message: status.Line(c.Message), Since: timeOf(c.LastTransitionTime.Time)}
 }
 
-// pinsOf a service that have not expired.
+// pinsOf returns the pins of a service that have not expired.
 func pinsOf(ms *v1alpha1.Microservice, now time.Time) (out []Pin) {
 	m := ms.Spec.UpdateStrategy.Manual
 	if m == nil {
@@ -186,7 +187,7 @@ func pinsOf(ms *v1alpha1.Microservice, now time.Time) (out []Pin) {
 	return out
 }
 
-// group as readers see it.
+// group returns the view of a group.
 func (s *service) group(g *v1alpha1.ReleaseGroup) Group {
 	out := Group{Name: cmp.Or(g.Name, g.Slug), Slug: g.Slug, Phase: string(g.Phase), Hosts: s.hosts(g)}
 	if isPreview(g) {
@@ -210,8 +211,8 @@ func (s *service) group(g *v1alpha1.ReleaseGroup) Group {
 	return out
 }
 
-// groupState is the state of a group: of the rollout in progress, else of what failed, else of
-// the active release.
+// groupState returns the state of a group: of the rollout in progress, else of the failed release,
+// else of the active one.
 func (s *service) groupState(g *v1alpha1.ReleaseGroup, r *rollout) State {
 	active := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
 	switch {
@@ -235,7 +236,7 @@ func (s *service) groupState(g *v1alpha1.ReleaseGroup, r *rollout) State {
 	return s.activeState(g, &g.Releases[active])
 }
 
-// withoutActive is the state of a group with neither an active release nor one in progress.
+// withoutActive returns the state of a group with neither an active release nor one in progress.
 func (s *service) withoutActive(g *v1alpha1.ReleaseGroup) State {
 	x := State{Word: WordEmpty, Class: Moving, Detail: "no active release"}
 	if c := meta.FindStatusCondition(s.ms.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "group "+g.Name+" ") {
@@ -244,7 +245,7 @@ func (s *service) withoutActive(g *v1alpha1.ReleaseGroup) State {
 	return x
 }
 
-// pinned is the state of a group that a pin holds at its active release.
+// pinned returns the state of a group whose active release is pinned.
 func (s *service) pinned(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State {
 	x := State{Word: WordPinned, Class: Stable, Version: status.Short(row.SemVer.Version), Since: micros(&row.LastTransitionTime), Next: []Action{s.act("unpin")}}
 	for _, p := range pinsOf(s.ms, s.now) {
@@ -257,7 +258,7 @@ func (s *service) pinned(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State 
 	return x
 }
 
-// newestFailure is the release that failed last, or nil.
+// newestFailure returns the release that failed last, or nil.
 func newestFailure(g *v1alpha1.ReleaseGroup) (out *v1alpha1.Release) {
 	for i := range g.Releases {
 		r := &g.Releases[i]
@@ -268,7 +269,7 @@ func newestFailure(g *v1alpha1.ReleaseGroup) (out *v1alpha1.Release) {
 	return out
 }
 
-// activeState is the state of the active release of a group.
+// activeState returns the state of the active release of a group.
 func (s *service) activeState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State {
 	x := State{Word: WordActive, Class: Stable, Since: micros(&row.LastTransitionTime)}
 	if o := s.release(row.VersionedMicroservice); !row.Available {
@@ -289,8 +290,8 @@ func (s *service) activeState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) S
 	return x
 }
 
-// unserved is the report of a policy, where no policy of the service has the group programmed;
-// nil: one has, or there are none.
+// unserved returns the report of a policy if no policy of the service has the group programmed, and
+// nil if one has, or there are none.
 func (s *service) unserved(slug string) (out *report) {
 	for _, rep := range s.reports(slug) {
 		if rep.Revision > 0 && !rep.Unrouted {
@@ -301,7 +302,7 @@ func (s *service) unserved(slug string) (out *report) {
 	return out
 }
 
-// failure is the state of a release in error.
+// failure returns the state of a release in error.
 func (s *service) failure(row *v1alpha1.Release) State {
 	o := s.release(row.VersionedMicroservice)
 	x := State{Word: WordFailed, Class: Failed, Reason: row.Reason, Since: micros(&row.LastTransitionTime)}
@@ -326,7 +327,8 @@ func (s *service) failure(row *v1alpha1.Release) State {
 	return x
 }
 
-// cause of a failure in words: the metrics that failed, or what the object reports, or the reason.
+// cause describes a failure: by the metrics that failed, by the report of the object, or by the
+// reason.
 func (s *service) cause(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) string {
 	if row.Reason == "AnalysisFailed" {
 		if a := s.analysis(o); a != nil {
@@ -350,7 +352,8 @@ func (s *service) cause(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice
 	return row.Reason
 }
 
-// reasonOf returns what a person wrote with a decision, while the object still has that one.
+// reasonOf returns the reason that a user gave with a decision, while the object still has that
+// decision.
 func reasonOf(o *v1alpha1.VersionedMicroservice, d *v1alpha1.HandledDecision) string {
 	if o == nil || o.Spec.Decision == nil || d == nil || o.Spec.Decision.ID != d.ID {
 		return ""
@@ -358,7 +361,7 @@ func reasonOf(o *v1alpha1.VersionedMicroservice, d *v1alpha1.HandledDecision) st
 	return o.Spec.Decision.Reason
 }
 
-// releaseOf returns a release as readers see it.
+// releaseOf returns the view of a release.
 func (s *service) releaseOf(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, r *rollout) Release {
 	o := s.release(row.VersionedMicroservice)
 	out := Release{
@@ -383,7 +386,7 @@ func (s *service) releaseOf(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, r *
 	return out
 }
 
-// releaseState is the state of a release of a group.
+// releaseState returns the state of a release of a group.
 func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, r *rollout) (x State) {
 	retained := row.Status == v1alpha1.ReleaseDeprecated && row.Promoted > 0
 	switch {
@@ -424,7 +427,7 @@ func aboveActive(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
 	return false
 }
 
-// Only returns the board of the services with these names; none: of all.
+// Only returns the board of the services with these names, or of all if there are no names.
 func (b Board) Only(names []string) Board {
 	if len(names) == 0 {
 		return b
@@ -434,7 +437,7 @@ func (b Board) Only(names []string) Board {
 	return b
 }
 
-// Where returns the board of the services that are chosen.
+// Where returns the board of the services for which a function is true.
 func (b Board) Where(chosen func(Service) bool) Board {
 	out := b
 	out.Services = make([]Service, 0, len(b.Services))
@@ -447,8 +450,8 @@ func (b Board) Where(chosen func(Service) bool) Board {
 	return out
 }
 
-// Of leaves the services of which the service, a group or a preview is of one of the classes; none chosen: all. The counts
-// stay those of all.
+// Of returns the board of the services whose state, or that of a group or preview, is of one of the classes; of all
+// without classes. The counts remain those of all services.
 func (b Board) Of(classes []Class) Board {
 	if len(classes) == 0 {
 		return b

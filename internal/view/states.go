@@ -14,19 +14,19 @@ type Word string
 
 // The words of states.
 const (
-	// WordActive: a release serves. WordUnavailable: it serves, and lacks pods or routes.
+	// WordActive: a release serves. WordUnavailable: it is active, but lacks pods or routes.
 	WordActive      Word = "Active"
 	WordUnavailable Word = "Unavailable"
 	// WordPinned: it serves because of a pin.
 	WordPinned Word = "Pinned"
-	// WordRetained: a release was active, and is there for a rollback.
+	// WordRetained: a release was active, and is retained for a rollback.
 	WordRetained Word = "Retained"
-	// WordDraining: a release, or a group, leaves.
+	// WordDraining: a release, or a group, is being removed.
 	WordDraining Word = "Draining"
 	// WordSuperseded: a newer version replaced a rollout in progress.
 	WordSuperseded Word = "Superseded"
 
-	// What a rollout does, or waits for.
+	// States of a rollout in progress.
 	WordStarting     Word = "Starting"
 	WordProgressing  Word = "Progressing"
 	WordPause        Word = "Pause"
@@ -45,7 +45,7 @@ const (
 	WordPaused       Word = "Paused"
 	WordFrozen       Word = "Frozen"
 
-	// How a rollout ended.
+	// Results of a rollout.
 	WordRolledBack Word = "RolledBack"
 	WordFailed     Word = "Failed"
 	WordAborted    Word = "Aborted"
@@ -61,22 +61,22 @@ const (
 	WordExpired      Word = "Expired"
 )
 
-// State is what a service, group or release does or waits for, since when, until when, and
-// what a person can do.
+// State is what a service, group or release does or waits for, since when, until when, and the
+// possible actions of the user.
 type State struct {
 	Word  Word  `json:"word"`
 	Class Class `json:"class"`
-	// Version that the state is about, where it is not that of the object.
+	// Version that the state is about, if it is not that of the object.
 	Version string `json:"version,omitempty"`
-	// Reason is the word of the API behind the state.
+	// Reason is the reason of the API behind the state.
 	Reason string `json:"reason,omitempty"`
-	// Detail is what is waited for, or why it failed.
+	// Detail is the cause of a wait or failure.
 	Detail string `json:"detail,omitempty"`
 	// Step from 1 of Steps, and its weight in percent; 0 and nil outside of the steps.
 	Step   int32  `json:"step,omitempty"`
 	Steps  int32  `json:"steps,omitempty"`
 	Weight *int32 `json:"weight,omitempty"`
-	// Since when it is so, and until when at most, or nil if not known, or without limit.
+	// Since when the state lasts, and until when at most; nil if not known, or without limit.
 	Since *metav1.Time `json:"since,omitempty"`
 	Until *metav1.Time `json:"until,omitempty"`
 	// By is the user who decided it, and Note is the reason that the user gave.
@@ -94,11 +94,11 @@ type Action struct {
 	Verb string `json:"verb"`
 	// Command to copy.
 	Command string `json:"command"`
-	// Target is the version, or the name of the release, that it is about; "": the service.
+	// Target is the version, or the name of the release, that it is about; "" for the service.
 	Target string `json:"target,omitempty"`
 }
 
-// say returns the one sentence of a state, for a reader at a time and in its zone.
+// say returns the sentence of a state, at a time and in the time zone of the user.
 func (s State) say(now time.Time) string {
 	text := s.what(now)
 	if s.By != "" {
@@ -113,7 +113,7 @@ func (s State) say(now time.Time) string {
 	return text
 }
 
-// saysDetail reports whether what already gives the detail.
+// saysDetail reports whether the result of what contains the detail.
 func (s State) saysDetail() bool {
 	switch s.Word {
 	case WordProgramming, WordTogether, WordProblem, WordEmpty, WordForkApproval, WordWindow, WordGate, WordExpired, WordBlocked, WordFrozen:
@@ -122,7 +122,7 @@ func (s State) saysDetail() bool {
 	return false
 }
 
-// what returns the sentence without person and cause.
+// what returns the sentence without user and cause.
 func (s State) what(now time.Time) string {
 	switch s.Word {
 	case WordActive:
@@ -221,7 +221,7 @@ func (s State) step() string {
 	return text + ", "
 }
 
-// age returns how long it is so, after a separator.
+// age returns for how long the state lasts, after a separator.
 func (s State) age(before string, now time.Time) string {
 	if s.Since == nil {
 		return ""
@@ -237,7 +237,7 @@ func (s State) since(now time.Time) string {
 	return " since " + Clock(s.Since.Time, now)
 }
 
-// until returns until when it is so, after a text.
+// until returns until when the state lasts, after a text.
 func (s State) until(before string, now time.Time) string {
 	if s.Until == nil {
 		return ""

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Age returns a duration in one unit: 12s, 6m, 3h, 17d. What is below zero is 0s: clocks differ.
+// Age formats a duration in one unit: 12s, 6m, 3h, 17d. Negative durations are 0s: clocks differ.
 func Age(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -22,7 +22,7 @@ func Age(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// Span returns a duration in its two greatest units: 38s, 15m42s, 3h2m, 17d4h.
+// Span formats a duration in its two largest units: 38s, 15m42s, 3h2m, 17d4h.
 func Span(d time.Duration) string {
 	if d < 0 {
 		d = 0
@@ -45,8 +45,8 @@ func Span(d time.Duration) string {
 	return pair(s/86400, "d", s%86400/3600, "h")
 }
 
-// Clock returns a time as a reader at now, and in its zone, says it: 14:02 on the same day, Mon
-// 14:02 within six days, else the date too.
+// Clock formats a time relative to now, in the zone of now: 14:02 on the same day, Mon 14:02 within
+// six days, else with the date.
 func Clock(t, now time.Time) string {
 	t = t.In(now.Location())
 	y, m, d := t.Date()
@@ -60,7 +60,7 @@ func Clock(t, now time.Time) string {
 	return t.Format("2006-01-02 15:04")
 }
 
-// timeOf returns a time as it is shown; nil for none.
+// timeOf returns a time for the JSON form, or nil for none.
 func timeOf(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil
@@ -84,7 +84,7 @@ func metas(t *metav1.Time) *metav1.Time {
 	return timeOf(t.Time)
 }
 
-// micro returns an optional time of the API; zero for none.
+// micro returns an optional time of the API, or zero.
 func micro(t *metav1.MicroTime) time.Time {
 	if t == nil {
 		return time.Time{}

@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// Versions is what the ImagePolicy of a service offers, and rejects.
+// Versions are the versions that the ImagePolicy of a service offers and rejects.
 type Versions struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
@@ -34,7 +34,7 @@ type Offered struct {
 	Released    *metav1.Time `json:"released,omitempty"`
 	Commit      string       `json:"commit,omitempty"`
 	URL         string       `json:"url,omitempty"`
-	// Held: it is beyond the limits of the policy, and only offered because it is used.
+	// Held: it is beyond the limits of the policy, and offered only because it is used.
 	Held bool `json:"held,omitempty"`
 	// Status of its release in the service; "": it has none.
 	Status string `json:"status,omitempty"`
@@ -46,7 +46,7 @@ type VerdictCount struct {
 	Count   int32  `json:"count"`
 }
 
-// NewVersions returns the versions of a service that was viewed.
+// NewVersions returns the versions of a view of a service.
 func NewVersions(in Input, s Service, now time.Time) Versions {
 	out := Versions{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindVersions}, Time: metav1.Time{Time: now.UTC()}, Namespace: s.Namespace, Name: s.Name, Discovery: s.Discovery, Offered: []Offered{}}
 	if s.Discovery == nil {
@@ -81,7 +81,7 @@ func NewVersions(in Input, s Service, now time.Time) Versions {
 	return out
 }
 
-// discovery of the versions of a service; nil: its ImagePolicy is not known.
+// discovery returns the discovery of a service, or nil if its ImagePolicy is not known.
 func (s *service) discovery() *Discovery {
 	p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]
 	if p == nil {

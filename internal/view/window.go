@@ -9,8 +9,8 @@ import (
 	"github.com/heighliner/heighliner/internal/window"
 )
 
-// openAt reports whether a window is open, and when that changes; known is false where its time
-// zone does not exist. None is always open.
+// openAt reports whether a window is open, and when that changes; known is false if its time zone
+// does not exist. A nil window is always open.
 func openAt(w *v1alpha1.DeployWindow, now time.Time) (open bool, next time.Time, known bool) {
 	if w == nil {
 		return true, time.Time{}, true
@@ -34,7 +34,7 @@ func windowText(w *v1alpha1.DeployWindow) string {
 // week in its order.
 var week = []v1alpha1.Weekday{"Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"}
 
-// days returns days of the week, three and more in a row as a span; "": every day.
+// days formats days of the week, three and more in a row as a range; "" for every day.
 func days(list []v1alpha1.Weekday) string {
 	var out []string
 	for i := 0; i < len(week); {

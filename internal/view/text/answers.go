@@ -43,7 +43,7 @@ func Why(out io.Writer, a view.Answer, o Options) error {
 	return p.write(out)
 }
 
-// maxText is the width from which on a line moves its object, not that of the others.
+// maxText is the width above which a line moves its own object, and not those of the others.
 const maxText = 72
 
 // History writes a table of past rollouts.
@@ -74,7 +74,7 @@ func History(out io.Writer, h view.History, o Options) error {
 	return p.write(out)
 }
 
-// grid writes a table; where it is too wide, each row has its lines.
+// grid writes a table; if it is too wide, each row is on separate lines.
 func (p *page) grid(headers []string, rows [][]string) {
 	total := 0
 	for i := range headers {

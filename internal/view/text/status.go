@@ -58,8 +58,8 @@ type row struct {
 	text                                             string
 }
 
-// rows of the table: the first of a service has its name, and its state where that needs more
-// than the one of its group.
+// rows returns the rows of the table: the first one of a service has its name, and its state if
+// that needs more attention than the one of its group.
 func (p *page) rows(b view.Board) (out []row) {
 	for i := range b.Services {
 		s := &b.Services[i]
@@ -88,9 +88,9 @@ func (p *page) rows(b view.Board) (out []row) {
 
 // Row is a group of a service in a table, or all its previews.
 type Row struct {
-	// Group, Active, Canary and Share in short, and Text with the state.
+	// Group, Active, Canary and Share, and Text with the state.
 	Group, Active, Canary, Share, Text string
-	// State with what a person can do.
+	// State with the possible actions of the user.
 	State view.State
 }
 
@@ -113,7 +113,7 @@ func (p *page) groupRow(g view.Group) row {
 	return r
 }
 
-// previewRow counts the previews of a service, and gives the state of the one that needs most.
+// previewRow counts the previews of a service, with the state of the one that needs most attention.
 func (p *page) previewRow(s *view.Service) row {
 	best, n := s.Previews[0], map[view.Class]int{}
 	for _, g := range s.Previews {
@@ -175,17 +175,17 @@ func (p *page) before(rows []row) int {
 	return total
 }
 
-// gap between columns, and minState the least width of the last one.
+// gap between columns, and minState, the minimum width of the last one.
 const (
 	gap      = 3
 	minState = 24
 )
 
-// fits reports whether the table leaves the states room.
+// fits reports whether the table leaves enough room for the states.
 func (p *page) fits(rows []row) bool { return p.Width == 0 || p.before(rows)+minState <= p.Width }
 
-// table of all rows; a state that is too wide is cut, and commands that are too wide follow on a
-// line of their own.
+// table writes all rows; a state that is too wide is truncated, and commands that are too wide
+// follow on a separate line.
 func (p *page) table(rows []row) {
 	room := 0
 	if p.Width > 0 {
@@ -219,7 +219,7 @@ func (p *page) table(rows []row) {
 	}
 }
 
-// newTable without borders, with a gap after each column but the last.
+// newTable returns a table without borders, with a gap after each column except the last.
 func newTable(p *page) *table.Table {
 	return table.New().Border(lipgloss.HiddenBorder()).BorderTop(false).BorderBottom(false).BorderLeft(false).BorderRight(false).
 		BorderHeader(false).BorderColumn(false).BorderRow(false).Wrap(false).
@@ -247,7 +247,7 @@ func cut(text string, width int) string {
 	return b.String() + "…"
 }
 
-// cards give each row its lines, for narrow terminals.
+// cards writes each row on separate lines, for narrow terminals.
 func (p *page) cards(rows []row) {
 	for _, r := range rows {
 		name := r.service

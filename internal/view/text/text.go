@@ -19,9 +19,9 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// Options are what a reader's terminal shows.
+// Options are the properties of the user's terminal.
 type Options struct {
-	// Width of the terminal in cells; 0: there is no limit, as for a pipe.
+	// Width of the terminal in cells; 0 for no limit, as for a pipe.
 	Width int
 	// Color of marks and states. They are never the only sign of anything.
 	Color bool
@@ -31,14 +31,14 @@ type Options struct {
 	Wide bool
 	// Namespaces returns each service with its namespace.
 	Namespaces bool
-	// Now is the time of the view, in the reader's zone.
+	// Now is the time of the view, in the user's zone.
 	Now time.Time
-	// Program is how the reader calls hlnr; "": hlnr.
+	// Program is the name by which the user calls hlnr. Defaults to hlnr.
 	Program string
 	// Searched describes what was searched, as in "in namespace shop", for texts that nothing was found.
 	Searched string
-	// Home is the namespace in which commands act by default: those about services in others name theirs. "":
-	// only where namespaces are shown.
+	// Home is the namespace in which commands act by default: those about services in others include a
+	// namespace. If it is empty, commands include it only if namespaces are shown.
 	Home string
 }
 
@@ -56,10 +56,11 @@ func (o Options) command(verb string, s *view.Service) string {
 	return strings.Join(append(words, s.Name), " ")
 }
 
-// minTable is the least width in which tables are legible; below it each service has its lines.
+// minTable is the minimum width of tables; below it each service is on separate lines.
 const minTable = 60
 
-// minText is the least room of a text next to its first part; with less it begins on the next line.
+// minText is the minimum width of a text next to its first part; otherwise it begins on the next
+// line.
 const minText = 12
 
 // page collects the lines of one output.
@@ -83,7 +84,7 @@ var ascii = strings.NewReplacer(
 	"✔", "+", "◐", "~", "○", "-", "✖", "x", "…", "...", "├", "|", "└", "`", "│", "|", "·", "|", "→", "->", "≤", "<=", "≥", ">=", "–", "-", "—", "-", "“", `"`, "”", `"`, "’", "'",
 )
 
-// toASCII replaces what the renderers write; other characters of users become a question mark.
+// toASCII replaces the characters of the renderers; other characters become a question mark.
 func toASCII(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r > unicode.MaxASCII {
@@ -93,8 +94,8 @@ func toASCII(text string) string {
 	}, ascii.Replace(text))
 }
 
-// Clean takes control characters out of a text of users, so that none of it steers the terminal. It is one
-// line: tabs and line breaks become blanks.
+// Clean removes control characters from a text of users, so that they do not control the terminal. The
+// result is one line: tabs and line breaks become spaces.
 func Clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\t' || r == '\n' {
@@ -107,7 +108,7 @@ func Clean(text string) string {
 	}, text)
 }
 
-// line writes one line; what is too wide continues on further lines, after the indent.
+// line writes one line; text that is too wide continues on further lines, after the indent.
 func (p *page) line(first, indent, text string) {
 	if p.Width == 0 || lipgloss.Width(first+text) <= p.Width {
 		p.b.WriteString(strings.TrimRight(first+text, " ") + "\n")
@@ -138,7 +139,7 @@ func (p *page) paint(class view.Class, text string) string {
 	return text
 }
 
-// faint returns what readers need last.
+// faint formats less important text.
 func (p *page) faint(text string) string {
 	if !p.Color || text == "" {
 		return text
@@ -146,7 +147,7 @@ func (p *page) faint(text string) string {
 	return lipgloss.NewStyle().Faint(true).Render(text)
 }
 
-// bold returns what readers need first.
+// bold formats important text.
 func (p *page) bold(text string) string {
 	if !p.Color || text == "" {
 		return text
@@ -168,7 +169,7 @@ func mark(class view.Class) string {
 // marks of the statuses of releases.
 var marks = map[string]string{"active": "✔", "canary": "◐", "deprecated": "○", "error": "✖", "pending": "…"}
 
-// short is a version as columns show it: of a commit the first seven digits.
+// short returns a version for columns: for a commit its first seven digits.
 func short(version string) string {
 	if len(version) == 40 && strings.Trim(version, "0123456789abcdef") == "" {
 		return version[:7]
@@ -185,7 +186,7 @@ func commands(s view.State) string {
 	return strings.Join(out, " · ")
 }
 
-// age of a time, or, wide, the time with its zone.
+// age formats the age of a time or, if wide, the time with its zone.
 func (p *page) age(t time.Time) string {
 	if p.Wide {
 		return t.In(p.Now.Location()).Format("2006-01-02 15:04:05 MST")

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// TreeOptions choose what of a service is written.
+// TreeOptions define which parts of a service are written.
 type TreeOptions struct {
 	// Pods writes each pod; else they are counted.
 	Pods bool
@@ -21,10 +21,10 @@ type TreeOptions struct {
 	All bool
 }
 
-// maxPreviews that a tree has without All.
+// maxPreviews is the number of previews in a tree without All.
 const maxPreviews = 5
 
-// Tree writes a service with its groups, releases, and what it waits for.
+// Tree writes a service with its groups, releases and waits.
 func Tree(out io.Writer, s view.Service, o Options, t TreeOptions) error {
 	p := &page{Options: o}
 	p.head(s)
@@ -127,7 +127,7 @@ func by(author string) string {
 	return "by " + Clean(author)
 }
 
-// hosts of a group, those that are not programmed with why.
+// hosts returns the hosts of a group, with the reason of those that are not programmed.
 func (p *page) hosts(g view.Group) (out []string) {
 	for _, h := range g.Hosts {
 		text := Clean(cmp.Or(h.URL, h.Host+h.Path))
@@ -169,7 +169,7 @@ func columns(p *page, releases []view.Release) []int {
 	return widths
 }
 
-// release in one line, and what its rollout has and waits for below.
+// release writes a release in one line, and the state of its rollout below.
 func (p *page) release(r view.Release, branch, stem string, widths []int, t TreeOptions) {
 	var b strings.Builder
 	narrow := p.Width > 0 && p.Width < minTable
@@ -213,7 +213,7 @@ func classOf(r view.Release) view.Class {
 	return view.Stable
 }
 
-// Headline is the state of a service with the version that it is about.
+// Headline returns the state of a service with the version that it is about.
 func Headline(s view.Service) string {
 	text := Clean(s.State.Sentence)
 	if v := short(s.State.Version); v != "" && s.State.Word != view.WordPinned && s.State.Class != view.Moving && !strings.Contains(text, v) {
@@ -222,7 +222,7 @@ func Headline(s view.Service) string {
 	return text
 }
 
-// Sentence of a release: what its status does not say already.
+// Sentence returns the sentence of a release without what its status already shows.
 func Sentence(r view.Release) string {
 	text := Clean(r.State.Sentence)
 	switch r.State.Word {
@@ -246,7 +246,8 @@ func Sentence(r view.Release) string {
 // checkMarks of results.
 var checkMarks = map[view.CheckResult]string{view.CheckPassed: "✔", view.CheckWaiting: "…", view.CheckFailed: "✖"}
 
-// rollout of a release: what its step has, what comes next, and what a person can do.
+// rollout writes the checks of the current step of a release, the next steps, and the possible
+// actions of the user.
 func (p *page) rollout(r view.Release, indent string) {
 	var checks []string
 	for _, c := range r.Rollout.Checks {
@@ -266,7 +267,7 @@ func (p *page) rollout(r view.Release, indent string) {
 	p.line(indent, indent, text)
 }
 
-// pods of a release: those that are not ready, or all.
+// pods writes the pods of a release: those that are not ready, or all.
 func (p *page) pods(r view.Release, indent string, t TreeOptions) {
 	if r.Pods == nil {
 		return
@@ -289,10 +290,10 @@ func (p *page) pods(r view.Release, indent string, t TreeOptions) {
 	}
 }
 
-// shownByStates are reasons of problems that the states of releases have in their sentences.
+// shownByStates are reasons of problems that the sentences of releases contain.
 var shownByStates = []string{"ReleaseFailed", "Blocked", "TogetherHeld", "AnalysisInconclusive", "AnalysisNoTraffic"}
 
-// problems of a service that no state of a group has as its sentence.
+// problems writes the problems of a service that no sentence of a group contains.
 func (p *page) problems(s view.Service) {
 	first := true
 	for _, x := range s.Problems {
