@@ -122,7 +122,8 @@ func counted(t *testing.T) (*rolloutState, string) {
 	return l, proxied(t, l.note)
 }
 
-// counts are the writes since the last call: the mean of all services, and all of them in words.
+// counts returns the writes since the last call: the mean of all services, and all of them in
+// words.
 func (l *rolloutState) counts(t *testing.T, phase string) played {
 	t.Helper()
 	var out played
@@ -167,7 +168,7 @@ func (p phases) fewest(phase string, x played) {
 	}
 }
 
-// over are the phases with more writes than a budget has for them.
+// over returns the phases with more writes than a budget has for them.
 func (p phases) over(b budget) (out []string) {
 	for phase, most := range map[string]int{"create": b.create, "upgrade": b.upgrade, "retire": b.retire} {
 		if x, ok := p[phase]; !ok || x.mean > float64(most)+0.01 {

@@ -73,7 +73,7 @@ type options struct {
 	outbound                           outbound.Config
 }
 
-// command is the command line.
+// command returns the command line.
 func command() *cobra.Command {
 	var o options
 	zapOptions := zap.Options{}
@@ -156,7 +156,7 @@ func (o options) validate() error {
 	return err
 }
 
-// identity is the identity of the manager at registries of clouds, or nil.
+// identity returns the identity of the manager at registries of clouds, or nil.
 func (o options) identity(allowed *outbound.Policy) (registry.Identity, error) {
 	if len(o.identityClouds) == 0 {
 		return nil, nil
@@ -171,7 +171,7 @@ func (o options) identity(allowed *outbound.Policy) (registry.Identity, error) {
 // podNamespace is the file that names the namespace of a pod.
 const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// ownNamespace is the namespace of the manager; "" if it runs outside of the cluster and the
+// ownNamespace returns the namespace of the manager; "" if it runs outside of the cluster and the
 // flag is not set.
 func (o options) ownNamespace() string {
 	if o.leaderNamespace != "" {
@@ -217,7 +217,7 @@ func newManager(config *rest.Config, o options) (ctrl.Manager, error) {
 	return mgr, setup(mgr, o)
 }
 
-// goVersion is the Go version that built the binary.
+// goVersion returns the Go version that built the binary.
 func goVersion() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.GoVersion

@@ -141,7 +141,7 @@ func (m *mostWeight) note(route *gatewayv1.HTTPRoute) {
 	}
 }
 
-// of is the largest share, in percent, of releases whose Services have a part of a name.
+// of returns the largest share, in percent, of releases whose Services have a part of a name.
 func (m *mostWeight) of(part string) (most int32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

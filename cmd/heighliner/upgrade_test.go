@@ -167,7 +167,7 @@ func (m *manager) stop() {
 	}
 }
 
-// reconciled is how often a controller has looked at an object.
+// reconciled returns how often a controller has looked at an object.
 func (m *manager) reconciled(controller string) int {
 	resp, err := http.Get("http://" + m.metrics + "/metrics")
 	if err != nil {
@@ -201,7 +201,7 @@ func waitFor(t *testing.T, what string, limit time.Duration, wrong func() string
 	}
 }
 
-// state is what an upgrade must not touch: the resourceVersion of each object. Of Deployments
+// state returns what an upgrade must not touch: the resourceVersion of each object. Of Deployments
 // and Pods, whose status others write when they come to it, it is the object and its generation.
 func state(t *testing.T, namespace string) map[string]string {
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 //go:embed hlnr.io_*.yaml
 var definitions embed.FS
 
-// Definition is the definition of a kind such as ImagePolicy, as YAML.
+// Definition returns the definition of a kind such as ImagePolicy, as YAML.
 func Definition(kind string) ([]byte, error) {
 	plural := strings.ToLower(kind)
 	if stem, y := strings.CutSuffix(plural, "y"); y {

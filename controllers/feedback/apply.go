@@ -142,7 +142,7 @@ func (w *write) repository() githubRepository {
 	return repositoryOfRecord(w.deployment)
 }
 
-// failedWith is the result of a write that had no effect.
+// failedWith returns the result of a write that had no effect.
 func (w write) failedWith(err error) result {
 	res := result{write: w, err: err}
 	if w.deployment != nil {
@@ -153,7 +153,7 @@ func (w write) failedWith(err error) result {
 	return res
 }
 
-// prefixOf is the prefix of the markers of all Deployments of a repository. It is public at
+// prefixOf returns the prefix of the markers of all Deployments of a repository. It is public at
 // GitHub, and so must not contain the UID, which is the key of comments.
 func prefixOf(uid types.UID) string {
 	return fmt.Sprintf("feedback:%x:", sha256.Sum256([]byte("deployments of "+uid)))

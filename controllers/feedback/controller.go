@@ -244,7 +244,7 @@ func (r *Reconciler) startTask(ghr *v1alpha1.GitHubRepository, p *plan, known *r
 	return r.untilDeadline(ghr)
 }
 
-// untilNext is the earlier of a wait and the deadline of a deletion.
+// untilNext returns the earlier of a wait and the deadline of a deletion.
 func (r *Reconciler) untilNext(ghr *v1alpha1.GitHubRepository, wait time.Duration) time.Duration {
 	if deadline := r.untilDeadline(ghr); deadline > 0 {
 		return min(wait, deadline)

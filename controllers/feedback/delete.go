@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// untilDeadline is the time until the finalizer of a deleted repository is removed in any
+// untilDeadline returns the time until the finalizer of a deleted repository is removed in any
 // case; 0 if the repository is not deleted.
 func (r *Reconciler) untilDeadline(ghr *v1alpha1.GitHubRepository) time.Duration {
 	if ghr.DeletionTimestamp.IsZero() {

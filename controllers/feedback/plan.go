@@ -511,7 +511,7 @@ func (p *planner) commentOf(number int64, rows map[int64][]row) (string, bool) {
 	return commentText(rows[number]), true
 }
 
-// sortedNumbers are the pull requests, the newest first.
+// sortedNumbers returns the pull requests, the newest first.
 func sortedNumbers(rows map[int64][]row) []int64 {
 	var numbers []int64
 	for number := range rows {

@@ -62,9 +62,9 @@ func (v releaseState) merge(other releaseState) releaseState {
 // stabilizationPeriod is how long a change of availability must last before it is reported.
 const stabilizationPeriod = time.Minute
 
-// stableState is the state of a version whose last recorded state is given. It suppresses
-// changes of releases whose pods come and go: a success remains until a cause is known or
-// the pods are unavailable for a while, and a failure until they are available for a while.
+// stableState returns the state of a version whose last recorded state is given. It suppresses
+// changes of releases whose pods come and go: a success remains until a cause is known or the pods
+// are unavailable for a while, and a failure until they are available for a while.
 func (s *service) stableState(g *v1alpha1.ReleaseGroup, version string, recorded v1alpha1.DeploymentState) releaseState {
 	v := s.stateOf(g, version)
 	if !v.active {

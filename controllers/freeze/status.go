@@ -46,7 +46,7 @@ func timeOf(t time.Time) *metav1.Time {
 	return new(metav1.NewTime(t))
 }
 
-// began is the text of the event for a freeze that begins.
+// began returns the text of the event for a freeze that begins.
 func began(s *v1alpha1.FreezeStatus) string {
 	until := "until it is deleted"
 	if s.Until != nil {

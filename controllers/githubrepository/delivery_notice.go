@@ -28,7 +28,7 @@ func (n notice) newest(than notice) notice {
 	return n
 }
 
-// wait is the time until the next read.
+// wait returns the time until the next read.
 func (n notice) wait() time.Duration { return min(maxWait, minWait<<max(0, n.reads-1)) }
 
 // expect makes a poll check that its answers contain what was announced.

@@ -18,7 +18,7 @@ import (
 // indexReaders indexes ImagePolicies by "namespace/name" of their GitHubRepository.
 const indexReaders = "githubrepository.imagepolicy.repositoryRef"
 
-// repositoryKeys is the index function of indexReaders.
+// repositoryKeys returns the index function of indexReaders.
 func repositoryKeys(o client.Object) []string {
 	key, ok := o.(*v1alpha1.ImagePolicy).GitHubRepositoryKey()
 	if !ok {

@@ -41,9 +41,9 @@ func neverReported(o *observed) bool {
 	return meta.FindStatusCondition(o.repository.Status.Conditions, v1alpha1.ConditionReady) == nil
 }
 
-// requeueAfter is the time until the next reconcile; a running poll enqueues the repository
-// earlier. Problems of the specification or of a Secret, which is not watched, are checked
-// again after the interval.
+// requeueAfter returns the time until the next reconcile; a running poll enqueues the repository
+// earlier. Problems of the specification or of a Secret, which is not watched, are checked again
+// after the interval.
 func requeueAfter(o *observed, known cacheEntry, now time.Time) time.Duration {
 	switch {
 	case o.repository.Spec.Suspend:

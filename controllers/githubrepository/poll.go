@@ -54,7 +54,7 @@ func (q query) isSame(other query) bool {
 	return q == other
 }
 
-// host is the address of the server.
+// host returns the address of the server.
 func (q *query) host() string { return cmp.Or(q.baseURL, github.PublicURL) }
 
 // poll is what GitHub answered about one repository.
@@ -179,9 +179,8 @@ func (a *poller) resolveName(after time.Time) (github.Repository, error) {
 	return repository, err
 }
 
-// repositoryReplaced is the error if a name that resolved to one repository now resolves to
-// another one: another user may have taken the name. A user must decide whether that is
-// intended.
+// repositoryReplaced returns the error if a name that resolved to one repository now resolves to
+// another one: another user may have taken the name. A user must decide whether that is intended.
 func repositoryReplaced(known *v1alpha1.GitHubRepositoryStatus, now *github.Repository) error {
 	return status.NewTerminal("RepositoryReplaced", fmt.Errorf("spec.owner, spec.repo: %s is now another repository: its ID is %d, and was %d (%s); it is not read, and the status remains; "+
 		"correct the names if the repository was moved, or delete and recreate this GitHubRepository to use the new one",
@@ -286,7 +285,7 @@ func (a *poller) readCommits(repo github.Repo, commits []string, conclusive func
 	})
 }
 
-// numbered is the key of a pull request.
+// numbered returns the key of a pull request.
 func numbered(n int64) string { return fmt.Sprintf("pull %d", n) }
 
 // postpone defers the next request for something.

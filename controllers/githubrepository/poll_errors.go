@@ -16,7 +16,7 @@ func limited(err error) bool {
 	return kind == github.RateLimited || kind == github.Reserved
 }
 
-// retryTime is when requests are allowed again.
+// retryTime returns when requests are allowed again.
 func retryTime(err error) time.Time {
 	var e *github.Error
 	if errors.As(err, &e) {

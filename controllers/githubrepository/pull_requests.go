@@ -146,9 +146,9 @@ func openPullRequest(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *
 	return pr
 }
 
-// mergeSHA is the trial merge of the head commit. In lists, GitHub may return the one of the
-// previous push: only a commit that has the head commit as a parent counts. Until there is
-// one, the last one of the same head commit counts.
+// mergeSHA returns the trial merge of the head commit. In lists, GitHub may return the one of the
+// previous push: only a commit that has the head commit as a parent counts. Until there is one, the
+// last one of the same head commit counts.
 func mergeSHA(g github.PullRequest, k v1alpha1.PullRequest, p *pullRequests) string {
 	switch {
 	case slices.Contains(p.parents[g.MergeCommitSHA], g.HeadSHA):
@@ -177,9 +177,9 @@ func unknownMerges(known []v1alpha1.PullRequest, p *pullRequests) []string {
 	return commits
 }
 
-// pushTime is when the head commit was first seen. The first known head commit of a pull
-// request counts as pushed when the pull request was opened, or when the commit was made if
-// that is later. It is never after the poll: a committer's date is not reliable.
+// pushTime returns when the head commit was first seen. The first known head commit of a pull
+// request counts as pushed when the pull request was opened, or when the commit was made if that is
+// later. It is never after the poll: a committer's date is not reliable.
 func pushTime(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pullRequests) *metav1.Time {
 	switch {
 	case was && k.HeadSHA != g.HeadSHA:
@@ -200,9 +200,9 @@ func pushTime(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pullReq
 	return timestamp(pushed)
 }
 
-// headTime is a time before which no image of the head commit can have been built, or nil if
-// it is not known. A committer's date is not reliable; a push between two polls happened
-// after the first of them.
+// headTime returns a time before which no image of the head commit can have been built, or nil if
+// it is not known. A committer's date is not reliable; a push between two polls happened after the
+// first of them.
 func headTime(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pullRequests, m mergeContext) *metav1.Time {
 	if was && k.HeadSHA == g.HeadSHA && k.HeadTime != nil {
 		return k.HeadTime
@@ -220,7 +220,7 @@ func headTime(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pullReq
 	return timestamp(date)
 }
 
-// notPushedBefore is a time before which the head commit was not pushed; zero if not known.
+// notPushedBefore returns a time before which the head commit was not pushed; zero if not known.
 func notPushedBefore(g github.PullRequest, k v1alpha1.PullRequest, was bool, m mergeContext) time.Time {
 	switch {
 	case !was:
@@ -372,7 +372,7 @@ func undatedHeads(known []v1alpha1.PullRequest, p *pullRequests) []string {
 	return commits
 }
 
-// headOf is the key of a head commit of a pull request.
+// headOf returns the key of a head commit of a pull request.
 func headOf(number int64, sha string) string { return fmt.Sprintf("%d@%s", number, sha) }
 
 // keepClosed is how long closed pull requests are kept at least, for controllers that have
@@ -431,7 +431,7 @@ func retainPullRequests(all []v1alpha1.PullRequest, held map[int64]bool, now tim
 	return kept, len(order) - len(kept)
 }
 
-// pushed is when the head commit was pushed; zero if not known.
+// pushed returns when the head commit was pushed; zero if not known.
 func pushed(pr *v1alpha1.PullRequest) time.Time {
 	for _, at := range []*metav1.Time{pr.PushTime, pr.HeadTime} {
 		if at != nil {

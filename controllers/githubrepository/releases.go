@@ -94,7 +94,7 @@ func natural(a, b string) int {
 	return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(a, b))
 }
 
-// part is the digits that a name begins with, or what is before the first digit.
+// part returns the digits that a name begins with, or what is before the first digit.
 func part(name string) string {
 	for i := range len(name) {
 		if digit(name[i]) != digit(name[0]) {

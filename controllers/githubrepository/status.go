@@ -22,7 +22,7 @@ const (
 	reasonTooManyTags     = "TooManyTags"
 )
 
-// webhookPath is the path that accepts deliveries of a webhook; "" for none.
+// webhookPath returns the path that accepts deliveries of a webhook; "" for none.
 func webhookPath(repository *v1alpha1.GitHubRepository) string {
 	if repository.Spec.WebhookSecretRef == nil {
 		return ""

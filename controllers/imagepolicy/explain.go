@@ -122,7 +122,7 @@ var errTimes = errors.New("spec.versioning.scheme PushTime: a list of tags does 
 
 var errGitHub = errors.New("spec.source.github: GitHub sources can be explained only in a cluster: see status.candidates of the ImagePolicy there")
 
-// withoutStatus is a policy before its first scan.
+// withoutStatus returns a policy before its first scan.
 func withoutStatus(policy *v1alpha1.ImagePolicy, platform string) *observed {
 	policy = policy.DeepCopy()
 	policy.Status, policy.Spec.Suspend = v1alpha1.ImagePolicyStatus{}, false

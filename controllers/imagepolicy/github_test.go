@@ -47,7 +47,7 @@ func (s *story) says(name string, edit func(*v1alpha1.GitHubRepositoryStatus)) {
 	}
 }
 
-// fromGitHub is the source that names the GitHubRepository "shop".
+// fromGitHub returns the source that names the GitHubRepository "shop".
 func fromGitHub(edit func(*v1alpha1.GitHubSource)) func(*v1alpha1.ImagePolicySpec) {
 	return func(p *v1alpha1.ImagePolicySpec) {
 		source := &v1alpha1.GitHubSource{RepositoryRef: v1alpha1.NamespacedReference{Name: "shop"}}

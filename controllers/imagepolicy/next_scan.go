@@ -59,7 +59,7 @@ func (l *scanRecord) finish(err error, now time.Time) {
 	}
 }
 
-// contentChecksum is a checksum of the answers of the registry. It is empty, which always
+// contentChecksum returns a checksum of the answers of the registry. It is empty, which always
 // counts as a change, for pull requests, whose head commits have their own times.
 func (l *scanRecord) contentChecksum() string {
 	if l.tags == nil || len(l.heads) > 0 {

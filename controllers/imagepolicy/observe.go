@@ -66,7 +66,7 @@ func interval(spec *v1alpha1.ImagePolicySpec) time.Duration {
 // maxRequest is the schema's bound on status.lastHandledRequest.
 const maxRequest = 128
 
-// requested is the value of the annotation that requests a scan, truncated for the status.
+// requested returns the value of the annotation that requests a scan, truncated for the status.
 func requested(policy *v1alpha1.ImagePolicy) string {
 	return status.LineOf(policy.Annotations[v1alpha1.AnnotationRequestedAt], maxRequest)
 }
@@ -114,7 +114,7 @@ func fromSpec(policy *v1alpha1.ImagePolicy, platform string) *observed {
 	return o
 }
 
-// filterOf is a checksum of spec.tagFilter; "" for none.
+// filterOf returns a checksum of spec.tagFilter; "" for none.
 func filterOf(spec *v1alpha1.ImagePolicySpec) string {
 	if spec.TagFilter == nil {
 		return ""

@@ -165,8 +165,8 @@ func withdraw(o *observed, s selection, now time.Time) []v1alpha1.Withdrawal {
 	return out
 }
 
-// lastReason is 0 for a version that a user denies, which may have no traffic, and 1 for others: these are omitted first if the
-// list is too long.
+// lastReason returns 0 for a version that a user denies, which may have no traffic, and 1 for others: these are omitted
+// first if the list is too long.
 func lastReason(w version.Withdrawal) int {
 	if w.Reason == version.Denied {
 		return 0
@@ -261,9 +261,9 @@ func withdraws(before, now []v1alpha1.OfferedRelease) bool {
 	})
 }
 
-// requeueAfter is the time until the next reconcile; a running scan enqueues the policy
-// earlier. Problems of the specification or of a Secret, which is not watched, are checked
-// again after the interval.
+// requeueAfter returns the time until the next reconcile; a running scan enqueues the policy
+// earlier. Problems of the specification or of a Secret, which is not watched, are checked again
+// after the interval.
 func requeueAfter(o *observed, s selection, known cacheEntry, now time.Time) time.Duration {
 	due := time.Time{}
 	if known.record != nil {

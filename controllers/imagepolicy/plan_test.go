@@ -25,8 +25,7 @@ func compile(t testing.TB, spec *v1alpha1.ImagePolicySpec) *version.Selector {
 
 func held(group, v string) version.Held { return version.Held{Group: group, Version: v} }
 
-// fixture is a policy over r.example/shop that offers versions, and what a scan of
-// tags gives.
+// fixture returns a policy over r.example/shop that offers versions, and what a scan of tags gives.
 func fixture(t testing.TB, offers []string, tags ...string) (*observed, selection) {
 	o := &observed{policy: &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Generation: 2}}}
 	o.policy.Spec.Image = "r.example/shop"

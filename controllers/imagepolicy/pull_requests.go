@@ -64,8 +64,8 @@ type pullState struct {
 }
 
 // selectPullRequests is selectReleases for pull requests. It requests the images of a limited
-// number of head commits per scan: first those that were never requested, then those that
-// waited longest.
+// number of head commits per scan: first those that were never requested, then those that waited
+// longest.
 func selectPullRequests(o *observed, a *recordReader) selection {
 	s, due := o.selectPulls(a)
 	if o.paused() {
@@ -98,7 +98,7 @@ func selectPullRequests(o *observed, a *recordReader) selection {
 	return s
 }
 
-// waitingSince is when the next request for a head commit is due; zero if there was none yet.
+// waitingSince returns when the next request for a head commit is due; zero if there was none yet.
 func (a *recordReader) waitingSince(pr *v1alpha1.PullRequest) time.Time {
 	if h := a.heads[pr.Number]; h.knows(pr) {
 		return h.next

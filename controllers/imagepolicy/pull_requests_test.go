@@ -21,7 +21,7 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// pull is an open pull request.
+// pull returns an open pull request.
 func pull(number int64, branch, commit string, edit ...func(*v1alpha1.PullRequest)) v1alpha1.PullRequest {
 	pr := v1alpha1.PullRequest{Number: number, State: v1alpha1.PullRequestOpen, HeadRef: branch, HeadSHA: commit, BaseRef: "main"}
 	for _, e := range edit {
@@ -35,7 +35,7 @@ func at(pushed time.Time) func(*v1alpha1.PullRequest) {
 	return func(pr *v1alpha1.PullRequest) { pr.HeadTime = &metav1.Time{Time: pushed} }
 }
 
-// pulls is a source of pull requests.
+// pulls returns a source of pull requests.
 func pulls(edit func(*v1alpha1.GitHubPullRequests)) func(*v1alpha1.ImagePolicySpec) {
 	return fromGitHub(func(g *v1alpha1.GitHubSource) {
 		g.PullRequests = &v1alpha1.GitHubPullRequests{}
@@ -45,7 +45,7 @@ func pulls(edit func(*v1alpha1.GitHubPullRequests)) func(*v1alpha1.ImagePolicySp
 	})
 }
 
-// opens is a GitHubRepository with pull requests.
+// opens returns a GitHubRepository with pull requests.
 func (s *story) opens(all ...v1alpha1.PullRequest) {
 	s.Helper()
 	s.repository("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.PullRequests = all })
@@ -57,7 +57,7 @@ func (s *story) changes(i int, edit func(*v1alpha1.PullRequest)) {
 	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { edit(&st.PullRequests[i]) })
 }
 
-// previews are the offers as "group commit tag", the commit in short.
+// previews returns the offers as "group commit tag", the commit in short.
 func previews(p *v1alpha1.ImagePolicy) []string {
 	var out []string
 	for _, r := range p.Status.Releases {
@@ -634,7 +634,7 @@ func approvedForks(g *v1alpha1.GitHubPullRequests) {
 	g.Forks = &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}
 }
 
-// approvedAt is a fork's pull request whose commit is approved.
+// approvedAt returns a fork's pull request whose commit is approved.
 func approvedAt(commit string) func(*v1alpha1.PullRequest) {
 	return func(pr *v1alpha1.PullRequest) {
 		pr.Fork, pr.Labels = true, []v1alpha1.PullRequestLabel{{Name: "ok", SHA: commit}}

@@ -63,7 +63,7 @@ var rulesOfScans = []v1alpha1.ImagePolicySpec{
 	{Versioning: v1alpha1.Versioning{Scheme: v1alpha1.SchemeTuple, GroupBy: v1alpha1.GroupByMajor}},
 }
 
-// observedShelf is a policy over a shelf of at most n tags.
+// observedShelf returns a policy over a shelf of at most n tags.
 func observedShelf(t testing.TB, spec v1alpha1.ImagePolicySpec, n int) *observed {
 	o := &observed{policy: &v1alpha1.ImagePolicy{Spec: spec}, platforms: []string{"linux/amd64"}}
 	o.policy.Spec.Image = "registry.example.com/shop"
@@ -106,7 +106,7 @@ func TestMemoryOfALook(t *testing.T) {
 	}
 }
 
-// peak is the most memory that a collection found in use while f ran.
+// peak returns the most memory that a collection found in use while f ran.
 func peak(f func()) int64 {
 	sample := []runtimemetrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	done, most := make(chan struct{}), make(chan int64)
@@ -169,7 +169,7 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
-// cpu is the processor time of this process, the garbage collector's included.
+// cpu returns the processor time of this process, the garbage collector's included.
 func cpu(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
@@ -179,7 +179,7 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// heap is the memory in use.
+// heap returns the memory in use.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()

@@ -140,7 +140,7 @@ func (l *scanRecord) continueFrom(before *scanRecord) *scanRecord {
 	return l
 }
 
-// list is the list of tags; nil without one.
+// list returns the list of tags; nil without one.
 func (l *scanRecord) list() []string {
 	if l == nil || l.tags == nil {
 		return nil
@@ -156,7 +156,7 @@ func (l *scanRecord) measure() {
 	}
 }
 
-// clone is a copy for a scan of what is missing.
+// clone returns a copy for a scan of what is missing.
 func (l *scanRecord) clone() *scanRecord {
 	c := *l
 	c.images, c.details, c.verified = maps.Clone(l.images), maps.Clone(l.details), maps.Clone(l.verified)

@@ -100,8 +100,8 @@ func noVersions(s selection, out plan) string {
 	return message
 }
 
-// lastRefused is a candidate of the last filter that rejected anything, which needs the
-// fewest changes to be offered.
+// lastRefused returns a candidate of the last filter that rejected anything, which needs the fewest
+// changes to be offered.
 func lastRefused(out plan) (last v1alpha1.RefusedCandidate, ok bool) {
 	for _, count := range slices.Backward(out.rejected) {
 		for _, c := range out.candidates {

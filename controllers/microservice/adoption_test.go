@@ -296,7 +296,7 @@ func TestOrphanLeavesWhatHasTraffic(t *testing.T) {
 	}
 }
 
-// wording is the status and reason of a condition.
+// wording returns the status and reason of a condition.
 func wording(condition string) string {
 	text, _, _ := strings.Cut(condition, ":")
 	return text

@@ -39,7 +39,7 @@ func half(t *testing.T) *story {
 	return s
 }
 
-// grow is an autoscaler that answers to more load.
+// grow returns an autoscaler that answers to more load.
 func (s *story) grow(version string, replicas int32) {
 	s.Helper()
 	c := s.release(version)

@@ -83,7 +83,7 @@ func (r *Reconciler) proveLost(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// kindsOfCopies are the kinds that a Microservice's releases may have copies of.
+// kindsOfCopies returns the kinds that a Microservice's releases may have copies of.
 func kindsOfCopies(ms *v1alpha1.Microservice) []string {
 	if c := ms.Spec.Configuration; c != nil && c.Track == v1alpha1.TrackAll {
 		return []string{resources.KindConfigMap, resources.KindSecret}

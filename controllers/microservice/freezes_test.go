@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// fair is a Freeze of the namespace that ends after a time.
+// fair returns a Freeze of the namespace that ends after a time.
 func (s *story) fair(d time.Duration, exceptions ...v1alpha1.FreezeException) *v1alpha1.Freeze {
 	s.Helper()
 	end := metav1.NewTime(s.clock.Now().Add(d))

@@ -274,7 +274,7 @@ func (s *story) play(done ...func() bool) {
 	s.Fatalf("the story does not end: %s", s.rolloutState())
 }
 
-// until is a rollout state that shows a line.
+// until returns a rollout state that shows a line.
 func (s *story) until(line string) func() bool {
 	return func() bool { return strings.Contains(s.rolloutState(), line) }
 }

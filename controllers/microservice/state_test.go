@@ -109,7 +109,7 @@ func count(t *rapid.T, label string) int { return rapid.IntRange(0, 1000).Draw(t
 
 func flag(t *rapid.T, label string) bool { return rapid.Bool().Draw(t, label) }
 
-// instant is a time to the microsecond, as it is stored.
+// instant returns a time to the microsecond, as it is stored.
 func instant(t *rapid.T, label string) time.Time {
 	return time.UnixMicro(rapid.Int64Range(1, 4e15).Draw(t, label)).UTC()
 }

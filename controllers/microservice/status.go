@@ -93,7 +93,8 @@ func (r *Reconciler) reportProblem(ctx context.Context, w *pass, problem *status
 	return err
 }
 
-// write is the only status write of a pass. It applies only to the rollout state that was read.
+// write returns the only status write of a pass. It applies only to the rollout state that was
+// read.
 func (r *Reconciler) write(ctx context.Context, ms, before *v1alpha1.Microservice) (bool, error) {
 	wrote, err := status.Patch(ctx, r.Client, FieldOwner, ms, before, status.AtResourceVersion, status.KnownFields)
 	if err != nil {

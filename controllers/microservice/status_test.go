@@ -34,7 +34,7 @@ func show(ms *v1alpha1.Microservice) shown {
 	return s
 }
 
-// live is a group with rows, as "version status weight".
+// live returns a group with rows, as "version status weight".
 func live(name string, rows ...string) v1alpha1.ReleaseGroup {
 	g := v1alpha1.ReleaseGroup{Name: name, Slug: strings.ReplaceAll(name, ".", "-"), Phase: v1alpha1.GroupLive}
 	for _, text := range rows {

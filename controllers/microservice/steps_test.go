@@ -18,7 +18,7 @@ func steps(c v1alpha1.CanaryStrategy) func(*v1alpha1.Microservice) {
 	return func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.Canary = &c }
 }
 
-// underWay is the rollout of the one group; nil: no rollout is in progress.
+// underWay returns the rollout of the one group; nil: no rollout is in progress.
 func (s *story) underWay() *v1alpha1.Rollout {
 	s.Helper()
 	for _, g := range s.ms().Status.ReleaseGroups {

@@ -18,7 +18,7 @@ import (
 
 var oldSelector = map[string]string{"app": "web"}
 
-// webService is the Service that callers used before.
+// webService returns the Service that callers used before.
 func webService() *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{"team": "shop"}},
@@ -33,7 +33,7 @@ func adopting(deletion v1alpha1.DeletionPolicy) func(*v1alpha1.NetworkPolicy) {
 	}
 }
 
-// oldPod is ready, and of the Deployment of before.
+// oldPod returns a ready pod of the previous Deployment.
 func (p *place) oldPod() *corev1.Pod {
 	p.t.Helper()
 	pod := p.pod("none")

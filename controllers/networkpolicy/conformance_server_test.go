@@ -147,7 +147,8 @@ func (s *onServer) Confirmed(slug string, revision int64, references ...string) 
 	s.seen = nil
 }
 
-// observed is the server as a reconcile sees it. It is read once after each change and each wait.
+// observed returns the server as a reconcile sees it. It is read once after each change and each
+// wait.
 func (s *onServer) observed() *traffic.Observed {
 	s.t.Helper()
 	if s.seen != nil {

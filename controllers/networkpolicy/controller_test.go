@@ -302,7 +302,7 @@ func TestServerLateWriteOfAnOldLeader(t *testing.T) {
 	}
 }
 
-// allKnown are kinds of which all that the server has are known.
+// allKnown returns kinds of which all that the server has are known.
 func allKnown() *kinds {
 	k := &kinds{
 		now:    time.Now,

@@ -34,9 +34,9 @@ func AddToScheme(s *runtime.Scheme) error {
 	return errors.Join(gatewayv1.Install(s), gatewayv1alpha2.Install(s), networkingv1.AddToScheme(s), gatewayapi.AddToScheme(s), apisix.AddToScheme(s), certmanager.AddToScheme(s))
 }
 
-// NewCache is cache.New restricted to objects with the label v1alpha1.LabelPolicy for kinds that
-// providers write. This applies to the kinds that the API server has now; kinds that are installed
-// later are cached without restriction until the next start.
+// NewCache returns cache.New restricted to objects with the label v1alpha1.LabelPolicy for kinds
+// that providers write. This applies to the kinds that the API server has now; kinds that are
+// installed later are cached without restriction until the next start.
 func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
 	if err != nil {

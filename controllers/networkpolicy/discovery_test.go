@@ -27,8 +27,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// watched are kinds whose API server has what the mapper knows, and the watches that
-// were started.
+// watched returns kinds whose API server has what the mapper knows, and the watches that were
+// started.
 func watched(mapper meta.RESTMapper, every time.Duration) (*kinds, *[]string) {
 	started := &[]string{}
 	return &kinds{

@@ -21,8 +21,8 @@ const (
 	actionDelete = "Delete"
 )
 
-// movedAtOnceEvent is the event of a domain or Service that moved to another release group without
-// canary steps.
+// movedAtOnceEvent returns the event of a domain or Service that moved to another release group
+// without canary steps.
 func movedAtOnceEvent(what, from, to string) status.Event {
 	return status.WarningEvent(v1alpha1.ConditionDomainShared, actionRoute, fmt.Sprintf("%s moved from release group %q to %q without canary steps", what, from, to))
 }

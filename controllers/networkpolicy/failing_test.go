@@ -55,7 +55,7 @@ func reconcileHooked(ctx context.Context, w *world, refuses func(name string) bo
 	return h, now, err
 }
 
-// weightsIn are the weights of an HTTPRoute by version.
+// weightsIn returns the weights of an HTTPRoute by version.
 func weightsIn(w *world, o client.Object) string {
 	route, ok := o.(*gatewayv1.HTTPRoute)
 	if !ok {

@@ -42,7 +42,7 @@ type conflictTimes struct {
 	at map[client.ObjectKey]time.Time
 }
 
-// since is how long ago the conflicts of a policy began; now is the first time.
+// since returns how long ago the conflicts of a policy began; now is the first time.
 func (c *conflictTimes) since(policy client.ObjectKey, now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

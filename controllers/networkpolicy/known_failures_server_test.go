@@ -124,7 +124,7 @@ func TestServerKeepsWhatIsNotItsOwn(t *testing.T) {
 	}
 }
 
-// managersOf are those who wrote to an object, its status apart.
+// managersOf returns those who wrote to an object, its status apart.
 func managersOf(o client.Object) (names []string) {
 	for _, m := range o.GetManagedFields() {
 		if m.Subresource == "" {

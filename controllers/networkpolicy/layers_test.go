@@ -56,7 +56,7 @@ func TestLayers(t *testing.T) {
 	want(t, "there are packages", checked > 5, true)
 }
 
-// exportData are the files of export data of what the packages import.
+// exportData returns the files of export data of what the packages import.
 func exportData(t *testing.T) map[string]string {
 	t.Helper()
 	list := exec.Command("go", "list", "-trimpath", "-deps", "-export", "-json=ImportPath,Export", "./...")
@@ -119,7 +119,7 @@ func checkLayers(t *testing.T, dir string, names []string, exports map[string]st
 
 func isFunc(d ast.Decl) bool { _, ok := d.(*ast.FuncDecl); return ok }
 
-// upward are the references to files that come earlier in an order.
+// upward returns the references to files that come earlier in an order.
 func upward(t *testing.T, fset *token.FileSet, files []*ast.File, order []string, exports map[string]string) []string {
 	lookup := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}

@@ -192,7 +192,7 @@ func (p *place) gateway(name, address string) {
 	}
 }
 
-// observed is how many times of routes the controller has taken, by what proved them.
+// observed returns how many times of routes the controller has taken, by what proved them.
 func observed(t *testing.T, confirm string) (n uint64) {
 	t.Helper()
 	families, err := prometheus.Gatherer(gauges).Gather()

@@ -64,7 +64,7 @@ type record struct {
 	seen []string
 }
 
-// in are the writes that touched a namespace, events apart.
+// in returns the writes that touched a namespace, events apart.
 func (r *record) in(namespace string) (out []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,7 +177,7 @@ func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 	return nil
 }
 
-// indexed is the server, which lists what a policy owns as the cache does.
+// indexed returns the server, which lists what a policy owns as the cache does.
 func indexed() client.WithWatch {
 	return apiserver.Indexed(server, apiserver.Index{Field: indexPolicy, Values: labelledPolicy})
 }

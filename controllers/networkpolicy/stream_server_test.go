@@ -17,7 +17,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// routeOfHost is the route that has a host, or nil.
+// routeOfHost returns the route that has a host, or nil.
 func (p *place) routeOfHost(host string) *gatewayv1.HTTPRoute {
 	p.t.Helper()
 	var list gatewayv1.HTTPRouteList

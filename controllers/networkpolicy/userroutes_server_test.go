@@ -24,7 +24,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// webRoute is the route of another user in a namespace of the server.
+// webRoute returns the route of another user in a namespace of the server.
 func (p *place) webRoute() *unstructured.Unstructured {
 	u := parse(strings.ReplaceAll(usersRoute, "    fromTheFuture: {keep: me}\n", ""))
 	unstructured.RemoveNestedField(u.Object, "metadata", "generation")

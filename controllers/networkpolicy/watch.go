@@ -31,7 +31,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// answered is the event source for probes with a response. No address is probed before it has
+// answered returns the event source for probes with a response. No address is probed before it has
 // started.
 func answered(pool *probe.Pool) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {

@@ -27,12 +27,12 @@ var (
 
 const host = "1-x.shop.example.com"
 
-// stepOf is a group whose canary b has a weight, next to a.
+// stepOf returns a group whose canary b has a weight, next to a.
 func stepOf(revision int64, rows ...string) v1alpha1.ReleaseGroup {
 	return group("1-x", revision, rows...)
 }
 
-// onlyRoute is the one route that there is.
+// onlyRoute returns the one route that there is.
 func onlyRoute(t *testing.T, w *world) *gatewayv1.HTTPRoute {
 	t.Helper()
 	if len(w.Routes) != 1 {
@@ -50,7 +50,7 @@ func listener(port, section string) v1alpha1.Listener {
 
 var byNginx = v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "nginx", AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
 
-// routedBy is a world in which a canary has 10 percent, by a provider.
+// routedBy returns a world in which a canary has 10 percent, by a provider.
 func routedBy(t *testing.T, provider v1alpha1.NetworkProvider) *world {
 	w := newWorld(t, group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	w.Policy.Spec.Provider = &provider

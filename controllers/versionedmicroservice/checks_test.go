@@ -51,7 +51,7 @@ func (a *answers) note(format string, args ...any) {
 	a.asked = append(a.asked, fmt.Sprintf(format, args...))
 }
 
-// rolloutScene is a release in step 1 of 2 since noon, next to an active one.
+// rolloutScene returns a release in step 1 of 2 since noon, next to an active one.
 func rolloutScene(edit func(*v1alpha1.Microservice)) *observed {
 	o := scene(2, 2)
 	since := metav1.NewMicroTime(noon)

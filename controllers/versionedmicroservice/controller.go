@@ -168,7 +168,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.requeues.Again(ctx, req, r.requeueAfter(done, paced, requeueAt, results.requeueAt, plan.retryAt), done.transient())
 }
 
-// requeueAfter is the time until the first change that no watch reports; 0 for none.
+// requeueAfter returns the time until the first change that no watch reports; 0 for none.
 func (r *reconciler) requeueAfter(done applied, paced time.Duration, times ...time.Time) time.Duration {
 	var soonest time.Duration
 	consider := func(d time.Duration) {

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// pending is a pod of that age on a node, with what the kubelet reports of its containers.
+// pending returns a pod of that age on a node, with what the kubelet reports of its containers.
 func pending(age time.Duration, containers ...corev1.ContainerStatus) corev1.Pod {
 	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(noon.Add(-age))},
@@ -22,12 +22,12 @@ func pending(age time.Duration, containers ...corev1.ContainerStatus) corev1.Pod
 	}
 }
 
-// waits is a container for which the kubelet waits.
+// waits returns a container for which the kubelet waits.
 func waits(name, reason string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}
 }
 
-// runs is a container that has run for so long, and is not ready.
+// runs returns a container that has run for so long, and is not ready.
 func runs(name string, since time.Duration) corev1.ContainerStatus {
 	return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon.Add(-since))}}}
 }

@@ -89,7 +89,7 @@ func wasActive(s v1alpha1.VersionedMicroserviceStatus) bool {
 	return s.Release == v1alpha1.ReleaseActive
 }
 
-// hookEvents are the events of decisions of hooks, and of hooks that cannot be called.
+// hookEvents returns the events of decisions of hooks, and of hooks that cannot be called.
 func hookEvents(before, now []v1alpha1.HookStatus) []status.Event {
 	var events []status.Event
 	for _, h := range now {
@@ -112,7 +112,7 @@ func hookEvents(before, now []v1alpha1.HookStatus) []status.Event {
 	return events
 }
 
-// analysisEvents are the events of a new result of the analysis.
+// analysisEvents returns the events of a new result of the analysis.
 func analysisEvents(before, now *v1alpha1.ReleaseAnalysis) []status.Event {
 	if now == nil || before != nil && before.Run == now.Run && before.Step == now.Step && before.Phase == now.Phase {
 		return nil

@@ -363,7 +363,7 @@ func graceOf(ms *v1alpha1.Microservice) time.Duration {
 	return min(grace, time.Duration(ms.Spec.UpdateStrategy.ProgressDeadlineSeconds)*time.Second/2)
 }
 
-// creationTime is how long a node may take to create a container, the pull of its image
+// creationTime returns how long a node may take to create a container, the pull of its image
 // included: at most half of the progress deadline, so that the cause is known when it passes.
 func creationTime(ms *v1alpha1.Microservice) time.Duration {
 	const most = 5 * time.Minute
@@ -415,8 +415,8 @@ func probes(release *v1alpha1.VersionedMicroservice, container string) (startup,
 	return nil, nil
 }
 
-// probeTimeout is how long a probe may fail before the container counts as failed, with
-// the defaults of the API server.
+// probeTimeout returns how long a probe may fail before the container counts as failed, with the
+// defaults of the API server.
 func probeTimeout(p *corev1.Probe) time.Duration {
 	if p == nil {
 		return 0

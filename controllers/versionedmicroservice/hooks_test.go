@@ -73,14 +73,14 @@ func (r *receiver) say(name string, code int) {
 	r.answer[name] = code
 }
 
-// of are the calls of a hook.
+// of returns the calls of a hook.
 func (r *receiver) of(name string) []hook.Body {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(r.calls), func(b hook.Body) bool { return b.Name != name })
 }
 
-// signed is a hook that the receiver is called by, often.
+// signed returns a hook that the receiver is called by, often.
 func (r *receiver) signed(t v1alpha1.HookType) v1alpha1.Hook {
 	h := v1alpha1.Hook{
 		Name: strings.ToLower(string(t)), Type: t, URL: r.URL, Timeout: "1m",

@@ -72,7 +72,7 @@ func planRetry(o *observed, now time.Time) (due *retry, requeueAt time.Time) {
 	return &retry{at: now, quota: o.quota}, time.Time{}
 }
 
-// quotaHash is the hash of the limits and usage of quotas.
+// quotaHash returns the hash of the limits and usage of quotas.
 func quotaHash(quotas []corev1.ResourceQuota) (string, error) {
 	type counted struct {
 		Name       string

@@ -22,7 +22,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// scene is a release with a Deployment of which that many replicas are available.
+// scene returns a release with a Deployment of which that many replicas are available.
 func scene(wanted, available int32) *observed {
 	release := newRelease("default", wanted)
 	release.UID, release.Generation = "release", 3

@@ -204,7 +204,7 @@ func await(ctx context.Context, lines <-chan string, text string) error {
 	}
 }
 
-// peak is the largest resident memory of a process so far, in MiB, as Linux counts it.
+// peak returns the largest resident memory of a process so far, in MiB, as Linux counts it.
 func peak(pid int) (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -33,7 +33,7 @@ func (a *argoRollouts) definitions() []string { return withGatewayAPI(a.peerCRDs
 
 func (a *argoRollouts) list() client.ObjectList { return unstructuredList(rolloutKind) }
 
-// unstructuredList is an empty list of objects without Go types.
+// unstructuredList returns an empty list of objects without Go types.
 func unstructuredList(kind schema.GroupVersionKind) client.ObjectList {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
@@ -89,7 +89,7 @@ func (a *argoRollouts) phases() []phase {
 	)
 }
 
-// rolloutSteps are the steps of a canary, each with a pause unless that is nil.
+// rolloutSteps returns the steps of a canary, each with a pause unless that is nil.
 func rolloutSteps(pause tree) []any {
 	var list []any
 	for _, weight := range steps {
@@ -142,7 +142,7 @@ func (a *argoRollouts) rollout(service int) client.Object {
 	return u
 }
 
-// serviceOf is a Service of an application's pods.
+// serviceOf returns a Service of an application's pods.
 func serviceOf(app, name string) client.Object {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},

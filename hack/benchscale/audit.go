@@ -39,7 +39,7 @@ func (r request) writes() bool {
 // reads reports a get or a list. Watches are not counted, because they last.
 func (r request) reads() bool { return r.verb == "get" || r.verb == "list" }
 
-// kind is the request as a row of a table.
+// kind returns the request as a row of a table.
 func (r request) kind() string {
 	kind := r.verb + " " + r.resource
 	if r.dryRun {
@@ -108,7 +108,7 @@ func parseRequest(line []byte) (request, bool, error) {
 	return r, true, nil
 }
 
-// agentOf is the program of a user agent, without version and platform.
+// agentOf returns the program of a user agent, without version and platform.
 func agentOf(userAgent string) string {
 	name, _, _ := strings.Cut(userAgent, " ")
 	name, _, _ = strings.Cut(name, "/")

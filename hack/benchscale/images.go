@@ -42,7 +42,7 @@ func newImages() (*images, error) {
 	return r, nil
 }
 
-// repository is the name of a service's repository.
+// repository returns the name of a service's repository.
 func (r *images) repository(service string) string {
 	return strings.TrimPrefix(r.server.URL, "http://") + "/" + service
 }

@@ -80,7 +80,7 @@ func label[L interface {
 	return ""
 }
 
-// since is what a queue did after an earlier scrape.
+// since returns what a queue did after an earlier scrape.
 func (q queue) since(before queue) queue {
 	d := queue{Passes: q.Passes - before.Passes, Waited: q.Waited - before.Waited, Worked: q.Worked - before.Worked}
 	total := 0.0

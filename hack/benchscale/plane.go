@@ -159,7 +159,8 @@ func (p *plane) serviceAccount(namespace, name string) (string, error) {
 	return p.kubeconfig("system:serviceaccount:"+namespace+":"+name, "system:serviceaccounts", "system:serviceaccounts:"+namespace)
 }
 
-// nodeName is the node of a service's pods. Pods name it themselves, so that no scheduler is needed.
+// nodeName returns the node of a service's pods. Pods name it themselves, so that no scheduler is
+// needed.
 func nodeName(service int) string { return fmt.Sprintf("node-%d", service%nodes) }
 
 func (p *plane) createNodes(ctx context.Context) error {
@@ -301,7 +302,7 @@ func (p *plane) stop() error {
 	return nil
 }
 
-// failed is the error of a part that ended while it should run.
+// failed returns the error of a part that ended while it should run.
 func (p *plane) failed() error {
 	for _, s := range p.started {
 		if err := s.failure(); err != nil {

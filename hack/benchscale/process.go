@@ -83,7 +83,7 @@ func ready(ctx context.Context, url string) bool {
 	return response.Body.Close() == nil && response.StatusCode == http.StatusOK
 }
 
-// failure is the error of a process that ended while it should run; nil while it runs.
+// failure returns the error of a process that ended while it should run; nil while it runs.
 func (p *process) failure() error {
 	select {
 	case <-p.exited:
@@ -100,7 +100,7 @@ func cmpError(err error) error {
 	return err
 }
 
-// tail is the end of the log.
+// tail returns the end of the log.
 func (p *process) tail() []byte {
 	out, err := os.ReadFile(p.log)
 	if err != nil {

@@ -149,7 +149,7 @@ func (r *report) write(out io.Writer, file string) error {
 // per prints a number for one service.
 func (r *phaseResult) per(n int) string { return fmt.Sprintf("%.1f", r.each(float64(n))) }
 
-// each is a number divided by the services.
+// each returns a number divided by the services.
 func (r *phaseResult) each(n float64) float64 { return n / float64(r.Services) }
 
 func (r *report) table(b *strings.Builder, p *productResult) {

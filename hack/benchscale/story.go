@@ -46,7 +46,7 @@ type phase struct {
 	goal func(client.Object) bool
 }
 
-// serviceName is the name of a service, and of all its objects.
+// serviceName returns the name of a service, and of all its objects.
 func serviceName(service int) string { return fmt.Sprintf("svc-%05d", service) }
 
 // story measures the phases of one product.
@@ -160,7 +160,7 @@ func (s *story) phase(ctx context.Context, number string, p phase) (*phaseResult
 	return result, nil
 }
 
-// fileName is a name of a phase without spaces and commas.
+// fileName returns a name of a phase without spaces and commas.
 func fileName(name string) string {
 	out := []rune(name)
 	for i, r := range out {

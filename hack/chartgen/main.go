@@ -71,7 +71,7 @@ func run(root string) error {
 	return nil
 }
 
-// present are the generated files as they are, by path below root.
+// present returns the generated files as they are, by path below root.
 func present(root string) (map[string][]byte, error) {
 	paths := []string{filepath.Join(root, chart, "values.yaml"), filepath.Join(root, reference)}
 	for _, pattern := range []string{"*/*.yaml", "*/*/*.yaml"} {
@@ -99,7 +99,7 @@ func present(root string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// generate is the content of all generated files, by path below root.
+// generate returns the content of all generated files, by path below root.
 func generate(root string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, dir := range sources {
@@ -165,8 +165,8 @@ func keep(definition []byte) []byte {
 	return slices.Concat(before, []byte(annotations+"    helm.sh/resource-policy: keep\n"), after)
 }
 
-// clusterScoped are the resources of the manager's role that no Role can grant: those of other projects, and the kinds of config/crd
-// with that scope.
+// clusterScoped returns the resources of the manager's role that no Role can grant: those of other projects, and the kinds
+// of config/crd with that scope.
 func clusterScoped(root string) ([]string, error) {
 	scoped := []string{"customresourcedefinitions", "ingressclasses", "namespaces"}
 	paths, err := filepath.Glob(filepath.Join(root, "config", "crd", "hlnr.io_*.yaml"))

@@ -96,7 +96,7 @@ func TestIncompleteSchema(t *testing.T) {
 	}
 }
 
-// copied is a folder with the sources of the generated files.
+// copied returns a folder with the sources of the generated files.
 func copied(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()

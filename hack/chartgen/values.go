@@ -93,7 +93,7 @@ func keys(object json.RawMessage) ([]string, error) {
 	return names, nil
 }
 
-// valuesYAML is the file of the defaults, with the descriptions as comments.
+// valuesYAML returns the file of the defaults, with the descriptions as comments.
 func valuesYAML(values []value) ([]byte, error) {
 	out := bytes.NewBufferString(fmt.Sprintf(header, "values.schema.json"))
 	err := writeValues(out, "", values)
@@ -142,7 +142,7 @@ func wrapped(text string, width int) (lines []string) {
 	return append(lines, line)
 }
 
-// valuesReference is the page of the values.
+// valuesReference returns the page of the values.
 func valuesReference(values []value) ([]byte, error) {
 	out := bytes.NewBufferString(`# Helm values
 

@@ -109,7 +109,7 @@ func finish(in []byte) ([]byte, error) {
 	return append([]byte(header), out...), nil
 }
 
-// property is the schema of a field, or nil where there is no such field.
+// property returns the schema of a field, or nil where there is no such field.
 func property(schema map[string]any, path []string) map[string]any {
 	for _, name := range path {
 		properties, _ := schema["properties"].(map[string]any)
@@ -166,7 +166,7 @@ func strip(value any, keys []string) {
 	strip(schema["additionalProperties"], nil)
 }
 
-// mapKeys are the keys of a list of type map.
+// mapKeys returns the keys of a list of type map.
 func mapKeys(schema map[string]any) []string {
 	list, _ := schema["x-kubernetes-list-map-keys"].([]any)
 	keys := make([]string, 0, len(list))

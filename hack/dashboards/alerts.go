@@ -69,7 +69,7 @@ var calls = []struct{ all, failed string }{
 	{`heighliner_analysis_queries_total`, `heighliner_analysis_queries_total{result=~"Timeout|Throttled|Unreachable|ServerError|BadAnswer"}`},
 }
 
-// failedShare is the share of calls without a usable answer in a time.
+// failedShare returns the share of calls without a usable answer in a time.
 func failedShare(window string) string {
 	sum := func(pick func(all, failed string) string) string {
 		var terms []string

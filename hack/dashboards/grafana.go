@@ -127,7 +127,7 @@ func newDashboard(name, title, description string, variables []variable, panels 
 	return d
 }
 
-// choice is a variable with the values of a label.
+// choice returns a variable with the values of a label.
 func choice(name, label, metric string) variable {
 	return variable{Name: name, Label: label, Type: "query", Query: "label_values(" + metric + ", " + name + ")", Datasource: chosen, Refresh: 2, Sort: 1}
 }

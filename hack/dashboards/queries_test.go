@@ -167,7 +167,7 @@ func TestQueries(t *testing.T) {
 // scrapeInterval of the test's Prometheus.
 const scrapeInterval = time.Second
 
-// free is a loopback address that no one listens at.
+// free returns a loopback address that no one listens at.
 func free(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -267,7 +267,7 @@ type asked struct {
 	dashboard, panel, unit, expr string
 }
 
-// questions are the queries of all dashboards, with the variables that a reader would choose.
+// questions returns the queries of all dashboards, with the variables that a reader would choose.
 func questions(namespace string) (out []asked) {
 	values := strings.NewReplacer("$__rate_interval", "5m", "$namespace", namespace, "$microservice", "shop")
 	for _, name := range slices.Sorted(maps.Keys(dashboards())) {

@@ -228,7 +228,7 @@ func failedMetrics(a *v1alpha1.ReleaseAnalysis) []string {
 	return names
 }
 
-// active1x is the version that group 1.x serves now, empty when that is unknown.
+// active1x returns the version that group 1.x serves now, empty when that is unknown.
 func (s *story) active1x(ctx context.Context) string {
 	var ms v1alpha1.Microservice
 	if err := s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, &ms); err != nil {

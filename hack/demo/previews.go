@@ -244,7 +244,7 @@ func (s *story) reported(reports []harness.Report) check {
 	return c
 }
 
-// head is the head commit of a pull request.
+// head returns the head commit of a pull request.
 func (s *story) head(n int) string { return s.hub.repo.PullRequest(n).HeadSHA }
 
 // why candidates are refused, in words.
@@ -274,7 +274,7 @@ func (s *story) get(ctx context.Context, o client.Object) error {
 	return s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, o)
 }
 
-// lastStatus is what GitHub received last about a commit.
+// lastStatus returns what GitHub received last about a commit.
 func (s *story) lastStatus(sha string) githubtest.DeploymentStatus {
 	for _, d := range s.hub.repo.Deployments() {
 		if d.SHA == sha && len(d.Statuses) > 0 {

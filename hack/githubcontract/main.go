@@ -238,7 +238,7 @@ func (d description) operation(o object) object {
 	return operation
 }
 
-// content is the JSON of a request or an answer.
+// content returns the JSON of a request or an answer.
 func (d description) content(value any) object {
 	o, _ := d.resolve(value).(object)
 	content, _ := o["content"].(object)
@@ -246,7 +246,7 @@ func (d description) content(value any) object {
 	return media
 }
 
-// example is the first example of the answer when all is well.
+// example returns the first example of the answer when all is well.
 func (d description) example(o object) object {
 	responses := o["responses"].(object)
 	for _, status := range []string{"200", "201"} {

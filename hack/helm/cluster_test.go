@@ -261,7 +261,7 @@ func TestUpgradesBetweenVariants(t *testing.T) {
 	r.uninstall()
 }
 
-// changedChart is the chart with a change of each definition.
+// changedChart returns the chart with a change of each definition.
 func changedChart(t *testing.T) *chartv2.Chart {
 	t.Helper()
 	dir := t.TempDir()

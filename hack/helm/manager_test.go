@@ -90,7 +90,7 @@ func startManager(t *testing.T, binary string) *managerProcess {
 	return m
 }
 
-// free is an address on which no one listens.
+// free returns an address on which no one listens.
 func free(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -176,7 +176,7 @@ func (m *managerProcess) stop() {
 	}
 }
 
-// forbidden are the requests that the API server forbade.
+// forbidden returns the requests that the API server forbade.
 func (m *managerProcess) forbidden() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -200,7 +200,7 @@ func (m *managerProcess) refused(want map[string]bool) {
 	}
 }
 
-// items are the items of a list.
+// items returns the items of a list.
 func items(list client.ObjectList) ([]client.Object, error) {
 	var found []client.Object
 	err := meta.EachListItem(list, func(o runtime.Object) error {

@@ -85,7 +85,7 @@ func objects(t *testing.T, manifest string) map[string]object {
 	return found
 }
 
-// chartObjects are the objects of the chart.
+// chartObjects returns the objects of the chart.
 func chartObjects(t *testing.T, values map[string]any) map[string]object {
 	t.Helper()
 	r, err := rendered(t, with(values))
@@ -107,7 +107,7 @@ func with(values map[string]any) map[string]any {
 	return values
 }
 
-// kustomized are the objects of a kustomization, whose paths start with config.
+// kustomized returns the objects of a kustomization, whose paths start with config.
 func kustomized(t *testing.T, kustomization map[string]any) map[string]object {
 	t.Helper()
 	dir := t.TempDir()
@@ -205,7 +205,7 @@ func folded(value any) any {
 	return value
 }
 
-// addArgs is a patch of the board's Deployment, as an overlay has it.
+// addArgs returns a patch of the board's Deployment, as an overlay has it.
 func addArgs(args ...string) map[string]any {
 	var patch strings.Builder
 	for _, arg := range args {
@@ -214,7 +214,7 @@ func addArgs(args ...string) map[string]any {
 	return map[string]any{"target": map[string]any{"kind": "Deployment", "name": "heighliner-web"}, "patch": patch.String()}
 }
 
-// remove is a patch that takes out the board's right to impersonate.
+// remove returns a patch that takes out the board's right to impersonate.
 func remove(kind string) map[string]any {
 	return map[string]any{"patch": fmt.Sprintf("apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata:\n  name: heighliner-web-impersonate\n$patch: delete\n", kind)}
 }

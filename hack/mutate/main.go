@@ -211,7 +211,7 @@ func (w *weaver) weave(n ast.Node) bool {
 	return true
 }
 
-// on is the switch of a new change.
+// on returns the switch of a new change.
 func (w *weaver) on(at ast.Node, what string) ast.Expr {
 	n := len(w.all) + 1
 	w.all = append(w.all, mutant{n: n, at: w.fset.Position(at.Pos()), what: what})

@@ -141,7 +141,7 @@ func shares(counts map[string]float64) map[string]float64 {
 	return out
 }
 
-// versionsOf are those of all points, lowest first.
+// versionsOf returns those of all points, lowest first.
 func versionsOf(points []point) []string {
 	known := map[string]bool{}
 	for _, p := range points {

@@ -50,8 +50,8 @@ func (b blobs) add(mediaType string, content any) (descriptor, error) {
 	return descriptor{MediaType: mediaType, Digest: "sha256:" + sum, Size: len(raw)}, nil
 }
 
-// ociLayout is an OCI layout in an archive, with an index of the images of the manager for all of its platforms, and the digest of
-// that index, by which the image can be pulled once it is pushed.
+// ociLayout returns an OCI layout in an archive, with an index of the images of the manager for all of its platforms, and
+// the digest of that index, by which the image can be pulled once it is pushed.
 func ociLayout(in input, binaries []binary) (archive []byte, index string, _ error) {
 	certificates, err := os.ReadFile(filepath.Join(in.binaries, "ca-certificates.crt"))
 	if err != nil {

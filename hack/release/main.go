@@ -108,7 +108,7 @@ type binary struct {
 	content        []byte
 }
 
-// file is its name in the folder of binaries.
+// file returns its name in the folder of binaries.
 func (b binary) file() string { return b.name + "-" + b.os + "-" + b.arch }
 
 // readBinaries are all binaries of the folder, by name and platform.
@@ -131,7 +131,7 @@ func readBinaries(dir string) ([]binary, error) {
 	return found, nil
 }
 
-// assemble is the content of all files of a release by name.
+// assemble returns the content of all files of a release by name.
 func assemble(in input) (map[string][]byte, error) {
 	binaries, err := readBinaries(in.binaries)
 	if err != nil {
@@ -184,13 +184,13 @@ func checksums(files map[string][]byte) []byte {
 	return out.Bytes()
 }
 
-// hash is the SHA-256 of a content, in hexadecimal.
+// hash returns the SHA-256 of a content, in hexadecimal.
 func hash(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
 }
 
-// krew is the manifest of kubectl hlnr, by hack/krew/manifest.sh from the archives of hlnr.
+// krew returns the manifest of kubectl hlnr, by hack/krew/manifest.sh from the archives of hlnr.
 func krew(in input, files map[string][]byte) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "heighliner-krew-")
 	if err != nil {

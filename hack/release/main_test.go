@@ -39,7 +39,7 @@ func standIn(t *testing.T) []byte {
 	return program
 }
 
-// inputOf is a release whose binaries are stand-ins; their files are as old as given.
+// inputOf returns a release whose binaries are stand-ins; their files are as old as given.
 func inputOf(t *testing.T, program []byte, age time.Duration) input {
 	t.Helper()
 	dir := t.TempDir()
@@ -98,7 +98,7 @@ func TestReproducible(t *testing.T) {
 	checkStatements(t, first)
 }
 
-// unpacked are the files of a tar archive.
+// unpacked returns the files of a tar archive.
 func unpacked(t *testing.T, archive []byte, compressed bool) map[string]*tar.Header {
 	t.Helper()
 	found := map[string]*tar.Header{}

@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// chartArchive is the chart with the version of the release, whose images are those of the release.
+// chartArchive returns the chart with the version of the release, whose images are those of the
+// release.
 func chartArchive(in input) ([]byte, error) {
 	const chart = "charts/heighliner"
 	set := map[string][2]string{
@@ -63,7 +64,8 @@ func installYAML(in input) ([]byte, error) {
 	return append([]byte(head), text...), nil
 }
 
-// withImage are the folder config in memory, and an overlay that names the image: an overlay on disk would have to be next to it.
+// withImage returns the folder config in memory, and an overlay that names the image: an overlay on disk would have to be
+// next to it.
 func withImage(in input) (filesys.FileSystem, error) {
 	memory := filesys.MakeFsInMemory()
 	err := fs.WalkDir(os.DirFS(filepath.Join(in.root, "config")), ".", func(name string, d fs.DirEntry, err error) error {

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// releaseNotes are the section of the version in CHANGELOG.md, or, as long as it has none, what is not released yet.
+// releaseNotes returns the section of the version in CHANGELOG.md, or, as long as it has none, what is not released
+// yet.
 func releaseNotes(in input) ([]byte, error) {
 	text, err := os.ReadFile(filepath.Join(in.root, "CHANGELOG.md"))
 	if err != nil {

@@ -46,8 +46,8 @@ type spdxRelationship struct {
 // notInID are the characters that an identifier of SPDX must not have.
 var notInID = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 
-// sbom is an SPDX 2.3 document of a binary: the binary itself, the modules that are linked into it, and the standard library, from
-// what the Go linker recorded.
+// sbom returns an SPDX 2.3 document of a binary: the binary itself, the modules that are linked into it, and the standard
+// library, from what the Go linker recorded.
 func sbom(in input, b binary) ([]byte, error) {
 	info, err := buildinfo.Read(bytes.NewReader(b.content))
 	if err != nil {
@@ -89,7 +89,7 @@ func module(m *debug.Module) spdxPackage {
 	return p
 }
 
-// purl is the package URL of a Go module.
+// purl returns the package URL of a Go module.
 func purl(path, version string) []spdxRef {
 	if path == "std" {
 		path = "stdlib"

@@ -72,7 +72,7 @@ func (a *After) Set(text string) error {
 	return nil
 }
 
-// String is the inverse of Set.
+// String returns the inverse of Set.
 func (a After) String() string {
 	if a.On && a.Delay > 0 {
 		return a.Delay.String()

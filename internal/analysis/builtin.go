@@ -85,7 +85,7 @@ func servicesOf(t Target) (string, *Error) {
 	return valuesOf(t, 0)["Service"], nil
 }
 
-// builtin is the query of a built-in metric.
+// builtin returns the query of a built-in metric.
 func builtin(spec *v1alpha1.CanaryAnalysis, metric *v1alpha1.AnalysisMetric, t Target) (string, *Error) {
 	name := spec.Source
 	if name == "" {
@@ -109,8 +109,8 @@ func enough(metric *v1alpha1.AnalysisMetric) string {
 	return "> 0"
 }
 
-// successRate is 100 x (1 - bad / all). Where nothing was bad there may be no
-// series of bad ones; where there were not enough requests there is no answer.
+// successRate returns 100 x (1 - bad / all). Where nothing was bad there may be no series of bad
+// ones; where there were not enough requests there is no answer.
 func (s source) successRate(t Target, interval time.Duration, enough string) (string, *Error) {
 	all, err := s.rise(s.requests, t, interval)
 	if err != nil {
@@ -123,8 +123,8 @@ func (s source) successRate(t Target, interval time.Duration, enough string) (st
 	return fmt.Sprintf("100 * (1 - (sum(%s) or vector(0)) / (sum(%s) %s))", bad, all, enough), nil
 }
 
-// latency is a quantile in seconds. One beyond the highest bucket is that bucket's
-// bound with the sign turned: more is not known.
+// latency returns a quantile in seconds. One beyond the highest bucket is that bucket's bound with
+// the sign turned: more is not known.
 func (s source) latency(t Target, interval time.Duration, enough string, quantile v1alpha1.LatencyQuantile, name v1alpha1.MetricsSource) (string, *Error) {
 	q, ok := map[v1alpha1.LatencyQuantile]string{v1alpha1.LatencyP50: "0.5", v1alpha1.LatencyP95: "0.95", v1alpha1.LatencyP99: "0.99"}[quantile]
 	if !ok {
@@ -149,9 +149,9 @@ func (s source) latency(t Target, interval time.Duration, enough string, quantil
 		q, all, finite, total, s.perSecond, enough), nil
 }
 
-// rise is how much the counters of a release rose in the interval. A series that
-// was born in it began at 0: increase() alone would not see its first value, and
-// so neither the first error of a code.
+// rise returns how much the counters of a release rose in the interval. A series that was born in
+// it began at 0: increase() alone would not see its first value, and so neither the first error of
+// a code.
 func (s source) rise(metric string, t Target, interval time.Duration, more ...string) (string, *Error) {
 	selectors, err := s.selectors(t)
 	if err != nil {

@@ -57,7 +57,7 @@ func (s *sender) send(ctx context.Context, q query) answer {
 	return askPrometheus(ctx, client, q)
 }
 
-// clientFor is the client of a question, with its credentials.
+// clientFor returns the client of a question, with its credentials.
 func (s *sender) clientFor(ctx context.Context, q query) (*http.Client, *Error) {
 	client := s.client
 	if q.operator {
@@ -147,7 +147,7 @@ func (a *asking) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// refusal is the error of an answer whose status code reports one.
+// refusal returns the error of an answer whose status code reports one.
 func (a *asking) refusal(r *http.Response) error {
 	wait := retryAfter(r.Header.Get("Retry-After"), a.now())
 	switch {
@@ -203,7 +203,7 @@ func classify(err error) *Error {
 	return errorf(BadAnswer, "%s", outbound.Printable([]byte(err.Error()), maxMessage))
 }
 
-// apiReason is the reason of an error of Prometheus' HTTP API.
+// apiReason returns the reason of an error of Prometheus' HTTP API.
 func apiReason(err *promv1.Error) Reason {
 	switch err.Type {
 	case promv1.ErrBadData, promv1.ErrExec:

@@ -182,7 +182,7 @@ func (m *Measurer) measureOne(ctx context.Context, request Request, metric *v1al
 	return judge(metric, canary, &active)
 }
 
-// ask is the answer to a metric for one release.
+// ask returns the answer to a metric for one release.
 func (m *Measurer) ask(ctx context.Context, request Request, metric *v1alpha1.AnalysisMetric, target Target) answer {
 	q, err := question(&request.Spec, metric, target, request.At, m.config.PrometheusAddress)
 	if err != nil {

@@ -32,7 +32,7 @@ func askPrometheus(ctx context.Context, client *http.Client, q query) answer {
 	return a
 }
 
-// decode is the one number of a result.
+// decode returns the one number of a result.
 func decode(result model.Value, at time.Time) answer {
 	switch v := result.(type) {
 	case *model.Scalar:

@@ -66,7 +66,7 @@ func answers(status int, body string) http.HandlerFunc {
 	}
 }
 
-// success is an answer of Prometheus' HTTP API.
+// success returns an answer of Prometheus' HTTP API.
 func success(kind, result string) string {
 	return fmt.Sprintf(`{"status":"success","data":{"resultType":%q,"result":%s}}`, kind, result)
 }

@@ -40,7 +40,7 @@ type query struct {
 	at int64
 }
 
-// endpoint is what is asked politely together: one server as one user.
+// endpoint returns what is asked politely together: one server as one user.
 func (q query) endpoint() string {
 	server := q.address
 	if u, err := url.Parse(q.address); err == nil {
@@ -52,7 +52,7 @@ func (q query) endpoint() string {
 	return strings.Join([]string{server, q.namespace, q.secret}, " ")
 }
 
-// question is what to ask for a metric of a release.
+// question returns what to ask for a metric of a release.
 func question(spec *v1alpha1.CanaryAnalysis, metric *v1alpha1.AnalysisMetric, t Target, at time.Time, operator string) (query, *Error) {
 	fields := valuesOf(t, intervalOf(spec))
 	if metric.Web != nil {

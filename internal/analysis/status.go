@@ -83,9 +83,8 @@ func SpecHash(spec *v1alpha1.CanaryAnalysis) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Due is the time that the next round speaks of, and whether that time has come.
-// A round that is late by more than an interval is omitted. After a Failed
-// verdict none is due.
+// Due returns the time that the next round speaks of, and whether that time has come. A round that
+// is late by more than an interval is omitted. After a Failed verdict none is due.
 func Due(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, now time.Time) (time.Time, bool) {
 	interval := intervalOf(spec)
 	at := next(status, spec)
@@ -131,7 +130,7 @@ func Fold(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, point
 	return settled(status, spec)
 }
 
-// settled is status with the time of its next round.
+// settled returns status with the time of its next round.
 func settled(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) *v1alpha1.ReleaseAnalysis {
 	status.NextTime = nil
 	if status.Phase != v1alpha1.AnalysisFailed {
@@ -170,8 +169,8 @@ func progress(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) s
 	return text
 }
 
-// summarize is the result of a round, and its cause where it did not pass. What
-// is worst decides. Dry runs take no part.
+// summarize returns the result of a round, and its cause where it did not pass. What is worst
+// decides. Dry runs take no part.
 func summarize(spec *v1alpha1.CanaryAnalysis, round Round) (v1alpha1.MeasurementResult, string) {
 	causes := map[v1alpha1.MeasurementResult][]string{}
 	causes[v1alpha1.MeasurementFailed] = append(causes[v1alpha1.MeasurementFailed], round.HookFailures...)
@@ -229,7 +228,7 @@ func record(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, rou
 	}
 }
 
-// of is the measurement of a metric. One that is not there was not measured.
+// of returns the measurement of a metric. One that is not there was not measured.
 func (r Round) of(metric string) Measurement {
 	for _, m := range r.Measurements {
 		if m.Metric == metric {
@@ -239,7 +238,7 @@ func (r Round) of(metric string) Measurement {
 	return Measurement{Metric: metric, Result: v1alpha1.MeasurementError, Message: "the round did not measure it"}
 }
 
-// next is the time of the round after the last one, or of the first.
+// next returns the time of the round after the last one, or of the first.
 func next(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) time.Time {
 	from := status.Since.Time
 	if status.LastTime != nil {
@@ -266,8 +265,7 @@ func count(spec *v1alpha1.CanaryAnalysis) int32 {
 	return max(spec.Count, 1)
 }
 
-// limits are the failed rounds that are tolerated, in total and in a row; -1:
-// any number.
+// limits returns the failed rounds that are tolerated, in total and in a row; -1: any number.
 func limits(spec *v1alpha1.CanaryAnalysis) (failures, consecutive int32) {
 	failures, consecutive = 0, -1
 	if spec == nil {

@@ -17,7 +17,7 @@ type answer struct {
 	err     *Error
 }
 
-// number is the answer of a value that must be a plain one.
+// number returns the answer of a value that must be a plain one.
 func number(v float64) answer {
 	switch {
 	case math.IsNaN(v):
@@ -121,7 +121,7 @@ func (m Measurement) ratio(metric *v1alpha1.AnalysisMetric, canary, active float
 	return m.failing(errorf(ZeroBaseline, "%s: a ratio to 0 is not a number: use baseline Difference", both))
 }
 
-// compared is the measurement of a value that must be a plain number.
+// compared returns the measurement of a value that must be a plain number.
 func (m Measurement) compared(metric *v1alpha1.AnalysisMetric, value float64, how string) Measurement {
 	if a := number(value); a.err != nil {
 		return m.failing(a.err)

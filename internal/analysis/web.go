@@ -116,7 +116,7 @@ func evaluate(ctx context.Context, program cel.Program, raw []byte) answer {
 	return plain(result)
 }
 
-// plain is the number of a value of CEL.
+// plain returns the number of a value of CEL.
 func plain(v ref.Val) answer {
 	switch v := v.(type) {
 	case types.Double:

@@ -213,7 +213,7 @@ func (w Writer) update(ctx context.Context, owner, live, desired client.Object, 
 	return Updated, false, nil
 }
 
-// conflict is the error of a precondition that does not match.
+// conflict returns the error of a precondition that does not match.
 func conflict(intent *unstructured.Unstructured, cause string) error {
 	resource := schema.GroupResource{Group: intent.GroupVersionKind().Group, Resource: strings.ToLower(intent.GetKind())}
 	return fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(), apierrors.NewConflict(resource, intent.GetName(), errors.New(cause)))
@@ -233,7 +233,7 @@ func names(err error, field string) bool {
 	return false
 }
 
-// intent is the object to apply: desired, with the owner reference and its hash.
+// intent returns the object to apply: desired, with the owner reference and its hash.
 func (w Writer) intent(owner, desired client.Object) (*unstructured.Unstructured, error) {
 	gvk, err := apiutil.GVKForObject(desired, w.Client.Scheme())
 	if err != nil {

@@ -162,7 +162,7 @@ func (o Options) policy(object any) (any, error) {
 	return object, nil
 }
 
-// kinds are lists without objects, of the kinds that were read.
+// kinds returns lists without objects, of the kinds that were read.
 func (o Objects) kinds() Objects {
 	out := Objects{Input: view.Input{Namespace: o.Namespace, Program: o.Program, Observed: o.Observed}}
 	if o.Releases != nil {
@@ -211,7 +211,7 @@ func onlyLabels(o any) (any, error) {
 	return o, nil
 }
 
-// watched are the kinds that could be read.
+// watched returns the kinds that could be read.
 func watched(seen Objects) []client.Object {
 	kinds := []client.Object{&v1alpha1.Microservice{}}
 	for _, k := range []struct {

@@ -262,7 +262,7 @@ func (h Hosts) covers(tail string) bool {
 	}
 }
 
-// clash is the error for the first of reserved that a domain can expand to.
+// clash returns the error for the first of reserved that a domain can expand to.
 func (h Hosts) clash(domain, head, tail string, reserved map[string]bool) error {
 	first := ""
 	for name := range reserved {

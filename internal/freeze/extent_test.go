@@ -12,7 +12,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// byDefinition is extent as its comment defines it: it looks at each period for each period that is passed.
+// byDefinition is extent as its comment defines it: it looks at each period for each period that is
+// passed.
 func byDefinition(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 	until = at
 	for {

@@ -68,7 +68,7 @@ func All(freezes []v1alpha1.Freeze, clusterFreezes []v1alpha1.ClusterFreeze) []F
 	return out
 }
 
-// String is the kind and name, as messages have it.
+// String returns the kind and name, as messages have it.
 func (f Freeze) String() string { return fmt.Sprintf("%s %q", f.Kind, f.Name) }
 
 // Subject is a Microservice that may be frozen.
@@ -170,7 +170,7 @@ type State struct {
 	Reason string
 }
 
-// Next is when the state changes; zero: never.
+// Next returns when the state changes; zero: never.
 func (s State) Next() time.Time {
 	if s.Active {
 		return s.Until
@@ -260,7 +260,7 @@ func Of(freezes []Freeze, s Subject, now time.Time) *release.Freeze {
 	return &release.Freeze{Name: first.freeze.String(), Until: until, Reason: first.reason}
 }
 
-// End is when a freeze applied or applies for the last time; zero: it has no end.
+// End returns when a freeze applied or applies for the last time; zero: it has no end.
 func (f Freeze) End() (end time.Time) {
 	for _, s := range f.spans() {
 		if s.to.IsZero() {

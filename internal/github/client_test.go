@@ -82,7 +82,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// loopback is a policy that lets tests dial themselves.
+// loopback returns a policy that lets tests dial themselves.
 func loopback(t testing.TB) *outbound.Policy {
 	t.Helper()
 	policy, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.0/8", "::1"}})

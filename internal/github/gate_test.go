@@ -19,7 +19,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// reply is an answer with headers.
+// reply returns an answer with headers.
 func reply(status int, headers ...string) *http.Response {
 	h := http.Header{}
 	for i := 0; i < len(headers); i += 2 {

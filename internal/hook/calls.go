@@ -99,7 +99,7 @@ func (p *Rollout) takesSteps() bool {
 	return p.Group.Level != v1alpha1.LevelPreview && (p.Group.Active != "" || p.Rollout != nil && p.Rollout.From != "")
 }
 
-// BaselineGroup is the group whose active release has the rest of the traffic: the group of
+// BaselineGroup returns the group whose active release has the rest of the traffic: the group of
 // the release, or the one from which the newest domains move to it.
 func (p *Rollout) BaselineGroup() *v1alpha1.ReleaseGroup {
 	if p.Rollout == nil || p.Rollout.From == "" {

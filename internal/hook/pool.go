@@ -177,7 +177,7 @@ func (p *Pool) Forget(release types.NamespacedName) {
 	}
 }
 
-// Releases is the number of releases for which something is in progress or known.
+// Releases returns the number of releases for which something is in progress or known.
 func (p *Pool) Releases() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -43,7 +43,7 @@ func Uncallable(s v1alpha1.HookStatus) bool { return strings.HasPrefix(s.Message
 // port matches the local port in an error of a connection, which differs each time.
 var port = regexp.MustCompile(`[^ ]+->`)
 
-// gist is the part of a message that is the same for the same result: the status code, or why
+// gist returns the part of a message that is the same for the same result: the status code, or why
 // there is no answer.
 func gist(message string) string {
 	if code, _, found := strings.Cut(message, ": "); found && strings.HasPrefix(code, "HTTP ") {

@@ -119,7 +119,7 @@ var kinds = map[string]func() runtime.Object{
 	"VersionedMicroservice": func() runtime.Object { return &v1alpha1.VersionedMicroservice{} },
 }
 
-// Kinds are the kinds that can be checked, sorted.
+// Kinds returns the kinds that can be checked, sorted.
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 
 // Check checks an object and sets the defaults in it; its status is removed. faults name the field and the
@@ -219,7 +219,7 @@ func newRules(kind string) (*rules, error) {
 	return &rules{structural, validator, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }
 
-// Definition is the CRD of a kind that this program is built with.
+// Definition returns the CRD of a kind that this program is built with.
 func Definition(kind string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	raw, err := crd.Definition(kind)
 	if err != nil {

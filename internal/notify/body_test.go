@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// example is a message with all fields.
+// example returns a message with all fields.
 func example(event v1alpha1.NotificationEvent) Message {
 	return Message{
 		APIVersion: APIVersion, ID: "0a1b", Thread: "2c3d", Event: event, Severity: severityOf(event), Time: time.Date(2030, 1, 31, 9, 0, 0, 123456000, time.UTC),

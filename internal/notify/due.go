@@ -57,7 +57,7 @@ func isNew(known *v1alpha1.NotificationDelivery, f *Fact, since time.Time) bool 
 	return f.Step > known.Step || f.Event == v1alpha1.NotifyWaiting && f.Step == known.Step && !slices.Contains(known.Waits, f.Wait)
 }
 
-// RemovedFact is the fact of a release that was reported and is gone.
+// RemovedFact returns the fact of a release that was reported and is gone.
 func RemovedFact(known *v1alpha1.NotificationDelivery) Fact {
 	return Fact{Event: v1alpha1.NotifyRemoved, Time: known.Time.Time}
 }

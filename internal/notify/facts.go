@@ -64,7 +64,7 @@ func FactsOf(s view.ReleaseState) []Fact {
 	return []Fact{{Event: event, Time: s.Row.LastTransitionTime.Time}}
 }
 
-// factsOfRollout are those of a rollout in progress.
+// factsOfRollout returns those of a rollout in progress.
 func factsOfRollout(s view.ReleaseState) []Fact {
 	started := s.Group.Rollout.StartedTime.Time
 	facts := []Fact{{Event: v1alpha1.NotifyStarted, Run: s.Sequence, Time: started}}

@@ -75,7 +75,7 @@ type Held struct {
 	release func()
 }
 
-// Len is the size of the text in bytes.
+// Len returns the size of the text in bytes.
 func (h *Held) Len() int { return h.size }
 
 // CopyTo writes all of the text, and leaves it to be read.

@@ -146,7 +146,7 @@ func (c *Chooser) byAuthor(pr *v1alpha1.PullRequest) string {
 	return fmt.Sprintf("the association of its author, %q, is not in associations", cmp.Or(pr.Association, "None"))
 }
 
-// Pushed is when the head commit was pushed or, if that is not known, the earliest time at
+// Pushed returns when the head commit was pushed or, if that is not known, the earliest time at
 // which there can be images of it; nil if neither is known.
 func Pushed(pr *v1alpha1.PullRequest) *metav1.Time {
 	if pr.PushTime != nil {

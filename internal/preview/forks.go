@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// forks is the policy for forks; by default they are denied.
+// forks returns the policy for forks; by default they are denied.
 func (c *Chooser) forks() v1alpha1.Forks {
 	if c.spec.Forks == nil {
 		return v1alpha1.Forks{Policy: v1alpha1.ForksDeny}

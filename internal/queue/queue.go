@@ -37,7 +37,7 @@ func Prefer(urgent func(before, now client.Object) bool, requests handler.MapFun
 	}
 }
 
-// Itself is the request of an object.
+// Itself returns the request of an object.
 func Itself(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 }

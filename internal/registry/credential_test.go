@@ -17,7 +17,7 @@ func basic(name, username, registry string) Secret {
 	return Secret{Name: name, Type: TypeBasicAuth, Registry: registry, Data: map[string][]byte{"username": []byte(username), "password": []byte("hunter2")}}
 }
 
-// user is a configuration with one user per key.
+// user returns a configuration with one user per key.
 func user(name string, users map[string]string) Secret {
 	var entries []string
 	for key, u := range users {

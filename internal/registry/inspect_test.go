@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// labelled is an image with labels in its configuration and annotations.
+// labelled returns an image with labels in its configuration and annotations.
 func labelled(t *testing.T, platform string, built time.Time, labels, annotations map[string]string) v1.Image {
 	t.Helper()
 	image := registrytest.Image(t, "x", platform, built)

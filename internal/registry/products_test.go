@@ -20,8 +20,8 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// withAttestations is an index as docker buildx writes it: an image for each platform,
-// and for each an attestation of the platform unknown/unknown.
+// withAttestations returns an index as docker buildx writes it: an image for each platform, and for
+// each an attestation of the platform unknown/unknown.
 func withAttestations(t *testing.T, platforms ...string) v1.ImageIndex {
 	t.Helper()
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
@@ -50,7 +50,7 @@ func digestOf(t *testing.T, x interface{ Digest() (v1.Hash, error) }) string {
 	return digest.String()
 }
 
-// artifact is a manifest of something that is no image, as a chart is, with an empty
+// artifact returns a manifest of something that is no image, as a chart is, with an empty
 // configuration of a type of its own.
 func artifact(configuration types.MediaType) v1.Image {
 	return mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), configuration)

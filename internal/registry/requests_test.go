@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// counted are the requests since the last call, by class.
+// counted returns the requests since the last call, by class.
 func counted(server *registrytest.Server, before map[registrytest.Class]int) map[registrytest.Class]int {
 	since := map[registrytest.Class]int{}
 	for _, class := range []registrytest.Class{registrytest.Ping, registrytest.Token, registrytest.List, registrytest.Head, registrytest.Get, registrytest.Blob, registrytest.Other} {

@@ -106,7 +106,7 @@ func TestHugeList(t *testing.T) {
 	}
 }
 
-// live is the memory in use; what a pool holds goes with the second collection.
+// live returns the memory in use; what a pool holds goes with the second collection.
 func live() uint64 {
 	runtime.GC()
 	runtime.GC()

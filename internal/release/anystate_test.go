@@ -101,7 +101,7 @@ func describe(o Observed, p Result) string {
 	return fmt.Sprintf("%+v\noffered %+v\nwithdrawn %+v%s\n%s", o.Spec, o.Candidates, o.Withdrawn, &b, render(p))
 }
 
-// copied is a group with memory of its own.
+// copied returns a group with memory of its own.
 func (g Group) copied() Group {
 	if g.Rollout != nil {
 		g.Rollout = new(*g.Rollout)
@@ -149,7 +149,7 @@ var (
 
 func (d draws) version(what string) string { return oneOf(d, what, drawnVersions...) }
 
-// drawnName is the name of a release: slug, version and configuration are its identity.
+// drawnName returns the name of a release: slug, version and configuration are its identity.
 func drawnName(slug, version, config string) string { return slug + "/" + version + "/" + config }
 
 func (d draws) row(slug, name string) Row {

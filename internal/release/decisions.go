@@ -123,7 +123,7 @@ func (s *scope) passedOver(r *Row) *Target {
 	return &next
 }
 
-// approvers is the number of different users who must approve a step.
+// approvers returns the number of different users who must approve a step.
 func (st Step) approvers() int { return max(1, st.Approvers) }
 
 // signed reports whether it matters who approves a step, so that approvals are recorded by name.

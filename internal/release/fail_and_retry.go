@@ -99,9 +99,9 @@ func (s *scope) ends(run *Rollout) time.Time {
 	return end
 }
 
-// moment is how long a manager waits for reports after its start: while it was down it observed
-// nothing, and nothing could proceed. Each step gets this time once (Rollout.Grace), so that a
-// manager that is restarted repeatedly does not postpone deadlines indefinitely.
+// moment returns how long a manager waits for reports after its start: while it was down it
+// observed nothing, and nothing could proceed. Each step gets this time once (Rollout.Grace), so
+// that a manager that is restarted repeatedly does not postpone deadlines indefinitely.
 func (s *scope) moment() time.Duration { return min(10*time.Second, s.o.Spec.Deadline) }
 
 // began reports whether this manager has just started.
@@ -109,7 +109,7 @@ func (s *scope) began() bool {
 	return !s.o.Began.IsZero() && s.now.Before(s.o.Began.Add(s.moment()))
 }
 
-// deadline is the time at which unconfirmed traffic stops blocking a stable group.
+// deadline returns the time at which unconfirmed traffic stops blocking a stable group.
 func (s *scope) deadline(since time.Time) time.Time {
 	end := since.Add(s.o.Spec.Deadline)
 	if first := s.o.Began.Add(s.moment()); !s.o.Began.IsZero() && end.Before(first) {

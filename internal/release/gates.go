@@ -223,8 +223,8 @@ func (p Peer) passed(slug, version string, step int) bool {
 	})
 }
 
-// peersWait is the wait for other Microservices that have not completed the step yet. The last peer
-// to arrive continues, and its rollout state shows this, so that the others continue as well.
+// peersWait returns the wait for other Microservices that have not completed the step yet. The last
+// peer to arrive continues, and its rollout state shows this, so that the others continue as well.
 func (s *scope) peersWait(run *Rollout, r *Row) *wait {
 	if run.Gate != Together {
 		return nil

@@ -332,7 +332,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// atItsHooks is a group whose release new comes to its PreRollout hooks, next to the active release old.
+// atItsHooks returns a group whose release new comes to its PreRollout hooks, next to the active release
+// old.
 func atItsHooks(spec Spec, started time.Time, available int, answers ...GateFact) Observed {
 	const slug = "1-x"
 	return Observed{

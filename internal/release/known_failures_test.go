@@ -573,7 +573,7 @@ func TestDecisionsOnEachStatus(t *testing.T) {
 	}
 }
 
-// stand is status and weight of a release.
+// stand returns status and weight of a release.
 func (h tale) stand(release string) string {
 	for _, g := range h.rolloutState.Groups {
 		if r := g.Row(release); r != nil {

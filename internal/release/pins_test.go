@@ -465,7 +465,7 @@ func (h tale) active(when, release string) {
 	}
 }
 
-// target is what the one group moves to, and why.
+// target returns what the one group moves to, and why.
 func (h tale) target(when, release string, reason Reason) {
 	if got := h.rolloutState.Groups[0].Target; got.Release != release || got.Reason != reason {
 		h.fail("%s: the target is %v, want %s (%s)", when, got, release, reason)

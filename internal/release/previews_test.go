@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// placed are the previews that have a slot.
+// placed returns the previews that have a slot.
 func placed(l State) (n int) {
 	for _, g := range l.Groups {
 		if g.Level == preview && g.Phase == Live {

@@ -517,15 +517,15 @@ func (h tale) once() {
 	}
 }
 
-// failedPeer is another Microservice at which a version failed.
+// failedPeer returns another Microservice at which a version failed.
 func failedPeer(version string) *world {
 	w := newWorld()
 	w.rolloutState.Groups = []Group{{Slug: "1-x", Name: "1.x", Level: "Release", Phase: Live, Releases: []Row{{Release: version, Version: version, Status: Error, Reason: "CrashLoopBackOff"}}}}
 	return w
 }
 
-// regrouped are the facts after a change of groupBy from All to Major: 1.9.0 is active in
-// the one group that there was, next to another row.
+// regrouped returns the facts after a change of groupBy from All to Major: 1.9.0 is active in the
+// one group that there was, next to another row.
 func regrouped(other Row, candidates ...string) Observed {
 	at := t0.Add(-time.Hour)
 	group := Group{

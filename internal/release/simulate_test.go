@@ -637,7 +637,7 @@ func shorten(ops []op, start int) *world {
 	return w
 }
 
-// history is what a seed makes: what happens, and where it starts.
+// history returns what a seed makes: what happens, and where it starts.
 func history(seed uint64) (ops []op, start int) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	ops = make([]op, 60+random.IntN(200))

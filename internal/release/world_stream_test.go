@@ -33,8 +33,8 @@ func (n *net) objects() iter.Seq2[string, *carried] {
 	}
 }
 
-// mainOf is what a group serves automatically: its active release, else the canary that is
-// its first one.
+// mainOf returns what a group serves automatically: its active release, else the canary that is its
+// first one.
 func mainOf(g *Group) string {
 	if a := g.ActiveRow(); a != nil {
 		return a.Release
@@ -61,8 +61,8 @@ func turnedDown(last map[string]int, g *Group) bool {
 	return true
 }
 
-// holder is the group that the newest domains route to: the first whose active release
-// has endpoints, and the one where they are until there is one before it.
+// holder returns the group that the newest domains route to: the first whose active release has
+// endpoints, and the one where they are until there is one before it.
 func (n *net) holder() *Group {
 	var live []*Group
 	for i := range n.pass.rolloutState.Groups {
@@ -91,7 +91,7 @@ func (n *net) holder() *Group {
 	return nil
 }
 
-// comer is the group to which the newest domains are in progress.
+// comer returns the group to which the newest domains are in progress.
 func (n *net) comer(base *Group) *Group {
 	if base.ActiveRow() == nil || base.Level == preview {
 		return nil
@@ -220,8 +220,8 @@ func (w *world) groupOfRelease(n *net, release string) string {
 	return n.stream.slug
 }
 
-// streamOf is what the route of the newest domains says of a group: the releases of it
-// that it names, those that it withholds, and whether it answers the group's revision.
+// streamOf returns what the route of the newest domains says of a group: the releases of it that it
+// names, those that it withholds, and whether it answers the group's revision.
 func (w *world) streamOf(n *net, g *Group) (names, withheld []string, settled bool) {
 	c := n.stream
 	if c == nil {

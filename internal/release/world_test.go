@@ -252,8 +252,8 @@ func (w *world) played() string {
 
 // --- the registry and the user ---
 
-// slugOf is the group of a version: by its first number, but for pull requests,
-// whose versions read "pr-7-abc".
+// slugOf returns the group of a version: by its first number, but for pull requests, whose versions
+// read "pr-7-abc".
 func slugOf(version string) (slug, name string) {
 	if strings.HasPrefix(version, "pr-") {
 		slug = version[:strings.LastIndex(version, "-")]
@@ -293,8 +293,8 @@ func (w *world) regroup(scheme string) {
 	}
 }
 
-// takenBack are the withdrawals that an ImagePolicy lists, by the groups in which the
-// versions are held: of a group that the current scheme does not make, all of it.
+// takenBack returns the withdrawals that an ImagePolicy lists, by the groups in which the versions
+// are held: of a group that the current scheme does not make, all of it.
 func (w *world) takenBack() []Withdrawal {
 	out := slices.Clone(w.withdrawn)
 	if w.scheme == "" && !w.regrouped {
@@ -338,12 +338,12 @@ func candidate(version string) Candidate {
 	return c
 }
 
-// release is the name that a version gets with the current template.
+// release returns the name that a version gets with the current template.
 func (w *world) release(version string) string {
 	return w.nameOf(w.candidate(version), w.config)
 }
 
-// nameOf is the name of a candidate's release: its group is part of what it is.
+// nameOf returns the name of a candidate's release: its group is part of what it is.
 func (w *world) nameOf(c Candidate, config string) string {
 	name := releaseName(c.Version, config, w.moved[c.Version])
 	if slug, _ := slugOf(c.Version); slug != c.Slug {
@@ -485,7 +485,7 @@ func (w *world) pods(o *object) bool {
 	return true
 }
 
-// free is how many more pods the cluster has room for.
+// free returns how many more pods the cluster has room for.
 func (w *world) free() int {
 	if w.room < 0 {
 		return 1 << 20
@@ -523,7 +523,7 @@ func sortedKeys[V any](kept *[]string, m map[string]V) []string {
 	return *kept
 }
 
-// size is how many pods it is to have.
+// size returns how many pods it is to have.
 func (o *object) size() int {
 	if o.Replicas == 0 {
 		return 0
@@ -1081,7 +1081,7 @@ func sameReport(a, b Report) bool {
 		a.Reason == b.Reason && a.Message == b.Message && a.policy == b.policy && a.unreported == b.unreported
 }
 
-// ago is the world lag snapshots ago.
+// ago returns the world lag snapshots ago.
 func (w *world) ago(lag int) *snapshot {
 	if lag == 0 {
 		w.snap()
@@ -1130,7 +1130,7 @@ func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 	return o, led.version, objects
 }
 
-// candidates are the offers with the releases that a template makes of them.
+// candidates returns the offers with the releases that a template makes of them.
 func (w *world) candidates(offers []Candidate, config string) []Candidate {
 	if config == "" {
 		return nil // a ConfigMap of it is missing, say
@@ -1519,8 +1519,8 @@ func (w *world) run(d time.Duration) {
 	}
 }
 
-// fingerprint is what all but the trace and the routes is, as bytes that are unlike for
-// what is unlike.
+// fingerprint returns what all but the trace and the routes is, as bytes that are unlike for what
+// is unlike.
 func (w *world) fingerprint() string {
 	b := w.print[:0]
 	number := func(n int64) { b = binary.AppendVarint(b, n) }

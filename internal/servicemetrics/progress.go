@@ -130,7 +130,7 @@ func see(g view.GroupState, was seenGroup, known bool, now time.Time) seenGroup 
 	return out
 }
 
-// waited is how long of the time since the last scrape a state lasted.
+// waited returns how long of the time since the last scrape a state lasted.
 func waited(last, since, now time.Time) time.Duration {
 	if last.IsZero() {
 		return 0
@@ -248,8 +248,8 @@ func startsOf(in view.Input) starts {
 	return out
 }
 
-// leadTime is the time from publication, else from the start of the release, until it was active; false if it became active
-// again, or its start is not known.
+// leadTime returns the time from publication, else from the start of the release, until it was active; false if it became
+// active again, or its start is not known.
 func (s starts) leadTime(g view.GroupState, active *v1alpha1.Release) (leadTime time.Duration, from string, ok bool) {
 	if again(active) {
 		return 0, "", false

@@ -16,7 +16,7 @@ var epoch = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
 // at returns minutes after the epoch.
 func at(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
 
-// row is a release that has a status since a minute.
+// row returns a release that has a status since a minute.
 func row(version string, status v1alpha1.ReleaseStatus, reason string, since int, promoted int64) v1alpha1.Release {
 	return v1alpha1.Release{
 		VersionedMicroservice: "shop-" + version, SemVer: v1alpha1.SemVer{Version: version}, Status: status, Reason: reason,
@@ -24,7 +24,8 @@ func row(version string, status v1alpha1.ReleaseStatus, reason string, since int
 	}
 }
 
-// shop is a service with one group of releases, newest first. They were created at minute 0, and 1.2.0 published at -30.
+// shop returns a service with one group of releases, newest first. They were created at minute 0, and 1.2.0 published at
+// -30.
 func shop(rollout *v1alpha1.Rollout, rows ...v1alpha1.Release) view.Input {
 	ms := v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
 	ms.Spec.ImagePolicyRef.Name = "shop"

@@ -191,7 +191,7 @@ type conditionOf struct {
 	*metav1.Condition
 }
 
-// policyConditions are the conditions of ImagePolicies and NetworkPolicies that have series.
+// policyConditions returns the conditions of ImagePolicies and NetworkPolicies that have series.
 func policyConditions(in view.Input) func(yield func(conditionOf) bool) {
 	return func(yield func(conditionOf) bool) {
 		each := func(kind, namespace, name string, conditions []metav1.Condition, reported ...string) bool {

@@ -40,7 +40,7 @@ type Error struct {
 	Err error
 }
 
-// Error is the text of the cause.
+// Error returns the text of the cause.
 func (e *Error) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
@@ -70,9 +70,9 @@ const (
 // ReasonSecretsForbidden means that the manager has no right to read the Secrets of a namespace.
 const ReasonSecretsForbidden = "SecretsForbidden"
 
-// SecretForbidden is the error of a Secret that the API server does not let the manager
-// read; err is what it answered. It is Terminal, and looked at again after a minute,
-// because no watch reports a right that is granted.
+// SecretForbidden returns the error of a Secret that the API server does not let the manager read;
+// err is what it answered. It is Terminal, and looked at again after a minute, because no watch
+// reports a right that is granted.
 func SecretForbidden(namespace, name string, err error) *Error {
 	return &Error{Class: Terminal, Reason: ReasonSecretsForbidden, After: afterForeign, Err: fmt.Errorf(
 		"the manager has no right to get Secrets in namespace %q: apply config/components/read-secrets there, which binds the ClusterRole heighliner-read-secrets: get Secret %q: %w", namespace, name, err)}

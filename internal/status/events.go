@@ -26,7 +26,7 @@ type Recorder struct {
 	Related runtime.Object
 }
 
-// About is a Recorder whose events are about another object as well.
+// About returns a Recorder whose events are about another object as well.
 func (r Recorder) About(related runtime.Object) Recorder {
 	r.Related = related
 	return r

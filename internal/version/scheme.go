@@ -45,7 +45,7 @@ type Version struct {
 	more []uint64 // numbers after the third
 }
 
-// Original is the normal form: "1.2.3-rc.1+build", "2024.1.5.2".
+// Original returns the normal form: "1.2.3-rc.1+build", "2024.1.5.2".
 func (v *Version) Original() string {
 	if len(v.more) == 0 {
 		return v.Version.Original()
@@ -61,7 +61,7 @@ func (v *Version) Original() string {
 	return b.String()
 }
 
-// String is the normal form.
+// String returns the normal form.
 func (v *Version) String() string { return v.Original() }
 
 // names reports whether v, as a user wrote it, means o: "1.2.3" all its builds and

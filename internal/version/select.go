@@ -105,8 +105,7 @@ type Ranking struct {
 	names    map[string]Name // by tag; nil: the source is a registry
 }
 
-// Tags are those that the names gave, sorted, each once; nil where the source is a
-// registry.
+// Tags returns those that the names gave, sorted, each once; nil where the source is a registry.
 func (r *Ranking) Tags() []string { return slices.Sorted(maps.Keys(r.names)) }
 
 // ranked is kept small: there are many, and few are offered.

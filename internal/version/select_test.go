@@ -484,8 +484,7 @@ func TestWithdrawn(t *testing.T) {
 	}
 }
 
-// mixed is a repository of n tags as they are found: three quarters versions, in
-// no order.
+// mixed returns a repository of n tags as they are found: three quarters versions, in no order.
 func mixed(n int) []string {
 	tags := make([]string, n)
 	for i := range tags {

@@ -71,9 +71,9 @@ func Parse(text string, parts TwoParts) (*Version, error) {
 	return &Version{Version: *v}, nil
 }
 
-// Meant is the version, as it is offered, that a text names which a person wrote: a tag
-// such as "v1.2.3" or "2024.01.05_4" names 1.2.3 and 2024.1.5+4. A text that is not a version
-// of three numbers or more, such as a commit, names itself.
+// Meant returns the version, as it is offered, that a text names which a person wrote: a tag such
+// as "v1.2.3" or "2024.01.05_4" names 1.2.3 and 2024.1.5+4. A text that is not a version of three
+// numbers or more, such as a commit, names itself.
 func Meant(text string) string {
 	bare := strings.TrimPrefix(text, "v")
 	if strings.Count(bare, ".") < 2 {

@@ -139,7 +139,7 @@ func inOrder(events []eventsv1.Event) []*eventsv1.Event {
 	return out
 }
 
-// eventTime is when an event was last seen.
+// eventTime returns when an event was last seen.
 func eventTime(e *eventsv1.Event) time.Time {
 	switch {
 	case e.Series != nil && !e.Series.LastObservedTime.IsZero():

@@ -278,7 +278,7 @@ func (r *rollout) person() *State {
 	return nil
 }
 
-// healthySince is when the current healthy wait began, or zero if not known.
+// healthySince returns when the current healthy wait began, or zero if not known.
 func (r *rollout) healthySince() time.Time {
 	if r.interrupted {
 		return time.Time{}

@@ -237,7 +237,7 @@ func (s *service) groupBySlug(slug string) *v1alpha1.ReleaseGroup {
 	return nil
 }
 
-// choice is why a domain routes to its group, where its entry of the specification is known.
+// choice returns why a domain routes to its group, where its entry of the specification is known.
 func (p place) choice() string {
 	for i := range p.policy.Spec.Domains {
 		e := &p.policy.Spec.Domains[i]
@@ -377,7 +377,7 @@ func (s *service) find(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alph
 	return group, row
 }
 
-// offers is the offer of a version, or nil.
+// offers returns the offer of a version, or nil.
 func (s *service) offers(wanted string) *v1alpha1.OfferedRelease {
 	if p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]; p != nil {
 		for i := range p.Status.Releases {
@@ -389,7 +389,7 @@ func (s *service) offers(wanted string) *v1alpha1.OfferedRelease {
 	return nil
 }
 
-// rejects is the verdict on a version, or nil.
+// rejects returns the verdict on a version, or nil.
 func (s *service) rejects(wanted string) *v1alpha1.RefusedCandidate {
 	if p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]; p != nil {
 		for i := range p.Status.Candidates {

@@ -137,7 +137,7 @@ func since(s view.Service) int64 {
 	return s.State.Since.UnixNano()
 }
 
-// boardPage is the table of all services.
+// boardPage returns the table of all services.
 func (s *Server) boardPage(ctx context.Context, m *moments, u *url.URL) (*page, error) {
 	q := queryOf(u.Query())
 	inNamespace := m.board

@@ -57,7 +57,7 @@ func newestFirst(list []view.Event) []view.Event {
 	return out
 }
 
-// diaryPage is what happened across services.
+// diaryPage returns what happened across services.
 func (s *Server) diaryPage(m *moments, u *url.URL) (*page, error) {
 	q := diaryQueryOf(u.Query())
 	events, n := q.events(m, maxDiary)
@@ -69,7 +69,7 @@ func (s *Server) diaryPage(m *moments, u *url.URL) (*page, error) {
 	return p, p.add(s, "diary", "content", data)
 }
 
-// feedOf is the path of the feed with the filter of a page.
+// feedOf returns the path of the feed with the filter of a page.
 func feedOf(u *url.URL) string {
 	if u.RawQuery == "" {
 		return "/diary.atom"

@@ -47,7 +47,8 @@ func freezePath(verb, namespace, name string) string {
 // maxShown freezes are in the banner of a page; the page of freezes has all.
 const maxShown = 3
 
-// activeFreezes are those that apply to services of a namespace; "" of all. more is how many are omitted.
+// activeFreezes returns those that apply to services of a namespace; "" of all. more is how many are
+// omitted.
 func activeFreezes(m *moments, namespace string) (shown []view.Freeze, more int) {
 	for _, f := range m.board.Freezes {
 		if f.Active && f.Effect.Services > 0 && (namespace == "" || f.Namespace == "" || f.Namespace == namespace) {
@@ -86,7 +87,8 @@ func (s *Server) mayFreeze(ctx context.Context, namespace string) bool {
 // maxAsked namespaces are offered in the form of a freeze. The page of a service has a button for its namespace.
 const maxAsked = 100
 
-// freezable are the namespaces of services that the reader may freeze, and whether they may freeze the cluster.
+// freezable returns the namespaces of services that the reader may freeze, and whether they may freeze the
+// cluster.
 func (s *Server) freezable(ctx context.Context, m *moments) (namespaces []string, cluster bool) {
 	if s.Acts == nil {
 		return nil, false

@@ -44,7 +44,7 @@ type chunk struct {
 	sum uint64
 }
 
-// sumOf is a fingerprint of a part of a page.
+// sumOf returns a fingerprint of a part of a page.
 func sumOf(html []byte) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(html)
@@ -100,7 +100,7 @@ func (s *Server) layout(r *http.Request, section string) layout {
 	}
 }
 
-// streamOf is the path and the query of a page.
+// streamOf returns the path and the query of a page.
 func streamOf(u *url.URL) string {
 	q := u.Query()
 	q.Del("done")
@@ -117,7 +117,7 @@ func (s *Server) banner(data cluster.Data, now time.Time) (chunk, error) {
 	return chunk{id: "banner", html: html}, err
 }
 
-// state is a fingerprint of what changes of a page.
+// state returns a fingerprint of what changes of a page.
 func (p *page) state() string {
 	h := fnv.New64a()
 	for _, c := range p.chunks {
@@ -227,7 +227,7 @@ var marks = map[string]string{
 	"Normal": "·", "Warning": "!",
 }
 
-// others are the acts that make sense for a release, and that its state does not name.
+// others returns the acts that make sense for a release, and that its state does not name.
 func others(r view.Release) (out []view.Action) {
 	verbs := map[string][]string{"canary": {"adopt", "deprecate"}, "pending": {"adopt", "deprecate"}, "error": {"retry"}, "active": {"pin"}, "deprecated": {"rollback"}}[r.Status]
 	if r.Status == "deprecated" && !r.Retained {

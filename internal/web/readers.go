@@ -49,7 +49,7 @@ type Scope struct {
 // readerKey is the key of the reader in the context of a request.
 type readerKey struct{}
 
-// ReaderOf is the reader of a request that passed the identity of a server.
+// ReaderOf returns the reader of a request that passed the identity of a server.
 func ReaderOf(ctx context.Context) Reader {
 	r, _ := ctx.Value(readerKey{}).(Reader)
 	return r
@@ -92,7 +92,8 @@ func navigates(r *http.Request) bool {
 	return r.Method == http.MethodGet && (mode == "" || mode == "navigate") && !wantsJSON(r) && r.URL.Path != "/live"
 }
 
-// moments is the board as the reader of a context sees it, with a channel that is closed when there is a change.
+// moments returns the board as the reader of a context sees it, with a channel that is closed when there is a
+// change.
 func (s *Server) moments(ctx context.Context) (*moments, <-chan struct{}, error) {
 	data, changed := s.Store.Data()
 	var scope Scope

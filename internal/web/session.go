@@ -28,7 +28,7 @@ func cookieName(r *http.Request) string {
 	return "hlnr-" + port
 }
 
-// session is the value of the cookie. The token does not follow from it.
+// session returns the value of the cookie. The token does not follow from it.
 func (s *Server) session() string {
 	sum := sha256.Sum256([]byte("session of hlnr web: " + s.Token))
 	return hex.EncodeToString(sum[:])

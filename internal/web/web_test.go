@@ -576,7 +576,8 @@ func TestRefusedActs(t *testing.T) {
 	}
 }
 
-// attrOf is an attribute of the first element of a name that has another one, as "name" or "name=value".
+// attrOf returns an attribute of the first element of a name that has another one, as "name" or
+// "name=value".
 func attrOf(t testing.TB, page, element, with, attr string) string {
 	t.Helper()
 	z := html.NewTokenizer(strings.NewReader(page))
@@ -601,7 +602,7 @@ func attrOf(t testing.TB, page, element, with, attr string) string {
 	return ""
 }
 
-// transfer is what a first visit of a page takes, compressed: the page and its assets.
+// transfer returns what a first visit of a page takes, compressed: the page and its assets.
 func (b *board) transfer(path string) int {
 	b.Helper()
 	compressed := func(r *http.Request) { r.Header.Set("Accept-Encoding", "gzip") }

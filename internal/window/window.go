@@ -77,8 +77,8 @@ func (s span) on(day time.Weekday) bool {
 	return len(s.days) == 0 || slices.Contains(s.days, v1alpha1.Weekday(day.String()))
 }
 
-// edge is the next time at which the window may open or close: when the clock shows
-// from, to or midnight, or is put forward or back.
+// edge returns the next time at which the window may open or close: when the clock shows from, to
+// or midnight, or is put forward or back.
 func (s span) edge(t time.Time) time.Time {
 	at := t.Hour()*60 + t.Minute()
 	wait := dayInMinutes - at

@@ -110,7 +110,7 @@ func (m *controllerManager) stop() error {
 	return m.log.Close()
 }
 
-// tail is the end of the log.
+// tail returns the end of the log.
 func (m *controllerManager) tail() []byte {
 	out, err := os.ReadFile(m.log.Name())
 	if err != nil {

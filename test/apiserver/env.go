@@ -203,8 +203,8 @@ func Start(o Options) (_ *Env, err error) {
 	return env, nil
 }
 
-// definitions are the folders with the CustomResourceDefinitions to install; root is that of the module, "" for an empty
-// API server.
+// definitions returns the folders with the CustomResourceDefinitions to install; root is that of the module, "" for an
+// empty API server.
 func (o Options) definitions() (root string, folders []string, err error) {
 	if !o.Empty {
 		if root, err = moduleRoot(); err != nil {
@@ -291,7 +291,8 @@ func (e *Env) audit() error {
 	return nil
 }
 
-// AuditLog is the file with the events of Options.Audit, one audit.k8s.io/v1 Event as JSON in each line.
+// AuditLog returns the file with the events of Options.Audit, one audit.k8s.io/v1 Event as JSON in each
+// line.
 func (e *Env) AuditLog() string { return filepath.Join(e.dir, "audit.log") }
 
 // Stop ends what Start started.
@@ -363,7 +364,7 @@ func (e *Env) Kubectl(t testing.TB, stdin string, args ...string) (string, error
 	return out.String(), err
 }
 
-// Kubeconfig is the file by which kubectl reaches the API server, as a member of
+// Kubeconfig returns the file by which kubectl reaches the API server, as a member of
 // system:masters.
 func (e *Env) Kubeconfig() string { return filepath.Join(e.dir, "kubeconfig") }
 

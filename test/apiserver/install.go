@@ -50,7 +50,7 @@ func Objects(in io.Reader) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// Root is the folder of the project's go.mod, from any folder below it.
+// Root returns the folder of the project's go.mod, from any folder below it.
 func Root(t testing.TB) string {
 	t.Helper()
 	root, err := moduleRoot()
@@ -109,29 +109,28 @@ func installPolicies(ctx context.Context, env *Env, dir string) error {
 	return nil
 }
 
-// GatewayAPI is the folder of a version's definitions of the Gateway API, of its
-// channel "standard" or "experimental", in the module cache; they are fetched where
-// they are not there.
+// GatewayAPI returns the folder of a version's definitions of the Gateway API, of its channel
+// "standard" or "experimental", in the module cache; they are fetched where they are not there.
 func GatewayAPI(version, channel string) (string, error) {
 	dir, err := module("sigs.k8s.io/gateway-api", version)
 	return filepath.Join(dir, "config", "crd", channel), err
 }
 
-// APISIX is the folder of the definitions of the APISIX ingress controller, in the last
+// APISIX returns the folder of the definitions of the APISIX ingress controller, in the last
 // version that ships them in its module; they are found like those of GatewayAPI.
 func APISIX() (string, error) {
 	dir, err := module("github.com/apache/apisix-ingress-controller", "v1.7.1")
 	return filepath.Join(dir, "samples", "deploy", "crd", "v1"), err
 }
 
-// CertManager is the folder of the definitions of cert-manager; they are found like those
-// of GatewayAPI.
+// CertManager returns the folder of the definitions of cert-manager; they are found like those of
+// GatewayAPI.
 func CertManager() (string, error) {
 	dir, err := module("github.com/cert-manager/cert-manager", "v1.21.1")
 	return filepath.Join(dir, "deploy", "crds"), err
 }
 
-// module is the folder of a version of a module in the module cache.
+// module returns the folder of a version of a module in the module cache.
 func module(path, version string) (string, error) {
 	cmd := exec.Command("go", "mod", "download", "-json", path+"@"+version)
 	// Outside of the project, whose go.mod and go.sum it must not touch.

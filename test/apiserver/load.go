@@ -94,7 +94,7 @@ func spread(pods []string, usage map[string]int64) []string {
 	return pods
 }
 
-// usage is what autoscalers read of the pods of a namespace, in millicores.
+// usage returns what autoscalers read of the pods of a namespace, in millicores.
 func (e *Env) usage(ctx context.Context, namespace string) (map[string]int64, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion(metricsVersion)

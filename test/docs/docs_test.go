@@ -247,8 +247,8 @@ func TestAnchor(t *testing.T) {
 // manifest is YAML that a reader may apply.
 type manifest struct{ where, text string }
 
-// manifests are the blocks of all pages and the samples. A page without a block is
-// fine, and so is a folder that is not there.
+// manifests returns the blocks of all pages and the samples. A page without a block is fine, and so
+// is a folder that is not there.
 func manifests(t *testing.T) []manifest {
 	t.Helper()
 	var found []manifest
@@ -272,7 +272,7 @@ func manifests(t *testing.T) []manifest {
 // page is a file, by its path in the repository.
 type page struct{ name, text string }
 
-// pages are those at the root and all of docs, as far as they are there.
+// pages returns those at the root and all of docs, as far as they are there.
 func pages(t *testing.T) []page {
 	t.Helper()
 	found := files(t, "docs", ".md")
@@ -319,7 +319,7 @@ type block struct {
 
 var fence = regexp.MustCompile("^( *)(`{3,}|~{3,}) *(.*?) *$")
 
-// blocks are the fenced blocks of Markdown, without the indentation of their fence.
+// blocks returns the fenced blocks of Markdown, without the indentation of their fence.
 func blocks(text string) []block {
 	var found []block
 	var open *block
@@ -344,7 +344,7 @@ func blocks(text string) []block {
 	return found
 }
 
-// prose is text without its fenced blocks.
+// prose returns text without its fenced blocks.
 func prose(text string) string {
 	var out []string
 	mark := ""
@@ -419,7 +419,7 @@ func resolve(name, link string) error {
 	return fmt.Errorf("no heading gives the anchor %q", fragment)
 }
 
-// anchor is what a renderer of Markdown makes of a heading.
+// anchor returns what a renderer of Markdown makes of a heading.
 func anchor(heading string) string {
 	text := linkText.ReplaceAllString(heading, "$1")
 	return strings.ReplaceAll(notAnchor.ReplaceAllString(strings.ToLower(text), ""), " ", "-")

@@ -56,7 +56,7 @@ func TestEventsOfWebhooks(t *testing.T) {
 	}
 }
 
-// keysOf are the keys of maps that variables below dir are made with.
+// keysOf returns the keys of maps that variables below dir are made with.
 func keysOf(t *testing.T, dir string, variables ...string) []string {
 	t.Helper()
 	var keys []string

@@ -48,7 +48,7 @@ func TestFieldsDescribed(t *testing.T) {
 	}
 }
 
-// fieldsNamed are the words in code of a page, outside of blocks.
+// fieldsNamed returns the words in code of a page, outside of blocks.
 func fieldsNamed(text string) map[string]bool {
 	named := map[string]bool{}
 	for _, span := range codeSpan.FindAllString(prose(text), -1) {
@@ -62,8 +62,8 @@ func fieldsNamed(text string) map[string]bool {
 // foreign are the fields whose types are those of Kubernetes and documented there.
 var foreign = []string{"spec.template", "spec.availability.autoscaling.metrics", "spec.availability.autoscaling.behavior"}
 
-// fields are the paths below a schema, down to depth. What is foreign is not looked
-// into, and conditions have their own section.
+// fields returns the paths below a schema, down to depth. What is foreign is not looked into, and
+// conditions have their own section.
 func fields(path string, schema apiextensionsv1.JSONSchemaProps, depth int) []string {
 	if depth == 0 || slices.Contains(foreign, path) {
 		return nil

@@ -66,7 +66,7 @@ func TestReasonsOfText(t *testing.T) {
 	}
 }
 
-// reasons are the words in code of the sections about conditions.
+// reasons returns the words in code of the sections about conditions.
 func reasons(text string) []string {
 	var found []string
 	in := false
@@ -87,7 +87,7 @@ func reasons(text string) []string {
 	return slices.Compact(found)
 }
 
-// words are the CamelCase string literals of the code below dirs, tests aside.
+// words returns the CamelCase string literals of the code below dirs, tests aside.
 func words(t *testing.T, dirs ...string) []string {
 	t.Helper()
 	var found []string
@@ -105,7 +105,7 @@ func words(t *testing.T, dirs ...string) []string {
 // constant is a named string.
 type constant struct{ name, value string }
 
-// constants are the named strings of the code below dir.
+// constants returns the named strings of the code below dir.
 func constants(t *testing.T, dir string) []constant {
 	t.Helper()
 	var found []constant
@@ -138,7 +138,7 @@ func literal(n ast.Node) (string, bool) {
 	return value, err == nil
 }
 
-// sources are the parsed Go files below dirs, tests aside.
+// sources returns the parsed Go files below dirs, tests aside.
 func sources(t *testing.T, dirs ...string) []*ast.File {
 	t.Helper()
 	var found []*ast.File

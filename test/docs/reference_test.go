@@ -57,18 +57,18 @@ func metricNames(t *testing.T) []string {
 	return literals(t, metricName, "cmd", "controllers", "internal")
 }
 
-// keyNames are the labels, annotations and finalizers of objects.
+// keyNames returns the labels, annotations and finalizers of objects.
 func keyNames(t *testing.T) []string {
 	return slices.DeleteFunc(literals(t, keyName, "apis", "controllers", "internal/apply"), func(key string) bool {
 		return key == "hlnr.io/hash" // a key in memory only
 	})
 }
 
-// flagNames are the flags of the manager, without those that come from libraries. Those of hlnr are on
-// generated pages, which a test in cmd/hlnr compares.
+// flagNames returns the flags of the manager, without those that come from libraries. Those of hlnr
+// are on generated pages, which a test in cmd/hlnr compares.
 func flagNames(t *testing.T) []string { return append(flagNamesOf(t, "cmd/heighliner"), "kubeconfig") }
 
-// flagNamesOf are the flags of the code below a folder.
+// flagNamesOf returns the flags of the code below a folder.
 func flagNamesOf(t *testing.T, dir string) (found []string) {
 	for _, file := range sources(t, dir) {
 		ast.Inspect(file, func(n ast.Node) bool {
@@ -128,7 +128,7 @@ func TestChartFlags(t *testing.T) {
 	}
 }
 
-// literals are the strings of the code below dirs that a pattern matches.
+// literals returns the strings of the code below dirs that a pattern matches.
 func literals(t *testing.T, pattern *regexp.Regexp, dirs ...string) []string {
 	var found []string
 	for _, file := range sources(t, dirs...) {

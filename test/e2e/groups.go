@@ -34,7 +34,7 @@ var groups = map[string][]string{
 	"measurements": {"TestLatencies", "TestSteadyState", "TestWeightLatency"},
 }
 
-// pattern is the argument of -run for a group.
+// pattern returns the argument of -run for a group.
 func pattern(group string) (string, error) {
 	tests, ok := groups[group]
 	if !ok {

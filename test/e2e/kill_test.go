@@ -87,7 +87,7 @@ func demo(ctx context.Context, story string) ([]byte, error) {
 	return cmd.CombinedOutput()
 }
 
-// conclusion is the demo's line about requests, and its result.
+// conclusion returns the demo's line about requests, and its result.
 func conclusion(out []byte) string {
 	var lines []string
 	for line := range strings.Lines(string(out)) {

@@ -108,10 +108,10 @@ func open(ctx context.Context) (stop func(), err error) {
 	return env.log.stop, nil
 }
 
-// sampleApp is the static binary of the sample application.
+// sampleApp returns the static binary of the sample application.
 func sampleApp() string { return filepath.Join(env.root, "bin", "sampleapp") }
 
-// runDir is the run folder of the local cluster.
+// runDir returns the run folder of the local cluster.
 func runDir() string { return filepath.Dir(env.Kubeconfig) }
 
 // localcluster runs a command of the local cluster.

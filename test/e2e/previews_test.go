@@ -248,7 +248,7 @@ func (s *service) next(l *harness.Load, repo *githubtest.Repository, n int, what
 	}
 }
 
-// lastStatus is what GitHub received last about a commit.
+// lastStatus returns what GitHub received last about a commit.
 func lastStatus(repo *githubtest.Repository, sha string) (last githubtest.DeploymentStatus) {
 	for _, d := range repo.Deployments() {
 		if d.SHA == sha && len(d.Statuses) > 0 {

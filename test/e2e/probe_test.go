@@ -78,7 +78,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// confirmedTime is when the current revision was confirmed.
+// confirmedTime returns when the current revision was confirmed.
 func (s *service) confirmedTime() time.Time {
 	s.t.Helper()
 	s.confirmed()

@@ -81,7 +81,7 @@ func TestRouteRef(t *testing.T) {
 	verdict(t, l, static)
 }
 
-// rules are the two rules of the user's route. Both route to the user's Service.
+// rules returns the two rules of the user's route. Both route to the user's Service.
 func (u *userOwned) rules() []gatewayv1.HTTPRouteRule {
 	main := *u.route.Spec.Rules[len(u.route.Spec.Rules)-1].DeepCopy()
 	port := gatewayv1.PortNumber(80)

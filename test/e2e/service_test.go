@@ -131,7 +131,7 @@ func (s *service) steps(steps ...v1alpha1.CanaryStep) *service {
 	return s
 }
 
-// pausing is a step that waits for a time; asking is one that waits for a person.
+// pausing returns a step that waits for a time; asking is one that waits for a person.
 func pausing(weight int32, d time.Duration) v1alpha1.CanaryStep {
 	return v1alpha1.CanaryStep{Weight: weight, Pause: &v1alpha1.CanaryPause{Duration: v1alpha1.DurationOf(d)}}
 }

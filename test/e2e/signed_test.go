@@ -103,7 +103,7 @@ func (s *service) signAsReferrer(key cosigntest.Key, digest string) {
 	s.write(subject.Context().Digest(own.String()), referrer)
 }
 
-// localRepository is the repository as it is reached from here.
+// localRepository returns the repository as it is reached from here.
 func (s *service) localRepository() string { return env.Registry + "/" + s.repository }
 
 func (s *service) write(to name.Reference, image v1.Image) {

@@ -56,7 +56,7 @@ func TestSteadyState(t *testing.T) {
 	fleet.upgrade()
 }
 
-// managerWrites are the manager's writes since then, those of its Lease left out.
+// managerWrites returns the manager's writes since then, those of its Lease left out.
 func managerWrites(t *testing.T, since time.Time) []harness.Writes {
 	t.Helper()
 	writes, err := harness.AuditWrites(env.AuditLog, harness.AuditFilter{Since: since, UserAgentPrefix: heighlinerAgent, IgnoreResources: []string{harness.Leases}})

@@ -125,7 +125,7 @@ func (s *service) splits(l *harness.Load, phase, version string, percent float64
 	}
 }
 
-// routeOf is the HTTPRoute that has a host.
+// routeOf returns the HTTPRoute that has a host.
 func (s *service) routeOf(host string) gatewayv1.HTTPRoute {
 	s.t.Helper()
 	var list gatewayv1.HTTPRouteList

@@ -81,7 +81,8 @@ func (f *fleet) upgrade() {
 	t.Logf("another build of the manager over %d releases, Deployments and pods: none is new or changed, no pod was restarted", len(before))
 }
 
-// state is what an upgrade must not change: each release, each Deployment's template, and each pod with its restarts.
+// state returns what an upgrade must not change: each release, each Deployment's template, and each pod with its
+// restarts.
 func (f *fleet) state() map[string]string {
 	t := f.base.t
 	t.Helper()

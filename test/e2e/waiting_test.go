@@ -111,7 +111,7 @@ func (s *service) installs() {
 	s.create(s.images, s.ms, s.network)
 }
 
-// filler is a pod of another user that takes room on the node.
+// filler returns a pod of another user that takes room on the node.
 func (s *service) filler(cpu resource.Quantity) *appsv1.Deployment {
 	s.t.Helper()
 	labels := map[string]string{"app": "filler"}

@@ -166,7 +166,7 @@ func (s *service) watchWeight() func(version string, wanted func(int32) bool) ti
 	}
 }
 
-// weightIn is what a route gives the Service of a version: 0 when it does not name it.
+// weightIn returns what a route gives the Service of a version: 0 when it does not name it.
 func (s *service) weightIn(route *gatewayv1.HTTPRoute, version string) int32 {
 	s.t.Helper()
 	release := s.nameOf(version)
@@ -190,7 +190,7 @@ func (s *service) weightIn(route *gatewayv1.HTTPRoute, version string) int32 {
 	return total
 }
 
-// nameOf is the name of a version's release, or empty before it is there.
+// nameOf returns the name of a version's release, or empty before it is there.
 func (s *service) nameOf(version string) string {
 	var ms v1alpha1.Microservice
 	if err := env.Client.Get(s.t.Context(), s.key(), &ms); err != nil {

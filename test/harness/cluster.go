@@ -62,10 +62,11 @@ func AddressesFrom(getenv func(string) string) Addresses {
 	}
 }
 
-// Network is the file of the local cluster's network namespace, which has no way out.
+// Network returns the file of the local cluster's network namespace, which has no way out.
 func (a Addresses) Network() string { return filepath.Join(filepath.Dir(a.Kubeconfig), "netns") }
 
-// URL is what to open in a browser for a domain behind the gateway. Names under localhost resolve to loopback.
+// URL returns what to open in a browser for a domain behind the gateway. Names under localhost resolve to
+// loopback.
 func (a Addresses) URL(domain string) string {
 	_, port, err := net.SplitHostPort(a.Gateway)
 	if err != nil || port == "80" {

@@ -103,7 +103,8 @@ func (i Image) environment() []string {
 	return lines
 }
 
-// binaryLayer is a layer with nothing but /app, without times, so that equal binaries make equal digests.
+// binaryLayer returns a layer with nothing but /app, without times, so that equal binaries make equal
+// digests.
 func binaryLayer(path string) (v1.Layer, error) {
 	binary, err := os.ReadFile(path)
 	if err != nil {

@@ -177,7 +177,7 @@ func impure(t *testing.T, texts map[string]string) (faults []string) {
 	return faults
 }
 
-// rootOf is the name that an expression reads a part of, or nil.
+// rootOf returns the name that an expression reads a part of, or nil.
 func rootOf(e ast.Expr) *ast.Ident {
 	for {
 		switch x := e.(type) {
@@ -316,7 +316,7 @@ func packages(t *testing.T) []pkg {
 	return all
 }
 
-// packageComment is the text of a comment of a package; "" for a build constraint alone.
+// packageComment returns the text of a comment of a package; "" for a build constraint alone.
 func packageComment(doc *ast.CommentGroup) string {
 	if doc == nil || len(doc.List) == 1 && constraint.IsGoBuild(doc.List[0].Text) {
 		return ""

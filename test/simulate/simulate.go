@@ -117,7 +117,7 @@ func (h Histories) Run(t *testing.T, p Play) {
 	}
 }
 
-// chosen is how many histories are to be played, and the first seed, which is not 0.
+// chosen returns how many histories are to be played, and the first seed, which is not 0.
 func (h Histories) chosen(p Play, short bool, other uint64) (n int, from uint64) {
 	switch n, from = *h.count, *h.seed; {
 	case n > 0 && from == 0:
@@ -153,7 +153,7 @@ func format(counts []Count) string {
 	return strings.Join(parts, ", ")
 }
 
-// progress is a line on how far it is after a time.
+// progress returns a line on how far it is after a time.
 func progress(played, n int, since time.Duration) string {
 	rate := float64(played) / since.Seconds()
 	left := time.Duration(math.Ceil(float64(n-played)/rate)) * time.Second

@@ -50,7 +50,7 @@ func (s *Stage) manifest(o client.Object) string {
 	return file
 }
 
-// offline are the commands that need no cluster.
+// offline returns the commands that need no cluster.
 func (s *Stage) offline() {
 	s.Helper()
 	s.want(cli.ExitYes, []string{"hlnr "}, "version")

@@ -56,7 +56,8 @@ type Stage struct {
 	Limit time.Duration
 }
 
-// Steps are the canary steps of the Microservice: one that a person approves, and one that takes an hour.
+// Steps returns the canary steps of the Microservice: one that a person approves, and one that takes an
+// hour.
 func Steps() []v1alpha1.CanaryStep {
 	return []v1alpha1.CanaryStep{
 		{Name: "tenth", Weight: 10, Approval: &v1alpha1.CanaryApproval{}},

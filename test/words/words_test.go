@@ -108,7 +108,7 @@ func count(found []hit) map[key]int {
 	return counts
 }
 
-// tree is what is found in all files, in their order.
+// tree returns what is found in all files, in their order.
 func tree(t *testing.T) []hit {
 	t.Helper()
 	m := newMatcher()
@@ -205,7 +205,7 @@ func read(t *testing.T) map[key]int {
 	return counts
 }
 
-// more is how many hits of each phrase there are beyond its bounds in all folders.
+// more returns how many hits of each phrase there are beyond its bounds in all folders.
 func more(now, bound map[key]int) map[string]int {
 	more := map[string]int{}
 	for k, n := range now {

@@ -109,7 +109,7 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// hosts are the values of the Host header of --url.
+// hosts returns the values of the Host header of --url.
 func (o *Options) hosts() []string {
 	u, err := url.Parse(o.url)
 	if err != nil {
@@ -193,7 +193,8 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// fileText is the text of a file of a flag, without the line end; "" where the flag is not set.
+// fileText returns the text of a file of a flag, without the line end; "" where the flag is not
+// set.
 func fileText(file, name string) (string, error) {
 	if file == "" {
 		return "", nil

@@ -192,7 +192,7 @@ func serve(t *testing.T, config *rest.Config, flags func(s *site) []string) *sit
 	return s
 }
 
-// withProvider are the flags for a provider that tests have.
+// withProvider returns the flags for a provider that tests have.
 func withProvider(s *site) []string {
 	s.provider = identitytest.New(s.T, s.address+"/login/callback")
 	secret := filepath.Join(s.TempDir(), "secret")
@@ -308,7 +308,7 @@ func canary(t *testing.T, namespace, name string) *v1alpha1.VersionedMicroservic
 	return kube.Await(t, namespace, name, "1.1.0", v1alpha1.ReleaseCanary)
 }
 
-// audited are the events of writes of an object.
+// audited returns the events of writes of an object.
 func audited(t *testing.T, namespace, name string) (out []auditv1.Event) {
 	t.Helper()
 	f, err := os.Open(kube.AuditLog())

@@ -172,7 +172,7 @@ func isMissing(err error, name string) bool {
 	return d != nil && d.Name == name
 }
 
-// bare is a name without its resource.
+// bare returns a name without its resource.
 func bare(name string) string {
 	if _, after, found := strings.Cut(name, "/"); found {
 		return after
@@ -180,13 +180,13 @@ func bare(name string) string {
 	return name
 }
 
-// me is the name of the user as the API server knows them, impersonation included.
+// me returns the name of the user as the API server knows them, impersonation included.
 func (s *scope) me(ctx context.Context) (string, error) {
 	user, err := s.user(ctx)
 	return user.Username, err
 }
 
-// user is the user, with groups, as the API server knows them.
+// user returns the user, with groups, as the API server knows them.
 func (s *scope) user(ctx context.Context) (authenticationv1.UserInfo, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := s.client.Create(ctx, review); err != nil {

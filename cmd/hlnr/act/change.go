@@ -82,7 +82,7 @@ func (c *change) run(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e
 	return nil
 }
 
-// after is the object with the change.
+// after returns the object with the change.
 func (e edit) after(ms *v1alpha1.Microservice) *v1alpha1.Microservice {
 	after := ms.DeepCopy()
 	e.apply(&after.Spec)
@@ -116,7 +116,7 @@ func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e 
 	return &done, owner, s.write(ctx, ms, e.apply, options...)
 }
 
-// unplayed is why the effects of a dry run are not known, where that is not an error.
+// unplayed returns why the effects of a dry run are not known, where that is not an error.
 func unplayed(ctx context.Context, s *scope, err error, lenient bool) (string, error) {
 	if err == nil || !lenient || !apierrors.IsForbidden(err) {
 		return "", err

@@ -291,8 +291,8 @@ func (t target) step() int {
 	return int(t.group.Rollout.Step)
 }
 
-// approverGroups are those groups of a user whose members the steps of a Microservice want for their approval: the step in which
-// the rollout is, from 1, and those after it.
+// approverGroups returns those groups of a user whose members the steps of a Microservice want for their approval: the step
+// in which the rollout is, from 1, and those after it.
 func approverGroups(ms *v1alpha1.Microservice, step int, groups []string) []string {
 	var out []string
 	if c := ms.Spec.UpdateStrategy.Canary; c != nil {
@@ -342,7 +342,7 @@ func (d *decision) handled(ctx context.Context, s *scope, t target) (*v1alpha1.H
 	return nil, nil
 }
 
-// recorded is the last decision about a release that its Microservice records, or nil.
+// recorded returns the last decision about a release that its Microservice records, or nil.
 func recorded(ms *v1alpha1.Microservice, release string) *v1alpha1.HandledDecision {
 	for i := range ms.Status.ReleaseGroups {
 		for j := range ms.Status.ReleaseGroups[i].Releases {

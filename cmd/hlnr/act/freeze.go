@@ -107,7 +107,7 @@ releases continue immediately. If several apply, or one with a calendar, select 
 	return cmd
 }
 
-// scope is the cluster, with the namespace that the command names.
+// scope returns the cluster, with the namespace that the command names.
 func (o *freezeOptions) scope(f *cli.Factory, args []string) (*scope, error) {
 	s, err := newScope(f)
 	if err != nil {
@@ -161,7 +161,7 @@ func selectorOf(flag, text string) (*metav1.LabelSelector, error) {
 	return s, nil
 }
 
-// object is the Freeze or ClusterFreeze that the flags describe.
+// object returns the Freeze or ClusterFreeze that the flags describe.
 func (o *freezeOptions) object(s *scope, by string) (client.Object, error) {
 	rules, err := o.rules(s.Now())
 	if err != nil {
@@ -281,7 +281,7 @@ func (s *scope) frozen(ctx context.Context, f freeze.Freeze) ([]string, error) {
 	return names, nil
 }
 
-// where is what is frozen, in words.
+// where returns what is frozen, in words.
 func (o *freezeOptions) where(s *scope) string {
 	if o.all {
 		return "cluster"
@@ -289,7 +289,7 @@ func (o *freezeOptions) where(s *scope) string {
 	return "namespace " + s.namespace
 }
 
-// done is what is reported of an object.
+// done returns what is reported of an object.
 func (o *freezeOptions) done(s *scope, obj client.Object, action, by string) *Done {
 	resource := "freeze.hlnr.io/"
 	if o.all {

@@ -149,8 +149,8 @@ func groupOf(ms *v1alpha1.Microservice, name string) (*v1alpha1.ReleaseGroup, er
 	return nil, cli.Unknown("release group of "+ms.Name, name, all)
 }
 
-// before is the release that was active before the current one in the only group that has one, or in the
-// group that a flag names.
+// before returns the release that was active before the current one in the only group that has one, or
+// in the group that a flag names.
 func (o *pinOptions) before(ms *v1alpha1.Microservice) (string, error) {
 	var found []string
 	var groups []string
@@ -177,7 +177,7 @@ func (o *pinOptions) before(ms *v1alpha1.Microservice) (string, error) {
 	return "", cli.Usage(fmt.Errorf("several groups of %s have a release that was active before: choose with --group: %s", ms.Name, cli.ThereAre(groups)))
 }
 
-// previous is the retained release of a group that was active last, or nil.
+// previous returns the retained release of a group that was active last, or nil.
 func previous(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	var last *v1alpha1.Release
 	for i := range g.Releases {
@@ -253,7 +253,8 @@ func (o *pinOptions) resolve(ctx context.Context, s *scope, ms *v1alpha1.Microse
 	return wanted{}, cli.Usage(fmt.Errorf("several groups of %s have %s: choose with --group: %s", ms.Name, what, cli.ThereAre(groups)))
 }
 
-// latestOf is the release that a pin to a version selects: the release of it that was active last.
+// latestOf returns the release that a pin to a version selects: the release of it that was active
+// last.
 func latestOf(g *v1alpha1.ReleaseGroup, version string) *v1alpha1.Release {
 	var last *v1alpha1.Release
 	for i := range g.Releases {
@@ -272,7 +273,7 @@ func (o *pinOptions) pin(ctx context.Context, s *scope, ms *v1alpha1.Microservic
 	return o.run(ctx, s, ms, e)
 }
 
-// pinned is the change that pins a group to a version or a release.
+// pinned returns the change that pins a group to a version or a release.
 func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microservice, what string) (edit, error) {
 	w, err := o.resolve(ctx, s, ms, what)
 	if err != nil {
@@ -342,7 +343,7 @@ func (o *pinOptions) unpin(ctx context.Context, s *scope, ms *v1alpha1.Microserv
 	return o.run(ctx, s, ms, e)
 }
 
-// unpinned is the change that removes the pin of a group.
+// unpinned returns the change that removes the pin of a group.
 func (o *pinOptions) unpinned(s *scope, ms *v1alpha1.Microservice) (edit, error) {
 	now := metav1.NewTime(s.Now())
 	var found []*v1alpha1.ReleaseGroup

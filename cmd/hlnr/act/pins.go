@@ -36,7 +36,7 @@ func pinned(m *v1alpha1.ManualUpdateStrategy, g *v1alpha1.ReleaseGroup, now meta
 	return "", false
 }
 
-// global is the version or release of the pin without a group's name, where the group has it.
+// global returns the version or release of the pin without a group's name, where the group has it.
 func global(m *v1alpha1.ManualUpdateStrategy, g *v1alpha1.ReleaseGroup) string {
 	for _, r := range g.Releases {
 		switch {

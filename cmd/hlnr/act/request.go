@@ -66,7 +66,7 @@ func (r Request) Do(ctx context.Context, f *cli.Factory, c client.WithWatch) (*D
 	return done, err
 }
 
-// edit is the change of the specification of a Microservice.
+// edit returns the change of the specification of a Microservice.
 func (r Request) edit(ctx context.Context, s *scope, ms *v1alpha1.Microservice) (edit, error) {
 	o := &pinOptions{group: r.Group, until: r.Until, reason: r.Reason}
 	switch r.Verb {
@@ -126,7 +126,7 @@ func (r FreezeRequest) Do(ctx context.Context, f *cli.Factory, c client.WithWatc
 	return o.freeze(ctx, s)
 }
 
-// Text is what became of an act, in one line.
+// Text returns what became of an act, in one line.
 func (d *Done) Text() string { return d.text }
 
 // IsGitOwned reports whether an act was refused because a GitOps tool set the field, and would undo it.

@@ -48,7 +48,7 @@ func pauseCommand(f *cli.Factory, paused bool, name, short, long, example string
 	return cmd
 }
 
-// pauseOf is the change that pauses a Microservice, or ends the pause.
+// pauseOf returns the change that pauses a Microservice, or ends the pause.
 func pauseOf(ms *v1alpha1.Microservice, paused bool) (edit, error) {
 	e := edit{
 		field: []string{"paused"},
@@ -103,7 +103,7 @@ is removed with its releases. GROUP is its name, its slug or the number of its p
 	return cmd
 }
 
-// endGroup is the change that ends a group, or takes that back.
+// endGroup returns the change that ends a group, or takes that back.
 func endGroup(ms *v1alpha1.Microservice, name string, undo bool) (edit, error) {
 	e := edit{field: []string{"endedGroups"}}
 	same := func(n string) bool { return n == name }

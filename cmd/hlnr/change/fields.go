@@ -25,7 +25,8 @@ var secret = regexp.MustCompile(`(?i)(pass(word|wd)?|secret|token|credential|api
 // hidden stands for a value that may be secret.
 const hidden = "(not shown)"
 
-// fields are those that differ below a path. Items of lists are named by their name, where all have one.
+// fields returns those that differ below a path. Items of lists are named by their name, where all have
+// one.
 func fields(path string, before, after any) []Field {
 	if reflect.DeepEqual(before, after) {
 		return nil
@@ -96,7 +97,7 @@ func asMap(v any) (map[string]any, bool) {
 	return nil, false
 }
 
-// shown is a value as JSON.
+// shown returns a value as JSON.
 func shown(path string, v any) string {
 	if v == nil {
 		return ""

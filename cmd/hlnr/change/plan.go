@@ -146,8 +146,8 @@ type planner struct {
 	now            time.Time
 }
 
-// withImagePolicies is a client that also reads the ImagePolicies of files which do not exist yet, because a Microservice of the same
-// files may use them.
+// withImagePolicies returns a client that also reads the ImagePolicies of files which do not exist yet, because a
+// Microservice of the same files may use them.
 func withImagePolicies(c client.WithWatch, documents []document, namespace string) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
@@ -257,7 +257,7 @@ func merge(before, after client.Object) {
 	}
 }
 
-// lastApplied is the metadata that kubectl applied last, as far as it is recorded.
+// lastApplied returns the metadata that kubectl applied last, as far as it is recorded.
 func lastApplied(o client.Object) metav1.ObjectMeta {
 	var applied struct {
 		Metadata metav1.ObjectMeta `json:"metadata"`
@@ -284,7 +284,7 @@ func mergeKeys(before, after, applied map[string]string) map[string]string {
 	return out
 }
 
-// keysOf are the labels or annotations that differ, except the annotation of kubectl apply.
+// keysOf returns the labels or annotations that differ, except the annotation of kubectl apply.
 func keysOf(path string, before, after map[string]string) (out []Field) {
 	keys := slices.Collect(maps.Keys(before))
 	keys = slices.AppendSeq(keys, maps.Keys(after))
@@ -303,7 +303,7 @@ func keysOf(path string, before, after map[string]string) (out []Field) {
 	return out
 }
 
-// fieldsOf are the fields of the specification, the labels and the annotations that differ.
+// fieldsOf returns the fields of the specification, the labels and the annotations that differ.
 func fieldsOf(before, after client.Object) ([]Field, error) {
 	var specs [2]any
 	for i, o := range []client.Object{before, after} {
@@ -462,7 +462,7 @@ func paths(all []Field) string {
 	return strings.Join(names, ", ")
 }
 
-// needs is what a rollout takes: times, people and pods.
+// needs returns what a rollout takes: times, people and pods.
 func needs(f *forecast.Forecast) string {
 	var parts []string
 	if f.Duration > 0 {
@@ -496,7 +496,7 @@ func (r *Report) writePlan(out io.Writer) error {
 	return b.write(out)
 }
 
-// headline is the answer for one object.
+// headline returns the answer for one object.
 func (o Object) headline() string {
 	switch {
 	case len(o.NotAllowed) > 0:

@@ -35,14 +35,14 @@ func call(ctx context.Context, t *testing.T, argv []string, commands ...NewComma
 	return code, out.String(), err.String()
 }
 
-// returns is a command that ends with an error.
+// returns returns a command that ends with an error.
 func returns(err error) NewCommand {
 	return func(*Factory) *cobra.Command {
 		return &cobra.Command{Use: "ask", Short: "Ask", Example: "  hlnr ask", RunE: func(*cobra.Command, []string) error { return err }}
 	}
 }
 
-// list is a command that lists Microservices.
+// list returns a command that lists Microservices.
 func list(f *Factory) *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List"}
 	scope := AddScope(cmd)
@@ -182,7 +182,7 @@ current-context: production
 	return path
 }
 
-// answer is a server that gives one answer to all requests.
+// answer returns a server that gives one answer to all requests.
 func answer(t *testing.T, status int, body string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -74,7 +74,7 @@ func (f *Factory) explainKubeconfig(err error) error {
 	return nil
 }
 
-// explainConnection is about requests without an answer.
+// explainConnection returns about requests without an answer.
 func explainConnection(err error) error {
 	var (
 		lookup  *net.DNSError
@@ -104,7 +104,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// explainKind is about kinds that the server does not have.
+// explainKind returns about kinds that the server does not have.
 func explainKind(err error) error {
 	if meta.IsNoMatchError(err) {
 		return Failed(fmt.Errorf("the cluster does not have a required kind: %w; %s", err, installHint))
@@ -123,7 +123,7 @@ func explainKind(err error) error {
 // refused is the text of a request without the right.
 var refused = regexp.MustCompile(`User "([^"]*)" cannot (\w+) resource "([^"]*)" in API group "([^"]*)"(?: in the namespace "([^"]*)"| at the cluster scope)?`)
 
-// explainStatus is about answers of the API server.
+// explainStatus returns about answers of the API server.
 func (f *Factory) explainStatus(err error) error {
 	var s apierrors.APIStatus
 	if !errors.As(err, &s) {
@@ -174,7 +174,8 @@ type Right struct {
 	Namespace string
 }
 
-// Forbidden is the sentence about a right that is missing: who lacks which one, and which role has it.
+// Forbidden returns the sentence about a right that is missing: who lacks which one, and which role
+// has it.
 func Forbidden(r Right) string {
 	user := "you"
 	if r.User != "" {

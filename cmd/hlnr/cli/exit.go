@@ -72,7 +72,7 @@ func TimedOut(err error) error { return &Exit{ExitTimeout, err} }
 // Waits ends the command with [ExitWaits]. err may be nil where the output has the reason.
 func Waits(err error) error { return &Exit{ExitWaits, err} }
 
-// CodeOf is the exit code of an error; nil is [ExitYes].
+// CodeOf returns the exit code of an error; nil is [ExitYes].
 func CodeOf(err error) Code {
 	if err == nil {
 		return ExitYes

@@ -56,8 +56,8 @@ func New(program, version string, streams genericiooptions.IOStreams) *Factory {
 	return &Factory{IOStreams: streams, Version: version, Clock: clock.RealClock{}, flags: flags, program: program}
 }
 
-// Program is how the user calls the command: "hlnr", or "kubectl hlnr". Commands in messages begin
-// with it.
+// Program returns how the user calls the command: "hlnr", or "kubectl hlnr". Commands in messages
+// begin with it.
 func (f *Factory) Program() string { return f.program }
 
 // addFlags adds the flags about the cluster, those of kubectl.
@@ -79,7 +79,7 @@ func (f *Factory) Config() (*rest.Config, error) {
 	return config, nil
 }
 
-// Kubeconfig is the configuration from files and flags.
+// Kubeconfig returns the configuration from files and flags.
 func (f *Factory) Kubeconfig() clientcmd.ClientConfig { return f.flags.ToRawKubeConfigLoader() }
 
 // Client reads, watches and writes without a cache. Its kinds are those of [Scheme]; they need no
@@ -146,8 +146,8 @@ func (f *Factory) Namespace() (string, error) {
 	return namespace, err
 }
 
-// Home is the namespace in which a command without --namespace acts: that of the context, else "default". Commands
-// that are suggested name every other one, so that they can be copied.
+// Home returns the namespace in which a command without --namespace acts: that of the context, else "default".
+// Commands that are suggested name every other one, so that they can be copied.
 func (f *Factory) Home() (string, error) {
 	raw, err := f.Kubeconfig().RawConfig()
 	if err != nil {
@@ -160,7 +160,7 @@ func (f *Factory) Home() (string, error) {
 	return metav1.NamespaceDefault, nil
 }
 
-// Now is the time of the clock.
+// Now returns the time of the clock.
 func (f *Factory) Now() time.Time { return f.Clock.Now() }
 
 // Scope is which objects a command reads: those of one namespace or of all, and all or those that a
@@ -178,7 +178,7 @@ func AddScope(cmd *cobra.Command) *Scope {
 	return &s
 }
 
-// Namespace is the one to list, "" for all.
+// Namespace returns the one to list, "" for all.
 func (s *Scope) Namespace(f *Factory) (string, error) {
 	if s.allNamespaces {
 		return "", nil

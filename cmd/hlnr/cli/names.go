@@ -13,8 +13,8 @@ const maxNamed = 8
 // maxNear is how many near names are offered.
 const maxNear = 3
 
-// Unknown is the error about a name that does not exist, with the nearest names that do. what is
-// the thing with its place in singular, such as "Microservice in namespace shop". Its exit code
+// Unknown returns the error about a name that does not exist, with the nearest names that do. what
+// is the thing with its place in singular, such as "Microservice in namespace shop". Its exit code
 // is [ExitUsage].
 func Unknown(what, name string, names []string) error {
 	text := fmt.Sprintf("there is no %s with the name %q", what, name)
@@ -78,8 +78,8 @@ func Nearest(name string, names []string) []string {
 // maxCompared bounds the work on long names.
 const maxCompared = 256
 
-// edits is the number of letters to insert, delete, replace or swap with their neighbor that make b
-// of a.
+// edits returns the number of letters to insert, delete, replace or swap with their neighbor that
+// make b of a.
 func edits(a, b string) int {
 	if len(a) > maxCompared || len(b) > maxCompared {
 		return maxCompared

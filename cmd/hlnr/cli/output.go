@@ -53,7 +53,7 @@ func AddOutput(cmd *cobra.Command, formats ...string) *Output {
 	return o
 }
 
-// String is the format.
+// String returns the format.
 func (o *Output) String() string { return o.Format }
 
 // Set chooses the format.
@@ -97,7 +97,7 @@ func (o *Output) Print(out io.Writer, value any, text func(io.Writer) error, nam
 	return text(out)
 }
 
-// JSON is value as JSON for people and scripts. Control characters in its texts are escaped.
+// JSON returns value as JSON for people and scripts. Control characters in its texts are escaped.
 func JSON(value any) ([]byte, error) {
 	raw, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
@@ -106,7 +106,7 @@ func JSON(value any) ([]byte, error) {
 	return append(escape(raw), '\n'), nil
 }
 
-// YAML is value as YAML. Control characters in its texts are escaped.
+// YAML returns value as YAML. Control characters in its texts are escaped.
 func YAML(value any) ([]byte, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {

@@ -40,8 +40,8 @@ const (
 	completionBin = "kubectl_complete-hlnr"
 )
 
-// Program is how the user called the command, and the arguments: as a plugin of kubectl, usage texts
-// and messages begin with "kubectl hlnr". As kubectl_complete-hlnr it completes the arguments.
+// Program returns how the user called the command, and the arguments: as a plugin of kubectl, usage
+// texts and messages begin with "kubectl hlnr". As kubectl_complete-hlnr it completes the arguments.
 func Program(argv []string) (program string, args []string) {
 	if len(argv) == 0 {
 		return name, nil
@@ -85,8 +85,8 @@ func Run(ctx context.Context, f *Factory, args []string, commands ...NewCommand)
 	return e.Code
 }
 
-// message is the text of an error without control characters: fields of objects and answers of servers are parts of it.
-// Line breaks stay, because lists of faults have some; each further line is indented, so that none that a field
+// message returns the text of an error without control characters: fields of objects and answers of servers are parts
+// of it. Line breaks stay, because lists of faults have some; each further line is indented, so that none that a field
 // has reads as a message of hlnr.
 func message(err error) string {
 	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")

@@ -49,7 +49,7 @@ func call(t *testing.T, args ...string) (code cli.Code, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
-// findings are the sentences by their check.
+// findings returns the sentences by their check.
 func findings(t *testing.T, namespace string, args ...string) (code cli.Code, all []string) {
 	t.Helper()
 	code, stdout, stderr := call(t, slices.Concat([]string{"-n", namespace, "-o", "json"}, args)...)

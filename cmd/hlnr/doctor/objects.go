@@ -156,7 +156,7 @@ func frozen(o client.Object, now time.Time, finding func(level Level, fix, forma
 	return finding(Warning, "", "applies %s to %s, which start no new release: %s", end, plural(int(services), "Microservice"), state.Reason)
 }
 
-// changed is when the specification was written last, as far as it is known.
+// changed returns when the specification was written last, as far as it is known.
 func changed(o client.Object) time.Time {
 	last := o.GetCreationTimestamp().Time
 	for _, e := range o.GetManagedFields() {
@@ -167,7 +167,7 @@ func changed(o client.Object) time.Time {
 	return last
 }
 
-// secretsOf are the names of the Secrets that an object names for credentials.
+// secretsOf returns the names of the Secrets that an object names for credentials.
 func secretsOf(o client.Object) (names []string) {
 	switch o := o.(type) {
 	case *v1alpha1.ImagePolicy:

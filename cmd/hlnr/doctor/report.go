@@ -59,7 +59,7 @@ type entry struct {
 	text []byte
 }
 
-// reportFiles are the findings and the objects, without secrets.
+// reportFiles returns the findings and the objects, without secrets.
 func reportFiles(result *Result, objects []client.Object) ([]entry, error) {
 	cleaned := *result
 	cleaned.Findings = make([]Finding, len(result.Findings))

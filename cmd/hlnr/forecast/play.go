@@ -34,7 +34,7 @@ type Forecast struct {
 	Open string `json:"open,omitempty"`
 }
 
-// Lines are the events as text.
+// Lines returns the events as text.
 func (f Forecast) Lines() []string {
 	lines := make([]string, 0, len(f.Events)+1)
 	for _, e := range f.Events {
@@ -320,7 +320,7 @@ func sameReport(a, b release.Report) bool {
 		a.Active == b.Active && a.Newest == b.Newest && a.Canary == b.Canary && a.Unrouted == b.Unrouted && a.Reason == b.Reason
 }
 
-// waits is what a plan waits for.
+// waits returns what a plan waits for.
 func (p *play) waits(r release.Result) string {
 	for _, n := range r.Notes {
 		if !n.Event && n.Message != "" {

@@ -14,7 +14,7 @@ import (
 
 var start = time.Date(2026, 11, 25, 14, 0, 0, 0, time.UTC)
 
-// shop is a Microservice with 1.0.0 active, and 1.1.0 offered.
+// shop returns a Microservice with 1.0.0 active, and 1.1.0 offered.
 func shop(steps ...release.Step) *Facts {
 	candidate := func(version string) release.Candidate {
 		return release.Candidate{Slug: "1-x", Name: "1.x", Level: "Release", Version: version, Release: "shop-" + version}

@@ -82,7 +82,8 @@ func asked(err error, address string) error {
 	return err
 }
 
-// specsOf are the analyses of Microservices that name a server which needs no credentials; with an address, all ask that.
+// specsOf returns the analyses of Microservices that name a server which needs no credentials; with an address, all ask
+// that.
 func specsOf(all []v1alpha1.Microservice, address string) (map[types.NamespacedName]v1alpha1.CanaryAnalysis, error) {
 	specs := map[types.NamespacedName]v1alpha1.CanaryAnalysis{}
 	for i := range all {

@@ -68,7 +68,7 @@ func newReport(spec *v1alpha1.CanaryAnalysis, decided []analysis.Decided) *Repor
 	return r
 }
 
-// exit is the answer as an exit code.
+// exit returns the answer as an exit code.
 func (r *Report) exit() error {
 	switch all := len(r.Rounds); {
 	case r.Failures > 0:

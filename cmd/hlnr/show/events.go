@@ -244,7 +244,7 @@ func copyLines(out io.Writer, in io.Reader, prefix string, mu *sync.Mutex) error
 // annotationDefaultContainer names the container that kubectl prints by default.
 const annotationDefaultContainer = "kubectl.kubernetes.io/default-container"
 
-// defaultContainer is the container of a pod whose log kubectl prints by default.
+// defaultContainer returns the container of a pod whose log kubectl prints by default.
 func defaultContainer(pod corev1.Pod) string {
 	if name := pod.Annotations[annotationDefaultContainer]; slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name }) {
 		return name

@@ -172,7 +172,7 @@ func (l *live) action(verb string) *choice {
 	return nil
 }
 
-// room is how many lines the tree has.
+// room returns how many lines the tree has.
 func (l *live) room() int { return max(1, l.height-2) }
 
 // View draws the tree, and the keys below it.

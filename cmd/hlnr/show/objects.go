@@ -39,7 +39,8 @@ func objects(ctx context.Context, f *cli.Factory, q query) (view.Input, error) {
 	return in, err
 }
 
-// readable is the same, with the errors of what the user may not read: an answer that could depend on it is not known.
+// readable returns the same, with the errors of what the user may not read: an answer that could depend on it is not
+// known.
 func readable(ctx context.Context, f *cli.Factory, q query) (view.Input, []error, error) {
 	c, err := f.Client()
 	if err != nil {

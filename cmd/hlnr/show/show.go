@@ -108,7 +108,7 @@ func isUTF8(env func(string) string) bool {
 	return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
 }
 
-// microservices is the list that arguments are completed from.
+// microservices returns the list that arguments are completed from.
 func microservices() client.ObjectList { return &v1alpha1.MicroserviceList{} }
 
 // explain returns the errors of views the words and the exit code of the command.

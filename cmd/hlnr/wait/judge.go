@@ -54,8 +54,8 @@ type snapshot struct {
 	now     time.Time
 }
 
-// unrouted is what a group waits for that no NetworkPolicy has ever routed; "": one has, or there is none. Its first release
-// is active as soon as it is available, and has no traffic before that.
+// unrouted returns what a group waits for that no NetworkPolicy has ever routed; "": one has, or there is none. Its first
+// release is active as soon as it is available, and has no traffic before that.
 func (s snapshot) unrouted(g *v1alpha1.ReleaseGroup) (text string) {
 	for i := range s.routing {
 		p := &s.routing[i]
@@ -203,7 +203,8 @@ func (q question) stopped(s snapshot) *answer {
 	return nil
 }
 
-// frozen is what waits for the end of a freeze, and of which one, if the message has a text; "": nothing does.
+// frozen returns what waits for the end of a freeze, and of which one, if the message has a text; "": nothing
+// does.
 func frozen(ms *v1alpha1.Microservice, text string) string {
 	c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionFrozen)
 	if c == nil || c.Status != "True" || !strings.HasPrefix(c.Message, text) && !strings.Contains(c.Message, " "+text) {
@@ -259,7 +260,7 @@ func (s snapshot) row(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha
 // passing verdicts are not the last word: the next scan may find an image that was not there.
 var passing = map[version.Verdict]bool{version.VerdictMinAge: true, version.VerdictExists: true, version.VerdictLimits: true, version.VerdictPlatform: true}
 
-// filtered is why the ImagePolicy does not offer a version; "": it does, or has not seen it.
+// filtered returns why the ImagePolicy does not offer a version; "": it does, or has not seen it.
 func (s snapshot) filtered(wanted string) string {
 	if s.policy == nil || s.offered(wanted) {
 		return ""
@@ -287,7 +288,8 @@ func nonEmpty(texts ...string) []string {
 	return out
 }
 
-// pinOf is what a group is pinned to by its name, with the pin's words; "": it has no such pin.
+// pinOf returns what a group is pinned to by its name, with the pin's words; "": it has no such
+// pin.
 func (s snapshot) pinOf(g *v1alpha1.ReleaseGroup) (to, words string) {
 	m := s.ms.Spec.UpdateStrategy.Manual
 	if m == nil {
@@ -339,7 +341,7 @@ func (q question) reached(ms *v1alpha1.Microservice, number int) bool {
 	return ok && number >= wanted
 }
 
-// stepNumber is the number of a step by its name or number.
+// stepNumber returns the number of a step by its name or number.
 func stepNumber(ms *v1alpha1.Microservice, name string) (int, bool) {
 	c := ms.Spec.UpdateStrategy.Canary
 	if c == nil {
@@ -354,7 +356,7 @@ func stepNumber(ms *v1alpha1.Microservice, name string) (int, bool) {
 	return n, err == nil && n >= 1 && n <= len(c.Steps)
 }
 
-// stepNames are the names of the steps, and numbers for those without.
+// stepNames returns the names of the steps, and numbers for those without.
 func stepNames(ms *v1alpha1.Microservice) []string {
 	var names []string
 	if c := ms.Spec.UpdateStrategy.Canary; c != nil {
@@ -374,7 +376,7 @@ func waitsForApproval(ms *v1alpha1.Microservice, run *v1alpha1.Rollout) bool {
 	return c.Steps[run.Step-1].Approval != nil && run.Continued < run.Step
 }
 
-// started is what has the traffic when a release starts.
+// started returns what has the traffic when a release starts.
 func started(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
 	if g.Active == "" || g.Active == row.SemVer.Version {
 		return "in group " + g.Name
@@ -410,7 +412,7 @@ func (q question) step(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, row 
 	return text
 }
 
-// failed is why a release is in error.
+// failed returns why a release is in error.
 func (q question) failed(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
 	text := fmt.Sprintf("%s failed: %s", q.version, row.Reason)
 	if by := decided(s.release, row); by != "" {
@@ -440,7 +442,7 @@ func decided(release *v1alpha1.VersionedMicroservice, row *v1alpha1.Release) str
 	return text
 }
 
-// late is how far a version got when the timeout is over.
+// late returns how far a version got when the timeout is over.
 func (q question) late(s snapshot, timeout time.Duration) string {
 	text := fmt.Sprintf("%s is not %s after %s", q.version, q.state, timeout)
 	if name, is := strings.CutPrefix(q.state, forStep); is {
@@ -467,7 +469,7 @@ func (q question) late(s snapshot, timeout time.Duration) string {
 	return text
 }
 
-// replacement is what the group runs instead.
+// replacement returns what the group runs instead.
 func replacement(g *v1alpha1.ReleaseGroup) string {
 	if g.Rollout != nil {
 		for _, r := range g.Releases {

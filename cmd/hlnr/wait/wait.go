@@ -243,7 +243,7 @@ func forward(ctx context.Context, watcher watch.Interface, changes chan<- struct
 	}
 }
 
-// over is the answer when the timeout is over: how far the version got.
+// over returns the answer when the timeout is over: how far the version got.
 func (w *waiter) over(s snapshot, timeout time.Duration) error {
 	return w.end(&answer{cli.ExitTimeout, w.question.late(s, timeout)})
 }

@@ -103,7 +103,7 @@ func TestWait(t *testing.T) {
 	expect(t, namespace, cli.ExitNo, "1.1.0 failed: Aborted", "shop", "1.1.0", "--through-approvals")
 }
 
-// fixture is a snapshot to judge.
+// fixture returns a snapshot to judge.
 func fixture(edit func(*snapshot)) snapshot {
 	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"}}
 	ms.Spec.ImagePolicyRef.Name = "shop"

@@ -140,7 +140,7 @@ type answer struct {
 	at      time.Time
 }
 
-// newActs are those of the one user of a kubeconfig.
+// newActs returns those of the one user of a kubeconfig.
 func newActs(f *cli.Factory, c client.WithWatch) *Acts {
 	user := &userRights{now: f.Now, client: c, known: map[right]answer{}}
 	return &Acts{Factory: f, Client: func(context.Context) (client.WithWatch, error) { return c, nil }, Rights: user.in, FreezeRights: user.freeze}

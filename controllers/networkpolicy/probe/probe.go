@@ -156,7 +156,7 @@ func (p *Pool) Start(ctx context.Context, requeue func(types.NamespacedName)) {
 	p.ctx, p.requeue = ctx, requeue
 }
 
-// Known is what is known of a policy's probes since the process began.
+// Known returns what is known of a policy's probes since the process began.
 func (p *Pool) Known(policy types.NamespacedName) map[providers.Probe]providers.Probed {
 	if p == nil {
 		return nil
@@ -311,9 +311,9 @@ type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
 
-// failure is the text for a request without a response: one for each class of errors, without
-// anything that was received. The status of a Gateway may contain the address of another
-// server, whose output must not appear in the status of a policy.
+// failure returns the text for a request without a response: one for each class of errors, without
+// anything that was received. The status of a Gateway may contain the address of another server,
+// whose output must not appear in the status of a policy.
 func failure(err error) string {
 	dial, dns, cause := (*dialError)(nil), (*net.DNSError)(nil), syscall.Errno(0)
 	record, alert := tls.RecordHeaderError{}, tls.AlertError(0)

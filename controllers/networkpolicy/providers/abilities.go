@@ -88,7 +88,7 @@ type Sharer interface {
 	Shares(other *v1alpha1.NetworkPolicy) bool
 }
 
-// Reads are the kinds of a Referrer; none for other providers.
+// Reads returns the kinds of a Referrer; none for other providers.
 func Reads(p Provider) []Kind {
 	if r, ok := p.(Referrer); ok {
 		return r.Reads()
@@ -96,7 +96,7 @@ func Reads(p Provider) []Kind {
 	return nil
 }
 
-// Refers are the references of a Referrer; none for other providers.
+// Refers returns the references of a Referrer; none for other providers.
 func Refers(p Provider, policy *v1alpha1.NetworkPolicy) []Reference {
 	if r, ok := p.(Referrer); ok {
 		return r.Refers(policy)
@@ -104,7 +104,7 @@ func Refers(p Provider, policy *v1alpha1.NetworkPolicy) []Reference {
 	return nil
 }
 
-// Needs are the kinds that a policy needs: all that the provider writes, where it is not
+// Needs returns the kinds that a policy needs: all that the provider writes, where it is not
 // Selective.
 func Needs(p Provider, policy *v1alpha1.NetworkPolicy) []Kind {
 	if s, ok := p.(Selective); ok {
@@ -121,7 +121,7 @@ func Probes(v View, route Route, built []resources.Object) []Probe {
 	return nil
 }
 
-// SharedOf are the objects of a Sharing view; none for others.
+// SharedOf returns the objects of a Sharing view; none for others.
 func SharedOf(v View, routes []Route) []Shared {
 	if s, ok := v.(Sharing); ok {
 		return s.Shared(routes)

@@ -183,7 +183,7 @@ type TLS struct {
 	Port int32
 }
 
-// Serving is the Secret that is to serve the host now.
+// Serving returns the Secret that is to serve the host now.
 func (t TLS) Serving() string { return cmp.Or(t.Until, t.Secret) }
 
 // Shared is an object on which routes rest, and which is not a route's own.
@@ -199,7 +199,7 @@ type Parent struct {
 	v1alpha1.ParentReference
 }
 
-// DomainParents are those that the i-th domain names for itself.
+// DomainParents returns those that the i-th domain names for itself.
 func DomainParents(p *v1alpha1.NetworkPolicy, i int) []Parent {
 	var out []Parent
 	for j, ref := range p.Spec.Domains[i].ParentRefs {
@@ -208,7 +208,7 @@ func DomainParents(p *v1alpha1.NetworkPolicy, i int) []Parent {
 	return out
 }
 
-// ListenerParent is the one that the i-th listener names.
+// ListenerParent returns the one that the i-th listener names.
 func ListenerParent(p *v1alpha1.NetworkPolicy, i int) Parent {
 	return Parent{Field: fmt.Sprintf("spec.listeners[%d].parentRef", i), ParentReference: p.Spec.Listeners[i].ParentRef}
 }
@@ -224,7 +224,7 @@ type Backend struct {
 // earlier versions of TLSRoute take no more; the others have no need for more.
 const MaxHostnames = 16
 
-// BySecret are the hosts of routes by the Secret that is to serve them now, sorted.
+// BySecret returns the hosts of routes by the Secret that is to serve them now, sorted.
 func BySecret(routes []Route) map[string][]string {
 	out := map[string][]string{}
 	for _, r := range routes {
@@ -241,8 +241,8 @@ func BySecret(routes []Route) map[string][]string {
 	return out
 }
 
-// Undecided are those of the hosts that live routes have and none of the decided ones
-// has: what nothing replaces stays as it is.
+// Undecided returns those of the hosts that live routes have and none of the decided ones has: what
+// nothing replaces stays as it is.
 func Undecided(hosts []string, decided []Route, live map[string]*Live) []string {
 	return slices.DeleteFunc(slices.Clone(hosts), func(host string) bool {
 		return !carried(live, host) || slices.ContainsFunc(decided, func(r Route) bool { return slices.Contains(r.Hostnames, host) })
@@ -298,7 +298,7 @@ func (l *Live) Stamp() (stamp resources.Stamp, ok bool) {
 	return resources.StampOf(l.Objects[0])
 }
 
-// Group is the slug of the group whose releases are behind it.
+// Group returns the slug of the group whose releases are behind it.
 func (l *Live) Group() string {
 	if l.User {
 		stamp, _ := l.Stamp()
@@ -315,7 +315,7 @@ func (l *Live) Pinned() bool {
 	return l.Objects[0].GetLabels()[v1alpha1.LabelRelease] != ""
 }
 
-// UserRoute is the name of a route of another user. No route of ours has one like it.
+// UserRoute returns the name of a route of another user. No route of ours has one like it.
 func UserRoute(kind, name string) string { return kind + "/" + name }
 
 // Problem is what keeps something from being so: a reason in one CamelCase word, and
@@ -421,8 +421,8 @@ func (r Route) Metadata(policy *v1alpha1.NetworkPolicy, microservice string) (la
 // recordPrefixes of the annotations that external-dns reads: since its 0.22, and before.
 var recordPrefixes = []string{"external-dns.kubernetes.io/", "external-dns.alpha.kubernetes.io/"}
 
-// Kept is the metadata of a live object that is written again for a route: its labels
-// and annotations stay, but for those of the group and the stamp.
+// Kept returns the metadata of a live object that is written again for a route: its labels and
+// annotations stay, but for those of the group and the stamp.
 func (r Route) Kept(policy *v1alpha1.NetworkPolicy, microservice string, live resources.Object) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{
 		Namespace: live.GetNamespace(), Name: live.GetName(), Labels: maps.Clone(live.GetLabels()), Annotations: maps.Clone(live.GetAnnotations()),
@@ -435,8 +435,8 @@ func (r Route) Kept(policy *v1alpha1.NetworkPolicy, microservice string, live re
 	return out
 }
 
-// Sorted are the keys of a set in order.
+// Sorted returns the keys of a set in order.
 func Sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// MatchType is the type of a comparison, its default included.
+// MatchType returns the type of a comparison, its default included.
 func MatchType(t v1alpha1.MatchType) v1alpha1.MatchType { return cmp.Or(t, v1alpha1.MatchExact) }

@@ -97,7 +97,8 @@ func (w *World) exists(p gatewayv1.ParentReference, namespace string) bool {
 	return false
 }
 
-// setGateway is the Gateway whose listeners a ListenerSet adds to: without it no gateway answers for the set.
+// setGateway returns the Gateway whose listeners a ListenerSet adds to: without it no gateway answers for the
+// set.
 func setGateway(s *gatewayv1.ListenerSet) string {
 	namespace := s.Namespace
 	if s.Spec.ParentRef.Namespace != nil {
@@ -119,7 +120,7 @@ func programSet(s *gatewayv1.ListenerSet) {
 	}
 }
 
-// Taken is how APISIX reports that it took a route over.
+// Taken returns how APISIX reports that it took a route over.
 func Taken(r *apisix.ApisixRoute) metav1.Condition {
 	return metav1.Condition{
 		Type: "ResourcesAvailable", Status: metav1.ConditionTrue, Reason: "ResourcesSynced", Message: "Sync Successfully",
@@ -127,13 +128,13 @@ func Taken(r *apisix.ApisixRoute) metav1.Condition {
 	}
 }
 
-// ParentsOf are the parents of a route of any kind.
+// ParentsOf returns the parents of a route of any kind.
 func ParentsOf(o resources.Object) []gatewayv1.ParentReference {
 	parents, _, _ := common(o)
 	return parents.ParentRefs
 }
 
-// AnswersOf are the answers of the parents of a route of any kind.
+// AnswersOf returns the answers of the parents of a route of any kind.
 func AnswersOf(o resources.Object) []gatewayv1.RouteParentStatus {
 	_, s, _ := common(o)
 	return s.Parents
@@ -145,7 +146,8 @@ func SetAnswers(o resources.Object, answers []gatewayv1.RouteParentStatus) {
 	s.Parents = answers
 }
 
-// common are the parts that routes of the Gateway API have, and whether the kind is one of the project's.
+// common returns the parts that routes of the Gateway API have, and whether the kind is one of the
+// project's.
 func common(o resources.Object) (_ *gatewayv1.CommonRouteSpec, _ *gatewayv1.RouteStatus, ours bool) {
 	switch r := o.(type) {
 	case *gatewayv1.HTTPRoute:

@@ -26,7 +26,7 @@ func Switches() map[string][2]Case {
 	return out
 }
 
-// Cases are the providers of the project by name, and of the Gateway API each kind of route.
+// Cases returns the providers of the project by name, and of the Gateway API each kind of route.
 func Cases() map[string]Case {
 	parents := []v1alpha1.ParentReference{{Name: "public"}} // A Gateway next to the policy.
 	gateway := v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: parents}}
@@ -79,7 +79,7 @@ func Cases() map[string]Case {
 	return cases
 }
 
-// Domains are the entries as domains of a policy.
+// Domains returns the entries as domains of a policy.
 func Domains(entries ...Entry) []v1alpha1.Domain {
 	var out []v1alpha1.Domain
 	for _, e := range entries {
@@ -92,7 +92,7 @@ func Domains(entries ...Entry) []v1alpha1.Domain {
 	return out
 }
 
-// ofUser is the case of a route of another user.
+// ofUser returns the case of a route of another user.
 func ofUser(kind string) Case {
 	version, protocol, hosts := "v1alpha2", v1alpha1.ProtocolTCP, false
 	switch kind {

@@ -18,12 +18,13 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// ActiveVersion is the version that the Service of a group routes to; "" where there is no such Service.
+// ActiveVersion returns the version that the Service of a group routes to; "" where there is no such
+// Service.
 func ActiveVersion(f *traffic.Observed, slug string) string {
 	return VersionBehind(f, resources.GroupServiceName(f.Policy.Name, slug))
 }
 
-// VersionBehind is the version of the release that a Service selects; "" where there is no
+// VersionBehind returns the version of the release that a Service selects; "" where there is no
 // such Service.
 func VersionBehind(f *traffic.Observed, service string) string {
 	release := f.Selected(service)
@@ -37,7 +38,7 @@ func VersionBehind(f *traffic.Observed, service string) string {
 	return release
 }
 
-// ProvidersOf are the providers that have routes.
+// ProvidersOf returns the providers that have routes.
 func ProvidersOf(f *traffic.Observed) []string {
 	out := []string{}
 	for _, live := range f.Live {
@@ -47,8 +48,8 @@ func ProvidersOf(f *traffic.Observed) []string {
 	return slices.Compact(out)
 }
 
-// SplitOf is the split of the live route of a provider that serves a host, or the
-// listener that stands for it.
+// SplitOf returns the split of the live route of a provider that serves a host, or the listener
+// that stands for it.
 func SplitOf(f *traffic.Observed, entry, provider string) string {
 	var parts []string
 	names := []string{}
@@ -70,7 +71,7 @@ func SplitOf(f *traffic.Observed, entry, provider string) string {
 	return strings.Join(parts, " ")
 }
 
-// listenerOf is the listener that stands for a host in the suite.
+// listenerOf returns the listener that stands for a host in the suite.
 func listenerOf(host string) string {
 	name, _, _ := strings.Cut(host, ".")
 	return name
@@ -81,7 +82,7 @@ func Changed(u *unstructured.Unstructured) bool {
 	return len(u.GetAnnotations()) > 0 || !strings.Contains(mustJSON(u.Object["spec"]), "users-old")
 }
 
-// ReadRoute is an object of a route as its provider reads it.
+// ReadRoute returns an object of a route as its provider reads it.
 func ReadRoute(route resources.Object) *providers.Live {
 	for _, p := range traffic.Known {
 		for _, live := range p.See(providers.Scene{Policy: &v1alpha1.NetworkPolicy{}, Objects: []resources.Object{route}}).Live() {
@@ -91,7 +92,7 @@ func ReadRoute(route resources.Object) *providers.Live {
 	return nil
 }
 
-// ServicesOf are the Services that a route names in any way.
+// ServicesOf returns the Services that a route names in any way.
 func ServicesOf(route resources.Object) map[string]bool {
 	out := map[string]bool{}
 	for _, s := range ReadRoute(route).Services {

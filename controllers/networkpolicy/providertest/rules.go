@@ -50,7 +50,7 @@ func picture(f *traffic.Observed) string {
 	return text
 }
 
-// liveSplits are the weights by Service of all live routes.
+// liveSplits returns the weights by Service of all live routes.
 func (w *World) liveSplits() map[string]map[string]int {
 	out := map[string]map[string]int{}
 	for name, live := range w.Observed().Live {

@@ -51,8 +51,8 @@ type fatal interface {
 	Fatalf(format string, args ...any)
 }
 
-// NewWorld is a World with the policy prod/shop, which routes the hosts {{.ReleaseGroupName}}.shop.example.com by the Gateway
-// infra/public, and with these groups. Nothing is written yet, and no pod is ready.
+// NewWorld returns a World with the policy prod/shop, which routes the hosts {{.ReleaseGroupName}}.shop.example.com by the
+// Gateway infra/public, and with these groups. Nothing is written yet, and no pod is ready.
 func NewWorld(t fatal, groups ...v1alpha1.ReleaseGroup) *World {
 	port := intstr.FromInt32(8080)
 	return &World{
@@ -75,7 +75,7 @@ func NewWorld(t fatal, groups ...v1alpha1.ReleaseGroup) *World {
 	}
 }
 
-// Observed is what a reconcile observes.
+// Observed returns what a reconcile observes.
 func (w *World) Observed() *traffic.Observed {
 	f := &traffic.Observed{
 		Policy: w.Policy.DeepCopy(), Services: w.Services, Written: w.Written,
@@ -96,7 +96,7 @@ func (w *World) Observed() *traffic.Observed {
 	return f
 }
 
-// scene is what the controller reads of the provider's objects.
+// scene returns what the controller reads of the provider's objects.
 func (w *World) scene(policy *v1alpha1.NetworkPolicy) providers.Scene {
 	s := providers.Scene{
 		Policy: policy, Microservice: "shop", Served: map[string]providers.Served{}, Referents: map[providers.Reference]resources.Object{},

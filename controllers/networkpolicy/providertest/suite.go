@@ -61,7 +61,7 @@ type Case struct {
 	Serve func(live resources.Object)
 }
 
-// world is a World in which the kinds of the case are served.
+// world returns a World in which the kinds of the case are served.
 func (c Case) world(t *testing.T, groups ...v1alpha1.ReleaseGroup) *World {
 	w := NewWorld(t, groups...)
 	w.same, w.serve = c.Same, c.Serve
@@ -110,7 +110,7 @@ func (p player) split(step, entry, wanted string) {
 	want(p.T, step+": split of "+entry, p.Split(entry, p.Case.Name), wanted)
 }
 
-// referred are those of the weighted releases that routes name.
+// referred returns those of the weighted releases that routes name.
 func (c Case) referred(weighted ...string) []string {
 	if c.Whole {
 		return weighted[:1] // Only the active one has requests.

@@ -101,12 +101,12 @@ func (w *World) check() {
 	}
 }
 
-// GroupTraffic is what the status reports of a group, by its slug.
+// GroupTraffic returns what the status reports of a group, by its slug.
 func (w *World) GroupTraffic(slug string) v1alpha1.GroupTraffic {
 	return traffic.Find(w.Policy.Status.Groups, slug)
 }
 
-// Condition is the status and reason of one of the policy; "" where it has none.
+// Condition returns the status and reason of one of the policy; "" where it has none.
 func (w *World) Condition(kind string) string {
 	for _, c := range w.Policy.Status.Conditions {
 		if c.Type == kind {
@@ -116,7 +116,7 @@ func (w *World) Condition(kind string) string {
 	return ""
 }
 
-// Change is an edit of the policy.
+// Change returns an edit of the policy.
 func (w *World) Change(edit func(*v1alpha1.NetworkPolicySpec)) {
 	edit(&w.Policy.Spec)
 	w.Policy.Generation++

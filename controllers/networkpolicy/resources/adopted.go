@@ -39,8 +39,8 @@ func (s Service) Adopt(live *corev1.Service) *corev1.Service {
 	return next
 }
 
-// Restore is the Service as it was before Mark. A mark that cannot be read is an
-// error: then the selector stays.
+// Restore returns the Service as it was before Mark. A mark that cannot be read is an error: then
+// the selector stays.
 func Restore(live *corev1.Service) (*corev1.Service, error) {
 	var selector map[string]string
 	if err := json.Unmarshal([]byte(live.Annotations[v1alpha1.AnnotationAdoptedSelector]), &selector); err != nil || len(selector) == 0 {

@@ -26,7 +26,7 @@ type Taken struct {
 	Before map[string]json.RawMessage `json:"before"`
 }
 
-// TakenKey is the annotation of a policy.
+// TakenKey returns the annotation of a policy.
 func TakenKey(policy string) string { return v1alpha1.AnnotationRules + policy }
 
 // ReadTaken reads from the annotations of a route what a policy owns in it, or nil, or the
@@ -43,7 +43,7 @@ func ReadTaken(annotations map[string]string, policy string) *Taken {
 	return t
 }
 
-// String is the value of the annotation, the same for equal content.
+// String returns the value of the annotation, the same for equal content.
 func (t *Taken) String() string {
 	text, err := json.Marshal(t)
 	if err != nil {

@@ -14,9 +14,8 @@ import (
 // maxName is the length of a DNS label, which names of Services must be.
 const maxName = 63
 
-// GroupServiceName is the name of the Service that follows the active release of
-// a group: the policy's name and the group's slug, and a hash where that is too
-// long.
+// GroupServiceName returns the name of the Service that follows the active release of a group: the
+// policy's name and the group's slug, and a hash where that is too long.
 func GroupServiceName(policy, slug string) string {
 	name := policy + "-" + slug
 	if len(name) <= maxName {
@@ -25,27 +24,27 @@ func GroupServiceName(policy, slug string) string {
 	return join(name, "g"+digest(policy, slug))
 }
 
-// ReleaseServiceName is the name of the Service of one release. It always ends in
-// a hash, so that no two policies, and no group's Service, can meet in it.
+// ReleaseServiceName returns the name of the Service of one release. It always ends in a hash, so
+// that no two policies, and no group's Service, can meet in it.
 func ReleaseServiceName(policy, microservice, release string) string {
 	short := strings.TrimPrefix(release, microservice+"-")
 	return join(policy+"-"+strings.ReplaceAll(short, ".", "-"), "r"+digest(policy, release))
 }
 
-// RouteName is the name of the index-th route of a target: what its hosts route
-// to, under which path and to which port. It ends in a hash for the same reason.
+// RouteName returns the name of the index-th route of a target: what its hosts route to, under
+// which path and to which port. It ends in a hash for the same reason.
 func RouteName(policy, target, path, port string, index int) string {
 	short := label(strings.TrimPrefix(target, "group/"))
 	return join(policy+"-"+short, digest(policy, target, path, port, strconv.Itoa(index)))
 }
 
-// ListenerSetName is the name of the ListenerSet of a host at a port of a Gateway, which
-// is given as namespace and name.
+// ListenerSetName returns the name of the ListenerSet of a host at a port of a Gateway, which is
+// given as namespace and name.
 func ListenerSetName(policy, gateway, host string, port int32) string {
 	return join(policy+"-"+label(host), "l"+digest(policy, gateway, host, strconv.Itoa(int(port))))
 }
 
-// TLSName is the name of the object that gives the hosts of a policy the certificate of a
+// TLSName returns the name of the object that gives the hosts of a policy the certificate of a
 // Secret.
 func TLSName(policy, secret string) string {
 	return join(policy+"-"+label(secret), "t"+digest(policy, secret))
@@ -105,8 +104,8 @@ func label(text string) string {
 	}, text), "-")
 }
 
-// digest is a short hash of parts. The length of each goes in, so that "a-b" and
-// "c" differ from "a" and "b-c".
+// digest returns a short hash of parts. The length of each goes in, so that "a-b" and "c" differ
+// from "a" and "b-c".
 func digest(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {

@@ -190,10 +190,10 @@ type Applied struct {
 
 func (w Applied) touched(name string) bool { return w.Changed[name] || w.Refused[name] != nil }
 
-// ServiceKey is the key of a Service among what was applied.
+// ServiceKey returns the key of a Service among what was applied.
 func ServiceKey(name string) string { return "Service/" + name }
 
-// RouteName is the key of a route among what was applied.
+// RouteName returns the key of a route among what was applied.
 func RouteName(name string) string { return "Route/" + name }
 
 // services returns all Services that a route names.

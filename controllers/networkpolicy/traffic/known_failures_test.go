@@ -38,7 +38,7 @@ func TestKnownFailures(t *testing.T) {
 	}
 }
 
-// stepOf is a group whose canary b has a weight, next to a.
+// stepOf returns a group whose canary b has a weight, next to a.
 func stepOf(revision int64, rows ...string) v1alpha1.ReleaseGroup {
 	return group("1-x", revision, rows...)
 }
@@ -122,7 +122,7 @@ func splitIsTheOneCarried(t *testing.T) {
 	}
 }
 
-// matched is a world whose canary gets chosen requests and copies, and no weight.
+// matched returns a world whose canary gets chosen requests and copies, and no weight.
 func matched(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, testTraffic(stepOf(2, "b 1.1.0 canary 0", "a 1.0.0 active 100"), true, 20))

@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// ending is a group that is to have no routes any more.
+// ending returns a group that is to have no routes any more.
 func ending(g v1alpha1.ReleaseGroup) v1alpha1.ReleaseGroup {
 	g.Phase = v1alpha1.GroupClosing
 	return g
@@ -288,7 +288,7 @@ func TestFixOfAReleaseThatNoServiceSelected(t *testing.T) {
 	want(t, "the Service selects", n.services["web-1-x"].Spec.Selector[v1alpha1.LabelRelease], a.Release)
 }
 
-// hostsOfGroup are the hosts of routes that are written for a group.
+// hostsOfGroup returns the hosts of routes that are written for a group.
 func hostsOfGroup(n *front, slug string) (hosts []string) {
 	for _, live := range n.facts().Live {
 		if live.Group() == slug {

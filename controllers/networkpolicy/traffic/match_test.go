@@ -29,7 +29,7 @@ func beta() []v1alpha1.CanaryMatch {
 	}
 }
 
-// onlyRoute is the one route that there is.
+// onlyRoute returns the one route that there is.
 func onlyRoute(t *testing.T, w *world) *gatewayv1.HTTPRoute {
 	t.Helper()
 	if len(w.routes) != 1 {

@@ -19,7 +19,7 @@ func (w *world) own(data map[string]string, labels map[string]string) {
 // broken is a list that no one can read.
 var broken = map[string]string{"prod": "not a host"}
 
-// reported are the rows of a status, each "host reason programmed".
+// reported returns the rows of a status, each "host reason programmed".
 func reported(s v1alpha1.NetworkPolicyStatus) []string {
 	out := []string{}
 	for _, d := range s.Domains {
@@ -32,7 +32,7 @@ func reported(s v1alpha1.NetworkPolicyStatus) []string {
 	return out
 }
 
-// routedHosts are the hosts of all routes that are there.
+// routedHosts returns the hosts of all routes that are there.
 func (w *world) routedHosts() []string {
 	var out []string
 	for _, route := range w.routes {

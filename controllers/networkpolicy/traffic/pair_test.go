@@ -44,8 +44,8 @@ var pairVersions = []string{"1.0.0", "1.1.0", "1.1.1", "1.2.0", "1.3.0", "2.0.0"
 
 func someVersion(i int) string { return pairVersions[i%len(pairVersions)] }
 
-// someDomains are the domains whose bits are set; the one of the bit 64 chooses requests,
-// which a plain Ingress cannot.
+// someDomains returns the domains whose bits are set; the one of the bit 64 chooses requests, which
+// a plain Ingress cannot.
 func someDomains(bits int) (out []v1alpha1.Domain) {
 	for i, x := range []v1alpha1.Domain{
 		{Domain: "shop.example.com"},
@@ -538,7 +538,7 @@ var pairDeck = func() (deck []int) {
 	return deck
 }()
 
-// pairHistory is what a seed makes: what happens, and where it starts.
+// pairHistory returns what a seed makes: what happens, and where it starts.
 func pairHistory(seed uint64) (ops []pairOp, start int) {
 	random := rand.New(rand.NewPCG(seed, 7))
 	ops = make([]pairOp, 40+random.IntN(120))
@@ -733,7 +733,7 @@ func (p *pair) kind() string {
 	return text[:min(len(text), 14)]
 }
 
-// note is what happened, and how it stands at the end.
+// note returns what happened, and how it stands at the end.
 func (p *pair) note() string {
 	var b strings.Builder
 	for _, l := range p.trace {

@@ -200,7 +200,7 @@ func (p *pair) checkTruth() {
 	}
 }
 
-// positive are the weights above zero.
+// positive returns the weights above zero.
 func positive(weights map[string]int) map[string]int {
 	out := maps.Clone(weights)
 	maps.DeleteFunc(out, func(_ string, w int) bool { return w == 0 })

@@ -269,7 +269,7 @@ func (p *pair) reportRelease() (did bool) {
 	return did
 }
 
-// size is how many pods it is to have.
+// size returns how many pods it is to have.
 func (o *object) size() int {
 	if o.Replicas == 0 {
 		return 0
@@ -454,7 +454,7 @@ func (p *pair) observe() release.Observed {
 	return o
 }
 
-// withdrawnOf is what an ImagePolicy reports of what a group holds: denied versions, and that
+// withdrawnOf returns what an ImagePolicy reports of what a group holds: denied versions, and that
 // the current scheme does not make the group.
 func (p *pair) withdrawnOf(g *release.Group) (out []release.Withdrawal) {
 	made := len(g.Releases) == 0
@@ -597,7 +597,7 @@ func (p *pair) record(plan release.Result) {
 	}
 }
 
-// groupAsRead is what policies read of a group of the rollout state.
+// groupAsRead returns what policies read of a group of the rollout state.
 func groupAsRead(g *release.Group) v1alpha1.ReleaseGroup {
 	out := v1alpha1.ReleaseGroup{
 		Name: g.Name, Slug: g.Slug, Level: v1alpha1.ReleaseLevel(g.Level), PullRequest: g.PullRequest, Phase: v1alpha1.GroupPhase(g.Phase),
@@ -737,8 +737,8 @@ func (p *pair) accept(name string) bool {
 	return n.took.snapshot != before.snapshot
 }
 
-// names are the releases that objects as written, and what the gateway serves of them,
-// name, but for domains with a version.
+// names returns the releases that objects as written, and what the gateway serves of them, name,
+// but for domains with a version.
 func (n *front) names() map[string]string {
 	now := n.state()
 	if now == n.namedIn {

@@ -24,7 +24,7 @@ func probedWorld(t *testing.T) *world {
 	return w
 }
 
-// open are the probes that a reconcile would have asked.
+// open returns the probes that a reconcile would have asked.
 func (w *world) open() []providers.Probe {
 	f := w.facts()
 	return Probes(f, Plan(f), Applied{})

@@ -421,7 +421,7 @@ func (h history) canariesAreCanaries(f *Observed, out *Decision) {
 	}
 }
 
-// readyCanary is the canary with a ready endpoint of the first of these groups that has one.
+// readyCanary returns the canary with a ready endpoint of the first of these groups that has one.
 func (h history) readyCanary(f *Observed, groups ...*v1alpha1.ReleaseGroup) string {
 	for _, g := range groups {
 		if g == nil {

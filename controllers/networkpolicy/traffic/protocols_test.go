@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
-// manyPorts is a world whose policy has a port of each protocol and no domain yet.
+// manyPorts returns a world whose policy has a port of each protocol and no domain yet.
 func manyPorts(t fatal) *world {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"], w.ready["b"] = 1, 1

@@ -18,7 +18,7 @@ var (
 
 const shopHost = "1-x.shop.example.com"
 
-// routedBy is a world in which a canary has 10 percent, by a provider.
+// routedBy returns a world in which a canary has 10 percent, by a provider.
 func routedBy(t *testing.T, provider v1alpha1.NetworkProvider) *world {
 	w := newWorld(t, group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	w.policy.Spec.Provider = &provider
@@ -27,7 +27,7 @@ func routedBy(t *testing.T, provider v1alpha1.NetworkProvider) *world {
 	return w
 }
 
-// change is an edit of the policy.
+// change returns an edit of the policy.
 func (w *world) change(edit func(*v1alpha1.NetworkPolicySpec)) {
 	edit(&w.policy.Spec)
 	w.policy.Generation++

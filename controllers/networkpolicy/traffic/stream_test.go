@@ -16,8 +16,8 @@ import (
 
 const newestHost = "shop.example.com"
 
-// moving is a world in which 2.0.0, the first release of 2.x, gets its weight of what
-// routes to the newest group.
+// moving returns a world in which 2.0.0, the first release of 2.x, gets its weight of what routes
+// to the newest group.
 func moving(t fatal, weight string, older ...string) *world {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}}
@@ -293,7 +293,7 @@ func (w *world) acceptOnly(names ...string) {
 	}
 }
 
-// onlyNewest is a world with one domain, which routes to the newest group, by one route.
+// onlyNewest returns a world with one domain, which routes to the newest group, by one route.
 func onlyNewest(t *testing.T) (w *world, route string) {
 	t.Helper()
 	w = newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))

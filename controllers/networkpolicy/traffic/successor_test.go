@@ -135,7 +135,7 @@ func TestTwoGroupsOfOneVersionShareAHost(t *testing.T) {
 	}
 }
 
-// releasesOfHost are the releases that routes route the host to, one by one; "" where no route
+// releasesOfHost returns the releases that routes route the host to, one by one; "" where no route
 // has it.
 func releasesOfHost(w *world) (out string) {
 	d := newPlanner(w.facts())

@@ -31,7 +31,7 @@ func ownListener(secret string) *v1alpha1.DomainTLS {
 	return &v1alpha1.DomainTLS{Mode: v1alpha1.TLSListenerSet, SecretName: secret, IssuerRef: &v1alpha1.IssuerReference{Name: "ca", Kind: "ClusterIssuer"}}
 }
 
-// encrypted is a world with two groups, each with its own domain that asks for TLS.
+// encrypted returns a world with two groups, each with its own domain that asks for TLS.
 func encrypted(t *testing.T, provider v1alpha1.NetworkProvider, tls *v1alpha1.DomainTLS) *world {
 	w := newWorld(t, group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	w.policy.Spec.Provider = &provider
@@ -40,7 +40,7 @@ func encrypted(t *testing.T, provider v1alpha1.NetworkProvider, tls *v1alpha1.Do
 	return w
 }
 
-// certificates are the names of all Certificates, with the names that they are for.
+// certificates returns the names of all Certificates, with the names that they are for.
 func (w *world) certificates() map[string]string {
 	out := map[string]string{}
 	for _, o := range w.others {
@@ -51,7 +51,7 @@ func (w *world) certificates() map[string]string {
 	return out
 }
 
-// sets are the hosts of all ListenerSets, with their Secrets.
+// sets returns the hosts of all ListenerSets, with their Secrets.
 func (w *world) sets() map[string]string {
 	out := map[string]string{}
 	for _, o := range w.others {
@@ -66,7 +66,7 @@ func (w *world) sets() map[string]string {
 	return out
 }
 
-// domain is the report of a host.
+// domain returns the report of a host.
 func (w *world) domain(host string) v1alpha1.DomainStatus {
 	i := slices.IndexFunc(w.policy.Status.Domains, func(d v1alpha1.DomainStatus) bool { return d.Domain == host })
 	if i < 0 {
@@ -140,7 +140,7 @@ func TestCertificateNotReady(t *testing.T) {
 	}
 }
 
-// secrets are the Secrets that serve hosts.
+// secrets returns the Secrets that serve hosts.
 func (w *world) secrets() map[string]string {
 	out := map[string]string{}
 	for _, o := range w.others {

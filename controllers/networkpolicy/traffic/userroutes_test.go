@@ -51,7 +51,7 @@ func parse(text string) *unstructured.Unstructured {
 	return u
 }
 
-// borrowing is a world whose policy routes rules of a route of another user.
+// borrowing returns a world whose policy routes rules of a route of another user.
 func borrowing(t *testing.T, rules ...string) *world {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.gateways["prod/public"] = openGateway()
@@ -310,7 +310,7 @@ func TestStepsThatAUsersRouteCannotTake(t *testing.T) {
 	want(t, "main", w.shares("main"), "a=100")
 }
 
-// allShares are what the rules of the route route to, in order.
+// allShares returns what the rules of the route route to, in order.
 func (w *world) allShares() string {
 	u := w.users["HTTPRoute/web"]
 	var out []string

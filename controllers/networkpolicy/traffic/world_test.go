@@ -204,7 +204,7 @@ func (w *world) facts() *Observed {
 	return f
 }
 
-// observed is a policy with its Microservice, and what providers see of its objects.
+// observed returns a policy with its Microservice, and what providers see of its objects.
 func (w *world) observed() *Observed {
 	if w.shared != nil {
 		w.refresh()
@@ -230,7 +230,7 @@ func (w *world) endpoints(release string) []string {
 	return slices.Clip(known[:n])
 }
 
-// scene is what the controller reads of the provider's objects.
+// scene returns what the controller reads of the provider's objects.
 func (w *world) scene(policy *v1alpha1.NetworkPolicy) providers.Scene {
 	s := providers.Scene{
 		Policy: policy, Microservice: "shop", Served: map[string]providers.Served{}, Referents: map[providers.Reference]resources.Object{},
@@ -546,7 +546,8 @@ func (w *world) exists(p gatewayv1.ParentReference, namespace string) bool {
 	return false
 }
 
-// setGateway is the Gateway whose listeners a ListenerSet adds to: without it no gateway answers for the set.
+// setGateway returns the Gateway whose listeners a ListenerSet adds to: without it no gateway answers for the
+// set.
 func setGateway(s *gatewayv1.ListenerSet) string {
 	namespace := s.Namespace
 	if s.Spec.ParentRef.Namespace != nil {
@@ -568,7 +569,7 @@ func programSet(s *gatewayv1.ListenerSet) {
 	}
 }
 
-// taken is how APISIX reports that it took a route over.
+// taken returns how APISIX reports that it took a route over.
 func taken(r *apisix.ApisixRoute) metav1.Condition {
 	return metav1.Condition{
 		Type: "ResourcesAvailable", Status: metav1.ConditionTrue, Reason: "ResourcesSynced", Message: "Sync Successfully",
@@ -589,7 +590,7 @@ func setAnswers(o resources.Object, answers []gatewayv1.RouteParentStatus) {
 	s.Parents = answers
 }
 
-// common are the parts that routes of all kinds have.
+// common returns the parts that routes of all kinds have.
 func common(o resources.Object) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteStatus) {
 	switch r := o.(type) {
 	case *gatewayv1.HTTPRoute:
@@ -730,7 +731,7 @@ func (w *world) condition(kind string) string {
 	return ""
 }
 
-// readRoute is an object of a route as its provider reads it.
+// readRoute returns an object of a route as its provider reads it.
 func readRoute(route resources.Object) *providers.Live {
 	for _, p := range Known {
 		for _, live := range p.See(providers.Scene{Policy: &v1alpha1.NetworkPolicy{}, Objects: []resources.Object{route}}).Live() {
@@ -744,7 +745,7 @@ func hostsOf(route resources.Object) []string { return readRoute(route).Hostname
 
 func pinRoute(route resources.Object) bool { return readRoute(route).Pinned() }
 
-// servicesOf are the Services that a route names in any way.
+// servicesOf returns the Services that a route names in any way.
 func servicesOf(route resources.Object) map[string]bool {
 	out := map[string]bool{}
 	for _, s := range readRoute(route).Services {
@@ -779,7 +780,7 @@ func want[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
-// versionBehind is the version of the release that a Service selects; "" where there is no
+// versionBehind returns the version of the release that a Service selects; "" where there is no
 // such Service.
 func versionBehind(f *Observed, service string) string {
 	release := f.Selected(service)
@@ -793,7 +794,7 @@ func versionBehind(f *Observed, service string) string {
 	return release
 }
 
-// providersOf are the providers that have routes.
+// providersOf returns the providers that have routes.
 func providersOf(f *Observed) []string {
 	out := []string{}
 	for _, live := range f.Live {
@@ -803,7 +804,7 @@ func providersOf(f *Observed) []string {
 	return slices.Compact(out)
 }
 
-// splitOfEntry is the split of the live route of a provider that serves a host, or the
+// splitOfEntry returns the split of the live route of a provider that serves a host, or the
 // listener that stands for it.
 func splitOfEntry(f *Observed, entry, provider string) string {
 	var parts []string
@@ -826,7 +827,7 @@ func splitOfEntry(f *Observed, entry, provider string) string {
 	return strings.Join(parts, " ")
 }
 
-// listenerOf is the listener that stands for a host in the suite.
+// listenerOf returns the listener that stands for a host in the suite.
 func listenerOf(host string) string {
 	name, _, _ := strings.Cut(host, ".")
 	return name

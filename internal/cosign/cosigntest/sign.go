@@ -144,7 +144,7 @@ func Statement(name, digest, predicate string) []byte {
 	})
 }
 
-// BundleLayer is a Sigstore bundle with the statement, signed.
+// BundleLayer returns a Sigstore bundle with the statement, signed.
 func (k Key) BundleLayer(t testing.TB, statement []byte) mutate.Addendum {
 	t.Helper()
 	const payloadType = "application/vnd.in-toto+json"
@@ -159,13 +159,13 @@ func (k Key) BundleLayer(t testing.TB, statement []byte) mutate.Addendum {
 	}))
 }
 
-// BundleOf is the layer of a bundle.
+// BundleOf returns the layer of a bundle.
 func BundleOf(content []byte) mutate.Addendum {
 	return mutate.Addendum{Layer: static.NewLayer(content, Bundle), MediaType: Bundle}
 }
 
-// Artifact is a manifest with layers; its configuration has the artifact's type, as
-// one that is not an image says it.
+// Artifact returns a manifest with layers; its configuration has the artifact's type, as one that
+// is not an image says it.
 func Artifact(t testing.TB, artifactType types.MediaType, layers ...mutate.Addendum) v1.Image {
 	t.Helper()
 	image, err := mutate.Append(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layers...)

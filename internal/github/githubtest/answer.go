@@ -137,7 +137,7 @@ func (s *Server) user(login string) any {
 	return s.fill("user", fields{"login": login, "html_url": "https://github.com/" + login})
 }
 
-// web is the address of a page for people.
+// web returns the address of a page for people.
 func web(r *Repository) string { return "https://github.com/" + r.FullName() }
 
 func (s *Server) repository(r *Repository) map[string]any {
@@ -453,7 +453,7 @@ func (s *Server) oneComment(x *exchange) {
 	s.write(x, http.StatusOK, s.comment(x, c), "")
 }
 
-// slug is the App's name in the login of its bot.
+// slug returns the App's name in the login of its bot.
 func (a *app) slug() string {
 	for _, i := range a.installations {
 		return strings.TrimSuffix(i.pattern.login, "[bot]")
@@ -496,7 +496,7 @@ func (s *Server) createToken(x *exchange) {
 	s.write(x, http.StatusCreated, s.fill("installation-token", fields{"token": a.token, "expires_at": date(a.expires), "permissions": granted}), "")
 }
 
-// decode is a copy of a body that may be changed.
+// decode returns a copy of a body that may be changed.
 func decode(body any) map[string]any {
 	text, _ := json.Marshal(body)
 	var copied map[string]any

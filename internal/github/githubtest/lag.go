@@ -32,7 +32,7 @@ func (r *Repository) keep() {
 	}
 }
 
-// seen is what a read sees.
+// seen returns what a read sees.
 func (r *Repository) seen() *Repository {
 	seen := r
 	limit := r.s.options.Clock.Now().Add(-r.s.lag)

@@ -61,7 +61,7 @@ type Deployment struct {
 	created                                        time.Time
 }
 
-// State is the last status; "" without one.
+// State returns the last status; "" without one.
 func (d Deployment) State() string {
 	if len(d.Statuses) == 0 {
 		return ""
@@ -114,7 +114,7 @@ type Repository struct {
 	past []moment // in their order; see SetLag
 }
 
-// FullName is owner/name, of today.
+// FullName returns the current owner/name.
 func (r *Repository) FullName() string { return r.owner + "/" + r.name }
 
 // ID returns the repository's number, which it keeps when it is renamed.

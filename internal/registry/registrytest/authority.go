@@ -64,8 +64,8 @@ func (a *Authority) Issue(t testing.TB, until time.Time, hosts ...string) (certi
 	return encode("CERTIFICATE", sign(t, template, a.certificate, own, a.key).Raw), encode("PRIVATE KEY", der)
 }
 
-// Server is the configuration of a server for 127.0.0.1, whose clients need a
-// certificate of clients, unless that is nil.
+// Server returns the configuration of a server for 127.0.0.1, whose clients need a certificate of
+// clients, unless that is nil.
 func (a *Authority) Server(t testing.TB, until time.Time, clients *Authority, hosts ...string) *tls.Config {
 	t.Helper()
 	certificate, key := a.Issue(t, until, append(hosts, "127.0.0.1")...)

@@ -25,8 +25,8 @@ import (
 // hashOfRobot is Robot's password as htpasswd with bcrypt writes it.
 const hashOfRobot = Robot + ":$2b$04$V6TnGHZsNjTZyY2T34BFjeHi95UvSGU/mg0F.c3fjDkE/SQh5F/k6\n"
 
-// distribution2 is CNCF Distribution as Debian has it. It returns a list in one page, whatever it
-// is asked for, and deletes no tag alone: that is done in its files.
+// distribution2 returns CNCF Distribution as Debian has it. It returns a list in one page, whatever
+// it is asked for, and deletes no tag alone: that is done in its files.
 func distribution2() Product {
 	return Product{
 		Name: "distribution-2.8", Logins: []Login{Everybody, ByPassword, ByToken},
@@ -43,7 +43,7 @@ func distribution2() Product {
 	}
 }
 
-// distribution3 is CNCF Distribution 3, which hack/localcluster builds.
+// distribution3 returns CNCF Distribution 3, which hack/localcluster builds.
 func distribution3() Product {
 	return Product{
 		Name: "distribution-3.1", Logins: []Login{Everybody, ByPassword, ByToken}, Pages: true, DeletesTags: true,
@@ -60,8 +60,8 @@ func prepareDistribution(p *Process) ([]string, error) {
 	return []string{"serve", config}, err
 }
 
-// distributionAuth is the part of the configuration that says who may read. That of an
-// earlier start stays.
+// distributionAuth returns the part of the configuration that says who may read. That of an earlier
+// start stays.
 func (p *Process) distributionAuth() (string, error) {
 	file := filepath.Join(p.data, "auth.yml")
 	if text, err := os.ReadFile(file); err == nil {

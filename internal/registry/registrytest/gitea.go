@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// gitea is the registry of Gitea, which hack/localcluster builds.
+// gitea returns the registry of Gitea, which hack/localcluster builds.
 func gitea() Product {
 	return Product{
 		Name: "gitea-1.26", Logins: []Login{Everybody, ByToken, Hidden}, Pages: true, DeletesTags: true,

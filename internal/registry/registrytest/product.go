@@ -63,10 +63,10 @@ type Product struct {
 	untag func(p *Process, path, tag string) error
 }
 
-// Products are the registries that discovery is tested with.
+// Products returns the registries that discovery is tested with.
 func Products() []Product { return []Product{distribution2(), distribution3(), gitea()} }
 
-// named is the program that an environment variable names.
+// named returns the program that an environment variable names.
 func named(variable string) func(testing.TB) string {
 	return func(t testing.TB) string {
 		t.Helper()
@@ -208,7 +208,7 @@ func (p *Process) For(t testing.TB) { p.t = t }
 // Stop kills the registry; what it stored remains.
 func (p *Process) Stop() { p.stop() }
 
-// Host is the registry's host and port.
+// Host returns the registry's host and port.
 func (p *Process) Host() string { return p.address }
 
 // Repository returns the full name of a path below Robot's.

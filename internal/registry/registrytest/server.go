@@ -109,13 +109,13 @@ func New(t testing.TB, options ...Option) *Server {
 	return s
 }
 
-// Host is the registry's host and port.
+// Host returns the registry's host and port.
 func (s *Server) Host() string { return s.front.Listener.Addr().String() }
 
 // Repository returns the full name of a path.
 func (s *Server) Repository(path string) string { return s.Host() + "/" + path }
 
-// Outbound is a policy that lets a client reach servers of the test.
+// Outbound returns a policy that lets a client reach servers of the test.
 func Outbound() *outbound.Policy {
 	policy, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.0/8", "::1"}})
 	if err != nil {

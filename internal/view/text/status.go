@@ -156,7 +156,7 @@ func (p *page) headers() []string {
 	return out
 }
 
-// before is the width of all columns before the state.
+// before returns the width of all columns before the state.
 func (p *page) before(rows []row) int {
 	headers := p.headers()
 	widths := make([]int, len(headers)-1)

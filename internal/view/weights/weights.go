@@ -78,5 +78,5 @@ func (w *History) Of(namespace, name string) (out []view.GroupWeights) {
 	return out
 }
 
-// Services is how many were there at the last observation.
+// Services returns how many were there at the last observation.
 func (w *History) Services() int { return len(w.services) }

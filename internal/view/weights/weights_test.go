@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// rolling is a service whose canary has a weight.
+// rolling returns a service whose canary has a weight.
 func rolling(weight int32) []v1alpha1.Microservice {
 	ms := v1alpha1.Microservice{}
 	ms.Namespace, ms.Name = "shop", "cart"

@@ -81,7 +81,7 @@ func refused(format string, args ...any) *web.Problem {
 	return &web.Problem{Status: http.StatusForbidden, Title: "You cannot use the board", Text: fmt.Sprintf(format, args...)}
 }
 
-// unknown is the answer to who is not known.
+// unknown returns the answer to who is not known.
 func unknown(text string) *web.Problem {
 	return &web.Problem{Status: http.StatusUnauthorized, Title: "You are not logged in", Text: text}
 }

@@ -96,7 +96,7 @@ func NewOIDC(o OIDCOptions) (*OIDC, error) {
 	return &OIDC{OIDCOptions: o, sealer: s}, nil
 }
 
-// Login is the path at which readers log in.
+// Login returns the path at which readers log in.
 func (*OIDC) Login() string { return loginPath }
 
 // Reader of a request with a session.
@@ -159,7 +159,7 @@ func (o *OIDC) config(ctx context.Context) (*oauth2.Config, *oidc.Provider, erro
 	}, o.provider, nil
 }
 
-// away is the answer while the provider does not answer.
+// away returns the answer while the provider does not answer.
 func (o *OIDC) away(err error) *web.Problem {
 	return &web.Problem{Status: http.StatusServiceUnavailable, Title: "The identity provider does not answer", Text: fmt.Sprintf("%s: %v. This page tries again.", o.Issuer, err)}
 }
@@ -208,7 +208,7 @@ func (o *OIDC) clear(w http.ResponseWriter, r *http.Request, most int) {
 	}
 }
 
-// local is the path of a page of this board; "/" for any other URL.
+// local returns the path of a page of this board; "/" for any other URL.
 func local(target string) string {
 	u, err := url.Parse(target)
 	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(target, "/") || strings.HasPrefix(target, "//") || strings.ContainsAny(target, "\\\r\n\t") ||

@@ -65,7 +65,7 @@ func (p *Proxy) Reader(r *http.Request) (web.Reader, error) {
 	return reader, err
 }
 
-// Login is the proxy's.
+// Login returns the proxy's.
 func (*Proxy) Login() string { return "" }
 
 // Serve refuses: readers log in and out at the proxy.

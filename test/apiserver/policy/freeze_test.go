@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// newFreeze is a Freeze that a user signs; "": no one.
+// newFreeze returns a Freeze that a user signs; "": no one.
 func newFreeze(namespace, by string) *hlnr.Freeze {
 	end := metav1.NewTime(time.Now().Add(time.Hour))
 	f := &hlnr.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "fair"}}

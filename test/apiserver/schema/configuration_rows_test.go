@@ -2,7 +2,7 @@ package schema_test
 
 import "strings"
 
-// step is a patch of a Microservice with one step of weight 10 and these fields.
+// step returns a patch of a Microservice with one step of weight 10 and these fields.
 func step(fields ...string) string {
 	return `spec: {updateStrategy: {canary: {steps: [{` + strings.Join(append([]string{"weight: 10"}, fields...), ", ") + `}]}}}`
 }

@@ -2,7 +2,7 @@ package schema_test
 
 import "strings"
 
-// calendar is a list of periods, instead of an end.
+// calendar returns a list of periods, instead of an end.
 func calendar(periods string) string { return `spec: {until: null, periods: [` + periods + `]}` }
 
 // rulesRows are of both kinds; AT is the namespace of an exception to a ClusterFreeze.
@@ -40,7 +40,7 @@ var rulesRows = map[string]row{
 	" end before begin, a field": {patch: `spec: {until: null, periods: [{begin: "2026-12-20T00:00:00Z"}]}`, refused: "unknown field"},
 }
 
-// freezeRows are those of Freezes and ClusterFreezes.
+// freezeRows returns those of Freezes and ClusterFreezes.
 func freezeRows() map[string]row {
 	out := map[string]row{
 		"cfrz namespaces":            {kind: "ClusterFreeze", patch: "metadata: {name: namespaces}\nspec: {namespaceSelector: {matchLabels: {stage: prod}}}"},

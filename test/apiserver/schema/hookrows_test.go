@@ -2,9 +2,8 @@ package schema_test
 
 import "strings"
 
-// hook is a patch of a Microservice with one hook: type Event and a url, which
-// fields may say otherwise. A later key of the same name wins in no YAML, so that
-// fields are merged by name.
+// hook returns a patch of a Microservice with one hook: type Event and a url, which fields may say
+// otherwise. A later key of the same name wins in no YAML, so that fields are merged by name.
 func hook(fields string) string {
 	base := map[string]string{"name": "a", "type": "Event", "url": `"http://hooks.example.com/a"`}
 	order := []string{"name", "type", "url"}
@@ -101,7 +100,7 @@ var hookRows = map[string]row{
 	"msvc hook with a typo":         {kind: "Microservice", patch: hook(`tiemout: 1s`), refused: `unknown field "` + hookField + `tiemout"`},
 }
 
-// autoscaled is a patch of a kind's availability.
+// autoscaled returns a patch of a kind's availability.
 func autoscaled(fields string) string {
 	return `spec: {availability: {autoscaling: {` + fields + `}}}`
 }

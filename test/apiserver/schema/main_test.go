@@ -81,7 +81,7 @@ metadata: {name: fair}
 spec: {reason: trade fair, until: "2027-01-04T08:00:00Z"}`,
 }
 
-// object is the base object of a kind in a namespace, with a merge patch.
+// object returns the base object of a kind in a namespace, with a merge patch.
 func object(t testing.TB, kind, namespace, patch string) *unstructured.Unstructured {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(base[kind]))
@@ -112,7 +112,7 @@ func patched(t testing.TB, raw []byte, namespace, patch string) *unstructured.Un
 	return out
 }
 
-// causes are the fields and messages of a refusal.
+// causes returns the fields and messages of a refusal.
 func causes(err error) (fields, messages []string) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {

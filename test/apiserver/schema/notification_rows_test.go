@@ -1,6 +1,6 @@
 package schema_test
 
-// receiver is a policy with one receiver of these fields.
+// receiver returns a policy with one receiver of these fields.
 func receiver(fields string) string { return `spec: {receivers: [{` + fields + `}]}` }
 
 // notificationRows are those of NotificationPolicies.

@@ -2,20 +2,20 @@ package schema_test
 
 import "strings"
 
-// domain is a patch of a NetworkPolicy with one domain, whose other fields are given.
+// domain returns a patch of a NetworkPolicy with one domain, whose other fields are given.
 func domain(fields string) string {
 	return `spec: {domains: [{domain: shop.example.com, ` + fields + `}]}`
 }
 
-// match is a patch with one entry of canaryMatches.
+// match returns a patch with one entry of canaryMatches.
 func match(fields string) string { return domain(`canaryMatches: [{` + fields + `}]`) }
 
-// onPort is a patch with one port of a protocol and one domain on it.
+// onPort returns a patch with one port of a protocol and one domain on it.
 func onPort(protocol, fields string) string {
 	return `spec: {ports: [{name: main, port: 443, protocol: ` + protocol + `}], domains: [{domain: shop.example.com` + fields + `}]}`
 }
 
-// listened is a patch with a TCP port and one listener, which fields may add to.
+// listened returns a patch with a TCP port and one listener, which fields may add to.
 func listened(fields string) string {
 	return listeners(`{name: a, port: tcp, parentRef: {name: public, sectionName: tcp}` + fields + `}`)
 }
@@ -24,22 +24,22 @@ func listeners(items ...string) string {
 	return `spec: {ports: [{name: http, port: 80}, {name: tcp, port: 5432, protocol: TCP}, {name: udp, port: 53, protocol: UDP}, {name: tls, port: 443, protocol: TLS}], listeners: [` + strings.Join(items, ", ") + `]}`
 }
 
-// filter is a patch with filters.
+// filter returns a patch with filters.
 func filter(items ...string) string {
 	return `spec: {provider: {gateway: {parentRefs: [{name: public}], filters: [` + strings.Join(items, ", ") + `]}}}`
 }
 
-// rewritten is a patch that replaces the prefix of a domain with canaryMatches.
+// rewritten returns a patch that replaces the prefix of a domain with canaryMatches.
 func rewritten(matches string) string {
 	return `spec: {provider: {gateway: {parentRefs: [{name: public}], filters: [{urlRewrite: {replacePrefixMatch: /v2}}]}}, domains: [{domain: shop.example.com, canaryMatches: [` + matches + `]}]}`
 }
 
-// parents is a patch with the provider's parents.
+// parents returns a patch with the provider's parents.
 func parents(items ...string) string {
 	return `spec: {provider: {gateway: {parentRefs: [` + strings.Join(items, ", ") + `]}}}`
 }
 
-// provided is a patch with another provider than the gateway.
+// provided returns a patch with another provider than the gateway.
 func provided(fields string) string { return `spec: {provider: {gateway: null, ` + fields + `}}` }
 
 const (
@@ -210,7 +210,7 @@ var routingRows = map[string]row{
 	"hnp listener with a typo":            {kind: "NetworkPolicy", patch: listened(", sectionNmae: a"), refused: `unknown field "` + listenerField + `sectionNmae"`},
 }
 
-// headerRows are the bounds of the headers that both filters change.
+// headerRows returns the bounds of the headers that both filters change.
 func headerRows() map[string]row {
 	out := map[string]row{}
 	for _, field := range []string{"requestHeaderModifier", "responseHeaderModifier"} {

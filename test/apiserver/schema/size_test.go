@@ -88,7 +88,7 @@ func TestBoundsOfARollout(t *testing.T) {
 	}
 }
 
-// typed is the base object of a kind under a name.
+// typed returns the base object of a kind under a name.
 func typed[T any](t *testing.T, kind, name string) *T {
 	t.Helper()
 	out := new(T)
@@ -99,7 +99,7 @@ func typed[T any](t *testing.T, kind, name string) *T {
 	return out
 }
 
-// releaseName is as long as the names of releases are.
+// releaseName returns as long as the names of releases are.
 func releaseName(microservice string, group, release int) string {
 	return fmt.Sprintf("%s-%d-12-%d-%s", microservice, group, release, strings.Repeat("f", 10))
 }

@@ -2,7 +2,7 @@ package schema_test
 
 import "strings"
 
-// encrypted is a patch of a NetworkPolicy with spec.provider.gateway and one domain's tls.
+// encrypted returns a patch of a NetworkPolicy with spec.provider.gateway and one domain's tls.
 func encrypted(fields string) string { return domain(`tls: {` + fields + `}`) }
 
 // encryptedBy is one with another provider.

@@ -55,13 +55,13 @@ var (
 // Name is "apisix".
 func (Provider) Name() string { return "apisix" }
 
-// Writes are ApisixRoutes and ApisixTlses.
+// Writes returns ApisixRoutes and ApisixTlses.
 func (Provider) Writes() []providers.Kind { return []providers.Kind{kind, tlsKind} }
 
 // Chosen reports whether spec.provider.apisix is set.
 func (Provider) Chosen(p *v1alpha1.NetworkPolicy) bool { return settings(p) != nil }
 
-// Needs are ApisixRoutes, and ApisixTlses where a domain asks for TLS.
+// Needs returns ApisixRoutes, and ApisixTlses where a domain asks for TLS.
 func (Provider) Needs(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	if slices.ContainsFunc(p.Spec.Domains, func(d v1alpha1.Domain) bool { return d.TLS != nil }) {
 		return []providers.Kind{kind, tlsKind}
@@ -122,7 +122,7 @@ type view struct {
 	live  map[string]*providers.Live
 }
 
-// Live are the routes by name.
+// Live returns the routes by name.
 func (v *view) Live() map[string]*providers.Live { return v.live }
 
 // Missing names the kind that the API server lacks, or a protocol that is not routed.
@@ -195,7 +195,7 @@ func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 	return nil
 }
 
-// Shared are the ApisixTlses of the hosts that ask for TLS: one for each Secret.
+// Shared returns the ApisixTlses of the hosts that ask for TLS: one for each Secret.
 func (v *view) Shared(routes []providers.Route) []providers.Shared {
 	had := map[string][]string{}
 	for _, o := range v.Objects {
@@ -286,7 +286,7 @@ func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object
 	return []resources.Object{next}
 }
 
-// chosen are the requests of a route that a match selects. The path of the match replaces the
+// chosen returns the requests of a route that a match selects. The path of the match replaces the
 // path of the route.
 func chosen(r providers.Route, m v1alpha1.CanaryMatch) Match {
 	out := Match{Hosts: r.Hostnames, Paths: prefix(r.Path)}

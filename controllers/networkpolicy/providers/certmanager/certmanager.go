@@ -52,9 +52,9 @@ func Missing(s providers.Scene, t providers.TLS) *providers.Problem {
 		"tls.issuerRef: the API server does not have %s of %s: install cert-manager, or omit issuerRef and create the Secret yourself", Kind.Kind, GroupVersion)}
 }
 
-// Shared are the Certificates that the hosts of routes need: one for each Secret that has
-// an issuer, named as the Secret, as cert-manager itself does it. Of what live routes
-// carry next to, nothing is taken out of them.
+// Shared returns the Certificates that the hosts of routes need: one for each Secret that has an
+// issuer, named as the Secret, as cert-manager itself does it. Of what live routes carry next to,
+// nothing is taken out of them.
 func Shared(s providers.Scene, routes []providers.Route, live map[string]*providers.Live) []providers.Shared {
 	issuers, had, hosts := map[string]v1alpha1.IssuerReference{}, map[string][]string{}, providers.BySecret(routes)
 	for _, r := range routes {
@@ -94,8 +94,8 @@ func Holds(o resources.Object, decided []providers.Route, live map[string]*provi
 	}))
 }
 
-// names are those of a certificate for hosts, sorted: what one of its wildcards covers is
-// not named, so that previews below it come and go without a new certificate.
+// names returns those of a certificate for hosts, sorted: what one of its wildcards covers is not
+// named, so that previews below it come and go without a new certificate.
 func names(hosts []string) []string {
 	var out []string
 	for _, host := range hosts {

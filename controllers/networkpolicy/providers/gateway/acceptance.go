@@ -15,7 +15,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// brokenListener is what is wrong with the listener of a Gateway that a route has come to, or nil.
+// brokenListener returns what is wrong with the listener of a Gateway that a route has come to, or
+// nil.
 func (v *view) brokenListener(r providers.Route) *providers.Problem {
 	for _, host := range r.Hostnames {
 		if t, ok := r.TLS[host]; ok && t.Mode == v1alpha1.TLSListenerSet {
@@ -39,8 +40,8 @@ func Same(old, want resources.Object) bool {
 	}) && sameRules(old, want)
 }
 
-// answer is what a parent reports of a live route, as far as the Gateway itself bears it
-// out: a gateway's word on one of several parents may be that on another.
+// answer returns what a parent reports of a live route, as far as the Gateway itself bears it out:
+// a gateway's word on one of several parents may be that on another.
 func (v *view) answer(route resources.Object, p attachment) providers.Verdict {
 	a, g := acceptance(route, p), v.gateway(p.ParentReference)
 	switch {
@@ -62,9 +63,9 @@ func several(route resources.Object) bool {
 	return len(p.parents) > 1
 }
 
-// Acceptance is what a live route's status reports of one parent. It is believed at the
-// route's current generation only, and a parent that reports nothing is pending. Of
-// several controllers that speak of a parent one is enough.
+// Acceptance returns what a live route's status reports of one parent. It is believed at the
+// route's current generation only, and a parent that reports nothing is pending. Of several
+// controllers that speak of a parent one is enough.
 func Acceptance(route resources.Object, parent v1alpha1.ParentReference) providers.Verdict {
 	return acceptance(route, attachment{Parent: providers.Parent{ParentReference: parent}})
 }
@@ -194,8 +195,8 @@ func address(scheme, host string, port gatewayv1.PortNumber, path string) string
 	return scheme + "://" + host + strings.TrimSuffix(path, "/")
 }
 
-// listenerProtocols are those of the listeners that serve a port's protocol, the
-// preferred one first.
+// listenerProtocols returns those of the listeners that serve a port's protocol, the preferred one
+// first.
 func listenerProtocols(protocol v1alpha1.PortProtocol) []gatewayv1.ProtocolType {
 	if protocol == v1alpha1.ProtocolTLS {
 		return []gatewayv1.ProtocolType{gatewayv1.TLSProtocolType}

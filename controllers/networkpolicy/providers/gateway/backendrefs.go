@@ -28,9 +28,8 @@ func rulesOf(u *unstructured.Unstructured) []map[string]any {
 	return out
 }
 
-// ruleNamed is the index of the rule of a name; -1: there is none, or more than one,
-// which only the experimental channel refuses. "" is the only rule, or the only one
-// without a name.
+// ruleNamed returns the index of the rule of a name; -1: there is none, or more than one, which
+// only the experimental channel refuses. "" is the only rule, or the only one without a name.
 func ruleNamed(rules []map[string]any, name string) int {
 	if name == "" && len(rules) == 1 {
 		return 0
@@ -90,8 +89,8 @@ func splits(rule map[string]any, releases map[string]bool) bool {
 // nothing is what backendRefsOf gives for a rule without any.
 const nothing = "null"
 
-// ofOthers are those backendRefs of a rule that are not the policy's own, which stay when
-// a user takes the mark off.
+// ofOthers returns those backendRefs of a rule that are not the policy's own, which stay when a
+// user takes the mark off.
 func ofOthers(rule map[string]any, services map[string]bool) json.RawMessage {
 	refs, _ := rule["backendRefs"].([]any)
 	var kept []any
@@ -114,9 +113,9 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// Patch is the JSON patch from the route that was read to the desired route: it changes only
-// backendRefs of rules, and our annotations. The server applies it only to the state that was
-// read, so that the indexes of rules are correct. Nil: nothing differs.
+// Patch returns the JSON patch from the route that was read to the desired route: it changes only
+// backendRefs of rules, and our annotations. The server applies it only to the state that was read,
+// so that the indexes of rules are correct. Nil: nothing differs.
 func Patch(read, next *unstructured.Unstructured) []byte {
 	var ops []operation
 	had, has := rulesOf(read), rulesOf(next)
@@ -162,8 +161,8 @@ func change(path string, old, now any) []operation {
 	return []operation{{"replace", path, now}}
 }
 
-// typed is a route in the project's types, which are the same in all versions of a
-// kind; nil: the kind is unknown, or its content no route.
+// typed returns a route in the project's types, which are the same in all versions of a kind; nil:
+// the kind is unknown, or its content no route.
 func typed(u *unstructured.Unstructured) resources.Object {
 	var o resources.Object
 	switch u.GetKind() {

@@ -87,9 +87,9 @@ func (v *view) build(r providers.Route, common gatewayv1.CommonRouteSpec) resour
 	return v.httpRoute(r, common, about)
 }
 
-// parentsToKeep are Gateways, and listeners, that serve a route and are no longer named: they
-// are removed when all parents that are named have accepted the route, so that a wrong name
-// does not interrupt traffic.
+// parentsToKeep returns Gateways, and listeners, that serve a route and are no longer named: they
+// are removed when all parents that are named have accepted the route, so that a wrong name does
+// not interrupt traffic.
 func (v *view) parentsToKeep(r providers.Route, old resources.Object) []gatewayv1.ParentReference {
 	named := map[string]bool{}
 	accepted := true
@@ -110,7 +110,7 @@ func (v *view) parentsToKeep(r providers.Route, old resources.Object) []gatewayv
 	return kept
 }
 
-// parentRef is how a route names what it is attached to.
+// parentRef returns how a route names what it is attached to.
 func (v *view) parentRef(a attachment) gatewayv1.ParentReference {
 	if a.set != "" {
 		group, _, kind := v.setType()

@@ -210,7 +210,7 @@ func leftPolicy(namespace string) *v1alpha1.NetworkPolicy {
 	return p
 }
 
-// onto is an object as an update of a live one.
+// onto returns an object as an update of a live one.
 func onto(live, next resources.Object) resources.Object {
 	next.SetResourceVersion(live.GetResourceVersion())
 	next.SetUID(live.GetUID())

@@ -52,10 +52,10 @@ var (
 // Name is "gateway".
 func (Provider) Name() string { return "gateway" }
 
-// Writes are the kinds of routes, and ListenerSets.
+// Writes returns the kinds of routes, and ListenerSets.
 func (Provider) Writes() []providers.Kind { return append(slices.Clone(routeKinds), listenerSetKind) }
 
-// Reads are Gateways.
+// Reads returns Gateways.
 func (Provider) Reads() []providers.Kind { return []providers.Kind{gatewayKind} }
 
 // Chosen reports whether spec.provider.gateway is set.
@@ -63,7 +63,7 @@ func (Provider) Chosen(p *v1alpha1.NetworkPolicy) bool {
 	return chosen(p)
 }
 
-// Needs are Gateways, and the kinds of the routes of all that the policy routes.
+// Needs returns Gateways, and the kinds of the routes of all that the policy routes.
 func (Provider) Needs(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	out := []providers.Kind{gatewayKind}
 	for _, port := range p.Spec.Ports {
@@ -80,7 +80,7 @@ func (Provider) Needs(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	return out
 }
 
-// Refers are the Gateways that the policy names.
+// Refers returns the Gateways that the policy names.
 func (Provider) Refers(p *v1alpha1.NetworkPolicy) []providers.Reference {
 	var out []providers.Reference
 	for _, parent := range allParents(p) {
@@ -108,8 +108,8 @@ func (Provider) See(s providers.Scene) providers.View {
 	return v
 }
 
-// Live are the routes by name. No two kinds meet in one, because the protocol is part
-// of what a name is made from.
+// Live returns the routes by name. No two kinds meet in one, because the protocol is part of what a
+// name is made from.
 func (v *view) Live() map[string]*providers.Live { return v.live }
 
 // Referent names the first Gateway that does not exist, or the kind where the API

@@ -93,8 +93,8 @@ func golden(t *testing.T, got any, want string) {
 	}
 }
 
-// seen is a view of a policy that asks for everything, of an API server with the
-// experimental channel.
+// seen returns a view of a policy that asks for everything, of an API server with the experimental
+// channel.
 func seen() providers.View {
 	s := providers.Scene{Policy: fullPolicy("prod"), Microservice: "shop", Served: map[string]providers.Served{}}
 	for _, kind := range routeKinds {

@@ -161,8 +161,8 @@ func grpcBackends(rule gatewayv1.GRPCRouteRule) []gatewayv1.BackendRef {
 	return out
 }
 
-// pathOf is the path prefix of a route of ours: that of the rule that splits, which is
-// the last.
+// pathOf returns the path prefix of a route of ours: that of the rule that splits, which is the
+// last.
 func pathOf(route *gatewayv1.HTTPRoute) string {
 	for _, rule := range slices.Backward(route.Spec.Rules) {
 		for _, m := range rule.Matches {
@@ -213,7 +213,7 @@ func sameHTTPRule(old, want gatewayv1.HTTPRouteRule) bool {
 		})
 }
 
-// plain is what we write of a mirror.
+// plain returns what we write of a mirror.
 func plain(m *gatewayv1.HTTPRequestMirrorFilter) *gatewayv1.HTTPRequestMirrorFilter {
 	if m == nil {
 		return nil
@@ -240,7 +240,7 @@ func key(namespace string, p v1alpha1.ParentReference) string {
 	return cmp.Or(p.Namespace, namespace) + "/" + p.Name
 }
 
-// keyOf is the key of a route's own reference.
+// keyOf returns the key of a route's own reference.
 func keyOf(p gatewayv1.ParentReference, namespace string) string {
 	return cmp.Or(string(deref(p.Namespace)), namespace) + "/" + string(p.Name)
 }

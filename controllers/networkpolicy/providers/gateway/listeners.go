@@ -102,13 +102,13 @@ func (v *view) setName(p providers.Parent, host string, t providers.TLS) string 
 	return resources.ListenerSetName(v.Policy.Name, key(v.Policy.Namespace, p.ParentReference), host, t.Port)
 }
 
-// setType is the name of the kind as the API server has it.
+// setType returns the name of the kind as the API server has it.
 func (v *view) setType() (group, version, kind string) {
 	served := v.Served[listenerSetKind.Kind]
 	return cmp.Or(served.Group, listenerSetKind.Group), cmp.Or(served.Version, listenerSetKind.Versions[0]), cmp.Or(served.Kind, listenerSetKind.Kind)
 }
 
-// Shared are the ListenerSets of the hosts that ask for one, in order of their names.
+// Shared returns the ListenerSets of the hosts that ask for one, in order of their names.
 func (v *view) Shared(routes []providers.Route) []providers.Shared {
 	sets := map[string]providers.Shared{}
 	for _, r := range routes {
@@ -177,7 +177,7 @@ func ofSet(p gatewayv1.ParentReference) bool {
 	return p.Kind != nil && (string(*p.Kind) == listenerSetKind.Kind || string(*p.Kind) == listenerSetKind.Previous.Kind)
 }
 
-// set is a live ListenerSet of the policy, or nil.
+// set returns a live ListenerSet of the policy, or nil.
 func (v *view) set(name string) *gatewayv1.ListenerSet {
 	for _, o := range v.Objects {
 		if s := listenerSet(o); s != nil && s.Name == name {
@@ -203,8 +203,8 @@ func (v *view) Secret(host string) string {
 	return ""
 }
 
-// setProblem is the reason why a Gateway does not accept its ListenerSet; nil: it accepts it, or
-// nothing is reported yet.
+// setProblem returns the reason why a Gateway does not accept its ListenerSet; nil: it accepts it,
+// or nothing is reported yet.
 func (v *view) setProblem(a attachment) *providers.Problem {
 	s := v.set(a.set)
 	if s == nil {
@@ -244,7 +244,8 @@ func (v *view) setServes(name string) *providers.Problem {
 		"the Gateway has not reported that the listener of ListenerSet %q is programmed: check that its controller implements ListenerSets", name)}
 }
 
-// listenerProblem is what the conditions of a listener say against it, at a generation, or nil.
+// listenerProblem returns what the conditions of a listener say against it, at a generation, or
+// nil.
 func listenerProblem(conditions []metav1.Condition, generation int64, what string) *providers.Problem {
 	for _, kind := range []gatewayv1.ListenerConditionType{
 		gatewayv1.ListenerConditionConflicted, gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerConditionProgrammed,

@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
-// fullSets is a route whose hosts all have their own listeners.
+// fullSets returns a route whose hosts all have their own listeners.
 func fullSets() providers.Route {
 	r := providers.Route{Name: "shop", Path: "/", Port: 80, TLS: map[string]providers.TLS{}}
 	for i := range providers.MaxHostnames {

@@ -22,7 +22,7 @@ import (
 // annotations of an object must not exceed 256 KiB, and a route has 16 rules.
 const maxBefore = 12 << 10
 
-// others are what other policies have in a route, by annotation.
+// others returns what other policies have in a route, by annotation.
 func others(u *unstructured.Unstructured, policy string) map[string]*resources.Taken {
 	out := map[string]*resources.Taken{}
 	for key := range u.GetAnnotations() {
@@ -37,11 +37,11 @@ func others(u *unstructured.Unstructured, policy string) map[string]*resources.T
 	return out
 }
 
-// holders are the names under which a policy has rules, by index. A rule that was renamed,
-// or copied, since it was taken still splits between releases of the policy, and no one but
-// the policy can end that: it has it under the name that the copy has, else under one that
-// is not there any more, else under its first. A rule that routes to its Services in another
-// way, such as one of a user's own for a preview, is none of these.
+// holders returns the names under which a policy has rules, by index. A rule that was renamed, or
+// copied, since it was taken still splits between releases of the policy, and no one but the policy
+// can end that: it has it under the name that the copy has, else under one that is not there any
+// more, else under its first. A rule that routes to its Services in another way, such as one of a
+// user's own for a preview, is none of these.
 func holders(t *resources.Taken, rules []map[string]any, releases map[string]bool) map[int]string {
 	out := map[int]string{}
 	if t == nil {
@@ -111,7 +111,7 @@ func take(u *unstructured.Unstructured, policy string, held map[int]string, want
 	return next
 }
 
-// previous is what a rule routed to before any policy had it. Where nothing is known of that,
+// previous returns what a rule routed to before any policy had it. Where nothing is known of that,
 // because the mark was taken off, it is what a user has set since.
 func previous(rule map[string]any, index int, own *resources.Taken, had map[int]string, rules []map[string]any, other map[string]*resources.Taken, services map[string]bool) json.RawMessage {
 	now := ofOthers(rule, services)
@@ -128,8 +128,8 @@ func previous(rule map[string]any, index int, own *resources.Taken, had map[int]
 	return now
 }
 
-// Restore is a route with the rules of a policy as they were before it took them, and
-// the names of those that are not there any more.
+// Restore returns a route with the rules of a policy as they were before it took them, and the
+// names of those that are not there any more.
 func Restore(u *unstructured.Unstructured, policy string, releases map[string]bool) (next *unstructured.Unstructured, missing []string) {
 	next = u.DeepCopy()
 	rules := rulesOf(next)
@@ -143,7 +143,7 @@ func Restore(u *unstructured.Unstructured, policy string, releases map[string]bo
 	return Disown(next, policy), missing
 }
 
-// Managed is what a policy has in a route, the same for equal content: its mark, and the
+// Managed returns what a policy has in a route, the same for equal content: its mark, and the
 // backendRefs of its rules.
 func Managed(u *unstructured.Unstructured, policy string, releases map[string]bool) string {
 	out, rules := u.GetAnnotations()[resources.TakenKey(policy)], rulesOf(u)
@@ -154,7 +154,7 @@ func Managed(u *unstructured.Unstructured, policy string, releases map[string]bo
 	return out
 }
 
-// Disown is a route without the mark of a policy: its rules stay as they are.
+// Disown returns a route without the mark of a policy: its rules stay as they are.
 func Disown(u *unstructured.Unstructured, policy string) *unstructured.Unstructured {
 	next := u.DeepCopy()
 	annotations := next.GetAnnotations()
@@ -163,7 +163,7 @@ func Disown(u *unstructured.Unstructured, policy string) *unstructured.Unstructu
 	return next
 }
 
-// Previous are the Services of the policy's namespace that its rules in a route routed to
+// Previous returns the Services of the policy's namespace that its rules in a route routed to
 // before.
 func Previous(u *unstructured.Unstructured, policy string) (services []string) {
 	t := resources.ReadTaken(u.GetAnnotations(), policy)

@@ -53,16 +53,14 @@ func (v *view) probeRule(r providers.Route, done *gatewayv1.HTTPRoute) gatewayv1
 	}
 }
 
-// probedPath is below the path of the route: a policy takes no path that it does not
-// hold.
+// probedPath returns a path below that of the route: a policy takes no path that it does not hold.
 func (v *view) probedPath(r providers.Route) string {
 	return strings.TrimSuffix(r.Path, "/") + probePath + digest(v.Policy.UID, r.Name)
 }
 
-// answerOf is a host that no earlier content of the route was answered with. What was
-// served before, and is asked for again, has the same digest, and so it is counted how
-// often the content has changed. The same live route and the same content give the
-// same answer: it brings no write.
+// answerOf returns a host that no earlier content of the route was answered with. What was served
+// before, and is asked for again, has the same digest, and so it is counted how often the content
+// has changed. The same live route and the same content give the same answer: it brings no write.
 func (v *view) answerOf(r providers.Route, done *gatewayv1.HTTPRoute) string {
 	content := digest(done.Spec.Hostnames, done.Spec.Rules, r.Stamp)
 	changes := 1
@@ -87,7 +85,7 @@ func parseAnswer(host string) (content string, changes int, ok bool) {
 	return content, changes, suffixed && counted && err == nil && changes > 0 && changes < 1<<30
 }
 
-// answerIn is the answer to the probes of a live route; "": it has none.
+// answerIn returns the answer to the probes of a live route; "": it has none.
 func answerIn(o resources.Object) string {
 	route, ok := o.(*gatewayv1.HTTPRoute)
 	if !ok {
@@ -160,7 +158,7 @@ type question struct {
 	problem string
 }
 
-// at is the address of a probe, for messages.
+// at returns the address of a probe, for messages.
 func (q question) at() string {
 	scheme := "http"
 	if q.TLS {
@@ -200,7 +198,7 @@ func (v *view) questions(r providers.Route, live resources.Object) []question {
 	return out
 }
 
-// addressesOf are the addresses of a Gateway's status that can be asked.
+// addressesOf returns the addresses of a Gateway's status that can be asked.
 func addressesOf(g *gatewayv1.Gateway) []string {
 	var out []string
 	for _, a := range g.Status.Addresses {
@@ -263,8 +261,8 @@ func (v *view) takesRoute(g *gatewayv1.Gateway, l gatewayv1.Listener) bool {
 	return false
 }
 
-// askedHost is a host that a listener and a route have in common, one without a
-// wildcard where there is one; "": they have none.
+// askedHost returns a host that a listener and a route have in common, one without a wildcard where
+// there is one; "": they have none.
 func (v *view) askedHost(l gatewayv1.Listener, r providers.Route) string {
 	wild := ""
 	for _, host := range r.Hostnames {

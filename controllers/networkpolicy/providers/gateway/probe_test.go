@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// probed is a policy whose routes are probed, on all listeners of its Gateway.
+// probed returns a policy whose routes are probed, on all listeners of its Gateway.
 func probed(uid types.UID) *v1alpha1.NetworkPolicy {
 	p := policy()
 	p.UID = uid
@@ -226,7 +226,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// failed is the status of a listener that serves nothing.
+// failed returns the status of a listener that serves nothing.
 func failed(name string) gatewayv1.ListenerStatus {
 	return gatewayv1.ListenerStatus{Name: gatewayv1.SectionName(name), Conditions: []metav1.Condition{
 		{Type: string(gatewayv1.ListenerConditionProgrammed), Status: metav1.ConditionFalse, ObservedGeneration: 1},

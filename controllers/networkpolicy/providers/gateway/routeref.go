@@ -35,7 +35,7 @@ func (RouteRef) Writes() []providers.Kind { return nil }
 // Chosen reports whether spec.provider.routeRef is set.
 func (RouteRef) Chosen(p *v1alpha1.NetworkPolicy) bool { return UserRef(p) != nil }
 
-// UserRef is spec.provider.routeRef; nil: it is not set.
+// UserRef returns spec.provider.routeRef; nil: it is not set.
 func UserRef(p *v1alpha1.NetworkPolicy) *v1alpha1.RouteReference {
 	if p.Spec.Provider == nil {
 		return nil
@@ -43,7 +43,7 @@ func UserRef(p *v1alpha1.NetworkPolicy) *v1alpha1.RouteReference {
 	return p.Spec.Provider.RouteRef
 }
 
-// Needs is the kind of the route.
+// Needs returns the kind of the route.
 func (RouteRef) Needs(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	return slices.DeleteFunc(slices.Clone(routeKinds), func(k providers.Kind) bool { return k.Kind != UserRef(p).Kind })
 }
@@ -77,7 +77,7 @@ func (RouteRef) See(s providers.Scene) providers.View {
 	return v
 }
 
-// weightsOf are the weights of the first rule that a policy has in a route.
+// weightsOf returns the weights of the first rule that a policy has in a route.
 func weightsOf(u *unstructured.Unstructured, t *resources.Taken, releases map[string]bool) map[string]int {
 	out := map[string]int{}
 	had := holders(t, rulesOf(u), releases)
@@ -187,7 +187,7 @@ func byUs(o *metav1.OwnerReference) bool {
 	return err == nil && gv.Group == v1alpha1.GroupVersion.Group
 }
 
-// ruleNames are those of the rules that a policy names.
+// ruleNames returns those of the rules that a policy names.
 func ruleNames(ref *v1alpha1.RouteReference) []string {
 	if len(ref.RuleNames) == 0 {
 		return []string{""}
@@ -218,7 +218,7 @@ func missingRule(ref *v1alpha1.RouteReference, rules []map[string]any, name stri
 	return fmt.Sprintf("no rule of %s %q is named %q (its rules are %q): use one of these names, or rename a rule", ref.Kind, ref.Name, name, has)
 }
 
-// heldBy is the older policy that prevents this one from owning the rule at an index: it owns
+// heldBy returns the older policy that prevents this one from owning the rule at an index: it owns
 // the rule, or it names the rule and this policy does not own it. "": none.
 func (v *userView) heldBy(rules []map[string]any, i int, ours bool) string {
 	for _, o := range v.Older {
@@ -328,7 +328,7 @@ func (v *userView) Verdict(r providers.Route, built []resources.Object) provider
 	return providers.Verdict{Accepted: true}
 }
 
-// accepted is what one parent reports of the route.
+// accepted returns what one parent reports of the route.
 func (v *userView) accepted(u user, p gatewayv1.ParentReference) providers.Verdict {
 	kind, name, namespace := "Gateway", string(p.Name), u.object.GetNamespace()
 	if p.Kind != nil {
@@ -375,7 +375,7 @@ func sameParent(a, b gatewayv1.ParentReference, namespace string) bool {
 	return equality.Semantic.DeepEqual(full(a), full(b))
 }
 
-// gatewayOf is the Gateway that a parent is; ok is false where it is something else.
+// gatewayOf returns the Gateway that a parent is; ok is false where it is something else.
 func gatewayOf(p gatewayv1.ParentReference, namespace string) (ref providers.Reference, ok bool) {
 	if p.Kind != nil && *p.Kind != gatewayv1.Kind(gatewayKind.Kind) || p.Group != nil && *p.Group != gatewayv1.GroupName {
 		return ref, false
@@ -383,7 +383,7 @@ func gatewayOf(p gatewayv1.ParentReference, namespace string) (ref providers.Ref
 	return providers.Reference{Kind: gatewayKind.Kind, Namespace: cmp.Or(string(deref(p.Namespace)), namespace), Name: string(p.Name)}, true
 }
 
-// GatewaysOf are the Gateways that serve a route of another user.
+// GatewaysOf returns the Gateways that serve a route of another user.
 func GatewaysOf(u *unstructured.Unstructured) (refs []providers.Reference) {
 	p, _ := partsOf(typed(u))
 	for _, parent := range p.parents {
@@ -446,7 +446,7 @@ func (v *userView) path(u *unstructured.Unstructured) string {
 	return ""
 }
 
-// Referent is what is wrong with the route or one of its rules.
+// Referent returns what is wrong with the route or one of its rules.
 func (v *userView) Referent() *providers.Problem {
 	if missing := v.Missing(""); missing != nil {
 		return missing
@@ -454,13 +454,13 @@ func (v *userView) Referent() *providers.Problem {
 	return v.problem
 }
 
-// Shared is empty: listeners are for the route's author.
+// Shared returns nothing: listeners are for the route's author.
 func (v *userView) Shared([]providers.Route) []providers.Shared { return nil }
 
-// Holds is false.
+// Holds returns false.
 func (v *userView) Holds(resources.Object, []providers.Route) bool { return false }
 
-// Probes are none: they would need rules in the route.
+// Probes returns nothing: they would need rules in the route.
 func (v *userView) Probes(providers.Route, []resources.Object) []providers.Probe { return nil }
 
 // Health of Gateways is for the route's author.
@@ -469,7 +469,7 @@ func (v *userView) Health() *providers.Problem { return nil }
 // Shares is false: hosts are for the route's author to claim.
 func (v *userView) Shares(*v1alpha1.NetworkPolicy) bool { return false }
 
-// routeText is a user's route for people: its kind and name.
+// routeText returns a user's route for people: its kind and name.
 func routeText(route string) string {
 	kind, name, _ := strings.Cut(route, "/")
 	return fmt.Sprintf("%s %q", kind, name)

@@ -37,8 +37,8 @@ func (v *view) httpRoute(r providers.Route, common gatewayv1.CommonRouteSpec, ab
 	return route
 }
 
-// chosen are the matches of each rule that routes to the canary: one rule for all, but
-// where a prefix is replaced, which a rule may do for one path only.
+// chosen returns the matches of each rule that routes to the canary: one rule for all, but where a
+// prefix is replaced, which a rule may do for one path only.
 func (v *view) chosen(r providers.Route) [][]v1alpha1.CanaryMatch {
 	switch replaces := slices.ContainsFunc(v.filters(), func(f v1alpha1.RouteFilter) bool {
 		return f.URLRewrite != nil && f.URLRewrite.ReplacePrefixMatch != ""
@@ -51,7 +51,7 @@ func (v *view) chosen(r providers.Route) [][]v1alpha1.CanaryMatch {
 	return [][]v1alpha1.CanaryMatch{r.Matches}
 }
 
-// httpRule is a rule with all that goes for each request of the policy.
+// httpRule returns a rule with all that goes for each request of the policy.
 func (v *view) httpRule(_ providers.Route, backends []gatewayv1.BackendRef) gatewayv1.HTTPRouteRule {
 	rule := gatewayv1.HTTPRouteRule{SessionPersistence: v.session(httpKind)}
 	for _, b := range backends {
@@ -181,7 +181,7 @@ func headerFilter(m *v1alpha1.HeaderModifier) *gatewayv1.HTTPHeaderFilter {
 	return &gatewayv1.HTTPHeaderFilter{Set: values(m.Set), Add: values(m.Add), Remove: m.Remove}
 }
 
-// session is the affinity by cookie, where the kind has a field for it.
+// session returns the affinity by cookie, where the kind has a field for it.
 func (v *view) session(kind providers.Kind) *gatewayv1.SessionPersistence {
 	a := v.Policy.Spec.SessionAffinity
 	if a == nil || a.Cookie == nil || !v.Served[kind.Kind].Experimental {

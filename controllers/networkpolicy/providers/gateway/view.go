@@ -52,7 +52,7 @@ func chosen(p *v1alpha1.NetworkPolicy) bool {
 	return p.Spec.Provider != nil && p.Spec.Provider.Gateway != nil
 }
 
-// ownParents are those of the provider.
+// ownParents returns those of the provider.
 func ownParents(p *v1alpha1.NetworkPolicy) []providers.Parent {
 	if !chosen(p) {
 		return nil
@@ -64,8 +64,8 @@ func ownParents(p *v1alpha1.NetworkPolicy) []providers.Parent {
 	return out
 }
 
-// allParents are those of the provider and those of single domains and listeners. Where
-// there are listeners alone, those of the provider serve nothing, and still are named.
+// allParents returns those of the provider and those of single domains and listeners. Where there
+// are listeners alone, those of the provider serve nothing, and still are named.
 func allParents(p *v1alpha1.NetworkPolicy) []providers.Parent {
 	out := ownParents(p)
 	for i := range p.Spec.Domains {

@@ -75,10 +75,10 @@ var (
 // Name is "ingress".
 func (Provider) Name() string { return "ingress" }
 
-// Writes are Ingresses.
+// Writes returns Ingresses.
 func (Provider) Writes() []providers.Kind { return []providers.Kind{kind} }
 
-// Reads are IngressClasses: whether one exists. Which controller serves it is not looked at.
+// Reads returns IngressClasses: whether one exists. Which controller serves it is not looked at.
 func (Provider) Reads() []providers.Kind { return []providers.Kind{classKind} }
 
 // Chosen reports whether spec.provider.ingress is set.
@@ -161,7 +161,7 @@ func read(name string, main, second *networkingv1.Ingress) *providers.Live {
 	return out
 }
 
-// places are the hosts and the path of an Ingress of ours.
+// places returns the hosts and the path of an Ingress of ours.
 func places(i *networkingv1.Ingress) (hosts []string, path string) {
 	path = "/"
 	for _, rule := range i.Spec.Rules {
@@ -192,7 +192,7 @@ func weight(i *networkingv1.Ingress) int {
 	return min(max(n, 0), 100)
 }
 
-// ours are the annotations of an Ingress that this package writes, without their prefix.
+// ours returns the annotations of an Ingress that this package writes, without their prefix.
 // Others, under the same prefix, are the user's.
 func ours(i *networkingv1.Ingress) map[string]string {
 	out := map[string]string{}
@@ -210,7 +210,7 @@ type view struct {
 	live          map[string]*providers.Live
 }
 
-// Live are the routes by name.
+// Live returns the routes by name.
 func (v *view) Live() map[string]*providers.Live { return v.live }
 
 // Splits reports whether the class understands weights.
@@ -299,8 +299,8 @@ func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 	return nil
 }
 
-// shares are the Services behind the Ingress of a route and behind that of its canary,
-// which has weight percent of the requests. exact is false where there are more.
+// shares returns the Services behind the Ingress of a route and behind that of its canary, which
+// has weight percent of the requests. exact is false where there are more.
 func shares(r providers.Route) (main, second string, weight int32, exact bool) {
 	backends := slices.Clone(r.Backends)
 	// The active release first, then the larger share.
@@ -539,7 +539,7 @@ func (v *view) missingClass() *providers.Problem {
 		"spec.provider.ingress.className: IngressClass %q does not exist: create it, or correct the name", v.class)}
 }
 
-// Health is unknown: nothing reports whether a controller serves a class.
+// Health returns nil: nothing reports whether a controller serves a class.
 func (v *view) Health() *providers.Problem { return nil }
 
 // Shares reports whether two policies are served by one class.

@@ -108,7 +108,7 @@ func (p *Provider) Refuse(code string) {
 	p.refuse = code
 }
 
-// Logins is how many tokens were given out.
+// Logins returns how many tokens were given out.
 func (p *Provider) Logins() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,7 +20,7 @@ type Provider struct{}
 // Name is "weighted".
 func (Provider) Name() string { return "weighted" }
 
-// Writes are WeightedRoutes.
+// Writes returns WeightedRoutes.
 func (Provider) Writes() []providers.Kind { return []providers.Kind{kind} }
 
 // Chosen reports whether the policy names the class "weighted".
@@ -69,7 +69,7 @@ func (v view) Build(r providers.Route) []resources.Object {
 	return []resources.Object{out}
 }
 
-// Live are the routes that the policy has.
+// Live returns the routes that the policy has.
 func (v view) Live() map[string]*providers.Live {
 	out := map[string]*providers.Live{}
 	for _, o := range v.Objects {
