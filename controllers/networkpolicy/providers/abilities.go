@@ -5,64 +5,62 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// Referrer is a Provider that looks at objects which it does not write, such as Gateways.
+// Referrer is a Provider that reads objects which it does not write, such as Gateways.
 type Referrer interface {
-	// Reads are the kinds of objects that Refers names.
+	// Reads returns the kinds of objects that Refers names.
 	Reads() []Kind
-	// Refers are the objects of others on which the policy's routes depend. A change
-	// of one of them brings a reconcile.
+	// Refers returns the objects of other owners on which the policy's routes depend. A change of one
+	// of them triggers a reconcile.
 	Refers(policy *v1alpha1.NetworkPolicy) []Reference
 }
 
 // Selective is a Provider that does not need all kinds that it writes for each policy.
 type Selective interface {
-	// Needs are those of the kinds without which it cannot serve what a policy asks for.
+	// Needs returns the kinds that the specification of a policy requires.
 	Needs(policy *v1alpha1.NetworkPolicy) []Kind
 }
 
-// Prober is a View that learns by probes whether a route is served.
+// Prober is a View that finds out by probes whether a route is served.
 type Prober interface {
-	// Probes are those without which the verdict on a route does not accept it; none
-	// while it has something else to wait for.
+	// Probes returns the probes that have to pass before a route counts as accepted; none while it
+	// waits for something else.
 	Probes(route Route, built []resources.Object) []Probe
 }
 
-// Certificates is a View of live objects that name the Secrets which hosts are served with.
+// Certificates is a View of live objects that name the Secrets of hosts.
 type Certificates interface {
 	// Secret with which live objects serve a host, or "" if they name none.
 	Secret(host string) string
 }
 
-// Sharing is a View of routes that rest on objects next to them, such as listeners.
+// Sharing is a View of routes that depend on additional objects, such as listeners.
 type Sharing interface {
-	// Shared returns the objects on which these routes rest in addition to their own, such as
-	// listeners, as they are applied and in the order of writing. They are written before routes, and
-	// deleted after them.
+	// Shared returns the additional objects on which these routes depend, such as listeners, as they
+	// are applied and in the order of writing. They are written before routes, and deleted after them.
 	Shared([]Route) []Shared
-	// Holds reports whether a live object that carries no route has to stay for the sake of
-	// live routes which these, the decided ones, do not replace.
+	// Holds reports whether a live object that is not part of a route has to stay for live routes that
+	// the decided ones do not replace.
 	Holds(o resources.Object, decided []Route) bool
 }
 
-// Switcher is a View that can change the weights of routes that a policy has already, and
-// nothing else of them. Routes of other providers stay as they are when a policy leaves
-// the provider, or when the API server refuses what the specification asks for of a route.
+// Switcher is a View that can change only the weights of existing routes. Without it, routes stay
+// as they are when a policy changes its provider, or when the API server rejects a decided route.
 type Switcher interface {
-	// Carry returns the objects of a live route that routes to the Services of a decided one: what
-	// serves it, and what else its rules say, stays. A hostname that the decided one lacks goes; no
-	// hostnames, no path and no port stand for those that it has. None: it is so already. It is asked
-	// of routes whose provider the policy has left, so that nothing of what the specification asks for
-	// of a provider may be used.
+	// Carry returns the objects of a live route with the Services of a decided one, or none if it has
+	// them already: its parents and the other parts of its rules stay. Hostnames that the decided route
+	// lacks are removed; no hostnames, no path and no port mean that they do not change. It is called
+	// for routes whose provider the policy no longer uses, so it must not use the provider's part of
+	// the specification.
 	Carry(live *Live, route Route) []resources.Object
 }
 
-// Limited is a View that cannot express all that Routes ask for.
+// Limited is a View that cannot express all Routes.
 type Limited interface {
-	// Splits reports whether weights have an effect. Where they have none, the traffic of a
-	// group moves as a whole, and routes route to its active release alone.
+	// Splits reports whether weights have an effect. If not, the traffic of a group moves as a whole,
+	// and routes route only to its active release.
 	Splits() bool
-	// Apart reports that each host and path has its own route, which changes in place
-	// whatever it routes to: that two routes never hold the same host and path.
+	// Apart reports whether each host and path has its own route, which is changed in place, so that
+	// two routes never have the same host and path.
 	Apart() bool
 }
 
@@ -75,16 +73,17 @@ type Configurable interface {
 
 // Dependent is a View whose routes depend on objects of other owners.
 type Dependent interface {
-	// Referent names what is wrong with an object that the policy names, or nil.
+	// Referent returns the problem of an object that the policy names, or nil.
 	Referent() *Problem
-	// Health names what serves no traffic although all is accepted, or nil.
+	// Health returns the problem of an object that serves no traffic although all routes are accepted,
+	// or nil.
 	Health() *Problem
 }
 
-// Sharer is a View that knows which policies of its provider never meet.
+// Sharer is a View that knows which policies of its provider never conflict.
 type Sharer interface {
-	// Shares reports whether the policy's routes could meet those of another policy, so
-	// that both must not hold the same host.
+	// Shares reports whether the policy's routes could conflict with those of another policy, so that
+	// they must not have the same host.
 	Shares(other *v1alpha1.NetworkPolicy) bool
 }
 

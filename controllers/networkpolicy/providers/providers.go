@@ -1,7 +1,7 @@
-// Package providers defines what it takes to route the traffic of a policy: which
-// objects carry a decided route, what live objects carry, and how far a gateway is
-// with them. Each provider is a package below this one; docs/how-to/add-a-provider.md
-// shows how to write one. Its files, each of which refers only to those after it:
+// Package providers defines the interface of providers: the objects of a decided route, the content
+// of live objects, and their state at a gateway. Each provider is a package below this one;
+// docs/how-to/add-a-provider.md shows how to write one. Its files, each of which refers only to
+// those after it:
 //
 //	services.go   the provider of policies that name none
 //	abilities.go  what only some providers can do
@@ -25,16 +25,15 @@ import (
 	"github.com/heighliner/heighliner/internal/apply"
 )
 
-// Provider routes to the Services of a policy by objects of its own kinds. All of
-// its methods are pure: the controller reads and writes for it. What some providers can do
-// besides is in abilities.go.
+// Provider routes to the Services of a policy by objects of its kinds. All of its methods are pure:
+// the controller reads and writes for it. Optional interfaces are in abilities.go.
 type Provider interface {
 	// Name in the policy's status, such as "gateway".
 	Name() string
-	// Writes are the kinds of objects that carry routes. The controller owns and
-	// watches those that the API server knows.
+	// Writes returns the kinds of objects of routes. The controller owns and watches those that the API
+	// server has.
 	Writes() []Kind
-	// Chosen reports whether a policy asks for this provider.
+	// Chosen reports whether a policy uses this provider.
 	Chosen(policy *v1alpha1.NetworkPolicy) bool
 	// See returns the view of one reconcile.
 	See(Scene) View
@@ -47,29 +46,28 @@ type View interface {
 	Observer
 }
 
-// Builder makes the objects of routes.
+// Builder creates the objects of routes.
 type Builder interface {
-	// Missing reports which kind the API server lacks to route a protocol, or that the provider has
-	// none for it, or nil.
+	// Missing returns a problem if the API server lacks the kind for a protocol, or the provider does
+	// not support it, or nil.
 	Missing(v1alpha1.PortProtocol) *Problem
-	// Unsupported reports which matches of a route this provider cannot express, or nil. Such a route
-	// is not written, because it would route requests to the wrong release. The message begins with the
-	// field below the domain or listener.
+	// Unsupported returns the problem of matches of a route that this provider cannot express, or nil.
+	// Such a route is not written, because it would route requests to the wrong release. The message
+	// begins with the field below the domain or listener.
 	Unsupported(Route) *Problem
-	// Build returns the objects of a route as they are applied, in the order of writing. What the API
-	// server would fill in is spelled out.
+	// Build returns the objects of a route as they are applied, in the order of writing, with the
+	// defaults of the API server.
 	Build(Route) []resources.Object
 }
 
-// Observer reads what live objects carry.
+// Observer reads live objects.
 type Observer interface {
-	// Live are the routes that the scene's objects carry, by name.
+	// Live returns the routes of the scene's objects, by name.
 	Live() map[string]*Live
-	// Verdict reports how far a route is that Build made these objects of: written as
-	// decided, and programmed by whatever serves it.
+	// Verdict returns the state of a route with the objects that Build returned: whether it is written
+	// as decided, and programmed.
 	Verdict(route Route, built []resources.Object) Verdict
-	// Serves reports where a host can be opened, and what is wrong where a route with it
-	// would be accepted and yet serve nothing.
+	// Serves returns the URL of a host, and the problem of a host that is accepted but not served.
 	Serves(route Route, host string) (url string, problem *Problem)
 }
 
@@ -79,8 +77,8 @@ type Kind struct {
 	Group, Kind string
 	// Versions that the provider can read and write, the preferred one first.
 	Versions []string
-	// Previous is the previous name of the kind; nil: it did not change. It is used if the API
-	// server does not serve the current name. In this program it has the current name.
+	// Previous is the previous name of the kind, or nil. It is used if the API server does not serve
+	// the current name. In this program the kind has the current name.
 	Previous *Kind
 }
 
@@ -90,7 +88,7 @@ type Reference struct {
 	Namespace, Name string
 }
 
-// Scene is what a view is made from.
+// Scene is the input of a view.
 type Scene struct {
 	Policy *v1alpha1.NetworkPolicy
 	// Microservice is its name.
@@ -98,20 +96,20 @@ type Scene struct {
 	// Served are the versions in which the API server serves the kinds that the
 	// provider reads and writes; a kind that it does not know is absent.
 	Served map[string]Served
-	// Objects that the policy owns, of the kinds that the provider writes; those that
-	// are being deleted included.
+	// Objects that the policy owns, of the kinds that the provider writes, including those that are
+	// being deleted.
 	Objects []resources.Object
 	// Referents that exist.
 	Referents map[Reference]resources.Object
-	// Namespace are the labels of the policy's namespace, where a Referent chooses
-	// namespaces by their labels and the policy has probes.
+	// Namespace are the labels of the policy's namespace, if a Referent selects namespaces by labels
+	// and the policy has probes.
 	Namespace map[string]string
-	// Probed is what is known of probes.
+	// Probed are the results of probes.
 	Probed map[Probe]Probed
-	// Users are the routes of another user that the policy names, or has rules in, with
-	// all of their fields.
+	// Users are the user-managed routes that the policy names, or has rules in, with all of their
+	// fields.
 	Users []*unstructured.Unstructured
-	// Older are the policies that name the same of these routes, and are older.
+	// Older are the older policies that name the same user-managed route.
 	Older []*v1alpha1.NetworkPolicy
 	// Services reports which names are those of the policy's own Services, and Releases which
 	// of them route to one release.
@@ -120,64 +118,62 @@ type Scene struct {
 
 // Served is how the API server serves a kind.
 type Served struct {
-	// Group and Kind in use, where they are those of a previous kind; else empty.
+	// Group and Kind if they are those of a previous kind; otherwise empty.
 	Group, Kind string
 	// Version in use.
 	Version string
-	// Experimental reports that the definition is of its project's experimental channel,
-	// which has fields that others lack.
+	// Experimental reports whether the definition is from its project's experimental channel, which has
+	// additional fields.
 	Experimental bool
 }
 
 // Route routes hosts, or a listener, to the releases of one group.
 type Route struct {
-	// Name of the objects that carry it.
+	// Name of its objects.
 	Name string
 	// Protocol of the port; empty: HTTP.
 	Protocol v1alpha1.PortProtocol
 	// Hostnames, sorted; at most MaxHostnames.
 	Hostnames []string
-	// Path prefix, "/" for all; empty where the protocol has no paths.
+	// Path prefix, "/" for all; empty if the protocol has no paths.
 	Path string
 	// Port of the Services behind.
 	Port int32
 	// Backends in the order in which they are written.
 	Backends []Backend
-	// Active is the Service of the group's active release; "": it has none. It need not be
-	// among the Backends.
+	// Active is the Service of the group's active release, or "". It need not be among the Backends.
 	Active string
-	// Canary is the Service that gets the requests that Matches choose, or "".
+	// Canary is the Service that gets the requests that Matches select, or "".
 	Canary string
-	// Matches choose requests for Canary, whatever the weights.
+	// Matches select requests for Canary, regardless of the weights.
 	Matches []v1alpha1.CanaryMatch
-	// Mirror is the Service that receives a copy of MirrorPercent of the requests; its
-	// responses are discarded. "": none.
+	// Mirror is the Service that receives a copy of MirrorPercent of the requests, or "". Its responses
+	// are discarded.
 	Mirror string
 	// MirrorPercent is from 1 to 100.
 	MirrorPercent int32
-	// Pinned is the release that the route is pinned to; "": it follows a group.
+	// Pinned is the release that the route is pinned to; "" if it follows a group.
 	Pinned string
-	// Parents that the specification names for this route alone; none: the provider's.
+	// Parents that the specification names for this route; if empty, those of the provider.
 	Parents []Parent
-	// TLS of hosts, where the specification asks for it.
+	// TLS of hosts, if specified.
 	TLS map[string]TLS
-	// RecordTTL of the DNS records of the hosts, in seconds; 0: not specified.
+	// RecordTTL of the DNS records of the hosts, in seconds; 0 if not specified.
 	RecordTTL int32
-	// Stamp of the rollout state that the route carries.
+	// Stamp of the rollout state from which the route was built.
 	Stamp resources.Stamp
 }
 
-// TLS of a host, as the specification asks for it.
+// TLS of a host, as specified.
 type TLS struct {
 	// Mode is never empty.
 	Mode v1alpha1.TLSMode
 	// Secret with the certificate; empty in mode Gateway.
 	Secret string
-	// Until is the Secret that serves the host until there is a certificate for it in
-	// Secret; empty: Secret itself.
+	// Until is the Secret that serves the host until there is a certificate for it in Secret; empty for
+	// Secret itself.
 	Until string
-	// Issuer of the certificate, its defaults filled in; zero: the Secret is made by
-	// others.
+	// Issuer of the certificate, with defaults; zero if the Secret is created by others.
 	Issuer v1alpha1.IssuerReference
 	// Port of the listener, in mode ListenerSet.
 	Port int32
@@ -186,14 +182,14 @@ type TLS struct {
 // Serving returns the Secret that is to serve the host now.
 func (t TLS) Serving() string { return cmp.Or(t.Until, t.Secret) }
 
-// Shared is an object on which routes rest, and which is not a route's own.
+// Shared is an object on which several routes may depend.
 type Shared struct {
 	resources.Object
 	// Hosts that need it.
 	Hosts []string
 }
 
-// Parent is what serves a route, and the field that names it.
+// Parent is the object to which a route is attached, and the field that names it.
 type Parent struct {
 	Field string
 	v1alpha1.ParentReference
@@ -216,12 +212,12 @@ func ListenerParent(p *v1alpha1.NetworkPolicy, i int) Parent {
 // Backend is a Service and its share of the traffic.
 type Backend struct {
 	Service string
-	// Weight is from 1 to 100: what gets nothing is not in the route.
+	// Weight is from 1 to 100: a Service without traffic is not in the route.
 	Weight int32
 }
 
-// MaxHostnames is the number of hosts that share a route. HTTPRoute, GRPCRoute and the
-// earlier versions of TLSRoute take no more; the others have no need for more.
+// MaxHostnames is the number of hosts that share a route. HTTPRoute, GRPCRoute and the earlier
+// versions of TLSRoute allow no more; the others need no more.
 const MaxHostnames = 16
 
 // BySecret returns the hosts of routes by the Secret that is to serve them now, sorted.
@@ -259,29 +255,29 @@ func carried(live map[string]*Live, host string) bool {
 	return false
 }
 
-// Live is a route as live objects carry it.
+// Live is an existing route.
 type Live struct {
 	// Name of the route.
 	Name string
-	// Objects that carry it, in the order of Build.
+	// Objects of the route, in the order of Build.
 	Objects []resources.Object
 	// Hostnames and Path that it serves.
 	Hostnames []string
 	Path      string
-	// Weights by name of the Service between which it splits.
+	// Weights by name of the Services between which it splits.
 	Weights map[string]int
 	// Services that it names in any way, sorted: by weight, match or mirror.
 	Services []string
-	// Deleting reports that it is being deleted.
+	// Deleting reports whether it is being deleted.
 	Deleting bool
-	// Taken reports that what serves it has taken it over as it is, as far as that is reported.
+	// Taken reports whether its gateway has accepted it as it is, as far as reported.
 	Taken bool
-	// Acknowledged reports that a controller has reported so, in the status of the objects.
+	// Acknowledged reports whether a controller has reported this in the status of the objects.
 	Acknowledged bool
-	// Provider that it is of, by name. The controller fills it in.
+	// Provider of the route, by name. The controller sets it.
 	Provider string
-	// User reports that another user wrote the route, in which the policy has rules, or is
-	// to have. It is restored, and never deleted.
+	// User reports whether the route is user-managed, and the policy has, or gets, rules in it. It is
+	// restored, and never deleted.
 	User bool
 	// Managed is what the policy has in a user-managed route, or nil.
 	Managed *resources.Taken
@@ -318,15 +314,14 @@ func (l *Live) Pinned() bool {
 // UserRoute returns the name of a route of another user. No route of ours has one like it.
 func UserRoute(kind, name string) string { return kind + "/" + name }
 
-// Problem is what keeps something from being so: a reason in one CamelCase word, and
-// a message that names the field or object and the fix.
+// Problem is a CamelCase reason, and a message that names the field or object and the fix.
 type Problem struct {
 	Reason, Message string
 }
 
 // Verdict is what is known of objects that were written.
 type Verdict struct {
-	// Accepted: they are as decided, and taken over.
+	// Accepted: they are as decided, and the gateway has accepted them.
 	Accepted bool
 	// Pending: there is no response yet.
 	Pending bool
@@ -336,9 +331,9 @@ type Verdict struct {
 	Late string
 }
 
-// Probe is a request that one address of a gateway answers automatically, and rightly only
-// when it serves a route as it was written. It is comparable: another route, another
-// content or another address is another probe.
+// Probe is a request to one address of a gateway, whose response is correct only if the gateway
+// serves a route as it was written. It is comparable: another route, another content or another
+// address is another probe.
 type Probe struct {
 	// Route is the object that is probed, in one generation.
 	Route      types.UID
@@ -349,24 +344,24 @@ type Probe struct {
 	// TLS reports whether the listener uses TLS. The certificate is not verified, because it
 	// proves an identity and not a configuration.
 	TLS bool
-	// Host and Path that are asked for; Host is the server name of TLS too.
+	// Host and Path of the request; Host is also the server name of TLS.
 	Host, Path string
-	// Answer is the host that the right answer redirects to.
+	// Answer is the host to which the correct response redirects.
 	Answer string
 }
 
-// Probed is what is known of a probe.
+// Probed is the state of a probe.
 type Probed struct {
-	// Since is when it was asked first.
+	// Since is when it was first sent.
 	Since time.Time
-	// Served: it was answered rightly, and is not asked again.
+	// Served: the response was correct, and the probe is not sent again.
 	Served bool
-	// Problem is what came instead, in words; "": nothing yet.
+	// Problem describes another response; "" if there was none yet.
 	Problem string
 }
 
-// Grace is how long a written route may go without an answer of what serves it before
-// that is called a fault.
+// Grace is how long a written route may have no response from its gateway before that is reported
+// as a fault.
 const Grace = 30 * time.Second
 
 // Reasons that providers give.
@@ -375,35 +370,35 @@ const (
 	ReasonPending = "Pending"
 	// ReasonParentNotFound: an object that the policy names does not exist.
 	ReasonParentNotFound = "ParentNotFound"
-	// ReasonNotAccepted: what serves routes turned one down, or reports nothing of it.
+	// ReasonNotAccepted: the gateway rejected a route, or does not report on it.
 	ReasonNotAccepted = "NotAccepted"
-	// ReasonNoMatchingListener: a route is accepted, and no listener has its host.
+	// ReasonNoMatchingListener: a route is accepted, but no listener has its host.
 	ReasonNoMatchingListener = "NoMatchingListener"
 	// ReasonAPIMissing: the API server lacks a kind.
 	ReasonAPIMissing = "GatewayAPIMissing"
 	// ReasonProviderAPIMissing: the API server lacks a kind that is not of the Gateway API.
 	ReasonProviderAPIMissing = "ProviderAPIMissing"
-	// ReasonProbeUnanswered: a gateway accepted a route, and an address of it does not
-	// serve it as it was written.
+	// ReasonProbeUnanswered: a gateway accepted a route, but one of its addresses does not serve it as
+	// it was written.
 	ReasonProbeUnanswered = "ProbeUnanswered"
-	// ReasonNotSupported: the provider has nothing for what the specification asks.
+	// ReasonNotSupported: the provider does not support a part of the specification.
 	ReasonNotSupported = "NotSupported"
-	// ReasonCertificateNotReady: a host's certificate is not there yet, or is no good.
+	// ReasonCertificateNotReady: a host's certificate does not exist yet, or is not valid.
 	ReasonCertificateNotReady = "CertificateNotReady"
-	// ReasonListenerNotReady: the listener of a host is not served.
+	// ReasonListenerNotReady: the listener of a host is not ready.
 	ReasonListenerNotReady = "ListenerNotReady"
-	// ReasonRouteNotFound: there is no route of the name that the policy gives.
+	// ReasonRouteNotFound: the route that the policy names does not exist.
 	ReasonRouteNotFound = "RouteNotFound"
 	// ReasonRuleNotFound: the route has no such rule, or more than one.
 	ReasonRuleNotFound = "RuleNotFound"
 	// ReasonRuleConflict: an older policy has the rule.
 	ReasonRuleConflict = "RuleConflict"
-	// ReasonUnprogrammed: what serves routes reports of itself that it does not.
+	// ReasonUnprogrammed: the gateway reports that it is not programmed.
 	ReasonUnprogrammed = "GatewayNotProgrammed"
 )
 
-// Metadata of the objects that carry a route: the labels by which they are found, and
-// its stamp.
+// Metadata returns the metadata of the objects of a route: the labels by which they are selected,
+// and its stamp.
 func (r Route) Metadata(policy *v1alpha1.NetworkPolicy, microservice string) (labels, annotations map[string]string) {
 	labels = resources.Labels(policy, microservice, r.Stamp.Group)
 	if r.Pinned != "" {

@@ -5,9 +5,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// Services is the provider of a policy that names none: it has no objects.
-// The policy's Services move as a whole, which the controller sees to for every
-// provider.
+// Services is the provider of a policy that names none: it has no objects. The policy's Services
+// move as a whole, which the controller does for every provider.
 type Services struct{}
 
 // Name is "services".
@@ -16,13 +15,13 @@ func (Services) Name() string { return "services" }
 // Writes no kind.
 func (Services) Writes() []Kind { return nil }
 
-// Chosen is true: it is asked last.
+// Chosen returns true, because it is called last.
 func (Services) Chosen(*v1alpha1.NetworkPolicy) bool { return true }
 
 // See returns a view in which there are no routes.
 func (Services) See(Scene) View { return noRoutes{} }
 
-// noRoutes is the view of Services: it is asked about routes only where there are none.
+// noRoutes is the view of Services, which never has routes.
 type noRoutes struct{}
 
 func (noRoutes) Missing(v1alpha1.PortProtocol) *Problem    { return nil }

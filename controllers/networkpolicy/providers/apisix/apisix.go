@@ -264,7 +264,7 @@ func (v *view) Build(r providers.Route) []resources.Object {
 func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	old := live.Objects[0].(*ApisixRoute)
 	if len(old.Spec.HTTP) == 0 {
-		return nil // Not as we write it: there is nothing to route.
+		return nil // Not as this package writes it: there is nothing to route.
 	}
 	last := old.Spec.HTTP[len(old.Spec.HTTP)-1]
 	r.Path = live.Path
@@ -275,7 +275,7 @@ func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object
 		r.Port = last.Backends[0].ServicePort
 	}
 	if v.Unsupported(r) != nil {
-		r.Canary = "" // What it has no words for gets no rule.
+		r.Canary = "" // Unsupported matches get no rule.
 	}
 	next := v.Build(r)[0].(*ApisixRoute)
 	next.ObjectMeta = r.Kept(v.Policy, v.Microservice, old)

@@ -101,7 +101,7 @@ func judge(conditions []metav1.Condition, generation int64) providers.Verdict {
 	return providers.Verdict{Accepted: true}
 }
 
-// names reports whether a route's reference is the one that a policy makes.
+// names reports whether a route's reference is the one that a policy writes.
 func names(ref gatewayv1.ParentReference, a attachment, namespace string) bool {
 	if a.set != "" {
 		return ofSet(ref) && string(ref.Name) == a.set && cmp.Or(string(deref(ref.Namespace)), namespace) == namespace
@@ -112,7 +112,7 @@ func names(ref gatewayv1.ParentReference, a attachment, namespace string) bool {
 	return keyOf(ref, namespace) == key(namespace, a.ParentReference) && string(deref(ref.SectionName)) == a.SectionName
 }
 
-// admits is false if all listeners of a parent accept only routes of the Gateway's namespace,
+// admits returns false if all listeners of a parent accept only routes of the Gateway's namespace,
 // and the route is in another one. Selectors are evaluated by the gateway.
 func admits(g *gatewayv1.Gateway, section, namespace string) bool {
 	shut := false
@@ -132,7 +132,7 @@ func admits(g *gatewayv1.Gateway, section, namespace string) bool {
 	return !shut
 }
 
-// Health names a Gateway that reports of itself that it is not programmed.
+// Health returns the problem of a Gateway that reports that it is not programmed.
 func (v *view) Health() *providers.Problem {
 	for _, p := range allParents(v.Policy) {
 		g := v.gateway(p.ParentReference)
@@ -204,7 +204,7 @@ func listenerProtocols(protocol v1alpha1.PortProtocol) []gatewayv1.ProtocolType 
 	return []gatewayv1.ProtocolType{gatewayv1.HTTPSProtocolType, gatewayv1.HTTPProtocolType}
 }
 
-// served is a listener of a Gateway, and what is wrong with it.
+// served is a listener of a Gateway, with its problem.
 type served struct {
 	gatewayv1.Listener
 	problem *providers.Problem
@@ -246,7 +246,7 @@ func (v *view) listener(r providers.Route, host string, wanted []gatewayv1.Proto
 	return best, known
 }
 
-// takes reports whether the hostname of a listener has room for a host.
+// takes reports whether the hostname of a listener matches a host.
 func takes(listener gatewayv1.Hostname, host string) bool {
 	name := string(listener)
 	if name == "" || name == host {

@@ -51,12 +51,12 @@ func ruleNamed(rules []map[string]any, name string) int {
 func backendRefsOf(rule map[string]any) json.RawMessage {
 	text, err := json.Marshal(rule["backendRefs"])
 	if err != nil {
-		panic(err) // It was read as JSON.
+		panic(err) // It was parsed from JSON.
 	}
 	return text
 }
 
-// setBackendRefs of a rule to what backendRefsOf gave.
+// setBackendRefs sets the backendRefs of a rule to a result of backendRefsOf.
 func setBackendRefs(rule map[string]any, text json.RawMessage) {
 	var refs []any
 	if err := utiljson.Unmarshal(text, &refs); err != nil || len(refs) == 0 {
@@ -71,8 +71,8 @@ func nameOf(rule map[string]any) string {
 	return name
 }
 
-// splits reports whether a rule has backendRefs as a policy writes them: Services of its
-// releases alone, whose weights add up to 100.
+// splits reports whether a rule has backendRefs as a policy writes them: only Services of its
+// releases, whose weights add up to 100.
 func splits(rule map[string]any, releases map[string]bool) bool {
 	refs, _ := rule["backendRefs"].([]any)
 	sum := int64(0)
@@ -144,7 +144,7 @@ func Patch(read, next *unstructured.Unstructured) []byte {
 	}
 	text, err := json.Marshal(append([]operation{{"replace", "/metadata/resourceVersion", read.GetResourceVersion()}}, ops...))
 	if err != nil {
-		panic(err) // It holds what was read as JSON, and text.
+		panic(err) // It contains only text and parsed JSON.
 	}
 	return text
 }

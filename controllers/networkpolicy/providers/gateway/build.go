@@ -28,7 +28,7 @@ func (v *view) Build(r providers.Route) []resources.Object {
 	for _, a := range v.attachments(r) {
 		p := v.parentRef(a)
 		if v.noListener(a) && slices.ContainsFunc(kept, excludes(p)) {
-			continue // Nothing would serve it there.
+			continue // No gateway would serve it there.
 		}
 		common.ParentRefs = append(common.ParentRefs, p)
 	}
@@ -37,14 +37,14 @@ func (v *view) Build(r providers.Route) []resources.Object {
 	return []resources.Object{v.build(r, common)}
 }
 
-// exclude reports whether the Gateway API takes only one of two parents: a Gateway, and a
-// listener of it.
+// exclude reports whether the Gateway API allows only one of two parents: a Gateway, and a listener
+// of the same Gateway.
 func (v *view) exclude(p, q gatewayv1.ParentReference) bool {
 	namespace := v.Policy.Namespace
 	return !ofSet(p) && !ofSet(q) && keyOf(p, namespace) == keyOf(q, namespace) && (deref(p.SectionName) == "" || deref(q.SectionName) == "")
 }
 
-// build makes the route in the version that the API server serves.
+// build returns the route in the version that the API server serves.
 func (v *view) build(r providers.Route, common gatewayv1.CommonRouteSpec) resources.Object {
 	kind := kindOf(r.Protocol)
 	version := v.Served[kind.Kind].Version

@@ -17,7 +17,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// formerGroupVersion is where ListenerSets were until Gateway API 1.5.
+// previousGroupVersion is the group and version of ListenerSets before Gateway API 1.5.
 var previousGroupVersion = schema.GroupVersion{Group: "gateway.networking.x-k8s.io", Version: "v1alpha1"}
 
 var listenerSetKind = providers.Kind{

@@ -27,7 +27,7 @@ func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object
 		r.Port = int32(deref(p.split[0].Port))
 	}
 	if v.Unsupported(r) != nil {
-		r.Canary = "" // What it has no words for gets no rule.
+		r.Canary = "" // Unsupported matches get no rule.
 	}
 	next := v.build(r, gatewayv1.CommonRouteSpec{ParentRefs: p.parents})
 	kept := r.Kept(v.Policy, v.Microservice, old)
@@ -50,8 +50,8 @@ func protocolOf(route resources.Object) v1alpha1.PortProtocol {
 	return v1alpha1.ProtocolHTTP
 }
 
-// keepRules returns the rules of a route all that those of the old one say next to matches and
-// backends. Mirrors come and go with steps.
+// keepRules copies from the rules of the old route to those of the next everything except matches
+// and backends. Mirrors are set by steps.
 func keepRules(next, old resources.Object) {
 	switch next := next.(type) {
 	case *gatewayv1.HTTPRoute:

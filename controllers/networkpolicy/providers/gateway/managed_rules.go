@@ -15,11 +15,11 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// A route of another user is handled with all of its fields, those included that the
-// project's types do not know: nothing may be lost by reading and writing it.
+// A user-managed route is handled with all of its fields, including those that are not in the Go
+// types: nothing may be lost by reading and writing it.
 
-// maxBefore bounds what is kept of the backendRefs of one rule, in bytes: the
-// annotations of an object must not exceed 256 KiB, and a route has 16 rules.
+// maxBefore is the maximum size of the stored backendRefs of one rule, in bytes: the annotations of
+// an object must not exceed 256 KiB, and a route has 16 rules.
 const maxBefore = 12 << 10
 
 // others returns what other policies have in a route, by annotation.

@@ -23,13 +23,13 @@ import (
 var _ providers.Prober = (*view)(nil)
 
 const (
-	// probePath is where a route is probed, below its own path.
+	// probePath is the path of probes of a route, below its own path.
 	probePath = "/.well-known/hlnr/"
 	// answerSuffix is the end of the hosts to which probes are redirected. The domain never
 	// exists (RFC 6761), so that no client is redirected to a server.
 	answerSuffix = ".hlnr.invalid"
-	// maxProbes of one route. There may be 8 parents, with 64 listeners and 16
-	// addresses each; those beyond the bound count by status.
+	// maxProbes is the maximum number of probes of one route. There may be 8 parents, with 64 listeners
+	// and 16 addresses each; those beyond the limit count by status.
 	maxProbes = 64
 )
 
@@ -149,7 +149,7 @@ func (v *view) proven(r providers.Route, live resources.Object) providers.Verdic
 	return providers.Verdict{Accepted: true}
 }
 
-// question is a probe, and where it belongs.
+// question is a probe, with its listener.
 type question struct {
 	providers.Probe
 	parent   providers.Parent

@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// RouteRef routes rules of a route that another user writes (managed_rules.go).
+// RouteRef routes rules of a user-managed route (managed_rules.go).
 type RouteRef struct{}
 
 var (
@@ -107,7 +107,7 @@ type userView struct {
 	users map[string]user
 	// name of the route that the policy names.
 	name string
-	// routed are the names of the rules that the policy is to have, by index.
+	// held are the names of the rules that the policy has, or gets, by index.
 	held map[int]string
 	// problem of the route or of some rule; nil: all are found and free.
 	problem *providers.Problem

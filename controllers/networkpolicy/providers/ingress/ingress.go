@@ -1,8 +1,8 @@
 // Package ingress routes by Ingresses of networking.k8s.io/v1.
 //
-// A route is one Ingress, and a second one for its canary where the class understands
-// the canary annotations of ingress-nginx. An Ingress has no status for its rules: it is known
-// only that the API server accepted it, and not when it is served.
+// A route is one Ingress, and a second one for its canary if the class supports the canary
+// annotations of ingress-nginx. An Ingress has no status for its rules: it is only known that the
+// API server accepted it, not when it is served.
 package ingress
 
 import (
@@ -27,13 +27,13 @@ var (
 	classKind = providers.Kind{Group: networkingv1.GroupName, Kind: "IngressClass", Versions: []string{"v1"}}
 )
 
-// AnnotationPrefix on an Ingress is the prefix of the canary annotations that its class
-// understands: it shows how to route the Ingress on when the policy has left for another
-// provider, and reports it no more.
+// AnnotationPrefix on an Ingress is the prefix of the canary annotations that its class supports.
+// It is needed to update the Ingress when the policy uses another provider, and no longer contains
+// the prefix.
 const AnnotationPrefix = "hlnr.io/annotation-prefix"
 
-// canarySuffix ends the name of the Ingress of a canary. Names of routes end in a hash,
-// so that none ends in it.
+// canarySuffix is the suffix of the name of a canary's Ingress. Names of routes end in a hash, so
+// that none has this suffix.
 const canarySuffix = "-canary"
 
 // The annotations that are written, without their prefix.
@@ -48,7 +48,7 @@ const (
 	backendProtocol = "backend-protocol"
 )
 
-// cookieForCanary is the value by which a cookie chooses the canary.
+// cookieForCanary is the value of the cookie that selects the canary.
 const cookieForCanary = "always"
 
 var managed = []string{canary, canaryWeight, canaryTotal, canaryHeader, canaryValue, canaryPattern, canaryCookie, backendProtocol}
@@ -119,7 +119,7 @@ func (Provider) See(s providers.Scene) providers.View {
 	}
 	for _, name := range providers.Sorted(ingresses) {
 		if route, ok := strings.CutSuffix(name, canarySuffix); ok {
-			if ingresses[route] == nil { // Its own one is gone: alone it serves nothing, and still has to go.
+			if ingresses[route] == nil { // Its main Ingress is gone: alone it serves nothing, and still has to be deleted.
 				v.live[route] = read(route, nil, ingresses[name])
 			}
 			continue
@@ -131,7 +131,7 @@ func (Provider) See(s providers.Scene) providers.View {
 
 // read the Ingresses of a route, of which one may be nil.
 func read(name string, main, second *networkingv1.Ingress) *providers.Live {
-	out := &providers.Live{Name: name, Weights: map[string]int{}, Taken: true} // Nothing more is reported.
+	out := &providers.Live{Name: name, Weights: map[string]int{}, Taken: true} // An Ingress reports nothing more.
 	services := map[string]bool{}
 	for _, i := range []*networkingv1.Ingress{main, second} {
 		if i == nil {
@@ -372,7 +372,7 @@ func (v *view) build(r providers.Route, name, service string, said map[string]st
 		ObjectMeta: metav1.ObjectMeta{Namespace: v.Policy.Namespace, Name: name, Labels: labels, Annotations: annotations},
 		Spec:       networkingv1.IngressSpec{IngressClassName: new(v.class)},
 	}
-	if name == r.Name { // What serves the canary of a host has its certificate from here.
+	if name == r.Name { // The canary of a host uses the certificate of this Ingress.
 		bySecret := providers.BySecret([]providers.Route{r})
 		for _, secret := range providers.Sorted(bySecret) {
 			out.Spec.TLS = append(out.Spec.TLS, networkingv1.IngressTLS{Hosts: bySecret[secret], SecretName: secret})
@@ -428,7 +428,7 @@ func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Ve
 func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	main, ok := live.Objects[0].(*networkingv1.Ingress)
 	if !ok || main.Name != live.Name {
-		return nil // A canary without its route serves nothing.
+		return nil // A canary Ingress without its route serves nothing.
 	}
 	r.Name, r.Path, r.Protocol = live.Name, live.Path, ""
 	if len(r.Hostnames) == 0 {
@@ -439,12 +439,12 @@ func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object
 	}
 	then := &view{Scene: v.Scene, class: deref(main.Spec.IngressClassName), prefix: main.Annotations[AnnotationPrefix], live: v.live}
 	if then.Unsupported(r) != nil {
-		r.Canary = "" // What it has no words for gets no annotations.
+		r.Canary = "" // Unsupported matches get no annotations.
 	}
 	built := then.Build(r)
 	for i, o := range built {
 		if i >= len(live.Objects) {
-			break // A canary that begins now.
+			break // A canary that starts now.
 		}
 		next, old := o.(*networkingv1.Ingress), live.Objects[i].(*networkingv1.Ingress)
 		kept := r.Kept(v.Policy, v.Microservice, old)
