@@ -34,6 +34,8 @@ type Query struct {
 	Service string
 	// Pods of releases, and Events of objects of hlnr.io, are read too.
 	Pods, Events bool
+	// Notifications are the NotificationPolicies, which are read too.
+	Notifications bool
 	// Namespaces are read for their labels; else only where a ClusterFreeze selects by them.
 	Namespaces bool
 }
@@ -55,6 +57,7 @@ type lists struct {
 	freezes      v1alpha1.FreezeList
 	cluster      v1alpha1.ClusterFreezeList
 	namespaces   corev1.NamespaceList
+	messages     v1alpha1.NotificationPolicyList
 	pods         corev1.PodList
 	events       eventsv1.EventList
 }
@@ -70,6 +73,9 @@ func Read(ctx context.Context, c client.Reader, q Query) (Objects, []error, erro
 	optional := []client.ObjectList{&l.releases, &l.policies, &l.images, &l.repositories, &l.freezes, &l.cluster}
 	if q.Namespaces {
 		optional = append(optional, &l.namespaces)
+	}
+	if q.Notifications {
+		optional = append(optional, &l.messages)
 	}
 	if q.Pods {
 		optional = append(optional, &l.pods)
@@ -136,10 +142,10 @@ func ofCluster(list client.ObjectList) bool {
 	return false
 }
 
-// isOlder reports that the definitions of the cluster are of a version without freezes.
+// isOlder reports that the definitions of the cluster are of a version without freezes or notifications.
 func isOlder(list client.ObjectList, err error) bool {
 	switch list.(type) {
-	case *v1alpha1.FreezeList, *v1alpha1.ClusterFreezeList:
+	case *v1alpha1.FreezeList, *v1alpha1.ClusterFreezeList, *v1alpha1.NotificationPolicyList:
 		return apierrors.IsNotFound(err)
 	}
 	return false
@@ -189,6 +195,8 @@ func (l *lists) read(list client.ObjectList) {
 		l.cluster.Items = present(l.cluster.Items)
 	case client.ObjectList(&l.namespaces):
 		l.namespaces.Items = present(l.namespaces.Items)
+	case client.ObjectList(&l.messages):
+		l.messages.Items = present(l.messages.Items)
 	case client.ObjectList(&l.pods):
 		l.pods.Items = present(l.pods.Items)
 	case client.ObjectList(&l.events):
@@ -209,6 +217,7 @@ func (l *lists) objects() Objects {
 			Microservices: l.services.Items, Releases: l.releases.Items, NetworkPolicies: l.policies.Items,
 			ImagePolicies: l.images.Items, Repositories: l.repositories.Items, Pods: l.pods.Items,
 			Freezes: l.freezes.Items, ClusterFreezes: l.cluster.Items, Namespaces: l.namespaces.Items,
+			Notifications: l.messages.Items,
 		},
 		Events: l.events.Items,
 	}

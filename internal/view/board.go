@@ -27,9 +27,21 @@ type Board struct {
 	Counts Counts `json:"counts"`
 	// Freezes that apply now, followed by future ones.
 	Freezes []Freeze `json:"freezes,omitempty"`
+	// Notifications are the NotificationPolicies that do not deliver all messages.
+	Notifications []NotificationProblem `json:"notifications,omitempty"`
 	// Services: those that wait for a user first, then failed ones, then those with a rollout in
 	// progress, then the others; each by namespace and name.
 	Services []Service `json:"services"`
+}
+
+// NotificationProblem is why a NotificationPolicy does not deliver all messages.
+type NotificationProblem struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Reason and Message of its condition Ready, which is False since Since.
+	Reason  string       `json:"reason"`
+	Message string       `json:"message"`
+	Since   *metav1.Time `json:"since,omitempty"`
 }
 
 // Counts of services by [Class].

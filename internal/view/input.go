@@ -27,6 +27,8 @@ type Input struct {
 	Freezes        []v1alpha1.Freeze
 	ClusterFreezes []v1alpha1.ClusterFreeze
 	Namespaces     []corev1.Namespace
+	// Notifications are the NotificationPolicies.
+	Notifications []v1alpha1.NotificationPolicy
 	// Pods of releases; others are ignored.
 	Pods []corev1.Pod
 	// Routes and Gateways of hosts, for answers about these. Others are ignored.

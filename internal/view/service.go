@@ -25,8 +25,22 @@ func New(in Input, now time.Time) Board {
 		return cmp.Or(cmp.Compare(a.State.Class.rank(), b.State.Class.rank()), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
 	})
 	b.count()
-	b.Freezes = x.frozen.board(x.Input, x.Program, now)
+	b.Freezes, b.Notifications = x.frozen.board(x.Input, x.Program, now), notificationProblems(in.Notifications)
 	return b
+}
+
+// notificationProblems returns the policies whose condition Ready is False, by namespace and name.
+func notificationProblems(policies []v1alpha1.NotificationPolicy) (out []NotificationProblem) {
+	for i := range policies {
+		p := &policies[i]
+		if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
+			out = append(out, NotificationProblem{Namespace: p.Namespace, Name: p.Name, Reason: c.Reason, Message: status.LineOf(c.Message, 1024), Since: timeOf(c.LastTransitionTime.Time)})
+		}
+	}
+	slices.SortFunc(out, func(a, b NotificationProblem) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return out
 }
 
 // NewService returns one service as a separate object, and false if the input does not contain it.

@@ -19,8 +19,8 @@ type query struct {
 	selector labels.Selector
 	// service whose releases and pods are read; "" for those of all.
 	service string
-	// pods are read too.
-	pods bool
+	// pods, and NotificationPolicies, are read too.
+	pods, notifications bool
 }
 
 // queryOf the flags of a command.
@@ -50,7 +50,7 @@ func readable(ctx context.Context, f *cli.Factory, q query) (view.Input, []error
 	if err != nil {
 		return view.Input{}, nil, err
 	}
-	read, missing, err := cluster.Read(ctx, c, cluster.Query{Namespace: q.namespace, Selector: q.selector, Service: q.service, Pods: q.pods})
+	read, missing, err := cluster.Read(ctx, c, cluster.Query{Namespace: q.namespace, Selector: q.selector, Service: q.service, Pods: q.pods, Notifications: q.notifications})
 	if err != nil {
 		return view.Input{}, nil, err
 	}

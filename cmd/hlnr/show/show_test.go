@@ -351,3 +351,18 @@ func TestEventsWithoutCRDs(t *testing.T) {
 		t.Errorf("exit code %d, output %q, error %q", code, &out, &problems)
 	}
 }
+
+// TestStatusOfNotifications: who reads the status sees that messages are not delivered.
+func TestStatusOfNotifications(t *testing.T) {
+	t.Parallel()
+	s := stage(t, "active")
+	policy := &v1alpha1.NotificationPolicy{ObjectMeta: metav1.ObjectMeta{Name: "chat"}}
+	policy.Spec.Receivers = []v1alpha1.NotificationReceiver{{Name: "team", Type: v1alpha1.ReceiverWebhook, URL: "https://chat.example.com/hook"}}
+	with := policy.DeepCopy()
+	with.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "DeliveryFailing", Message: `receiver "team": 401 Unauthorized; delivery is retried`, LastTransitionTime: metav1.NewTime(s.story.Now)}}
+	s.create(policy, with)
+	code, text, messages := s.hlnr("status")
+	if want := "NotificationPolicy chat: receiver \"team\": 401 Unauthorized; delivery is retried\n"; code != cli.ExitYes || !strings.Contains(text, want) || messages != "" {
+		t.Errorf("exit code %d, no %q in:\n%s%s", code, want, text, messages)
+	}
+}

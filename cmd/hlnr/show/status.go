@@ -20,7 +20,8 @@ func newStatus(f *cli.Factory) *cobra.Command {
 		Short: "Show what each service does or waits for, those that wait for you first",
 		Long: `Show a line for each group of each service: the active version, the canary with
 its share, and what it does or waits for. Services that wait for a person come first,
-then those that failed, then those with a rollout in progress.`,
+then those that failed, then those with a rollout in progress. Freezes that apply, and
+NotificationPolicies that do not deliver, are above.`,
 		Example: `  # The services of the namespace
   hlnr status
 
@@ -72,6 +73,7 @@ func board(cmd *cobra.Command, f *cli.Factory, scope *cli.Scope, names []string,
 	if err != nil {
 		return view.Board{}, err
 	}
+	q.notifications = len(names) == 0
 	in, err := objects(cmd.Context(), f, q)
 	if err != nil {
 		return view.Board{}, err

@@ -17,6 +17,7 @@ import (
 func Status(out io.Writer, b view.Board, o Options) error {
 	p := &page{Options: o}
 	p.freezes(b.Freezes)
+	p.notifications(b.Notifications)
 	if len(b.Services) == 0 {
 		text := p.nothing("services")
 		if b.Counts.Services > 0 {
@@ -48,6 +49,17 @@ func (p *page) freezes(list []view.Freeze) {
 			text += fmt.Sprintf("; %d services wait for its end", n)
 		}
 		p.line("", "  ", p.paint(view.Moving, text))
+	}
+}
+
+// notifications that are not delivered.
+func (p *page) notifications(list []view.NotificationProblem) {
+	for _, n := range list {
+		name := Clean(n.Name)
+		if p.Namespaces {
+			name = Clean(n.Namespace) + "/" + name
+		}
+		p.line("", "  ", p.paint(view.Failed, "NotificationPolicy "+name+": "+Clean(n.Message)))
 	}
 }
 
