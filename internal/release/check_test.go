@@ -636,9 +636,13 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 	}
 	full, pinned := r.Replicas >= asked && !r.Delete, false
 	for _, n := range w.nets {
-		for slug, c := range n.objects() {
+		for _, c := range n.objects() {
 			pinned = pinned || slices.Contains(c.pinned, o.Release)
-			if slices.Contains(c.names(), o.Release) && !slices.Contains(c.pinned, o.Release) {
+		}
+	}
+	for _, n := range w.nets {
+		for slug, c := range n.objects() {
+			if slices.Contains(c.names(), o.Release) && !slices.Contains(c.pinned, o.Release) && !(full && pinned) { // the user asks for fewer
 				w.fail("invariant 4: %s, which policy %s names in group %s", what, n.name, slug)
 			}
 		}
