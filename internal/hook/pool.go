@@ -17,13 +17,14 @@ import (
 
 // The bounds of a Pool.
 const (
-	// maxCalls are in progress at a time, and maxShare of them for one namespace, or to
+	// maxCalls is the maximum number of concurrent calls, and maxShare that for one namespace, or to
 	// one host.
 	maxCalls = 64
 	maxShare = maxCalls / 4
-	// maxHostCalls of one namespace are in progress to one host.
+	// maxHostCalls is the maximum number of concurrent calls of one namespace to one host.
 	maxHostCalls = 4
-	// maxStale messages of one hook are still delivered after newer ones came.
+	// maxStale is how many older notifications of one hook are still delivered when there are newer
+	// ones.
 	maxStale = 8
 )
 
@@ -35,19 +36,18 @@ type Options struct {
 	Credentials func(ctx context.Context, namespace string, h *v1alpha1.Hook) (Credentials, error)
 	// UserAgent of the calls.
 	UserAgent string
-	// Observe is notified of each call. Default: no one is.
+	// Observe is called after each call of a hook. It may be nil.
 	Observe func(t v1alpha1.HookType, yes bool, took time.Duration)
-	// Now is the time. Default: time.Now.
+	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
-	// Wait before a retry, from 1, and before a check that no one answered is asked again.
-	// Default: 1, 2, 4, 8 and 16 seconds, and up to a
-	// quarter more.
+	// Wait returns the wait before a retry, counted from 1, and before an unanswered check is repeated.
+	// Defaults to 1, 2, 4, 8 and 16 seconds, plus up to a quarter.
 	Wait func(retry int) time.Duration
 }
 
-// Pool calls hooks next to everything else: no method waits for an answer. At most 64
-// calls are in progress at a time, 16 of them for one namespace, 16 to one host, 4 for
-// one namespace to one host, and one for a hook of a release. The zero Pool is of no use; see NewPool.
+// Pool calls hooks in the background: no method waits for a response. There are at most 64 concurrent
+// calls, 16 of them for one namespace, 16 to one host, 4 for one namespace to one host, and one for a
+// hook of a release. The zero Pool is not usable; see NewPool.
 type Pool struct {
 	policy      *outbound.Policy
 	shared      *http.Client
@@ -68,7 +68,7 @@ type Pool struct {
 // deliveries of one release.
 type deliveries struct {
 	byID map[string]*delivery
-	// last delivery of each hook, whose end the next one waits for.
+	// last delivery of each hook; the next one waits for its end.
 	last map[string]*delivery
 }
 
@@ -80,15 +80,15 @@ type delivery struct {
 	ended    chan struct{} // closed at the end of the current call or calls
 	running  bool
 	outcome  *Outcome
-	// edited is when question came with another hook than the one that was called.
+	// edited is when the hook was found to be edited since the call.
 	edited time.Time
-	// silences are the outcomes without an answer, and again is when a check is asked again
-	// after the last of them.
+	// silences counts the outcomes without an answer, and again is when the check is repeated after the
+	// last one.
 	silences int
 	again    time.Time
 }
 
-// NewPool makes a pool that calls no one before it is started.
+// NewPool returns a pool that makes no calls before it is started.
 func NewPool(o Options) (*Pool, error) {
 	shared, err := o.Policy.Client(clientOptions(nil))
 	if err != nil {
@@ -111,16 +111,15 @@ func NewPool(o Options) (*Pool, error) {
 	return p, nil
 }
 
-// Start lets the pool call until ctx ends; requeue is notified of each release for which an
-// outcome is there. It may be called from any goroutine, and must not block.
+// Start enables calls until ctx ends. It calls requeue for each release with a new outcome, from
+// any goroutine; requeue must not block.
 func (p *Pool) Start(ctx context.Context, requeue func(types.NamespacedName)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ctx, p.requeue = ctx, requeue
 }
 
-// Outcomes of a release's questions that were answered since the process began, by
-// id.
+// Outcomes returns the outcomes of a release's calls since the process started, by ID.
 func (p *Pool) Outcomes(release types.NamespacedName) map[string]Outcome {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,7 +164,7 @@ func (p *Pool) Ask(release types.NamespacedName, questions, due []Call) time.Tim
 	return next
 }
 
-// Forget returns up all that is in progress for a release.
+// Forget cancels all calls of a release.
 func (p *Pool) Forget(release types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,15 +176,15 @@ func (p *Pool) Forget(release types.NamespacedName) {
 	}
 }
 
-// Releases returns the number of releases for which something is in progress or known.
+// Releases returns the number of releases with calls or outcomes.
 func (p *Pool) Releases() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.releases)
 }
 
-// retain returns up what is not asked any more. Messages that are being delivered go on, but for
-// the oldest, where they pile up.
+// retain cancels calls that are no longer needed. Notifications in progress continue, except the
+// oldest if there are too many.
 func (ds *deliveries) retain(questions []Call) {
 	stale := map[string][]*delivery{}
 	for id, d := range ds.byID {

@@ -26,8 +26,8 @@ const (
 	HeaderSignature = "X-Heighliner-Signature"
 )
 
-// maxAnswer is how many bytes of an answer are read, and maxMessage how many are shown. No
-// call takes longer than maxTimeout.
+// maxAnswer is how many bytes of a response are read, and maxMessage how many are shown. maxTimeout
+// limits a call.
 const (
 	maxAnswer  = 4 << 10
 	maxMessage = 256

@@ -41,7 +41,7 @@ func backOff(retry int) time.Duration {
 	return d + rand.N(d/4)
 }
 
-// try calls until yes, or until the retries are used up; false: it was given up.
+// try calls until the answer is yes, or the retries are used up. It returns false if ctx ended.
 func (p *Pool) try(ctx context.Context, namespace string, q Call, attempts int, before <-chan struct{}) (Outcome, bool) {
 	if before != nil {
 		<-before // even if given up: the next delivery waits for all that came before
@@ -84,7 +84,7 @@ func (p *Pool) attempt(ctx context.Context, namespace string, q *Call) reply {
 	return p.call(ctx, q, credentials)
 }
 
-// sleep says false when ctx ended before.
+// sleep returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

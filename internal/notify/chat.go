@@ -9,7 +9,7 @@ import (
 // pair is a name and a value that chats show below the title.
 type pair struct{ name, value string }
 
-// details returns what chats show of a message: what its title does not have.
+// details returns the parts of a message that its title does not contain, for chats.
 func details(m Message) (out []pair) {
 	add := func(name, value string) {
 		if value != "" {

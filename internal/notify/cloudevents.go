@@ -13,8 +13,8 @@ import (
 // cdeventsVersion is the version of the specification of CDEvents that events follow.
 const cdeventsVersion = "0.4.1"
 
-// The types of CDEvents that have one for what happened to a service in its environment. All other transitions
-// have types of this project.
+// The CDEvents types for changes of a service in its environment. All other transitions have types of this
+// project.
 const (
 	typeDeployed   = "dev.cdevents.service.deployed.0.2.0"
 	typeUpgraded   = "dev.cdevents.service.upgraded.0.2.0"
@@ -83,7 +83,7 @@ func cloudEventOf(m Message) ([]byte, error) {
 	return raw, nil
 }
 
-// typeOf the event of a message.
+// typeOf returns the CloudEvents type of a message.
 func typeOf(m Message) string {
 	switch {
 	case m.Event == v1alpha1.NotifyPromoted && m.PreviousVersion == "":
@@ -96,8 +96,7 @@ func typeOf(m Message) string {
 	return fmt.Sprintf(typeOwn, strings.ToLower(string(m.Event)))
 }
 
-// artifactOf returns the package URL of the image of a release, or one of its version where the image is not
-// known.
+// artifactOf returns the package URL of the image of a release, or of its version if the image is not known.
 func artifactOf(m Message) string {
 	name, digest, found := strings.Cut(m.Image, "@")
 	if !found {

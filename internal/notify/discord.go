@@ -17,7 +17,7 @@ type discordMessage struct {
 	AllowedMentions discordMentions `json:"allowed_mentions"`
 }
 
-// discordMentions are who may be mentioned by texts: no one.
+// discordMentions disables mentions in texts.
 type discordMentions struct {
 	Parse []string `json:"parse"`
 }
@@ -40,8 +40,8 @@ type discordField struct {
 // discordColors of messages, as RGB.
 var discordColors = map[Severity]int{Info: 0x4a6fa5, Success: 0x2e8b57, Warning: 0xd99000, Failure: 0xc0392b}
 
-// discordMessageOf returns a message as Discord takes it. A title that is too long is repeated as
-// text.
+// discordMessageOf returns a message in the format of Discord. A title that is too long is repeated
+// as text.
 func discordMessageOf(m Message) discordMessage {
 	embed := discordEmbed{Title: cut(m.Title, maxDiscordTitle), URL: m.URL, Color: discordColors[m.Severity], Timestamp: m.Time.UTC().Format("2006-01-02T15:04:05Z"), Fields: []discordField{}}
 	if embed.Title != m.Title {
@@ -53,17 +53,17 @@ func discordMessageOf(m Message) discordMessage {
 	return discordMessage{Embeds: []discordEmbed{embed}, AllowedMentions: discordMentions{Parse: []string{}}}
 }
 
-// snowflake is the ID of a message of Discord.
+// snowflake matches the ID of a message of Discord.
 var snowflake = regexp.MustCompile(`^[0-9]{1,20}$`)
 
-// discord posts a message by a webhook, or edits one, which it calls by its ID.
+// discord posts a message by a webhook, or edits one by its ID. It returns the ID.
 func (s *Sender) discord(ctx context.Context, webhook *url.URL, c Credentials, m Message, edit string) (string, *Error) {
 	raw, err := json.Marshal(discordMessageOf(m))
 	if err != nil {
 		return "", errorOf(err)
 	}
 	query := webhook.Query()
-	query.Set("wait", "true") // or there is no answer with the ID
+	query.Set("wait", "true") // otherwise the response has no ID
 	target, method := *webhook, http.MethodPost
 	if edits := snowflake.MatchString(edit); edits {
 		target, method = *webhook.JoinPath("messages", edit), http.MethodPatch

@@ -17,13 +17,13 @@ import (
 // maxWaits is how many waits of a step are recorded.
 const maxWaits = 8
 
-// defaultEvents are those of a receiver that names none.
+// defaultEvents are the events of a receiver that names none.
 var defaultEvents = []v1alpha1.NotificationEvent{
 	v1alpha1.NotifyStarted, v1alpha1.NotifyWaiting, v1alpha1.NotifyPromoted, v1alpha1.NotifyRestored, v1alpha1.NotifyRolledBack,
 	v1alpha1.NotifyFailed, v1alpha1.NotifyAborted, v1alpha1.NotifySuperseded, v1alpha1.NotifyRemoved,
 }
 
-// Wants reports whether a receiver is to be notified of an event.
+// Wants reports whether a receiver is notified of an event.
 func Wants(r *v1alpha1.NotificationReceiver, e v1alpha1.NotificationEvent) bool {
 	if len(r.Events) == 0 {
 		return slices.Contains(defaultEvents, e)
@@ -31,8 +31,8 @@ func Wants(r *v1alpha1.NotificationReceiver, e v1alpha1.NotificationEvent) bool 
 	return slices.Contains(r.Events, e)
 }
 
-// Due returns the newest fact of a release that a receiver wants and does not know, or nil. known is what was reported to
-// it last; if that is nil, ends up to since are not reported.
+// Due returns the newest fact of a release that a receiver wants and does not know, or nil. known is the last report to
+// it; if that is nil, ends up to since are not reported.
 func Due(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery, facts []Fact, since time.Time) *Fact {
 	for i := len(facts) - 1; i >= 0; i-- {
 		if f := &facts[i]; Wants(r, f.Event) && isNew(known, f, since) {
@@ -62,7 +62,7 @@ func RemovedFact(known *v1alpha1.NotificationDelivery) Fact {
 	return Fact{Event: v1alpha1.NotifyRemoved, Time: known.Time.Time}
 }
 
-// Edits returns the message that a fact changes; "": it is a new message.
+// Edits returns the ID of the message that a fact changes, or "" for a new message.
 func Edits(known *v1alpha1.NotificationDelivery, f *Fact) string {
 	if known == nil || Ended(known.Event) || !Ended(f.Event) && f.Run != known.Run {
 		return ""
@@ -70,8 +70,8 @@ func Edits(known *v1alpha1.NotificationDelivery, f *Fact) string {
 	return known.Message
 }
 
-// Advance returns the record after a fact was reported to a receiver. message is what it calls the message; "": it cannot be
-// edited.
+// Advance returns the record after a fact was reported to a receiver. message is the receiver's ID of the message; "" if it
+// cannot be edited.
 func Advance(known *v1alpha1.NotificationDelivery, of v1alpha1.NotificationDelivery, f *Fact, id, message string) v1alpha1.NotificationDelivery {
 	of.Event, of.Time, of.ID, of.Message = f.Event, metav1.NewMicroTime(f.Time.Truncate(time.Microsecond)), id, message
 	if known != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// The bounds of what is shown and waited for.
+// Limits of messages and waits.
 const (
 	maxText       = 256
 	maxRetryAfter = 10 * time.Minute
@@ -24,7 +24,7 @@ type Error struct {
 	Rejected bool
 	// Final reports that no other attempt can succeed, and the receiver does not fail.
 	Final bool
-	// After is how long the receiver asks to wait; 0: it does not.
+	// After is the wait that the receiver requests; 0 for none.
 	After time.Duration
 	// code is the HTTP status, or 0.
 	code int
@@ -33,19 +33,19 @@ type Error struct {
 
 func (e *Error) Error() string { return e.text }
 
-// errorf makes an error of the receiver.
+// errorf returns an error of the receiver.
 func errorf(format string, args ...any) *Error {
 	return &Error{text: outbound.Printable(fmt.Appendf(nil, format, args...), maxText)}
 }
 
-// finalf makes an error of a message that cannot be sent.
+// finalf returns an error of a message that cannot be sent.
 func finalf(format string, args ...any) *Error {
 	e := errorf(format, args...)
 	e.Rejected, e.Final = true, true
 	return e
 }
 
-// errorOf a call that has no answer.
+// errorOf returns the error of a call without a response.
 func errorOf(err error) *Error {
 	if wrapped := new(url.Error); errors.As(err, &wrapped) {
 		if wrapped.Timeout() {
@@ -59,7 +59,7 @@ func errorOf(err error) *Error {
 	return errorf("%s", err)
 }
 
-// errorOfAnswer returns the error of an answer that is not a success.
+// errorOfAnswer returns the error of a response that is not a success.
 func errorOfAnswer(answer *http.Response, body string) *Error {
 	e := errorf("HTTP %d: %s", answer.StatusCode, body)
 	switch answer.StatusCode {
@@ -76,5 +76,5 @@ func errorOfAnswer(answer *http.Response, body string) *Error {
 	return e
 }
 
-// NewError makes an error of what kept a message from being sent.
+// NewError returns the Error of a message that could not be sent.
 func NewError(err error) *Error { return errorOf(err) }

@@ -1,4 +1,4 @@
-// Package notify decides which transitions of releases receivers are to be notified of, makes the messages, and sends
+// Package notify decides about which transitions of releases receivers are notified, builds the messages, and sends
 // them. docs/explanation/notifications.md explains what is reported, how often, and why.
 //
 //	facts.go        what of a release can be reported now. Pure
@@ -31,17 +31,17 @@ type Key struct{ Namespace, Release string }
 type Fact struct {
 	// Event of the release.
 	Event v1alpha1.NotificationEvent
-	// Run is the sequence number of the rollout in progress, and Step its step, from 1; 0 before the first one, and of
-	// ends.
+	// Run is the sequence number of the rollout in progress, and Step its step, from 1; 0 before the first one, and
+	// for ends.
 	Run  int64
 	Step int32
-	// Wait is the state that waits for a person, or "".
+	// Wait is the state that waits for a user, or "".
 	Wait string
-	// Time of the transition; of an event within a rollout, as far as it is known.
+	// Time of the transition; within a rollout as far as known.
 	Time time.Time
 }
 
-// Ended reports whether an event is about a release that is in no rollout.
+// Ended reports whether an event is about a release without a rollout in progress.
 func Ended(e v1alpha1.NotificationEvent) bool {
 	return e != v1alpha1.NotifyStarted && e != v1alpha1.NotifyStep && e != v1alpha1.NotifyWaiting
 }
@@ -51,8 +51,8 @@ func KeyOf(s view.ReleaseState) Key {
 	return Key{s.Microservice.Namespace, s.Row.VersionedMicroservice}
 }
 
-// FactsOf returns what can be reported of a release, the last one being what is so now; none: it is new, or not known
-// well.
+// FactsOf returns the facts of a release, the last of which is its current state; none if it is new, or not
+// sufficiently known.
 func FactsOf(s view.ReleaseState) []Fact {
 	if s.Rollout {
 		return factsOfRollout(s)

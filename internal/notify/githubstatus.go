@@ -10,10 +10,11 @@ import (
 	"github.com/heighliner/heighliner/internal/github"
 )
 
-// defaultContext begins the contexts of commit statuses.
+// defaultContext is the prefix of the contexts of commit statuses.
 const defaultContext = "heighliner"
 
-// commitStates by event. GitHub shows pending until there is another state, so each end has one.
+// commitStates maps events to states. GitHub shows pending until there is another state, so each
+// end has one.
 var commitStates = map[v1alpha1.NotificationEvent]github.CommitState{
 	v1alpha1.NotifyStarted: github.CommitPending, v1alpha1.NotifyStep: github.CommitPending, v1alpha1.NotifyWaiting: github.CommitPending,
 	v1alpha1.NotifyPromoted: github.CommitSuccess, v1alpha1.NotifyRestored: github.CommitSuccess, v1alpha1.NotifyDeprecated: github.CommitSuccess,
@@ -21,8 +22,8 @@ var commitStates = map[v1alpha1.NotificationEvent]github.CommitState{
 	v1alpha1.NotifySuperseded: github.CommitError, v1alpha1.NotifyRemoved: github.CommitError,
 }
 
-// commitStatusOf returns a message as GitHub takes it; sha is the commit of an earlier message about the release; "": there
-// was none.
+// commitStatusOf returns a message in the format of GitHub; sha is the commit of an earlier message about the release, or
+// "".
 func commitStatusOf(r *v1alpha1.NotificationReceiver, m Message, sha string) github.CommitStatus {
 	return github.CommitStatus{
 		SHA: cmp.Or(m.Commit, sha), State: commitStates[m.Event], Context: cmp.Or(r.Context, defaultContext) + "/" + m.Namespace + "/" + m.Microservice,
@@ -51,7 +52,7 @@ func (s *Sender) commitStatus(ctx context.Context, r *v1alpha1.NotificationRecei
 	return status.SHA, nil
 }
 
-// errorOfGitHub returns an error of GitHub, whose texts hold no secret.
+// errorOfGitHub converts an error of GitHub, whose texts contain no secret.
 func errorOfGitHub(err error) *Error {
 	failure := errorf("%s", err)
 	var of *github.Error

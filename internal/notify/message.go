@@ -60,7 +60,7 @@ type Message struct {
 	Steps int32 `json:"steps"`
 	// Weight of the release in percent.
 	Weight int32 `json:"weight"`
-	// Reason is one word, and Cause a sentence: what is waited for, or why it failed.
+	// Reason is one word, and Cause a sentence: the cause of a wait or failure.
 	Reason string `json:"reason"`
 	Cause  string `json:"cause"`
 	// By is the user who decided, and Note what they wrote.
@@ -69,26 +69,26 @@ type Message struct {
 	// Image of the release with its digest, and the Commit it was built from, as far as known.
 	Image  string `json:"image"`
 	Commit string `json:"commit"`
-	// Command is what a person can do next.
+	// Command is the most likely next command of the user.
 	Command string `json:"command"`
 	// URL of the release on the board.
 	URL string `json:"url"`
 }
 
-// About is what a message is made for.
+// About is the input of a message.
 type About struct {
 	// Policy and Receiver, whose credentials are not needed.
 	Policy   *v1alpha1.NotificationPolicy
 	Receiver *v1alpha1.NotificationReceiver
 	// Delivery that names the release.
 	Delivery v1alpha1.NotificationDelivery
-	// State of the release; nil: it is gone.
+	// State of the release; nil if it is gone.
 	State *view.ReleaseState
 	Fact  Fact
 	ID    string
 }
 
-// NewMessage makes a message.
+// NewMessage returns a message.
 func NewMessage(a About) Message {
 	d := a.Delivery
 	m := Message{
@@ -117,7 +117,7 @@ func NewMessage(a About) Message {
 	return m
 }
 
-// describe adds what is known of a release.
+// describe adds the details of a release.
 func (m *Message) describe(s view.ReleaseState) {
 	row := s.Row
 	m.Group, m.PullRequest, m.Steps, m.Weight = cmp.Or(s.Group.Name, s.Group.Slug), s.Group.PullRequest, s.Steps, row.Weight
@@ -150,7 +150,7 @@ func previousOf(s view.ReleaseState) string {
 	return ""
 }
 
-// severityOf an event.
+// severityOf returns the severity of an event.
 func severityOf(e v1alpha1.NotificationEvent) Severity {
 	switch e {
 	case v1alpha1.NotifyPromoted:
@@ -224,7 +224,7 @@ func (m *Message) decided() (text string) {
 	return text
 }
 
-// waitText returns what a rollout waits for.
+// waitText describes what a rollout waits for.
 func waitText(word string) string {
 	switch view.Word(word) {
 	case view.WordApproval:

@@ -19,13 +19,13 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// timeout of one message, and maxAnswer the bytes of an answer that are read.
+// timeout of one message, and maxAnswer, the bytes of a response that are read.
 const (
 	timeout   = 10 * time.Second
 	maxAnswer = 64 << 10
 )
 
-// Credentials of a receiver, as its Secrets have them.
+// Credentials of a receiver, from its Secrets.
 type Credentials struct {
 	// URL that replaces the one of the specification, or "".
 	URL string
@@ -34,7 +34,7 @@ type Credentials struct {
 	// GitHub and Repository are those of a GitHubRepository, for commit statuses.
 	GitHub     github.Credential
 	Repository github.Repo
-	// Key signs the body; nil: it is not signed.
+	// Key signs the body; nil if it is not signed.
 	Key []byte
 	// CA are certificate authorities in PEM; nil for those of the system.
 	CA []byte
@@ -44,7 +44,7 @@ type Credentials struct {
 // ones are words.
 const leastPart = 9
 
-// hide replaces what is secret in an answer that repeats it, because answers are shown in the status.
+// hide replaces secrets in a response that repeats them, because responses are shown in the status.
 func (c Credentials) hide(answer string) string {
 	secrets := []string{c.Token, c.URL}
 	if u, err := url.Parse(c.URL); err == nil {
@@ -57,13 +57,13 @@ func (c Credentials) hide(answer string) string {
 		for _, values := range u.Query() {
 			secrets = append(secrets, values...)
 		}
-		for _, part := range strings.Split(u.RawQuery, "&") { // As it is sent: answers repeat it without decoding it.
+		for _, part := range strings.Split(u.RawQuery, "&") { // As sent: responses repeat it without decoding.
 			if _, value, _ := strings.Cut(part, "="); value != "" {
 				secrets = append(secrets, value)
 			}
 		}
 	}
-	const least = 3 // shorter texts, such as the path /, are not secret, and stand in any answer
+	const least = 3 // shorter texts, such as the path /, are not secret, and occur in any response
 	for _, s := range secrets {
 		if len(s) >= least {
 			answer = strings.ReplaceAll(answer, s, "(hidden)")
@@ -80,7 +80,8 @@ type Sender struct {
 	userAgent string
 }
 
-// NewSender makes a sender that calls only what a policy allows, and GitHub through a pool.
+// NewSender returns a sender that calls only addresses that a policy allows, and GitHub through a
+// pool.
 func NewSender(policy *outbound.Policy, pool *github.Pool, userAgent string) (*Sender, error) {
 	client, err := policy.Client(clientOptions(nil))
 	if err != nil {
@@ -93,8 +94,8 @@ func clientOptions(ca []byte) outbound.Options {
 	return outbound.Options{Timeout: timeout, MaxBody: maxAnswer, CA: ca}
 }
 
-// Send sends a message; edit is the message that it changes, as the receiver calls it; "": it is a new one. It returns
-// what the receiver calls the message; "": it cannot be edited.
+// Send sends a message. edit is the receiver's ID of the message that it edits, or "" for a new one. Send returns the
+// receiver's ID of the message, or "" if it cannot be edited.
 func (s *Sender) Send(ctx context.Context, r *v1alpha1.NotificationReceiver, c Credentials, m Message, edit string) (string, *Error) {
 	if r.Type == v1alpha1.ReceiverGitHubStatus {
 		return s.commitStatus(ctx, r, c, m, edit)
@@ -153,7 +154,7 @@ type call struct {
 	body                      []byte
 }
 
-// post makes a call, and gives the body of its answer.
+// post makes a call, and returns the body of its response.
 func (s *Sender) post(ctx context.Context, c call, with Credentials) ([]byte, *Error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

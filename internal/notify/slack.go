@@ -35,10 +35,10 @@ type slackText struct {
 	Text string `json:"text"`
 }
 
-// slackMarks begin the titles.
+// slackMarks are the prefixes of titles.
 var slackMarks = map[Severity]string{Info: ":arrow_forward:", Success: ":white_check_mark:", Warning: ":warning:", Failure: ":x:"}
 
-// inSlack escapes what has a meaning in Slack's texts.
+// inSlack escapes the special characters of Slack's texts.
 func inSlack(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
 }
@@ -80,7 +80,7 @@ var (
 	slackLost       = []string{"message_not_found", "cant_update_message", "edit_window_closed"}
 )
 
-// slack posts a message by a bot token, or edits one, which it calls by channel and time stamp.
+// slack posts a message by a bot token, or edits one by its channel and timestamp.
 func (s *Sender) slack(ctx context.Context, api *url.URL, channel string, c Credentials, m Message, edit string) (string, *Error) {
 	body, method := slackMessageOf(m), "chat.postMessage"
 	body.Channel = channel

@@ -24,7 +24,7 @@ type teamsCard struct {
 // teamsColors of titles.
 var teamsColors = map[Severity]string{Info: "Default", Success: "Good", Warning: "Warning", Failure: "Attention"}
 
-// teamsMessageOf returns a message as Teams takes it.
+// teamsMessageOf returns a message in the format of Teams.
 func teamsMessageOf(m Message) teamsMessage {
 	facts := []map[string]string{}
 	for _, p := range details(m) {

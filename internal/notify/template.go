@@ -10,7 +10,7 @@ import (
 	"text/template/parse"
 )
 
-// maxBody is the greatest length of a body in bytes.
+// maxBody is the maximum length of a body in bytes.
 const maxBody = 64 << 10
 
 // functions of templates, in addition to eq, ne, and, or and not.
@@ -19,8 +19,8 @@ var functions = template.FuncMap{"json": toJSON}
 // allowed are the names of functions in templates.
 var allowed = []string{"json", "eq", "ne", "and", "or", "not"}
 
-// toJSON writes a value as JSON, which is no longer than a body: each further json of a text doubles
-// its escapes, and nothing of it is written before the last one.
+// toJSON returns a value as JSON, at most as long as a body: each further json of a text doubles its
+// escapes, and nothing is written before the last one.
 func toJSON(v any) (string, error) {
 	raw, err := json.Marshal(v)
 	if err == nil && len(raw) > maxBody {
@@ -29,14 +29,14 @@ func toJSON(v any) (string, error) {
 	return string(raw), err
 }
 
-// CheckTemplate reports what is wrong with a template.
+// CheckTemplate returns an error if a template is invalid.
 func CheckTemplate(text string) error {
 	_, err := parseTemplate(text)
 	return err
 }
 
-// parseTemplate reads a template that ends after a time that its length bounds: it has neither loops nor definitions, and only
-// the functions that are allowed.
+// parseTemplate parses a template whose execution time is bounded by its length: it has neither loops nor definitions, and
+// only the allowed functions.
 func parseTemplate(text string) (*template.Template, error) {
 	t, err := template.New("template").Funcs(functions).Option("missingkey=error").Parse(text)
 	if err != nil {
@@ -63,7 +63,7 @@ func parseTemplate(text string) (*template.Template, error) {
 	return t, nil
 }
 
-// checkNode rejects what is not allowed in a template.
+// checkNode rejects nodes that are not allowed in a template.
 func checkNode(n parse.Node) error {
 	switch n := n.(type) {
 	case *parse.ListNode:
@@ -106,7 +106,7 @@ func checkNode(n parse.Node) error {
 	return fmt.Errorf("%s: only fields, if, and the functions %s are allowed", n, strings.Join(allowed, ", "))
 }
 
-// fieldsOf a message as templates see them: values without methods.
+// fieldsOf returns the fields of a message for templates: values without methods.
 func fieldsOf(m Message) (map[string]any, error) {
 	raw, err := json.Marshal(m)
 	if err != nil {
@@ -137,7 +137,7 @@ func execute(t *template.Template, fields map[string]any) ([]byte, error) {
 	return []byte(out.String()), nil
 }
 
-// render returns the body that a template makes of a message.
+// render returns the body of a message by a template.
 func render(text string, m Message) ([]byte, error) {
 	t, err := parseTemplate(text)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// metadata are the metadata services of clouds, which give the credentials of a machine to its
+// metadata are the metadata services of clouds, which provide the credentials of a machine to its
 // processes. They are always denied.
 var metadata = []netip.Addr{
 	netip.MustParseAddr("169.254.169.254"), // most clouds

@@ -9,33 +9,31 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Decoding bounds the memory that answers take together while they are decoded. The bounds of
-// one answer do not bound that of all, because as many as are read at a time may be the largest.
-// It is safe for concurrent use.
+// Decoding limits the total memory of responses while they are decoded. Limits of one response are
+// not sufficient, because many large ones may be decoded at a time. It is safe for concurrent use.
 type Decoding struct {
 	memory, perValue int64
 	free             *semaphore.Weighted
 }
 
 const (
-	// perByte is what a byte of text takes while it is decoded: in the buffer of the decoder,
-	// which doubles, and in a string.
+	// perByte is the memory for a byte of text while it is decoded: in the buffer of the decoder, which
+	// doubles, and in a string.
 	perByte = 4
-	// blockSize of a text that is held, so that it is not copied while it grows.
+	// blockSize of a stored text, which is therefore not copied while it grows.
 	blockSize = 32 << 10
 )
 
-// NewDecoding returns a bound on the bytes of memory for decoding, of which each JSON value takes
-// perValue.
-// An answer that takes more than all of it is decoded alone.
+// NewDecoding returns a limit on the bytes of memory for decoding, of which each JSON value takes
+// perValue. A response that needs more than the limit is decoded alone.
 func NewDecoding(memory, perValue int64) *Decoding {
 	return &Decoding{memory: memory, perValue: perValue, free: semaphore.NewWeighted(memory)}
 }
 
 // Hold reads a body to its end and closes it, and returns it when there is memory to decode it. The
-// memory is free again when the returned body is closed or was read to its end, or the context ends,
-// because decoders of others do not close each body. No server occupies it by sending slowly. Errors
-// are those of the body and of the context.
+// memory is released when the returned body is closed or read to its end, or the context ends,
+// because some decoders do not close each body. A server that sends slowly does not occupy memory.
+// Errors are those of the body and of the context.
 func (d *Decoding) Hold(ctx context.Context, body io.ReadCloser) (*Held, error) {
 	defer body.Close()
 	h := &Held{}
@@ -66,11 +64,11 @@ func (d *Decoding) Hold(ctx context.Context, body io.ReadCloser) (*Held, error) 
 	return h, nil
 }
 
-// Held is a text that was read to its end. One goroutine uses it.
+// Held is a text that was read to its end. It is not safe for concurrent use.
 type Held struct {
 	blocks  [][]byte
 	size    int
-	block   int // that is read next, from at
+	block   int // to read next, from at
 	at      int
 	release func()
 }
@@ -78,7 +76,7 @@ type Held struct {
 // Len returns the size of the text in bytes.
 func (h *Held) Len() int { return h.size }
 
-// CopyTo writes all of the text, and leaves it to be read.
+// CopyTo writes the complete text, which can still be read.
 func (h *Held) CopyTo(w io.Writer) error {
 	for _, block := range h.blocks {
 		if _, err := w.Write(block); err != nil {
@@ -102,7 +100,7 @@ func (h *Held) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close frees the memory that decoding the text takes.
+// Close releases the memory for decoding the text.
 func (h *Held) Close() error {
 	h.release()
 	h.blocks, h.block, h.at = nil, 0, 0

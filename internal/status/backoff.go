@@ -9,12 +9,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// MaxBackoff is the longest time between two tries of an object that meets errors. A
-// rollout that waits for a cause to go continues within this time after it is gone.
+// MaxBackoff is the maximum time between two attempts for an object with errors. A rollout that
+// waits for the end of a cause continues within this time.
 const MaxBackoff = 20 * time.Second
 
-// RateLimiter spaces the tries of an object that meets errors, up to MaxBackoff, and all
-// such tries of a controller.
+// RateLimiter limits the rate of retries of an object, up to MaxBackoff, and of all retries of a
+// controller.
 func RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedMaxOfRateLimiter(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, MaxBackoff),
@@ -22,10 +22,9 @@ func RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
 	)
 }
 
-// Requeues keeps the time at which an object is to be reconciled again when a pass ends in
-// an error: a Reconciler that returns an error cannot ask for a time too. It is a Source
-// that the controller watches. The zero Requeues, which no controller watches, gives both
-// to its caller.
+// Requeues keeps the time at which an object has to be reconciled again when a reconcile ends in an
+// error: a Reconciler that returns an error cannot return a time as well. It is a Source that the
+// controller watches. The zero Requeues, which no controller watches, returns both to its caller.
 type Requeues struct {
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
@@ -36,8 +35,8 @@ func (w *Requeues) Start(_ context.Context, queue workqueue.TypedRateLimitingInt
 	return nil
 }
 
-// Again ends a reconcile as the function Again does. The object is reconciled after requeue
-// at the latest, whatever back-off err gets; 0: when it is requeued.
+// Again ends a reconcile as the function Again does. The object is reconciled after requeue at the
+// latest, regardless of the back-off for err; 0 for only when it is requeued.
 func (w *Requeues) Again(ctx context.Context, req reconcile.Request, requeue time.Duration, err error) (reconcile.Result, error) {
 	if err == nil {
 		return reconcile.Result{RequeueAfter: requeue}, nil

@@ -1,6 +1,6 @@
-// Package status is the one status contract of all controllers: conditions as
-// kstatus reads them, one status write per reconcile and none without a
-// difference, errors classified once, events on transitions.
+// Package status defines how all controllers write status: conditions as kstatus reads them, one
+// status write per reconcile and none without a difference, classified errors, and events on
+// transitions.
 //
 //	conditions.go  conditions and their messages
 //	errors.go      classes of errors
@@ -9,7 +9,7 @@
 //	journal.go     the last status write of each object
 //	patch.go       the status write
 //	difference.go  merge patches of a status alone
-//	backoff.go     times between tries
+//	backoff.go     times between retries
 package status
 
 import (
@@ -24,20 +24,20 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// MaxMessage is the greatest length of a message in bytes.
+// MaxMessage is the maximum length of a message in bytes.
 const MaxMessage = 512
 
-// ReasonSucceeded stands on a condition that has nothing else to say.
+// ReasonSucceeded is the reason of a condition without a more specific one.
 const ReasonSucceeded = "Succeeded"
 
-// Line makes text one line of at most MaxMessage bytes: every run of white space
-// becomes a blank, control characters and broken UTF-8 go, what is cut ends in "…".
+// Line returns text as one line of at most MaxMessage bytes: white space becomes a single space,
+// control characters and invalid UTF-8 are removed, and truncated text ends in "…".
 func Line(text string) string { return LineOf(text, MaxMessage) }
 
-// commit is a whole commit in hexadecimal, by SHA-1 or SHA-256.
+// commit matches a full commit in hexadecimal, by SHA-1 or SHA-256.
 var commit = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// Short makes a version fit for a column: of a commit the first seven digits, any other
+// Short returns a version for a column: the first seven digits of a commit, and any other version
 // as it is.
 func Short(version string) string {
 	if commit.MatchString(version) {
@@ -46,7 +46,7 @@ func Short(version string) string {
 	return version
 }
 
-// LineOf is Line with a bound of its own, of at least 4 bytes.
+// LineOf is Line with another limit of at least 4 bytes.
 func LineOf(text string, limit int) string {
 	clean := strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || (r < ' ' && r != '\t' && r != '\n' && r != '\r') || r == 0x7f {
@@ -66,9 +66,9 @@ func LineOf(text string, limit int) string {
 	return line[:end] + more
 }
 
-// Set puts a condition into conds; its lastTransitionTime changes only with status.
-// The message is bounded by Line. Conditions are sorted by type, so that equal conditions are
-// always stored in the same order. Set reports whether anything changed.
+// Set sets a condition in conds; its lastTransitionTime changes only with its status. The message
+// is truncated by Line. Conditions are sorted by type, so that equal conditions are always stored
+// in the same order. Set reports whether anything changed.
 func Set(conds *[]metav1.Condition, generation int64, kind string, value metav1.ConditionStatus, reason, message string) bool {
 	changed := meta.SetStatusCondition(conds, metav1.Condition{
 		Type: kind, Status: value, ObservedGeneration: generation, Reason: reason, Message: Line(message),
@@ -77,12 +77,12 @@ func Set(conds *[]metav1.Condition, generation int64, kind string, value metav1.
 	return changed
 }
 
-// Remove takes the condition of that type out, and says whether it was there.
+// Remove removes the condition of a type, and reports whether it existed.
 func Remove(conds *[]metav1.Condition, kind string) bool {
 	return meta.RemoveStatusCondition(conds, kind)
 }
 
-// True makes metav1.ConditionTrue of true and ConditionFalse of false.
+// True returns metav1.ConditionTrue for true and metav1.ConditionFalse for false.
 func True(value bool) metav1.ConditionStatus {
 	if value {
 		return metav1.ConditionTrue
@@ -90,16 +90,15 @@ func True(value bool) metav1.ConditionStatus {
 	return metav1.ConditionFalse
 }
 
-// Ready sets Ready to True and takes Reconciling and Stalled away: the object is
-// as its current generation wants it.
+// Ready sets Ready to True and removes Reconciling and Stalled: the object matches its current
+// generation.
 func Ready(conds *[]metav1.Condition, generation int64, reason, message string) {
 	Set(conds, generation, v1alpha1.ConditionReady, metav1.ConditionTrue, reason, message)
 	Remove(conds, v1alpha1.ConditionReconciling)
 	Remove(conds, v1alpha1.ConditionStalled)
 }
 
-// Reconciling sets Ready to False because work is under way, and Reconciling to
-// True.
+// Reconciling sets Ready to False and Reconciling to True, because work is in progress.
 func Reconciling(conds *[]metav1.Condition, generation int64, reason, message string) {
 	Set(conds, generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
 	Set(conds, generation, v1alpha1.ConditionReconciling, metav1.ConditionTrue, reason, message)

@@ -15,26 +15,26 @@ import (
 	"github.com/heighliner/heighliner/internal/apply"
 )
 
-// Class says what a controller does about an error.
+// Class defines how a controller handles an error.
 type Class string
 
 // The classes of errors.
 const (
 	// Terminal: a user must change something; a watch, or a slow timer, requeues the object.
 	Terminal Class = "Terminal"
-	// Waiting: a watch or the timer of the error requeues the object; there is no fault.
+	// Waiting: a watch or the timer of the error requeues the object; it is not a fault.
 	Waiting Class = "Waiting"
 	// Transient: try again with back-off.
 	Transient Class = "Transient"
 )
 
-// Error carries its class, and the reason that a condition gives for it.
+// Error is an error with a class, and a reason for a condition.
 type Error struct {
 	// Class of the error.
 	Class Class
 	// Reason for a condition: one CamelCase word.
 	Reason string
-	// After is when to look again without being requeued; 0: only when requeued.
+	// After is when to check again without an event; 0 for never.
 	After time.Duration
 	// Err is the cause.
 	Err error
@@ -51,13 +51,13 @@ func NewTerminal(reason string, err error) *Error {
 	return &Error{Class: Terminal, Reason: reason, Err: err}
 }
 
-// NewWaiting makes err one that waits for a watch, or for a time at most; 0: for a
-// watch only.
+// NewWaiting wraps err as an error that waits for a watch, or at most for a time; 0 for a watch
+// only.
 func NewWaiting(reason string, after time.Duration, err error) *Error {
 	return &Error{Class: Waiting, Reason: reason, After: after, Err: err}
 }
 
-// The reasons that Classify gives errors which have none of their own.
+// The reasons of Classify for errors without a reason.
 const (
 	ReasonNameConflict = "NameConflict"
 	ReasonTerminating  = "Terminating"
@@ -67,12 +67,13 @@ const (
 	ReasonFailed       = "Failed"
 )
 
-// ReasonSecretsForbidden means that the manager has no right to read the Secrets of a namespace.
+// ReasonSecretsForbidden means that the manager lacks permission to read the Secrets of a
+// namespace.
 const ReasonSecretsForbidden = "SecretsForbidden"
 
-// SecretForbidden returns the error of a Secret that the API server does not let the manager read;
-// err is what it answered. It is Terminal, and looked at again after a minute, because no watch
-// reports a right that is granted.
+// SecretForbidden returns the error of a Secret that the manager may not read; err is the response
+// of the API server. It is Terminal, and checked again after a minute, because permissions are not
+// watched.
 func SecretForbidden(namespace, name string, err error) *Error {
 	return &Error{Class: Terminal, Reason: ReasonSecretsForbidden, After: afterForeign, Err: fmt.Errorf(
 		"the manager has no right to get Secrets in namespace %q: apply config/components/read-secrets there, which binds the ClusterRole heighliner-read-secrets: get Secret %q: %w", namespace, name, err)}
@@ -85,10 +86,10 @@ const (
 	afterRefused     = 5 * time.Minute
 )
 
-// Classify decides how err is handled; nil for nil.
+// Classify returns the class of err, or nil for nil.
 //
-// A foreign object and what the server calls invalid or forbidden are Terminal; an
-// object that is going is Waiting; all else is Transient, conflicts too.
+// Foreign objects, and invalid or forbidden requests, are Terminal; an object that is being deleted
+// is Waiting; everything else is Transient, including conflicts.
 func Classify(err error) *Error {
 	if err == nil {
 		return nil
@@ -117,14 +118,14 @@ func Classify(err error) *Error {
 	return &Error{Class: Transient, Reason: ReasonFailed, Err: err}
 }
 
-// namespaceGone says that a write came after the end of its namespace, of which the
-// cache has not reported yet.
+// namespaceGone reports whether a write failed because its namespace is deleted, which the cache
+// does not show yet.
 func namespaceGone(err error) bool {
 	var answer apierrors.APIStatus
 	return apierrors.IsNotFound(err) && errors.As(err, &answer) && answer.Status().Details != nil && answer.Status().Details.Kind == "namespaces"
 }
 
-// afterConflict is how long a pass that met newer facts waits for them to arrive.
+// afterConflict is how long a reconcile waits for the cache after a conflict.
 const afterConflict = 200 * time.Millisecond
 
 // Again ends a reconcile that failed: it is retried with back-off. A conflict, or an object of

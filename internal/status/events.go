@@ -10,30 +10,29 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
-// maxNote is the server's bound on an event's note, less one.
+// maxNote is the API server's limit for an event's note, minus one.
 const maxNote = 1023
 
 // Recorder emits events on transitions only. The zero Recorder emits nothing.
 //
-// Recorders of events.k8s.io fold an event into a series when type, action, reason,
-// the object at its version, and the related object are those of an earlier one: its
-// note is lost, and the series is written once more minutes later. Whoever reports
-// several things at one version of an object distinguishes them by Related or action.
+// Recorders of events.k8s.io fold an event into a series when type, action, reason, the object at
+// its version, and the related object are those of an earlier one: its note is lost, and the series
+// is written again minutes later. Distinguish several events at one version of an object by Related
+// or action.
 type Recorder struct {
 	// Events is a manager's recorder.
 	Events events.EventRecorder
-	// Related is another object that the events are about, or nil.
+	// Related is another object that the events concern, or nil.
 	Related runtime.Object
 }
 
-// About returns a Recorder whose events are about another object as well.
+// About returns a Recorder whose events also concern another object.
 func (r Recorder) About(related runtime.Object) Recorder {
 	r.Related = related
 	return r
 }
 
-// Normal reports a transition that is as it should be. action is the CamelCase
-// word for what was done.
+// Normal records an expected transition. action is the CamelCase word for what was done.
 func (r Recorder) Normal(obj runtime.Object, reason, action, note string) {
 	r.emit(obj, corev1.EventTypeNormal, reason, action, note)
 }
@@ -47,17 +46,17 @@ func (r Recorder) Warning(obj runtime.Object, reason, action, note string) {
 type TransitionRule struct {
 	// Kind is the type of the condition.
 	Kind string
-	// Good is the status that makes a Normal event; others make a Warning.
+	// Good is the status for a Normal event; others are a Warning.
 	Good metav1.ConditionStatus
-	// Worry leaves out the first event of a condition that is good from the start.
+	// Worry omits the first event of a condition that is good from the start.
 	Worry bool
-	// Passing are reasons of another status than Good which time alone changes. One that comes
-	// first, or goes, is not recorded; one that a good condition turns to is.
+	// Passing are reasons of a status other than Good that change by time alone. The first one, and its
+	// end, are not recorded; a change from good to one of them is.
 	Passing []string
 }
 
-// isTold reports whether a condition that changed from earlier, which may be nil, to present
-// makes an event.
+// isReported reports whether the change of a condition from earlier, which may be nil, to present
+// is recorded as an event.
 func (t TransitionRule) isReported(earlier, present *metav1.Condition) bool {
 	passes := func(c *metav1.Condition) bool {
 		return c != nil && c.Status != t.Good && slices.Contains(t.Passing, c.Reason)
@@ -75,10 +74,9 @@ func (t TransitionRule) isReported(earlier, present *metav1.Condition) bool {
 	return earlier.Status == t.Good || !passes(present)
 }
 
-// Transitions emits an event, of the current reason and message, for each condition
-// that changed its status or reason between before and now. A condition that was and
-// is absent makes none, and so does one that goes. Of several that changed for one
-// reason, the first is recorded.
+// Transitions emits an event, with the current reason and message, for each condition that changed
+// its status or reason between before and now. A condition that is absent, or removed, has none. Of
+// several changes with one reason, the first is recorded.
 func (r Recorder) Transitions(obj runtime.Object, before, now []metav1.Condition, action string, reported ...TransitionRule) {
 	type key struct{ kind, reason string }
 	emitted := map[key]bool{}

@@ -8,11 +8,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Journal remembers the last status write of each object, in this process: to
-// recognize a cache that has not seen it yet, and to spread writes that show no
-// transition. The zero Journal spreads nothing.
+// Journal records the last status write of each object in this process: to recognize a cache that
+// does not contain it yet, and to limit the rate of writes without a transition. The zero Journal
+// does not limit them.
 type Journal struct {
-	// Interval between two writes of one object that show no transition.
+	// Interval is the minimum time between two writes of one object without a transition.
 	Interval time.Duration
 
 	mu   sync.Mutex
@@ -24,12 +24,12 @@ type entry struct {
 	from string // the resourceVersion that the write replaced
 }
 
-// remembered is how long a cache may be behind before that goes unnoticed, and
-// costs a conflict.
+// remembered is how long a cache may lag before this is no longer recognized, which costs a
+// conflict.
 const remembered = time.Minute
 
-// Behind says that obj is as it was before this process last wrote its status: the
-// cache will show that write, and until then nothing new can be said.
+// Behind reports whether obj is older than the last status write of this process: the cache will
+// deliver that write, and until then the state is outdated.
 func (j *Journal) Behind(obj client.Object) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -37,8 +37,7 @@ func (j *Journal) Behind(obj client.Object) bool {
 	return ok && last.from != "" && last.from == obj.GetResourceVersion()
 }
 
-// Wait returns for how long a write that reports no transition should be delayed at now; 0: write
-// immediately.
+// Wait returns for how long a write without a transition should be delayed, or 0.
 func (j *Journal) Wait(obj client.Object, now time.Time) time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -49,7 +48,7 @@ func (j *Journal) Wait(obj client.Object, now time.Time) time.Duration {
 	return max(0, last.at.Add(j.Interval).Sub(now))
 }
 
-// Wrote notes a write at now that made after of before, and forgets what is over.
+// Wrote records a write that changed before to after, and drops outdated records.
 func (j *Journal) Wrote(before, after client.Object, now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -62,7 +61,7 @@ func (j *Journal) Wrote(before, after client.Object, now time.Time) {
 		}
 	}
 	e := entry{at: now}
-	// A write that the server found to change nothing makes no event to wait for.
+	// A write that changed nothing at the API server causes no event to wait for.
 	if before.GetResourceVersion() != after.GetResourceVersion() {
 		e.from = before.GetResourceVersion()
 	}
