@@ -67,6 +67,7 @@ func (b *planner) assignSlots() {
 	}
 	for _, g := range waiting {
 		g.Phase, g.Target = Live, Target{}
+		b.scope(g).resume() // It may have lost its slot in this plan, or drain still.
 	}
 }
 

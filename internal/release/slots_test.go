@@ -1,0 +1,29 @@
+package release
+
+import (
+	"testing"
+	"time"
+)
+
+// A preview that gets its slot back while it drains keeps serving its last release, and its head commit starts next to it.
+func TestPreviewResumesWithItsSlot(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	a, b := "0123456789abcdef0123456789abcdef01234567", "89abcdef0123456789abcdef0123456789abcdef"
+	o := Observed{
+		Spec:         Spec{Replicas: 2, MinimumAvailable: 1, Deadline: 10 * time.Minute, Drain: 30 * time.Second, Previews: Previews{MaxGroups: 1}},
+		Config:       "c1",
+		PullRequests: true,
+		Candidates:   []Candidate{{Slug: "pr-7", Name: "pr-7", Level: preview, PullRequest: 7, Version: b, Release: "b", Time: now}},
+		Objects:      []Object{{Release: "a", Slug: "pr-7", Name: "pr-7", Level: preview, PullRequest: 7, Version: a, Config: "c1", Stamp: 1, Created: now.Add(-time.Hour), Replicas: 2, Available: 2}},
+		Policies:     []Policy{{Name: "shop", Groups: []Report{{Slug: "pr-7", Revision: 1, References: []string{"a"}, Active: "a", Confirmed: now.Add(-time.Minute)}}}},
+		State: State{Sequence: 2, Groups: []Group{{
+			Slug: "pr-7", Name: "pr-7", Level: preview, PullRequest: 7, Head: b, HeadTime: now, Phase: Expired, Target: Target{Reason: NoSlot}, TrafficRevision: 2, TrafficTime: now,
+			Releases: []Row{{Release: "a", Name: "pr-7", Version: a, Config: "c1", Status: Deprecated, Reason: NoSlot, Promoted: 1, Routed: true, Since: now, Zero: &Zero{Revision: 2, Time: now}}},
+		}}},
+	}
+	g := Plan(o, now).State.Groups[0]
+	if row := g.ActiveRow(); row == nil || row.Release != "a" || g.Rollout == nil || g.Rollout.Release != "b" {
+		t.Errorf("the group is %+v, its rollout %+v", g, g.Rollout)
+	}
+}
