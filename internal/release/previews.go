@@ -40,10 +40,17 @@ func (b *planner) assignSlots() {
 		}
 	}
 	most := max(1, b.o.Spec.Previews.MaxGroups)
+	used := 0
+	for _, g := range live {
+		if b.uses(g) {
+			used++
+		}
+	}
 	slices.SortFunc(reopened, byPush)
 	for _, g := range reopened {
-		if b.reopen(g, len(live) < most) {
+		if b.reopen(g, used < most) {
 			live = append(live, g)
+			used++
 		}
 	}
 	if b.o.Spec.Paused {

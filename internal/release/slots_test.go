@@ -27,3 +27,34 @@ func TestPreviewResumesWithItsSlot(t *testing.T) {
 		t.Errorf("the group is %+v, its rollout %+v", g, g.Rollout)
 	}
 }
+
+// A preview that is opened again has the slot of one that has nothing to serve any more.
+func TestReopenedPreviewTakesAnUnusedSlot(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	object := func(release string, number int64) Object {
+		slug := "pr-" + release
+		return Object{Release: release, Slug: slug, Name: slug, Level: preview, PullRequest: number, Version: "commit-" + release, Config: "c1", Stamp: 1, Created: now.Add(-time.Hour), Replicas: 2, Available: 2}
+	}
+	group := func(release string, number int64, phase Phase, reason Reason, promoted int64) Group {
+		slug := "pr-" + release
+		return Group{
+			Slug: slug, Name: slug, Level: preview, PullRequest: number, Head: "commit-" + release, HeadTime: now.Add(-time.Hour), Phase: phase, TrafficRevision: 2, TrafficTime: now.Add(-time.Minute),
+			Releases: []Row{{Release: release, Name: slug, Version: "commit-" + release, Config: "c1", Status: Deprecated, Reason: reason, Promoted: promoted, Since: now.Add(-time.Minute), Zero: &Zero{Revision: 2, Time: now.Add(-time.Minute)}}},
+		}
+	}
+	o := Observed{
+		Spec:         Spec{Replicas: 2, MinimumAvailable: 1, Deadline: 10 * time.Minute, Drain: 30 * time.Second, Previews: Previews{MaxGroups: 1}},
+		Config:       "c1",
+		PullRequests: true,
+		Candidates:   []Candidate{{Slug: "pr-a", Name: "pr-a", Level: preview, PullRequest: 7, Version: "commit-a", Release: "a", Time: now.Add(-time.Hour)}},
+		Withdrawn:    []Withdrawal{{Slug: "pr-b", Version: "commit-b", Reason: Gone}},
+		Objects:      []Object{object("a", 7), object("b", 9)},
+		State:        State{Sequence: 3, Groups: []Group{group("a", 7, Closing, GroupEnded, 1), group("b", 9, Live, Superseded, 0)}},
+	}
+	for _, g := range Plan(o, now).State.Groups {
+		if row := g.ActiveRow(); g.Slug == "pr-a" && (row == nil || row.Release != "a") {
+			t.Errorf("the preview does not serve again: %+v", g)
+		}
+	}
+}

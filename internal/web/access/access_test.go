@@ -294,7 +294,7 @@ func TestScopeOfNewNamespaces(t *testing.T) {
 // TestAllKinds: each list of the objects is filtered by a kind, or is one that the board does not read.
 func TestAllKinds(t *testing.T) {
 	t.Parallel()
-	unread := []string{"Routes", "Gateways", "Namespaces"} // the labels of namespaces are seen with their services
+	unread := []string{"Routes", "Gateways", "Notifications", "Namespaces"} // the labels of namespaces are seen with their services
 	n := 0
 	for _, of := range []reflect.Type{reflect.TypeFor[view.Input](), reflect.TypeFor[cluster.Objects]()} {
 		for i := range of.NumField() {
