@@ -47,7 +47,7 @@ func TestReopenedPreviewTakesAnUnusedSlot(t *testing.T) {
 		Spec:         Spec{Replicas: 2, MinimumAvailable: 1, Deadline: 10 * time.Minute, Drain: 30 * time.Second, Previews: Previews{MaxGroups: 1}},
 		Config:       "c1",
 		PullRequests: true,
-		Candidates:   []Candidate{{Slug: "pr-a", Name: "pr-a", Level: preview, PullRequest: 7, Version: "commit-a", Release: "a", Time: now.Add(-time.Hour)}},
+		Candidates:   []Candidate{{Slug: "pr-a", Name: "pr-a", Level: preview, PullRequest: 7, Version: "commit-c", Release: "c", Time: now.Add(-time.Hour)}},
 		Withdrawn:    []Withdrawal{{Slug: "pr-b", Version: "commit-b", Reason: Gone}},
 		Objects:      []Object{object("a", 7), object("b", 9)},
 		State:        State{Sequence: 3, Groups: []Group{group("a", 7, Closing, GroupEnded, 1), group("b", 9, Live, Superseded, 0)}},

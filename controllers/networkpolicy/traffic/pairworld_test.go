@@ -917,12 +917,19 @@ func (p *pair) checkDenied(g *release.Group) {
 }
 
 // checkServed: where all have done their work, no gateway gives a share of its traffic to a
-// denied version that is not the active one of its group.
+// denied version that is not the active one of its group, unless no other release has pods.
 func (p *pair) checkServed() {
 	for i := range p.rollout.Groups {
 		g := &p.rollout.Groups[i]
 		for _, r := range g.Releases {
 			if g.Phase != release.Live || p.spec.Paused || r.Status == release.Active || !p.deniedIn(g, r.Version) {
+				continue
+			}
+			others := false
+			for name, o := range p.objects {
+				others = others || name != r.Release && o.ready > 0
+			}
+			if !others {
 				continue
 			}
 			for name, n := range p.nets {
