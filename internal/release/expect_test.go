@@ -59,7 +59,8 @@ func (w *world) newerThan(o Observed, g, h *Group, version string) string {
 		}
 	}
 	for _, r := range g.Releases {
-		serves := r.Status == Active || g.Rollout != nil && g.Rollout.Release == r.Release
+		current := o.Config == "" || r.Config == o.Config // one of another template is no candidate
+		serves := r.Status == Active || current && g.Rollout != nil && g.Rollout.Release == r.Release
 		if h.Row(r.Release) == nil && r.Config != o.Config {
 			continue // it failed, and with another template that is forgotten at once
 		}
