@@ -609,14 +609,15 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 	if r.Delete {
 		what = "deletion of " + o.Release
 	}
+	unavailable := slices.ContainsFunc(seen.Objects, func(c Object) bool {
+		return c.Release == o.Release && (c.Available == 0 || withheldIn(seen, c.Release))
+	})
 	if g := w.rolloutState.group(o.Slug); g != nil && g.Phase == Live {
 		if row := g.Row(o.Release); row != nil {
 			run := g.Rollout != nil && g.Rollout.Release == o.Release
 			serves := row.Status == Active || row.Status == Canary || row.Status == Pending || run
 			// One that answers nothing makes room for its fix, and keeps a pod.
-			dead := row.Status == Active && !r.Delete && r.Replicas > 0 && slices.ContainsFunc(seen.Objects, func(c Object) bool {
-				return c.Release == o.Release && (c.Available == 0 || withheldIn(seen, c.Release))
-			})
+			dead := row.Status == Active && !r.Delete && r.Replicas > 0 && unavailable
 			if serves && !dead && (r.Delete || r.Replicas < asked) {
 				w.fail("rule 2: %s while it is %s", what, row.Status)
 			}
@@ -628,8 +629,8 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 			}
 		}
 	}
-	if g := seen.State.group(o.Slug); g != nil && !r.Delete && r.Replicas >= seen.Spec.Replicas {
-		// What served, or was promoted by that plan.
+	if g := seen.State.group(o.Slug); g != nil && !r.Delete && (r.Replicas >= seen.Spec.Replicas || r.Replicas > 0 && unavailable) {
+		// What served, or was promoted by that plan, or was unavailable and had a fix.
 		if row := g.Row(o.Release); row != nil && (row.Status == Active || g.Rollout != nil && g.Rollout.Release == o.Release) {
 			return // the user asked for fewer, and it was closed or replaced since
 		}
