@@ -246,7 +246,7 @@ func (p *pair) checkReturn(o release.Observed, was, g *release.Group) {
 	if was.Phase == release.Closing && g.Phase == release.Live && g.ActiveRow() == nil && g.Target.Reason != release.Pinned {
 		var last release.Row
 		for _, r := range was.Releases {
-			if k := p.objects[r.Release]; r.Promoted > last.Promoted && k != nil && !k.Terminating && !p.deniedIn(was, r.Version) {
+			if k := p.objects[r.Release]; r.Promoted > last.Promoted && r.Status != release.Error && k != nil && !k.Terminating && !p.deniedIn(was, r.Version) {
 				last = r
 			}
 		}
