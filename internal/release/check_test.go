@@ -629,9 +629,11 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 			}
 		}
 	}
-	if g := seen.State.group(o.Slug); g != nil && !r.Delete && (r.Replicas >= seen.Spec.Replicas || r.Replicas > 0 && unavailable) {
-		// What served, or was promoted by that plan, or was unavailable and had a fix.
-		if row := g.Row(o.Release); row != nil && (row.Status == Active || g.Rollout != nil && g.Rollout.Release == o.Release) {
+	if g := seen.State.group(o.Slug); g != nil && !r.Delete && r.Replicas > 0 {
+		row := g.Row(o.Release)
+		active := row != nil && row.Status == Active
+		// What served, or was promoted by that plan, or was active without an available pod and had a fix.
+		if row != nil && (r.Replicas >= seen.Spec.Replicas && (active || g.Rollout != nil && g.Rollout.Release == o.Release) || active && unavailable) {
 			return // the user asked for fewer, and it was closed or replaced since
 		}
 	}

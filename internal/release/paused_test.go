@@ -1,6 +1,8 @@
 package release
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -34,4 +36,77 @@ func TestPausedFirstReleaseIsReported(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestPausedReturnIsReported: the return to a release that was active before, after the end of a pin, waits for the end of
+// spec.paused or of a freeze, and shows it; then it completes.
+func TestPausedReturnIsReported(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		reason  Reason
+		message string
+		stop    func(*Spec)
+	}{
+		"paused":   {Paused, "the rollback to 1.1.0 is waiting: spec.paused is set", func(s *Spec) { s.Paused = true }},
+		"a freeze": {Frozen, "1.1.0 is waiting at 0%: ", func(s *Spec) { s.Freeze = &Freeze{Name: "weekend"} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := unpinned(now)
+			p := Plan(o, now)
+			if run := p.State.Groups[0].Rollout; run == nil || run.Release != "shop-1-1-0" {
+				t.Fatalf("no return is in progress: %+v", p.State.Groups[0])
+			}
+			o.State = p.State
+			for i := range o.Objects {
+				o.Objects[i].Replicas, o.Objects[i].Available = 2, 2
+			}
+			going := o.Spec
+			tc.stop(&o.Spec)
+			p = Plan(o, now.Add(time.Minute))
+			o.State = p.State
+			if a := p.State.Groups[0].ActiveRow(); a == nil || a.Version != "1.0.0" {
+				t.Errorf("active is %+v while the return is stopped", a)
+			}
+			if !slices.ContainsFunc(p.Notes, func(n Note) bool { return !n.Event && n.Reason == tc.reason && strings.Contains(n.Message, tc.message) }) {
+				t.Errorf("nothing shows %q: %+v", tc.message, p.Notes)
+			}
+			o.Spec = going
+			p = Plan(o, now.Add(2*time.Minute))
+			if a := p.State.Groups[0].ActiveRow(); a == nil || a.Version != "1.1.0" {
+				t.Errorf("active is %+v after the stop", a)
+			}
+		})
+	}
+}
+
+// unpinned returns a group whose active release is 1.0.0 by a pin that ended, next to 1.1.0, which was active before it and keeps
+// one pod.
+func unpinned(now time.Time) Observed {
+	candidate := func(version, name string) Candidate {
+		return Candidate{Slug: "1-x", Name: "1.x", Level: "Release", Version: version, Release: name}
+	}
+	object := func(version, name string, pods int) Object {
+		return Object{Release: name, Slug: "1-x", Name: "1.x", Level: "Release", Version: version, Config: "c1", Created: now, Stamp: 1, Replicas: pods, Available: pods}
+	}
+	o := Observed{
+		Spec:       Spec{Replicas: 2, MinimumAvailable: 2, Deadline: 10 * time.Minute, Drain: 5 * time.Second},
+		Config:     "c1",
+		Candidates: []Candidate{candidate("1.0.0", "shop-1-0-0")},
+	}
+	at := now.Add(-time.Hour)
+	next := func() { o.State, at = Plan(o, at).State, at.Add(time.Minute) }
+	next()
+	o.Objects = []Object{object("1.0.0", "shop-1-0-0", 2)}
+	next()
+	o.Candidates = append(o.Candidates, candidate("1.1.0", "shop-1-1-0"))
+	next()
+	o.Objects = append(o.Objects, object("1.1.0", "shop-1-1-0", 2))
+	next()
+	o.Spec.Pins = []Pin{{Group: "1.x", Version: "1.0.0"}}
+	next()
+	next()
+	o.Spec.Pins = nil
+	o.Objects[1].Replicas, o.Objects[1].Available = 1, 1
+	return o
 }

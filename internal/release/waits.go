@@ -182,7 +182,7 @@ var outside = map[Reason]string{
 }
 
 // obstacle returns the cause outside of a release that blocks its rollout, or "", or the wait for a
-// cause that may still disappear by itself. A release that has traffic and is unhealthy does not
+// cause that may still end. A release that has traffic and is unhealthy does not
 // wait: at its deadline it gives the traffic back.
 func (s *scope) obstacle(run *Rollout, r *Row, c Object) (Reason, *wait) {
 	healthy, cause, _ := s.health(run, r, c)

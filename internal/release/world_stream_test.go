@@ -91,8 +91,8 @@ func (n *net) holder() *Group {
 	return nil
 }
 
-// comer returns the group to which the newest domains are in progress.
-func (n *net) comer(base *Group) *Group {
+// incoming returns the group to which the newest domains are moving.
+func (n *net) incoming(base *Group) *Group {
 	if base.ActiveRow() == nil || base.Level == preview {
 		return nil
 	}
@@ -132,7 +132,7 @@ func (w *world) carryStream(n *net) {
 	all, both := shares(base), *base
 	c.slug, c.newer, c.sequence = base.Slug, "", n.pass.rolloutState.Sequence
 	c.revisions = map[string]int64{base.Slug: base.TrafficRevision}
-	if g := n.comer(base); g != nil {
+	if g := n.incoming(base); g != nil {
 		row := *g.Row(mainOf(g))
 		for _, s := range shares(g) {
 			if s.Release == row.Release {

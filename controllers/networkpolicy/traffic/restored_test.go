@@ -10,42 +10,13 @@ import (
 
 // TestRestoreWithoutStatuses: after a restore of a namespace without statuses the release is active that served before (rule 31).
 func TestRestoreWithoutStatuses(t *testing.T) {
-	for _, releases := range []bool{false, true} {
-		for _, by := range []string{"planner first", "policy first", "releases, then planner"} {
-			t.Run(map[bool]string{false: "of Microservice and policy, ", true: "of all objects, "}[releases]+by, func(t *testing.T) {
-				p := newPair()
-				p.spec.Replicas, p.startup = 4, 5*time.Second
-				p.setSteps([]release.Step{{Weight: 10, Pause: time.Hour}})
-				p.policy("shop").policy.Spec.Domains = someDomains(1)
-				p.push("1.0.0")
-				p.run(time.Minute)
-				p.spec.MinimumAvailable = 3
-				p.push("1.0.1")
-				p.run(2 * time.Hour)
-				p.push("1.1.0")
-				p.run(2 * time.Hour)
-				if a := p.rollout.Groups[0].ActiveRow(); a == nil || a.Version != "1.1.0" {
-					t.Fatalf("before: %+v", p.rollout.Groups)
-				}
-				p.wipe(releases)
-				if by == "policy first" {
-					p.pass("shop", 0)
-				}
-				if by == "releases, then planner" {
-					p.pods()
-				}
-				p.plan(0)
-				p.reportRelease()
-				p.settle()
-				if a := p.rollout.Groups[0].ActiveRow(); a == nil || a.Version != "1.1.0" {
-					t.Errorf("the group's Service selected 1.1.0 (4 pods); active is %s with %d pods", a.Version, p.objects[a.Release].ready)
-				}
-				if p.err != nil {
-					t.Error(p.err)
-				}
-			})
-		}
-	}
+	restored(t, "three versions", "1.1.0", func(p *pair) {
+		p.spec.MinimumAvailable = 3
+		p.push("1.0.1")
+		p.run(2 * time.Hour)
+		p.push("1.1.0")
+		p.run(2 * time.Hour)
+	})
 }
 
 // TestRestoreDuringARollout is like TestRestoreWithoutStatuses, with a rollout in progress, or with releases of the same size.
@@ -86,37 +57,43 @@ func TestRestoreDuringARollout(t *testing.T) {
 			p.run(2 * time.Hour)
 		}},
 	} {
-		for _, releases := range []bool{false, true} {
-			for _, by := range []string{"planner first", "policy first", "releases, then planner"} {
-				t.Run(name+map[bool]string{false: ", of Microservice and policy, ", true: ", of all objects, "}[releases]+by, func(t *testing.T) {
-					p := newPair()
-					p.spec.Replicas, p.startup = 4, 5*time.Second
-					p.setSteps([]release.Step{{Weight: 10, Pause: time.Hour}})
-					p.policy("shop").policy.Spec.Domains = someDomains(1)
-					p.push("1.0.0")
-					p.run(time.Minute)
-					h.play(p)
-					if a := p.rollout.Groups[0].ActiveRow(); a == nil || a.Version != h.want {
-						t.Fatalf("before: %+v", p.rollout.Groups)
-					}
-					p.wipe(releases)
-					if by == "policy first" {
-						p.pass("shop", 0)
-					}
-					if by == "releases, then planner" {
-						p.pods()
-					}
-					p.plan(0)
-					p.reportRelease()
-					p.settle()
-					if a := p.rollout.Groups[0].ActiveRow(); a == nil || a.Version != h.want {
-						t.Errorf("active is %v, served was %s; the gateway serves %v", a, h.want, p.nets["shop"].serves)
-					}
-					if p.err != nil {
-						t.Error(p.err)
-					}
-				})
-			}
+		restored(t, name, h.want, h.play)
+	}
+}
+
+// restored plays a history after the first release, 1.0.0, loses all statuses, and expects that the version which was active is
+// active again, whoever acts first.
+func restored(t *testing.T, name, want string, play func(p *pair)) {
+	for _, releases := range []bool{false, true} {
+		for _, by := range []string{"planner first", "policy first", "releases, then planner"} {
+			t.Run(name+map[bool]string{false: ", of Microservice and policy, ", true: ", of all objects, "}[releases]+by, func(t *testing.T) {
+				p := newPair()
+				p.spec.Replicas, p.startup = 4, 5*time.Second
+				p.setSteps([]release.Step{{Weight: 10, Pause: time.Hour}})
+				p.policy("shop").policy.Spec.Domains = someDomains(1)
+				p.push("1.0.0")
+				p.run(time.Minute)
+				play(p)
+				if a := p.rollout.Groups[0].ActiveRow(); a == nil || a.Version != want {
+					t.Fatalf("before: %+v", p.rollout.Groups)
+				}
+				p.wipe(releases)
+				if by == "policy first" {
+					p.pass("shop", 0)
+				}
+				if by == "releases, then planner" {
+					p.pods()
+				}
+				p.plan(0)
+				p.reportRelease()
+				p.settle()
+				if a := p.rollout.Groups[0].ActiveRow(); a == nil || a.Version != want {
+					t.Errorf("active is %v, served was %s; the gateway serves %v", a, want, p.nets["shop"].serves)
+				}
+				if p.err != nil {
+					t.Error(p.err)
+				}
+			})
 		}
 	}
 }
@@ -140,6 +117,35 @@ func TestLastObjectOfAnEndedGroupDeleted(t *testing.T) {
 	if len(p.rollout.Groups) > 0 {
 		t.Errorf("left of the groups: %+v", p.rollout.Groups)
 	}
+	if p.err != nil {
+		t.Error(p.err)
+	}
+}
+
+// TestDomainOfACanaryInAGroupThatIsGone: the only group ends during a canary, and all of its objects are deleted by hand. Its routes
+// stay until another group serves, and the status of the canary's domain shows what the gateway serves for it.
+func TestDomainOfACanaryInAGroupThatIsGone(t *testing.T) {
+	p := newPair()
+	p.setSteps([]release.Step{{Weight: 10, Pause: time.Hour}})
+	p.policy("shop").policy.Spec.Domains = someDomains(1 | 16)
+	p.push("1.0.0")
+	p.run(time.Minute)
+	p.push("1.1.0")
+	p.run(time.Minute)
+	if g := p.rollout.Groups[0]; g.Rollout == nil || g.Rollout.Step != 1 {
+		t.Fatalf("before: %+v", g)
+	}
+	p.spec.Ended = []string{"1.x"}
+	clear(p.objects)
+	p.endpoints()
+	p.pass("shop", 0) // The canary's domain falls back to the split of the group.
+	p.run(time.Hour)
+	for _, d := range p.nets["shop"].policy.Status.Domains {
+		if len(d.Backends) != 2 || d.Backends[0].Weight+d.Backends[1].Weight != 100 || d.Backends[0].Version != "1.0.0" || d.Backends[1].Version != "1.1.0" {
+			t.Errorf("status of %s is %+v; the gateway serves %v", d.Domain, d, p.nets["shop"].serves)
+		}
+	}
+	p.checkTruth()
 	if p.err != nil {
 		t.Error(p.err)
 	}

@@ -17,7 +17,11 @@ import (
 func (r *reporter) domainReports(prev []v1alpha1.DomainStatus) []v1alpha1.DomainStatus {
 	var out []v1alpha1.DomainStatus
 	if len(r.rollout.groups) == 0 {
-		out = slices.DeleteFunc(r.withdrawn(slices.Clone(prev)), func(d v1alpha1.DomainStatus) bool { return len(d.Backends) == 0 || !r.hasRoute(d.Domain) })
+		for _, d := range r.withdrawn(slices.Clone(prev)) {
+			if len(d.Backends) > 0 && r.hasRoute(d.Domain) {
+				out = append(out, r.asAcknowledged(d))
+			}
+		}
 	}
 	kept := out
 	for _, row := range r.out.rows {
@@ -28,6 +32,37 @@ func (r *reporter) domainReports(prev []v1alpha1.DomainStatus) []v1alpha1.Domain
 		}
 	}
 	return out
+}
+
+// asAcknowledged returns the last report of a domain with the backends of the live route that serves it, if
+// a gateway accepted that route as it is: it may have been written after the report.
+func (r *reporter) asAcknowledged(d v1alpha1.DomainStatus) v1alpha1.DomainStatus {
+	for _, name := range SortedKeys(r.Live) {
+		live := r.Live[name]
+		if live.User || live.Deleting || !live.Acknowledged || strings.TrimSuffix(live.Path, "/") != d.Path || !slices.Contains(live.Hostnames, d.Domain) {
+			continue
+		}
+		if now := r.backends(live.Services, live.Weights); len(now) > 0 {
+			for i := range now {
+				now[i].Version = cmp.Or(r.versionBefore(now[i].Release), now[i].Version)
+			}
+			d.Backends = now
+		}
+		break
+	}
+	return d
+}
+
+// versionBefore returns the version of a release in the last report, or "".
+func (r *reporter) versionBefore(release string) string {
+	for _, d := range r.Policy.Status.Domains {
+		for _, b := range d.Backends {
+			if b.Release == release {
+				return b.Version
+			}
+		}
+	}
+	return ""
 }
 
 // userReports sets the reports of user-managed routes: that of the specification, with a domain for
