@@ -1,6 +1,9 @@
 package release
 
-import "time"
+import (
+	"testing"
+	"time"
+)
 
 // reopened are groups that a user ends by mistake, and opens again before they are gone.
 var reopened = []scene{
@@ -76,3 +79,36 @@ var reopened = []scene{
 }
 
 func init() { histories = append(histories, reopened...) }
+
+// TestReopenedWithoutPodsOfTheActiveRelease: a group is opened again while the release that was active has no available pod and no
+// route names it: the last active release that can serve is active until the other one is available.
+func TestReopenedWithoutPodsOfTheActiveRelease(t *testing.T) {
+	t.Parallel()
+	for _, level := range []string{"Release", "Preview"} {
+		out := func(name, version string, promoted int64) Row {
+			return Row{Release: name, Version: version, Config: "c1", Status: Deprecated, Reason: GroupEnded, Promoted: promoted, Routed: true, Since: t0, Zero: &Zero{Revision: 5, Time: t0}}
+		}
+		object := func(name, version string, available int) Object {
+			return Object{Release: name, Slug: "1-x", Name: "1.x", Level: level, Version: version, Config: "c1", Created: t0, Stamp: 1, Replicas: 2, Available: available, Current: available}
+		}
+		o := Observed{
+			Config: "c1", PullRequests: level == "Preview",
+			Spec: Spec{Replicas: 2, MinimumAvailable: 2, Deadline: 10 * time.Minute, Drain: 30 * time.Second, Previews: Previews{MaxGroups: 5}},
+			State: State{Sequence: 5, Groups: []Group{{
+				Slug: "1-x", Name: "1.x", Level: level, Phase: Closing, TrafficRevision: 5, TrafficTime: t0,
+				Releases: []Row{out("one", "1.0.0", 1), out("two", "1.1.0", 2)},
+			}}},
+			Objects:    []Object{object("one", "1.0.0", 2), object("two", "1.1.0", 0)},
+			Candidates: []Candidate{{Slug: "1-x", Name: "1.x", Level: level, Version: "1.1.0", Release: "two"}},
+		}
+		p := Plan(o, t0.Add(time.Second))
+		if a := p.State.Groups[0].ActiveRow(); a == nil || a.Release != "one" {
+			t.Fatalf("%s: active is %+v; 1.0.0 has pods: %+v", level, a, p.State.Groups[0])
+		}
+		o.State, o.Objects[1].Available = p.State, 2
+		p = Plan(o, t0.Add(time.Minute))
+		if a := p.State.Groups[0].ActiveRow(); a == nil || a.Release != "two" {
+			t.Errorf("%s: active is %+v, and 1.1.0 is available again", level, a)
+		}
+	}
+}

@@ -109,17 +109,23 @@ func (s *scope) opensAgain() bool {
 	return len(s.candidates) > 0 || slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Reason == GroupEnded })
 }
 
-// resume makes the release active again that served before its group was closed, if an object still
-// names it: the group has not left it yet, and a newer version takes its steps next to it.
+// resume makes the last active release of a closing group active again that can still serve: an object
+// still names it, or it has an available pod. A newer version takes its steps next to it.
 func (s *scope) resume() {
-	r := s.successor()
-	if r == nil || r.Promoted == 0 || s.denied(r.Version) {
+	var next *Row
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		c, there := s.object(r.Release)
+		serves := there && !c.Terminating && (c.Available > 0 || s.referenced(r.Release))
+		if serves && r.Promoted > 0 && r.Status == Deprecated && !s.denied(r.Version) && (next == nil || s.precedes(*r, *next)) {
+			next = r
+		}
+	}
+	if next == nil {
 		return
 	}
-	if c, _ := s.object(r.Release); s.referenced(r.Release) || c.Available > 0 && !c.Terminating {
-		s.promote(r, GroupReopened)
-		s.touch(r.Release)
-	}
+	s.promote(next, GroupReopened)
+	s.touch(next.Release)
 }
 
 // aim sets the target of the group.
@@ -352,10 +358,11 @@ func revise(s *scope) {
 	}
 }
 
-// markNamed begins the drain of a release when a policy that never confirmed the group stops naming it:
-// no confirmed revision shows when its traffic ended.
+// markNamed begins the drain of a release when a policy that never confirmed the group stops naming it, or
+// when a policy without a status, which may name any release, reports: no confirmed revision shows when
+// the traffic of the release ended.
 func (s *scope) markNamed(r *Row) {
-	z, named := r.Zero, s.unanswered(r.Release)
+	z, named := r.Zero, s.unreported() || s.unanswered(r.Release)
 	switch {
 	case z == nil || z.Named == named:
 	case named:

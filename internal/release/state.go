@@ -167,7 +167,8 @@ type Zero struct {
 	Revision int64
 	Time     time.Time
 	// Named: an object of a policy that never confirmed the group still names it, for example the route
-	// of a canary domain. Time is set when it no longer does.
+	// of a canary domain, or may name it, because the policy has no status. Time is set when it no longer
+	// does.
 	Named bool
 }
 
