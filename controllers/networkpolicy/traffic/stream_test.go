@@ -81,6 +81,26 @@ func TestNewestDomainComesBack(t *testing.T) {
 	want(t, "its Service", w.services["shop-2-x"] == nil, true)
 }
 
+// The older group does not respond, so that the domain routes only to the canary of the newer one, which is taken back or
+// superseded: the domain returns to the older group, where it responds again as soon as that one has an endpoint, and its route is
+// not deleted.
+func TestNewestDomainComesBackToNothing(t *testing.T) {
+	for back, named := range map[string][]string{"b 2.0.0 error 0": nil, "b 2.0.0 deprecated 0": {"b"}} {
+		w, route := onlyNewest(t)
+		w.rollout(group("2-x", 2, "b 2.0.0 canary 50"), group("1-x", 1, "a 1.0.0 active 100"))
+		w.ready["a"] = 0
+		w.settle()
+		want(t, "split", splitOf(w, w.routes[route]), "2.0.0=100")
+		w.rollout(group("2-x", 3, back), group("1-x", 1, "a 1.0.0 active 100"))
+		w.settle()
+		if w.routes[route] == nil {
+			t.Fatalf("%s: the route of the domain is deleted", back)
+		}
+		want(t, back+": it is back", splitOf(w, w.routes[route]), "1.0.0=100")
+		want(t, back+": named, but by the Service of its group", slices.Equal(w.groupTraffic("2-x").References, named), true)
+	}
+}
+
 func TestNewestDomainBetweenGroups(t *testing.T) {
 	for name, tc := range map[string]struct {
 		weight   string

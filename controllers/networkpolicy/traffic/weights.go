@@ -193,9 +193,11 @@ func (d *planner) testTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision) {
 
 // hold returns the weights of a group's routes while no release that should serve has a ready
 // endpoint: the last written ones, without releases that the rollout state rejected. If none of
-// these may stay, it returns the required weights, because an empty rule would not respond either.
+// these may stay, it returns the required weights, because an empty rule would not respond either. last is
+// nil if the group has no route, and empty if its route has only a release of a newer group, from which
+// the domains return.
 func hold(last map[string]int, g *v1alpha1.ReleaseGroup) (weights map[string]int, answers bool) {
-	if len(last) == 0 {
+	if last == nil {
 		return nil, false
 	}
 	asked, eligible, earlier := map[string]int{}, map[string]int{}, map[string]int{}
@@ -224,8 +226,8 @@ func hold(last map[string]int, g *v1alpha1.ReleaseGroup) (weights map[string]int
 	return release.Percent(last), false // Without the weight of another group, from which domains were moving.
 }
 
-// liveWeights returns the weights of the releases of a group in its live routes. Of several routes
-// the one with the highest revision counts.
+// liveWeights returns the weights of the releases of a group in its live routes; nil if it has none. Of
+// several routes the one with the highest revision counts.
 func (d *planner) liveWeights(slug string) map[string]int {
 	best, bestRevision := map[string]int(nil), int64(-1)
 	for _, name := range SortedKeys(d.Live) {
