@@ -81,7 +81,7 @@ func TestNewestDomainComesBack(t *testing.T) {
 	want(t, "its Service", w.services["shop-2-x"] == nil, true)
 }
 
-// The older group does not respond, so that the domain routes only to the canary of the newer one, which is taken back or
+// The older group does not respond, so that the domain routes only to the canary of the newer one, which is rolled back or
 // superseded: the domain returns to the older group, where it responds again as soon as that one has an endpoint, and its route is
 // not deleted.
 func TestNewestDomainComesBackToNothing(t *testing.T) {
