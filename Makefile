@@ -34,10 +34,10 @@ demo-traffic: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Play a
 .PHONY: demo-all
 demo-all: demo demo-analysis demo-previews demo-traffic ## Play all stories
 
-# Packages without goroutines or anything that is shared between those of others, as test/layout checks: the race detector has
-# nothing to find there, slows random histories down ten times, and takes twice as long to link.
+# Packages that "make race" leaves out: those without goroutines or anything that is shared between those of others, as test/layout
+# checks, where the race detector has nothing to find and slows random histories down ten times.
 PURE := apis/v1alpha1 internal/release internal/version internal/preview internal/domains internal/certs internal/window internal/view internal/view/text controllers/microservice/resources controllers/versionedmicroservice/resources controllers/networkpolicy/resources controllers/networkpolicy/traffic controllers/networkpolicy/providers/apisix controllers/networkpolicy/providers/certmanager controllers/networkpolicy/providers/gateway controllers/networkpolicy/providers/ingress controllers/networkpolicy/providertest internal/freeze hack/chartgen hack/crdgen hack/dashboards hack/picture hack/release test/e2e
-# Tests of documents, schemas, folders and stand-ins, which run no code of the product; and hostile, whose bound on memory is
+# And tests of documents, schemas, folders and stand-ins, which run no code of the product; and hostile, whose bound on memory is
 # wider with the race detector.
 PLAIN := test/docs test/words test/layout test/apiserver test/apiserver/policy test/apiserver/schema test/hostile
 # The slowest packages go first, so that none of them is the last to run alone.
@@ -47,20 +47,31 @@ space := $(subst ,, )
 # Debian packages whose programs tests start.
 TESTPACKAGES := prometheus promtool docker-registry tmux
 
-# One package more than there are processors, because tests wait for API servers, and without vet, which make lint runs. What has
-# no race detector is compiled as $(GOBUILD) does, and as tests do that run the go command, so that it is compiled once.
-TESTFLAGS := -shuffle=on -vet=off -parallel 4 -p $(shell echo $$(($$(nproc) + 1)))
+# One package more than there are processors, because tests wait for API servers, and without vet, which make lint runs. Tests are
+# compiled as $(GOBUILD) does, and as tests do that run the go command, so that everything is compiled once.
+TESTFLAGS := -trimpath -shuffle=on -vet=off -timeout 30m -parallel 4 -p $(shell echo $$(($$(nproc) + 1)))
+
+# $(call run_tests,COMMAND,FOLDERS) tests the slowest packages, then the others, without those of FOLDERS.
+define run_tests
+	@echo "building or finding the API server's binaries (the first time this takes about five minutes)"
+	@assets=$$($(LOCALCLUSTER) assets); distribution=$$($(LOCALCLUSTER) programs distribution); \
+		export KUBEBUILDER_ASSETS="$$assets" TEST_DISTRIBUTION="$$distribution"; \
+		$(1) $(TESTFLAGS) $(addprefix ./,$(SLOW)) $$(go list ./... | grep -vE '/($(subst $(space),|,$(strip $(SLOW) $(2))))$$')
+endef
 
 .PHONY: test
 test: $(LOCALCLUSTER) ## Run all tests that need no local cluster, on a real API server
-	@echo "building or finding the API server's binaries (the first time this takes about five minutes)"
 	@$(LOCALCLUSTER) packages $(TESTPACKAGES)
-	@assets=$$($(LOCALCLUSTER) assets); distribution=$$($(LOCALCLUSTER) programs distribution); \
-		export KUBEBUILDER_ASSETS="$$assets" TEST_DISTRIBUTION="$$distribution"; \
-		go test -race $(TESTFLAGS) -timeout 30m $(addprefix ./,$(SLOW)) $$(go list ./... | grep -vE '/($(subst $(space),|,$(SLOW) $(PURE) $(PLAIN)))$$'); \
-		CGO_ENABLED=0 go test -trimpath $(TESTFLAGS) -timeout 30m $(addprefix ./,$(PURE) $(PLAIN))
-	@cd hack/sampleapp && go test -race -shuffle=on ./...
+	$(call run_tests,CGO_ENABLED=0 go test)
+	@cd hack/sampleapp && CGO_ENABLED=0 go test -trimpath -shuffle=on ./...
 	@cd hack/gitops && go test -shuffle=on ./...
+	@cd hack/localcluster && CGO_ENABLED=0 go test -trimpath -shuffle=on ./...
+
+.PHONY: race
+race: $(LOCALCLUSTER) ## Run the same tests with the race detector, without those in which it has nothing to find
+	@$(LOCALCLUSTER) packages $(TESTPACKAGES) gcc libc6-dev
+	$(call run_tests,go test -race,$(PURE) $(PLAIN))
+	@cd hack/sampleapp && go test -race -shuffle=on ./...
 	@cd hack/localcluster && go test -race -shuffle=on ./...
 
 .PHONY: test-registries
@@ -194,14 +205,14 @@ smoke: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Run the short
 sim: sim-planner sim-pair ## Play random histories, others each time: 100,000 of the planner, and 20,000 of the planner and the policies together
 
 sim-planner: ## The first part of sim; SIM=n for another number, SEED=n from that seed
-	@go test ./internal/release -v -count=1 -timeout 60m -run TestSimulate -sim.histories $(or $(SIM),100000) -sim.seed $(or $(SEED),0)
+	@CGO_ENABLED=0 go test -trimpath ./internal/release -v -count=1 -timeout 60m -run TestSimulate -sim.histories $(or $(SIM),100000) -sim.seed $(or $(SEED),0)
 
 sim-pair: ## The second part of sim; SIM=n for another number, SEED=n from that seed
-	@go test ./controllers/networkpolicy/traffic -v -count=1 -timeout 60m -run TestPlannerAndPolicies -pair.histories $(or $(SIM),20000) -pair.seed $(or $(SEED),0)
+	@CGO_ENABLED=0 go test -trimpath ./controllers/networkpolicy/traffic -v -count=1 -timeout 60m -run TestPlannerAndPolicies -pair.histories $(or $(SIM),20000) -pair.seed $(or $(SEED),0)
 
 .PHONY: sim-policies
 sim-policies: ## Play SIM=2000 random histories of policies alone, with ledgers that no planner writes; SEED=n for the same again
-	@go test ./controllers/networkpolicy/traffic -count=1 -timeout 60m -run 'TestPropertiesOverHistories' -rapid.checks $(or $(SIM),2000) -rapid.seed $(or $(SEED),$(shell od -An -N6 -tu8 /dev/urandom | tr -d ' ')) -rapid.nofailfile
+	@CGO_ENABLED=0 go test -trimpath ./controllers/networkpolicy/traffic -count=1 -timeout 60m -run 'TestPropertiesOverHistories' -rapid.checks $(or $(SIM),2000) -rapid.seed $(or $(SEED),$(shell od -An -N6 -tu8 /dev/urandom | tr -d ' ')) -rapid.nofailfile
 
 .PHONY: upgrade
 upgrade: $(LOCALCLUSTER) ## Start another build over SERVICES=100 Microservices of five releases each on an API server: it must write nothing
@@ -212,9 +223,9 @@ fuzz: ## Fuzz each target for FUZZTIME=60s, one after another; FUZZ=regexp choos
 	@hack/fuzz.sh "$(or $(FUZZTIME),60s)" "$(FUZZ)"
 
 .PHONY: flakes
-flakes: $(LOCALCLUSTER) ## Run the tests RUNS=5 times next to LOAD=0 busy processes, and list what failed in some runs; PKG=./controllers/... for some packages
-	@$(LOCALCLUSTER) packages $(TESTPACKAGES)
-	@KUBEBUILDER_ASSETS="$$($(LOCALCLUSTER) assets)" TEST_DISTRIBUTION="$$($(LOCALCLUSTER) programs distribution)" PLAIN="$(PURE) $(PLAIN)" FLAGS="$(TESTFLAGS)" hack/flakes.sh "$(or $(RUNS),5)" "$(or $(LOAD),0)" $(PKG)
+flakes: $(LOCALCLUSTER) ## Run the tests RUNS=5 times next to LOAD=0 busy processes, and list what failed in some runs; PKG=./controllers/... for some packages, RACE=1 with the race detector
+	@$(LOCALCLUSTER) packages $(TESTPACKAGES) $(if $(RACE),gcc libc6-dev)
+	@KUBEBUILDER_ASSETS="$$($(LOCALCLUSTER) assets)" TEST_DISTRIBUTION="$$($(LOCALCLUSTER) programs distribution)" RACE="$(RACE)" PLAIN="$(PURE) $(PLAIN)" FLAGS="$(TESTFLAGS)" hack/flakes.sh "$(or $(RUNS),5)" "$(or $(LOAD),0)" $(PKG)
 
 .PHONY: bench
 bench: ## Run the benchmarks

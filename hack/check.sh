@@ -17,7 +17,7 @@ if [ -n "$folders" ]; then
 	"$linter" run $folders
 fi
 
-# Packages whose tests start no API server. They are short here; "make test" runs them in full, with the race detector.
+# Packages whose tests start no API server. They are short here; "make test" runs them in full.
 packages=$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}} {{join .XTestImports " "}}{{end}}' ./... |
 	grep -v '/test/apiserver\( \|$\)' | cut -d' ' -f1)
 go test -short $packages

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # flakes.sh RUNS LOAD [PACKAGE...]: runs the tests RUNS times next to LOAD busy processes, prints how long each run took, and
-# lists each test that failed, with the number of runs in which it did. Without packages it runs those of make test; PLAIN are the folders of those that
-# make test runs without the race detector, FLAGS those of go test.
+# lists each test that failed, with the number of runs in which it did. Without packages it runs those of make test, or of make
+# race if RACE is set; PLAIN are the folders that make race leaves out, FLAGS those of go test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=$1 load=$2
@@ -15,7 +15,8 @@ for _ in $(seq "$load"); do
 done
 
 # run FOLDER ARGUMENT...: the events of one run.
-run() { (cd "$1" && shift && go test ${FLAGS:--shuffle=on -parallel 4} -count=1 -timeout 60m -json "$@"); }
+if [ -n "${RACE:-}" ]; then race=-race; else race='' PLAIN='' && export CGO_ENABLED=0; fi
+run() { (cd "$1" && shift && go test $race ${FLAGS:--trimpath -shuffle=on -parallel 4} -count=1 -timeout 60m -json "$@"); }
 
 # failures of a run: "package test", and the package alone where none of its tests failed, as when it does not compile.
 failures() {
@@ -28,12 +29,11 @@ for i in $(seq "$runs"); do
 	: >"$log"
 	ok=passed began=$SECONDS
 	if [ $# -gt 0 ]; then
-		run . -race "$@" >>"$log" || ok=failed
+		run . "$@" >>"$log" || ok=failed
 	else
 		plain=$(for folder in ${PLAIN:-}; do go list "./$folder"; done)
-		run . -race $(go list ./... | grep -vxF -e "${plain:-none}") >>"$log" || ok=failed
-		[ -z "$plain" ] || run . $plain >>"$log" || ok=failed
-		for folder in hack/sampleapp hack/localcluster; do run "$folder" -race ./... >>"$log" || ok=failed; done
+		run . $(go list ./... | grep -vxF -e "${plain:-none}") >>"$log" || ok=failed
+		for folder in hack/sampleapp hack/localcluster; do run "$folder" ./... >>"$log" || ok=failed; done
 	fi
 	[ $ok = passed ] || failures "$log" >"$log.failed"
 	echo "run $i of $runs $ok after $(((SECONDS - began) / 60)) min $(((SECONDS - began) % 60)) s"

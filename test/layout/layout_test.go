@@ -51,7 +51,7 @@ func TestPackageComments(t *testing.T) {
 	}
 }
 
-// TestPure: the packages that "make test" runs without the race detector have no races: they
+// TestPure: the packages that "make race" leaves out have no races: they
 // start no goroutine, and share no state between goroutines of their callers.
 func TestPure(t *testing.T) {
 	t.Parallel()
