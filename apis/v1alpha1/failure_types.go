@@ -2,8 +2,8 @@ package v1alpha1
 
 // The values of a VersionedMicroservice's status.failure: why a release is not available. They
 // are part of the API. AdmissionUnavailable, ContainerCreating, ImagePullBackOff,
-// QuotaExceeded and Unschedulable are causes outside of the release; the release itself is the
-// cause of all others.
+// NameConflict, QuotaExceeded and Unschedulable are causes outside of the release; the release
+// itself is the cause of all others.
 const (
 	// FailureImageNotFound: the registry reported that the image does not exist.
 	FailureImageNotFound = "ImageNotFound"

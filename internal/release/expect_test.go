@@ -7,7 +7,7 @@ import (
 )
 
 // outsideCauses are the failures that the world plays of which no release is the cause.
-var outsideCauses = []Reason{"Unschedulable", "ContainerCreating", "QuotaExceeded", "ImagePullBackOff", "AdmissionUnavailable", "TrafficNotProgrammed", "NotCreated", "HookUnanswered"}
+var outsideCauses = []Reason{"Unschedulable", "ContainerCreating", "QuotaExceeded", "ImagePullBackOff", "AdmissionUnavailable", "NameConflict", "TrafficNotProgrammed", "NotCreated", "HookUnanswered"}
 
 // denied reports whether a version of a group is withdrawn, as a plan saw it.
 func denied(o Observed, slug, version string) bool {

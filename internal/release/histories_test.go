@@ -577,6 +577,15 @@ var histories = []scene{
 		h.run(time.Minute)
 		h.want("end", map[string]string{"1.6.0": "active 100"})
 	}},
+	{"rule 29: no older version replaces one whose name another Deployment has, and it starts when that is gone", func(h tale) {
+		h.broken["1.1.0"] = "NameConflict"
+		h.push("1.1.0", "1.0.0")
+		h.run(time.Hour)
+		h.want("the name is taken", map[string]string{"1.1.0": "pending 0", "1.0.0": ""})
+		h.object("1.1.0").why = ""
+		h.run(time.Minute)
+		h.want("the other Deployment is deleted", map[string]string{"1.1.0": "active 100"})
+	}},
 	{"rule 29: the clock of a run stands while it waits for a cause outside of it", func(h tale) {
 		h.live()
 		h.broken["1.1.0"] = "ImagePullBackOff"

@@ -175,6 +175,7 @@ var outside = map[Reason]string{
 	"QuotaExceeded":        "a resource quota is exceeded",
 	"ImagePullBackOff":     "an image cannot be pulled",
 	"AdmissionUnavailable": "an admission webhook does not respond",
+	"NameConflict":         "a Deployment of its name is not managed by Heighliner",
 	notProgrammed:          "its routes are not programmed",
 	notCreated:             "the API server rejects its VersionedMicroservice",
 	noDomains:              "PreRollout hooks are not called, because the canary domains do not route to it yet",

@@ -81,7 +81,8 @@ var outside = map[string]string{
 	v1alpha1.FailureUnschedulable: "capacity", v1alpha1.FailureQuotaExceeded: "capacity in the quota",
 	v1alpha1.FailureContainerCreating: "a node to create its containers",
 	v1alpha1.FailureImagePullBackOff:  "the registry of its image", v1alpha1.FailureAdmissionUnavailable: "an admission webhook",
-	"TrafficNotProgrammed": "its routes", "NotCreated": "its object, which the API server rejects",
+	v1alpha1.FailureNameConflict: "its name, which another Deployment has",
+	"TrafficNotProgrammed":       "its routes", "NotCreated": "its object, which the API server rejects",
 	"CanaryDomainsNotProgrammed": "the domains of its canary", "HookUnanswered": "a hook that answers",
 }
 
@@ -423,7 +424,7 @@ func (r *rollout) progress() *Rollout {
 	if st := r.present(); st != nil {
 		out.StepName = st.Name
 	}
-	for i := int(r.step); i < len(r.steps); i++ {
+	for i := int(r.step); i < len(r.steps) && r.row.Promoted == 0; i++ { // what was active before takes no steps
 		out.Next = append(out.Next, r.steps[i].Weight)
 	}
 	if len(out.Next) == 0 || out.Next[len(out.Next)-1] != 100 {

@@ -83,6 +83,9 @@ func gatewayText(g *gatewayv1.Gateway) string {
 	var listeners []string
 	for _, l := range g.Status.Listeners {
 		one := fmt.Sprintf("%s (%d routes)", l.Name, l.AttachedRoutes)
+		if l.AttachedRoutes == 1 {
+			one = string(l.Name) + " (1 route)"
+		}
 		if bad := faultOf(l.Conditions, string(gatewayv1.ListenerConditionAccepted), string(gatewayv1.ListenerConditionProgrammed), string(gatewayv1.ListenerConditionResolvedRefs)); bad != "" {
 			one = fmt.Sprintf("%s not programmed: %s", l.Name, bad)
 		}

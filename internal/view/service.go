@@ -236,7 +236,7 @@ func (s *service) groupState(g *v1alpha1.ReleaseGroup, r *rollout) State {
 		return s.expired(g)
 	case r != nil:
 		return r.state()
-	case active >= 0 && g.Target.Reason == "Pinned" && g.Releases[active].Available:
+	case active >= 0 && pinnedTo(g, &g.Releases[active]):
 		return s.pinned(g, &g.Releases[active])
 	}
 	if failed := newestFailure(g); failed != nil {
@@ -407,7 +407,7 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 	case r != nil && r.row == row:
 		x = r.state()
 		x.Version = ""
-	case row.Status == v1alpha1.ReleaseActive && row.Available && g.Target.Reason == "Pinned":
+	case row.Status == v1alpha1.ReleaseActive && pinnedTo(g, row):
 		x = s.pinned(g, row)
 	case row.Status == v1alpha1.ReleaseActive:
 		x = s.activeState(g, row)
@@ -415,7 +415,7 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 		x = s.failure(row)
 	case retained && g.Phase == v1alpha1.GroupLive:
 		x = State{Word: WordRetained, Class: Stable, Since: micros(&row.LastTransitionTime), Next: []Action{s.act("rollback", "--to", s.nameOf(row))}}
-		if g.Target.Reason == "Pinned" && aboveActive(g, row) {
+		if g.Target.Reason == "Pinned" && aboveActive(g, row) && row == newestRetained(g) {
 			x.Next = []Action{s.act("unpin")} // Without the pin it would be active.
 		}
 	case row.Status == v1alpha1.ReleaseDeprecated && row.Reason == "Superseded":
@@ -426,6 +426,31 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 		x = State{Word: WordEmpty, Class: Moving, Detail: string(row.Status)}
 	}
 	return x
+}
+
+// newestRetained returns the retained release of a group with the highest version, or nil; releases are in the order of versions.
+func newestRetained(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
+	for i := range g.Releases {
+		if r := &g.Releases[i]; r.Status == v1alpha1.ReleaseDeprecated && r.Promoted > 0 {
+			return r
+		}
+	}
+	return nil
+}
+
+// targetOf returns the version of the target of a group, or its name while no release has that version.
+func targetOf(g *v1alpha1.ReleaseGroup) string {
+	for i := range g.Releases {
+		if r := &g.Releases[i]; r.VersionedMicroservice == g.Target.Release {
+			return status.Short(r.SemVer.Version)
+		}
+	}
+	return g.Target.Release
+}
+
+// pinnedTo reports whether a group is pinned to an available release.
+func pinnedTo(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
+	return g.Target.Reason == "Pinned" && g.Target.Release == row.VersionedMicroservice && row.Available
 }
 
 // aboveActive reports whether a release comes before the active one of its group, whose releases are in the order of versions.

@@ -505,9 +505,13 @@ func (r Release) measured(a *Answer, s *service) {
 // whyAbsent answers for a version without a release.
 func (s *service) whyAbsent(a *Answer, wanted string) {
 	a.Result = NotServing
+	subject := wanted + " is not live"
+	if wanted == "" {
+		subject = "No version of " + s.ms.Name + " is live"
+	}
 	p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]
 	if p == nil {
-		a.Summary = fmt.Sprintf("%s is not live: the service has no release of it, and its ImagePolicy is unknown.", wanted)
+		a.Summary = fmt.Sprintf("%s: the service has no release of it, and its ImagePolicy is unknown.", subject)
 		return
 	}
 	object := s.object("ImagePolicy", p.Name)
@@ -527,12 +531,18 @@ func (s *service) whyAbsent(a *Answer, wanted string) {
 		a.add("verdict", object, "%s: %s", c.Verdict, c.Reason)
 		return
 	}
-	a.Summary = fmt.Sprintf("%s is not live: the ImagePolicy does not offer it.", wanted)
+	a.Summary = subject + ": the ImagePolicy does not offer it."
+	if wanted == "" {
+		a.Summary = subject + ": the ImagePolicy offers none."
+	}
 	total := int32(0)
 	for _, r := range p.Status.Rejected {
 		total += r.Count
 	}
 	text := "it is not among the offered versions"
+	if wanted == "" {
+		text = "no version is offered"
+	}
 	if p.Status.Latest != "" {
 		text += ", of which the newest is " + status.Short(p.Status.Latest)
 	}
@@ -562,7 +572,7 @@ func (s *service) whyNotStarted(a *Answer, o *v1alpha1.OfferedRelease) {
 	case g == nil && o.Held:
 		cause = "it is beyond spec.limits of the ImagePolicy, and no group of this service holds it"
 	case g != nil && g.Target.Reason == "Pinned":
-		cause = "group " + g.Name + " is pinned to " + cmp.Or(g.Active, g.Target.Release)
+		cause = "group " + g.Name + " is pinned to " + targetOf(g)
 		a.Next = []Action{s.act("unpin")}
 	case g != nil && g.Active != "" && !isPreview(g) && version.Compare(o.SemVer.Version, g.Active) < 0:
 		cause = "it is older than the active " + g.Active

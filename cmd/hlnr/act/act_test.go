@@ -210,7 +210,7 @@ func TestRefused(t *testing.T) {
 func TestPins(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
-	p.want(cli.ExitNo, "no release of shop was active before: 1.0.0 is active; name a version with --to", "rollback", "shop")
+	p.want(cli.ExitNo, "no other release of shop was active before: 1.0.0 is active; name a version with --to", "rollback", "shop")
 	p.want(cli.ExitNo, "shop is not pinned", "unpin", "shop")
 	p.offer("1.1.0", "1.0.0")
 	p.await("1.1.0", v1alpha1.ReleaseCanary)

@@ -224,7 +224,7 @@ func (o *freezeOptions) freeze(ctx context.Context, s *scope) (*Done, error) {
 		done.Until = f.Rules.Until.UTC().Format(time.RFC3339)
 		end = "until " + done.Until
 	}
-	done.text = fmt.Sprintf("%s: frozen %s by %s; %d Microservices", o.where(s), end, by, len(services))
+	done.text = fmt.Sprintf("%s: frozen %s by %s; %s", o.where(s), end, by, cli.Count(len(services), "Microservice"))
 	if o.dryRun {
 		for _, name := range services {
 			done.Effects = append(done.Effects, name+" is frozen")

@@ -46,7 +46,8 @@ func newPinCommand(f *cli.Factory) *cobra.Command {
 		GroupID: cli.GroupAct,
 		Long: `pin sets spec.updateStrategy.manual: the group runs the version, and newer ones wait. A version
 that was active and is retained returns with its configuration and without canary steps. RELEASE is
-the name of a VersionedMicroservice, and brings back exactly that configuration.`,
+the name of a VersionedMicroservice, and brings back exactly that configuration. A pin records no
+author: Git or the audit log of the API server shows who set it.`,
 		Example: `  hlnr pin shop 1.1.0 --until "Mon 08:00" --reason "sessions lost"
 
   # What would happen?
@@ -77,7 +78,8 @@ func newRollbackCommand(f *cli.Factory) *cobra.Command {
 		GroupID: cli.GroupAct,
 		Long: `rollback pins a group to the release that was active before the current one, with its
 configuration. A retained release takes no canary steps. The group stays there until the pin ends or
-is removed with unpin. To stop a canary, use deprecate.`,
+is removed with unpin. To stop a canary, use deprecate. A pin records no author: Git or the audit log
+of the API server shows who set it.`,
 		Example: `  # To the release before, until Monday morning
   hlnr rollback shop --until "Mon 08:00" --reason "sessions lost"
 
@@ -172,7 +174,12 @@ func (o *pinOptions) before(ms *v1alpha1.Microservice) (string, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return "", cli.No(fmt.Errorf("no release of %s was active before: %s; name a version with --to", ms.Name, states(releases(ms))))
+		where, all := ms.Name, releases(ms)
+		if o.group != "" {
+			where = "group " + o.group + " of " + ms.Name
+			all = slices.DeleteFunc(all, func(t target) bool { return !names(o.group, t.group) })
+		}
+		return "", cli.No(fmt.Errorf("no other release of %s was active before: %s; name a version with --to", where, states(all)))
 	}
 	return "", cli.Usage(fmt.Errorf("several groups of %s have a release that was active before: choose with --group: %s", ms.Name, cli.ThereAre(groups)))
 }
@@ -322,7 +329,7 @@ func (o *pinOptions) sensible(s *scope, ms *v1alpha1.Microservice, w wanted) err
 		return cli.No(fmt.Errorf("group %s of %s is being removed", w.group.Name, ms.Name))
 	}
 	if r := w.row; r != nil && r.Status == v1alpha1.ReleaseError {
-		return cli.No(fmt.Errorf("%s %s failed (%s), and a pin does not start it: \"%s retry %s %s\" does", ms.Name, w.version, r.Reason, s.Program(), ms.Name, w.version))
+		return cli.No(fmt.Errorf("%s %s failed (%s), and a pin does not start it: \"%s retry -n %s %s %s\" does", ms.Name, w.version, r.Reason, s.Program(), ms.Namespace, ms.Name, w.version))
 	}
 	if m := ms.Spec.UpdateStrategy.Manual; m != nil {
 		for _, p := range m.Groups {

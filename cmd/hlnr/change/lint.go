@@ -115,26 +115,19 @@ func (r *lintReport) write(out io.Writer) error {
 	for _, f := range r.Findings {
 		b.WriteString(text.Clean(f.File+": "+f.Object+": "+f.Message) + "\n")
 	}
-	fmt.Fprintf(&b, "%s", count(r.Objects, "object"))
+	fmt.Fprintf(&b, "%s", cli.Count(r.Objects, "object"))
 	if r.Skipped > 0 {
 		fmt.Fprintf(&b, ", %d of other kinds skipped", r.Skipped)
 	}
 	if len(r.Findings) == 0 {
 		b.WriteString(": valid\n")
 	} else {
-		fmt.Fprintf(&b, ": %s\n", count(len(r.Findings), "finding"))
+		fmt.Fprintf(&b, ": %s\n", cli.Count(len(r.Findings), "finding"))
 	}
 	if _, err := io.WriteString(out, b.String()); err != nil {
 		return fmt.Errorf("write output: %w", err)
 	}
 	return nil
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // ours reports whether an object is of the API group.

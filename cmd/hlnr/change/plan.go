@@ -469,10 +469,10 @@ func needs(f *forecast.Forecast) string {
 		parts = append(parts, f.Duration.Round(time.Second).String()+" at least")
 	}
 	if f.People > 0 {
-		parts = append(parts, count(f.People, "approval"))
+		parts = append(parts, cli.Count(f.People, "approval"))
 	}
 	if f.Pods > 0 {
-		parts = append(parts, "+"+count(f.Pods, "pod")+" while it runs")
+		parts = append(parts, "+"+cli.Count(f.Pods, "pod")+" while it runs")
 	}
 	return strings.Join(parts, ", ")
 }

@@ -15,7 +15,7 @@ const maxVersions = 5
 // versions that a change of an ImagePolicy lets in, or keeps out, among those that its last scan recorded. Tags that the
 // scan rejected and did not record are not known here.
 func versions(before, after *v1alpha1.ImagePolicy) []string {
-	const other = "which versions it would offer: hlnr explain -f"
+	const other = "which versions it would offer: hlnr explain -f FILE, for images of a registry"
 	if before == nil || before.Spec.Image != after.Spec.Image {
 		return []string{other}
 	}

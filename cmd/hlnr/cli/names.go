@@ -24,6 +24,14 @@ func Unknown(what, name string, names []string) error {
 	return Usage(fmt.Errorf("%s; %s", text, ThereAre(names)))
 }
 
+// Count returns a number with its noun, such as "1 tag" or "2 tags".
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
 // ThereAre lists names for a message, at most eight of them.
 func ThereAre(names []string) string {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))

@@ -188,18 +188,11 @@ func (r *Result) write(out io.Writer) error {
 			fmt.Fprintf(&b, "    %s\n", text.Clean(f.Fix))
 		}
 	}
-	fmt.Fprintf(&b, "%s, %s\n", plural(r.count(Problem), "problem"), plural(r.count(Warning), "warning"))
+	fmt.Fprintf(&b, "%s, %s\n", cli.Count(r.count(Problem), "problem"), cli.Count(r.count(Warning), "warning"))
 	if _, err := io.WriteString(out, b.String()); err != nil {
 		return fmt.Errorf("write output: %w", err)
 	}
 	return nil
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // utf8Locale reports whether the terminal shows marks.

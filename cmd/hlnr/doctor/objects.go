@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/internal/freeze"
 )
 
@@ -54,7 +55,7 @@ func (d *doctor) checkObjects(ctx context.Context) []client.Object {
 			d.result.Findings = append(d.result.Findings, found...)
 		}
 		if faults == 0 && objects > 0 {
-			d.add(OK, kind, "", "%s without problems", plural(objects, "object"))
+			d.add(OK, kind, "", "%s without problems", cli.Count(objects, "object"))
 		}
 	}
 	d.checkSecrets(ctx, secrets)
@@ -128,7 +129,11 @@ func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 		if c == nil || c.Status != bad.status || slices.ContainsFunc(found, func(f Finding) bool { return strings.Contains(f.Text, cleanText(c.Message)) }) {
 			continue
 		}
-		found = append(found, finding(bad.level, "", "%s %s: %s", c.Type, c.Reason, c.Message)...)
+		what := c.Type
+		if c.Reason != c.Type {
+			what += " " + c.Reason
+		}
+		found = append(found, finding(bad.level, "", "%s: %s", what, c.Message)...)
 	}
 	return found
 }
@@ -153,7 +158,7 @@ func frozen(o client.Object, now time.Time, finding func(level Level, fix, forma
 	if !state.Until.IsZero() {
 		end = "until " + state.Until.UTC().Format(time.RFC3339)
 	}
-	return finding(Warning, "", "applies %s to %s, which start no new release: %s", end, plural(int(services), "Microservice"), state.Reason)
+	return finding(Warning, "", "applies %s to %s, which start no new release: %s", end, cli.Count(int(services), "Microservice"), state.Reason)
 }
 
 // changed returns when the specification was written last, as far as it is known.
@@ -214,10 +219,10 @@ func (d *doctor) checkSecrets(ctx context.Context, secrets map[client.ObjectKey]
 		}
 	}
 	if there > 0 {
-		d.add(OK, "Credentials", "", "%s there; the content is not read", plural(there, "Secret")+" that objects name "+is(there))
+		d.add(OK, "Credentials", "", "%s there; the content is not read", cli.Count(there, "Secret")+" that objects name "+is(there))
 	}
 	if refused > 0 {
-		d.add(Unknown, "Credentials", "", "%s that objects name cannot be checked: you are not allowed to get Secrets", plural(refused, "Secret"))
+		d.add(Unknown, "Credentials", "", "%s that objects name cannot be checked: you are not allowed to get Secrets", cli.Count(refused, "Secret"))
 	}
 }
 

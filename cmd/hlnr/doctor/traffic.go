@@ -16,6 +16,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/cmd/hlnr/measure"
 	"github.com/heighliner/heighliner/internal/view"
 )
@@ -50,7 +51,7 @@ func (d *doctor) checkGateways(ctx context.Context, objects []client.Object) {
 		}
 	}
 	if good > 0 {
-		d.add(OK, "Gateway", "", "%s with listeners for all hosts", plural(good, "Gateway"))
+		d.add(OK, "Gateway", "", "%s with listeners for all hosts", cli.Count(good, "Gateway"))
 	}
 }
 
@@ -58,7 +59,7 @@ func (d *doctor) checkGateways(ctx context.Context, objects []client.Object) {
 func namesOf(policies []*v1alpha1.NetworkPolicy) string {
 	text := "NetworkPolicy " + policies[0].Namespace + "/" + policies[0].Name + " names"
 	if more := len(policies) - 1; more > 0 {
-		text = "NetworkPolicy " + policies[0].Namespace + "/" + policies[0].Name + " and " + plural(more, "other") + " name"
+		text = "NetworkPolicy " + policies[0].Namespace + "/" + policies[0].Name + " and " + cli.Count(more, "other") + " name"
 	}
 	return text
 }
@@ -168,7 +169,7 @@ func (d *doctor) checkPrometheus(ctx context.Context, objects []client.Object) {
 	_ = g.Wait() // no function fails
 	d.result.Findings = append(d.result.Findings, findings...)
 	if locked > 0 {
-		d.add(Unknown, "Prometheus", "", "the servers of %s need Secrets, whose content is not read", plural(locked, "service"))
+		d.add(Unknown, "Prometheus", "", "the servers of %s need Secrets, whose content is not read", cli.Count(locked, "service"))
 	}
 }
 
@@ -177,7 +178,7 @@ func judgeServer(address string, services int, took time.Duration, err error) Fi
 	case err != nil:
 		return Finding{Unknown, "Prometheus", address + " does not respond to this machine, but the manager may reach it: " + cleanText(err.Error()), ""}
 	case took > slowAnswer:
-		return Finding{Warning, "Prometheus", address + " answers in " + took.Round(100*time.Millisecond).String() + ": the analyses of " + plural(services, "service") + " may time out", "check the load of the server, or increase provider.timeout of the analyses"}
+		return Finding{Warning, "Prometheus", address + " answers in " + took.Round(100*time.Millisecond).String() + ": the analyses of " + cli.Count(services, "service") + " may time out", "check the load of the server, or increase provider.timeout of the analyses"}
 	}
 	return Finding{OK, "Prometheus", address + " answers", ""}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/controllers/imagepolicy"
 )
 
@@ -37,9 +38,9 @@ func (t *ticker) report(p imagepolicy.Progress) {
 func progressLine(p imagepolicy.Progress) string {
 	switch {
 	case p.Timed < p.Times:
-		return fmt.Sprintf("read the build times of %d of %s", p.Timed, count(p.Times, "tag"))
+		return fmt.Sprintf("read the build times of %d of %s", p.Timed, cli.Count(p.Times, "tag"))
 	case p.Times > 0:
-		return fmt.Sprintf("read the build times of %s, and %s", count(p.Times, "tag"), count(p.Images, "image"))
+		return fmt.Sprintf("read the build times of %s, and %s", cli.Count(p.Times, "tag"), cli.Count(p.Images, "image"))
 	}
-	return "read " + count(p.Images, "image")
+	return "read " + cli.Count(p.Images, "image")
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/controllers/imagepolicy"
 	versions "github.com/heighliner/heighliner/internal/version"
 )
@@ -155,11 +156,11 @@ func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o options) (
 // summary in one line: "12 tags: 3 offered in 1 group, latest 2.1.0; 9 rejected (8 Parse, 1 Deny)".
 func (r report) summary() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: ", count(r.Tags, "tag"))
+	fmt.Fprintf(&b, "%s: ", cli.Count(r.Tags, "tag"))
 	if r.Offered == 0 {
 		b.WriteString("none offered")
 	} else {
-		fmt.Fprintf(&b, "%d offered in %s, latest %s", r.Offered, count(r.Groups, "group"), r.Latest)
+		fmt.Fprintf(&b, "%d offered in %s, latest %s", r.Offered, cli.Count(r.Groups, "group"), r.Latest)
 	}
 	if refused := r.Tags - r.Offered; refused > 0 {
 		parts := make([]string, len(r.Refused))
@@ -172,13 +173,6 @@ func (r report) summary() string {
 		fmt.Fprintf(&b, "; %d of them not shown, use --all to show them", r.Hidden)
 	}
 	return b.String()
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func (r report) write(out io.Writer, form string) error {

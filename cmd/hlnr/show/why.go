@@ -29,7 +29,7 @@ it waits for or why it failed. The name of a Microservice stands for the version
 most attention: in progress, failed, or else active. Each line names the object that it comes
 from. The last line names what to do.
 
-Exit codes: 0 it is serving, 3 it is not, 5 it waits for a person.`,
+Exit codes: 0 it is serving, 3 it is not, 5 it is not serving yet, and waits for a person.`,
 		Example: `  hlnr why https://shop.example.com/cart
   hlnr why shop 1.2.1
   hlnr why shop

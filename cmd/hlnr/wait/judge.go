@@ -115,6 +115,9 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 		if text := s.unrouted(g); text != "" {
 			return append(lines, line{"routes", text}), nil
 		}
+		if len(s.routing) > 0 {
+			lines = append(lines, line{"routes", "programmed"})
+		}
 		return lines, &answer{cli.ExitYes, ""}
 	case v1alpha1.ReleaseError:
 		return lines, &answer{cli.ExitNo, q.failed(s, g, row)}

@@ -56,6 +56,9 @@ func History(out io.Writer, h view.History, o Options) error {
 	rows := make([][]string, 0, len(h.Rollouts))
 	for _, r := range h.Rollouts {
 		started, took, who := "", "", "policy"
+		if r.Result.Word == view.WordPinned {
+			who = "pin"
+		}
 		if r.Started != nil {
 			started = view.Clock(r.Started.Time, p.Now)
 			if p.Wide {

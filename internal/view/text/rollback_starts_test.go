@@ -1,0 +1,48 @@
+package text
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/view"
+	"github.com/heighliner/heighliner/internal/view/viewtest"
+)
+
+// A group is pinned to a retained release, which starts pods before it has the traffic: until then the active release is not the
+// one of the pin, and the retained one takes no canary steps.
+func TestRollbackThatStarts(t *testing.T) {
+	t.Parallel()
+	s, ok := viewtest.Play("one group pinned", "shop")
+	if !ok {
+		t.Fatal("no story")
+	}
+	ms := s.Input.Microservices[0].DeepCopy()
+	ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}, {Weight: 50}}}
+	for i := range ms.Status.ReleaseGroups {
+		g := &ms.Status.ReleaseGroups[i]
+		if g.Name != "1.x" {
+			continue
+		}
+		for j := range g.Releases {
+			r := &g.Releases[j]
+			switch r.SemVer.Version {
+			case "1.0.0":
+				r.Status, r.Weight = v1alpha1.ReleaseDeprecated, 0
+				g.Rollout = &v1alpha1.Rollout{Release: r.VersionedMicroservice}
+			case "1.1.0":
+				r.Status, r.Weight, r.Available, g.Active = v1alpha1.ReleaseActive, 100, true, "1.1.0"
+			}
+		}
+	}
+	s.Input.Microservices[0] = *ms
+	var b strings.Builder
+	if err := Tree(&b, view.New(s.Input, s.Now).Services[0], Options{Now: s.Now}, TreeOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, wrong := range []string{"pinned to 1.1.0", "next: 10 %"} {
+		if strings.Contains(b.String(), wrong) {
+			t.Errorf("the tree says %q:\n%s", wrong, b.String())
+		}
+	}
+}
