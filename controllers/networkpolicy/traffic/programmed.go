@@ -162,6 +162,24 @@ func (r *reporter) sharedVerdict(left []string) verdict {
 			return v
 		}
 	}
+	return r.unwantedVerdict(left)
+}
+
+// unwantedVerdict reports on routes that no row requests now, and stay until others have replaced them: one
+// whose last change its gateway has not accepted may still route to releases that it has left.
+func (r *reporter) unwantedVerdict(left []string) verdict {
+	for _, name := range SortedKeys(r.Live) {
+		live := r.Live[name]
+		wanted := slices.ContainsFunc(r.out.Routes, func(route *RouteDecision) bool { return route.Name == name })
+		if wanted || live.User || live.Deleting || live.Taken || r.previous(live) {
+			continue
+		}
+		if slices.ContainsFunc(r.Policy.Status.Domains, func(d v1alpha1.DomainStatus) bool {
+			return slices.Contains(live.Hostnames, d.Domain) && slices.ContainsFunc(d.Backends, func(b v1alpha1.DomainBackend) bool { return slices.Contains(left, b.Release) })
+		}) {
+			return verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("the last change of %s is not accepted yet", ObjectName(live.Objects[0]))}
+		}
+	}
 	return verdict{Accepted: true}
 }
 

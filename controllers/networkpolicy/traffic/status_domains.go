@@ -162,6 +162,7 @@ func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *provide
 		if out.Reason == "" {
 			out.Reason, out.Message = r.whyUnrouted(row)
 		}
+		out.Backends = r.unroutedBackends(row, prev)
 		return out
 	}
 	v := r.routeState(route)
@@ -191,6 +192,21 @@ func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *provide
 		out.Reason, out.Message = g.reason, g.message
 	}
 	return out
+}
+
+// unroutedBackends returns the backends of a row without a route, if a route of its host stays until another
+// one replaces it: those of the last report, as long as the gateway has not accepted the last change of that
+// route.
+func (r *reporter) unroutedBackends(row *Row, prev *v1alpha1.DomainStatus) []v1alpha1.DomainBackend {
+	if prev == nil || row.host == "" {
+		return nil
+	}
+	for _, live := range r.Live {
+		if !live.User && !live.Deleting && !live.Taken && samePath(live.Path, row.path) && slices.Contains(live.Hostnames, row.host) {
+			return prev.Backends
+		}
+	}
+	return nil
 }
 
 // maxBackends is the maximum number of backends in the status of a domain.

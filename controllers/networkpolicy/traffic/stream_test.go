@@ -101,6 +101,30 @@ func TestNewestDomainComesBackToNothing(t *testing.T) {
 	}
 }
 
+// A canary of a newer group is rolled back while the gateway is stuck, and the group to which its domain returns ends and is opened
+// again, while a quota keeps its route from being deleted: the canary keeps its pods until the gateway has taken the route without it.
+func TestNewestDomainComesBackAndItsGroupEnds(t *testing.T) {
+	w, route := onlyNewest(t)
+	w.rollout(group("2-x", 2, "b 2.0.0 canary 50"), group("1-x", 1, "a 1.0.0 active 100"))
+	w.settle()
+	back, none := group("2-x", 3, "b 2.0.0 error 0"), group("0-x", 0, "z 0.9.0 pending 0")
+	ends := group("1-x", 4, "a 1.0.0 deprecated 0")
+	ends.Phase = v1alpha1.GroupClosing
+	w.rollout(back, group("1-x", 1, "a 1.0.0 active 100"))
+	w.pass()
+	want(t, "rolled back", splitOf(w, w.routes[route]), "1.0.0=100")
+	w.full = true
+	for _, groups := range [][]v1alpha1.ReleaseGroup{{back, ends, none}, {back, group("1-x", 5, "a 1.0.0 active 100"), none}} {
+		w.rollout(groups...)
+		for range 3 {
+			w.pass()
+			want(t, "named until the gateway took it out", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
+		}
+	}
+	w.settle()
+	want(t, "left", len(w.groupTraffic("2-x").References), 0)
+}
+
 func TestNewestDomainBetweenGroups(t *testing.T) {
 	for name, tc := range map[string]struct {
 		weight   string
