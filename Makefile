@@ -69,7 +69,7 @@ test: $(LOCALCLUSTER) ## Run all tests that need no local cluster, on a real API
 
 .PHONY: race
 race: $(LOCALCLUSTER) ## Run the same tests with the race detector, without those in which it has nothing to find
-	@$(LOCALCLUSTER) packages $(TESTPACKAGES) gcc libc6-dev
+	@$(LOCALCLUSTER) packages $(TESTPACKAGES) gcc
 	$(call run_tests,go test -race,$(PURE) $(PLAIN))
 	@cd hack/sampleapp && go test -race -shuffle=on ./...
 	@cd hack/localcluster && go test -race -shuffle=on ./...
@@ -224,7 +224,7 @@ fuzz: ## Fuzz each target for FUZZTIME=60s, one after another; FUZZ=regexp choos
 
 .PHONY: flakes
 flakes: $(LOCALCLUSTER) ## Run the tests RUNS=5 times next to LOAD=0 busy processes, and list what failed in some runs; PKG=./controllers/... for some packages, RACE=1 with the race detector
-	@$(LOCALCLUSTER) packages $(TESTPACKAGES) $(if $(RACE),gcc libc6-dev)
+	@$(LOCALCLUSTER) packages $(TESTPACKAGES) $(if $(RACE),gcc)
 	@KUBEBUILDER_ASSETS="$$($(LOCALCLUSTER) assets)" TEST_DISTRIBUTION="$$($(LOCALCLUSTER) programs distribution)" RACE="$(RACE)" PLAIN="$(PURE) $(PLAIN)" FLAGS="$(TESTFLAGS)" hack/flakes.sh "$(or $(RUNS),5)" "$(or $(LOAD),0)" $(PKG)
 
 .PHONY: bench
