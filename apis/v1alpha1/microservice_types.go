@@ -264,6 +264,14 @@ type ManualUpdateStrategy struct {
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
 
+	// by is the name of the user who set the pin, shown in condition Pinned. The API server admits
+	// no other name than that of the user who sets or changes the pin. Omit it in manifests that a
+	// GitOps tool applies: the history of the repository shows the author.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	By string `json:"by,omitempty"`
+
 	// groups pins additional groups, each by name.
 	// +optional
 	// +listType=map
@@ -308,6 +316,14 @@ type GroupPin struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
+
+	// by is the name of the user who set the pin, shown in condition Pinned. The API server admits
+	// no other name than that of the user who sets or changes the pin. Omit it in manifests that a
+	// GitOps tool applies: the history of the repository shows the author.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	By string `json:"by,omitempty"`
 }
 
 // CanaryStrategy defines how a new release receives the traffic of a group.

@@ -222,6 +222,10 @@ type Release struct {
 	// +optional
 	Promoted int64 `json:"promoted,omitempty"`
 
+	// firstActiveTime is when this release became active for the first time.
+	// +optional
+	FirstActiveTime *metav1.MicroTime `json:"firstActiveTime,omitempty"`
+
 	// attempt is the number of times that this release was restarted after a failure, plus the
 	// number of times that its traffic was removed for a cause outside of it.
 	// +optional

@@ -3056,6 +3056,10 @@ func (in *RejectedCount) DeepCopy() *RejectedCount {
 func (in *Release) DeepCopyInto(out *Release) {
 	*out = *in
 	out.SemVer = in.SemVer
+	if in.FirstActiveTime != nil {
+		in, out := &in.FirstActiveTime, &out.FirstActiveTime
+		*out = (*in).DeepCopy()
+	}
 	if in.RetryTime != nil {
 		in, out := &in.RetryTime, &out.RetryTime
 		*out = (*in).DeepCopy()

@@ -91,7 +91,7 @@ func readRows(rows []v1alpha1.Release) []release.Row {
 			Release: r.VersionedMicroservice, Name: r.SemVer.Name, Version: r.SemVer.Version, Config: r.Config,
 			Status: release.Status(r.Status), Weight: int(r.Weight), Available: r.Available,
 			Match: r.Match, Mirror: int(r.MirrorPercent),
-			Promoted: r.Promoted, Routed: internal.Routed, Adopted: internal.Adopted,
+			Promoted: r.Promoted, FirstActive: timeOf(r.FirstActiveTime), Routed: internal.Routed, Adopted: internal.Adopted,
 			Attempt: int(r.Attempt), RetryTime: timeOf(r.RetryTime),
 			Reason: release.Reason(r.Reason), Since: r.LastTransitionTime.Time,
 		}
@@ -164,7 +164,7 @@ func writeRow(r release.Row) v1alpha1.Release {
 		VersionedMicroservice: r.Release,
 		SemVer:                v1alpha1.SemVer{Name: r.Name, Version: r.Version},
 		Config:                r.Config, Status: v1alpha1.ReleaseStatus(r.Status), Weight: int32(r.Weight), Available: r.Available,
-		Match: r.Match, MirrorPercent: int32(r.Mirror), Promoted: r.Promoted,
+		Match: r.Match, MirrorPercent: int32(r.Mirror), Promoted: r.Promoted, FirstActiveTime: microTime(r.FirstActive),
 		Attempt: int32(r.Attempt), RetryTime: microTime(r.RetryTime),
 		Reason: string(r.Reason), LastTransitionTime: metav1.NewMicroTime(r.Since), Internal: present(internal),
 	}

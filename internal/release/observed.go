@@ -178,6 +178,8 @@ type Pin struct {
 	Expire time.Time
 	// Reason as the user wrote it.
 	Reason string
+	// By is the user who set the pin; "" if the pin has no author.
+	By string
 }
 
 // Candidate is a version that is offered.

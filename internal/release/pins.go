@@ -206,6 +206,9 @@ func (s *scope) choosePinned(p Pin) (Target, Note) {
 		return held, s.stateOf(s.g.Row(target), true, PinnedReleaseFailed, message)
 	}
 	message := fmt.Sprintf("group %s is pinned to %s", s.g.Name, or(p.Release, p.Version))
+	if p.By != "" {
+		message += " by " + p.By
+	}
 	if l := s.latest(); l.Release != target {
 		if would := s.versionOf(l.Release); would != "" && would != s.versionOf(target) {
 			message += fmt.Sprintf("; strategy latest would select %s", would)

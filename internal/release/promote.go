@@ -100,6 +100,9 @@ func (s *scope) promote(r *Row, reason Reason) {
 			s.turn(x, Deprecated, Replaced)
 		}
 	}
+	if r.Promoted == 0 {
+		r.FirstActive = s.now
+	}
 	r.Routed = r.Routed || len(s.reports) > 0
 	r.Weight, r.Promoted, r.Adopted, r.Attempt, r.RetryTime = 100, last+1, false, 0, noTime
 	s.turn(r, Active, reason)

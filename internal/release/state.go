@@ -145,6 +145,9 @@ type Row struct {
 	Available bool
 	// Promoted is the order of activation; 0 if it was never active (rules 24 and 39).
 	Promoted int64
+	// FirstActive is when it became active for the first time; zero if it was never active, or if that is
+	// not known.
+	FirstActive time.Time
 	// Routed: a route has named it (rules 10 and 18).
 	Routed bool
 	// Adopted: a user skips the steps.

@@ -124,6 +124,8 @@ type Pin struct {
 	Release string       `json:"release,omitempty"`
 	Until   *metav1.Time `json:"until,omitempty"`
 	Reason  string       `json:"reason,omitempty"`
+	// By is the user who set the pin; empty if it has no author.
+	By string `json:"by,omitempty"`
 }
 
 // Problem is a condition of an object that needs attention.
@@ -204,7 +206,9 @@ type Release struct {
 	Since  *metav1.Time `json:"since,omitempty"`
 	// Created is when its object was created; nil: there is none, or it is not known.
 	Created *metav1.Time `json:"created,omitempty"`
-	State   State        `json:"state"`
+	// FirstActive is when it became active for the first time; nil if it was never active, or if that is not known.
+	FirstActive *metav1.Time `json:"firstActive,omitempty"`
+	State       State        `json:"state"`
 	Share   Share        `json:"share"`
 	Pods    *Pods        `json:"pods,omitempty"`
 	Images  []string     `json:"images,omitempty"`

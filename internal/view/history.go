@@ -33,8 +33,8 @@ type Past struct {
 	// Started is when its object was created, and Changed when it got its status.
 	Started *metav1.Time `json:"started,omitempty"`
 	Changed *metav1.Time `json:"changed,omitempty"`
-	// Duration from start to active or error in seconds, if it was the first attempt and the status has
-	// not changed since; otherwise 0.
+	// Duration from start to the first time that it was active, or to the error of the first attempt, in
+	// seconds; 0 if it is not known.
 	Duration int64 `json:"durationSeconds,omitempty"`
 	// Attempts after the first one.
 	Attempts int32     `json:"attempts,omitempty"`
@@ -75,9 +75,12 @@ func newest(aStarted, aChanged, bStarted, bChanged *metav1.Time) int {
 
 func pastOf(g Group, r Release) Past {
 	out := Past{Group: g.Name, Version: r.Version, Release: r.Name, Status: r.Status, Result: r.State, Started: r.Created, Changed: r.Since, Attempts: r.Attempts, Decision: r.Decision}
-	first := slices.Contains([]string{"Promoted", "First", "Adopted"}, r.Reason) || r.Status == string(v1alpha1.ReleaseError)
-	if first && r.Attempts == 0 && out.Started != nil && out.Changed != nil && out.Changed.After(out.Started.Time) {
-		out.Duration = int64(out.Changed.Sub(out.Started.Time).Seconds())
+	ended := r.FirstActive
+	if ended == nil && r.Status == string(v1alpha1.ReleaseError) && r.Attempts == 0 {
+		ended = out.Changed
+	}
+	if out.Started != nil && ended != nil && ended.After(out.Started.Time) {
+		out.Duration = int64(ended.Sub(out.Started.Time).Seconds())
 	}
 	return out
 }

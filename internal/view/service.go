@@ -190,13 +190,13 @@ func pinsOf(ms *v1alpha1.Microservice, now time.Time) (out []Pin) {
 		}
 	}
 	if m.SemVer != nil {
-		add(Pin{Group: m.SemVer.Name, Version: m.SemVer.Version, Until: metas(m.ExpireTime), Reason: m.Reason})
+		add(Pin{Group: m.SemVer.Name, Version: m.SemVer.Version, Until: metas(m.ExpireTime), Reason: m.Reason, By: m.By})
 	}
 	if m.Release != "" {
-		add(Pin{Release: m.Release, Until: metas(m.ExpireTime), Reason: m.Reason})
+		add(Pin{Release: m.Release, Until: metas(m.ExpireTime), Reason: m.Reason, By: m.By})
 	}
 	for _, g := range m.Groups {
-		add(Pin{Group: g.Name, Version: g.Version, Release: g.Release, Until: metas(g.ExpireTime), Reason: g.Reason})
+		add(Pin{Group: g.Name, Version: g.Version, Release: g.Release, Until: metas(g.ExpireTime), Reason: g.Reason, By: g.By})
 	}
 	return out
 }
@@ -265,7 +265,7 @@ func (s *service) pinned(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State 
 	for _, p := range pinsOf(s.ms, s.now) {
 		mine := p.Group == "" || p.Group == g.Name || p.Group == g.Slug || g.PullRequest > 0 && p.Group == fmt.Sprint(g.PullRequest)
 		if mine && (p.Release == row.VersionedMicroservice || p.Release == "") {
-			x.Until, x.Note = p.Until, p.Reason
+			x.Until, x.Note, x.By = p.Until, p.Reason, p.By
 			return x
 		}
 	}
@@ -380,7 +380,7 @@ func (s *service) releaseOf(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, r *
 	o := s.release(row.VersionedMicroservice)
 	out := Release{
 		Name: row.VersionedMicroservice, Version: row.SemVer.Version, Status: string(row.Status), Reason: row.Reason,
-		Since: micros(&row.LastTransitionTime), Share: s.share(g, row), Pods: s.podsOf(row, o),
+		Since: micros(&row.LastTransitionTime), FirstActive: micros(row.FirstActiveTime), Share: s.share(g, row), Pods: s.podsOf(row, o),
 		Retained: row.Status == v1alpha1.ReleaseDeprecated && row.Promoted > 0, Attempts: row.Attempt, Analysis: s.analysis(o),
 	}
 	if d := row.Decision; d != nil {

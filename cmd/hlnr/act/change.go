@@ -40,8 +40,8 @@ func (c *change) addFlags(cmd *cobra.Command) {
 type edit struct {
 	// field of the specification that changes, as a path.
 	field []string
-	// apply makes the change.
-	apply func(*v1alpha1.MicroserviceSpec)
+	// apply makes the change for a user; "" in a patch for Git, whose history shows the author.
+	apply func(spec *v1alpha1.MicroserviceSpec, by string)
 	// done is what is reported.
 	done Done
 }
@@ -60,12 +60,12 @@ func (e *gitOwned) Error() string {
 // run makes the change, or shows it, or leaves it to Git.
 func (c *change) run(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e edit) error {
 	if c.printPatch {
-		return c.patchForGit(s, ms, e.after(ms))
+		return c.patchForGit(s, ms, e.after(ms, ""))
 	}
 	done, owner, err := c.do(ctx, s, ms, e)
 	var owned *gitOwned
 	if errors.As(err, &owned) {
-		if err := c.patchForGit(s, ms, e.after(ms)); err != nil {
+		if err := c.patchForGit(s, ms, e.after(ms, "")); err != nil {
 			return err
 		}
 		return cli.No(fmt.Errorf("%w: commit the patch above instead, or use --force", owned))
@@ -82,10 +82,10 @@ func (c *change) run(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e
 	return nil
 }
 
-// after returns the object with the change.
-func (e edit) after(ms *v1alpha1.Microservice) *v1alpha1.Microservice {
+// after returns the object with the change by a user.
+func (e edit) after(ms *v1alpha1.Microservice, by string) *v1alpha1.Microservice {
 	after := ms.DeepCopy()
-	e.apply(&after.Spec)
+	e.apply(&after.Spec, by)
 	return after
 }
 
@@ -105,7 +105,7 @@ func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e 
 	done.By = by
 	options := []client.PatchOption{client.FieldOwner(cli.FieldManager)}
 	if c.dryRun {
-		facts, err := forecast.Read(ctx, s.client, e.after(ms), s.Now())
+		facts, err := forecast.Read(ctx, s.client, e.after(ms, by), s.Now())
 		if err == nil {
 			done.Effects = facts.Play(s.Now()).Lines()
 		} else if done.Unplayed, err = unplayed(ctx, s, fmt.Errorf("play the change: %w", err), c.lenient); err != nil {
@@ -113,7 +113,7 @@ func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e 
 		}
 		options = append(options, client.DryRunAll)
 	}
-	return &done, owner, s.write(ctx, ms, e.apply, options...)
+	return &done, owner, s.write(ctx, ms, func(spec *v1alpha1.MicroserviceSpec) { e.apply(spec, by) }, options...)
 }
 
 // unplayed returns why the effects of a dry run are not known, where that is not an error.

@@ -26,6 +26,9 @@ type pinOptions struct {
 // field of the specification that pins change.
 var pinField = []string{"updateStrategy", "manual"}
 
+// maxAuthor is how long the field by of a pin may be; a longer name is omitted.
+const maxAuthor = 253
+
 func (o *pinOptions) addPinFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.group, "group", "", "name of the release group, such as 1.x; by default the one that has the version, or the only one")
@@ -46,8 +49,8 @@ func newPinCommand(f *cli.Factory) *cobra.Command {
 		GroupID: cli.GroupAct,
 		Long: `pin sets spec.updateStrategy.manual: the group runs the version, and newer ones wait. A version
 that was active and is retained returns with its configuration and without canary steps. RELEASE is
-the name of a VersionedMicroservice, and brings back exactly that configuration. A pin records no
-author: Git or the audit log of the API server shows who set it.`,
+the name of a VersionedMicroservice, and brings back exactly that configuration. The pin
+records your name, unless it is printed as a patch for Git.`,
 		Example: `  hlnr pin shop 1.1.0 --until "Mon 08:00" --reason "sessions lost"
 
   # What would happen?
@@ -78,8 +81,8 @@ func newRollbackCommand(f *cli.Factory) *cobra.Command {
 		GroupID: cli.GroupAct,
 		Long: `rollback pins a group to the release that was active before the current one, with its
 configuration. A retained release takes no canary steps. The group stays there until the pin ends or
-is removed with unpin. To stop a canary, use deprecate. A pin records no author: Git or the audit log
-of the API server shows who set it.`,
+is removed with unpin. To stop a canary, use deprecate. The pin records your name, unless
+it is printed as a patch for Git.`,
 		Example: `  # To the release before, until Monday morning
   hlnr rollback shop --until "Mon 08:00" --reason "sessions lost"
 
@@ -318,8 +321,14 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 	}
 	return edit{
 		field: pinField,
-		apply: func(spec *v1alpha1.MicroserviceSpec) { setPin(spec, w.group, w.pin) },
-		done:  Done{Action: "Pin", Group: w.group.Name, Version: w.version, Reason: o.reason, Until: rfc3339(w.pin.ExpireTime), text: text},
+		apply: func(spec *v1alpha1.MicroserviceSpec, by string) {
+			pin := w.pin
+			if len(by) <= maxAuthor {
+				pin.By = by
+			}
+			setPin(spec, w.group, pin)
+		},
+		done: Done{Action: "Pin", Group: w.group.Name, Version: w.version, Reason: o.reason, Until: rfc3339(w.pin.ExpireTime), text: text},
 	}, nil
 }
 
@@ -377,7 +386,7 @@ func (o *pinOptions) unpinned(s *scope, ms *v1alpha1.Microservice) (edit, error)
 	g := found[0]
 	return edit{
 		field: pinField,
-		apply: func(spec *v1alpha1.MicroserviceSpec) { removePin(spec, g) },
+		apply: func(spec *v1alpha1.MicroserviceSpec, _ string) { removePin(spec, g) },
 		done:  Done{Action: "Unpin", Group: g.Name, text: fmt.Sprintf("%s %s: the pin is removed, and the group follows the newest version", ms.Name, g.Name)},
 	}, nil
 }

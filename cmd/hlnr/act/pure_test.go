@@ -121,7 +121,7 @@ func TestEndGroupThatIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatalf("undo: %v", err)
 	}
-	if e.apply(&ms.Spec); len(ms.Spec.EndedGroups) != 0 {
+	if e.apply(&ms.Spec, ""); len(ms.Spec.EndedGroups) != 0 {
 		t.Errorf("ended groups %q", ms.Spec.EndedGroups)
 	}
 }

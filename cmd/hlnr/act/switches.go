@@ -52,7 +52,7 @@ func pauseCommand(f *cli.Factory, paused bool, name, short, long, example string
 func pauseOf(ms *v1alpha1.Microservice, paused bool) (edit, error) {
 	e := edit{
 		field: []string{"paused"},
-		apply: func(spec *v1alpha1.MicroserviceSpec) { spec.Paused = paused },
+		apply: func(spec *v1alpha1.MicroserviceSpec, _ string) { spec.Paused = paused },
 		done:  Done{Action: "Pause", text: ms.Name + ": paused; rollouts and new versions wait"},
 	}
 	switch {
@@ -117,7 +117,7 @@ func endGroup(ms *v1alpha1.Microservice, name string, undo bool) (edit, error) {
 	case undo && !ended:
 		return e, cli.No(fmt.Errorf("group %s of %s is not ended", name, ms.Name))
 	case undo:
-		e.apply = func(spec *v1alpha1.MicroserviceSpec) {
+		e.apply = func(spec *v1alpha1.MicroserviceSpec, _ string) {
 			if spec.EndedGroups = slices.DeleteFunc(spec.EndedGroups, same); len(spec.EndedGroups) == 0 {
 				spec.EndedGroups = nil
 			}
@@ -129,7 +129,7 @@ func endGroup(ms *v1alpha1.Microservice, name string, undo bool) (edit, error) {
 	case err != nil:
 		return e, err
 	}
-	e.apply = func(spec *v1alpha1.MicroserviceSpec) { spec.EndedGroups = append(spec.EndedGroups, name) }
+	e.apply = func(spec *v1alpha1.MicroserviceSpec, _ string) { spec.EndedGroups = append(spec.EndedGroups, name) }
 	text := fmt.Sprintf("%s %s: ends; it loses its traffic, is drained and removed", ms.Name, name)
 	if g.Active != "" {
 		text += fmt.Sprintf(" (%s is active there)", g.Active)

@@ -216,6 +216,7 @@ func (d *doctor) checkAdmission(ctx context.Context) {
 		"decisions.hlnr.io": "any user who may patch a release can change all of it, and decisions are not signed",
 		"domains.hlnr.io":   "the list of domains is not enforced",
 		"freezes.hlnr.io":   "freezes are not signed, and any user who may write them can name another one",
+		"pins.hlnr.io":      "any user who may set a pin can name another one as its author",
 	} {
 		var policy admissionv1.ValidatingAdmissionPolicy
 		var binding admissionv1.ValidatingAdmissionPolicyBinding

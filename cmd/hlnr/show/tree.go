@@ -117,8 +117,7 @@ func newHistory(f *cli.Factory) *cobra.Command {
 		Short: "List the releases of a service with their results",
 		Long: `List the releases that a service still has, the newest first: when each started, how
 long it took to become active or to fail, who decided about it, and its result. Releases
-that were removed are not listed. A pin records no author: Git or the audit log of the API
-server shows who set it.`,
+that were removed are not listed.`,
 		Example:           `  hlnr history shop`,
 		Args:              cobra.ExactArgs(1),
 		GroupID:           cli.GroupSee,

@@ -57,7 +57,7 @@ func History(out io.Writer, h view.History, o Options) error {
 	for _, r := range h.Rollouts {
 		started, took, who := "", "", "policy"
 		if r.Result.Word == view.WordPinned {
-			who = "pin"
+			who = strings.TrimSpace("pin " + by(r.Result.By))
 		}
 		if r.Started != nil {
 			started = view.Clock(r.Started.Time, p.Now)

@@ -40,7 +40,7 @@ func rowOf(r release.Row) v1alpha1.Release {
 	out := v1alpha1.Release{
 		VersionedMicroservice: r.Release, SemVer: v1alpha1.SemVer{Name: r.Name, Version: r.Version}, Config: r.Config,
 		Status: v1alpha1.ReleaseStatus(r.Status), Weight: int32(r.Weight), Match: r.Match, MirrorPercent: int32(r.Mirror), Available: r.Available,
-		Promoted: r.Promoted, Internal: &v1alpha1.ReleaseInternal{Routed: r.Routed, Adopted: r.Adopted}, Attempt: int32(r.Attempt), RetryTime: micro(r.RetryTime),
+		Promoted: r.Promoted, FirstActiveTime: micro(r.FirstActive), Internal: &v1alpha1.ReleaseInternal{Routed: r.Routed, Adopted: r.Adopted}, Attempt: int32(r.Attempt), RetryTime: micro(r.RetryTime),
 		Reason: string(r.Reason), LastTransitionTime: metav1.NewMicroTime(r.Since),
 	}
 	if d := r.Decision; d != nil {

@@ -151,7 +151,7 @@ var stories = map[string]func(w *world){
 		live(w)
 		w.push("1.1.0")
 		w.wait(time.Hour)
-		w.spec.Pins = []release.Pin{{Field: "spec.updateStrategy.manual.groups[0].name", Group: "1.x", Version: "1.0.0", Reason: "sessions lost", Expire: time.Date(2030, 2, 4, 8, 0, 0, 0, time.UTC)}}
+		w.spec.Pins = []release.Pin{{Field: "spec.updateStrategy.manual.groups[0].name", Group: "1.x", Version: "1.0.0", Reason: "sessions lost", By: "ana@example.com", Expire: time.Date(2030, 2, 4, 8, 0, 0, 0, time.UTC)}}
 		w.wait(time.Hour)
 	},
 	"one group pinned": func(w *world) {

@@ -243,7 +243,7 @@ func (w *world) microservice() v1alpha1.Microservice {
 		ms.Spec.UpdateStrategy.Canary = w.canary()
 	}
 	for _, p := range w.spec.Pins {
-		pin := v1alpha1.GroupPin{Name: p.Group, Version: p.Version, Reason: p.Reason}
+		pin := v1alpha1.GroupPin{Name: p.Group, Version: p.Version, Reason: p.Reason, By: p.By}
 		if !p.Expire.IsZero() {
 			pin.ExpireTime = &metav1.Time{Time: p.Expire}
 		}
