@@ -28,6 +28,12 @@ var groups = map[string][]string{
 	"freeze": {"TestFreeze"},
 	// What people do with hlnr.
 	"terminal": {"TestTerminal"},
+	// Another version of Heighliner, and back.
+	"upgrade": {"TestUpgrade"},
+	// Messages about rollouts.
+	"notify": {"TestNotifications"},
+	// The board in the cluster.
+	"board": {"TestBoard"},
 	// Killed and absent parts, and objects that are deleted by hand.
 	"faults": {"TestFaultsMidCanary", "TestCanaryPodsKilled", "TestDeletedByHand", "TestDemoSurvivesKills", "TestPreviewsSurviveKills", "TestManagerAway", "TestUninstall"},
 	// Durations and numbers of writes.

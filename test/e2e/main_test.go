@@ -131,14 +131,19 @@ func localcluster(t *testing.T, args ...string) {
 // kubectl runs kubectl with an optional input.
 func kubectl(t *testing.T, input string, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), env.kubectl, args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+env.Kubeconfig)
-	cmd.Stdin = bytes.NewBufferString(input)
-	out, err := cmd.CombinedOutput()
+	out, err := kubectlCommand(t.Context(), input, args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("kubectl %v: %v\n%s", args, err, out)
 	}
 	return string(out)
+}
+
+// kubectlCommand returns a command of kubectl with an optional input.
+func kubectlCommand(ctx context.Context, input string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, env.kubectl, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+env.Kubeconfig)
+	cmd.Stdin = bytes.NewBufferString(input)
+	return cmd
 }
 
 // build builds a static binary of a package of this module.

@@ -118,13 +118,16 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	fmt.Fprintf(w, "%s says %d\n", c.Name, status)
 }
 
+// signature returns what signs a request with a body.
+func (r *receiver) signature(req *http.Request, body []byte) string {
+	mac := hmac.New(sha256.New, r.key)
+	mac.Write([]byte(req.Header.Get("X-Heighliner-Timestamp") + "."))
+	mac.Write(body)
+	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
+}
+
 // check returns what is wrong with a call.
 func (r *receiver) check(req *http.Request, body []byte, c call) string {
-	stamp := req.Header.Get("X-Heighliner-Timestamp")
-	mac := hmac.New(sha256.New, r.key)
-	mac.Write([]byte(stamp + "."))
-	mac.Write(body)
-	want := "sha256=" + hex.EncodeToString(mac.Sum(nil))
 	switch {
 	case req.Method != http.MethodPost:
 		return "method " + req.Method
@@ -132,7 +135,7 @@ func (r *receiver) check(req *http.Request, body []byte, c call) string {
 		return "user agent " + req.UserAgent()
 	case req.Header.Get("Content-Type") != "application/json":
 		return "content type " + req.Header.Get("Content-Type")
-	case !hmac.Equal([]byte(want), []byte(req.Header.Get("X-Heighliner-Signature"))):
+	case !hmac.Equal([]byte(r.signature(req, body)), []byte(req.Header.Get("X-Heighliner-Signature"))):
 		return "signature " + req.Header.Get("X-Heighliner-Signature")
 	case c.ID == "" || c.ID != req.Header.Get("X-Heighliner-Delivery"):
 		return fmt.Sprintf("id %q and delivery %q", c.ID, req.Header.Get("X-Heighliner-Delivery"))

@@ -4,9 +4,12 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,35 +23,155 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// anotherBuild installs a build of the manager with another version, waits until it is the leader, and puts the first one back
-// when the test ends.
-func anotherBuild(t *testing.T) {
+// earlier is the last commit before freezes, notifications and approvals by several users, from which TestUpgrade upgrades.
+var earlier = flag.String("upgrade.from", "77076c6609f8", "commit from which TestUpgrade upgrades, and to which it goes back")
+
+// installation is a build of the manager with the manifests of its commit.
+type installation struct {
+	name, root string
+	// image with its tag, as pods pull it.
+	image string
+}
+
+// TestUpgrade installs an earlier commit as a user would, starts a canary under load, and goes to this build, back, and to this build
+// again: no release starts, no pod is replaced, no object of a service is written, no request fails, and each build continues the
+// canary of the other one.
+func TestUpgrade(t *testing.T) {
+	now := installation{"this build", env.root, managerImage(t)}
+	before := checkout(t, *earlier)
+	t.Cleanup(func() { now.install(t) })
+	before.install(t)
+	s := newService(t, "upgrade").steps(asking("tenth", 10), asking("half", 50))
+	s.start("1.0.0")
+	l := s.load(50, false)
+	s.push("1.1.0")
+	s.weight("1.1.0", 10)
+
+	changes := func(to installation, weight int32) {
+		t.Helper()
+		quiet(t, 10*time.Second)
+		was, began := s.state(), time.Now()
+		l.Mark(to.name)
+		to.install(t)
+		quiet(t, 20*time.Second)
+		if diff := cmp.Diff(was, s.state()); diff != "" {
+			t.Errorf("%s changed what runs (-before +after):\n%.4000s", to.name, diff)
+		}
+		writes, err := harness.AuditWrites(env.AuditLog, harness.AuditFilter{Since: began, UserAgentPrefix: heighlinerAgent, IgnoreResources: []string{harness.Leases, "events.events.k8s.io"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range writes {
+			if !strings.HasSuffix(w.Resource, "/status") {
+				t.Errorf("%s: %s", to.name, w)
+			}
+		}
+		t.Logf("%s: nothing that runs changed; statuses written: %v", to.name, writes)
+		if r := s.release("1.1.0"); r.Weight != weight || r.Status != v1alpha1.ReleaseCanary {
+			t.Errorf("%s: 1.1.0 is %s with %d %%", to.name, r.Status, r.Weight)
+		}
+	}
+	changes(now, 10)
+	s.decide("1.1.0", v1alpha1.DecisionContinue, "tenth")
+	s.weight("1.1.0", 50)
+	changes(before, 50)
+	s.decide("1.1.0", v1alpha1.DecisionContinue, "half")
+	s.active("1.1.0")
+	s.push("1.2.0")
+	s.weight("1.2.0", 10)
+	was := s.state()
+	l.Mark(now.name)
+	now.install(t)
+	quiet(t, 20*time.Second)
+	if diff := cmp.Diff(was, s.state()); diff != "" {
+		t.Errorf("%s changed what runs (-before +after):\n%.4000s", now.name, diff)
+	}
+	s.decide("1.2.0", v1alpha1.DecisionDeprecate, "")
+	s.status("1.2.0", v1alpha1.ReleaseError)
+	s.sees(l, "1.1.0")
+	verdict(t, l)
+}
+
+// managerImage returns the image of the manager that is installed.
+func managerImage(t *testing.T) string {
 	t.Helper()
 	var manager appsv1.Deployment
-	key := client.ObjectKey{Namespace: managerNamespace, Name: managerName}
-	if err := env.Client.Get(t.Context(), key, &manager); err != nil {
+	if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: managerNamespace, Name: managerName}, &manager); err != nil {
 		t.Fatal(err)
 	}
-	previous := manager.Spec.Template.Spec.Containers[0].Image
-	version := fmt.Sprintf("v0.0.0-e2e.%d", time.Now().Unix())
+	return manager.Spec.Template.Spec.Containers[0].Image
+}
+
+// checkout returns the installation of a commit of this repository, with its image in the registry.
+func checkout(t *testing.T, commit string) installation {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "earlier")
+	git := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", env.root}, args...)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s; the test needs a clone with its history", args, err, out)
+		}
+	}
+	git("worktree", "add", "--detach", "--force", dir, commit)
+	t.Cleanup(func() {
+		if out, err := exec.Command("git", "-C", env.root, "worktree", "remove", "--force", dir).CombinedOutput(); err != nil {
+			t.Errorf("remove the worktree: %v: %s", err, out)
+		}
+	})
+	return installation{"the build of " + commit, dir, pushManager(t, dir, "v0.0.0-e2e."+commit)}
+}
+
+// pushManager builds the manager of a checkout with a version, and returns its image, as pods pull it.
+func pushManager(t *testing.T, root, version string) (image string) {
+	t.Helper()
 	binary := filepath.Join(t.TempDir(), "heighliner")
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w -X main.version="+version, "-o", binary, "./cmd/heighliner")
-	cmd.Dir = env.root
+	cmd.Dir = root
 	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build the manager: %v\n%s", err, out)
 	}
-	image := env.RegistryInternal + "/heighliner:" + version
+	image = env.RegistryInternal + "/heighliner:" + version
 	localcluster(t, "image", "push", "--binary", binary, "--image", image, "--user", "65532", "--ca-certs")
-	install := func(image string) {
-		kubectl(t, "", "set", "image", "-n", managerNamespace, "deployment/"+managerName, managerContainer+"="+image)
-		kubectl(t, "", "rollout", "status", "-n", managerNamespace, "deployment/"+managerName, "--timeout=120s")
+	return image
+}
+
+// install applies the manifests with the image, as docs/how-to/install.md describes an upgrade with kustomize, and waits until the
+// pod is replaced.
+func (i installation) install(t *testing.T) {
+	t.Helper()
+	kubectlEnd := func(args ...string) {
+		t.Helper()
+		if out, err := kubectlCommand(context.Background(), "", args...).CombinedOutput(); err != nil { // also after the test
+			t.Fatalf("kubectl %v: %v\n%s", args, err, out)
+		}
 	}
+	name, tag, _ := strings.Cut(strings.TrimPrefix(i.image, env.RegistryInternal), ":")
+	overlay := filepath.Join(i.root, ".cache", "e2e-upgrade")
+	if err := os.MkdirAll(overlay, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- ../../config/default\nimages:\n- name: heighliner/heighliner\n  newName: %s\n  newTag: %q\n", env.RegistryInternal+name, tag)
+	if err := os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kubectlEnd("apply", "-k", overlay)
+	kubectlEnd("rollout", "status", "-n", managerNamespace, "deployment/"+managerName, "--timeout=120s")
+}
+
+// anotherBuild installs a build of the manager with another version, waits until it is the leader, and puts the first one back
+// when the test ends.
+func anotherBuild(t *testing.T) {
+	t.Helper()
+	previous := managerImage(t)
+	version := fmt.Sprintf("v0.0.0-e2e.%d", time.Now().Unix())
+	image := pushManager(t, env.root, version)
 	began := time.Now()
-	install(image)
+	kubectl(t, "", "set", "image", "-n", managerNamespace, "deployment/"+managerName, managerContainer+"="+image)
+	kubectl(t, "", "rollout", "status", "-n", managerNamespace, "deployment/"+managerName, "--timeout=120s")
 	t.Cleanup(func() {
-		cmd := exec.Command(env.kubectl, "--kubeconfig", env.Kubeconfig, "set", "image", "-n", managerNamespace, "deployment/"+managerName, managerContainer+"="+previous)
-		if out, err := cmd.CombinedOutput(); err != nil {
+		if out, err := kubectlCommand(context.Background(), "", "set", "image", "-n", managerNamespace, "deployment/"+managerName, managerContainer+"="+previous).CombinedOutput(); err != nil {
 			t.Errorf("install the previous build again: %v\n%s", err, out)
 		}
 	})
@@ -62,11 +185,11 @@ func anotherBuild(t *testing.T) {
 func (f *fleet) upgrade() {
 	t := f.base.t
 	t.Helper()
-	before := f.state()
+	before := f.base.in(t).state()
 	began := time.Now()
 	anotherBuild(t)
 	quiet(t, 30*time.Second)
-	if diff := cmp.Diff(before, f.state()); diff != "" {
+	if diff := cmp.Diff(before, f.base.in(t).state()); diff != "" {
 		t.Errorf("another build of the manager changed what runs (-before +after):\n%.4000s", diff)
 	}
 	writes, err := harness.AuditWrites(env.AuditLog, harness.AuditFilter{
@@ -83,10 +206,10 @@ func (f *fleet) upgrade() {
 
 // state returns what an upgrade must not change: each release, each Deployment's template, and each pod with its
 // restarts.
-func (f *fleet) state() map[string]string {
-	t := f.base.t
+func (s *service) state() map[string]string {
+	t := s.t
 	t.Helper()
-	mine := client.InNamespace(f.base.namespace)
+	mine := client.InNamespace(s.namespace)
 	var releases v1alpha1.VersionedMicroserviceList
 	var deployments appsv1.DeploymentList
 	var pods corev1.PodList
