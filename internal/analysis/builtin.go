@@ -12,26 +12,25 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// source writes the built-in queries for one way of counting requests. Every
-// query gives nothing where there was no request, a percentage from 0 to 100, or
-// seconds.
+// source writes the built-in queries for one way of counting requests. A query returns a
+// percentage from 0 to 100, or seconds, and nothing if there was no request.
 type source struct {
-	// requests is the counter of requests, and failed that of failed ones, or the
-	// same where bad selects those.
+	// requests is the counter of requests, and failed the counter of failed ones: the same one if bad
+	// selects them.
 	requests, failed, bad string
-	// buckets is the histogram of the time to answer, and perSecond its unit; empty:
-	// there is none for a release.
+	// buckets is the histogram of response times, and perSecond its unit; empty: the source has none
+	// by release.
 	buckets   string
 	perSecond int
-	// selectors of a release's series, without braces. What any of them selects is
-	// counted. Errors: the release has not what they need.
+	// selectors returns selectors of a release's series, without braces. Series that match any of them
+	// are counted. It fails if the release does not have what they need.
 	selectors func(Target) ([]string, *Error)
-	// join narrows an expression to a release where labels cannot.
+	// join restricts an expression to a release if labels cannot.
 	join func(expression string, t Target) string
 }
 
-// sources of the built-in metrics. docs/explanation/analysis.md describes where the names
-// come from.
+// sources are the sources of built-in metrics. docs/explanation/analysis.md describes the origin
+// of the names.
 var sources = map[v1alpha1.MetricsSource]source{
 	v1alpha1.SourceTraefik: {
 		requests: "traefik_service_requests_total", failed: "traefik_service_requests_total", bad: `code=~"5.."`,
@@ -77,7 +76,7 @@ var sources = map[v1alpha1.MetricsSource]source{
 	},
 }
 
-// servicesOf a release as a pattern.
+// servicesOf returns the Services of a release as a pattern.
 func servicesOf(t Target) (string, *Error) {
 	if len(t.Services) == 0 {
 		return "", errorf(BadQuery, "release %s has no Service, which this source needs: reference the Microservice in a NetworkPolicy, or use source Application", t.Release)
@@ -101,7 +100,7 @@ func builtin(spec *v1alpha1.CanaryAnalysis, metric *v1alpha1.AnalysisMetric, t T
 	return s.latency(t, intervalOf(spec), enough(metric), metric.Latency.Quantile, name)
 }
 
-// enough compares a number of requests with what a metric needs.
+// enough returns a comparison of the number of requests with the minimum of a metric.
 func enough(metric *v1alpha1.AnalysisMetric) string {
 	if n := metric.MinimumRequests; n > 1 {
 		return fmt.Sprintf(">= %d", n)
@@ -109,8 +108,8 @@ func enough(metric *v1alpha1.AnalysisMetric) string {
 	return "> 0"
 }
 
-// successRate returns 100 x (1 - bad / all). Where nothing was bad there may be no series of bad
-// ones; where there were not enough requests there is no answer.
+// successRate returns 100 x (1 - bad / all). There may be no series of bad requests if there were
+// none; with too few requests there is no answer.
 func (s source) successRate(t Target, interval time.Duration, enough string) (string, *Error) {
 	all, err := s.rise(s.requests, t, interval)
 	if err != nil {
@@ -123,8 +122,8 @@ func (s source) successRate(t Target, interval time.Duration, enough string) (st
 	return fmt.Sprintf("100 * (1 - (sum(%s) or vector(0)) / (sum(%s) %s))", bad, all, enough), nil
 }
 
-// latency returns a quantile in seconds. One beyond the highest bucket is that bucket's bound with
-// the sign turned: more is not known.
+// latency returns a quantile in seconds. A quantile above the highest bucket is the negated bound
+// of that bucket: more is not known.
 func (s source) latency(t Target, interval time.Duration, enough string, quantile v1alpha1.LatencyQuantile, name v1alpha1.MetricsSource) (string, *Error) {
 	q, ok := map[v1alpha1.LatencyQuantile]string{v1alpha1.LatencyP50: "0.5", v1alpha1.LatencyP95: "0.95", v1alpha1.LatencyP99: "0.99"}[quantile]
 	if !ok {
@@ -149,9 +148,9 @@ func (s source) latency(t Target, interval time.Duration, enough string, quantil
 		q, all, finite, total, s.perSecond, enough), nil
 }
 
-// rise returns how much the counters of a release rose in the interval. A series that was born in
-// it began at 0: increase() alone would not see its first value, and so neither the first error of
-// a code.
+// rise returns the increase of the counters of a release in the interval. A series that first
+// appeared in it began at 0: increase() alone would miss its first value, and thus the first error
+// of a status code.
 func (s source) rise(metric string, t Target, interval time.Duration, more ...string) (string, *Error) {
 	selectors, err := s.selectors(t)
 	if err != nil {

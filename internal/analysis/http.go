@@ -25,11 +25,11 @@ type sender struct {
 	now                    func() time.Time
 }
 
-// maxElements are the values of an answer in JSON. Each may take some hundred bytes once
-// it is decoded, and as many answers as there are workers are decoded at a time.
+// maxElements is the maximum number of values in a JSON answer. Each may use some hundred bytes
+// when decoded, and each worker may decode one answer at the same time.
 const maxElements = 1 << 13
 
-// options of all clients. The time for a question is the context's.
+// options of all clients. The context has the timeout of a query.
 var options = outbound.Options{Timeout: 2 * time.Minute, MaxBody: outbound.DefaultMaxBody, MaxElements: maxElements, Redirects: 3}
 
 func newSender(config Config) (*sender, error) {
@@ -45,7 +45,7 @@ func newSender(config Config) (*sender, error) {
 	return s, err
 }
 
-// send asks one question.
+// send sends one query.
 func (s *sender) send(ctx context.Context, q query) answer {
 	client, err := s.clientFor(ctx, q)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *sender) send(ctx context.Context, q query) answer {
 	return askPrometheus(ctx, client, q)
 }
 
-// clientFor returns the client of a question, with its credentials.
+// clientFor returns the client for a query, with its credentials.
 func (s *sender) clientFor(ctx context.Context, q query) (*http.Client, *Error) {
 	client := s.client
 	if q.operator {
@@ -100,10 +100,10 @@ func (s *sender) clientFor(ctx context.Context, q query) (*http.Client, *Error) 
 	return &signed, nil
 }
 
-// value of a key, without the line break that editors add.
+// value returns the value of a key without the line break that editors add.
 func value(data []byte) string { return strings.TrimSpace(string(data)) }
 
-// secret reads what a field of the provider of a question names.
+// secret reads the Secret that a field of a provider names.
 func (s *sender) secret(ctx context.Context, q query, field, name string) (map[string][]byte, *Error) {
 	if s.secrets == nil {
 		return nil, errorf(BadSecret, "Secret %s: the manager reads no Secrets", name)
@@ -119,8 +119,8 @@ func (s *sender) secret(ctx context.Context, q query, field, name string) (map[s
 	return data, nil
 }
 
-// asking signs requests, and turns the answers that every provider means alike
-// into errors.
+// asking signs requests, and turns status codes that mean the same for every provider into
+// errors.
 type asking struct {
 	next      http.RoundTripper
 	authorize func(*http.Request)
@@ -141,13 +141,13 @@ func (a *asking) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if failure := a.refusal(response); failure != nil {
-		_ = response.Body.Close() // nothing of it is used
+		_ = response.Body.Close() // the body is not used
 		return nil, failure
 	}
 	return response, nil
 }
 
-// refusal returns the error of an answer whose status code reports one.
+// refusal returns the error for a response whose status code reports one, else nil.
 func (a *asking) refusal(r *http.Response) error {
 	wait := retryAfter(r.Header.Get("Retry-After"), a.now())
 	switch {
@@ -159,7 +159,7 @@ func (a *asking) refusal(r *http.Response) error {
 	return nil
 }
 
-// retryAfter reads seconds or a date; 0: neither.
+// retryAfter parses seconds or a date; 0 if the header has neither.
 func retryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second
@@ -170,8 +170,8 @@ func retryAfter(header string, now time.Time) time.Duration {
 	return 0
 }
 
-// classify returns an error of a client its reason. Addresses and bodies stay out of the message:
-// they may hold what is not for a status.
+// classify returns an error of a client with its reason. The message contains no addresses and
+// bodies, which may not be meant for a status.
 func classify(err error) *Error {
 	var (
 		own      *Error
@@ -203,7 +203,7 @@ func classify(err error) *Error {
 	return errorf(BadAnswer, "%s", outbound.Printable([]byte(err.Error()), maxMessage))
 }
 
-// apiReason returns the reason of an error of Prometheus' HTTP API.
+// apiReason returns the reason for an error of Prometheus' HTTP API.
 func apiReason(err *promv1.Error) Reason {
 	switch err.Type {
 	case promv1.ErrBadData, promv1.ErrExec:

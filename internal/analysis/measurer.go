@@ -19,17 +19,16 @@ import (
 
 // Secrets reads the credentials of providers.
 type Secrets interface {
-	// Secret is the data of a Secret. It may ask the API server.
+	// Secret returns the data of a Secret. It may send a request to the API server.
 	Secret(ctx context.Context, namespace, name string) (map[string][]byte, error)
 }
 
 // Config of a Measurer.
 type Config struct {
-	// PrometheusAddress is asked where an analysis names no server; empty: none. The
-	// operator chose it, so it may be a loopback address.
+	// PrometheusAddress is used if an analysis names no server; empty: none. It may be a loopback
+	// address, because the operator chose it.
 	PrometheusAddress string
-	// Outbound defines which addresses may be asked. nil refuses what is refused by
-	// default.
+	// Outbound defines the allowed addresses. nil rejects those that are rejected by default.
 	Outbound *outbound.Policy
 	// Secrets of the namespaces; nil: analyses with a secretRef cannot be measured.
 	Secrets Secrets
@@ -38,21 +37,19 @@ type Config struct {
 	Requeue func(key types.NamespacedName)
 	// UserAgent of requests.
 	UserAgent string
-	// Workers are the questions that are asked at the same time: a quarter of them for
-	// one namespace, a quarter of one host, and an eighth for one namespace of one host.
-	// Default: 32.
+	// Workers is the number of queries at the same time: at most a quarter of them for one namespace, a
+	// quarter for one host, and an eighth for one namespace and host. Defaults to 32.
 	Workers int
-	// QueriesPerSecond that one provider is asked at most, with bursts of twice as
-	// many. Default: 20.
+	// QueriesPerSecond is the maximum rate of queries to one provider, with bursts of twice as many.
+	// Defaults to 20.
 	QueriesPerSecond float64
 	// Registerer of the metrics; nil: they are not registered.
 	Registerer prometheus.Registerer
-	// Now is the clock; nil: that of the machine.
+	// Now is the clock. Defaults to that of the machine.
 	Now func() time.Time
 }
 
-// Measurer asks the questions of rounds next to the reconcile. It is safe for
-// concurrent use.
+// Measurer sends the queries of rounds outside the reconcile. It is safe for concurrent use.
 type Measurer struct {
 	config  Config
 	metrics *metrics
@@ -65,15 +62,15 @@ type Measurer struct {
 	rounds map[types.NamespacedName]*pending
 }
 
-// pending is a round that is asked for, or answered and not yet replaced.
+// pending is a round that was requested, or is finished and not yet replaced.
 type pending struct {
 	request Request
 	cancel  context.CancelFunc
 	round   *Round // nil while it is in progress
 }
 
-// New returns a Measurer. Errors: the address of Prometheus is not a URL, or metrics of the same
-// name are registered.
+// New returns a Measurer. It fails if the address of Prometheus is not a URL, or metrics of the
+// same name are registered.
 func New(config Config) (*Measurer, error) {
 	if config.PrometheusAddress != "" {
 		u, err := url.Parse(config.PrometheusAddress)
@@ -100,7 +97,7 @@ func New(config Config) (*Measurer, error) {
 	}, nil
 }
 
-// Start ends all that is in progress when ctx ends. It is a Runnable of
+// Start waits for the end of ctx, and then stops all rounds. It implements Runnable of
 // controller-runtime.
 func (m *Measurer) Start(ctx context.Context) error {
 	<-ctx.Done()
@@ -108,10 +105,9 @@ func (m *Measurer) Start(ctx context.Context) error {
 	return nil
 }
 
-// Ask returns the round of a release that the request names, or begins it and gives false: Requeue
-// reports when to ask again. The same request is answered with the same round until another one, or
-// Forget, takes its place. It does not block, and holds on to nothing of the request's that the
-// caller may change.
+// Ask returns the round that the request describes, or starts it and returns false: Requeue reports
+// when to ask again. Equal requests get the same round until another request, or Forget, replaces
+// it. It does not block, and keeps no memory of the request that the caller may change.
 func (m *Measurer) Ask(key types.NamespacedName, request Request) (Round, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -143,7 +139,7 @@ func (m *Measurer) Ask(key types.NamespacedName, request Request) (Round, bool) 
 	return Round{}, false
 }
 
-// Forget ends what is in progress for a release, and drops its last round.
+// Forget stops the round of a release that is in progress, and drops its last round.
 func (m *Measurer) Forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -163,7 +159,7 @@ func (m *Measurer) measure(ctx context.Context, request Request) Round {
 			return nil
 		})
 	}
-	_ = group.Wait() // no function fails
+	_ = group.Wait() // the functions return no error
 	return round
 }
 
@@ -178,11 +174,11 @@ func (m *Measurer) measureOne(ctx context.Context, request Request, metric *v1al
 	var group errgroup.Group
 	group.Go(func() error { canary = m.ask(ctx, request, metric, request.Canary); return nil })
 	group.Go(func() error { active = m.ask(ctx, request, metric, *request.Active); return nil })
-	_ = group.Wait() // neither fails
+	_ = group.Wait() // the functions return no error
 	return judge(metric, canary, &active)
 }
 
-// ask returns the answer to a metric for one release.
+// ask returns the answer for a metric of one release.
 func (m *Measurer) ask(ctx context.Context, request Request, metric *v1alpha1.AnalysisMetric, target Target) answer {
 	q, err := question(&request.Spec, metric, target, request.At, m.config.PrometheusAddress)
 	if err != nil {

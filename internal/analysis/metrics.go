@@ -6,13 +6,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics of analyses. No label names an object, an address or a query:
+// metrics are the metrics about analyses. No label contains an object, an address or a query:
 //
 //	heighliner_analysis_queries_total{provider,result}
-//	    questions that were asked; provider is prometheus or web, result is Value,
+//	    queries that were sent; provider is prometheus or web, result is Value,
 //	    NoTraffic or the reason of the error
 //	heighliner_analysis_query_duration_seconds{provider}
-//	    time to the answer, without waiting for a place in the pool
+//	    time to the answer, without waiting for a free slot in the pool
 type metrics struct {
 	queries *prometheus.CounterVec
 	seconds *prometheus.HistogramVec

@@ -11,19 +11,18 @@ import (
 )
 
 const (
-	// keepAnswers is how long the answer to a question is there for others who ask
-	// the same.
+	// keepAnswers is how long the answer to a query is reused for equal queries.
 	keepAnswers = time.Minute
-	// keepEndpoints is how long an endpoint that no one asks is remembered.
+	// keepEndpoints is how long an endpoint without queries is remembered.
 	keepEndpoints = 10 * time.Minute
-	// defaultRetryAfter is how long an endpoint that says "too many" is left alone,
-	// where it does not give a time, and maxRetryAfter is the longest.
+	// defaultRetryAfter is how long an endpoint that throttles gets no queries if its response does
+	// not specify a time, and maxRetryAfter is the longest such time.
 	defaultRetryAfter = 30 * time.Second
 	maxRetryAfter     = 5 * time.Minute
 )
 
-// pool bounds how many questions are asked at a time, and how often one endpoint
-// is asked, and asks equal questions once.
+// pool limits how many queries run at a time and how often one endpoint is queried, and sends
+// equal queries once.
 type pool struct {
 	ctx    context.Context
 	places *outbound.Places
@@ -36,18 +35,18 @@ type pool struct {
 	pruned    time.Time
 }
 
-// call is a question that was asked. Its answer is there when done is closed.
+// call is a query that was sent. Its answer is available when done is closed.
 type call struct {
 	done   chan struct{}
 	answer answer
 	asked  time.Time
 }
 
-// endpoint is one server as one user.
+// endpoint is one server with the credentials of one user.
 type endpoint struct {
 	limiter *rate.Limiter
 	used    time.Time
-	closed  time.Time // until then it wants to be left alone
+	closed  time.Time // no queries until then
 }
 
 func newPool(ctx context.Context, workers int, perSecond float64, now func() time.Time) *pool {
@@ -58,8 +57,8 @@ func newPool(ctx context.Context, workers int, perSecond float64, now func() tim
 	}
 }
 
-// do returns the answer to q: that of an equal question, or that of send, which has the time of
-// timeout once it is its turn. It waits no longer than ctx.
+// do returns the answer to q: that of an equal query, or that of send, which runs with the
+// given timeout once there is a free slot. It does not wait beyond the end of ctx.
 func (p *pool) do(ctx context.Context, q query, timeout time.Duration, send func(context.Context) answer) answer {
 	p.mu.Lock()
 	p.prune()
@@ -69,7 +68,7 @@ func (p *pool) do(ctx context.Context, q query, timeout time.Duration, send func
 		p.calls[q] = c
 		go func() {
 			defer close(c.done)
-			own := p.ctx // others may wait for this answer when the first asker is gone
+			own := p.ctx // others may wait for this answer after the first caller has returned
 			if deadline, ok := ctx.Deadline(); ok {
 				var cancel context.CancelFunc
 				own, cancel = context.WithDeadline(own, deadline)
@@ -123,7 +122,7 @@ func (p *pool) endpoint(name string) *endpoint {
 	return e
 }
 
-// leave an endpoint alone.
+// leave sends no queries to an endpoint for the given time.
 func (p *pool) leave(e *endpoint, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,7 +138,7 @@ func (p *pool) throttled(e *endpoint) time.Duration {
 	return e.closed.Sub(p.now())
 }
 
-// prune forgets old answers and endpoints, now and then. p.mu is held.
+// prune occasionally drops old answers and endpoints. The caller holds p.mu.
 func (p *pool) prune() {
 	now := p.now()
 	if now.Sub(p.pruned) < keepAnswers/2 {

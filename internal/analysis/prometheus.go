@@ -10,11 +10,11 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// tolerance between the time that was asked for and that of the answer: some
-// servers answer for a little earlier.
+// tolerance is the maximum difference between the requested time and that of
+// the answer: some servers answer for a slightly earlier time.
 const tolerance = time.Minute
 
-// askPrometheus asks an instant query.
+// askPrometheus sends an instant query.
 func askPrometheus(ctx context.Context, client *http.Client, q query) answer {
 	server, err := api.NewClient(api.Config{Address: q.address, Client: client})
 	if err != nil {
@@ -32,7 +32,7 @@ func askPrometheus(ctx context.Context, client *http.Client, q query) answer {
 	return a
 }
 
-// decode returns the one number of a result.
+// decode returns the single number of a result.
 func decode(result model.Value, at time.Time) answer {
 	switch v := result.(type) {
 	case *model.Scalar:

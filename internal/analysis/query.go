@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// provider answers questions. It labels metrics.
+// provider is a kind of provider, and a label of metrics.
 type provider string
 
 const (
@@ -19,9 +19,9 @@ const (
 	providerWeb        provider = "web"
 )
 
-// query is one question to a provider, whole: two that are equal have the same
-// answer, and are asked once. Namespaces share none: one whose questions wait would
-// keep others waiting who ask the same.
+// query is one complete query to a provider. Equal queries have the same answer and
+// are sent once. The namespace is part of it: otherwise a namespace whose queries
+// wait would delay those of others.
 type query struct {
 	provider provider
 	// address of the server, or the whole URL of a web metric.
@@ -30,17 +30,18 @@ type query struct {
 	operator bool
 	// text is PromQL, or the CEL expression of a web metric.
 	text string
-	// latency reports whether a turned sign means more than that.
+	// latency reports whether a negative value means "more than its absolute value".
 	latency bool
 	// body and headers of a web request; headers as lines.
 	body, headers string
-	// namespace that asks, and has the Secrets.
+	// namespace of the analysis and of its Secrets.
 	namespace, secret, authority string
 	// at is the time, in nanoseconds since 1970.
 	at int64
 }
 
-// endpoint returns what is asked politely together: one server as one user.
+// endpoint returns the key of the rate limit: one server with the credentials of
+// one user.
 func (q query) endpoint() string {
 	server := q.address
 	if u, err := url.Parse(q.address); err == nil {
@@ -52,7 +53,7 @@ func (q query) endpoint() string {
 	return strings.Join([]string{server, q.namespace, q.secret}, " ")
 }
 
-// question returns what to ask for a metric of a release.
+// question returns the query for a metric of a release.
 func question(spec *v1alpha1.CanaryAnalysis, metric *v1alpha1.AnalysisMetric, t Target, at time.Time, operator string) (query, *Error) {
 	fields := valuesOf(t, intervalOf(spec))
 	if metric.Web != nil {

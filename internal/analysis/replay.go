@@ -10,17 +10,17 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Decided is a round, and what an analysis decided with it.
+// Decided is a round with the decision of an analysis about it.
 type Decided struct {
 	Round
-	// Result of the round: what is worst of its metrics.
+	// Result of the round: the worst result of its metrics.
 	Result v1alpha1.MeasurementResult
-	// Phase of the analysis after the round, and why.
+	// Phase of the analysis after the round, and its cause.
 	Phase   v1alpha1.AnalysisPhase
 	Message string
 }
 
-// Times of the rounds of a step that begins at start, up to end.
+// Times returns the times of the rounds of a step that begins at start, up to end.
 func Times(spec *v1alpha1.CanaryAnalysis, start, end time.Time) (all []time.Time) {
 	status := &v1alpha1.ReleaseAnalysis{Since: metav1.NewMicroTime(start)}
 	for at := next(status, spec); !at.After(end); at = next(status, spec) {
@@ -31,8 +31,8 @@ func Times(spec *v1alpha1.CanaryAnalysis, start, end time.Time) (all []time.Time
 	return all
 }
 
-// Replay returns what an analysis decides with rounds, which are in the order of their times, in a step that begins
-// at start. A rollout ends with a Failed verdict: the next round is the first one of another rollout.
+// Replay returns what an analysis decides for rounds, which are in chronological order, in a step that begins at
+// start. The phase Failed ends a rollout: the next round is the first one of another rollout.
 func Replay(spec *v1alpha1.CanaryAnalysis, start time.Time, rounds []Round) []Decided {
 	point := Point{Run: 1, Step: 1, Since: start}
 	status := Begin(nil, spec, point)
@@ -49,15 +49,15 @@ func Replay(spec *v1alpha1.CanaryAnalysis, start time.Time, rounds []Round) []De
 	return all
 }
 
-// Measure asks the questions of a round and waits for the answers, no longer than the interval of the analysis.
+// Measure sends the queries of a round and waits for the answers, at most for the interval of the analysis.
 func (m *Measurer) Measure(ctx context.Context, request Request) Round {
 	ctx, cancel := context.WithTimeout(ctx, intervalOf(&request.Spec))
 	defer cancel()
 	return m.measure(ctx, request.clone())
 }
 
-// Requests asks how many requests a release answered in the window before a time, by the counters of the source of an
-// analysis. Where the provider has no counter of the release, it is 0.
+// Requests returns how many requests a release answered in the window that ends at a time, by the counters of an
+// analysis' source. It is 0 if the provider has no counter for the release.
 func (m *Measurer) Requests(ctx context.Context, spec *v1alpha1.CanaryAnalysis, target Target, window time.Duration, at time.Time) (float64, error) {
 	name := spec.Source
 	if name == "" {

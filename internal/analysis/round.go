@@ -7,20 +7,20 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Request is everything that one round needs.
+// Request describes one round.
 type Request struct {
-	// At is the time that all measurements of the round speak of, as [Due] gives it.
+	// At is the time of all measurements of the round, as returned by [Due].
 	At time.Time
 	// Spec is the analysis of the Microservice.
 	Spec v1alpha1.CanaryAnalysis
 	// Canary is the release that is measured.
 	Canary Target
-	// Active is the release that metrics with a baseline are compared with; nil where
-	// there is none, or its weight is 0.
+	// Active is the release that metrics with a baseline are compared with; nil if there is
+	// none, or its weight is 0.
 	Active *Target
 }
 
-// clone shares nothing with r.
+// clone returns a copy that shares no memory with r.
 func (r Request) clone() Request {
 	r.Spec = *r.Spec.DeepCopy()
 	r.Canary.Services = slices.Clone(r.Canary.Services)
@@ -32,59 +32,59 @@ func (r Request) clone() Request {
 	return r
 }
 
-// Target is a release that is asked about. All fields end up in queries.
+// Target is a release to measure. All fields are used in queries.
 type Target struct {
 	// Namespace of the release.
 	Namespace string
-	// Microservice is its name.
+	// Microservice is the name of the Microservice.
 	Microservice string
 	// Group is the slug of the release's group.
 	Group string
 	// Release is the name of the VersionedMicroservice, and of the pods' label
 	// hlnr.io/release.
 	Release string
-	// Version that it runs.
+	// Version of the release.
 	Version string
 	// Services are the names of the release's own Services, one for each
 	// NetworkPolicy.
 	Services []string
 }
 
-// Round is what one round found.
+// Round is the result of one round.
 type Round struct {
-	// At is the time that it speaks of.
+	// At is the time of the measurements.
 	At time.Time
 	// Measurements of the metrics, in the order of the specification.
 	Measurements []Measurement
-	// HookFailures are messages of rollout hooks that said no at this round: each
-	// makes it a failed one. The caller adds them.
+	// HookFailures are messages of rollout hooks that failed in this round; each makes the
+	// round fail. The caller adds them.
 	HookFailures []string
-	// HookErrors are messages about rollout hooks that no one answered: the round could not
-	// be measured, unless something else failed it. The caller adds them.
+	// HookErrors are messages about rollout hooks that did not respond: the round could not
+	// be measured, unless something else made it fail. The caller adds them.
 	HookErrors []string
 }
 
-// Measurement is what became of one metric in a round.
+// Measurement is the result of one metric in a round.
 type Measurement struct {
-	// Metric is its name.
+	// Metric is the name of the metric.
 	Metric string
 	// Result of the comparison with the ranges.
 	Result v1alpha1.MeasurementResult
-	// Value that was compared, as text; empty where there was none.
+	// Value that was compared, as text; empty if there was none.
 	Value string
-	// Message is why there is no value, or how it came about.
+	// Message explains why there is no value, or how it was computed.
 	Message string
-	// Baseline reports that the traffic which is missing is the active release's: no
-	// policy blames the canary for that.
+	// Baseline reports that it is the active release that has no traffic; the canary is not
+	// blamed for that.
 	Baseline bool
 }
 
-// Point names the wait that is measured. Another point begins again; what counts
-// for a run is kept over its steps.
+// Point identifies the wait that is measured. A new point starts a new analysis; what
+// counts for a rollout is kept across its steps.
 type Point struct {
-	// Run is the sequence of the rollout state at which the run started.
+	// Run is the sequence of the rollout state at which the rollout started.
 	Run int64
-	// Step from 1.
+	// Step, counted from 1.
 	Step int32
 	// Since is the start of the wait: the time at which the step's weight was
 	// confirmed, or at which the release came back after an interruption.

@@ -16,17 +16,16 @@ import (
 )
 
 const (
-	// DefaultInterval between two rounds.
+	// DefaultInterval is the time between two rounds.
 	DefaultInterval = time.Minute
-	// MaxErrors is the number of rounds in a row that cannot be measured before a
-	// person is asked.
+	// MaxErrors is the number of consecutive rounds that cannot be measured before a person must
+	// decide.
 	MaxErrors = 5
-	// MaxMeasurements of a metric that a status keeps.
+	// MaxMeasurements is the number of measurements of a metric that a status keeps.
 	MaxMeasurements = 10
 
-	// bucket is what the times of rounds are rounded up to: releases that are
-	// measured at about the same time then ask the same questions, and no window
-	// reaches back before the step.
+	// bucket is the unit to which the times of rounds are rounded up, so that releases that are
+	// measured at about the same time send equal queries, and no window begins before the step.
 	bucket = 5 * time.Second
 
 	maxPhaseMessage = 512
@@ -49,7 +48,7 @@ func Begin(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, poin
 	status.SpecHash = SpecHash(spec)
 	switch {
 	case status.Step != point.Step:
-		status.Inconclusive = 0 // a person went on, or nothing was
+		status.Inconclusive = 0 // a person continued the rollout, or it was 0
 	case status.Since.Time.Equal(since.Time) && measured == status.SpecHash:
 		return settled(status, spec)
 	case status.Since.Time.Equal(since.Time):
@@ -65,9 +64,9 @@ func Begin(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, poin
 	return settled(status, spec)
 }
 
-// SpecHash distinguishes one analysis from another: rounds that passed under one say
-// nothing about the other. How many failures are tolerated, how long an answer may
-// take and the order of the metrics make no difference. nil has none.
+// SpecHash returns a hash that differs between analyses whose passed rounds are not
+// interchangeable. The number of tolerated failures, the timeout and the order of the metrics do
+// not affect it. The hash of nil is empty.
 func SpecHash(spec *v1alpha1.CanaryAnalysis) string {
 	if spec == nil {
 		return ""
@@ -77,14 +76,14 @@ func SpecHash(spec *v1alpha1.CanaryAnalysis) string {
 	slices.SortFunc(what.Metrics, func(a, b v1alpha1.AnalysisMetric) int { return strings.Compare(a.Name, b.Name) })
 	text, err := json.Marshal(what)
 	if err != nil {
-		text = fmt.Append(nil, err) // a threshold that is not a number, which no API server lets in
+		text = fmt.Append(nil, err) // a threshold that is not a number, which no API server accepts
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
 }
 
-// Due returns the time that the next round speaks of, and whether that time has come. A round that
-// is late by more than an interval is omitted. After a Failed verdict none is due.
+// Due returns the time of the next round, and whether that time has come. A round that is late by
+// more than an interval is omitted. No round is due after the phase Failed.
 func Due(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, now time.Time) (time.Time, bool) {
 	interval := intervalOf(spec)
 	at := next(status, spec)
@@ -94,10 +93,9 @@ func Due(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, now ti
 	return at, status.Phase != v1alpha1.AnalysisFailed && !at.After(now)
 }
 
-// Fold adds a round to the status of its point. before is as [Begin] gave it, and
-// is not changed. A round that is not newer than the last one, or is older than
-// the point, changes nothing. spec may be nil for hooks without an analysis: no
-// failure is tolerated then.
+// Fold adds a round to the status of its point. before is the result of [Begin], and is not
+// changed. A round that is not newer than the last one, or is older than the point, changes
+// nothing. spec may be nil for hooks without an analysis: then no failure is tolerated.
 func Fold(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, point Point, round Round) *v1alpha1.ReleaseAnalysis {
 	status := Begin(before, spec, point)
 	stale := status.LastTime != nil && !round.At.After(status.LastTime.Time) || !round.At.After(point.Since)
@@ -169,8 +167,8 @@ func progress(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) s
 	return text
 }
 
-// summarize returns the result of a round, and its cause where it did not pass. What is worst
-// decides. Dry runs take no part.
+// summarize returns the result of a round, and its cause if it did not pass. The worst result of a
+// metric decides. Dry runs are ignored.
 func summarize(spec *v1alpha1.CanaryAnalysis, round Round) (v1alpha1.MeasurementResult, string) {
 	causes := map[v1alpha1.MeasurementResult][]string{}
 	causes[v1alpha1.MeasurementFailed] = append(causes[v1alpha1.MeasurementFailed], round.HookFailures...)
@@ -208,8 +206,7 @@ func describe(m Measurement) string {
 	return m.Value
 }
 
-// record puts the measurements into the status, which lists the metrics of the
-// specification only.
+// record adds the measurements to the status, which lists only the metrics of the specification.
 func record(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, round Round) {
 	before := status.Metrics
 	status.Metrics = nil
@@ -228,7 +225,7 @@ func record(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, rou
 	}
 }
 
-// of returns the measurement of a metric. One that is not there was not measured.
+// of returns the measurement of a metric, with result Error if there is none.
 func (r Round) of(metric string) Measurement {
 	for _, m := range r.Measurements {
 		if m.Metric == metric {
@@ -265,7 +262,7 @@ func count(spec *v1alpha1.CanaryAnalysis) int32 {
 	return max(spec.Count, 1)
 }
 
-// limits returns the failed rounds that are tolerated, in total and in a row; -1: any number.
+// limits returns the tolerated failed rounds, in total and consecutive; -1 means any number.
 func limits(spec *v1alpha1.CanaryAnalysis) (failures, consecutive int32) {
 	failures, consecutive = 0, -1
 	if spec == nil {

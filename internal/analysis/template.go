@@ -9,13 +9,13 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// field of a template, as the schema of the API allows it.
+// field matches a field of a template, as the schema of the API allows it.
 var field = regexp.MustCompile(`[{][{] ?[.]([A-Za-z]+) ?[}][}]`)
 
-// values of the fields of templates.
+// values are the values of the fields of templates, by name.
 type values map[string]string
 
-// valuesOf a target; names of Services become one pattern.
+// valuesOf returns the values for a target; names of Services become one pattern.
 func valuesOf(t Target, interval time.Duration) values {
 	services := make([]string, len(t.Services))
 	for i, s := range t.Services {
@@ -45,11 +45,11 @@ func (v values) fill(template string, escape func(string) string) (string, *Erro
 	return filled, unknown
 }
 
-// inQuotes writes a value for a string of PromQL or JSON in double quotes. Values
-// are names and versions, so that hardly any character needs an escape.
+// inQuotes escapes a value for a string of PromQL or JSON in double quotes.
+// Values are names and versions, so that hardly any character needs an escape.
 func inQuotes(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s)
 }
 
-// inURL writes a value for a URL's path or query.
+// inURL escapes a value for the path or query of a URL.
 func inURL(s string) string { return url.QueryEscape(s) }

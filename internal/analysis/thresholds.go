@@ -8,16 +8,16 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// answer is what a provider said: a number, no traffic, or an error.
+// answer is the result of a query: a number, no traffic, or an error.
 type answer struct {
 	value     float64
 	noTraffic bool
-	// atLeast reports whether the value may be anything above.
+	// atLeast reports whether value is only a lower bound.
 	atLeast bool
 	err     *Error
 }
 
-// number returns the answer of a value that must be a plain one.
+// number returns the answer for a value, which must be finite.
 func number(v float64) answer {
 	switch {
 	case math.IsNaN(v):
@@ -28,7 +28,7 @@ func number(v float64) answer {
 	return answer{value: v}
 }
 
-// inUnit refuses numbers that a built-in metric cannot have.
+// inUnit rejects numbers that a built-in metric cannot have.
 func inUnit(metric *v1alpha1.AnalysisMetric, a answer) answer {
 	if a.err != nil || a.noTraffic {
 		return a
@@ -45,9 +45,8 @@ func inUnit(metric *v1alpha1.AnalysisMetric, a answer) answer {
 	return a
 }
 
-// judge compares what was answered for the canary, and for the active release
-// where the metric has a baseline, with the ranges. active is nil where the
-// active release gets no traffic by weight.
+// judge compares the answer for the canary, and for the active release if the metric has a
+// baseline, with the ranges. active is nil if the active release gets no traffic by weight.
 func judge(metric *v1alpha1.AnalysisMetric, canary answer, active *answer) Measurement {
 	m := Measurement{Metric: metric.Name}
 	if metric.Baseline == "" {
@@ -82,7 +81,7 @@ func judge(metric *v1alpha1.AnalysisMetric, canary answer, active *answer) Measu
 	return m.ratio(metric, canary.value, active.value, both).exact(metric, canary, *active)
 }
 
-// lack describes what is missing where there is no traffic to judge by.
+// lack describes which traffic is missing.
 func lack(metric *v1alpha1.AnalysisMetric) string {
 	if n := metric.MinimumRequests; n > 1 {
 		return fmt.Sprintf("fewer than %d requests", n)
@@ -90,8 +89,8 @@ func lack(metric *v1alpha1.AnalysisMetric) string {
 	return "no traffic"
 }
 
-// exact rejects results that are based on a bound. If a canary is slower than the highest bucket,
-// it can still be known that it is too slow.
+// exact rejects results that are based on a bound, unless that is enough to know that the canary
+// is too slow.
 func (m Measurement) exact(metric *v1alpha1.AnalysisMetric, canary answer, active ...answer) Measurement {
 	for _, a := range active {
 		if a.atLeast {
@@ -105,8 +104,8 @@ func (m Measurement) exact(metric *v1alpha1.AnalysisMetric, canary answer, activ
 	return m
 }
 
-// ratio compares canary / active. Two zeros are equal. What is beyond any factor
-// can fail, and never pass.
+// ratio compares canary / active. Two zeros are equal. A ratio that is only known by a bound can
+// fail, but never pass.
 func (m Measurement) ratio(metric *v1alpha1.AnalysisMetric, canary, active float64, both string) Measurement {
 	if canary == 0 && active == 0 {
 		return m.placed(metric, 1, both)
@@ -121,7 +120,7 @@ func (m Measurement) ratio(metric *v1alpha1.AnalysisMetric, canary, active float
 	return m.failing(errorf(ZeroBaseline, "%s: a ratio to 0 is not a number: use baseline Difference", both))
 }
 
-// compared returns the measurement of a value that must be a plain number.
+// compared returns the measurement for a value, which must be finite.
 func (m Measurement) compared(metric *v1alpha1.AnalysisMetric, value float64, how string) Measurement {
 	if a := number(value); a.err != nil {
 		return m.failing(a.err)
@@ -129,7 +128,7 @@ func (m Measurement) compared(metric *v1alpha1.AnalysisMetric, value float64, ho
 	return m.placed(metric, value, how)
 }
 
-// placed puts a value into the ranges.
+// placed compares a value with the ranges.
 func (m Measurement) placed(metric *v1alpha1.AnalysisMetric, value float64, how string) Measurement {
 	m.Value, m.Message = text(value), how
 	threshold, wider := metric.ThresholdRange, metric.ThresholdRange
@@ -168,7 +167,7 @@ func within(r v1alpha1.ValueRange, v float64) bool {
 	return (r.Min != nil || r.Max != nil) && (r.Min == nil || v >= *r.Min) && (r.Max == nil || v <= *r.Max)
 }
 
-// outside describes which bound of r is broken by v.
+// outside describes which bound of r is violated by v.
 func outside(r v1alpha1.ValueRange, v float64) string {
 	switch {
 	case r.Min != nil && v < *r.Min:
@@ -179,5 +178,5 @@ func outside(r v1alpha1.ValueRange, v float64) string {
 	return "outside of all ranges"
 }
 
-// text formats a value for users, with ten digits.
+// text formats a value for users, with ten significant digits.
 func text(v float64) string { return strconv.FormatFloat(v, 'g', 10, 64) }

@@ -19,12 +19,12 @@ import (
 const (
 	// costLimit of one evaluation, in the units of CEL: about one for each step.
 	costLimit = 1_000_000
-	// checkEvery is how many steps of a comprehension pass between two looks at the
+	// checkEvery is the number of steps of a comprehension between two checks of the
 	// clock.
 	checkEvery = 100
 )
 
-// askWeb asks a URL, and takes a number out of the JSON that it answers.
+// askWeb requests a URL, and returns a number from its JSON response.
 func askWeb(ctx context.Context, client *http.Client, q query) answer {
 	program, failure := compile(q.text)
 	if failure != nil {
@@ -51,7 +51,7 @@ func askWeb(ctx context.Context, client *http.Client, q query) answer {
 	if err != nil {
 		return answer{err: classify(err)}
 	}
-	defer func() { _ = response.Body.Close() }() // its bytes were read, or are of no use
+	defer func() { _ = response.Body.Close() }() // the body was read, or is not used
 	switch {
 	case response.StatusCode >= 500:
 		return answer{err: errorf(ServerError, "the provider responded with %s", response.Status)}
@@ -65,8 +65,8 @@ func askWeb(ctx context.Context, client *http.Client, q query) answer {
 	return evaluate(ctx, program, raw)
 }
 
-// Check compiles what the schema of the API cannot check: the expressions of web
-// metrics. Errors name the metric.
+// Check compiles the expressions of web metrics, which the schema of the API
+// cannot check. Errors name the metric.
 func Check(spec *v1alpha1.CanaryAnalysis) error {
 	for _, metric := range metricsOf(spec) {
 		if metric.Web == nil {
@@ -79,7 +79,7 @@ func Check(spec *v1alpha1.CanaryAnalysis) error {
 	return nil
 }
 
-// compile reads an expression over body.
+// compile compiles an expression over body.
 func compile(expression string) (cel.Program, *Error) {
 	env, err := cel.NewEnv(cel.Variable("body", cel.DynType), cel.CrossTypeNumericComparisons(true))
 	if err != nil {
@@ -101,7 +101,7 @@ func compile(expression string) (cel.Program, *Error) {
 	return program, nil
 }
 
-// evaluate takes the number out of a JSON document.
+// evaluate returns the number that a program takes from a JSON document.
 func evaluate(ctx context.Context, program cel.Program, raw []byte) answer {
 	var body any
 	if err := json.Unmarshal(raw, &body); err != nil {
@@ -116,7 +116,7 @@ func evaluate(ctx context.Context, program cel.Program, raw []byte) answer {
 	return plain(result)
 }
 
-// plain returns the number of a value of CEL.
+// plain returns a CEL value as a number.
 func plain(v ref.Val) answer {
 	switch v := v.(type) {
 	case types.Double:
