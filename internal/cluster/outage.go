@@ -9,29 +9,29 @@ import (
 	"time"
 )
 
-// Outage is since when, and why, what is shown may be old.
+// Outage is since when, and why, objects may be outdated.
 type Outage struct {
 	Since time.Time
 	Cause string
 }
 
-// Monitor observes the requests of watches: Wrap is for the transport of their configuration. While the last
-// request for one of the resources failed, there is an outage.
+// Monitor observes the requests of watches by the transport that Wrap returns. There is an outage while the
+// last request for one of the resources has failed.
 type Monitor struct {
 	now     func() time.Time
 	changed func(*Outage)
 
 	mu      sync.Mutex
-	failing map[string]string // by path: the cause
+	failing map[string]string // cause, by path
 	since   time.Time
 }
 
-// NewMonitor returns a monitor that reports each beginning of an outage, and nil for its end.
+// NewMonitor returns a monitor that reports the beginning of each outage, and its end as nil.
 func NewMonitor(now func() time.Time, changed func(*Outage)) *Monitor {
 	return &Monitor{now: now, changed: changed, failing: map[string]string{}}
 }
 
-// Wrap returns a transport whose requests are observed.
+// Wrap returns a transport that observes its requests.
 func (m *Monitor) Wrap(next http.RoundTripper) http.RoundTripper { return observed{next, m} }
 
 type observed struct {
@@ -39,7 +39,7 @@ type observed struct {
 	monitor *Monitor
 }
 
-// RoundTrip sends a request, and records how a list or a watch ended.
+// RoundTrip sends a request, and records the result of a list or watch.
 func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := o.next.RoundTrip(r)
 	if q := r.URL.Query(); !q.Has("watch") && !q.Has("resourceVersion") {

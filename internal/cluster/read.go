@@ -1,7 +1,7 @@
 // Package cluster reads the objects that views are made from, and keeps them up to date by watches.
 //
-//	read.go    the kinds, and how they are listed once
-//	watch.go   watches, with changes that are collected
+//	read.go    the kinds, and a single list of each
+//	watch.go   watches, with changes collected
 //	outage.go  whether the requests of the watches succeed
 //	store.go   the newest objects, for many readers
 package cluster
@@ -23,31 +23,31 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// Query chooses the objects that are read.
+// Query selects the objects to read.
 type Query struct {
-	// Namespace; "" for all.
+	// Namespace; "" for all namespaces.
 	Namespace string
 	// Selector of Microservices; nil for all.
 	Selector labels.Selector
-	// Service is the Microservice whose releases and pods are read; "" for those of all. Of the other kinds all are read: a
-	// service may wait together with others.
+	// Service is the Microservice whose releases and pods are read; "" for all. Objects of other kinds are all read, because a
+	// service may wait for others.
 	Service string
-	// Pods of releases, and Events of objects of hlnr.io, are read too.
+	// Pods of releases, and Events of objects of hlnr.io, are read too if set.
 	Pods, Events bool
-	// Notifications are the NotificationPolicies, which are read too.
+	// Notifications reports whether NotificationPolicies are read.
 	Notifications bool
-	// Namespaces are read for their labels; else only where a ClusterFreeze selects by them.
+	// Namespaces are read for their labels if set; else only if a ClusterFreeze selects by labels.
 	Namespaces bool
 }
 
-// Objects are what views are made from. A list that is nil was not read; an empty one was.
+// Objects are the input of views. A nil list was not read; an empty one was.
 type Objects struct {
 	view.Input
 	// Events of objects of hlnr.io.
 	Events []eventsv1.Event
 }
 
-// lists are the kinds as they are listed.
+// lists are the kinds as lists of objects.
 type lists struct {
 	services     v1alpha1.MicroserviceList
 	releases     v1alpha1.VersionedMicroserviceList
@@ -62,12 +62,12 @@ type lists struct {
 	events       eventsv1.EventList
 }
 
-// ofHeighliner chooses the events of objects of hlnr.io.
+// ofHeighliner selects the events of objects of hlnr.io.
 var ofHeighliner = client.MatchingFields{"regarding.apiVersion": v1alpha1.GroupVersion.String()}
 
-// Read lists all kinds at the same time. Microservices have to be readable; of the other kinds, what
-// the user may not read is omitted, and the refusals are returned. Those of ClusterFreezes and Namespaces are not: rights in a
-// namespace do not contain them, and a service that waits for a freeze reports it.
+// Read lists all kinds at the same time. Microservices must be readable; of the other kinds, those that the user may not read
+// are omitted, and the errors are returned. Errors about ClusterFreezes and Namespaces are not: rights in a namespace do not
+// include them, and a service that waits for a freeze reports it.
 func Read(ctx context.Context, c client.Reader, q Query) (Objects, []error, error) {
 	var l lists
 	optional := []client.ObjectList{&l.releases, &l.policies, &l.images, &l.repositories, &l.freezes, &l.cluster}
@@ -133,7 +133,7 @@ func Read(ctx context.Context, c client.Reader, q Query) (Objects, []error, erro
 	return l.objects(), missing, nil
 }
 
-// ofCluster reports whether the objects of a list belong to no namespace.
+// ofCluster reports whether the objects of a list are cluster-scoped.
 func ofCluster(list client.ObjectList) bool {
 	switch list.(type) {
 	case *v1alpha1.ClusterFreezeList, *corev1.NamespaceList:
@@ -142,7 +142,7 @@ func ofCluster(list client.ObjectList) bool {
 	return false
 }
 
-// isOlder reports that the definitions of the cluster are of a version without freezes or notifications.
+// isOlder reports whether the CRDs of the cluster are of a version without freezes or notifications.
 func isOlder(list client.ObjectList, err error) bool {
 	switch list.(type) {
 	case *v1alpha1.FreezeList, *v1alpha1.ClusterFreezeList, *v1alpha1.NotificationPolicyList:
@@ -151,7 +151,7 @@ func isOlder(list client.ObjectList, err error) bool {
 	return false
 }
 
-// readLabels of namespaces, if a ClusterFreeze selects by them. Without the right to it they stay unread.
+// readLabels reads the labels of namespaces if a ClusterFreeze selects by them. Without the right to do so it reads nothing.
 func (l *lists) readLabels(ctx context.Context, c client.Reader) error {
 	needed := slices.ContainsFunc(freeze.All(nil, l.cluster.Items), freeze.Freeze.NeedsNamespaceLabels)
 	if !needed || l.namespaces.Items != nil {
@@ -167,7 +167,7 @@ func (l *lists) readLabels(ctx context.Context, c client.Reader) error {
 	return err
 }
 
-// ofService chooses the releases, or the pods, of a service; "" those of all.
+// ofService selects the releases, or the pods, of a service; "" selects those of all.
 func ofService(name string, pods bool) client.ListOption {
 	switch {
 	case name != "":
@@ -178,7 +178,7 @@ func ofService(name string, pods bool) client.ListOption {
 	return client.MatchingLabels{}
 }
 
-// read makes an empty list of what was read different from one that was not.
+// read makes the items of an empty list not nil, to show that it was read.
 func (l *lists) read(list client.ObjectList) {
 	switch list {
 	case client.ObjectList(&l.releases):

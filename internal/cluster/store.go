@@ -2,14 +2,14 @@ package cluster
 
 import "sync"
 
-// Data is what a store has at one moment.
+// Data is the content of a store at one moment.
 type Data struct {
 	Objects
-	// Revision grows with each change of the objects.
+	// Revision increases with each change of the objects.
 	Revision uint64
-	// Outage; nil: what is shown is up to date.
+	// Outage is nil if the objects are up to date.
 	Outage *Outage
-	// Missing are sentences about kinds that could not be read.
+	// Missing are messages about kinds that could not be read.
 	Missing []string
 }
 
@@ -25,7 +25,7 @@ func NewStore(o Objects, missing ...string) *Store {
 	return &Store{data: Data{Objects: o, Revision: 1, Missing: missing}, changed: make(chan struct{})}
 }
 
-// Data returns the newest objects, which are not to be changed, and a channel that is closed when there are newer
+// Data returns the newest objects, which must not be changed, and a channel that is closed when there are newer
 // ones.
 func (s *Store) Data() (Data, <-chan struct{}) {
 	s.mu.Lock()
@@ -38,7 +38,7 @@ func (s *Store) Set(o Objects) {
 	s.change(func(d *Data) { d.Objects, d.Revision = o, d.Revision+1 })
 }
 
-// SetOutage records an outage, or with nil its end.
+// SetOutage records an outage; nil ends it.
 func (s *Store) SetOutage(o *Outage) { s.change(func(d *Data) { d.Outage = o }) }
 
 func (s *Store) change(f func(*Data)) {

@@ -23,33 +23,32 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// together is how long changes are collected before they are shown: a step changes several objects.
+// together is how long changes are collected before they are reported: a step changes several objects.
 const together = 50 * time.Millisecond
 
-// Options of watches.
+// Options configure watches.
 type Options struct {
 	// Config of the cluster, and Scheme with the kinds of views.
 	Config *rest.Config
 	Scheme *runtime.Scheme
-	// Namespace; "" for all.
+	// Namespace; "" for all namespaces.
 	Namespace string
-	// Selector of Microservices; nil for all.
+	// Selector of Microservices; nil for all Microservices.
 	Selector labels.Selector
-	// Service whose releases and pods are followed; "" those of all. Of other services only what is needed for it is kept.
+	// Service whose releases and pods are watched; "" for all. Of other services only what it depends on is kept.
 	Service string
 	// Clock is the only source of time.
 	Clock clock.Clock
-	// Changed is called after each change with objects that are not to be changed.
+	// Changed is called after each change, with objects that must not be changed.
 	Changed func(Objects)
-	// Lost is called when a watch is interrupted; the watch is then resumed. nil: it is not called.
+	// Lost is called when a watch is interrupted, which is then resumed. It may be nil.
 	Lost func(error)
 }
 
-// Watch follows the objects until the context ends. seen are the objects that were read before, and a
-// kind that could not be read is not watched. Program and Namespace of its Input are those of what
-// Changed gets.
+// Watch watches the objects until the context ends. seen are the objects that were read before; a kind that could not
+// be read is not watched. Changed gets an Input with the Program and Namespace of seen.
 func Watch(ctx context.Context, o Options, seen Objects) error {
-	log.SetLogger(logr.Discard()) // what the watches report goes to Lost
+	log.SetLogger(logr.Discard()) // Lost gets the errors of the watches
 	objects, err := newCache(o)
 	if err != nil {
 		return err
@@ -101,7 +100,7 @@ func Watch(ctx context.Context, o Options, seen Objects) error {
 	}
 }
 
-// newCache returns a cache of what views need of the objects, and no more.
+// newCache returns a cache that keeps only what views need of the objects.
 func newCache(o Options) (cache.Cache, error) {
 	ofReleases, err := labels.NewRequirement(v1alpha1.LabelRelease, selection.Exists, nil)
 	if err != nil {
@@ -138,8 +137,8 @@ func newCache(o Options) (cache.Cache, error) {
 	return objects, nil
 }
 
-// convert returns a Microservice the current form of its status. Of services that are not followed the pods are not
-// needed.
+// convert returns a Microservice with its status in the current form. The template of services that are not followed
+// is not needed.
 func (o Options) convert(object any) (any, error) {
 	if ms, ok := object.(*v1alpha1.Microservice); ok {
 		ms.ManagedFields = nil
@@ -151,7 +150,7 @@ func (o Options) convert(object any) (any, error) {
 	return object, nil
 }
 
-// policy without what is not needed of those of services that are not followed.
+// policy removes from a policy what is not needed of services that are not followed.
 func (o Options) policy(object any) (any, error) {
 	if p, ok := object.(*v1alpha1.NetworkPolicy); ok {
 		p.ManagedFields = nil
@@ -162,7 +161,7 @@ func (o Options) policy(object any) (any, error) {
 	return object, nil
 }
 
-// kinds returns lists without objects, of the kinds that were read.
+// kinds returns empty lists of the kinds that were read.
 func (o Objects) kinds() Objects {
 	out := Objects{Input: view.Input{Namespace: o.Namespace, Program: o.Program, Observed: o.Observed}}
 	if o.Releases != nil {
@@ -195,7 +194,7 @@ func (o Objects) kinds() Objects {
 	return out
 }
 
-// withoutSpec removes what views do not need of a pod, such as the values of its environment.
+// withoutSpec removes the fields of a pod that views do not need, such as environment variables.
 func withoutSpec(o any) (any, error) {
 	if pod, ok := o.(*corev1.Pod); ok {
 		pod.ManagedFields, pod.Annotations, pod.Spec = nil, nil, corev1.PodSpec{NodeName: pod.Spec.NodeName}
@@ -203,7 +202,7 @@ func withoutSpec(o any) (any, error) {
 	return o, nil
 }
 
-// onlyLabels removes what views do not need of a namespace.
+// onlyLabels removes the fields of a namespace that views do not need.
 func onlyLabels(o any) (any, error) {
 	if n, ok := o.(*corev1.Namespace); ok {
 		n.ManagedFields, n.Annotations, n.Spec, n.Status = nil, nil, corev1.NamespaceSpec{}, corev1.NamespaceStatus{}
@@ -211,7 +210,7 @@ func onlyLabels(o any) (any, error) {
 	return o, nil
 }
 
-// watched returns the kinds that could be read.
+// watched returns the kinds to watch: those that could be read.
 func watched(seen Objects) []client.Object {
 	kinds := []client.Object{&v1alpha1.Microservice{}}
 	for _, k := range []struct {
@@ -230,7 +229,7 @@ func watched(seen Objects) []client.Object {
 	return kinds
 }
 
-// cached reads the objects of the watches. They share memory with the cache.
+// cached returns the objects in the cache, with which they share memory.
 func cached(ctx context.Context, c client.Reader, namespace string, seen Objects) (Objects, error) {
 	var l lists
 	for _, x := range []struct {
