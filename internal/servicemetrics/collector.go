@@ -22,21 +22,23 @@ const DefaultLimit = 500
 // readTimeout bounds the reads of the cache, which may not be filled yet.
 const readTimeout = 5 * time.Second
 
-// Options of a Collector.
+// Options configure a Collector.
 type Options struct {
 	// Cache is read at each scrape; nothing that it returns is changed.
 	Cache client.Reader
-	// Elected is closed when this process is the one that acts; others report nothing, so that series are there once. nil: it is.
+	// Elected is closed when this process becomes the leader; others report nothing, so that each series exists once. nil: it is
+	// the leader.
 	Elected <-chan struct{}
-	// Limit is the number of Microservices up to which there are metrics by namespace, Microservice and group; 0: there are none.
+	// Limit is the number of Microservices up to which there are metrics by namespace, Microservice and group; 0 disables these
+	// metrics.
 	Limit int
-	// Clock defaults to the real one.
+	// Clock defaults to the system clock.
 	Clock clock.PassiveClock
-	// Log gets one line when these metrics end, and when they begin again.
+	// Log gets one line when these metrics stop because of the limit, and when they resume.
 	Log logr.Logger
 }
 
-// Collector reports services when it is scraped. It is safe for concurrent use.
+// Collector reports metrics of services when it is scraped. It is safe for concurrent use.
 type Collector struct {
 	Options
 
@@ -69,7 +71,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 			return
 		}
 	}
-	// This is not the goroutine of a reconcile, whose panics are recovered: the manager would end for all.
+	// Panics here are not recovered as in a reconcile: one would end the manager.
 	defer func() {
 		if cause := recover(); cause != nil {
 			c.Log.Error(fmt.Errorf("%v", cause), "metrics of services are incomplete: please report this", "stack", string(debug.Stack()))
@@ -103,7 +105,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// within reports whether there are metrics by name for so many Microservices, and logs when that changes.
+// within reports whether a number of Microservices is within the limit, and logs when that changes.
 func (c *Collector) within(services int) bool {
 	over := services > c.Limit
 	if over != c.over && c.Limit > 0 {
@@ -117,7 +119,7 @@ func (c *Collector) within(services int) bool {
 	return !over && c.Limit > 0
 }
 
-// read what the series are made from. The cache has Microservices with converted statuses.
+// read returns the objects that the series are computed from. The cache has Microservices with converted statuses.
 func (c *Collector) read() (view.Input, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()

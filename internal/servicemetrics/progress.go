@@ -23,25 +23,25 @@ const (
 	resultRolledBack = "RolledBack"
 )
 
-// results are all results of rollouts, each of which has a series.
+// results are all results of rollouts; each has a series.
 var results = []string{resultAborted, resultFailed, resultPromoted, resultRolledBack}
 
-// gates are the states that a person, time or another system ends, and that count as gates. Hooks count by the
-// point of the rollout at which they are asked.
+// gates are the states that wait for a person, a time or another system, and count as gates. Hooks count by the point of the
+// rollout at which they are called.
 var gates = []view.Word{
 	view.WordPause, view.WordApproval, view.WordAnalysis, view.WordInconclusive, view.WordNoTraffic, view.WordProgramming,
 	view.WordBlocked, view.WordRetryTime, view.WordGate, view.WordTogether, view.WordTogetherHeld, view.WordWindow, view.WordPaused,
 }
 
-// groupKey names a group by Microservice and slug.
+// groupKey identifies a group by Microservice and slug.
 type groupKey struct {
 	service types.NamespacedName
 	slug    string
 }
 
-// progress is what a process has counted since it started. The zero value has seen nothing.
+// progress is what a process has counted since it started. The zero value is ready to use.
 type progress struct {
-	// last is the time of the last scrape; zero: there was none.
+	// last is the time of the last scrape; zero if there was none.
 	last     time.Time
 	groups   map[groupKey]seenGroup
 	services map[types.NamespacedName]*totals
@@ -50,7 +50,7 @@ type progress struct {
 // seenGroup is a group at the last scrape.
 type seenGroup struct {
 	word     view.Word
-	since    time.Time // since when it has the state, as far as is known
+	since    time.Time // start of the state, as far as is known
 	promoted int64
 	rows     map[string]seenRow // by release
 }
@@ -69,7 +69,7 @@ type totals struct {
 	gates    map[string]float64 // seconds, by gate
 }
 
-// sum of observations in seconds.
+// sum is the number and the sum of observations, in seconds.
 type sum struct {
 	count   uint64
 	seconds float64
@@ -80,8 +80,8 @@ func (s *sum) add(d time.Duration) {
 	s.seconds += max(0, d.Seconds())
 }
 
-// advance counts what happened between the last scrape and now. What existed at the first scrape is the baseline, and
-// does not count. Services that are gone are forgotten.
+// advance counts what happened between the last scrape and now. The state at the first scrape is the baseline, and does not
+// count. Deleted services are dropped.
 func (p *progress) advance(states []view.GroupState, starts starts, now time.Time) {
 	first := p.last.IsZero()
 	groups, services := make(map[groupKey]seenGroup, len(states)), make(map[types.NamespacedName]*totals, len(states))
@@ -108,12 +108,12 @@ func (p *progress) advance(states []view.GroupState, starts starts, now time.Tim
 	p.last, p.groups, p.services = now, groups, services
 }
 
-// keyOf a group.
+// keyOf returns the key of a group.
 func keyOf(g view.GroupState) groupKey {
 	return groupKey{types.NamespacedName{Namespace: g.Microservice.Namespace, Name: g.Microservice.Name}, g.Group.Slug}
 }
 
-// see records a group. A state whose begin is not known began when it was first seen.
+// see records the state of a group. A state with an unknown start starts when it is first seen.
 func see(g view.GroupState, was seenGroup, known bool, now time.Time) seenGroup {
 	out := seenGroup{word: g.State.Word, since: now, rows: make(map[string]seenRow, len(g.Group.Releases))}
 	switch {
@@ -130,7 +130,7 @@ func see(g view.GroupState, was seenGroup, known bool, now time.Time) seenGroup 
 	return out
 }
 
-// waited returns how long of the time since the last scrape a state lasted.
+// waited returns how long a state lasted since the last scrape.
 func waited(last, since, now time.Time) time.Duration {
 	if last.IsZero() {
 		return 0
@@ -141,7 +141,7 @@ func waited(last, since, now time.Time) time.Duration {
 	return max(0, now.Sub(last))
 }
 
-// gateOf returns the gate of a state; "": it is none.
+// gateOf returns the gate of a state; "" if it is not a gate.
 func gateOf(s view.State) string {
 	if !slices.Contains(gates, s.Word) {
 		return ""
@@ -152,12 +152,12 @@ func gateOf(s view.State) string {
 	return string(s.Word)
 }
 
-// activeOf returns the index of the active release; -1: there is none.
+// activeOf returns the index of the active release; -1 if there is none.
 func activeOf(g *v1alpha1.ReleaseGroup) int {
 	return slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
 }
 
-// promotions counts a new active release: its lead time, or that it is an earlier one.
+// promotions counts a new active release: with its lead time, or as a return to an earlier one.
 func (t *totals) promotions(g view.GroupState, was seenGroup, starts starts) {
 	at := activeOf(g.Group)
 	if at < 0 || g.Group.Releases[at].Promoted <= was.promoted {
@@ -179,7 +179,8 @@ func (t *totals) promotions(g view.GroupState, was seenGroup, starts starts) {
 	}
 }
 
-// rolledBack counts a return to an earlier release. How long the later one had traffic is known if it was seen while it had some.
+// rolledBack counts a return to an earlier release. The time for which the later one had traffic is known only if a scrape saw it
+// with traffic.
 func (t *totals) rolledBack(from seenRow, to *v1alpha1.Release) {
 	t.rollouts[resultRolledBack]++
 	if from.status == v1alpha1.ReleaseActive || from.status == v1alpha1.ReleaseCanary {
@@ -187,12 +188,12 @@ func (t *totals) rolledBack(from seenRow, to *v1alpha1.Release) {
 	}
 }
 
-// again reports whether an active release was active before, and is again.
+// again reports whether an active release was active before.
 func again(r *v1alpha1.Release) bool {
 	return !slices.Contains([]release.Reason{release.Promoted, release.First, release.Adopted}, release.Reason(r.Reason))
 }
 
-// failures counts releases that ended in error, and how long they had traffic.
+// failures counts releases that ended in error, and the time for which they had traffic.
 func (t *totals) failures(g view.GroupState, was seenGroup) {
 	for i := range g.Group.Releases {
 		r := &g.Group.Releases[i]
@@ -211,7 +212,7 @@ func (t *totals) failures(g view.GroupState, was seenGroup) {
 	}
 }
 
-// The times from which a lead time counts.
+// The starting points of a lead time.
 const (
 	// fromPublished: the version was published, or its commit pushed, as its source reports.
 	fromPublished = "Published"
@@ -225,7 +226,7 @@ type starts struct {
 	created   map[types.NamespacedName]time.Time            // by release
 }
 
-// startsOf what was read.
+// startsOf returns the starts of what was read.
 func startsOf(in view.Input) starts {
 	out := starts{published: map[types.NamespacedName]map[string]time.Time{}, created: make(map[types.NamespacedName]time.Time, len(in.Releases))}
 	for i := range in.ImagePolicies {
@@ -248,8 +249,8 @@ func startsOf(in view.Input) starts {
 	return out
 }
 
-// leadTime returns the time from publication, else from the start of the release, until it was active; false if it became
-// active again, or its start is not known.
+// leadTime returns the time from publication, or else from the start of the release, until it was active; false if the release
+// became active again, or its start is not known.
 func (s starts) leadTime(g view.GroupState, active *v1alpha1.Release) (leadTime time.Duration, from string, ok bool) {
 	if again(active) {
 		return 0, "", false

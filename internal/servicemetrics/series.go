@@ -17,7 +17,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// The labels of services and groups. They are those of metrics of pods in Kubernetes: a scraper keeps them with honorLabels.
+// The labels of services and groups, named as in Kubernetes metrics about pods: a scraper keeps them with honorLabels.
 var (
 	serviceLabels = []string{"namespace", "microservice"}
 	groupLabels   = []string{"namespace", "microservice", "group"}
@@ -54,7 +54,7 @@ var (
 	policyCondition = describe("heighliner_policy_condition", "Condition of an ImagePolicy or NetworkPolicy: 1 while it is True, else 0.", with(policyLabels, "condition", "reason")...)
 )
 
-// described are all metrics.
+// described are the descriptions of all metrics.
 var described []*prometheus.Desc
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -65,7 +65,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 
 func with(labels []string, more ...string) []string { return slices.Concat(labels, more) }
 
-// maxGroups of a service that have series, the newest; previews have none.
+// maxGroups is the number of groups of a service that have series, the newest ones; previews have none.
 const maxGroups = 8
 
 // words are the states that always have a series of heighliner_groups.
@@ -76,13 +76,13 @@ var words = []view.Word{
 	view.WordRolledBack, view.WordFailed, view.WordAborted, view.WordEmpty, view.WordExpired, view.WordNoSlot,
 }
 
-// emit makes series.
+// emit sends a sample.
 type emit func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string)
 
-// seconds of a time since 1970.
+// seconds returns a time as seconds since 1970.
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-// all emits what is counted over all services.
+// all emits the metrics over all services.
 func (e emit) all(states []view.GroupState, p *progress, in view.Input) {
 	count, oldest := map[string]int{}, map[string]time.Time{}
 	for _, w := range words {
@@ -147,7 +147,7 @@ func byName(a, b types.NamespacedName) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// group emits the series of a group.
+// group emits the series of one group.
 func (e emit) group(g view.GroupState, k groupKey, seen seenGroup, st starts) {
 	labels := []string{k.service.Namespace, k.service.Name, k.slug}
 	gauge := func(desc *prometheus.Desc, value float64, more ...string) {
@@ -174,7 +174,7 @@ func (e emit) group(g view.GroupState, k groupKey, seen seenGroup, st starts) {
 	}
 }
 
-// service emits the series of a service.
+// service emits the series of one service.
 func (e emit) service(k types.NamespacedName, t *totals) {
 	labels := []string{k.Namespace, k.Name}
 	for _, result := range results {
@@ -185,7 +185,7 @@ func (e emit) service(k types.NamespacedName, t *totals) {
 	}
 }
 
-// conditionOf an ImagePolicy or a NetworkPolicy.
+// conditionOf is a condition of an ImagePolicy or a NetworkPolicy.
 type conditionOf struct {
 	kind, namespace, name string
 	*metav1.Condition
