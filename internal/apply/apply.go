@@ -1,9 +1,9 @@
 // Package apply writes child objects. It writes the full intent of its field owner by
 // server-side apply, and only if the live object differs.
 //
-//	apply.go      server-side apply, skipped where nothing differs
-//	compare.go    compares an intent with a live object
-//	matches.go    objects that need no comparison
+//	apply.go      server-side apply, skipped if nothing differs
+//	compare.go    comparison of an intent with a live object
+//	matches.go    objects that are known to have their intent
 //	deletions.go  objects that were deleted a short time ago
 //	finalizer.go  adds and removes finalizers
 package apply
@@ -60,8 +60,8 @@ func (e *ForeignError) Error() string {
 	return fmt.Sprintf("%s %q exists and %s: delete or rename it, or rename the object that needs this name", e.Kind, e.Name, owner)
 }
 
-// TerminatingError reports that the object of the desired name is being deleted. The caller
-// must wait until it is gone.
+// TerminatingError reports that the object of the desired name is being deleted. The caller must
+// wait until it no longer exists.
 type TerminatingError struct {
 	// Kind, Namespace and Name of the object that is being deleted.
 	Kind, Namespace, Name string

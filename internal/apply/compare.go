@@ -19,8 +19,8 @@ var shared = map[string]bool{
 // whole are the maps that are atomic in server-side apply: an added key is a difference.
 var whole = map[string]bool{"selector": true, "matchLabels": true, "nodeSelector": true}
 
-// exact are the lists in which nothing may differ: a filter or a match that was added to a
-// rule of a route changes the traffic. Builders of these lists set all defaults explicitly.
+// exact are the lists that must be equal: a filter or a match that was added to a rule of a
+// route changes the traffic. Builders of these lists set all defaults explicitly.
 var exact = map[string]bool{"rules": true}
 
 // carries reports whether live contains the whole intent, so that applying it would change

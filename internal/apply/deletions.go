@@ -7,13 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// remembered is how stale a cache may be before it causes a second deletion.
+// remembered is how long a cache may lag without causing a second deletion.
 const remembered = time.Minute
 
-// Deletions are the objects that this process recently deleted. The zero value is ready to
-// use; nil remembers nothing.
+// Deletions records the objects that this process recently deleted. The zero value is
+// ready to use; nil records nothing.
 type Deletions struct {
-	// Now is the clock. Nil is time.Now.
+	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
 
 	mu   sync.Mutex

@@ -29,8 +29,8 @@ func SetFinalizer(ctx context.Context, c client.Client, fieldOwner client.FieldO
 	return true, nil
 }
 
-// NamespaceGoes reports whether a namespace is being deleted, or deleted. live must not be a
-// cache, because namespaces are not watched.
+// NamespaceGoes reports whether a namespace is being deleted, or does not exist. live must not
+// be a cache, because namespaces are not watched.
 func NamespaceGoes(ctx context.Context, live client.Reader, name string) (bool, error) {
 	var ns corev1.Namespace
 	err := live.Get(ctx, client.ObjectKey{Name: name}, &ns)

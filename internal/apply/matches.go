@@ -12,24 +12,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// maxMatches is how many objects are remembered, those that were compared last.
+// maxMatches is the maximum number of objects in Matches, the most recently compared ones.
 const maxMatches = 1 << 16
 
-// Matches are the live objects that were found to have their intent, so that the same intent is not compared with the same state
-// of an object again. It is lost at a restart, which costs a comparison. The zero value is ready to use; nil remembers nothing. It
-// is safe for concurrent use.
+// Matches records the live objects that have their intent, so that the same states are not compared again. It is lost at a
+// restart, which costs a comparison. The zero value is ready to use; nil records nothing. It is safe for concurrent use.
 type Matches struct {
 	once    sync.Once
 	objects *lru.Cache // of match, by UID
-	// replaced are the states that own writes replaced, of *replaced by UID: for a cache that lags.
+	// replaced are the states that our writes replaced, of *replaced by UID: for a cache that lags.
 	replaced *lru.Cache
 }
 
-// maxRefusals is how often a write on a replaced state is refused here before the server decides: with
-// the back-off of a reconcile for some seconds. A server that was restored from a backup has such states.
+// maxRefusals is how often a write on a replaced state is refused here before the server decides: for some seconds, with the
+// backoff of reconciles. A server that was restored from a backup has such states.
 const maxRefusals = 10
 
-// replaced is the state of an object that the last own write replaced.
+// replaced is the state of an object that our last write replaced.
 type replaced struct {
 	resourceVersion string
 	refusals        atomic.Int32
@@ -46,7 +45,7 @@ func (c *Matches) cache() *lru.Cache {
 	return c.objects
 }
 
-// noteReplaced remembers that an own write replaced a state of an object.
+// noteReplaced records that our write replaced a state of an object.
 func (c *Matches) noteReplaced(uid types.UID, resourceVersion string) {
 	if c != nil && resourceVersion != "" {
 		c.cache()
@@ -54,8 +53,8 @@ func (c *Matches) noteReplaced(uid types.UID, resourceVersion string) {
 	}
 }
 
-// haveReplaced reports whether a state of an object is the one that the last own write replaced: a write
-// with it as a precondition would be refused. It reports so maxRefusals times.
+// haveReplaced reports whether our last write replaced this state of an object: a write with it as a precondition would be
+// refused. It returns true at most maxRefusals times.
 func (c *Matches) haveReplaced(uid types.UID, resourceVersion string) bool {
 	if c == nil || resourceVersion == "" {
 		return false
@@ -65,7 +64,7 @@ func (c *Matches) haveReplaced(uid types.UID, resourceVersion string) bool {
 	return ok && known.(*replaced).resourceVersion == resourceVersion && known.(*replaced).refusals.Add(1) <= maxRefusals
 }
 
-// digest identifies the intent of a desired object with its owner. It is far cheaper than the intent itself, which is converted
+// digest identifies the intent of a desired object with its owner. It is far cheaper than computing the intent, which converts
 // without types.
 func (c *Matches) digest(owner, desired client.Object) (digest [sha256.Size]byte, err error) {
 	if c == nil {
@@ -87,14 +86,14 @@ func (c *Matches) have(live client.Object, intent [sha256.Size]byte) bool {
 	return ok && known == match{live.GetResourceVersion(), intent}
 }
 
-// note remembers that the state of a live object has the intent.
+// note records that the state of a live object has the intent.
 func (c *Matches) note(live client.Object, intent [sha256.Size]byte) {
 	if c != nil {
 		c.cache().Add(live.GetUID(), match{live.GetResourceVersion(), intent})
 	}
 }
 
-// forget drops a deleted object.
+// forget drops the record of a deleted object.
 func (c *Matches) forget(uid types.UID) {
 	if c != nil {
 		c.cache().Remove(uid)

@@ -1,6 +1,6 @@
 // Package manifest reads manifests of hlnr.io and checks them as an API server does, without one: unknown
-// fields, types, defaults, lists and CEL rules, by the CRDs that this program is built with. What the
-// server knows of what is stored (immutable fields, names that are taken) is not checked.
+// fields, types, defaults, lists and CEL rules, by the embedded CRDs. Checks that need stored objects
+// (immutable fields, existing names) are not included.
 package manifest
 
 import (
@@ -35,19 +35,19 @@ import (
 // Object is one document of a manifest.
 type Object map[string]any
 
-// APIVersion of the object; "" where it has none.
+// APIVersion returns the apiVersion of the object, or "".
 func (o Object) APIVersion() string { return text(o, "apiVersion") }
 
-// Kind of the object; "" where it has none.
+// Kind returns the kind of the object, or "".
 func (o Object) Kind() string { return text(o, "kind") }
 
-// Name of the object; "" where it has none.
+// Name returns the name of the object, or "".
 func (o Object) Name() string {
 	metadata, _ := o["metadata"].(map[string]any)
 	return text(metadata, "name")
 }
 
-// Namespace of the object; "" where it has none.
+// Namespace returns the namespace of the object, or "".
 func (o Object) Namespace() string {
 	metadata, _ := o["metadata"].(map[string]any)
 	return text(metadata, "namespace")
@@ -58,8 +58,8 @@ func text(object map[string]any, field string) string {
 	return t
 }
 
-// Read reads a stream of YAML or JSON documents. Empty documents are left out; keys that are there twice
-// are an error. A List gives its items.
+// Read reads a stream of YAML or JSON documents. Empty documents are omitted; duplicate keys are an error.
+// A List is replaced by its items.
 func Read(stream []byte) ([]Object, error) {
 	var objects []Object
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(stream)))
@@ -107,7 +107,7 @@ func decode(document []byte) (Object, error) {
 	return object, nil
 }
 
-// kinds of hlnr.io, with their Go types.
+// kinds are the kinds of hlnr.io, with their Go types.
 var kinds = map[string]func() runtime.Object{
 	"ClusterFreeze":         func() runtime.Object { return &v1alpha1.ClusterFreeze{} },
 	"Freeze":                func() runtime.Object { return &v1alpha1.Freeze{} },
@@ -122,9 +122,9 @@ var kinds = map[string]func() runtime.Object{
 // Kinds returns the kinds that can be checked, sorted.
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 
-// Check checks an object and sets the defaults in it; its status is removed. faults name the field and the
-// fix, sorted, and are empty for an object that a server accepts. err is about this program: a kind that
-// it does not know.
+// Check checks an object and sets its defaults; its status is removed. faults name the field and the fix,
+// sorted, and are empty for an object that a server accepts. err reports a kind that this program does not
+// know.
 func Check(ctx context.Context, object Object) (typed runtime.Object, faults []string, err error) {
 	newObject := kinds[object.Kind()]
 	if newObject == nil {
@@ -160,14 +160,14 @@ func Check(ctx context.Context, object Object) (typed runtime.Object, faults []s
 	return typed, nil, nil
 }
 
-// rules are the schema of a CRD and what it demands of an object. They are read only.
+// rules are the schema and the CEL rules of a CRD. They are read-only.
 type rules struct {
 	structural *schema.Structural
 	schema     validation.SchemaValidator
 	cel        *cel.Validator
 }
 
-// compiled are the rules of kinds that were asked for. Compiling them takes a tenth of a second.
+// compiled caches the rules by kind. Compiling them takes a tenth of a second.
 var compiled = struct {
 	sync.Mutex
 	rules map[string]func() (*rules, error)
@@ -197,7 +197,7 @@ func newRules(kind string) (*rules, error) {
 	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(definition, &internal, nil); err != nil {
 		return nil, err
 	}
-	props := internal.Spec.Validation // of the only version
+	props := internal.Spec.Validation // the schema of the only version
 	if props == nil {
 		for _, v := range internal.Spec.Versions {
 			if v.Name == v1alpha1.GroupVersion.Version {
@@ -219,7 +219,7 @@ func newRules(kind string) (*rules, error) {
 	return &rules{structural, validator, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }
 
-// Definition returns the CRD of a kind that this program is built with.
+// Definition returns the embedded CRD of a kind.
 func Definition(kind string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	raw, err := crd.Definition(kind)
 	if err != nil {

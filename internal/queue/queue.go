@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Urgent is the priority of decisions of people, and of rollbacks. Everything else has 0, and what
-// a new process finds has a priority below 0.
+// Urgent is the priority of decisions of people, and of rollbacks. Everything else has priority 0,
+// and objects that a new process lists have a priority below 0.
 const Urgent = 100
 
-// Prefer returns a handler that enqueues the requests of an object with priority Urgent when urgent
-// reports so of its update. It is meant for an additional watch: of several priorities of
-// one request the highest counts.
+// Prefer returns a handler that enqueues the requests of an object with priority Urgent if urgent
+// returns true for its update. It is meant for an additional watch: the highest priority of a
+// request counts.
 func Prefer(urgent func(before, now client.Object) bool, requests handler.MapFunc) handler.EventHandler {
 	return handler.Funcs{
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
@@ -37,7 +37,7 @@ func Prefer(urgent func(before, now client.Object) bool, requests handler.MapFun
 	}
 }
 
-// Itself returns the request of an object.
+// Itself returns the request for an object.
 func Itself(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 }

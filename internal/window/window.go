@@ -11,9 +11,8 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// Resolve reports whether a window is open now, and when that changes. It goes by
-// what a clock in the zone shows, summer time included. A window of an unknown zone is
-// closed for good.
+// Resolve reports whether a window is open now, and when that changes. It uses local time in the
+// window's zone, including daylight saving time. A window with an unknown zone is always closed.
 func Resolve(w *v1alpha1.DeployWindow, now time.Time) (*release.Window, error) {
 	if w == nil {
 		return nil, nil
@@ -33,11 +32,11 @@ func Resolve(w *v1alpha1.DeployWindow, now time.Time) (*release.Window, error) {
 	return &release.Window{Open: open}, nil
 }
 
-// horizon is how far ahead a change is looked for: a window of one day in the week may lie
-// in the hour that summer time leaves out, or on a day that a zone leaves out.
+// horizon is how far ahead the next change is searched: a weekly window may fall into the hour
+// that daylight saving time skips, or on a day that a zone skips.
 const horizon = 16 * 24 * time.Hour
 
-// span is a window in minutes of the day.
+// span is a window in minutes of a day.
 type span struct {
 	days     []v1alpha1.Weekday
 	from, to int
@@ -56,7 +55,7 @@ func newSpan(w *v1alpha1.DeployWindow) span {
 	return s
 }
 
-// minutes of the day; the schema admits nothing but HH:MM.
+// minutes converts HH:MM, which the schema enforces, to minutes of a day.
 func minutes(t v1alpha1.ClockTime) int {
 	var h, m int
 	if _, err := fmt.Sscanf(string(t), "%d:%d", &h, &m); err != nil {
@@ -77,8 +76,8 @@ func (s span) on(day time.Weekday) bool {
 	return len(s.days) == 0 || slices.Contains(s.days, v1alpha1.Weekday(day.String()))
 }
 
-// edge returns the next time at which the window may open or close: when the clock shows from, to
-// or midnight, or is put forward or back.
+// edge returns the next time at which the window may open or close: when the local time is from,
+// to or midnight, or when clocks change.
 func (s span) edge(t time.Time) time.Time {
 	at := t.Hour()*60 + t.Minute()
 	wait := dayInMinutes - at
