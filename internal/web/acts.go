@@ -15,58 +15,58 @@ import (
 
 // Acts changes services for a reader.
 type Acts interface {
-	// May returns the verbs of the acts that the reader may do in a namespace, see [ActsOf].
+	// May returns the verbs of the acts that the reader may do in a namespace, as in [ActsOf].
 	May(ctx context.Context, namespace string) []string
-	// Preview shows what an act would do, and does nothing. A refusal is a [Problem].
+	// Preview returns what an act would do, without doing it. A refusal is a [Problem].
 	Preview(ctx context.Context, a Act) (Outcome, error)
-	// Do acts. A refusal is a [Problem].
+	// Do executes an act. A refusal is a [Problem].
 	Do(ctx context.Context, a Act) (Outcome, error)
 	// MayFreeze reports whether the reader may create freezes of a namespace, or with "" of the cluster, and end them.
 	MayFreeze(ctx context.Context, namespace string) (freeze, thaw bool)
-	// PreviewFreeze shows what a freeze, or its end, would do, and does nothing. A refusal is a [Problem].
+	// PreviewFreeze returns what a freeze, or its end, would do, without doing it. A refusal is a [Problem].
 	PreviewFreeze(ctx context.Context, f Freeze) (Outcome, error)
 	// Freeze begins or ends a freeze. A refusal is a [Problem].
 	Freeze(ctx context.Context, f Freeze) (Outcome, error)
 }
 
-// Act is what a reader wants to do.
+// Act is a request of a reader to change a service.
 type Act struct {
 	// Verb: continue, adopt, deprecate, retry, pin, unpin, rollback, pause or resume.
 	Verb               string
 	Namespace, Service string
-	// Target is a version or the name of a release; "": the only one that fits.
+	// Target is a version or the name of a release; "" for the only possible one.
 	Target string
-	// Group by name, and Until as "hlnr pin" takes it; "": all that fit, and without end.
+	// Group by name, and Until in the format of "hlnr pin"; "" for all possible groups, and for no end.
 	Group, Until string
 	Reason       string
-	// ID identifies the act: a decision with the same ID is handled once.
+	// ID identifies the act: decisions with the same ID are applied once.
 	ID string
 }
 
-// Outcome of an act.
+// Outcome is the result of an act.
 type Outcome struct {
-	// Text is the result in one line, and Effects what follows from it.
+	// Text is the result in one line, and Effects are its consequences.
 	Text    string   `json:"text"`
 	Effects []string `json:"effects,omitempty"`
-	// Unknown is why Effects are not known; "": they are.
+	// Unknown is why Effects are not known; "" if they are.
 	Unknown string `json:"unknown,omitempty"`
 	// By is the reader as the API server knows them.
 	By string `json:"by,omitempty"`
-	// Command that does the same.
+	// Command is the equivalent command.
 	Command string `json:"command,omitempty"`
 }
 
-// actVerbs are the acts, with the words of their buttons.
+// actVerbs are the acts, with the labels of their buttons.
 var actVerbs = map[string]string{
 	"continue": "Continue", "adopt": "Adopt", "deprecate": "Deprecate", "retry": "Retry",
 	"pin": "Pin", "unpin": "Unpin", "rollback": "Roll back", "pause": "Pause", "resume": "Resume",
 }
 
-// decides are the acts about releases, each a verb of RBAC; changes are those that patch the service.
+// decides are the acts about releases, each with a verb of RBAC; changes are those that patch the service.
 var decides, changes = []string{"continue", "adopt", "deprecate", "retry"}, []string{"pin", "unpin", "rollback", "pause", "resume"}
 
-// ActsOf returns the verbs of the acts that a reader may do. may answers for a verb of RBAC and a resource of
-// hlnr.io.
+// ActsOf returns the verbs of the acts that a reader may do. may reports whether they have a verb of RBAC on a
+// resource of hlnr.io.
 func ActsOf(may func(verb, resource string) bool) []string {
 	var out []string
 	if may("patch", "versionedmicroservices") {
@@ -82,10 +82,11 @@ func ActsOf(may func(verb, resource string) bool) []string {
 	return out
 }
 
-// mayAct reports whether a button is shown to a reader who may do the acts of some verbs.
+// mayAct reports whether the button for an act is shown to a reader who may do the given acts.
 func mayAct(may []string, verb string) bool { return slices.Contains(may, verb) }
 
-// permissions of a reader by namespace: the acts whose buttons are shown. They are asked for once for each page.
+// permissions returns a function with the reader's acts in a namespace, for which buttons are shown. It checks
+// each namespace of a page once.
 func (s *Server) permissions(ctx context.Context) func(namespace string) []string {
 	known := map[string][]string{}
 	return func(namespace string) []string {
@@ -101,7 +102,7 @@ func (s *Server) permissions(ctx context.Context) func(namespace string) []strin
 	}
 }
 
-// actOf reads an act from the path and the values of a form.
+// actOf parses an act from the path and the values of a form.
 func (s *Server) actOf(r *http.Request, values url.Values) (Act, *view.Service, error) {
 	a := Act{Verb: r.PathValue("verb"), Namespace: r.PathValue("namespace"), Service: r.PathValue("service")}
 	a.Target, a.Group, a.Until, a.ID = values.Get("target"), values.Get("group"), values.Get("until"), values.Get("id")
@@ -126,7 +127,7 @@ func (s *Server) actOf(r *http.Request, values url.Values) (Act, *view.Service, 
 	return a, &e.Service, nil
 }
 
-// showAct shows what an act would do, with the form that does it.
+// showAct shows what an act would do, with the form that submits it.
 func (s *Server) showAct(w http.ResponseWriter, r *http.Request) {
 	a, x, err := s.actOf(r, r.URL.Query())
 	if err != nil {
@@ -137,7 +138,7 @@ func (s *Server) showAct(w http.ResponseWriter, r *http.Request) {
 	s.writeAct(w, r, a, x, nil)
 }
 
-// writeAct writes the page of an act; refused is why it was not done.
+// writeAct writes the form of an act; refused is the error of an attempt.
 func (s *Server) writeAct(w http.ResponseWriter, r *http.Request, a Act, x *view.Service, refused *Problem) {
 	outcome, err := s.Acts.Preview(r.Context(), a)
 	problem := refused
@@ -160,7 +161,7 @@ func (s *Server) writeAct(w http.ResponseWriter, r *http.Request, a Act, x *view
 	s.writeForm(w, r, status, actVerbs[a.Verb]+" "+a.Service, "act", data)
 }
 
-// writeForm writes a page with a form, which does not follow changes.
+// writeForm writes a page with a form, which does not receive changes.
 func (s *Server) writeForm(w http.ResponseWriter, r *http.Request, status int, title, name string, data map[string]any) {
 	l := s.layout(r, "")
 	l.Title, l.Live, l.Refresh = title, false, false
@@ -179,7 +180,7 @@ func (s *Server) writeForm(w http.ResponseWriter, r *http.Request, status int, t
 	respond(w, r, status, "text/html; charset=utf-8", parts...)
 }
 
-// versionsOf a service that a pin can be to.
+// versionsOf returns the versions to which a service can be pinned.
 func versionsOf(x *view.Service) (out []string) {
 	for _, g := range x.Groups {
 		for _, r := range g.Releases {
@@ -191,7 +192,7 @@ func versionsOf(x *view.Service) (out []string) {
 	return out
 }
 
-// problemOf an error of an act.
+// problemOf returns the problem for an error of an act.
 func problemOf(err error) *Problem {
 	var p *Problem
 	if errors.As(err, &p) {
@@ -200,7 +201,7 @@ func problemOf(err error) *Problem {
 	return &Problem{Status: http.StatusInternalServerError, Title: "This could not be done", Text: err.Error()}
 }
 
-// doAct acts, and redirects to the service, which shows the result.
+// doAct executes an act, and redirects to the service, which shows the result.
 func (s *Server) doAct(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
 		s.fail(w, r, &Problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Text: "Load the page again. Nothing was done."})
@@ -225,7 +226,7 @@ func (s *Server) doAct(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, servicePath(a.Namespace, a.Service)+"?done="+id, http.StatusSeeOther)
 }
 
-// maxDone results are kept for the page after an act.
+// maxDone is the number of results that are kept for the page after an act.
 const maxDone = 100
 
 // doneActs are the results of the newest acts, by a random id.
@@ -248,7 +249,7 @@ func (d *doneActs) put(id string, o Outcome) {
 	d.ids, d.byID[id] = append(d.ids, id), o
 }
 
-// get returns the text of a result, or "" if not known.
+// get returns the text of a result, or "" if it is unknown.
 func (d *doneActs) get(id string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

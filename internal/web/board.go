@@ -12,15 +12,15 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// query is what a reader wants to see of the board. It is in the URL.
+// query selects and sorts the services of the board. It is in the URL.
 type query struct {
-	// State is a class, or "" for all; Namespace and Search are "" for all.
+	// State is a class, or "" for all; Namespace and Search may be "" for all.
 	State, Namespace, Search string
-	// Sort: "" for what needs the reader first, else name, version, share or age.
+	// Sort is "" for services that need the reader first, else name, version, share or age.
 	Sort string
 }
 
-// orders of the board, by the parameter.
+// orders are the values of the sort parameter.
 var orders = []string{"", "name", "version", "share", "age"}
 
 func queryOf(q url.Values) query {
@@ -31,7 +31,7 @@ func queryOf(q url.Values) query {
 	return out
 }
 
-// With returns the URL of the board with another value.
+// With returns the URL of the board with one parameter changed.
 func (q query) With(name, value string) string {
 	v := url.Values{}
 	for k, x := range map[string]string{"state": q.State, "namespace": q.Namespace, "q": q.Search, "sort": q.Sort, name: value} {
@@ -48,7 +48,7 @@ func (q query) With(name, value string) string {
 	return "/?" + v.Encode()
 }
 
-// matches reports whether a service has the state and the words that are searched for.
+// matches reports whether a service has the state and contains the words of the search.
 func (q query) matches(s *view.Service) bool {
 	if q.Namespace != "" && s.Namespace != q.Namespace || q.State != "" && string(s.State.Class) != q.State {
 		return false
@@ -92,7 +92,7 @@ func has(s *view.Service, word string) bool {
 	return false
 }
 
-// sort the services of a board, which has what needs the reader first.
+// sort sorts the services of a board, which are initially sorted by what needs the reader first.
 func (q query) sort(list []view.Service) {
 	var by func(a, b view.Service) int
 	switch q.Sort {
@@ -175,7 +175,7 @@ func (s *Server) boardPage(ctx context.Context, m *moments, u *url.URL) (*page, 
 	return p, p.add(s, "board-empty", "empty", data)
 }
 
-// add a chunk that a template renders.
+// add appends a chunk that a template renders.
 func (p *page) add(s *Server, name, id string, data any) error {
 	html, err := s.templates.execute(name, data)
 	p.chunks = append(p.chunks, chunk{id: id, html: html})

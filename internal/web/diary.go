@@ -12,15 +12,15 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// The bounds of the diary.
+// The limits of the diary.
 const (
 	maxDiary = 300
 	maxAtom  = 100
 )
 
-// diaryQuery is what a reader wants to see of the events. It is in the URL.
+// diaryQuery selects the events of the diary. It is in the URL.
 type diaryQuery struct {
-	// Namespace and Search are "" for all. Warnings leaves out what is normal.
+	// Namespace and Search may be "" for all. Warnings omits normal events.
 	Namespace, Search string
 	Warnings          bool
 }
@@ -42,7 +42,8 @@ func (q diaryQuery) matches(e view.Event) bool {
 	return true
 }
 
-// events that match, the newest first and at most limit, and how many there are.
+// events returns the matching events, newest first and at most limit, and how
+// many there are in total.
 func (q diaryQuery) events(m *moments, limit int) (view.Events, int) {
 	all := view.NewEvents(m.data.Input, m.data.Events, "", "", m.now)
 	all.Events = slices.DeleteFunc(all.Events, func(e view.Event) bool { return !q.matches(e) })
@@ -57,7 +58,7 @@ func newestFirst(list []view.Event) []view.Event {
 	return out
 }
 
-// diaryPage returns what happened across services.
+// diaryPage returns the page with events of all services.
 func (s *Server) diaryPage(m *moments, u *url.URL) (*page, error) {
 	q := diaryQueryOf(u.Query())
 	events, n := q.events(m, maxDiary)
@@ -109,7 +110,7 @@ func (s *Server) atom(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	events, _ := diaryQueryOf(r.URL.Query()).events(m, maxAtom)
-	base := s.scheme() + "://" + r.Host // a host that secure has checked
+	base := s.scheme() + "://" + r.Host // secure has checked the host
 	f := feed{Title: "Heighliner: " + s.Title, ID: base + r.URL.Path, Updated: m.now.UTC().Format(time.RFC3339), Author: "Heighliner", Link: []feedLink{{"self", base + r.URL.RequestURI()}, {"alternate", base + "/diary"}}}
 	if len(events.Events) > 0 {
 		f.Updated = events.Events[0].Time.UTC().Format(time.RFC3339)

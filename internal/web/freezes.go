@@ -15,22 +15,22 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// Freeze is a freeze that a reader wants to begin or to end.
+// Freeze is a request of a reader to begin or end a freeze.
 type Freeze struct {
-	// Thaw ends a freeze; else one begins.
+	// Thaw ends a freeze instead of beginning one.
 	Thaw bool
 	// Namespace; "" for the cluster.
 	Namespace string
-	// Name of the Freeze or ClusterFreeze; "": the default of the command.
+	// Name of the Freeze or ClusterFreeze; "" for the default of the command.
 	Name string
-	// Until, as "hlnr freeze" takes it, or Indefinite; and Reason.
+	// Until, in the format of "hlnr freeze", or Indefinite; and Reason.
 	Until, Reason string
 	Indefinite    bool
-	// Selector of services and, for the cluster, of Namespaces, as kubectl takes them; "": all.
+	// Selector of services and, for the cluster, of Namespaces, in the format of kubectl; "" for all.
 	Selector, Namespaces string
 }
 
-// freezePath of the page that begins or ends freezes.
+// freezePath returns the path of the form that begins or ends a freeze.
 func freezePath(verb, namespace, name string) string {
 	q := url.Values{}
 	for k, v := range map[string]string{"namespace": namespace, "name": name} {
@@ -44,11 +44,11 @@ func freezePath(verb, namespace, name string) string {
 	return "/freezes/" + verb + "?" + q.Encode()
 }
 
-// maxShown freezes are in the banner of a page; the page of freezes has all.
+// maxShown is the maximum number of freezes in the banner of a page; the page of freezes lists all.
 const maxShown = 3
 
-// activeFreezes returns those that apply to services of a namespace; "" of all. more is how many are
-// omitted.
+// activeFreezes returns the freezes that apply to services of a namespace; "" for all. more is the number of
+// omitted ones.
 func activeFreezes(m *moments, namespace string) (shown []view.Freeze, more int) {
 	for _, f := range m.board.Freezes {
 		if f.Active && f.Effect.Services > 0 && (namespace == "" || f.Namespace == "" || f.Namespace == namespace) {
@@ -59,7 +59,8 @@ func activeFreezes(m *moments, namespace string) (shown []view.Freeze, more int)
 	return shown[:n], len(shown) - n
 }
 
-// thaws reports whether the reader may end a freeze, asked for once for each namespace of a page.
+// thaws returns a function that reports whether the reader may end a freeze. It checks each namespace of a page
+// once.
 func (s *Server) thaws(ctx context.Context) func(f view.Freeze) bool {
 	known := map[string]bool{}
 	return func(f view.Freeze) bool {
@@ -84,7 +85,8 @@ func (s *Server) mayFreeze(ctx context.Context, namespace string) bool {
 	return may
 }
 
-// maxAsked namespaces are offered in the form of a freeze. The page of a service has a button for its namespace.
+// maxAsked is the maximum number of namespaces in the form of a freeze. The page of a service has a button for
+// its namespace.
 const maxAsked = 100
 
 // freezable returns the namespaces of services that the reader may freeze, and whether they may freeze the
@@ -115,7 +117,7 @@ func (s *Server) freezable(ctx context.Context, m *moments) (namespaces []string
 	return out, cluster
 }
 
-// freezesPage lists the freezes that apply or will.
+// freezesPage returns the page with current and future freezes.
 func (s *Server) freezesPage(ctx context.Context, m *moments, u *url.URL) (*page, error) {
 	value := view.Freezes{TypeMeta: metav1.TypeMeta{APIVersion: view.APIVersion, Kind: view.KindFreezes}, Time: m.board.Time, Freezes: append([]view.Freeze{}, m.board.Freezes...)}
 	p := &page{title: "Freezes", value: value, live: true}
@@ -126,7 +128,7 @@ func (s *Server) freezesPage(ctx context.Context, m *moments, u *url.URL) (*page
 	return p, p.add(s, "freezes", "content", map[string]any{"Freezes": m.board.Freezes, "Now": m.now, "Thaws": s.thaws(ctx), "May": cluster || len(namespaces) > 0, "Read": m.data.Freezes != nil})
 }
 
-// freezeOf reads a freeze from the values of a form.
+// freezeOf parses a freeze from the values of a form.
 func freezeOf(r *http.Request, values url.Values) Freeze {
 	text := func(name string) string { return strings.TrimSpace(values.Get(name)) }
 	return Freeze{
@@ -135,7 +137,7 @@ func freezeOf(r *http.Request, values url.Values) Freeze {
 	}
 }
 
-// where a freeze is, in words.
+// where describes what a freeze applies to.
 func (f Freeze) where() string {
 	if f.Namespace == "" {
 		return "the cluster"
@@ -143,7 +145,7 @@ func (f Freeze) where() string {
 	return "namespace " + f.Namespace
 }
 
-// checkFreeze refuses what the reader may not do.
+// checkFreeze rejects freezes that the reader may not begin or end.
 func (s *Server) checkFreeze(r *http.Request, f Freeze) (*moments, error) {
 	verb := r.PathValue("verb")
 	if s.Acts == nil {
@@ -163,10 +165,10 @@ func (s *Server) checkFreeze(r *http.Request, f Freeze) (*moments, error) {
 	return m, nil
 }
 
-// showFreeze shows the form of a freeze, or what one, or its end, would do.
+// showFreeze shows the form of a freeze, or the effects of a freeze or of its end.
 func (s *Server) showFreeze(w http.ResponseWriter, r *http.Request) {
 	f := freezeOf(r, r.URL.Query())
-	if !f.Thaw && f.Namespace == "" && !r.URL.Query().Has("namespace") { // no choice yet: one that the reader may freeze
+	if !f.Thaw && f.Namespace == "" && !r.URL.Query().Has("namespace") { // nothing chosen yet: use a namespace that the reader may freeze
 		if err := s.choose(r, &f); err != nil {
 			s.failed(w, r, err)
 			return
@@ -180,7 +182,7 @@ func (s *Server) showFreeze(w http.ResponseWriter, r *http.Request) {
 	s.writeFreeze(w, r, m, f, nil)
 }
 
-// choose the first namespace that the reader may freeze.
+// choose sets the first namespace that the reader may freeze.
 func (s *Server) choose(r *http.Request, f *Freeze) error {
 	m, _, err := s.moments(r.Context())
 	if err != nil {
@@ -192,7 +194,7 @@ func (s *Server) choose(r *http.Request, f *Freeze) error {
 	return nil
 }
 
-// writeFreeze writes the page of a freeze or of its end; refused is why it was not done.
+// writeFreeze writes the form of a freeze or of its end; refused is the error of an attempt.
 func (s *Server) writeFreeze(w http.ResponseWriter, r *http.Request, m *moments, f Freeze, refused *Problem) {
 	complete := f.Thaw || f.Reason != "" || f.Until != "" || f.Indefinite
 	var outcome Outcome

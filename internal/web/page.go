@@ -22,13 +22,13 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// page is an answer: a value for programs, and chunks of HTML for people.
+// page is an answer: a value for JSON, and chunks of HTML.
 type page struct {
 	title string
 	value any
-	// chunks in the order of the page. Those with an id are replaced when they change.
+	// chunks in the order of the page. Those with an id are replaced when their content changes.
 	chunks []chunk
-	// live pages follow changes.
+	// live pages receive changes by a stream.
 	live bool
 	// wide pages use the whole width.
 	wide bool
@@ -37,10 +37,11 @@ type page struct {
 // chunk is a part of a page. One with an id is an element with that id.
 type chunk struct {
 	id string
-	// parent is the id of the element that it is in, where chunks come and go; "": it stays.
+	// parent is the id of the element that contains the chunk, if chunks are added and removed there; ""
+	// otherwise.
 	parent string
 	html   []byte
-	// sum is the fingerprint of html; 0: it is not known yet.
+	// sum is the fingerprint of html; 0 if it is not computed yet.
 	sum uint64
 }
 
@@ -51,23 +52,23 @@ func sumOf(html []byte) uint64 {
 	return h.Sum64()
 }
 
-// layout is what all pages have.
+// layout is the data that all pages have.
 type layout struct {
 	Title, Name, Version, Section string
 	CSS, Script, Icon             string
-	// Stream is the path and the query of the page, and State what it shows, for the stream of its changes.
+	// Stream is the path and query of the page, and State its fingerprint, for the stream of its changes.
 	Stream, State string
 	Live, Wide    bool
-	// Refresh is for readers without JavaScript.
+	// Refresh reloads the page for readers without JavaScript.
 	Refresh bool
-	// User is the reader, where the board has many; Logout: they can log out.
+	// User is the reader, if the board has many; Logout reports whether they can log out.
 	User   string
 	Logout bool
-	// Retry is in how many seconds an error may be over; 0: it will not be.
+	// Retry is the number of seconds after which to load the page again; 0 for never.
 	Retry int
 }
 
-// templates of all pages.
+// templates are the templates of all pages.
 type templates struct {
 	set   *template.Template
 	names map[string]string
@@ -89,7 +90,7 @@ func (t *templates) execute(name string, data any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// layout of a page in a section of the navigation.
+// layout returns the layout of a page in a section of the navigation.
 func (s *Server) layout(r *http.Request, section string) layout {
 	n := s.templates.names
 	user := ReaderOf(r.Context()).User
@@ -107,7 +108,7 @@ func streamOf(u *url.URL) string {
 	return (&url.URL{Path: u.Path, RawQuery: q.Encode()}).RequestURI()
 }
 
-// banner shows that data is old, and what could not be read.
+// banner reports that data is outdated, and what could not be read.
 func (s *Server) banner(data cluster.Data, now time.Time) (chunk, error) {
 	x := map[string]any{"Missing": data.Missing}
 	if data.Outage != nil {
@@ -117,7 +118,7 @@ func (s *Server) banner(data cluster.Data, now time.Time) (chunk, error) {
 	return chunk{id: "banner", html: html}, err
 }
 
-// state returns a fingerprint of what changes of a page.
+// state returns a fingerprint of the changing parts of a page.
 func (p *page) state() string {
 	h := fnv.New64a()
 	for _, c := range p.chunks {
@@ -132,7 +133,7 @@ func (p *page) state() string {
 	return strconv.FormatUint(h.Sum64(), 36)
 }
 
-// write a page as HTML.
+// write writes a page as HTML.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, section string, p *page) error {
 	l := s.layout(r, section)
 	l.Title, l.Live, l.Wide, l.Refresh, l.State = p.title, p.live, p.wide, p.live, p.state()
@@ -152,16 +153,16 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, section string, p
 	return nil
 }
 
-// moment is a time as pages show it: short, absolute on hover, and for programs.
+// moment is a time for pages: a short text, the full time on hover, and a form for programs.
 type moment struct{ ISO, Full, Text string }
 
-// part of the bar of a group: a release with its share in percent.
+// part is a release in the bar of a group, with its share in percent.
 type part struct {
 	Class, Label string
 	X, Width     int32
 }
 
-// functions of the templates.
+// functions are the functions of the templates.
 var functions = template.FuncMap{
 	"short":    status.Short,
 	"sentence": text.Sentence,
@@ -220,14 +221,14 @@ var functions = template.FuncMap{
 	"titled": func(verb string) string { return cmp.Or(actVerbs[verb], verb) },
 }
 
-// marks of classes and statuses, always next to a word.
+// marks are the marks of classes and statuses, which are always next to a word.
 var marks = map[string]string{
 	"waiting": "!", "failed": "✖", "moving": "…", "stable": "✔",
 	"active": "✔", "canary": "◐", "deprecated": "○", "error": "✖", "pending": "…", "passed": "✔",
 	"Normal": "·", "Warning": "!",
 }
 
-// others returns the acts that make sense for a release, and that its state does not name.
+// others returns the acts that are possible for a release and that its state does not name.
 func others(r view.Release) (out []view.Action) {
 	verbs := map[string][]string{"canary": {"adopt", "deprecate"}, "pending": {"adopt", "deprecate"}, "error": {"retry"}, "active": {"pin"}, "deprecated": {"rollback"}}[r.Status]
 	if r.Status == "deprecated" && !r.Retained {
@@ -257,7 +258,7 @@ func dict(pairs ...any) (map[string]any, error) {
 	return out, nil
 }
 
-// bar returns the shares of the releases of a group that are asked for, the active one first.
+// bar returns the required shares of the releases of a group, the active one first.
 func bar(g view.Group) (out []part) {
 	x := int32(0)
 	for _, status := range []string{"active", "canary"} {

@@ -28,7 +28,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// failed answers with an error: a [Problem], or one of the server.
+// failed answers with an error: a [Problem], or an internal error.
 func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 	var problem *Problem
 	if !errors.As(err, &problem) {
@@ -37,7 +37,7 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 	s.fail(w, r, problem)
 }
 
-// page of a URL, with the section of the navigation that it belongs to, and a channel that is closed when there is a change.
+// page returns the page of a URL, its section of the navigation, and a channel that is closed at the next change.
 func (s *Server) page(ctx context.Context, u *url.URL) (*page, string, <-chan struct{}, error) {
 	m, changed, err := s.moments(ctx)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Server) page(ctx context.Context, u *url.URL) (*page, string, <-chan st
 	return p, section, changed, nil
 }
 
-// content of a page, by its path.
+// content returns the page for a path, and its section.
 func (s *Server) content(ctx context.Context, m *moments, u *url.URL) (*page, string, error) {
 	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
 	var p *page
@@ -101,7 +101,7 @@ func (s *Server) single(title, template string, value any, data map[string]any) 
 	return p, p.add(s, template, "content", data)
 }
 
-// whole returns a service as an object that is not part of a board.
+// whole returns a service as an object of its own kind, not as part of a board.
 func whole(m *moments, x view.Service) view.Service {
 	x.TypeMeta = metav1.TypeMeta{APIVersion: view.APIVersion, Kind: view.KindService}
 	now := metav1.Time{Time: m.now.UTC()}
@@ -109,7 +109,7 @@ func whole(m *moments, x view.Service) view.Service {
 	return x
 }
 
-// maxEvents on the page of a service.
+// maxEvents is the maximum number of events on the page of a service.
 const maxEvents = 50
 
 func (s *Server) servicePage(ctx context.Context, m *moments, x view.Service, u *url.URL) (*page, error) {
@@ -122,7 +122,7 @@ func (s *Server) servicePage(ctx context.Context, m *moments, x view.Service, u 
 		"May": s.permissions(ctx)(x.Namespace), "PodsRead": m.data.Pods != nil, "Done": s.done.get(u.Query().Get("done")), "MayFreeze": s.mayFreeze(ctx, x.Namespace),
 	}
 	p := &page{title: x.Name, value: whole(m, x), live: true}
-	if err := p.add(s, "done", "", data); err != nil { // of this reader alone, so not live
+	if err := p.add(s, "done", "", data); err != nil { // for this reader alone, so not live
 		return nil, err
 	}
 	return p, p.add(s, "service", "content", data)

@@ -11,56 +11,59 @@ import (
 	"github.com/heighliner/heighliner/internal/cluster"
 )
 
-// Reader is who reads the board.
+// Reader is a person who reads the board.
 type Reader struct {
-	// User and Groups as the API server knows them; "" for the one reader who has the token.
+	// User and Groups as the API server knows them; "" for the single reader who has the token.
 	User   string
 	Groups []string
-	// Until is when readers have to show again who they are; zero: never.
+	// Until is when readers have to authenticate again; zero for never.
 	Until time.Time
 }
 
-// Identity finds out who readers are.
+// Identity authenticates readers.
 type Identity interface {
-	// Reader of a request. An error is a [Problem], with status 401 for readers who have to log in.
+	// Reader returns the reader of a request. An error is a [Problem], with status 401 for readers who have to
+	// log in.
 	Reader(r *http.Request) (Reader, error)
-	// Login is the path at which readers log in, with the parameter "return" for the page that they want, or "".
+	// Login returns the path at which readers log in, with the page to return to in the parameter "return", or ""
+	// if there is none.
 	Login() string
 	// Serve answers requests for /logout, /login and paths below it. An error is a [Problem].
 	Serve(w http.ResponseWriter, r *http.Request) error
 }
 
-// Access bounds what readers see.
+// Access limits what readers see.
 type Access interface {
-	// Scope of a reader, in namespaces that have services. While it cannot be known, that is an error.
+	// Scope returns the scope of a reader in namespaces that have services. It fails if the scope cannot be
+	// determined.
 	Scope(ctx context.Context, reader Reader, namespaces []string) (Scope, error)
 }
 
 // Scope is what a reader may see. The zero value is everything.
 type Scope struct {
-	// Key: those with equal keys show the same objects.
+	// Key identifies the scope: scopes with equal keys show the same objects.
 	Key string
-	// Filter returns the objects that may be seen, and does not change its argument; nil: all.
+	// Filter returns the visible objects, without changing its argument; nil if all are visible.
 	Filter func(cluster.Objects) cluster.Objects
-	// Missing are sentences about what is not shown.
+	// Missing are messages about what is not shown.
 	Missing []string
 }
 
 // readerKey is the key of the reader in the context of a request.
 type readerKey struct{}
 
-// ReaderOf returns the reader of a request that passed the identity of a server.
+// ReaderOf returns the reader of an authenticated request.
 func ReaderOf(ctx context.Context) Reader {
 	r, _ := ctx.Value(readerKey{}).(Reader)
 	return r
 }
 
-// WithReader returns a context the reader that [ReaderOf] finds.
+// WithReader returns a context with a reader for [ReaderOf].
 func WithReader(ctx context.Context, r Reader) context.Context {
 	return context.WithValue(ctx, readerKey{}, r)
 }
 
-// identified lets requests of known readers through. Files of the pages are for all.
+// identified accepts requests of known readers. Static files are public.
 func (s *Server) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p := r.URL.Path; p == "/login" || strings.HasPrefix(p, "/login/") || p == "/logout" {
@@ -86,13 +89,13 @@ func (s *Server) identified(next http.Handler) http.Handler {
 	})
 }
 
-// navigates reports whether a person opens a page: requests of scripts cannot follow to another site.
+// navigates reports whether a person opens a page: requests of scripts cannot be redirected to another site.
 func navigates(r *http.Request) bool {
 	mode := r.Header.Get("Sec-Fetch-Mode")
 	return r.Method == http.MethodGet && (mode == "" || mode == "navigate") && !wantsJSON(r) && r.URL.Path != "/live"
 }
 
-// moments returns the board as the reader of a context sees it, with a channel that is closed when there is a
+// moments returns the board as the reader of a context sees it, and a channel that is closed at the next
 // change.
 func (s *Server) moments(ctx context.Context) (*moments, <-chan struct{}, error) {
 	data, changed := s.Store.Data()
@@ -107,7 +110,7 @@ func (s *Server) moments(ctx context.Context) (*moments, <-chan struct{}, error)
 	return m, changed, err
 }
 
-// scheme of the URLs of readers.
+// scheme returns the scheme of the board's URLs.
 func (s *Server) scheme() string {
 	if s.Secure {
 		return "https"
@@ -115,7 +118,7 @@ func (s *Server) scheme() string {
 	return "http"
 }
 
-// follows counts the streams of readers: one of many readers cannot have all.
+// follows counts the open streams by reader, so that one of many readers cannot use all of them.
 func (s *Server) follows(reader string, by int) bool {
 	s.streamsMu.Lock()
 	defer s.streamsMu.Unlock()

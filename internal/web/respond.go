@@ -10,12 +10,12 @@ import (
 	"sync"
 )
 
-// Problem is an answer that is an error: what is wrong, and what to do.
+// Problem is an error answer: what is wrong, and what to do.
 type Problem struct {
 	Status int    `json:"status"`
 	Title  string `json:"title"`
 	Text   string `json:"detail"`
-	// Link is where a person can continue, with its text; "": the board.
+	// Link is a page on which to continue, with its text; "" for the board.
 	Link     string `json:"-"`
 	LinkText string `json:"-"`
 }
@@ -23,7 +23,8 @@ type Problem struct {
 // Error returns the problem in one line.
 func (p *Problem) Error() string { return p.Title + ": " + p.Text }
 
-// retrySeconds is when a page loads again that could not be made because something is away.
+// retrySeconds is when to reload a page that could not be rendered because something is
+// unavailable.
 const retrySeconds = 10
 
 // wantsJSON reports whether a request asks for JSON.
@@ -63,16 +64,16 @@ func respondJSON(w http.ResponseWriter, r *http.Request, status int, value any) 
 	respond(w, r, status, "application/json", append(body, '\n'))
 }
 
-// writers are compressors that are not in use.
+// writers is a pool of compressors.
 var writers = sync.Pool{New: func() any {
 	w, _ := gzip.NewWriterLevel(io.Discard, gzip.DefaultCompression)
 	return w
 }}
 
-// minCompressed is the size in bytes from which an answer is compressed.
+// minCompressed is the minimum size in bytes of answers that are compressed.
 const minCompressed = 512
 
-// respond writes an answer, compressed where the reader accepts that.
+// respond writes an answer, compressed if the reader accepts that.
 func respond(w http.ResponseWriter, r *http.Request, status int, contentType string, chunks ...[]byte) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
@@ -87,7 +88,7 @@ func respond(w http.ResponseWriter, r *http.Request, status int, contentType str
 		z := writers.Get().(*gzip.Writer)
 		z.Reset(w)
 		defer func() {
-			_ = z.Close() // the reader left
+			_ = z.Close() // the reader disconnected
 			writers.Put(z)
 		}()
 		out = z
@@ -95,7 +96,7 @@ func respond(w http.ResponseWriter, r *http.Request, status int, contentType str
 	w.WriteHeader(status)
 	for _, c := range chunks {
 		if _, err := out.Write(c); err != nil {
-			return // the reader left
+			return // the reader disconnected
 		}
 	}
 }

@@ -1,9 +1,9 @@
-// Package web serves the board: pages about services, their JSON, a feed, and forms for acts. It renders what
-// internal/view makes of the objects of a [cluster.Store], and derives nothing itself.
+// Package web serves the board: pages about services, their JSON, a feed, and forms for acts. It renders the
+// views that internal/view computes from the objects of a [cluster.Store], and computes nothing itself.
 //
-//	server.go    options, routes, and what every answer has
-//	session.go   who may ask, where the board has one reader: the token, the session, and the Host header
-//	readers.go   who reads, and what they see, where the board has many readers
+//	server.go    options, routes, and headers of all answers
+//	session.go   authentication of the single reader: the token, the session, and the Host header
+//	readers.go   authentication and rights of many readers
 //	respond.go   a page as HTML, as JSON, and as an error; compression
 //	page.go      pages as fragments, templates and their functions
 //	shared.go    boards that readers share
@@ -13,7 +13,7 @@
 //	stream.go    changes of open pages
 //	spark.go     pictures of measurements
 //	weights.go   weights since the server began, and their picture
-//	acts.go      forms of acts
+//	acts.go      forms for acts
 //	freezes.go   freezes, and the forms that begin and end them
 package web
 
@@ -46,29 +46,29 @@ const (
 	maxBody    = 16 << 10
 	maxQuery   = 2 << 10
 	maxStreams = 256
-	// maxOfReader is how many of the streams one of many readers may have.
+	// maxOfReader is the maximum number of streams for one of many readers.
 	maxOfReader = 32
 	readTimeout = 10 * time.Second
-	// writeTimeout bounds a page, with the planner's preview and the write of an act.
+	// writeTimeout limits the time for a page, including the planner's preview and the write of an act.
 	writeTimeout = 60 * time.Second
 	idleTimeout  = 2 * time.Minute
 )
 
-// Options of a server.
+// Options configure a server.
 type Options struct {
 	// Store has the objects.
 	Store *cluster.Store
-	// Acts of the reader; nil: the board only reads.
+	// Acts of readers; nil for a read-only board.
 	Acts Acts
-	// Token that the one reader has to know: at least 16 characters. It is not used with an Identity.
+	// Token of the single reader: at least 16 characters. It is not used with an Identity.
 	Token string
-	// Identity of many readers; nil: there is one, who has the Token.
+	// Identity of many readers; nil for a single reader with the Token.
 	Identity Identity
-	// Access bounds what readers see; nil: they see everything.
+	// Access limits what readers see; nil if they see everything.
 	Access Access
-	// Secure: readers use HTTPS, whatever ends it.
+	// Secure reports whether readers use HTTPS, even if a proxy terminates it.
 	Secure bool
-	// Hosts are the values of the Host header that are accepted, with their port.
+	// Hosts are the accepted values of the Host header, with their port.
 	Hosts []string
 	// Title names the cluster or context.
 	Title string
@@ -78,7 +78,7 @@ type Options struct {
 	Clock clock.Clock
 }
 
-// Server answers requests about the objects of one store.
+// Server serves pages about the objects of one store.
 type Server struct {
 	Options
 	templates  *templates
@@ -88,7 +88,7 @@ type Server struct {
 	done       doneActs
 	weights    observedWeights
 	streams    chan struct{}
-	// readTimeout bounds the reading of a request.
+	// readTimeout limits the time for reading a request.
 	readTimeout time.Duration
 	handler     http.Handler
 
@@ -119,7 +119,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// readAssets returns the paths of the files by their names.
+// readAssets reads the files, and returns their paths by name.
 func (s *Server) readAssets() (map[string]string, error) {
 	s.assets = map[string]asset{}
 	names := map[string]string{}
@@ -142,7 +142,7 @@ func (s *Server) readAssets() (map[string]string, error) {
 	return names, nil
 }
 
-// routes of the server.
+// routes returns the handler of all paths.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /assets/{name}", s.serveAsset)
@@ -164,7 +164,7 @@ func (s *Server) routes() http.Handler {
 	return s.secure(s.authenticated(protection.Handler(limited(mux))))
 }
 
-// limited bounds what a request may send.
+// limited limits the size of requests.
 func limited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.URL.RawQuery) > maxQuery {
@@ -179,7 +179,7 @@ func limited(next http.Handler) http.Handler {
 // policy is the Content-Security-Policy of all answers.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// secure sets the headers of all answers, and refuses other hosts.
+// secure sets the headers of all answers, and rejects other hosts.
 func (s *Server) secure(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -214,7 +214,7 @@ func (s *Server) serveAsset(w http.ResponseWriter, r *http.Request) {
 // ServeHTTP answers a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Serve answers the requests of a listener until the context ends. Open streams end with it.
+// Serve serves requests of a listener until the context ends, which also ends open streams.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler: s, ReadHeaderTimeout: s.readTimeout, ReadTimeout: s.readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
@@ -224,7 +224,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	recording, end := context.WithCancel(ctx)
 	defer end()
 	go s.record(recording)
-	go func() { // so that the first reader does not wait for all rows
+	go func() { // so that the first reader does not wait until all rows are rendered
 		data, _ := s.Store.Data()
 		_, _ = s.boards.of("").get(s, data, Scope{})
 	}()
@@ -236,7 +236,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return ctx.Err()
 }
 
-// discard drops what the HTTP server reports about connections of readers.
+// discard drops the log of the HTTP server about connections of readers.
 type discard struct{}
 
 // Write drops a line.

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// tokenParameter is the parameter of the URL that the command prints.
+// tokenParameter is the URL parameter with the token, in the URL that the command prints.
 const tokenParameter = "token"
 
-// knownHost reports whether a Host header is one of this server: a name that another site lets resolve to
-// loopback is not.
+// knownHost reports whether a Host header is one of this server: a name that another site resolves to loopback is
+// not.
 func (s *Server) knownHost(host string) bool {
 	return slices.Contains(s.Hosts, strings.ToLower(host))
 }
 
-// cookieName has the port, because browsers share cookies between the ports of a host.
+// cookieName returns a name with the port, because browsers share cookies between the ports of a host.
 func cookieName(r *http.Request) string {
 	_, port, err := net.SplitHostPort(r.Host)
 	if err != nil {
@@ -28,7 +28,7 @@ func cookieName(r *http.Request) string {
 	return "hlnr-" + port
 }
 
-// session returns the value of the cookie. The token does not follow from it.
+// session returns the value of the cookie. The token cannot be derived from it.
 func (s *Server) session() string {
 	sum := sha256.Sum256([]byte("session of hlnr web: " + s.Token))
 	return hex.EncodeToString(sum[:])
@@ -36,8 +36,8 @@ func (s *Server) session() string {
 
 func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// authenticated lets requests with the session through, or with the token as a bearer token. A URL with the token
-// is exchanged for a session.
+// authenticated accepts requests with the session, or with the token as a bearer token. A URL with the token is
+// exchanged for a session.
 func (s *Server) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && equal(bearer, s.Token) {

@@ -13,27 +13,27 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// The ages of a shared board: it is made again after a change, though not more often than every
-// minAge, and after maxAge because ages are part of sentences.
+// The ages of a shared board: it is rendered again after a change, but at most once in minAge, and after maxAge because
+// sentences contain ages.
 const (
 	minAge = 200 * time.Millisecond
 	maxAge = 5 * time.Second
 )
 
-// shared is the board that readers with the same scope share.
+// shared is the board of readers with the same scope.
 type shared struct {
 	mu      sync.Mutex
 	current *moments
 }
 
-// maxBoards are kept, those of the scopes that were used last.
+// maxBoards is the maximum number of boards, those of the most recently used scopes.
 const maxBoards = 64
 
-// boards are those of all scopes. They share the rows of services that are equal.
+// boards are the boards of all scopes. They share the rows of equal services.
 type boards struct {
 	mu    sync.Mutex
 	byKey map[string]*shared
-	used  []string // keys, the one that was used last at the end
+	used  []string // keys, the last used one at the end
 	rows  map[string]*entry
 }
 
@@ -56,7 +56,7 @@ func (b *boards) of(key string) *shared {
 	return b.byKey[key]
 }
 
-// row of a service as some board has it, or nil if no equal one has.
+// row returns the row of a service in any board, or nil if no board has an equal one.
 func (b *boards) row(key string, x view.Service) *entry {
 	b.mu.Lock()
 	e := b.rows[key]
@@ -67,7 +67,7 @@ func (b *boards) row(key string, x view.Service) *entry {
 	return e
 }
 
-// keep rows for other boards. Those of services that are gone are dropped when they are too many.
+// keep records rows for other boards. Rows of services that no longer exist are dropped when there are too many.
 func (b *boards) keep(rows map[string]*entry, services int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,7 +77,7 @@ func (b *boards) keep(rows map[string]*entry, services int) {
 	maps.Copy(b.rows, rows)
 }
 
-// namespaces of the services of the newest objects.
+// namespaces are the namespaces of the services of the newest objects.
 type namespaces struct {
 	mu       sync.Mutex
 	revision uint64
@@ -99,7 +99,7 @@ func (n *namespaces) of(data cluster.Data) []string {
 	return n.names
 }
 
-// moments is the board at a moment. It is not changed.
+// moments is the board at one moment. It is immutable.
 type moments struct {
 	data     cluster.Data
 	now      time.Time
@@ -110,13 +110,13 @@ type moments struct {
 // entry is a service with its part of the board.
 type entry struct {
 	view.Service
-	// verbs of the acts that its rows offer.
+	// verbs of the acts in its rows.
 	verbs []string
-	// data of the template, but for the verbs.
+	// data of the template, without the verbs.
 	data map[string]any
 
 	mu sync.Mutex
-	// rows by the verbs that a reader may do, of those that they offer.
+	// rows by those of their verbs that a reader may use.
 	rows map[string]rendered
 }
 
@@ -161,7 +161,7 @@ func (b *shared) get(s *Server, data cluster.Data, scope Scope) (*moments, error
 	return m, nil
 }
 
-// newEntry returns a service with what its part of the board is rendered from.
+// newEntry returns a service with the data for its part of the board.
 func newEntry(x view.Service, now time.Time) *entry {
 	type line struct {
 		text.Row
@@ -185,11 +185,11 @@ func newEntry(x view.Service, now time.Time) *entry {
 	return e
 }
 
-// row returns the part of the board that a service has for a reader who may do the acts that may gives. Readers with the
-// same rights share it.
+// row returns the row of a service for a reader who may do the acts that may returns. Readers with the same rights share
+// it.
 func (s *Server) row(e *entry, may func(namespace string) []string) (rendered, error) {
 	var verbs []string
-	if len(e.verbs) > 0 { // the right is asked for only where it changes something
+	if len(e.verbs) > 0 { // check the right only if it changes the row
 		mine := may(e.Namespace)
 		verbs = slices.DeleteFunc(slices.Clone(e.verbs), func(verb string) bool { return !slices.Contains(mine, verb) })
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// The size of a sparkline, in the units of its picture, with room for its last point.
+// The size of a sparkline, in its own units, with room for its last point.
 const (
 	sparkWidth  = 100.0
 	sparkHeight = 20.0
@@ -19,11 +19,11 @@ type sparkline struct {
 	// Points of the line, X and Y of the last one, and Bounds as heights of lines.
 	Points, X, Y string
 	Bounds       []string
-	// Label reads the picture.
+	// Label describes the picture for screen readers.
 	Label string
 }
 
-// spark draws a metric; nil where there are not two values.
+// spark draws a metric; nil if there are fewer than two values.
 func spark(m view.Metric) *sparkline {
 	if len(m.Values) < 2 {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The pace of a stream: changes are collected, ages are sent again, and a reader that takes nothing is cut off.
+// The pace of a stream: changes are collected, ages are sent again, and a reader that does not read is disconnected.
 const (
 	settle      = 250 * time.Millisecond
 	refresh     = 15 * time.Second
@@ -18,10 +18,10 @@ const (
 
 // patch is a change of an open page.
 type patch struct {
-	// Set replaces elements by their id. One that the page does not have is inserted after the element After, or
-	// first in the element Parent.
+	// Set replaces elements by their id. A new element is inserted after the element After, or first in the
+	// element Parent.
 	Set []element `json:"set,omitempty"`
-	// Gone are the ids of elements to remove.
+	// Gone are the ids of removed elements.
 	Gone []string `json:"gone,omitempty"`
 }
 
@@ -32,7 +32,7 @@ type element struct {
 	HTML   string `json:"html"`
 }
 
-// between returns what changed from one page to the next, or nil.
+// between returns the changes from one page to the next, or nil.
 func between(old, now *page) *patch {
 	known := make(map[string][]byte, len(old.chunks))
 	for _, c := range old.chunks {
@@ -70,7 +70,7 @@ func between(old, now *page) *patch {
 	return &p
 }
 
-// same reports whether two renderings are equal: shared ones are the same memory.
+// same reports whether two renderings are equal; shared ones use the same memory.
 func same(a, b []byte) bool {
 	if len(a) != len(b) {
 		return false
@@ -78,7 +78,7 @@ func same(a, b []byte) bool {
 	return len(a) == 0 || &a[0] == &b[0] || string(a) == string(b)
 }
 
-// live sends the changes of a page until its reader leaves.
+// live sends the changes of a page until its reader disconnects.
 func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	select {
 	case s.streams <- struct{}{}:
@@ -107,10 +107,10 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
 	stream := &stream{Server: s, w: w, control: http.NewResponseController(w), url: u}
-	// The limit of reading a request would end the stream too.
+	// The read deadline of the request would end the stream too.
 	_ = stream.control.SetReadDeadline(time.Time{})
 	if err := stream.begin(r, seen); err != nil {
-		return // the reader left, or loads the page again
+		return // the reader disconnected, or loads the page again
 	}
 	_ = stream.run(r)
 }
@@ -125,10 +125,11 @@ type stream struct {
 	changed <-chan struct{}
 }
 
-// errEnded ends a stream whose page is to be loaded again.
+// errEnded ends a stream whose page must be loaded again.
 var errEnded = errors.New("the stream ended")
 
-// begin sends only a keep-alive if the page shows the current state; otherwise the page is loaded again.
+// begin sends only a keep-alive if the page shows the current state; otherwise it tells the client to load the page
+// again.
 func (s *stream) begin(r *http.Request, seen string) error {
 	p, err := s.render(r)
 	if err != nil {
@@ -141,8 +142,8 @@ func (s *stream) begin(r *http.Request, seen string) error {
 	return s.send("", "", "")
 }
 
-// render the page again. Where it can no longer be made, or its reader has logged out, the reader loads it again and
-// sees why.
+// render renders the page again. If that fails, or the reader has logged out, the reader loads the page again and
+// sees the error.
 func (s *stream) render(r *http.Request) (*page, error) {
 	if s.Identity != nil {
 		if _, err := s.Identity.Reader(r); err != nil {
@@ -159,7 +160,7 @@ func (s *stream) render(r *http.Request) (*page, error) {
 	return p, nil
 }
 
-// run sends changes, until the reader leaves or has to show again who they are.
+// run sends changes until the reader disconnects or has to authenticate again.
 func (s *stream) run(r *http.Request) error {
 	var until <-chan time.Time
 	if reader := ReaderOf(r.Context()); !reader.Until.IsZero() {
@@ -213,9 +214,9 @@ func (s *stream) run(r *http.Request) error {
 	}
 }
 
-// send an event; without a name, a comment that keeps the connection open.
+// send sends an event; without a name, a comment that keeps the connection open.
 func (s *stream) send(name, id, data string) error {
-	_ = s.control.SetWriteDeadline(s.Clock.Now().Add(takeTimeout)) // a recorder of a test has none
+	_ = s.control.SetWriteDeadline(s.Clock.Now().Add(takeTimeout)) // a recorder of a test has no deadline
 	text := ": open\n\n"
 	if name != "" {
 		text = fmt.Sprintf("event: %s\nid: %s\ndata: %s\n\n", name, id, data)

@@ -12,20 +12,20 @@ import (
 	"github.com/heighliner/heighliner/internal/view/weights"
 )
 
-// observedWeights are those that the store had since the server began.
+// observedWeights are the weights that were observed since the server started.
 type observedWeights struct {
 	mu  sync.Mutex
 	all weights.History
 }
 
-// of a service.
+// of returns the weights of a service.
 func (w *observedWeights) of(namespace, name string) []view.GroupWeights {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.all.Of(namespace, name)
 }
 
-// record the weights of each change of the store, until the context ends.
+// record observes the weights at each change of the store, until the context ends.
 func (s *Server) record(ctx context.Context) {
 	for {
 		data, changed := s.Store.Data()
@@ -40,24 +40,24 @@ func (s *Server) record(ctx context.Context) {
 	}
 }
 
-// The size of the picture of weights, in its units. The page gives it its width.
+// The size of the picture of weights, in its own units. The page scales its width.
 const (
 	weightsWidth  = 600.0
 	weightsHeight = 60.0
 	weightColors  = 4
 )
 
-// weightsPicture is the picture of the weights of a group: from left to right the time, and above each other the shares.
+// weightsPicture is the picture of the weights of a group: time runs from left to right, and the shares are stacked.
 type weightsPicture struct {
 	Parts []weightsPart
-	// Releases by their colors, the one that was seen first at the beginning.
+	// Releases in the order of their colors, the first one observed first.
 	Releases []weightsRelease
-	// From is when it begins.
+	// From is the start of the picture.
 	From  time.Time
 	Label string
 }
 
-// weightsPart is a share in a time.
+// weightsPart is a share during a period.
 type weightsPart struct {
 	Color               int
 	X, Y, Width, Height string
@@ -68,7 +68,7 @@ type weightsRelease struct {
 	Name, Version string
 }
 
-// drawWeights of a group until now.
+// drawWeights draws the weights of a group until now.
 func drawWeights(g view.GroupWeights, now time.Time) weightsPicture {
 	out := weightsPicture{From: g.Points[0].Time.Time}
 	span := max(now.Sub(out.From), time.Second)
@@ -95,7 +95,7 @@ func drawWeights(g view.GroupWeights, now time.Time) weightsPicture {
 	return out
 }
 
-// color of a release: each next one has another.
+// color returns the number of the color of a release, a new one for each new release.
 func (p *weightsPicture) color(share view.WeightShare) int {
 	i := slices.IndexFunc(p.Releases, func(r weightsRelease) bool { return r.Name == share.Release })
 	if i < 0 {

@@ -1,5 +1,5 @@
-// Package access answers what readers of the board may see and do, by the access reviews of the API server. Answers are
-// used for seconds, so that a right that is withdrawn ends soon; equal questions at the same time are asked once.
+// Package access determines what readers of the board may see and do, by access reviews of the API server. Answers are used
+// for some seconds, so that a withdrawn right ends soon; equal questions at the same time are sent once.
 //
 //	access.go  questions and answers
 //	scope.go   what a reader sees
@@ -21,36 +21,36 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// The bounds of answers.
+// The limits of answers.
 const (
-	// allowedAge is how long an answer that allows is used. It bounds how long a withdrawn right lasts.
+	// allowedAge is how long a positive answer is used. It bounds how long a withdrawn right lasts.
 	allowedAge = 5 * time.Second
-	// deniedAge is how long one that denies is used.
+	// deniedAge is how long a negative answer is used.
 	deniedAge = 30 * time.Second
-	// outageAge is how long the last answer is used while the API server does not give a newer one. No one can withdraw a right
-	// then, and what the board shows is as old.
+	// outageAge is how long the last answer is used while the API server does not respond. Rights cannot be withdrawn then, and
+	// what the board shows is as old.
 	outageAge = 10 * time.Minute
-	// pause after an answer that failed, before the API server is asked again.
+	// pause is the pause after a failed review, before the next request to the API server.
 	pause = 2 * time.Second
-	// timeout of a review.
+	// timeout is the timeout of a review.
 	timeout = 5 * time.Second
-	// maxReviews are asked at the same time.
+	// maxReviews is the maximum number of reviews at the same time.
 	maxReviews = 32
-	// maxAnswers are kept.
+	// maxAnswers is the maximum number of answers that are kept.
 	maxAnswers = 100_000
-	// authenticated is a group of everyone that the API server knows.
+	// authenticated is the group of all authenticated users.
 	authenticated = "system:authenticated"
 )
 
-// Options of access.
+// Options configure access.
 type Options struct {
-	// Review asks the API server, and fills in the status of the review.
+	// Review sends a review to the API server, and sets its status.
 	Review func(ctx context.Context, review *authorizationv1.SubjectAccessReview) error
 	// Clock is the only source of time.
 	Clock clock.Clock
 }
 
-// Access answers what readers may.
+// Access determines the rights of readers.
 type Access struct {
 	Options
 	flight  singleflight.Group
@@ -62,7 +62,7 @@ type Access struct {
 	failed  time.Time
 }
 
-// question of a reader, in a namespace or in all.
+// question is a question about a reader, in a namespace or in all namespaces.
 type question struct{ reader, namespace, verb, group, resource string }
 
 type answer struct {
@@ -70,18 +70,18 @@ type answer struct {
 	at      time.Time
 }
 
-// New returns access without answers.
+// New returns an Access without answers.
 func New(o Options) *Access {
 	return &Access{Options: o, reviews: make(chan struct{}, maxReviews), answers: map[question]answer{}}
 }
 
-// keyOf a reader: those with the same user and groups have the same rights.
+// keyOf returns the key of a reader: readers with the same user and groups have the same rights.
 func keyOf(r web.Reader) string {
 	return r.User + "\x00" + strings.Join(slices.Sorted(slices.Values(r.Groups)), "\x00")
 }
 
-// Allowed reports whether a reader may use a verb on a resource of a namespace; "" for all namespaces. Without an answer
-// of the API server, and without an older one of the last minutes, it is an error.
+// Allowed reports whether a reader may use a verb on a resource in a namespace; "" for all namespaces. It fails without an
+// answer of the API server, unless there is one of the last minutes.
 func (a *Access) Allowed(ctx context.Context, r web.Reader, namespace, verb, group, resource string) (bool, error) {
 	q := question{keyOf(r), namespace, verb, group, resource}
 	known, is, fresh, failure := a.known(q)
@@ -107,8 +107,8 @@ func (a *Access) Allowed(ctx context.Context, r web.Reader, namespace, verb, gro
 	}
 }
 
-// known returns the answer that may be used if no newer one is available, whether it is new enough to be used now, and
-// why the API server must not be asked at the moment.
+// known returns the answer to use if no newer one is available, whether it is new enough to be used now, and the error if the
+// API server must not be asked at the moment.
 func (a *Access) known(q question) (known answer, is, fresh bool, failure error) {
 	now := a.Clock.Now()
 	a.mu.Lock()
@@ -126,7 +126,7 @@ func (a *Access) known(q question) (known answer, is, fresh bool, failure error)
 	return known, is, is && age < limit, failure
 }
 
-// review asks the API server.
+// review sends a review to the API server.
 func (a *Access) review(ctx context.Context, r web.Reader, q question) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -156,7 +156,7 @@ func (a *Access) review(ctx context.Context, r web.Reader, q question) (bool, er
 	return a.answers[q].allowed, nil
 }
 
-// forget the answers that are only for outages; if that is not enough, all.
+// forget drops the answers that are only for outages; if that is not enough, all answers.
 func (a *Access) forget(now time.Time) {
 	for q, known := range a.answers {
 		if now.Sub(known.at) > deniedAge {
@@ -168,13 +168,13 @@ func (a *Access) forget(now time.Time) {
 	}
 }
 
-// May reports whether a reader may decide about releases, and change services, of a namespace. Without an answer they
-// may not; the API server decides about each act again.
+// May returns the acts that a reader may do in a namespace: decisions about releases and changes of services. Without an
+// answer there are none; the API server authorizes each act again.
 func (a *Access) May(ctx context.Context, r web.Reader, namespace string) []string {
 	return web.ActsOf(func(verb, resource string) bool { return a.may(ctx, r, namespace, verb, resource) })
 }
 
-// MayFreeze reports whether a reader may create freezes of a namespace, or with "" of the cluster, and delete them. Without an
+// MayFreeze reports whether a reader may create and delete freezes in a namespace, or with "" in the cluster. Without an
 // answer they may not.
 func (a *Access) MayFreeze(ctx context.Context, r web.Reader, namespace string) (freeze, thaw bool) {
 	resource := "freezes"

@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// kind of objects that pages show.
+// kind is a kind of objects that pages show.
 type kind int
 
 const (
@@ -31,10 +31,10 @@ const (
 	clusterFreezes
 	pods
 	events
-	kinds // their number
+	kinds // the number of kinds
 )
 
-// resources by which the API server knows a kind: one of them has to be readable.
+// resources are the resources of each kind: at least one of them must be readable.
 var resources = [kinds][]struct{ group, resource string }{
 	services:     {{v1alpha1.GroupVersion.Group, "microservices"}},
 	releases:     {{v1alpha1.GroupVersion.Group, "versionedmicroservices"}},
@@ -42,25 +42,25 @@ var resources = [kinds][]struct{ group, resource string }{
 	images:       {{v1alpha1.GroupVersion.Group, "imagepolicies"}},
 	repositories: {{v1alpha1.GroupVersion.Group, "githubrepositories"}},
 	freezes:      {{v1alpha1.GroupVersion.Group, "freezes"}},
-	// They belong to no namespace: who may not list them sees of a service that it waits for one.
+	// They are cluster-scoped: readers who may not list them see only that a service waits for one.
 	clusterFreezes: {{v1alpha1.GroupVersion.Group, "clusterfreezes"}},
 	pods:           {{corev1.GroupName, "pods"}},
 	events:         {{eventsv1.GroupName, "events"}, {corev1.GroupName, "events"}}, // two names of the same objects
 }
 
-// seen are the namespaces in which a kind may be seen.
+// seen are the namespaces in which a reader may see a kind.
 type seen struct {
 	all bool
 	in  map[string]bool
-	// unknown are those for which the API server gave no answer, sorted. What they hold is hidden.
+	// unknown are the namespaces for which the API server gave no answer, sorted. Their objects are hidden.
 	unknown []string
 }
 
 func (s seen) has(namespace string) bool { return s.all || s.in[namespace] }
 
-// Scope asks what a reader sees: each kind in all namespaces; where that is denied, services in each namespace, and the
-// other kinds in those whose services may be seen. A namespace without an answer, such as one that was made shortly before
-// an outage, is hidden; without any answer it is an error.
+// Scope determines what a reader sees: each kind in all namespaces; if that is denied, services in each namespace, and the
+// other kinds in the namespaces whose services are visible. A namespace without an answer, such as one that was created
+// shortly before an outage, is hidden; without any answer it fails.
 func (a *Access) Scope(ctx context.Context, r web.Reader, namespaces []string) (web.Scope, error) {
 	var all [kinds]seen
 	g, gctx := errgroup.WithContext(ctx)
@@ -94,7 +94,7 @@ func (a *Access) Scope(ctx context.Context, r web.Reader, namespaces []string) (
 	return scopeOf(r, all, visible), nil
 }
 
-// in asks in which of some namespaces a reader may list a kind that they may not list in all.
+// in determines in which of some namespaces a reader may list a kind that they may not list in all.
 func (a *Access) in(ctx context.Context, r web.Reader, k kind, known seen, namespaces []string) (seen, error) {
 	if known.all {
 		return known, nil
@@ -137,7 +137,7 @@ func (a *Access) lists(ctx context.Context, r web.Reader, namespace string, k ki
 	return false, nil
 }
 
-// scopeOf returns a scope its key, its filter, and the sentences about what is missing.
+// scopeOf returns a scope with its key, its filter, and messages about what is missing.
 func scopeOf(r web.Reader, all [kinds]seen, visible []string) web.Scope {
 	if !slices.ContainsFunc(all[:], func(s seen) bool { return !s.all }) {
 		return web.Scope{}
@@ -191,8 +191,8 @@ func some(namespaces []string) string {
 	return fmt.Sprintf("namespaces %s and %d more", strings.Join(namespaces[:most], ", "), len(namespaces)-most)
 }
 
-// filter returns the objects that may be seen, and the labels of the namespaces of services, by which it is known what
-// a ClusterFreeze selects: of kinds that it does not know, none. A kind that may be seen nowhere was not read.
+// filter returns the visible objects, and the labels of the namespaces of services, which are needed to evaluate the
+// selectors of ClusterFreezes; it drops unknown kinds. A kind that is visible nowhere becomes nil, as if it was not read.
 func filter(o cluster.Objects, all [kinds]seen) cluster.Objects {
 	return cluster.Objects{
 		Input: view.Input{

@@ -7,21 +7,22 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// Claims of an ID token that make a reader.
+// Claims names the claims of an ID token that identify a reader.
 type Claims struct {
 	Rules
-	// User is the claim with the user name, such as sub or email; Groups the one with a group or a list of them, "" for none.
+	// User is the claim with the user name, such as sub or email; Groups is the claim with a group or a list of groups, ""
+	// for none.
 	User, Groups string
 }
 
-// reader of the claims of a token.
+// reader returns the reader with the claims of a token.
 func (c Claims) reader(claims map[string]any) (web.Reader, error) {
 	user, ok := claims[c.User].(string)
 	if !ok || user == "" {
 		return web.Reader{}, badToken("it has no claim %q with a text: see --oidc-username-claim", c.User)
 	}
 	if c.User == "email" {
-		// As in the API server: an address that the provider did not verify can belong to anyone.
+		// As in the API server: an address that the provider has not verified can belong to anyone.
 		if verified, is := claims["email_verified"]; is && verified != true {
 			return web.Reader{}, refused("The identity provider did not verify your email address.")
 		}
@@ -33,7 +34,7 @@ func (c Claims) reader(claims map[string]any) (web.Reader, error) {
 	return c.Rules.Reader(user, groups)
 }
 
-// groups of the claims of a token. A token without the claim has none.
+// groups returns the groups in the claims of a token; none if the claim is missing.
 func (c Claims) groups(claims map[string]any) ([]string, error) {
 	if c.Groups == "" {
 		return nil, nil

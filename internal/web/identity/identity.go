@@ -1,10 +1,10 @@
-// Package identity finds out who the readers of a board are: by an identity provider with OpenID Connect, or by a proxy
-// that authenticates them and shows a certificate. There is no anonymous reader, and none that begins with "system:".
+// Package identity identifies the readers of a board: by an identity provider with OpenID Connect, or by a proxy that
+// authenticates them and presents a certificate. There is no anonymous reader, and no name that begins with "system:".
 //
-//	identity.go  which users and groups are taken
+//	identity.go  which users and groups are accepted
 //	proxy.go     headers of a proxy, over mutual TLS
 //	oidc.go      login with an identity provider: authorization code with PKCE
-//	claims.go    the claims of a token, as a reader
+//	claims.go    the reader that the claims of a token identify
 //	session.go   sessions in sealed cookies
 package identity
 
@@ -19,23 +19,24 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// The bounds of a reader.
+// The limits of a reader.
 const (
 	maxName   = 256
 	maxGroups = 500
-	// reserved begins the users and groups of Kubernetes itself.
+	// reserved is the prefix of the users and groups of Kubernetes itself.
 	reserved = "system:"
 )
 
-// Rules are which users and groups the API server knows a person by.
+// Rules define the names of users and groups for the API server.
 type Rules struct {
-	// UserPrefix and GroupsPrefix are put before names, so that a provider cannot make names of others. "" for none.
+	// UserPrefix and GroupsPrefix are added to names, so that a provider cannot issue names of others. "" for none.
 	UserPrefix, GroupsPrefix string
-	// Groups with their prefix that are used; others are ignored. None: all are used.
+	// Groups, with their prefix, that are used; others are ignored. If empty, all are used.
 	Groups []string
 }
 
-// Reader of a user and groups, which are refused with a [web.Problem] if they are reserved or cannot be names.
+// Reader returns the reader with a user and groups. Names that are reserved or invalid are rejected with a
+// [web.Problem].
 func (r Rules) Reader(user string, groups []string) (web.Reader, error) {
 	if user == "" {
 		return web.Reader{}, refused("There is no user name.")
@@ -62,7 +63,7 @@ func (r Rules) Reader(user string, groups []string) (web.Reader, error) {
 	return out, nil
 }
 
-// fault of a name; "": it has none.
+// fault describes why a name is invalid; "" if it is valid.
 func fault(name string) string {
 	switch {
 	case strings.HasPrefix(name, reserved):
@@ -81,7 +82,7 @@ func refused(format string, args ...any) *web.Problem {
 	return &web.Problem{Status: http.StatusForbidden, Title: "You cannot use the board", Text: fmt.Sprintf(format, args...)}
 }
 
-// unknown returns the answer to who is not known.
+// unknown returns the response to an unknown reader.
 func unknown(text string) *web.Problem {
 	return &web.Problem{Status: http.StatusUnauthorized, Title: "You are not logged in", Text: text}
 }

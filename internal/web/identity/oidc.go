@@ -20,15 +20,15 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// The bounds of a login.
+// The limits of a login.
 const (
 	// loginAge is how long a login may take.
 	loginAge = 10 * time.Minute
-	// maxLogins are in progress at the same time in one browser, such as of several tabs.
+	// maxLogins is how many logins one browser may have in progress, for example in several tabs.
 	maxLogins = 8
 	// exchangeTimeout bounds the requests to the provider.
 	exchangeTimeout = 15 * time.Second
-	// discoveryPause after the provider did not answer.
+	// discoveryPause is the pause before the next request to a provider that did not answer.
 	discoveryPause = 2 * time.Second
 )
 
@@ -39,18 +39,18 @@ const (
 	logoutPath   = "/logout"
 )
 
-// OIDCOptions are about an identity provider with OpenID Connect.
+// OIDCOptions configure an identity provider with OpenID Connect.
 type OIDCOptions struct {
 	Claims
-	// Issuer is the URL of the provider, ClientID is what it knows the board by. ClientSecret is "" for a public client.
+	// Issuer is the URL of the provider, ClientID identifies the board to it. ClientSecret is "" for a public client.
 	Issuer, ClientID, ClientSecret string
-	// Scopes that are asked for besides openid.
+	// Scopes to request in addition to openid.
 	Scopes []string
-	// URL of the board for its readers, without a path: https://board.example.com. The provider redirects to its /login/callback.
+	// URL of the board for readers, without a path: https://board.example.com. The provider redirects to its /login/callback.
 	URL string
-	// Key of sessions, of [KeyLength] bytes; nil: a random one.
+	// Key of sessions, of [KeyLength] bytes; nil for a random one.
 	Key []byte
-	// Length is how long a session lasts at most. It ends with the token of the provider too.
+	// Length is the maximum duration of a session, which also ends when the token of the provider expires.
 	Length time.Duration
 	// Client for requests to the provider.
 	Client *http.Client
@@ -58,7 +58,7 @@ type OIDCOptions struct {
 	Clock clock.Clock
 }
 
-// OIDC lets readers log in with an identity provider.
+// OIDC logs readers in with an identity provider.
 type OIDC struct {
 	OIDCOptions
 	sealer *sealer
@@ -70,7 +70,7 @@ type OIDC struct {
 	failed   time.Time
 }
 
-// login is one in progress, in its cookie.
+// login is a login in progress, stored in its cookie.
 type login struct {
 	State    string    `json:"s"`
 	Nonce    string    `json:"n"`
@@ -79,7 +79,7 @@ type login struct {
 	Expires  time.Time `json:"e"`
 }
 
-// NewOIDC returns the identity of a provider. The provider is not asked before the first login.
+// NewOIDC returns the identity of a provider. It sends no request to the provider before the first login.
 func NewOIDC(o OIDCOptions) (*OIDC, error) {
 	for name, value := range map[string]string{"URL": o.URL, "issuer": o.Issuer} {
 		if u, err := url.Parse(value); err != nil || u.Scheme != "https" || u.Host == "" {
@@ -99,7 +99,7 @@ func NewOIDC(o OIDCOptions) (*OIDC, error) {
 // Login returns the path at which readers log in.
 func (*OIDC) Login() string { return loginPath }
 
-// Reader of a request with a session.
+// Reader returns the reader of a request with a session.
 func (o *OIDC) Reader(r *http.Request) (web.Reader, error) {
 	s, err := o.session(r)
 	if err != nil {
@@ -119,7 +119,7 @@ func (o *OIDC) session(r *http.Request) (session, error) {
 	return s, nil
 }
 
-// Serve answers requests about logins. Where one fails, the person can try again.
+// Serve answers requests about logins. After a failed login, the person can try again.
 func (o *OIDC) Serve(w http.ResponseWriter, r *http.Request) error {
 	var err error
 	switch r.URL.Path {
@@ -139,7 +139,7 @@ func (o *OIDC) Serve(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// config of the provider, which is asked for its endpoints once.
+// config returns the configuration of the provider, whose endpoints are read once.
 func (o *OIDC) config(ctx context.Context) (*oauth2.Config, *oidc.Provider, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -159,17 +159,17 @@ func (o *OIDC) config(ctx context.Context) (*oauth2.Config, *oidc.Provider, erro
 	}, o.provider, nil
 }
 
-// away returns the answer while the provider does not answer.
+// away returns the answer for a provider that does not respond.
 func (o *OIDC) away(err error) *web.Problem {
 	return &web.Problem{Status: http.StatusServiceUnavailable, Title: "The identity provider does not answer", Text: fmt.Sprintf("%s: %v. This page tries again.", o.Issuer, err)}
 }
 
-// context for requests to the provider.
+// context returns a context for requests to the provider.
 func (o *OIDC) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(oidc.ClientContext(ctx, o.Client), exchangeTimeout)
 }
 
-// begin sends a person to the provider.
+// begin redirects a person to the provider.
 func (o *OIDC) begin(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet {
 		return &web.Problem{Status: http.StatusMethodNotAllowed, Title: "This page can only be opened", Text: "Follow the link."}
@@ -192,7 +192,7 @@ func (o *OIDC) begin(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// clear the logins in progress of a browser that has more than some.
+// clear removes the logins in progress of a browser that has more than most.
 func (o *OIDC) clear(w http.ResponseWriter, r *http.Request, most int) {
 	var found []string
 	for _, c := range r.Cookies() {
@@ -208,7 +208,7 @@ func (o *OIDC) clear(w http.ResponseWriter, r *http.Request, most int) {
 	}
 }
 
-// local returns the path of a page of this board; "/" for any other URL.
+// local returns target if it is the path of a page of this board, otherwise "/".
 func local(target string) string {
 	u, err := url.Parse(target)
 	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(target, "/") || strings.HasPrefix(target, "//") || strings.ContainsAny(target, "\\\r\n\t") ||
@@ -218,7 +218,7 @@ func local(target string) string {
 	return target
 }
 
-// finish takes a person back from the provider.
+// finish handles a person who returns from the provider.
 func (o *OIDC) finish(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	l, err := o.inProgress(r, q.Get("state"))
@@ -228,9 +228,9 @@ func (o *OIDC) finish(w http.ResponseWriter, r *http.Request) error {
 	s, err := o.answered(r.Context(), l, q)
 	var p *web.Problem
 	if errors.As(err, &p) && p.Status == http.StatusServiceUnavailable {
-		return err // the page tries again, with the same login
+		return err // the page retries with the same login
 	}
-	http.SetCookie(w, cookie(loginCookie+l.State[:8], "", -1)) // each one is used once by a browser
+	http.SetCookie(w, cookie(loginCookie+l.State[:8], "", -1)) // a browser uses each login once
 	if err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (o *OIDC) finish(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// answered returns the session that follows from the answer of the provider to a login.
+// answered returns the session for the provider's answer to a login.
 func (o *OIDC) answered(ctx context.Context, l login, q url.Values) (session, error) {
 	if code := q.Get("error"); code != "" {
 		return session{}, refused("The identity provider refused: %s.", cmp.Or(q.Get("error_description"), code))
@@ -274,7 +274,7 @@ func (o *OIDC) inProgress(r *http.Request, state string) (login, error) {
 	return l, nil
 }
 
-// exchange the code of a login for a session.
+// exchange exchanges the code of a login for a session.
 func (o *OIDC) exchange(ctx context.Context, l login, code string) (session, error) {
 	config, provider, err := o.config(ctx)
 	if err != nil {
@@ -315,7 +315,7 @@ func (o *OIDC) exchange(ctx context.Context, l login, code string) (session, err
 	return session{ID: rand.Text(), User: reader.User, Groups: reader.Groups, Expires: expires}, nil
 }
 
-// logout ends the session.
+// logout ends the session of the reader.
 func (o *OIDC) logout(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodPost {
 		http.Redirect(w, r, "/", http.StatusSeeOther)

@@ -11,24 +11,24 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// proxyAge is after how long a stream ends, so that the proxy authenticates its reader again.
+// proxyAge is the duration after which a stream ends, so that the proxy authenticates its reader again.
 const proxyAge = 5 * time.Minute
 
-// Proxy believes the headers of an authenticating proxy, as the API server of Kubernetes does with its request headers: of
-// connections whose client certificate the server has verified, and no others.
+// Proxy trusts the headers of an authenticating proxy, as the API server of Kubernetes does with its request headers: only
+// on connections whose client certificate the server has verified.
 type Proxy struct {
 	Rules
-	// Names are the common names of certificates that are allowed; none: all that the authority signed.
+	// Names are the allowed common names of certificates; if empty, all certificates of the authority are allowed.
 	Names []string
-	// UserHeaders: the first one with a value has the user. GroupHeaders: all of them have groups.
+	// UserHeaders: the first one with a value has the user. GroupHeaders: each may have groups.
 	UserHeaders, GroupHeaders []string
-	// Separator between groups within a header; "": each header has one.
+	// Separator of groups within a header; "" if each header has one group.
 	Separator string
 	// Clock is the only source of time.
 	Clock clock.Clock
 }
 
-// Reader of a request.
+// Reader returns the reader of a request.
 func (p *Proxy) Reader(r *http.Request) (web.Reader, error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.TLS.VerifiedChains[0]) == 0 {
 		return web.Reader{}, unknown("The request did not come through the proxy of the board. Open the board at the address of the proxy.")
@@ -65,10 +65,10 @@ func (p *Proxy) Reader(r *http.Request) (web.Reader, error) {
 	return reader, err
 }
 
-// Login returns the proxy's.
+// Login returns "", because readers log in at the proxy.
 func (*Proxy) Login() string { return "" }
 
-// Serve refuses: readers log in and out at the proxy.
+// Serve returns an error: readers log in and out at the proxy.
 func (*Proxy) Serve(http.ResponseWriter, *http.Request) error {
 	return &web.Problem{Status: http.StatusNotFound, Title: "There is no such page", Text: "Log in and out at the proxy."}
 }

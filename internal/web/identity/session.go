@@ -13,19 +13,20 @@ import (
 	"time"
 )
 
-// Names of cookies. Browsers set those with __Host- for exactly this host, over HTTPS.
+// Names of cookies. Browsers accept those with __Host- only from exactly this host, over HTTPS.
 const (
 	sessionCookie = "__Host-hlnr-session"
 	loginCookie   = "__Host-hlnr-login-" // and the start of the state
 )
 
-// maxCookie is the length in bytes up to which browsers keep a cookie, with room for its name and attributes.
+// maxCookie is the length in bytes that browsers accept, less some room for the name and attributes of a
+// cookie.
 const maxCookie = 3800
 
-// KeyLength of the key of sessions, in bytes.
+// KeyLength is the length of the key of sessions, in bytes.
 const KeyLength = 32
 
-// session is what a session cookie holds.
+// session is the content of a session cookie.
 type session struct {
 	ID      string    `json:"i"`
 	User    string    `json:"u"`
@@ -36,7 +37,8 @@ type session struct {
 // sealer encrypts and signs cookies.
 type sealer struct{ aead cipher.AEAD }
 
-// newSealer with a key of KeyLength bytes; nil for a random one, with which sessions end when the server does.
+// newSealer returns a sealer with a key of KeyLength bytes; nil for a random one, with which sessions end when
+// the server stops.
 func newSealer(key []byte) (*sealer, error) {
 	if key == nil {
 		key = make([]byte, KeyLength)
@@ -58,7 +60,7 @@ func newSealer(key []byte) (*sealer, error) {
 	return &sealer{aead}, nil
 }
 
-// seal a value for a cookie of a name. It opens for that name only.
+// seal encrypts a value for a cookie with a name. It can be opened for that name only.
 func (s *sealer) seal(name string, value any) (string, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -69,7 +71,7 @@ func (s *sealer) seal(name string, value any) (string, error) {
 
 var errSealed = errors.New("the cookie is not one of this server")
 
-// open what seal made.
+// open decrypts a value of seal.
 func (s *sealer) open(name, text string, into any) error {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
@@ -85,15 +87,15 @@ func (s *sealer) open(name, text string, into any) error {
 	return nil
 }
 
-// cookie with the attributes of all cookies; age in seconds, negative to remove it.
+// cookie returns a cookie with the attributes of all cookies; age is in seconds, negative to remove it.
 func cookie(name, value string, age int) *http.Cookie {
 	return &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: age, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode}
 }
 
-// ended are sessions that were logged out and have not expired.
+// ended are the sessions that were logged out and have not expired.
 type ended struct {
 	mu sync.Mutex
-	at map[string]time.Time // their expiry
+	at map[string]time.Time // expiry
 }
 
 func (e *ended) add(s session, now time.Time) {

@@ -1,6 +1,6 @@
 // Package identitytest is a small OpenID provider for tests: discovery, keys, the authorization code flow with PKCE, and ID
-// tokens signed with RS256. It refuses what the protocol forbids. Package oidc of go-oidc, which the product uses, reads it as
-// it reads others; the end-to-end tests of hack/boardtest have a real provider.
+// tokens signed with RS256. It rejects what the protocol forbids. It is tested with package oidc of go-oidc, which the product
+// uses; the end-to-end tests of hack/boardtest use a real provider.
 package identitytest
 
 import (
@@ -23,15 +23,15 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// The client that the provider knows.
+// The client that is registered with the provider.
 const (
 	ClientID     = "board"
 	ClientSecret = "a secret of the board"
 )
 
-// Provider of identities.
+// Provider is an OpenID provider.
 type Provider struct {
-	// Server is its address, with its own certificate.
+	// Server is the HTTP server, with a self-signed certificate.
 	*httptest.Server
 
 	mu       sync.Mutex
@@ -45,13 +45,13 @@ type Provider struct {
 	logins   int
 }
 
-// grant is a code that was given out.
+// grant is an issued code.
 type grant struct {
 	challenge, nonce string
 	claims           map[string]any
 }
 
-// New starts a provider that redirects to one address.
+// New starts a provider that redirects to one address only.
 func New(t testing.TB, redirect string) *Provider {
 	t.Helper()
 	p := &Provider{redirect: redirect, codes: map[string]grant{}}
@@ -75,7 +75,7 @@ func New(t testing.TB, redirect string) *Provider {
 	return p
 }
 
-// Rotate returns the provider another key.
+// Rotate replaces the provider's signing key.
 func (p *Provider) Rotate(t testing.TB) {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -87,28 +87,28 @@ func (p *Provider) Rotate(t testing.TB) {
 	p.key, p.kid = key, rand.Text()
 }
 
-// Person who logs in next, by the claims of their token. Claims of the protocol have defaults that they override.
+// Person sets the claims of the next person who logs in. They override the defaults of the protocol's claims.
 func (p *Provider) Person(claims map[string]any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.claims = claims
 }
 
-// Down stops answers, or with false lets them continue.
+// Down makes requests fail, or with false succeed again.
 func (p *Provider) Down(down bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.down = down
 }
 
-// Refuse logins with an error; "": they succeed.
+// Refuse makes logins fail with an error; "" lets them succeed.
 func (p *Provider) Refuse(code string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refuse = code
 }
 
-// Logins returns how many tokens were given out.
+// Logins returns how many tokens were issued.
 func (p *Provider) Logins() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,7 +132,7 @@ func (p *Provider) keys(w http.ResponseWriter, _ *http.Request) {
 	}}})
 }
 
-// authorize lets the person in without a question.
+// authorize logs the person in without asking.
 func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	p.mu.Lock()
@@ -158,7 +158,7 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, p.redirect+"?"+back.Encode(), http.StatusFound)
 }
 
-// token exchanges a code, once.
+// token exchanges a code, which is valid once.
 func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,5 +197,5 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 func answer(w http.ResponseWriter, status int, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(value) // the client left
+	_ = json.NewEncoder(w).Encode(value) // the client disconnected
 }
