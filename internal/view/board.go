@@ -23,7 +23,7 @@ type Board struct {
 	metav1.TypeMeta `json:",inline"`
 	// Time at which ages and sentences are valid.
 	Time metav1.Time `json:"time"`
-	// Counts of services by what they need.
+	// Counts of services by class.
 	Counts Counts `json:"counts"`
 	// Freezes that apply now, followed by future ones.
 	Freezes []Freeze `json:"freezes,omitempty"`
@@ -34,11 +34,11 @@ type Board struct {
 	Services []Service `json:"services"`
 }
 
-// NotificationProblem is why a NotificationPolicy does not deliver all messages.
+// NotificationProblem describes why a NotificationPolicy does not deliver all messages.
 type NotificationProblem struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Reason and Message of its condition Ready, which is False since Since.
+	// Reason and Message of its condition Ready, which has been False since Since.
 	Reason  string       `json:"reason"`
 	Message string       `json:"message"`
 	Since   *metav1.Time `json:"since,omitempty"`
@@ -52,7 +52,7 @@ type Counts struct {
 	Moving   int `json:"moving"`
 }
 
-// Class is what a state needs, in the order in which users see it.
+// Class is the kind of attention that a state needs, in the order in which users see it.
 type Class string
 
 // The classes, in their order.
@@ -77,10 +77,10 @@ type Service struct {
 	Name      string       `json:"name"`
 	// State of the group or preview that needs most attention, or of the service itself.
 	State State `json:"state"`
-	// Paused: spec.paused keeps releases from starting automatically.
+	// Paused: spec.paused prevents releases from starting automatically.
 	Paused bool  `json:"paused,omitempty"`
 	Pins   []Pin `json:"pins,omitempty"`
-	// Freezes that apply to it now, the one that ends last first.
+	// Freezes that apply to the service now, the one that ends last first.
 	Freezes []Freeze `json:"freezes,omitempty"`
 	// Groups that are not pull requests, newest first.
 	Groups []Group `json:"groups,omitempty"`
@@ -89,17 +89,17 @@ type Service struct {
 	Previews []Group `json:"previews,omitempty"`
 	// Problems are conditions that need attention.
 	Problems []Problem `json:"problems,omitempty"`
-	// Discovery of versions; nil: the ImagePolicy is not known.
+	// Discovery of versions; nil if the ImagePolicy is not known.
 	Discovery *Discovery `json:"discovery,omitempty"`
-	// Weights over time, on the page of the board, which records them since its start.
+	// Weights over time, only on the page of the board, which records them since its start.
 	Weights []GroupWeights `json:"weights,omitempty"`
 }
 
 // GroupWeights are the required weights of a group since they were first observed.
 type GroupWeights struct {
 	Group string `json:"group"`
-	// Points in order of time; each is valid until the next one. The first one is the start of the observation, or the
-	// oldest that is kept.
+	// Points in chronological order; each is valid until the next one. The first one is the start of the observation,
+	// or the oldest retained one.
 	Points []WeightPoint `json:"points"`
 }
 
@@ -130,7 +130,7 @@ type Pin struct {
 
 // Problem is a condition of an object that needs attention.
 type Problem struct {
-	// Object that has it, as kind/name.
+	// Object that has the condition, as kind/name.
 	Object string `json:"object"`
 	// Condition is the type of the condition.
 	Condition string       `json:"condition,omitempty"`
@@ -154,7 +154,7 @@ type Group struct {
 	Hosts []Host `json:"hosts,omitempty"`
 	// Releases, newest first.
 	Releases []Release `json:"releases,omitempty"`
-	// PullRequest of a preview.
+	// PullRequest of the preview.
 	PullRequest *PullRequest `json:"pullRequest,omitempty"`
 }
 
@@ -168,7 +168,7 @@ type PullRequest struct {
 	URL    string `json:"url,omitempty"`
 	// Pushed is when the head commit was pushed.
 	Pushed *metav1.Time `json:"pushed,omitempty"`
-	// Closed is when it was closed; the group stays until Until.
+	// Closed is when the pull request was closed; the group stays until Until.
 	Closed *metav1.Time `json:"closed,omitempty"`
 	Until  *metav1.Time `json:"until,omitempty"`
 }
@@ -201,10 +201,10 @@ type Release struct {
 	Version string `json:"version"`
 	// Status: pending, canary, active, error or deprecated.
 	Status string `json:"status"`
-	// Reason of the status, and Since when it has it.
+	// Reason of the status, and Since when the status began.
 	Reason string       `json:"reason,omitempty"`
 	Since  *metav1.Time `json:"since,omitempty"`
-	// Created is when its object was created; nil: there is none, or it is not known.
+	// Created is when the object was created; nil if it does not exist, or this is not known.
 	Created *metav1.Time `json:"created,omitempty"`
 	// FirstActive is when it became active for the first time; nil if it was never active, or if that is not known.
 	FirstActive *metav1.Time `json:"firstActive,omitempty"`
@@ -212,13 +212,13 @@ type Release struct {
 	Share   Share        `json:"share"`
 	Pods    *Pods        `json:"pods,omitempty"`
 	Images  []string     `json:"images,omitempty"`
-	// Commit that it was built from, if its source names one.
+	// Commit that the release was built from, if its source names one.
 	Commit string `json:"commit,omitempty"`
-	// Retained: it was active, and a rollback to it needs no steps.
+	// Retained: the release was active, and a rollback to it needs no steps.
 	Retained bool `json:"retained,omitempty"`
 	// Attempts after the first one.
 	Attempts int32 `json:"attempts,omitempty"`
-	// Failure is why it is not available, with a message.
+	// Failure is why the release is not available, with a message.
 	Failure  string    `json:"failure,omitempty"`
 	Message  string    `json:"message,omitempty"`
 	Decision *Decision `json:"decision,omitempty"`
@@ -237,13 +237,13 @@ type Share struct {
 	// Observed is the measured share in Window.
 	Observed *float64 `json:"observed,omitempty"`
 	Window   string   `json:"window,omitempty"`
-	// Since is when the weight was required, while it is not programmed.
+	// Since is when the weight was required, if it is not programmed yet.
 	Since *metav1.Time `json:"since,omitempty"`
-	// Match: it also gets the requests that canaryMatches select. Mirror: and copies of this percentage
-	// of the requests.
+	// Match: the release also gets the requests that canaryMatches select. Mirror: the release also gets copies of
+	// this percentage of the requests.
 	Match  bool  `json:"match,omitempty"`
 	Mirror int32 `json:"mirror,omitempty"`
-	// Withheld: it has a weight but no ready endpoint, and gets no traffic.
+	// Withheld: the release has a weight but no ready endpoint, and gets no traffic.
 	Withheld bool `json:"withheld,omitempty"`
 }
 
@@ -259,7 +259,7 @@ type Pods struct {
 // Pod of a release.
 type Pod struct {
 	Name string `json:"name"`
-	// Phase of the pod, or the reason why a container waits or ended.
+	// Phase of the pod, or the reason why a container waits or terminated.
 	Phase    string       `json:"phase"`
 	Ready    bool         `json:"ready"`
 	Restarts int32        `json:"restarts,omitempty"`
@@ -272,7 +272,7 @@ type Decision struct {
 	Action string      `json:"action"`
 	By     string      `json:"by,omitempty"`
 	Time   metav1.Time `json:"time"`
-	// Reason is what the user wrote, if that is still known.
+	// Reason is what the user wrote, if it is still known.
 	Reason string `json:"reason,omitempty"`
 	// Outcome: Applied, or DecisionNotApplicable with the cause.
 	Outcome string `json:"outcome,omitempty"`
@@ -318,7 +318,7 @@ type Analysis struct {
 	Step   int32  `json:"step"`
 	Phase  string `json:"phase"`
 	Rounds int32  `json:"rounds"`
-	// Count is how many passed rounds a step needs, or 0 if not known.
+	// Count is the number of passed rounds that a step needs, or 0 if not known.
 	Count    int32        `json:"count,omitempty"`
 	Failures int32        `json:"failures,omitempty"`
 	Message  string       `json:"message,omitempty"`
@@ -326,10 +326,10 @@ type Analysis struct {
 	Metrics  []Metric     `json:"metrics,omitempty"`
 }
 
-// Metric is the last measurement of a metric next to its bounds.
+// Metric is the last measurement of a metric with its bounds.
 type Metric struct {
 	Name string `json:"name"`
-	// Kind: successRate, latency, prometheus or web; empty: it is not in the specification.
+	// Kind: successRate, latency, prometheus or web; empty if it is not in the specification.
 	Kind   string `json:"kind,omitempty"`
 	Result string `json:"result"`
 	// Value that was compared; empty if there was none.
@@ -354,7 +354,7 @@ type Discovery struct {
 	// Tags read by the last scan that found a change, and when that was.
 	Tags    int32        `json:"tags,omitempty"`
 	Changed *metav1.Time `json:"changed,omitempty"`
-	// Ready is False with Reason and Message if nothing is offered, or the result is not complete.
+	// Ready is False with Reason and Message if no version is offered, or the result is not complete.
 	Ready   bool   `json:"ready"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
@@ -362,7 +362,7 @@ type Discovery struct {
 	Rejected []Verdict `json:"rejected,omitempty"`
 }
 
-// Verdict is why a tag is not offered.
+// Verdict describes why a tag is not offered.
 type Verdict struct {
 	Version string `json:"version"`
 	Verdict string `json:"verdict"`

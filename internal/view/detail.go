@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// ReleaseDetail is one release, with its differences from the release before it.
+// ReleaseDetail is one release, with its differences from the previous release.
 type ReleaseDetail struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
@@ -29,14 +29,14 @@ type ReleaseDetail struct {
 	// Changes are the fields of the pod template that differ, at most [MaxChanges]; More counts the others.
 	Changes []FieldChange `json:"changes,omitempty"`
 	More    int           `json:"more,omitempty"`
-	// URL of the source: a release or a pull request at GitHub.
+	// URL of the source: a release or a pull request on GitHub.
 	URL string `json:"url,omitempty"`
 }
 
-// MaxChanges of a [ReleaseDetail].
+// MaxChanges is the maximum number of changes in a [ReleaseDetail].
 const MaxChanges = 100
 
-// FieldChange is a field that differs. Its value is never shown: it may be secret.
+// FieldChange is a field that differs. Its value is omitted, because it may be secret.
 type FieldChange struct {
 	// Path such as spec.containers[shop].resources.limits.memory.
 	Path string `json:"path"`
@@ -148,7 +148,7 @@ func differences(path string, before, after any) []FieldChange {
 	return out
 }
 
-// members of an object or a list, by what follows in the path; nil: it has none.
+// members returns the members of an object or a list, by their part of the path; nil if there are none.
 func members(v any) map[string]any {
 	out := map[string]any{}
 	switch v := v.(type) {

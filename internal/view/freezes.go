@@ -17,22 +17,22 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// Freeze is a Freeze or a ClusterFreeze that applies now, or will.
+// Freeze is a Freeze or a ClusterFreeze that applies now or in the future.
 type Freeze struct {
 	// Kind is Freeze or ClusterFreeze.
 	Kind string `json:"kind"`
 	// Namespace of a Freeze; empty for a ClusterFreeze.
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// Subject is what it freezes, such as "namespace shop".
+	// Subject is what is frozen, such as "namespace shop".
 	Subject string `json:"subject"`
-	// Active: it applies now.
+	// Active: the freeze applies now.
 	Active bool `json:"active"`
-	// From is when it applies next; nil while it applies. Until is when it ends; nil if it has no end.
+	// From is when the freeze applies next; nil while it applies. Until is when it ends; nil if it has no end.
 	From   *metav1.Time `json:"from,omitempty"`
 	Until  *metav1.Time `json:"until,omitempty"`
 	Reason string       `json:"reason"`
-	// By is the user who created it or changed it last; empty if not known.
+	// By is the user who created or last changed it; empty if not known.
 	By string `json:"by,omitempty"`
 	// Sentence for people, at the time of the view.
 	Sentence string `json:"sentence"`
@@ -42,7 +42,7 @@ type Freeze struct {
 	Next []Action `json:"next,omitempty"`
 }
 
-// Freezes are those that apply now, followed by future ones.
+// Freezes are the current freezes, followed by future ones.
 type Freezes struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
@@ -53,13 +53,13 @@ type Freezes struct {
 type Effect struct {
 	// Services is the number of selected services.
 	Services int `json:"services"`
-	// Waiting are the services with a release that waits for its end, as namespace/name.
+	// Waiting are the services with a release that waits for the end of the freeze, as namespace/name.
 	Waiting []string `json:"waiting,omitempty"`
-	// Exceptions are the services to which it does not apply, by namespace/name, with the reasons.
+	// Exceptions are the services to which the freeze does not apply, by namespace/name, with the reasons.
 	Exceptions []FreezeException `json:"exceptions,omitempty"`
-	// Unknown: it selects namespaces by labels that were not read. Only the services that wait for it are counted.
+	// Unknown: the freeze selects namespaces by labels that were not read. Only the services that wait for it are counted.
 	Unknown bool `json:"unknown,omitempty"`
-	// Problem is why it selects nothing.
+	// Problem is why the freeze selects nothing.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -69,7 +69,7 @@ type FreezeException struct {
 	Reason  string `json:"reason"`
 }
 
-// freezes of an input that are not over.
+// freezes are the freezes of an input that have not ended.
 type freezes struct {
 	cluster []resolved
 	by      map[string][]resolved // by namespace
@@ -116,7 +116,7 @@ func (x *freezes) selects(f resolved, ms *v1alpha1.Microservice) bool {
 // unknown reports whether the selection of a freeze is not known.
 func (x *freezes) unknown(f resolved) bool { return x.labels == nil && f.NeedsNamespaceLabels() }
 
-// of returns the freezes that apply to a service now, those that end last first.
+// of returns the freezes that apply to a service now, the one that ends last first.
 func (x *freezes) of(ms *v1alpha1.Microservice) (out []resolved) {
 	for _, list := range [][]resolved{x.cluster, x.by[ms.Namespace]} {
 		for _, f := range list {
@@ -137,8 +137,7 @@ func compareEnds(a, b time.Time) int {
 	return a.Compare(b)
 }
 
-// frozenOf returns the condition of a service with a release that waits for the end of a freeze, or
-// nil.
+// frozenOf returns the condition of a service whose release waits for the end of a freeze, or nil.
 func frozenOf(ms *v1alpha1.Microservice) *metav1.Condition {
 	if c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionFrozen); c != nil && c.Status == metav1.ConditionTrue {
 		return c
@@ -146,8 +145,7 @@ func frozenOf(ms *v1alpha1.Microservice) *metav1.Condition {
 	return nil
 }
 
-// board returns all freezes with their effects on the services: those that apply first, then those that
-// begin first.
+// board returns all freezes with their effects on the services: current ones first, then by their start.
 func (x *freezes) board(in Input, program string, now time.Time) []Freeze {
 	all := slices.Clone(x.cluster)
 	for _, namespace := range slices.Sorted(maps.Keys(x.by)) {
@@ -171,7 +169,7 @@ func (x *freezes) board(in Input, program string, now time.Time) []Freeze {
 	return out
 }
 
-// effect returns the effect of a freeze on the services of its namespace, or on all.
+// effect returns the effect of a freeze on the services of its namespace, or on all services.
 func (x *freezes) effect(f resolved, services []*v1alpha1.Microservice) *Effect {
 	out := &Effect{Unknown: x.unknown(f)}
 	if err := f.Check(); err != nil {
@@ -195,7 +193,7 @@ func (x *freezes) effect(f resolved, services []*v1alpha1.Microservice) *Effect 
 	return out
 }
 
-// view of a freeze.
+// view returns the view of a freeze.
 func (f resolved) view(program string, now time.Time) Freeze {
 	out := Freeze{
 		Kind: f.Kind, Namespace: f.Namespace, Name: f.Name, Subject: f.subject(), Active: f.state.Active,
@@ -250,8 +248,8 @@ func (s *service) freezesOf() (out []Freeze) {
 	return out
 }
 
-// waitsForStart returns the state of a service with a new version that waits for the end of a freeze before its rollout
-// starts, or nil if there is none, or spec.paused keeps it too.
+// waitsForStart returns the state of a service whose new version waits for the end of a freeze before its rollout starts,
+// or nil if there is none, or spec.paused blocks it too.
 func (s *service) waitsForStart() *State {
 	c := frozenOf(s.ms)
 	if c == nil || s.ms.Spec.Paused {
@@ -259,12 +257,12 @@ func (s *service) waitsForStart() *State {
 	}
 	what, why, found := strings.Cut(c.Message, ": frozen ")
 	if !found || strings.Contains(what, " is waiting at ") || strings.HasSuffix(what, " is waiting without pods") {
-		return nil // the state of the rollout has it
+		return nil // the state of the rollout shows it
 	}
 	return &State{Word: WordFrozen, Class: Moving, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: what + ", " + first("frozen "+why)}
 }
 
-// frozenCause describes the freeze for which a release of the service waits, or returns "".
+// frozenCause describes the freeze for which a release of the service waits; "" if there is none.
 func (s *service) frozenCause() string {
 	c := frozenOf(s.ms)
 	if c == nil {
@@ -292,7 +290,8 @@ func frozenAt(message, version string) string {
 	}
 }
 
-// first returns the first freeze of a message that may contain several: it ends with the reason in quotes and parentheses.
+// first returns the first freeze of a message that may contain several. A freeze ends with the reason in quotes and
+// parentheses.
 func first(text string) string {
 	at := strings.Index(text, ` ("`)
 	if at < 0 {

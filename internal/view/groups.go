@@ -8,7 +8,7 @@ import (
 
 // GroupState is the state of a release group without its sentence and the other parts of the service.
 type GroupState struct {
-	// Microservice and Group are those of the input, to read only.
+	// Microservice and Group are those of the input, and must not be changed.
 	Microservice *v1alpha1.Microservice
 	Group        *v1alpha1.ReleaseGroup
 	// Preview reports whether the group is a pull request.
@@ -21,7 +21,7 @@ type GroupState struct {
 	Step, Steps int32
 }
 
-// GroupStates returns the states of all groups, in the order of the input. It is a cheaper part of [New], for
+// GroupStates returns the states of all groups, in the order of the input. It is cheaper than [New], for
 // frequent reads of many services.
 func GroupStates(in Input, now time.Time) []GroupState {
 	x := newIndex(in, now)
@@ -43,11 +43,11 @@ func GroupStates(in Input, now time.Time) []GroupState {
 
 // ReleaseState is the state of a release without its sentence and the other parts of its service.
 type ReleaseState struct {
-	// Microservice, Group and Row are those of the input, to read only.
+	// Microservice, Group and Row are those of the input, and must not be changed.
 	Microservice *v1alpha1.Microservice
 	Group        *v1alpha1.ReleaseGroup
 	Row          *v1alpha1.Release
-	// Object of the release; nil: there is none, or it was not read.
+	// Object of the release; nil if it does not exist, or was not read.
 	Object *v1alpha1.VersionedMicroservice
 	// Preview reports whether the release is of a pull request.
 	Preview bool

@@ -30,7 +30,7 @@ type Past struct {
 	Status  string `json:"status"`
 	// Result is the release's state.
 	Result State `json:"result"`
-	// Started is when its object was created, and Changed when it got its status.
+	// Started is when its object was created, and Changed when its status changed.
 	Started *metav1.Time `json:"started,omitempty"`
 	Changed *metav1.Time `json:"changed,omitempty"`
 	// Duration from start to the first time that it was active, or to the error of the first attempt, in
@@ -50,7 +50,7 @@ func NewHistory(in Input, namespace, name string, now time.Time) (History, bool)
 	return s.History(now), true
 }
 
-// History of the releases of a service.
+// History returns the history of the releases of a service.
 func (s Service) History(now time.Time) History {
 	out := History{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindHistory}, Time: metav1.Time{Time: now.UTC()}, Namespace: s.Namespace, Name: s.Name, Rollouts: []Past{}}
 	for _, g := range slices.Concat(s.Groups, s.Previews) {
@@ -62,7 +62,7 @@ func (s Service) History(now time.Time) History {
 	return out
 }
 
-// newest orders by start, else by change, the newest first.
+// newest orders by start, else by last change, newest first.
 func newest(aStarted, aChanged, bStarted, bChanged *metav1.Time) int {
 	at := func(started, changed *metav1.Time) time.Time {
 		if t := cmp.Or(started, changed); t != nil {
@@ -108,8 +108,8 @@ type Event struct {
 	Count int32 `json:"count,omitempty"`
 }
 
-// NewEvents returns events of hlnr.io, the newest last: those of one service with its name, with
-// its releases, or of its ImagePolicy and NetworkPolicies; without a name, those of all.
+// NewEvents returns events of hlnr.io, the newest last: of the named service, its releases, its
+// ImagePolicy and its NetworkPolicies; without a name, of all objects.
 func NewEvents(in Input, events []eventsv1.Event, namespace, name string, now time.Time) Events {
 	out := Events{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindEvents}, Time: metav1.Time{Time: now.UTC()}, Events: []Event{}}
 	about := objectsOf(in, namespace, name)
@@ -129,7 +129,8 @@ func NewEvents(in Input, events []eventsv1.Event, namespace, name string, now ti
 	return out
 }
 
-// inOrder returns events by time and, at the same time, in the order in which they were written.
+// inOrder returns events sorted by time and, at the same time, in the order in which they were
+// written.
 func inOrder(events []eventsv1.Event) []*eventsv1.Event {
 	out := make([]*eventsv1.Event, len(events))
 	for i := range events {
@@ -155,7 +156,7 @@ func eventTime(e *eventsv1.Event) time.Time {
 	return e.CreationTimestamp.Time
 }
 
-// objectsOf a service, as kind/name.
+// objectsOf returns the objects of a service, as kind/name.
 func objectsOf(in Input, namespace, name string) map[string]bool {
 	out := map[string]bool{"Microservice/" + name: true}
 	for i := range in.Microservices {
@@ -176,11 +177,11 @@ func objectsOf(in Input, namespace, name string) map[string]bool {
 	return out
 }
 
-// Previews of services.
+// Previews are the previews of services.
 type Previews struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
-	// Services with previews, and only these.
+	// Services with previews; others are omitted.
 	Services []ServicePreviews `json:"services"`
 }
 
@@ -191,7 +192,8 @@ type ServicePreviews struct {
 	Previews  []Group `json:"previews"`
 }
 
-// Previews returns the previews of one service, or, if name is empty, of all that have some.
+// Previews returns the previews of one service, or, if name is empty, of all services with
+// previews.
 func (b Board) Previews(name string) Previews {
 	out := Previews{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindPreviews}, Time: b.Time, Services: []ServicePreviews{}}
 	for _, s := range b.Services {

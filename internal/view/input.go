@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Input contains the objects of a view, in any order. A nil list was not read, and what depends on
-// it is omitted; an empty list was read.
+// Input contains the objects of a view, in any order. A nil list was not read, and what depends on it is
+// omitted; an empty list was read.
 type Input struct {
 	// Microservices, whose statuses are converted (MicroserviceStatus.Convert).
 	Microservices []v1alpha1.Microservice
@@ -23,23 +23,23 @@ type Input struct {
 	NetworkPolicies []v1alpha1.NetworkPolicy
 	ImagePolicies   []v1alpha1.ImagePolicy
 	Repositories    []v1alpha1.GitHubRepository
-	// Freezes and ClusterFreezes. Namespaces are read for their labels, by which ClusterFreezes may select.
+	// Freezes and ClusterFreezes. Namespaces are read for their labels, which ClusterFreezes may select.
 	Freezes        []v1alpha1.Freeze
 	ClusterFreezes []v1alpha1.ClusterFreeze
 	Namespaces     []corev1.Namespace
 	// Notifications are the NotificationPolicies.
 	Notifications []v1alpha1.NotificationPolicy
-	// Pods of releases; others are ignored.
+	// Pods of releases; other pods are ignored.
 	Pods []corev1.Pod
-	// Routes and Gateways of hosts, for answers about these. Others are ignored.
+	// Routes and Gateways of hosts, for answers about these. Other ones are ignored.
 	Routes   []gatewayv1.HTTPRoute
 	Gateways []gatewayv1.Gateway
 	// Observed shares of traffic, by release.
 	Observed map[types.NamespacedName]Observation
-	// Namespace in which commands act by default: those for services in others include a namespace. If it is
-	// empty, all commands do.
+	// Namespace in which commands act by default: commands for services in other namespaces include the
+	// namespace. If it is empty, all commands do.
 	Namespace string
-	// Program that commands begin with. Defaults to hlnr.
+	// Program is the first word of commands. Defaults to hlnr.
 	Program string
 }
 
@@ -117,8 +117,7 @@ func key(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// togetherOf returns the name that a service shares with those that are rolled out together with
-// it, or "".
+// togetherOf returns the name that a service shares with the services that it is rolled out with, or "".
 func togetherOf(ms *v1alpha1.Microservice) string {
 	if c := ms.Spec.UpdateStrategy.Canary; c != nil && c.Together != nil {
 		return c.Together.Name
@@ -174,7 +173,7 @@ func (s *service) reports(slug string) (out []report) {
 	return out
 }
 
-// act returns a command about a service.
+// act returns a command for a service.
 func (s *service) act(verb string, args ...string) Action {
 	words := []string{s.Program, verb}
 	if s.ms.Namespace != s.Namespace {
@@ -188,7 +187,7 @@ func (s *service) act(verb string, args ...string) Action {
 	return Action{Verb: verb, Command: strings.Join(append(words, args...), " "), Target: target}
 }
 
-// actOn returns a command about a release, by its version, or by its name if another release of the
+// actOn returns a command for a release, by its version, or by its name if another release of the
 // service has the same version.
 func (s *service) actOn(verb string, r *v1alpha1.Release, args ...string) Action {
 	return s.act(verb, append([]string{s.nameOf(r)}, args...)...)

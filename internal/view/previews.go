@@ -10,8 +10,8 @@ import (
 	"github.com/heighliner/heighliner/internal/preview"
 )
 
-// repository returns the objects that the versions of a service come from, or nil if there are
-// none, or they were not read.
+// repository returns the objects that the versions of a service come from, or nil if they do
+// not exist or were not read.
 func (s *service) repository() (*v1alpha1.ImagePolicy, *v1alpha1.GitHubRepository) {
 	p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]
 	if p == nil {
@@ -61,7 +61,7 @@ func (p *PullRequest) fill(pr *v1alpha1.PullRequest) {
 	}
 }
 
-// limit sets the latest end of a preview.
+// limit sets the time at which a preview ends at the latest.
 func (s *service) limit(p *PullRequest) {
 	spec := s.ms.Spec.Previews
 	if spec == nil {
@@ -109,7 +109,7 @@ func (s *service) unapproved(known []Group) (out []Group) {
 	return out
 }
 
-// approves reports whether a policy has approvals for forks: otherwise none waits.
+// approves reports whether a policy requires approvals for forks: otherwise none waits.
 func approves(p *v1alpha1.ImagePolicy) bool {
 	s := p.Spec.Source
 	if s == nil || s.GitHub == nil || s.GitHub.PullRequests == nil {

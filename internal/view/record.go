@@ -6,8 +6,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// run is the rollout of a group, as the rollout state records it. All fields that are not for users
-// are read in this file.
+// run is the rollout of a group, as recorded in the rollout state. Only this file reads fields that
+// are not meant for users.
 type run struct {
 	release               string
 	step                  int32
@@ -42,7 +42,7 @@ func runOf(g *v1alpha1.ReleaseGroup) *run {
 	return out
 }
 
-// settledOf returns the revision behind which policies of a group block nothing.
+// settledOf returns the revision before which policies of a group block nothing.
 func settledOf(g *v1alpha1.ReleaseGroup) int64 {
 	if g.Internal == nil {
 		return 0
@@ -50,5 +50,5 @@ func settledOf(g *v1alpha1.ReleaseGroup) int64 {
 	return g.Internal.SettledRevision
 }
 
-// hadTraffic reports whether a route has named a release.
+// hadTraffic reports whether a route has ever targeted a release.
 func hadTraffic(r *v1alpha1.Release) bool { return r.Internal != nil && r.Internal.Routed }

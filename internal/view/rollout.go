@@ -14,13 +14,13 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// rollout is a rollout in progress, with everything that determines its state.
+// rollout is a rollout in progress, with all data that determines its state.
 type rollout struct {
 	*service
 	*run
 	group   *v1alpha1.ReleaseGroup
 	row     *v1alpha1.Release
-	object  *v1alpha1.VersionedMicroservice // nil: not known
+	object  *v1alpha1.VersionedMicroservice // nil if not known
 	steps   []v1alpha1.CanaryStep
 	reports []report
 }
@@ -76,7 +76,7 @@ func (r *rollout) find() State {
 	return s
 }
 
-// outside describes the causes outside of a release.
+// outside describes causes that are not in a release.
 var outside = map[string]string{
 	v1alpha1.FailureUnschedulable: "capacity", v1alpha1.FailureQuotaExceeded: "capacity in the quota",
 	v1alpha1.FailureContainerCreating: "a node to create its containers",
@@ -86,7 +86,7 @@ var outside = map[string]string{
 	"CanaryDomainsNotProgrammed": "the domains of its canary", "HookUnanswered": "a hook that answers",
 }
 
-// blocked returns the state of a rollout with a cause outside of the release.
+// blocked returns the state of a rollout that a cause outside the release blocks.
 func (r *rollout) blocked() *State {
 	switch {
 	case r.waitsFor != "":
@@ -102,7 +102,7 @@ func (r *rollout) blocked() *State {
 	return nil
 }
 
-// causeOf describes a cause outside of the release.
+// causeOf describes a cause that is not in the release.
 func (r *rollout) causeOf(cause string) string {
 	switch cause {
 	case "TrafficNotProgrammed", "CanaryDomainsNotProgrammed":
@@ -121,7 +121,7 @@ func (r *rollout) causeOf(cause string) string {
 	return ""
 }
 
-// unavailableSince returns since when the object reports a cause, or nil if not known.
+// unavailableSince returns when the object began to report a cause, or nil if not known.
 func (r *rollout) unavailableSince(cause string) *metav1.Time {
 	if r.object == nil {
 		return nil
@@ -133,7 +133,7 @@ func (r *rollout) unavailableSince(cause string) *metav1.Time {
 	return timeOf(c.LastTransitionTime.Time)
 }
 
-// unhealthy returns the state of a rollout whose pods are missing while the clock runs.
+// unhealthy returns the state of a rollout whose pods are missing while the deadline runs.
 func (r *rollout) unhealthy() *State {
 	if r.gate == v1alpha1.GateConfirmRollout || r.object == nil || r.available() {
 		return nil
@@ -215,7 +215,7 @@ func (r *rollout) halted() *State {
 	return &State{Word: WordPaused, Class: Waiting, Detail: fmt.Sprintf("%s waits at %d %%", r.row.SemVer.Version, r.row.Weight), Next: []Action{r.act("resume")}}
 }
 
-// retries returns the state of a rollout that gave its traffic back and may not have any yet.
+// retries returns the state of a rollout that returned its traffic and may not have any yet.
 func (r *rollout) retries() *State {
 	at := micro(r.row.RetryTime)
 	if r.step > 0 || !at.After(r.now) {
@@ -224,7 +224,8 @@ func (r *rollout) retries() *State {
 	return &State{Word: WordRetryTime, Class: Failed, Reason: r.row.Reason, Until: timeOf(at), Detail: fmt.Sprintf("it lost its traffic %d times (%s)", r.row.Attempt, r.row.Reason), Next: []Action{r.actOn("deprecate", r.row)}}
 }
 
-// approved describes how many of several users, and which, have approved the current step.
+// approved describes how many of the required users, and which ones, have approved the current
+// step.
 func (r *rollout) approved(a *v1alpha1.CanaryApproval) string {
 	var by []string
 	for _, x := range r.approvals {
@@ -401,7 +402,7 @@ func (r *rollout) peers() *State {
 	return s
 }
 
-// reached reports whether a version is active in a service, or has reached the end of a step.
+// reached reports whether a version is active in a service, or has completed a step.
 func reached(ms *v1alpha1.Microservice, version string, step int32) bool {
 	for i := range ms.Status.ReleaseGroups {
 		g := &ms.Status.ReleaseGroups[i]
@@ -424,7 +425,7 @@ func (r *rollout) progress() *Rollout {
 	if st := r.present(); st != nil {
 		out.StepName = st.Name
 	}
-	for i := int(r.step); i < len(r.steps) && r.row.Promoted == 0; i++ { // what was active before takes no steps
+	for i := int(r.step); i < len(r.steps) && r.row.Promoted == 0; i++ { // a release that was active before takes no steps
 		out.Next = append(out.Next, r.steps[i].Weight)
 	}
 	if len(out.Next) == 0 || out.Next[len(out.Next)-1] != 100 {
@@ -515,8 +516,8 @@ func join(names []string) string {
 	return strings.Join(names, "")
 }
 
-// podsOf returns the pods of a release: as they were listed, else as its object counts them; nil if
-// neither is known.
+// podsOf returns the pods of a release: as listed, else as counted by its object; nil if neither is
+// known.
 func (s *service) podsOf(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) *Pods {
 	var out Pods
 	if o != nil {
@@ -574,7 +575,7 @@ func podOf(p *corev1.Pod) Pod {
 	return out
 }
 
-// endOf describes how a container ended.
+// endOf describes how a container terminated.
 func endOf(t *corev1.ContainerStateTerminated) string {
 	if t == nil {
 		return ""

@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// New returns the board of all services at a time, in the time zone of the user.
+// New returns the board of all services at a time, in the time zone of now.
 func New(in Input, now time.Time) Board {
 	x := newIndex(in, now)
 	b := Board{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindBoard}, Time: metav1.Time{Time: now.UTC()}, Services: make([]Service, 0, len(in.Microservices))}
@@ -83,8 +83,7 @@ func (s *service) view() Service {
 	return out
 }
 
-// gravest returns the state of a service: its own problem, or that of the group or preview that
-// needs most attention.
+// gravest returns the state of a service: its own problem, or the state of the group or preview that needs most attention.
 func (s *service) gravest(out Service) State {
 	var states []State
 	if own := s.problem(); own != nil {
@@ -108,7 +107,7 @@ func (s *service) gravest(out Service) State {
 	return states[best]
 }
 
-// said sets the sentence of a state.
+// said returns a state with its sentence.
 func (s *service) said(x State) State {
 	x.Detail, x.Note, x.By = status.Line(x.Detail), status.Line(x.Note), status.Line(x.By)
 	x.Sentence = x.say(s.now)
@@ -128,8 +127,7 @@ func (s *service) empty() State {
 	return x
 }
 
-// problem returns the state of the service itself, or nil: what a user has to change in its
-// specification, or what blocks it.
+// problem returns the state of the service itself, or nil: what a user must change in its specification, or what blocks it.
 func (s *service) problem() *State {
 	conds := s.ms.Status.Conditions
 	if c := meta.FindStatusCondition(conds, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue && c.Reason != "ReleaseFailed" {
@@ -272,7 +270,7 @@ func (s *service) pinned(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State 
 	return x
 }
 
-// newestFailure returns the release that failed last, or nil.
+// newestFailure returns the release that failed most recently, or nil.
 func newestFailure(g *v1alpha1.ReleaseGroup) (out *v1alpha1.Release) {
 	for i := range g.Releases {
 		r := &g.Releases[i]
@@ -304,8 +302,8 @@ func (s *service) activeState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) S
 	return x
 }
 
-// unserved returns the report of a policy if no policy of the service has the group programmed, and
-// nil if one has, or there are none.
+// unserved returns the report of a policy if none of the service's policies has programmed the group; nil if one has, or there
+// are none.
 func (s *service) unserved(slug string) (out *report) {
 	for _, rep := range s.reports(slug) {
 		if rep.Revision > 0 && !rep.Unrouted {
@@ -335,14 +333,13 @@ func (s *service) failure(row *v1alpha1.Release) State {
 	if o != nil && o.Status.Failure != "" && o.Spec.Replicas > 0 {
 		x.Next = append(x.Next, s.actOn("logs", row))
 	}
-	if row.Promoted > 0 || len(s.frozen.of(s.ms)) == 0 { // A freeze refuses other decisions (protocol rule 45).
+	if row.Promoted > 0 || len(s.frozen.of(s.ms)) == 0 { // A freeze rejects other decisions (protocol rule 45).
 		x.Next = append(x.Next, s.actOn("retry", row))
 	}
 	return x
 }
 
-// cause describes a failure: by the metrics that failed, by the report of the object, or by the
-// reason.
+// cause describes a failure: by the failed metrics, by the report of the object, or by the reason.
 func (s *service) cause(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) string {
 	if row.Reason == "AnalysisFailed" {
 		if a := s.analysis(o); a != nil {
@@ -366,8 +363,7 @@ func (s *service) cause(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice
 	return row.Reason
 }
 
-// reasonOf returns the reason that a user gave with a decision, while the object still has that
-// decision.
+// reasonOf returns the reason that a user gave for a decision, if the object still has that decision.
 func reasonOf(o *v1alpha1.VersionedMicroservice, d *v1alpha1.HandledDecision) string {
 	if o == nil || o.Spec.Decision == nil || d == nil || o.Spec.Decision.ID != d.ID {
 		return ""
@@ -428,7 +424,7 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 	return x
 }
 
-// newestRetained returns the retained release of a group with the highest version, or nil; releases are in the order of versions.
+// newestRetained returns the retained release of a group with the highest version, or nil; releases are sorted by version.
 func newestRetained(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	for i := range g.Releases {
 		if r := &g.Releases[i]; r.Status == v1alpha1.ReleaseDeprecated && r.Promoted > 0 {
@@ -438,7 +434,7 @@ func newestRetained(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// targetOf returns the version of the target of a group, or its name while no release has that version.
+// targetOf returns the version of the target of a group, or its name if no release has that version.
 func targetOf(g *v1alpha1.ReleaseGroup) string {
 	for i := range g.Releases {
 		if r := &g.Releases[i]; r.VersionedMicroservice == g.Target.Release {
@@ -453,7 +449,7 @@ func pinnedTo(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
 	return g.Target.Reason == "Pinned" && g.Target.Release == row.VersionedMicroservice && row.Available
 }
 
-// aboveActive reports whether a release comes before the active one of its group, whose releases are in the order of versions.
+// aboveActive reports whether a release precedes the active one of its group, whose releases are sorted by version.
 func aboveActive(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
 	for i := range g.Releases {
 		switch r := &g.Releases[i]; {
@@ -476,7 +472,7 @@ func (b Board) Only(names []string) Board {
 	return b
 }
 
-// Where returns the board of the services for which a function is true.
+// Where returns the board of the services for which chosen returns true.
 func (b Board) Where(chosen func(Service) bool) Board {
 	out := b
 	out.Services = make([]Service, 0, len(b.Services))
@@ -489,8 +485,8 @@ func (b Board) Where(chosen func(Service) bool) Board {
 	return out
 }
 
-// Of returns the board of the services whose state, or that of a group or preview, is of one of the classes; of all
-// without classes. The counts remain those of all services.
+// Of returns the board of the services whose state, or that of a group or preview, is in one of the classes; without classes, of
+// all services. The counts remain those of all services.
 func (b Board) Of(classes []Class) Board {
 	if len(classes) == 0 {
 		return b
@@ -501,7 +497,7 @@ func (b Board) Of(classes []Class) Board {
 	return b
 }
 
-// count the services by class.
+// count counts the services by class.
 func (b *Board) count() {
 	b.Counts = Counts{Services: len(b.Services)}
 	for i := range b.Services {

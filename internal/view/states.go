@@ -12,12 +12,13 @@ import (
 // Word names a state for programs.
 type Word string
 
-// The words of states.
+// The states.
 const (
-	// WordActive: a release serves. WordUnavailable: it is active, but lacks pods or routes.
+	// WordActive: a release serves traffic. WordUnavailable: it is active, but lacks pods or
+	// routes.
 	WordActive      Word = "Active"
 	WordUnavailable Word = "Unavailable"
-	// WordPinned: it serves because of a pin.
+	// WordPinned: a release serves traffic because of a pin.
 	WordPinned Word = "Pinned"
 	// WordRetained: a release was active, and is retained for a rollback.
 	WordRetained Word = "Retained"
@@ -50,9 +51,9 @@ const (
 	WordFailed     Word = "Failed"
 	WordAborted    Word = "Aborted"
 
-	// WordProblem: a condition of the service shows what must be changed.
+	// WordProblem: a condition of the service shows what to change.
 	WordProblem Word = "Problem"
-	// WordEmpty: there is no release, nor any in progress.
+	// WordEmpty: there is no release, and none in progress.
 	WordEmpty Word = "Empty"
 
 	// States of previews.
@@ -76,10 +77,11 @@ type State struct {
 	Step   int32  `json:"step,omitempty"`
 	Steps  int32  `json:"steps,omitempty"`
 	Weight *int32 `json:"weight,omitempty"`
-	// Since when the state lasts, and until when at most; nil if not known, or without limit.
+	// Since is when the state began, and Until when it ends at the latest; nil if not known, or
+	// without limit.
 	Since *metav1.Time `json:"since,omitempty"`
 	Until *metav1.Time `json:"until,omitempty"`
-	// By is the user who decided it, and Note is the reason that the user gave.
+	// By is the user who decided, and Note is the reason that the user gave.
 	By   string `json:"by,omitempty"`
 	Note string `json:"note,omitempty"`
 	// Sentence describes the state for users, at the time of the view.
@@ -88,13 +90,13 @@ type State struct {
 	Next []Action `json:"next,omitempty"`
 }
 
-// Action is a possible action of the user.
+// Action is a possible action of a user.
 type Action struct {
-	// Verb of the command, which buttons have too.
+	// Verb of the command, also used by buttons.
 	Verb string `json:"verb"`
 	// Command to copy.
 	Command string `json:"command"`
-	// Target is the version, or the name of the release, that it is about; "" for the service.
+	// Target is the version, or the name of the release, of the action; "" for the service.
 	Target string `json:"target,omitempty"`
 }
 
@@ -221,7 +223,7 @@ func (s State) step() string {
 	return text + ", "
 }
 
-// age returns for how long the state lasts, after a separator.
+// age returns how long the state has lasted, after a separator.
 func (s State) age(before string, now time.Time) string {
 	if s.Since == nil {
 		return ""
@@ -237,7 +239,7 @@ func (s State) since(now time.Time) string {
 	return " since " + Clock(s.Since.Time, now)
 }
 
-// until returns until when the state lasts, after a text.
+// until returns when the state ends, after a text.
 func (s State) until(before string, now time.Time) string {
 	if s.Until == nil {
 		return ""

@@ -68,7 +68,7 @@ func timeOf(t time.Time) *metav1.Time {
 	return &metav1.Time{Time: t.UTC()}
 }
 
-// micros is timeOf of an optional time of the API.
+// micros returns an optional time of the API for the JSON form.
 func micros(t *metav1.MicroTime) *metav1.Time {
 	if t == nil {
 		return nil
@@ -76,7 +76,7 @@ func micros(t *metav1.MicroTime) *metav1.Time {
 	return timeOf(t.Time)
 }
 
-// metas is timeOf of an optional time of the API.
+// metas returns an optional time of the API for the JSON form.
 func metas(t *metav1.Time) *metav1.Time {
 	if t == nil {
 		return nil
@@ -84,7 +84,7 @@ func metas(t *metav1.Time) *metav1.Time {
 	return timeOf(t.Time)
 }
 
-// micro returns an optional time of the API, or zero.
+// micro returns an optional time of the API, or the zero time.
 func micro(t *metav1.MicroTime) time.Time {
 	if t == nil {
 		return time.Time{}

@@ -15,9 +15,9 @@ type Versions struct {
 	Time            metav1.Time `json:"time"`
 	Namespace       string      `json:"namespace"`
 	Name            string      `json:"name"`
-	// Discovery; nil: the ImagePolicy is not known.
+	// Discovery; nil if the ImagePolicy is not known.
 	Discovery *Discovery `json:"discovery,omitempty"`
-	// Offered versions, the newest group and version first.
+	// Offered versions, newest group and version first.
 	Offered []Offered `json:"offered"`
 	// Rejected counts the rejected tags by verdict; Discovery has the newest of them.
 	Rejected []VerdictCount `json:"rejected,omitempty"`
@@ -34,9 +34,10 @@ type Offered struct {
 	Released    *metav1.Time `json:"released,omitempty"`
 	Commit      string       `json:"commit,omitempty"`
 	URL         string       `json:"url,omitempty"`
-	// Held: it is beyond the limits of the policy, and offered only because it is used.
+	// Held: the version is beyond the limits of the policy, and offered only because it is
+	// in use.
 	Held bool `json:"held,omitempty"`
-	// Status of its release in the service; "": it has none.
+	// Status of the release with this version; "" if there is none.
 	Status string `json:"status,omitempty"`
 }
 

@@ -15,17 +15,18 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// Answer to why a host, a version or a pod serves as it does: the whole chain, and what to do.
+// Answer explains why a host, a version or a pod serves traffic as it does: the whole chain, and
+// the next action.
 type Answer struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
-	// Question as it was understood.
+	// Question as it was parsed.
 	Question string `json:"question"`
 	// Result: serving, notServing, or waiting for a person.
 	Result Result `json:"result"`
 	// Summary answers in one line.
 	Summary string `json:"summary"`
-	// Lines of the chain, each with the object that has it.
+	// Lines of the chain, each with its object.
 	Lines []Line `json:"lines,omitempty"`
 	// Do is a possible action of the user; empty: no action is needed.
 	Do   string   `json:"do,omitempty"`
@@ -50,31 +51,31 @@ type Line struct {
 	Object string `json:"object,omitempty"`
 }
 
-// Unknown is an error about a name that is not there.
+// Unknown is the error for a name that does not exist.
 type Unknown struct {
-	// What it should be the name of, such as "host".
+	// What is the kind of thing that is named, such as "host".
 	What, Name string
-	// Names that are there.
+	// Names that exist.
 	Names []string
 }
 
-// Error returns what is unknown.
+// Error names what is unknown.
 func (e *Unknown) Error() string { return fmt.Sprintf("there is no %s %q", e.What, e.Name) }
 
-// Ambiguous is an error about a name that several objects have.
+// Ambiguous is the error for a name that several objects have.
 type Ambiguous struct {
 	What, Name string
-	// Objects that have it, and how to name one of them.
+	// Objects with this name, and how to select one of them.
 	Objects []string
 	Remedy  string
 }
 
-// Error lists what has the name.
+// Error lists the objects with the name.
 func (e *Ambiguous) Error() string {
 	return fmt.Sprintf("%s %q is ambiguous, there are %s: %s", e.What, e.Name, strings.Join(e.Objects, ", "), e.Remedy)
 }
 
-// answer begins an answer.
+// answer returns an answer without lines.
 func (x *index) answer(question string) Answer {
 	return Answer{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindAnswer}, Time: metav1.Time{Time: x.now.UTC()}, Question: question}
 }
@@ -85,7 +86,7 @@ func (a *Answer) add(name, object, format string, args ...any) {
 	}
 }
 
-// conclude with what a person can do about a state.
+// conclude adds the next action for a state.
 func (a *Answer) conclude(subject string, s State) {
 	a.Next = s.Next
 	commands := make([]string, len(s.Next))
@@ -97,7 +98,7 @@ func (a *Answer) conclude(subject string, s State) {
 	}
 }
 
-// object names an object of the service.
+// object returns the name of an object of the service.
 func (s *service) object(kind, name string) string { return kind + " " + s.ms.Namespace + "/" + name }
 
 // place is a domain of a policy.
@@ -107,14 +108,14 @@ type place struct {
 	domain  *v1alpha1.DomainStatus
 }
 
-// WhyHost answers for a host and a path, by the policy that has them with the longest path. An
-// error is *Unknown or *Ambiguous.
+// WhyHost explains a host and a path, by the policy that has them with the longest path. An error
+// is *Unknown or *Ambiguous.
 func WhyHost(in Input, host, path string, now time.Time) (Answer, error) {
 	x := newIndex(in, now)
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	found, names := x.places(host, path)
 	if len(found) == 0 && !strings.Contains(host, ".") {
-		for i := range in.Microservices { // A word without a dot is hardly a host.
+		for i := range in.Microservices { // A word without a dot is unlikely to be a host.
 			names = append(names, in.Microservices[i].Name)
 		}
 		return Answer{}, &Unknown{What: "host, service or version", Name: host, Names: names}
@@ -132,7 +133,8 @@ func WhyHost(in Input, host, path string, now time.Time) (Answer, error) {
 	return found[0].answer(host, path), nil
 }
 
-// places that have a host: of those with the longest path, the ones that are programmed, if any is.
+// places returns the domains with a host: those with the longest path, and of these the programmed
+// ones, if there are any.
 func (x *index) places(host, path string) (best []place, names []string) {
 	length, programmed, exact := -1, false, false
 	for i := range x.NetworkPolicies {
@@ -158,7 +160,7 @@ func (x *index) places(host, path string) (best []place, names []string) {
 
 func compareBool(a, b bool) int { return cmp.Compare(rankOf(b), rankOf(a)) }
 
-// serviceNamed finds a service; one whose Microservice was not read has an empty one.
+// serviceNamed finds a service; if its Microservice was not read, the service has an empty one.
 func (x *index) serviceNamed(namespace, name string) *service {
 	for i := range x.Microservices {
 		if ms := &x.Microservices[i]; ms.Namespace == namespace && ms.Name == name {
@@ -170,7 +172,7 @@ func (x *index) serviceNamed(namespace, name string) *service {
 	return x.service(ms)
 }
 
-// covers reports whether a domain has a host, itself or by a wildcard, and a path.
+// covers reports whether a domain includes a host, literally or by a wildcard, and a path.
 func covers(d *v1alpha1.DomainStatus, host, path string) bool {
 	rest, wild := strings.CutPrefix(d.Domain, "*")
 	if d.Domain != host && !(wild && strings.HasSuffix(host, rest) && len(host) > len(rest)) {
@@ -180,7 +182,7 @@ func covers(d *v1alpha1.DomainStatus, host, path string) bool {
 	return prefix == "" || path == prefix || strings.HasPrefix(path, prefix+"/")
 }
 
-// answer for one domain.
+// answer explains one domain.
 func (p place) answer(host, path string) Answer {
 	s, d := p.service, p.domain
 	a := s.index.answer("why " + host + path)
@@ -237,7 +239,7 @@ func (s *service) groupBySlug(slug string) *v1alpha1.ReleaseGroup {
 	return nil
 }
 
-// choice returns why a domain routes to its group, where its entry of the specification is known.
+// choice describes why a domain routes to its group, if its entry of the specification is known.
 func (p place) choice() string {
 	for i := range p.policy.Spec.Domains {
 		e := &p.policy.Spec.Domains[i]
@@ -258,7 +260,7 @@ func (p place) choice() string {
 	return ""
 }
 
-// chain of a group behind a host: shares, releases and images.
+// chain adds the chain of a group behind a host: shares, releases and images.
 func (g Group) chain(a *Answer, s *service, d *v1alpha1.DomainStatus) {
 	var shares, releases, images []string
 	for _, r := range g.Releases {
@@ -280,7 +282,7 @@ func (g Group) chain(a *Answer, s *service, d *v1alpha1.DomainStatus) {
 	a.add("images", "", "%s", strings.Join(images, " · "))
 }
 
-// suffix returns ", 3/3 pods", or nothing where they are not known.
+// suffix returns ", 3/3 pods", or "" if the pods are not known.
 func (p *Pods) suffix() string {
 	if p == nil {
 		return ""
@@ -312,7 +314,8 @@ func (s Share) String(now time.Time) string {
 	return text
 }
 
-// newer versions than the active one that the ImagePolicy rejects, or that did not start.
+// newer adds the versions newer than the active one that the ImagePolicy rejects, or that did not
+// start.
 func (s *service) newer(a *Answer, g *v1alpha1.ReleaseGroup) {
 	p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]
 	if p == nil || g.Active == "" || isPreview(g) {
@@ -328,8 +331,8 @@ func (s *service) newer(a *Answer, g *v1alpha1.ReleaseGroup) {
 	}
 }
 
-// WhyVersion answers for a version, or the name of a release, of one service. An error is
-// *Unknown where the service is not in the input.
+// WhyVersion explains a version, or the name of a release, of one service. An error is *Unknown if
+// the service is not in the input.
 func WhyVersion(in Input, namespace, name, wanted string, now time.Time) (Answer, error) {
 	x := newIndex(in, now)
 	for i := range in.Microservices {
@@ -340,8 +343,8 @@ func WhyVersion(in Input, namespace, name, wanted string, now time.Time) (Answer
 	return Answer{}, &Unknown{What: "Microservice", Name: name}
 }
 
-// Services that know a version, by namespace and name: that have a release of it, or whose
-// ImagePolicy reports it.
+// Services returns the services with a version, by namespace and name: those with a release of it,
+// or whose ImagePolicy reports it.
 func Services(in Input, wanted string) (out []string) {
 	x := newIndex(in, time.Time{})
 	for i := range in.Microservices {
@@ -353,12 +356,12 @@ func Services(in Input, wanted string) (out []string) {
 	return out
 }
 
-// names reports whether a text names a version: as it is, as a tag, or as the start of a commit.
+// names reports whether a text names a version: literally, as a tag, or by the start of a commit.
 func names(wanted, v string) bool {
 	return version.Names(wanted, v) || len(wanted) >= 7 && len(v) == 40 && strings.HasPrefix(v, wanted)
 }
 
-// find the release of a version, or of a name: one that serves rather than another, then the
+// find finds the release with a version or a name: preferably one that serves traffic, then the
 // newest.
 func (s *service) find(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) {
 	order := []v1alpha1.ReleaseStatus{v1alpha1.ReleaseActive, v1alpha1.ReleaseCanary, v1alpha1.ReleasePending, v1alpha1.ReleaseError, v1alpha1.ReleaseDeprecated}
@@ -377,7 +380,7 @@ func (s *service) find(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alph
 	return group, row
 }
 
-// offers returns the offer of a version, or nil.
+// offers returns the offered release of a version, or nil.
 func (s *service) offers(wanted string) *v1alpha1.OfferedRelease {
 	if p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]; p != nil {
 		for i := range p.Status.Releases {
@@ -401,7 +404,7 @@ func (s *service) rejects(wanted string) *v1alpha1.RefusedCandidate {
 	return nil
 }
 
-// whyVersion answers for a version of the service.
+// whyVersion explains a version of the service.
 func (s *service) whyVersion(wanted string) Answer {
 	g, row := s.find(wanted)
 	a := s.index.answer("why " + s.ms.Name + " " + wanted)
@@ -463,7 +466,7 @@ func (s *service) whyVersion(wanted string) Answer {
 	return a
 }
 
-// freezeLines names the freezes that apply to the service.
+// freezeLines adds the freezes that apply to the service.
 func (s *service) freezeLines(a *Answer) {
 	for _, f := range s.freezesOf() {
 		object := f.Kind + " " + f.Name
@@ -474,7 +477,7 @@ func (s *service) freezeLines(a *Answer) {
 	}
 }
 
-// foundLine says where a version comes from.
+// foundLine adds where a version comes from.
 func (s *service) foundLine(a *Answer, v string) {
 	o := s.offers(v)
 	if o == nil {
@@ -502,7 +505,7 @@ func (r Release) measured(a *Answer, s *service) {
 	}
 }
 
-// whyAbsent answers for a version without a release.
+// whyAbsent explains a version without a release.
 func (s *service) whyAbsent(a *Answer, wanted string) {
 	a.Result = NotServing
 	subject := wanted + " is not live"
@@ -557,7 +560,7 @@ func (s *service) whyAbsent(a *Answer, wanted string) {
 	}
 }
 
-// whyNotStarted answers for a version that is offered and has no release.
+// whyNotStarted explains a version that is offered and has no release.
 func (s *service) whyNotStarted(a *Answer, o *v1alpha1.OfferedRelease) {
 	v, object := status.Short(o.SemVer.Version), s.object("Microservice", s.ms.Name)
 	s.foundLine(a, o.SemVer.Version)
@@ -597,7 +600,7 @@ func (s *service) whyNotStarted(a *Answer, o *v1alpha1.OfferedRelease) {
 	}
 }
 
-// WhyPod answers for a pod of a release. An error is *Unknown.
+// WhyPod explains a pod of a release. An error is *Unknown.
 func WhyPod(in Input, namespace, name string, now time.Time) (Answer, error) {
 	x := newIndex(in, now)
 	var known []string
@@ -621,7 +624,7 @@ func WhyPod(in Input, namespace, name string, now time.Time) (Answer, error) {
 	return Answer{}, &Unknown{What: "pod of a release", Name: name, Names: known}
 }
 
-// WhyPullRequest answers for the preview of a pull request of a service. An error is *Unknown.
+// WhyPullRequest explains the preview of a pull request of a service. An error is *Unknown.
 func WhyPullRequest(in Input, namespace, name string, number int64, now time.Time) (Answer, error) {
 	svc, ok := NewService(in, namespace, name, now)
 	if !ok {
@@ -656,7 +659,7 @@ func WhyPullRequest(in Input, namespace, name string, number int64, now time.Tim
 	return Answer{}, &Unknown{What: "preview of pull request", Name: strconv.FormatInt(number, 10), Names: known}
 }
 
-// whyPreview answers for a preview.
+// whyPreview explains a preview.
 func (s *service) whyPreview(g Group) Answer {
 	a := s.index.answer(fmt.Sprintf("why pr/%d", g.PullRequest.Number))
 	name := fmt.Sprintf("pull request %d", g.PullRequest.Number)

@@ -31,10 +31,10 @@ func windowText(w *v1alpha1.DeployWindow) string {
 	return strings.TrimSpace(text + " " + cmp.Or(w.TimeZone, "UTC"))
 }
 
-// week in its order.
+// week lists the days in order.
 var week = []v1alpha1.Weekday{"Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"}
 
-// days formats days of the week, three and more in a row as a range; "" for every day.
+// days formats days of the week, three or more consecutive ones as a range; "" for every day.
 func days(list []v1alpha1.Weekday) string {
 	var out []string
 	for i := 0; i < len(week); {

@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// Why writes an answer: the summary, the chain, and what to do.
+// Why writes an answer: the summary, the chain, and the next action.
 func Why(out io.Writer, a view.Answer, o Options) error {
 	p := &page{Options: o}
 	class := map[view.Result]view.Class{view.Serving: view.Stable, view.NotServing: view.Failed, view.ForPerson: view.Waiting}[a.Result]
@@ -43,7 +43,8 @@ func Why(out io.Writer, a view.Answer, o Options) error {
 	return p.write(out)
 }
 
-// maxText is the width above which a line moves its own object, and not those of the others.
+// maxText is the width above which the object of a line moves to the right, independently of
+// other lines.
 const maxText = 72
 
 // History writes a table of past rollouts.

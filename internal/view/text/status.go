@@ -36,7 +36,7 @@ func Status(out io.Writer, b view.Board, o Options) error {
 	return p.write(out)
 }
 
-// freezes that apply now, with how many services wait for each.
+// freezes writes the freezes that apply now, each with the number of services that wait for it.
 func (p *page) freezes(list []view.Freeze) {
 	for _, f := range list {
 		if !f.Active || f.Effect == nil || f.Effect.Services == 0 {
@@ -52,7 +52,7 @@ func (p *page) freezes(list []view.Freeze) {
 	}
 }
 
-// notifications that are not delivered.
+// notifications writes the policies whose messages are not delivered.
 func (p *page) notifications(list []view.NotificationProblem) {
 	for _, n := range list {
 		name := Clean(n.Name)
@@ -63,7 +63,7 @@ func (p *page) notifications(list []view.NotificationProblem) {
 	}
 }
 
-// row of a service or a group.
+// row is the row of a service or a group.
 type row struct {
 	namespace, service, group, active, canary, share string
 	state                                            view.State
@@ -71,7 +71,7 @@ type row struct {
 }
 
 // rows returns the rows of the table: the first one of a service has its name, and its state if
-// that needs more attention than the one of its group.
+// that needs more attention than the state of its group.
 func (p *page) rows(b view.Board) (out []row) {
 	for i := range b.Services {
 		s := &b.Services[i]
@@ -100,13 +100,13 @@ func (p *page) rows(b view.Board) (out []row) {
 
 // Row is a group of a service in a table, or all its previews.
 type Row struct {
-	// Group, Active, Canary and Share, and Text with the state.
+	// Group, Active, Canary and Share, and Text that describes the state.
 	Group, Active, Canary, Share, Text string
 	// State with the possible actions of the user.
 	State view.State
 }
 
-// Rows of a service: a row for each group, one for all previews, and at least one.
+// Rows returns the rows of a service: one for each group, one for all previews, and at least one.
 func Rows(s view.Service) (out []Row) {
 	for _, r := range (&page{}).rows(view.Board{Services: []view.Service{s}}) {
 		out = append(out, Row{Group: r.group, Active: r.active, Canary: r.canary, Share: r.share, Text: r.text, State: r.state})
@@ -187,7 +187,7 @@ func (p *page) before(rows []row) int {
 	return total
 }
 
-// gap between columns, and minState, the minimum width of the last one.
+// gap is between columns, and minState is the minimum width of the last one.
 const (
 	gap      = 3
 	minState = 24
@@ -244,7 +244,7 @@ func newTable(p *page) *table.Table {
 		})
 }
 
-// cut shortens a text to a width.
+// cut truncates a text to a width.
 func cut(text string, width int) string {
 	if lipgloss.Width(text) <= width {
 		return text
@@ -294,7 +294,7 @@ func filled(texts ...string) (out []string) {
 	return out
 }
 
-// counts of a board: "5 services: 1 waits for you, 1 failed, 1 moving".
+// counts formats the counts of a board: "5 services: 1 waits for you, 1 failed, 1 moving".
 func counts(c view.Counts) string {
 	text := fmt.Sprintf("%d services", c.Services)
 	if c.Services == 1 {

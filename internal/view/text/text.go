@@ -1,10 +1,10 @@
-// Package text writes views for terminals and pipes. It is pure: a view in, lines out, in the
-// width, colors and characters of the reader.
+// Package text writes views for terminals and pipes. It is pure: it formats a view as lines for the
+// width, colors and characters of the reader's terminal.
 //
-//	text.go     the options, and how lines get their width, colors and characters
+//	text.go     the options, and the width, colors and characters of lines
 //	status.go   one line for each group of each service
-//	tree.go     one service with all that it has
-//	answers.go  answers to why, past rollouts, previews, events and changes
+//	tree.go     one service with all its parts
+//	answers.go  answers of why, past rollouts, previews, events and changes
 package text
 
 import (
@@ -23,31 +23,32 @@ import (
 type Options struct {
 	// Width of the terminal in cells; 0 for no limit, as for a pipe.
 	Width int
-	// Color of marks and states. They are never the only sign of anything.
+	// Color enables colors of marks and states. Colors never carry information on their own.
 	Color bool
 	// Unicode allows characters beyond ASCII.
 	Unicode bool
-	// Wide returns more columns, and times absolute and with their zone.
+	// Wide adds columns, and formats times as absolute times with their zone.
 	Wide bool
-	// Namespaces returns each service with its namespace.
+	// Namespaces includes the namespace of each service.
 	Namespaces bool
 	// Now is the time of the view, in the user's zone.
 	Now time.Time
 	// Program is the name by which the user calls hlnr. Defaults to hlnr.
 	Program string
-	// Searched describes what was searched, as in "in namespace shop", for texts that nothing was found.
+	// Searched describes what was searched, as in "in namespace shop", for messages that nothing was
+	// found.
 	Searched string
-	// Home is the namespace in which commands act by default: those about services in others include a
-	// namespace. If it is empty, commands include it only if namespaces are shown.
+	// Home is the namespace in which commands act by default: commands for services in other namespaces
+	// include the namespace. If it is empty, commands include it only if namespaces are shown.
 	Home string
 }
 
-// nothing returns the text that no objects were found, with where they were searched.
+// nothing returns the message that no objects were found, with where they were searched.
 func (o Options) nothing(what string) string {
 	return strings.TrimSpace("no " + what + " " + o.Searched)
 }
 
-// command of hlnr about a service, to copy.
+// command returns a command of hlnr for a service.
 func (o Options) command(verb string, s *view.Service) string {
 	words := []string{cmp.Or(o.Program, "hlnr"), verb}
 	if o.Namespaces || o.Home != "" && o.Home != s.Namespace {
@@ -69,7 +70,7 @@ type page struct {
 	b strings.Builder
 }
 
-// write returns the page to a writer at once.
+// write writes the page in one call of Write.
 func (p *page) write(out io.Writer) error {
 	text := p.b.String()
 	if !p.Unicode {
@@ -79,7 +80,7 @@ func (p *page) write(out io.Writer) error {
 	return err
 }
 
-// ascii are the characters of the renderers without Unicode.
+// ascii replaces the characters of the renderers by ASCII.
 var ascii = strings.NewReplacer(
 	"✔", "+", "◐", "~", "○", "-", "✖", "x", "…", "...", "├", "|", "└", "`", "│", "|", "·", "|", "→", "->", "≤", "<=", "≥", ">=", "–", "-", "—", "-", "“", `"`, "”", `"`, "’", "'",
 )
@@ -94,8 +95,8 @@ func toASCII(text string) string {
 	}, ascii.Replace(text))
 }
 
-// Clean removes control characters from a text of users, so that they do not control the terminal. The
-// result is one line: tabs and line breaks become spaces.
+// Clean removes control characters from text of users, which could control the terminal. The result is
+// one line: tabs and line breaks become spaces.
 func Clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\t' || r == '\n' {
@@ -128,10 +129,10 @@ func (p *page) line(first, indent, text string) {
 	}
 }
 
-// The colors of classes and marks: those of the terminal's own palette.
+// colors are the colors of classes and marks, from the terminal's own palette.
 var colors = map[view.Class]string{view.Waiting: "5", view.Failed: "1", view.Moving: "6", view.Stable: ""}
 
-// paint returns a text the color of a class.
+// paint returns a text in the color of a class.
 func (p *page) paint(class view.Class, text string) string {
 	if c := colors[class]; p.Color && c != "" && text != "" {
 		return lipgloss.NewStyle().Foreground(lipgloss.Color(c)).Render(text)
@@ -139,7 +140,7 @@ func (p *page) paint(class view.Class, text string) string {
 	return text
 }
 
-// faint formats less important text.
+// faint formats a less important text.
 func (p *page) faint(text string) string {
 	if !p.Color || text == "" {
 		return text
@@ -147,7 +148,7 @@ func (p *page) faint(text string) string {
 	return lipgloss.NewStyle().Faint(true).Render(text)
 }
 
-// bold formats important text.
+// bold formats an important text.
 func (p *page) bold(text string) string {
 	if !p.Color || text == "" {
 		return text
@@ -155,7 +156,7 @@ func (p *page) bold(text string) string {
 	return lipgloss.NewStyle().Bold(true).Render(text)
 }
 
-// mark of a class in front of a state.
+// mark returns the mark of a class in front of a state.
 func mark(class view.Class) string {
 	switch class {
 	case view.Waiting:
@@ -166,10 +167,10 @@ func mark(class view.Class) string {
 	return ""
 }
 
-// marks of the statuses of releases.
+// marks are the marks of the statuses of releases.
 var marks = map[string]string{"active": "✔", "canary": "◐", "deprecated": "○", "error": "✖", "pending": "…"}
 
-// short returns a version for columns: for a commit its first seven digits.
+// short returns a version for columns: the first seven digits of a commit.
 func short(version string) string {
 	if len(version) == 40 && strings.Trim(version, "0123456789abcdef") == "" {
 		return version[:7]
@@ -177,7 +178,7 @@ func short(version string) string {
 	return Clean(version)
 }
 
-// commands of a state, ready to copy.
+// commands formats the commands of a state, ready to copy.
 func commands(s view.State) string {
 	out := make([]string, len(s.Next))
 	for i, n := range s.Next {

@@ -13,11 +13,11 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// TreeOptions define which parts of a service are written.
+// TreeOptions define which parts of a service are shown.
 type TreeOptions struct {
-	// Pods writes each pod; else they are counted.
+	// Pods lists each pod; otherwise pods are only counted.
 	Pods bool
-	// All writes releases that are not retained, all previews, and what is rejected.
+	// All includes releases that are not retained, all previews, and rejected versions.
 	All bool
 }
 
@@ -52,7 +52,7 @@ func Tree(out io.Writer, s view.Service, o Options, t TreeOptions) error {
 	return p.write(out)
 }
 
-// head of a service: its name, rollouts in progress, and its state.
+// head writes the name of a service, its rollouts in progress, and its state.
 func (p *page) head(s view.Service) {
 	name, n := Clean(s.Name), 0
 	if p.Namespaces {
@@ -83,7 +83,7 @@ func (p *page) head(s view.Service) {
 	}
 }
 
-// group with its hosts and releases.
+// group writes a group with its hosts and releases.
 func (p *page) group(g view.Group, name string, t TreeOptions) {
 	p.line("", "  ", strings.Join(append([]string{p.bold(Clean(name))}, p.hosts(g)...), "  "))
 	if r := g.PullRequest; r != nil && (r.Title != "" || r.Author != "") {
@@ -127,7 +127,7 @@ func by(author string) string {
 	return "by " + Clean(author)
 }
 
-// hosts returns the hosts of a group, with the reason of those that are not programmed.
+// hosts returns the hosts of a group, with the reason if one is not programmed.
 func (p *page) hosts(g view.Group) (out []string) {
 	for _, h := range g.Hosts {
 		text := Clean(cmp.Or(h.URL, h.Host+h.Path))
@@ -140,7 +140,7 @@ func (p *page) hosts(g view.Group) (out []string) {
 	return out
 }
 
-// cells of a release: mark and version, status, share, pods, age.
+// cells returns the cells of a release: mark and version, status, share, pods, age.
 func (p *page) cells(r view.Release) []string {
 	share, pods, age := "–", "", ""
 	if r.Share.Asked != nil && (r.Status == "active" || r.Status == "canary") {
@@ -243,7 +243,7 @@ func Sentence(r view.Release) string {
 	return text
 }
 
-// checkMarks of results.
+// checkMarks are the marks of results.
 var checkMarks = map[view.CheckResult]string{view.CheckPassed: "✔", view.CheckWaiting: "…", view.CheckFailed: "✖"}
 
 // rollout writes the checks of the current step of a release, the next steps, and the possible
@@ -290,7 +290,7 @@ func (p *page) pods(r view.Release, indent string, t TreeOptions) {
 	}
 }
 
-// shownByStates are reasons of problems that the sentences of releases contain.
+// shownByStates are reasons of problems that the sentences of releases already contain.
 var shownByStates = []string{"ReleaseFailed", "Blocked", "TogetherHeld", "AnalysisInconclusive", "AnalysisNoTraffic"}
 
 // problems writes the problems of a service that no sentence of a group contains.
@@ -308,7 +308,7 @@ func (p *page) problems(s view.Service) {
 	}
 }
 
-// rejected versions of a service.
+// rejected writes the rejected versions of a service.
 func (p *page) rejected(s view.Service) {
 	if s.Discovery == nil || len(s.Discovery.Rejected) == 0 {
 		return

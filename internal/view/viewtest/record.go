@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// groupOf returns a group of the planner as the status has it.
+// groupOf converts a group of the planner to its form in the status.
 func groupOf(g release.Group) v1alpha1.ReleaseGroup {
 	out := v1alpha1.ReleaseGroup{
 		Name: g.Name, Slug: g.Slug, Level: v1alpha1.ReleaseLevel(g.Level), Phase: v1alpha1.GroupPhase(g.Phase),

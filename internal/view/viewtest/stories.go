@@ -21,24 +21,24 @@ type Story struct {
 	Now   time.Time
 }
 
-// Steps of most stories.
+// The steps of most stories.
 var twoSteps = []release.Step{{Name: "tenth", Weight: 10, Pause: 10 * time.Minute}, {Name: "half", Weight: 50, Pause: 10 * time.Minute}}
 
-// live has an active release for an hour.
+// live makes a release active for an hour.
 func live(w *world) {
 	w.push("1.0.0")
 	w.wait(time.Hour)
 	w.spec.Steps = twoSteps
 }
 
-// freezes the namespace until Monday.
+// freezes adds a freeze of the namespace until Monday.
 func freezes(w *world) {
 	f := v1alpha1.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "fair", Annotations: map[string]string{v1alpha1.AnnotationDecidedBy: "ana"}}}
 	f.Spec.Reason, f.Spec.Until = "trade fair", &metav1.Time{Time: time.Date(2030, 2, 4, 8, 0, 0, 0, time.UTC)}
 	w.freezes = []v1alpha1.Freeze{f}
 }
 
-// measured returns a version measurements.
+// measured sets measurements of a version.
 func measured(w *world, version string, phase v1alpha1.AnalysisPhase, value string, result v1alpha1.MeasurementResult) {
 	limit := 0.5
 	w.spec.Analysis = true
@@ -184,7 +184,7 @@ var stories = map[string]func(w *world){
 	},
 }
 
-// Stories plays all histories. The service of each is called shop.
+// Stories plays all histories. The service in each is named shop.
 func Stories() []Story {
 	out := make([]Story, 0, len(stories))
 	for _, name := range slices.Sorted(maps.Keys(stories)) {
@@ -193,7 +193,7 @@ func Stories() []Story {
 	return out
 }
 
-// Play returns a service at the moment of a story; false if there is no such story.
+// Play returns a service at the end of a story; false if there is no such story.
 func Play(name, service string) (Story, bool) {
 	if stories[name] == nil {
 		return Story{}, false
@@ -201,7 +201,7 @@ func Play(name, service string) (Story, bool) {
 	return play(name, service), true
 }
 
-// Moments returns a service at each moment of a story at which something changed, the last one being its
+// Moments returns a service at each moment of a story at which something changed; the last one is its
 // end.
 func Moments(name, service string) (out []Story) {
 	w := newWorld(service)

@@ -1,9 +1,9 @@
-// Package viewtest plays small histories with the real planner, and gives the objects that they
-// leave, for tests of views. What surrounds the planner is simple: pods are available when they
-// are created, or never, and a policy confirms at once, or not.
+// Package viewtest plays short histories with the real planner, and returns the resulting
+// objects, for tests of views. What surrounds the planner is simple: pods become available when
+// they are created, or never, and a policy confirms immediately, or not.
 //
 //	world.go    the planner, the pods and the policy
-//	record.go   the rollout state as the status has it
+//	record.go   the rollout state as stored in the status
 //	stories.go  the histories
 package viewtest
 
@@ -24,13 +24,13 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// namespace and host of all stories.
+// The namespace and the host of all stories.
 const (
 	namespace = "shop"
 	domain    = "example.com"
 )
 
-// fact is a release's object, as the planner reads it.
+// fact is the object of a release, as the planner reads it.
 type fact = release.Object
 
 // world is one service.
@@ -42,9 +42,9 @@ type world struct {
 	state    release.State
 	notes    []release.Note
 	objects  map[string]*fact
-	broken   map[string]release.Reason // by version: its pods never become available
-	messages map[string]string         // by version: what its pods report
-	stuck    bool                      // the policy confirms nothing more
+	broken   map[string]release.Reason // by version: why its pods never become available
+	messages map[string]string         // by version: the message of its pods
+	stuck    bool                      // the policy confirms nothing from now on
 	reports  map[string]release.Report
 	written  map[string]map[string]int // by group: weights of the routes
 	titles   map[int64]string
@@ -65,7 +65,7 @@ func newWorld(name string) *world {
 	}
 }
 
-// push offers a version of group MAJOR.x.
+// push offers a version in group MAJOR.x.
 func (w *world) push(version string) {
 	major, _, _ := strings.Cut(version, ".")
 	w.offer(release.Candidate{Slug: major + "-x", Name: major + ".x", Level: "Release", Version: version})
@@ -94,7 +94,7 @@ func (w *world) settle() {
 	}
 }
 
-// wait lets time pass, and plans whenever the planner wants to.
+// wait lets time pass, and plans whenever the planner requests it.
 func (w *world) wait(d time.Duration) {
 	for end := w.now.Add(d); w.now.Before(end); {
 		w.settle()
@@ -123,8 +123,8 @@ func (w *world) observed() release.Observed {
 
 func (w *world) requeue() time.Time { return release.Plan(w.observed(), w.now).RequeueTime }
 
-// plan once, carry it out, and let the pods and the policy follow. It reports whether anything
-// changed.
+// plan makes one plan, executes it, and updates the pods and the policy. It reports whether
+// anything changed.
 func (w *world) plan() bool {
 	p := release.Plan(w.observed(), w.now)
 	w.notes = slices.DeleteFunc(p.Notes, func(n release.Note) bool { return n.Event })
@@ -161,7 +161,7 @@ func (w *world) plan() bool {
 	return changed
 }
 
-// measure returns a canary the analysis that its version has.
+// measure adds the analysis of its version to a canary.
 func (w *world) measure(o *fact) {
 	a := w.analyses[o.Version]
 	if a == nil {
@@ -175,7 +175,7 @@ func (w *world) measure(o *fact) {
 	}
 }
 
-// route lets the policy write and confirm what the rollout state asks for.
+// route makes the policy write and confirm what the rollout state requires.
 func (w *world) route() (changed bool) {
 	for i := range w.state.Groups {
 		g := &w.state.Groups[i]
@@ -199,7 +199,7 @@ func (w *world) route() (changed bool) {
 	return changed
 }
 
-// decide about a version.
+// decide records a decision about a version.
 func (w *world) decide(version string, action release.Action, step, by, reason string) {
 	for _, o := range w.objects {
 		if o.Version == version {
@@ -230,7 +230,8 @@ func (w *world) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, Generation: 1}
 }
 
-// microservice with the specification and the rollout state of the world.
+// microservice returns the Microservice with the specification and the rollout state of the
+// world.
 func (w *world) microservice() v1alpha1.Microservice {
 	ms := v1alpha1.Microservice{ObjectMeta: w.meta(w.name)}
 	ms.Spec.ImagePolicyRef.Name = w.name
@@ -263,7 +264,7 @@ func (w *world) microservice() v1alpha1.Microservice {
 	return ms
 }
 
-// condition of the planner's notes, as the controller sets it.
+// condition sets a condition from the planner's notes, as the controller does.
 func (w *world) condition(ms *v1alpha1.Microservice, kind release.Condition, reasons []release.Reason) {
 	for _, reason := range reasons {
 		for _, n := range w.notes {
@@ -297,7 +298,7 @@ func (w *world) canary() *v1alpha1.CanaryStrategy {
 	return c
 }
 
-// object of a release.
+// object returns the object of a release.
 func (w *world) object(c *fact) v1alpha1.VersionedMicroservice {
 	o := v1alpha1.VersionedMicroservice{ObjectMeta: w.meta(c.Release)}
 	o.Labels = map[string]string{v1alpha1.LabelMicroservice: w.name}
@@ -324,13 +325,13 @@ func (w *world) object(c *fact) v1alpha1.VersionedMicroservice {
 	return o
 }
 
-// images of a version.
+// images returns the images of a version.
 func (w *world) images(version string) []v1alpha1.ReleaseImage {
 	digest := "sha256:" + strings.Repeat("4be1c02d", 8)
 	return []v1alpha1.ReleaseImage{{Image: fmt.Sprintf("registry.example.com/%s:v%s@%s", w.name, version, digest), Digest: digest}}
 }
 
-// policy with a host for the newest group, and one for each group.
+// policy returns a NetworkPolicy with a host for the newest group, and one for each group.
 func (w *world) policy() v1alpha1.NetworkPolicy {
 	p := v1alpha1.NetworkPolicy{ObjectMeta: w.meta(w.name)}
 	p.Spec.Ports = []v1alpha1.NetworkPort{{Name: "http", Port: 80}}
@@ -367,7 +368,7 @@ func (w *world) policy() v1alpha1.NetworkPolicy {
 	return p
 }
 
-// imagePolicy with what is offered and rejected.
+// imagePolicy returns the ImagePolicy with the offered and rejected versions.
 func (w *world) imagePolicy() v1alpha1.ImagePolicy {
 	p := v1alpha1.ImagePolicy{ObjectMeta: w.meta(w.name)}
 	p.Spec.Image = "registry.example.com/" + w.name
@@ -392,7 +393,7 @@ func (w *world) imagePolicy() v1alpha1.ImagePolicy {
 	return p
 }
 
-// repository with the pull requests.
+// repository returns the GitHubRepository with the pull requests.
 func (w *world) repository() v1alpha1.GitHubRepository {
 	r := v1alpha1.GitHubRepository{ObjectMeta: w.meta(w.name)}
 	r.Spec.Owner, r.Spec.Repo = "acme", w.name

@@ -1,4 +1,4 @@
-// Package weights observes how the weights of releases change: objects have the present ones only. It is pure.
+// Package weights records how the weights of releases change, because objects contain only the current ones. It is pure.
 package weights
 
 import (
@@ -13,16 +13,17 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// maxPoints are kept of a group, the newest. Objects do not have the past, so that all of it is in memory.
+// maxPoints is the maximum number of points of a group, the newest ones. Past weights are only in memory.
 const maxPoints = 48
 
-// History has the weights of services since they were observed first. The zero value has observed nothing. It is not for use by several
-// goroutines at the same time.
+// History contains the weights of services since they were first observed. The zero value is ready to use. It is not safe for
+// concurrent use.
 type History struct {
 	services map[types.NamespacedName][]view.GroupWeights
 }
 
-// Observe the services at a time. Services and groups that are gone are forgotten, and pull requests have no steps.
+// Observe records the weights of the services at a time. It drops services and groups that no longer exist, and ignores pull
+// requests, which have no steps.
 func (w *History) Observe(services []v1alpha1.Microservice, now time.Time) {
 	next := make(map[types.NamespacedName][]view.GroupWeights, len(services))
 	for i := range services {
@@ -46,7 +47,7 @@ func (w *History) Observe(services []v1alpha1.Microservice, now time.Time) {
 	w.services = next
 }
 
-// with returns a group another point, if the shares changed. The points of readers are not changed.
+// with returns a group with another point if the shares changed. It does not change the points that readers have.
 func with(g view.GroupWeights, shares []view.WeightShare, now time.Time) view.GroupWeights {
 	n := len(g.Points)
 	if len(shares) == 0 || n > 0 && slices.Equal(g.Points[n-1].Shares, shares) {
@@ -56,7 +57,7 @@ func with(g view.GroupWeights, shares []view.WeightShare, now time.Time) view.Gr
 	return g
 }
 
-// sharesOf the releases of a group with traffic: the active one first, and the newest canary last.
+// sharesOf returns the shares of the releases of a group with traffic, the active one first and the newest canary last.
 func sharesOf(g *v1alpha1.ReleaseGroup) (out []view.WeightShare) {
 	for _, wanted := range []v1alpha1.ReleaseStatus{v1alpha1.ReleaseActive, v1alpha1.ReleaseCanary} {
 		for _, r := range slices.Backward(g.Releases) {
@@ -68,7 +69,7 @@ func sharesOf(g *v1alpha1.ReleaseGroup) (out []view.WeightShare) {
 	return out
 }
 
-// Of a service: the groups whose weights changed since they were observed first.
+// Of returns the groups of a service whose weights have changed since they were first observed.
 func (w *History) Of(namespace, name string) (out []view.GroupWeights) {
 	for _, g := range w.services[types.NamespacedName{Namespace: namespace, Name: name}] {
 		if len(g.Points) > 1 {
@@ -78,5 +79,5 @@ func (w *History) Of(namespace, name string) (out []view.GroupWeights) {
 	return out
 }
 
-// Services returns how many were there at the last observation.
+// Services returns the number of services at the last observation.
 func (w *History) Services() int { return len(w.services) }
