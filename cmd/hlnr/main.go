@@ -1,7 +1,7 @@
-// Command hlnr shows what the releases of hlnr.io do and why, and steers them, from a terminal. It is a
-// plugin of kubectl too, under the name kubectl-hlnr.
+// Command hlnr shows what the releases of hlnr.io do and why, and controls them, from a terminal. It is
+// also a plugin of kubectl, under the name kubectl-hlnr.
 //
-// The frame is in cmd/hlnr/cli, with the exit codes.
+// The common parts, such as exit codes, are in cmd/hlnr/cli.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 // version is set when the binary is built.
 var version = "dev"
 
-// commands in no order: help sorts them.
+// commands are in no particular order: help sorts them.
 var commands = slices.Concat(
 	act.Commands, change.Commands,
 	show.NewCommands(act.Commands...),

@@ -1,12 +1,12 @@
-// Package act holds the commands of hlnr that change something: decisions about releases, pins, pauses, the
+// Package act has the commands of hlnr that change something: decisions about releases, pins, pauses, the
 // end of groups, and scans. Each one checks whether the act makes sense, writes once, with the field
-// manager hlnr, and reports what became of it.
+// manager hlnr, and reports the result.
 //
-//	act.go        the commands, and what they report
+//	act.go        the commands, and their results
 //	decide.go     continue, adopt, deprecate, retry and promote
-//	target.go     which release is meant
+//	target.go     finds the release of a decision
 //	pin.go        pin, unpin and rollback
-//	pins.go       how the pins of a Microservice change; pure
+//	pins.go       changes of the pins of a Microservice; pure
 //	switches.go   pause, resume and end-group
 //	change.go     a change of the specification of a Microservice: shown, left to Git, or written
 //	git.go        fields that a GitOps tool owns
@@ -14,7 +14,7 @@
 //	until.go      times in the future
 //	reason.go     the flag --reason
 //	scan.go       scan
-//	request.go    the same acts for other programs, such as the board
+//	request.go    the same acts for other callers, such as the board
 package act
 
 import (
@@ -47,10 +47,10 @@ var Commands = []cli.NewCommand{
 type Done struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Action as the API calls it: Continue, Adopt, Deprecate, Retry; Pin, Unpin, Pause, Resume, EndGroup,
-	// Freeze, Thaw and Scan for fields of objects.
+	// Action by its name in the API: Continue, Adopt, Deprecate, Retry; for fields of objects Pin, Unpin,
+	// Pause, Resume, EndGroup, Freeze, Thaw and Scan.
 	Action string `json:"action"`
-	// Resource and name of the object that was written.
+	// Object that was written, as resource and name.
 	Object       string `json:"object"`
 	Namespace    string `json:"namespace"`
 	Microservice string `json:"microservice,omitempty"`
@@ -60,15 +60,15 @@ type Done struct {
 	// By is the user as the API server knows them.
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Until is when a pin ends, as RFC 3339.
+	// Until is when a pin ends, in RFC 3339.
 	Until string `json:"until,omitempty"`
 	// DryRun: nothing was written.
 	DryRun bool `json:"dryRun,omitempty"`
-	// Outcome of a decision as the manager recorded it; empty while it has not.
+	// Outcome of a decision as recorded by the manager; empty until then.
 	Outcome string `json:"outcome,omitempty"`
-	// Effects are what a dry run shows would happen, in order.
+	// Effects are what would happen according to a dry run, in order.
 	Effects []string `json:"effects,omitempty"`
-	// Unplayed is why they are not known: the user may act, but not read all that the planner needs.
+	// Unplayed is why Effects are not known: the user may act, but not read all that the planner needs.
 	Unplayed string `json:"unplayed,omitempty"`
 
 	// text is the result in one line.
@@ -81,7 +81,7 @@ const (
 	kindDone   = "Act"
 )
 
-// print reports what became of an act.
+// print prints the result of an act.
 func (d *Done) print(out io.Writer, o *cli.Output) error {
 	d.APIVersion, d.Kind = apiVersion, kindDone
 	return o.Print(out, d, func(w io.Writer) error {
@@ -100,10 +100,10 @@ func (d *Done) print(out io.Writer, o *cli.Output) error {
 	}, func() []string { return []string{d.Object} })
 }
 
-// formats of --output of acts.
+// formats are the values of --output for acts.
 var formats = []string{cli.FormatJSON, cli.FormatYAML, cli.FormatName}
 
-// writeTimeout bounds a write that a signal does not interrupt.
+// writeTimeout limits a write, which a signal does not interrupt.
 const writeTimeout = 30 * time.Second
 
 // whole returns a context for a write that a signal does not cancel, so that a write is either
@@ -112,7 +112,7 @@ func whole(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 }
 
-// scope is the cluster and the namespace of a call.
+// scope is the cluster and the namespace of a command.
 type scope struct {
 	*cli.Factory
 	client    client.WithWatch
@@ -131,8 +131,8 @@ func newScope(f *cli.Factory) (*scope, error) {
 	return &scope{f, c, namespace}, nil
 }
 
-// microservice reads one by its name, with or without its resource ("msvc/shop"); where it does not
-// exist, the nearest names are offered.
+// microservice reads a Microservice by its name, with or without the resource ("msvc/shop"); if it does not
+// exist, the error suggests the nearest names.
 func (s *scope) microservice(ctx context.Context, name string) (*v1alpha1.Microservice, error) {
 	name = bare(name)
 	ms := &v1alpha1.Microservice{}
@@ -147,7 +147,7 @@ func (s *scope) microservice(ctx context.Context, name string) (*v1alpha1.Micros
 	return nil, cli.Unknown("Microservice in namespace "+s.namespace, name, names)
 }
 
-// names of the objects of a list in the namespace.
+// names returns the names of the objects of a list in the namespace.
 func (s *scope) names(ctx context.Context, list client.ObjectList) ([]string, error) {
 	if err := s.client.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (s *scope) names(ctx context.Context, list client.ObjectList) ([]string, er
 	return names, err
 }
 
-// isMissing reports whether an object of that name does not exist, though its kind does.
+// isMissing reports whether an object of that name does not exist, although its kind does.
 func isMissing(err error, name string) bool {
 	var s apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &s) {
@@ -172,7 +172,7 @@ func isMissing(err error, name string) bool {
 	return d != nil && d.Name == name
 }
 
-// bare returns a name without its resource.
+// bare returns a name without the resource.
 func bare(name string) string {
 	if _, after, found := strings.Cut(name, "/"); found {
 		return after
@@ -180,7 +180,7 @@ func bare(name string) string {
 	return name
 }
 
-// me returns the name of the user as the API server knows them, impersonation included.
+// me returns the name of the user as the API server knows it, including impersonation.
 func (s *scope) me(ctx context.Context) (string, error) {
 	user, err := s.user(ctx)
 	return user.Username, err

@@ -17,14 +17,13 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/forecast"
 )
 
-// change is one change of the specification of a Microservice, with the flags that all such commands
-// have.
+// change is one change of the specification of a Microservice, with the flags that such commands share.
 type change struct {
 	dryRun     bool
 	printPatch bool
 	force      bool
 	output     *cli.Output
-	// lenient: a dry run in which the user may not read what the planner needs still tries the write.
+	// lenient: a dry run still tries the write if the user may not read what the planner needs.
 	lenient bool
 }
 
@@ -36,9 +35,9 @@ func (c *change) addFlags(cmd *cobra.Command) {
 	c.output = cli.AddOutput(cmd, formats...)
 }
 
-// edit is what changes.
+// edit describes a change.
 type edit struct {
-	// field of the specification that changes, as a path.
+	// field of the specification to change, as a path.
 	field []string
 	// apply makes the change for a user; "" in a patch for Git, whose history shows the author.
 	apply func(spec *v1alpha1.MicroserviceSpec, by string)
@@ -46,7 +45,7 @@ type edit struct {
 	done Done
 }
 
-// gitOwned refuses a change of a field that a GitOps tool set.
+// gitOwned is the error for a change of a field that a GitOps tool set.
 type gitOwned struct {
 	gitOwner
 	path, object string
@@ -57,7 +56,7 @@ func (e *gitOwned) Error() string {
 	return fmt.Sprintf("%s of %s is set by %s (field manager %s), which would revert a change here", e.path, e.object, e.Tool, e.Manager)
 }
 
-// run makes the change, or shows it, or leaves it to Git.
+// run makes the change, shows it, or prints a patch for Git.
 func (c *change) run(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e edit) error {
 	if c.printPatch {
 		return c.patchForGit(s, ms, e.after(ms, ""))
@@ -89,7 +88,7 @@ func (e edit) after(ms *v1alpha1.Microservice, by string) *v1alpha1.Microservice
 	return after
 }
 
-// do makes the change, or plays it. A field that a GitOps tool owns is refused with a [gitOwned].
+// do makes the change or simulates it. For a field that a GitOps tool owns it returns a [gitOwned].
 func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e edit) (*Done, gitOwner, error) {
 	done := e.done
 	done.Object, done.Namespace, done.Microservice = "microservice.hlnr.io/"+ms.Name, s.namespace, ms.Name
@@ -116,7 +115,7 @@ func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e 
 	return &done, owner, s.write(ctx, ms, func(spec *v1alpha1.MicroserviceSpec) { e.apply(spec, by) }, options...)
 }
 
-// unplayed returns why the effects of a dry run are not known, where that is not an error.
+// unplayed returns why the effects of a dry run are not known, if that is not an error.
 func unplayed(ctx context.Context, s *scope, err error, lenient bool) (string, error) {
 	if err == nil || !lenient || !apierrors.IsForbidden(err) {
 		return "", err
@@ -124,11 +123,11 @@ func unplayed(ctx context.Context, s *scope, err error, lenient bool) (string, e
 	return s.Explain(ctx, err).Error(), nil
 }
 
-// maxWrites is how often a change is written that meets newer objects.
+// maxWrites is the maximum number of attempts to write a change if the object changes in between.
 const maxWrites = 10
 
-// write makes the change on the object as it was read. The manager writes the status all the time; only
-// where the specification was changed in the meantime is that an error.
+// write applies the change to the object as it was read. The manager writes the status all the time;
+// only a change of the specification in the meantime is an error.
 func (s *scope) write(ctx context.Context, ms *v1alpha1.Microservice, apply func(*v1alpha1.MicroserviceSpec), options ...client.PatchOption) error {
 	ctx, cancel := whole(ctx)
 	defer cancel()
@@ -152,7 +151,8 @@ func (s *scope) write(ctx context.Context, ms *v1alpha1.Microservice, apply func
 	return fmt.Errorf("Microservice %s/%s is written too often: run the command again", ms.Namespace, ms.Name)
 }
 
-// patchForGit prints the change as a merge patch with the object's name, as kustomize takes it.
+// patchForGit prints the change as a merge patch with the object's name, in the form that kustomize
+// accepts.
 func (c *change) patchForGit(s *scope, before, after *v1alpha1.Microservice) error {
 	raw, err := client.MergeFrom(before).Data(after)
 	if err != nil {

@@ -20,12 +20,12 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// verbs are the actions in sentences.
+// verbs are the actions as used in sentences.
 var verbs = map[v1alpha1.DecisionAction]string{
 	v1alpha1.DecisionContinue: "continue", v1alpha1.DecisionAdopt: "adopt", v1alpha1.DecisionDeprecate: "deprecate", v1alpha1.DecisionRetry: "retry",
 }
 
-// decision is one call of a command that decides.
+// decision is one run of a command that decides.
 type decision struct {
 	action  v1alpha1.DecisionAction
 	reason  string
@@ -35,7 +35,7 @@ type decision struct {
 	dryRun  bool
 	timeout time.Duration
 	output  *cli.Output
-	// lenient: a dry run in which the user may not read what the planner needs still tries the write.
+	// lenient: a dry run still tries the write if the user may not read what the planner needs.
 	lenient bool
 }
 
@@ -81,7 +81,7 @@ func newRetryCommand(f *cli.Factory) *cobra.Command {
 	return cmd
 }
 
-// newPromoteCommand is for hands that know "kubectl argo rollouts promote".
+// newPromoteCommand returns a command for users of "kubectl argo rollouts promote".
 func newPromoteCommand(f *cli.Factory) *cobra.Command {
 	d := &decision{action: v1alpha1.DecisionContinue}
 	full := false
@@ -101,7 +101,7 @@ with --full skips all remaining steps, as adopt does.`)
 	return cmd
 }
 
-// command makes the command of an action.
+// command returns the command for an action.
 func (d *decision) command(f *cli.Factory, name, short, long string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     name + " RELEASE | MICROSERVICE [VERSION]",
@@ -139,7 +139,7 @@ func (d *decision) run(cmd *cobra.Command, f *cli.Factory, args []string) error 
 	return d.report(cmd.Context(), s, t, done, done.text)
 }
 
-// do finds the release, and records the decision, or plays it.
+// do finds the release, and records the decision or simulates it.
 func (d *decision) do(ctx context.Context, s *scope, args []string) (*Done, target, error) {
 	t, err := s.target(ctx, d.action, args)
 	if err != nil {
@@ -177,7 +177,7 @@ func (d *decision) do(ctx context.Context, s *scope, args []string) (*Done, targ
 	return done, t, d.write(ctx, s, t, by, options...)
 }
 
-// report waits until the decision was handled, and prints what became of it.
+// report waits until the decision is handled, and prints the outcome.
 func (d *decision) report(ctx context.Context, s *scope, t target, done *Done, about string) error {
 	handled, err := d.handled(ctx, s, t)
 	switch {
@@ -205,7 +205,7 @@ func (d *decision) report(ctx context.Context, s *scope, t target, done *Done, a
 	return done.print(s.Out, d.output)
 }
 
-// firstOf returns the error of the output, else that of the answer.
+// firstOf returns the error of the output, or else that of the answer.
 func firstOf(output, answer error) error {
 	if output != nil {
 		return output
@@ -213,7 +213,7 @@ func firstOf(output, answer error) error {
 	return answer
 }
 
-// sensible refuses what the state of the release makes senseless, and completes the step.
+// sensible rejects a decision that makes no sense in the state of the release, and completes the step.
 func (d *decision) sensible(t target, program string) error {
 	no := func(format string, args ...any) error {
 		return cli.No(fmt.Errorf("%s is not possible: "+format, append([]any{d.action}, args...)...))
@@ -259,7 +259,7 @@ func (d *decision) sensible(t target, program string) error {
 
 // write records the decision, signed, in one request.
 func (d *decision) write(ctx context.Context, s *scope, t target, by string, opts ...client.PatchOption) error {
-	var step, reason, groups any // null removes those of an earlier decision
+	var step, reason, groups any // null removes the fields of an earlier decision
 	if len(d.groups) > 0 {
 		groups = d.groups
 	}
@@ -283,7 +283,7 @@ func (d *decision) write(ctx context.Context, s *scope, t target, by string, opt
 	return s.client.Patch(ctx, vsvc, client.RawPatch(types.MergePatchType, patch), append(opts, client.FieldOwner(cli.FieldManager))...)
 }
 
-// step in which the rollout of the group is, from 1; 0: in none.
+// step returns the current step of the group's rollout, from 1; 0 if there is none.
 func (t target) step() int {
 	if t.group.Rollout == nil {
 		return 0
@@ -291,8 +291,8 @@ func (t target) step() int {
 	return int(t.group.Rollout.Step)
 }
 
-// approverGroups returns those groups of a user whose members the steps of a Microservice want for their approval: the step
-// in which the rollout is, from 1, and those after it.
+// approverGroups returns those of a user's groups that the steps of a Microservice accept for approval: the current step of
+// the rollout, from 1, and the following ones.
 func approverGroups(ms *v1alpha1.Microservice, step int, groups []string) []string {
 	var out []string
 	if c := ms.Spec.UpdateStrategy.Canary; c != nil {
@@ -310,14 +310,14 @@ func approverGroups(ms *v1alpha1.Microservice, step int, groups []string) []stri
 	return out
 }
 
-// maxDecisionGroups is the schema's bound on spec.decision.groups.
+// maxDecisionGroups is the maximum length of spec.decision.groups in the schema.
 const maxDecisionGroups = 8
 
-// pollInterval is the time between two reads of what is waited for.
+// pollInterval is the time between two reads while waiting.
 const pollInterval = 100 * time.Millisecond
 
-// handled waits until the manager has handled the decision; nil: not within the timeout. The Microservice records it first,
-// the release some seconds later.
+// handled waits until the manager has handled the decision; nil if it did not within the timeout. The Microservice records
+// it first, the release some seconds later.
 func (d *decision) handled(ctx context.Context, s *scope, t target) (*v1alpha1.HandledDecision, error) {
 	end := s.Now().Add(d.timeout)
 	for s.Now().Before(end) {
@@ -342,7 +342,7 @@ func (d *decision) handled(ctx context.Context, s *scope, t target) (*v1alpha1.H
 	return nil, nil
 }
 
-// recorded returns the last decision about a release that its Microservice records, or nil.
+// recorded returns the last decision about a release that its Microservice has recorded, or nil.
 func recorded(ms *v1alpha1.Microservice, release string) *v1alpha1.HandledDecision {
 	for i := range ms.Status.ReleaseGroups {
 		for j := range ms.Status.ReleaseGroups[i].Releases {
@@ -354,7 +354,7 @@ func recorded(ms *v1alpha1.Microservice, release string) *v1alpha1.HandledDecisi
 	return nil
 }
 
-// play shows what the planner does with the decision.
+// play returns what the planner would do with the decision.
 func (d *decision) play(ctx context.Context, s *scope, t target, by string) ([]string, error) {
 	facts, err := forecast.Read(ctx, s.client, t.ms, s.Now())
 	if err != nil {

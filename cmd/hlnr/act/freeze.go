@@ -107,7 +107,7 @@ releases continue immediately. If several apply, or one with a calendar, select 
 	return cmd
 }
 
-// scope returns the cluster, with the namespace that the command names.
+// scope returns the cluster and the namespace of the command.
 func (o *freezeOptions) scope(f *cli.Factory, args []string) (*scope, error) {
 	s, err := newScope(f)
 	if err != nil {
@@ -126,7 +126,7 @@ func (o *freezeOptions) scope(f *cli.Factory, args []string) (*scope, error) {
 	return s, nil
 }
 
-// rules of a freeze, from the flags.
+// rules returns the rules of a freeze, from the flags.
 func (o *freezeOptions) rules(now time.Time) (v1alpha1.FreezeRules, error) {
 	rules := v1alpha1.FreezeRules{Reason: strings.TrimSpace(o.reason), Indefinite: o.indefinite}
 	switch {
@@ -149,7 +149,7 @@ func (o *freezeOptions) rules(now time.Time) (v1alpha1.FreezeRules, error) {
 	return rules, nil
 }
 
-// selectorOf reads labels as kubectl does; nil: all.
+// selectorOf parses a label selector as kubectl does; nil selects all.
 func selectorOf(flag, text string) (*metav1.LabelSelector, error) {
 	if text == "" {
 		return nil, nil
@@ -178,7 +178,7 @@ func (o *freezeOptions) object(s *scope, by string) (client.Object, error) {
 	return &v1alpha1.ClusterFreeze{ObjectMeta: meta, Spec: v1alpha1.ClusterFreezeSpec{FreezeRules: rules, NamespaceSelector: namespaces}}, nil
 }
 
-// freezeOf returns a Freeze or a ClusterFreeze as it is resolved.
+// freezeOf returns a Freeze or a ClusterFreeze in the form that can be resolved.
 func freezeOf(o client.Object) freeze.Freeze {
 	switch o := o.(type) {
 	case *v1alpha1.Freeze:
@@ -189,7 +189,7 @@ func freezeOf(o client.Object) freeze.Freeze {
 	return freeze.Freeze{}
 }
 
-// freeze creates the object. One of that name that is over is replaced.
+// freeze creates the object. An ended freeze of that name is replaced.
 func (o *freezeOptions) freeze(ctx context.Context, s *scope) (*Done, error) {
 	by, err := s.me(ctx)
 	if err != nil {
@@ -233,7 +233,7 @@ func (o *freezeOptions) freeze(ctx context.Context, s *scope) (*Done, error) {
 	return done, nil
 }
 
-// replace deletes a freeze of the same name that is over, and creates the new one.
+// replace deletes an ended freeze of the same name, and creates the new one.
 func (o *freezeOptions) replace(ctx context.Context, s *scope, obj client.Object) error {
 	old := obj.DeepCopyObject().(client.Object)
 	if err := s.client.Get(ctx, client.ObjectKeyFromObject(obj), old); err != nil {
@@ -254,7 +254,7 @@ func (o *freezeOptions) replace(ctx context.Context, s *scope, obj client.Object
 	return s.client.Create(ctx, obj, client.FieldOwner(cli.FieldManager))
 }
 
-// frozen names the Microservices that a freeze is about, in order.
+// frozen returns the names of the Microservices that a freeze selects, in order.
 func (s *scope) frozen(ctx context.Context, f freeze.Freeze) ([]string, error) {
 	var list v1alpha1.MicroserviceList
 	if err := s.client.List(ctx, &list, client.InNamespace(f.Namespace)); err != nil {
@@ -281,7 +281,7 @@ func (s *scope) frozen(ctx context.Context, f freeze.Freeze) ([]string, error) {
 	return names, nil
 }
 
-// where returns what is frozen, in words.
+// where describes what is frozen.
 func (o *freezeOptions) where(s *scope) string {
 	if o.all {
 		return "cluster"
@@ -289,7 +289,7 @@ func (o *freezeOptions) where(s *scope) string {
 	return "namespace " + s.namespace
 }
 
-// done returns what is reported of an object.
+// done returns the result for an object.
 func (o *freezeOptions) done(s *scope, obj client.Object, action, by string) *Done {
 	resource := "freeze.hlnr.io/"
 	if o.all {
@@ -298,7 +298,7 @@ func (o *freezeOptions) done(s *scope, obj client.Object, action, by string) *Do
 	return &Done{Action: action, Object: resource + obj.GetName(), Namespace: s.namespace, By: by, DryRun: o.dryRun}
 }
 
-// thaw deletes the freeze that applies now, or the one that is named.
+// thaw deletes the current freeze, or the named one.
 func (o *freezeOptions) thaw(ctx context.Context, s *scope) (*Done, error) {
 	obj, err := o.find(ctx, s)
 	if err != nil {
@@ -361,7 +361,7 @@ func (o *freezeOptions) find(ctx context.Context, s *scope) (client.Object, erro
 	return active[0], nil
 }
 
-// list returns the freezes of the namespace, or those of the cluster.
+// list returns the freezes of the namespace or of the cluster.
 func (o *freezeOptions) list(ctx context.Context, s *scope) (objects []client.Object, err error) {
 	if o.all {
 		var list v1alpha1.ClusterFreezeList

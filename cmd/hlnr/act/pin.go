@@ -23,7 +23,7 @@ type pinOptions struct {
 	current                  bool
 }
 
-// field of the specification that pins change.
+// pinField is the field of the specification with the pins.
 var pinField = []string{"updateStrategy", "manual"}
 
 // maxAuthor is how long the field by of a pin may be; a longer name is omitted.
@@ -154,8 +154,8 @@ func groupOf(ms *v1alpha1.Microservice, name string) (*v1alpha1.ReleaseGroup, er
 	return nil, cli.Unknown("release group of "+ms.Name, name, all)
 }
 
-// before returns the release that was active before the current one in the only group that has one, or
-// in the group that a flag names.
+// before returns the release that was active before the current one, in the only group that has one,
+// or in the group of a flag.
 func (o *pinOptions) before(ms *v1alpha1.Microservice) (string, error) {
 	var found []string
 	var groups []string
@@ -187,7 +187,7 @@ func (o *pinOptions) before(ms *v1alpha1.Microservice) (string, error) {
 	return "", cli.Usage(fmt.Errorf("several groups of %s have a release that was active before: choose with --group: %s", ms.Name, cli.ThereAre(groups)))
 }
 
-// previous returns the retained release of a group that was active last, or nil.
+// previous returns the retained release of a group that was last active, or nil.
 func previous(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	var last *v1alpha1.Release
 	for i := range g.Releases {
@@ -203,12 +203,12 @@ func previous(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 type wanted struct {
 	group *v1alpha1.ReleaseGroup
 	pin   v1alpha1.GroupPin
-	// row is the release that exists; nil: the version is offered only.
+	// row is the existing release; nil if the version is only offered.
 	row     *v1alpha1.Release
 	version string
 }
 
-// resolve finds the group and the release of a version or of a release's name.
+// resolve returns the group and the release for a version or the name of a release.
 func (o *pinOptions) resolve(ctx context.Context, s *scope, ms *v1alpha1.Microservice, what string) (wanted, error) {
 	var only *v1alpha1.ReleaseGroup
 	if o.group != "" {
@@ -263,8 +263,7 @@ func (o *pinOptions) resolve(ctx context.Context, s *scope, ms *v1alpha1.Microse
 	return wanted{}, cli.Usage(fmt.Errorf("several groups of %s have %s: choose with --group: %s", ms.Name, what, cli.ThereAre(groups)))
 }
 
-// latestOf returns the release that a pin to a version selects: the release of it that was active
-// last.
+// latestOf returns the release that a pin to a version selects: the one that was last active.
 func latestOf(g *v1alpha1.ReleaseGroup, version string) *v1alpha1.Release {
 	var last *v1alpha1.Release
 	for i := range g.Releases {
@@ -332,7 +331,7 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 	}, nil
 }
 
-// sensible refuses a pin that changes nothing or cannot hold.
+// sensible rejects a pin that changes nothing or cannot take effect.
 func (o *pinOptions) sensible(s *scope, ms *v1alpha1.Microservice, w wanted) error {
 	if w.group.Phase == v1alpha1.GroupClosing {
 		return cli.No(fmt.Errorf("group %s of %s is being removed", w.group.Name, ms.Name))

@@ -10,14 +10,14 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// names reports whether a pin's or an ended group's name is that of a group: by name, slug or number of
-// a pull request.
+// names reports whether the name of a pin or of an ended group matches a group: by name, slug or number
+// of a pull request.
 func names(name string, g *v1alpha1.ReleaseGroup) bool {
 	return name == g.Name || name == g.Slug || g.PullRequest > 0 && name == strconv.FormatInt(g.PullRequest, 10)
 }
 
-// pinned reports what a group is pinned to: by its name first, as the planner does, else by the pin for
-// the group that has the version or release. Pins that ended do not count.
+// pinned returns what a group is pinned to: by its name first, as in the planner, else by the pin for
+// the group that has the version or release. Expired pins are ignored.
 func pinned(m *v1alpha1.ManualUpdateStrategy, g *v1alpha1.ReleaseGroup, now metav1.Time) (what string, is bool) {
 	if m == nil {
 		return "", false
@@ -36,7 +36,7 @@ func pinned(m *v1alpha1.ManualUpdateStrategy, g *v1alpha1.ReleaseGroup, now meta
 	return "", false
 }
 
-// global returns the version or release of the pin without a group's name, where the group has it.
+// global returns the version or release of the pin without a group name, if the group has it.
 func global(m *v1alpha1.ManualUpdateStrategy, g *v1alpha1.ReleaseGroup) string {
 	for _, r := range g.Releases {
 		switch {
@@ -49,7 +49,7 @@ func global(m *v1alpha1.ManualUpdateStrategy, g *v1alpha1.ReleaseGroup) string {
 	return ""
 }
 
-// setPin pins a group by its name: what it was pinned to by name is replaced, and other pins stay.
+// setPin pins a group by its name: an existing pin by name is replaced, and other pins stay.
 func setPin(spec *v1alpha1.MicroserviceSpec, g *v1alpha1.ReleaseGroup, pin v1alpha1.GroupPin) {
 	m := spec.UpdateStrategy.Manual
 	if m == nil {
@@ -65,8 +65,8 @@ func setPin(spec *v1alpha1.MicroserviceSpec, g *v1alpha1.ReleaseGroup, pin v1alp
 	m.Groups = slices.Insert(m.Groups, at, pin)
 }
 
-// removePin removes the pins of a group, by its name and by a version or release that it has; where
-// nothing is pinned any more, the whole block goes.
+// removePin removes the pins of a group, by its name and by a version or release that it has; if no
+// pins remain, the whole block is removed.
 func removePin(spec *v1alpha1.MicroserviceSpec, g *v1alpha1.ReleaseGroup) {
 	m := spec.UpdateStrategy.Manual
 	if m == nil {

@@ -13,14 +13,15 @@ type reasonFlag struct {
 	max  int // characters
 }
 
-// addReason adds the flag --reason. A longer reason than the field takes ends the command before it asks the server.
+// addReason adds the flag --reason. A reason longer than the field allows ends the command before it sends a
+// request.
 func addReason(flags *pflag.FlagSet, text *string, limit int, usage string) {
 	flags.Var(reasonFlag{text, limit}, "reason", fmt.Sprintf("%s; at most %d characters", usage, limit))
 }
 
 func (f reasonFlag) String() string {
 	if f.text == nil {
-		return "" // the zero value, which pflag compares with
+		return "" // the zero value, with which pflag compares
 	}
 	return *f.text
 }

@@ -13,33 +13,33 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// Request is an act that is not written on a command line.
+// Request is an act that does not come from a command line.
 type Request struct {
 	// Verb is the name of the command: continue, adopt, deprecate, retry, pin, unpin, rollback, pause or resume.
 	Verb string
 	// Namespace and name of the Microservice.
 	Namespace, Microservice string
-	// Target is a version, or the name of a release; "": the only one that fits, or, for a rollback, the one before.
+	// Target is a version, or the name of a release; "" for the only possible one or, in a rollback, the previous one.
 	Target string
-	// Group by its name, for pin, unpin and rollback; "": the only one that fits.
+	// Group by its name, for pin, unpin and rollback; "" for the only possible one.
 	Group string
-	// Until is when a pin ends, as --until takes it; "": it has no end.
+	// Until is when a pin ends, in the format of --until; "" if it has no end.
 	Until string
-	// Reason for others.
+	// Reason for other people.
 	Reason string
-	// ID of a decision; a release handles each one once. "": a new one.
+	// ID of a decision; a release handles each ID once. "" for a new ID.
 	ID string
-	// DryRun plays the act, and writes nothing. A field that a GitOps tool owns is refused all the same.
+	// DryRun simulates the act, and writes nothing. A field that a GitOps tool owns is still rejected.
 	DryRun bool
 }
 
-// decides are the verbs of decisions.
+// decides are the actions of decisions, by verb.
 var decides = map[string]v1alpha1.DecisionAction{
 	"continue": v1alpha1.DecisionContinue, "adopt": v1alpha1.DecisionAdopt, "deprecate": v1alpha1.DecisionDeprecate, "retry": v1alpha1.DecisionRetry,
 }
 
-// Do acts as the command of the verb does, once, with a client, and gives what became of it. It does not
-// wait for the manager.
+// Do executes the act once with a client, as the command of the verb does, and returns the result. It does not wait
+// for the manager.
 func (r Request) Do(ctx context.Context, f *cli.Factory, c client.WithWatch) (*Done, error) {
 	s := &scope{f, c, r.Namespace}
 	if action, is := decides[r.Verb]; is {
@@ -92,24 +92,25 @@ func (r Request) edit(ctx context.Context, s *scope, ms *v1alpha1.Microservice) 
 	return edit{}, cli.Usage(fmt.Errorf("there is no act %q", r.Verb))
 }
 
-// FreezeRequest is a freeze or a thaw that is not written on a command line. Its fields are the flags of the commands.
+// FreezeRequest is a freeze or a thaw that does not come from a command line. Its fields are the flags of the
+// commands.
 type FreezeRequest struct {
-	// Thaw ends a freeze; else one begins.
+	// Thaw ends a freeze instead of beginning one.
 	Thaw bool
 	// Namespace; "" for the cluster.
 	Namespace string
-	// Name of the Freeze or ClusterFreeze; "": the default of the command.
+	// Name of the Freeze or ClusterFreeze; "" for the default of the command.
 	Name string
-	// Until, or Indefinite, and Reason of a freeze.
+	// Until or Indefinite, and Reason, of a freeze.
 	Until, Reason string
 	Indefinite    bool
-	// Selector of Microservices and, for the cluster, of Namespaces; "": all.
+	// Selector of Microservices and, for the cluster, of Namespaces; "" for all.
 	Selector, Namespaces string
-	// DryRun shows what would happen, and writes nothing.
+	// DryRun returns what would happen, and writes nothing.
 	DryRun bool
 }
 
-// Do acts as hlnr freeze and thaw do.
+// Do executes the request as hlnr freeze and thaw do.
 func (r FreezeRequest) Do(ctx context.Context, f *cli.Factory, c client.WithWatch) (*Done, error) {
 	o := &freezeOptions{
 		name: r.Name, until: r.Until, reason: r.Reason, selector: r.Selector, namespaces: r.Namespaces, indefinite: r.Indefinite,
@@ -126,10 +127,10 @@ func (r FreezeRequest) Do(ctx context.Context, f *cli.Factory, c client.WithWatc
 	return o.freeze(ctx, s)
 }
 
-// Text returns what became of an act, in one line.
+// Text returns the result of an act in one line.
 func (d *Done) Text() string { return d.text }
 
-// IsGitOwned reports whether an act was refused because a GitOps tool set the field, and would undo it.
+// IsGitOwned reports whether an act was rejected because a GitOps tool set the field, and would revert it.
 func IsGitOwned(err error) bool {
 	var owned *gitOwned
 	return errors.As(err, &owned)

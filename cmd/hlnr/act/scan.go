@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// scan is one call of the command.
+// scan is one run of the command.
 type scan struct {
 	timeout time.Duration
 	output  *cli.Output
@@ -40,7 +40,7 @@ that is named, and waits until the manager has scanned.`,
 	return cmd
 }
 
-// source finds the object that is scanned.
+// source returns the object to scan.
 func (o *scan) source(ctx context.Context, s *scope, arg string) (client.Object, error) {
 	kind, name, typed := strings.Cut(arg, "/")
 	switch word := strings.ToLower(kind); {
@@ -117,9 +117,9 @@ func (o *scan) run(ctx context.Context, f *cli.Factory, arg string) error {
 	return cli.TimedOut(fmt.Errorf("the manager did not scan within %s", o.timeout))
 }
 
-// scanned reports whether a request was handled, and with what result.
+// scanned reports whether a request was handled, and its result.
 func scanned(obj client.Object, request string) (bool, string) {
-	// A request that replaced this one begins a scan that this one waits for as well.
+	// A request that replaced this one starts a scan that also answers this one.
 	last := obj.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
 	handled := func(by string) bool { return by == request || by != "" && by == last }
 	switch o := obj.(type) {

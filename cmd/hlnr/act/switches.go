@@ -103,7 +103,7 @@ is removed with its releases. GROUP is its name, its slug or the number of its p
 	return cmd
 }
 
-// endGroup returns the change that ends a group, or takes that back.
+// endGroup returns the change that ends a group, or reverts that.
 func endGroup(ms *v1alpha1.Microservice, name string, undo bool) (edit, error) {
 	e := edit{field: []string{"endedGroups"}}
 	same := func(n string) bool { return n == name }

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// target is the release that a decision is about.
+// target is the release of a decision.
 type target struct {
 	ms    *v1alpha1.Microservice
 	group *v1alpha1.ReleaseGroup
@@ -23,13 +23,13 @@ type target struct {
 // String names the release for users.
 func (t target) String() string { return t.ms.Name + " " + t.row.SemVer.Version }
 
-// inProgress reports whether the release is being rolled out.
+// inProgress reports whether the rollout of the release is in progress.
 func (t target) inProgress() bool {
 	return t.group.Rollout != nil && t.group.Rollout.Release == t.row.VersionedMicroservice
 }
 
-// target finds the release by the name of its object, by Microservice and version, or by the
-// Microservice alone where one release of it fits the action.
+// target finds the release by the name of its object, by Microservice and version, or by the Microservice
+// alone if the action is possible for one release only.
 func (s *scope) target(ctx context.Context, action v1alpha1.DecisionAction, args []string) (target, error) {
 	if len(args) == 2 {
 		ms, err := s.microservice(ctx, args[0])
@@ -62,7 +62,7 @@ func (s *scope) target(ctx context.Context, action v1alpha1.DecisionAction, args
 	return target{}, cli.Unknown("release or Microservice in namespace "+s.namespace, name, names)
 }
 
-// releases of a Microservice, in the order of its status.
+// releases returns the releases of a Microservice, in the order of its status.
 func releases(ms *v1alpha1.Microservice) []target {
 	var all []target
 	for i := range ms.Status.ReleaseGroups {
@@ -74,7 +74,7 @@ func releases(ms *v1alpha1.Microservice) []target {
 	return all
 }
 
-// fits reports whether an action may be about a release, by its status.
+// fits reports whether an action is possible for a release, by its status.
 func fits(t target, action v1alpha1.DecisionAction) bool {
 	switch action {
 	case v1alpha1.DecisionContinue:
@@ -89,7 +89,7 @@ func fits(t target, action v1alpha1.DecisionAction) bool {
 	return false
 }
 
-// only finds the one release that fits.
+// only returns the only release for which the action is possible.
 func only(ms *v1alpha1.Microservice, action v1alpha1.DecisionAction) (target, error) {
 	all := releases(ms)
 	found := slices.DeleteFunc(slices.Clone(all), func(t target) bool { return !fits(t, action) })
@@ -102,7 +102,8 @@ func only(ms *v1alpha1.Microservice, action v1alpha1.DecisionAction) (target, er
 	return target{}, cli.Usage(fmt.Errorf("several releases of %s fit %s: name one of them: %s", ms.Name, verbs[action], states(found)))
 }
 
-// byVersion finds the release of a version; of several, with different configurations, the one that fits.
+// byVersion finds the release of a version; of several, with different configurations, the one for which
+// the action is possible.
 func byVersion(ms *v1alpha1.Microservice, action v1alpha1.DecisionAction, wanted string) (target, error) {
 	all := releases(ms)
 	found := slices.DeleteFunc(slices.Clone(all), func(t target) bool {
@@ -118,7 +119,7 @@ func byVersion(ms *v1alpha1.Microservice, action v1alpha1.DecisionAction, wanted
 	case len(fit) > 1:
 		return target{}, cli.Usage(fmt.Errorf("several releases of %s %s fit %s: name one of them: %s", ms.Name, wanted, verbs[action], strings.Join(objectsOf(fit), ", ")))
 	}
-	return found[0], nil // refused with a reason
+	return found[0], nil // the caller rejects it with a reason
 }
 
 func versionsOf(all []target) []string {

@@ -14,19 +14,19 @@ import (
 type Field struct {
 	// Path such as spec.template.spec.containers[shop].image.
 	Path string `json:"path"`
-	// Before and After as JSON; "" where the field is not set. Values that may be secret are left out.
+	// Before and After as JSON; "" if the field is not set. Values that may be secret are omitted.
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`
 }
 
-// secret are the names of values that are not shown.
+// secret matches the names of values that are not shown.
 var secret = regexp.MustCompile(`(?i)(pass(word|wd)?|secret|token|credential|api_?key|private)`)
 
-// hidden stands for a value that may be secret.
+// hidden replaces a value that may be secret.
 const hidden = "(not shown)"
 
-// fields returns those that differ below a path. Items of lists are named by their name, where all have
-// one.
+// fields returns the fields that differ below a path. List items are identified by their name, if all
+// of them have one.
 func fields(path string, before, after any) []Field {
 	if reflect.DeepEqual(before, after) {
 		return nil
@@ -49,7 +49,7 @@ func fields(path string, before, after any) []Field {
 	}
 	var out []Field
 	if name, is := x["name"].(string); is && secret.MatchString(name) {
-		path += "(secret)" // an environment variable: its name says what its value is
+		path += "(secret)" // an environment variable, whose value is secret if its name suggests so
 	}
 	for _, k := range keys {
 		next := path + "." + k
@@ -64,14 +64,14 @@ func fields(path string, before, after any) []Field {
 	return out
 }
 
-// nested reports whether a value has fields of its own.
+// nested reports whether a value has fields.
 func nested(v any) bool {
 	m, is := asMap(v)
 	return is && len(m) > 0
 }
 
-// asMap returns the fields of an object, or the items of a list by their names or indexes; nothing has
-// none.
+// asMap returns the fields of an object, or the items of a list by their names or indexes; none for
+// nil.
 func asMap(v any) (map[string]any, bool) {
 	switch v := v.(type) {
 	case nil:

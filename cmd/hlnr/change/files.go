@@ -15,10 +15,10 @@ import (
 	"github.com/heighliner/heighliner/internal/manifest"
 )
 
-// maxInput is how many bytes of a file are read.
+// maxInput is the maximum number of bytes that are read from a file.
 const maxInput = 32 << 20
 
-// files are the manifests of one call.
+// files are the manifests of one run.
 type files []string
 
 func (f *files) addFlag(cmd *cobra.Command) {
@@ -31,7 +31,7 @@ type document struct {
 	object manifest.Object
 }
 
-// byFlag refuses files as arguments.
+// byFlag rejects files as arguments.
 func byFlag(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -39,8 +39,8 @@ func byFlag(cmd *cobra.Command, args []string) error {
 	return cli.Usage(fmt.Errorf("%q is an argument: name files and folders by the flag, as in %s -f %s", args[0], cmd.CommandPath(), args[0]))
 }
 
-// read reads all documents. A folder gives its .yaml, .yml and .json files, folders below it included. The error names
-// all files that cannot be read.
+// read reads all documents. For a folder it reads the .yaml, .yml and .json files in it and in its subfolders. The
+// error names all files that cannot be read.
 func (f files) read(stdin io.Reader) ([]document, error) {
 	if len(f) == 0 {
 		return nil, cli.Usage(fmt.Errorf("--filename is required: set it to a manifest, or to - for standard input"))

@@ -1,10 +1,10 @@
-// Package change holds the commands of hlnr about manifests that are not applied yet: whether they are
+// Package change has the commands of hlnr about manifests that are not yet applied: whether they are
 // valid, what they would start, and what they would change.
 //
 //	lint.go    lint: without a cluster
 //	files.go   the flag --filename
-//	plan.go    plan: the releases that would start, and what they need
-//	versions.go  which versions a change of an ImagePolicy lets in or keeps out
+//	plan.go    plan: the releases that would start, and their needs
+//	versions.go  versions that a change of an ImagePolicy adds or removes
 //	fields.go  the fields that differ
 package change
 
@@ -46,7 +46,7 @@ type Finding struct {
 type lintReport struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Objects of hlnr.io that were checked, and Skipped ones of other groups.
+	// Objects is the number of checked objects of hlnr.io, and Skipped that of others.
 	Objects  int       `json:"objects"`
 	Skipped  int       `json:"skipped"`
 	Findings []Finding `json:"findings"`
@@ -130,7 +130,7 @@ func (r *lintReport) write(out io.Writer) error {
 	return nil
 }
 
-// ours reports whether an object is of the API group.
+// ours reports whether an object belongs to the API group.
 func ours(o manifest.Object) bool {
 	group, _, found := strings.Cut(o.APIVersion(), "/")
 	return found && group == v1alpha1.GroupVersion.Group
@@ -156,17 +156,17 @@ func check(ctx context.Context, object manifest.Object) (runtime.Object, []strin
 	return typed, append(metadata(typed), semantics(typed)...)
 }
 
-// metadata checks what the server checks of all kinds: names, labels, and the size of annotations.
+// metadata checks what the server checks for all kinds: names, labels, and the size of annotations.
 func metadata(o runtime.Object) (faults []string) {
 	accessor, err := meta.Accessor(o.DeepCopyObject())
 	if err != nil {
 		return []string{"metadata: " + err.Error()}
 	}
-	if accessor.GetNamespace() == "" { // of a kind of the cluster, or set later
+	if accessor.GetNamespace() == "" { // of a cluster-scoped kind, or set later
 		accessor.SetNamespace(metav1.NamespaceDefault)
 	}
 	if accessor.GetName() == "" && accessor.GetGenerateName() != "" {
-		accessor.SetName(accessor.GetGenerateName() + "00000") // the server completes it
+		accessor.SetName(accessor.GetGenerateName() + "00000") // the server appends a suffix
 	}
 	for _, fault := range validation.ValidateObjectMetaAccessor(accessor, true, validation.NameIsDNSSubdomain, field.NewPath("metadata")) {
 		faults = append(faults, fault.Error())
@@ -174,7 +174,7 @@ func metadata(o runtime.Object) (faults []string) {
 	return faults
 }
 
-// semantics checks what no schema can: what the manager reads.
+// semantics checks what no schema can check: fields that the manager parses.
 func semantics(o runtime.Object) (faults []string) {
 	switch o := o.(type) {
 	case *v1alpha1.Microservice:

@@ -38,19 +38,19 @@ type Object struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// New: it does not exist yet.
+	// New: the object does not exist yet.
 	New bool `json:"new,omitempty"`
-	// NotAllowed are the messages of the schema or of the server; nothing is planned then.
+	// NotAllowed are the messages of the schema or of the server; then there is no plan.
 	NotAllowed []string `json:"notAllowed,omitempty"`
 	// Fields of the specification, labels and annotations that differ.
 	Fields []Field `json:"fields,omitempty"`
-	// NewRelease: the configuration of releases changes, so that each wanted version starts again.
+	// NewRelease: the configuration of releases changes, so that every wanted version starts again.
 	NewRelease bool `json:"newRelease,omitempty"`
-	// Forecast of a Microservice, without what would happen anyway.
+	// Forecast of a Microservice, without what would happen without the change.
 	Forecast *forecast.Forecast `json:"forecast,omitempty"`
 	// Hosts of a NetworkPolicy that differ.
 	Hosts []string `json:"hosts,omitempty"`
-	// Versions that an ImagePolicy offers then, and no longer offers.
+	// Versions that an ImagePolicy would offer, and no longer offer.
 	Versions []string `json:"versions,omitempty"`
 	// Notes for users.
 	Notes []string `json:"notes,omitempty"`
@@ -92,7 +92,7 @@ Exit codes: 0 it may be applied, 2 a file cannot be read, 3 it is not allowed.`,
 	}, func(r *Report) func(io.Writer) error { return r.writeDiff })
 }
 
-// command makes one of the two commands.
+// command returns one of the two commands.
 func command(f *cli.Factory, cmd *cobra.Command, text func(*Report) func(io.Writer) error) *cobra.Command {
 	var in files
 	var output *cli.Output
@@ -140,13 +140,13 @@ func command(f *cli.Factory, cmd *cobra.Command, text func(*Report) func(io.Writ
 
 // planner plans one object after another.
 type planner struct {
-	// stored reads what is stored; client also ImagePolicies of the files.
+	// stored reads stored objects; client also reads ImagePolicies of the files.
 	stored, client client.WithWatch
 	namespace      string
 	now            time.Time
 }
 
-// withImagePolicies returns a client that also reads the ImagePolicies of files which do not exist yet, because a
+// withImagePolicies returns a client that also reads ImagePolicies of files that do not exist in the cluster yet, because a
 // Microservice of the same files may use them.
 func withImagePolicies(c client.WithWatch, documents []document, namespace string) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
@@ -223,8 +223,8 @@ func (p *planner) object(ctx context.Context, d document) (Object, error) {
 	return out, err
 }
 
-// merge adds the metadata and status of the stored object to the object of a manifest. Fields that
-// hlnr or a user set separately remain, as in kubectl apply.
+// merge adds the metadata and status of the stored object to the object of a manifest. Fields that hlnr or a user set
+// separately stay, as in kubectl apply.
 func merge(before, after client.Object) {
 	after.SetUID(before.GetUID())
 	after.SetResourceVersion(before.GetResourceVersion())
@@ -257,7 +257,7 @@ func merge(before, after client.Object) {
 	}
 }
 
-// lastApplied returns the metadata that kubectl applied last, as far as it is recorded.
+// lastApplied returns the metadata that kubectl applied last, as far as recorded.
 func lastApplied(o client.Object) metav1.ObjectMeta {
 	var applied struct {
 		Metadata metav1.ObjectMeta `json:"metadata"`
@@ -268,11 +268,11 @@ func lastApplied(o client.Object) metav1.ObjectMeta {
 	return applied.Metadata
 }
 
-// trackedBy begins the keys that Argo CD adds to what it applies.
+// trackedBy is the prefix of the keys that Argo CD adds to objects that it applies.
 const trackedBy = "argocd.argoproj.io/"
 
-// mergeKeys returns labels or annotations as they are stored after an apply: those of the manifest, and
-// the stored ones that the last apply did not set.
+// mergeKeys returns labels or annotations as stored after an apply: those of the manifest, and the stored ones that the last
+// apply did not set.
 func mergeKeys(before, after, applied map[string]string) map[string]string {
 	out := map[string]string{}
 	for k, v := range before {
@@ -317,7 +317,7 @@ func fieldsOf(before, after client.Object) ([]Field, error) {
 		specs[i] = raw["spec"]
 	}
 	if specs[0] == nil {
-		return nil, nil // all of it is new
+		return nil, nil // everything is new
 	}
 	return slices.Concat(
 		keysOf("metadata.labels", before.GetLabels(), after.GetLabels()),
@@ -326,8 +326,8 @@ func fieldsOf(before, after client.Object) ([]Field, error) {
 	), nil
 }
 
-// serverCheck lets the server judge the change without writing it: immutable fields and admission
-// policies. Where the user may not write, that is a note.
+// serverCheck does a dry run of the change on the server, which checks immutable fields and admission policies. If the user may
+// not write, a note reports that.
 func (p *planner) serverCheck(ctx context.Context, out *Object, before, after client.Object) error {
 	if before != nil && len(out.Fields) == 0 {
 		return nil
@@ -358,7 +358,7 @@ func (p *planner) serverCheck(ctx context.Context, out *Object, before, after cl
 	return nil
 }
 
-// microservice plays what is stored and what would be stored, and keeps the difference.
+// microservice simulates the stored and the changed object, and keeps the difference.
 func (p *planner) microservice(ctx context.Context, out *Object, before, after *v1alpha1.Microservice) error {
 	changed, err := forecast.Read(ctx, p.client, after, p.now)
 	if err != nil {
@@ -381,7 +381,8 @@ func (p *planner) microservice(ctx context.Context, out *Object, before, after *
 	return nil
 }
 
-// hosts that a NetworkPolicy gains, loses, or routes differently: its entries, and what they are for the groups that there are.
+// hosts returns the hosts that a NetworkPolicy gains, loses, or routes differently: its entries, and their hosts for the
+// existing groups.
 func (p *planner) hosts(ctx context.Context, before, after *v1alpha1.NetworkPolicy) ([]string, error) {
 	ms := &v1alpha1.Microservice{}
 	err := p.client.Get(ctx, client.ObjectKey{Namespace: after.Namespace, Name: after.MicroserviceName()}, ms)
@@ -408,7 +409,7 @@ func (p *planner) hosts(ctx context.Context, before, after *v1alpha1.NetworkPoli
 	return out, nil
 }
 
-// entries of a NetworkPolicy that it gains, loses, or routes differently.
+// entries returns the entries that a NetworkPolicy gains, loses, or routes differently.
 func entries(before, after *v1alpha1.NetworkPolicy) []string {
 	was := map[string]v1alpha1.Domain{}
 	if before != nil {
@@ -448,7 +449,7 @@ func fieldsOfDomain(before, after v1alpha1.Domain) ([]Field, error) {
 	return fields("", x, y), nil
 }
 
-// maxPaths is how many fields a line names.
+// maxPaths is the maximum number of fields in a line.
 const maxPaths = 6
 
 func paths(all []Field) string {
@@ -462,7 +463,7 @@ func paths(all []Field) string {
 	return strings.Join(names, ", ")
 }
 
-// needs returns what a rollout takes: times, people and pods.
+// needs describes what a rollout needs: time, people and pods.
 func needs(f *forecast.Forecast) string {
 	var parts []string
 	if f.Duration > 0 {
@@ -531,10 +532,10 @@ func (r *Report) writeDiff(out io.Writer) error {
 	return b.write(out)
 }
 
-// page collects the lines of one output.
+// page collects the lines of an output.
 type page struct{ b strings.Builder }
 
-// line adds one line; its text may have fields of objects and files, and stays in it.
+// line adds one line; text of objects and files in it cannot start another one.
 func (p *page) line(indent, line string) { p.b.WriteString(indent + text.Clean(line) + "\n") }
 
 func (p *page) write(out io.Writer) error {

@@ -9,11 +9,11 @@ import (
 	"github.com/heighliner/heighliner/controllers/imagepolicy"
 )
 
-// maxVersions of each kind that a plan names.
+// maxVersions is the maximum number of versions of each kind in a plan.
 const maxVersions = 5
 
-// versions that a change of an ImagePolicy lets in, or keeps out, among those that its last scan recorded. Tags that the
-// scan rejected and did not record are not known here.
+// versions describes which of the versions that the last scan recorded a change of an ImagePolicy offers or no longer
+// offers. Tags that the scan rejected and did not record are not known here.
 func versions(before, after *v1alpha1.ImagePolicy) []string {
 	const other = "which versions it would offer: hlnr explain -f FILE, for images of a registry"
 	if before == nil || before.Spec.Image != after.Spec.Image {
@@ -64,7 +64,7 @@ func versions(before, after *v1alpha1.ImagePolicy) []string {
 	return append(lines, fmt.Sprintf("among the %d tags that the last scan recorded; all of them: hlnr explain -f", len(tags)))
 }
 
-// knownTags of a policy: of what it offers, and of what it recorded as rejected.
+// knownTags returns the tags of a policy: of its offers, and of what it recorded as rejected.
 func knownTags(p *v1alpha1.ImagePolicy) (tags []string) {
 	add := func(tag string) {
 		if tag != "" && !slices.Contains(tags, tag) {
@@ -86,7 +86,7 @@ func knownTags(p *v1alpha1.ImagePolicy) (tags []string) {
 	return tags
 }
 
-// listed returns one line with the first names; none for none.
+// listed returns one line with the first names, or nothing if there are no names.
 func listed(before string, names []string) []string {
 	if len(names) == 0 {
 		return nil

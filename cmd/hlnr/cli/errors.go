@@ -20,11 +20,11 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// installHint is how the CRDs that a release of the command needs get into a cluster.
+// installHint is how to install the CRDs that this version of the command needs.
 const installHint = "install Heighliner with \"kubectl apply -k\" of your overlay, or \"make install IMG=...\" in its repository; an administrator of the cluster may do that"
 
-// Explain returns an error of a command the words and the exit code with which it ends the command:
-// what is wrong, and what to do. An [Exit] stays what it is.
+// Explain returns an error of a command with the message and the exit code with which the command
+// ends: what is wrong, and what to do. An [Exit] is returned unchanged.
 func (f *Factory) Explain(ctx context.Context, err error) error {
 	var e *Exit
 	switch {
@@ -33,7 +33,7 @@ func (f *Factory) Explain(ctx context.Context, err error) error {
 	case errors.As(err, &e):
 		return e
 	case errors.Is(err, syscall.EPIPE):
-		return &Exit{Code: ExitFailed} // the reader ended, such as head: nothing can be reported
+		return &Exit{Code: ExitFailed} // the reader, such as head, has ended: nothing can be reported
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
 		return &Exit{ExitInterrupted, errors.New("interrupted")}
 	}
@@ -74,7 +74,7 @@ func (f *Factory) explainKubeconfig(err error) error {
 	return nil
 }
 
-// explainConnection returns about requests without an answer.
+// explainConnection explains errors of requests without a response.
 func explainConnection(err error) error {
 	var (
 		lookup  *net.DNSError
@@ -104,7 +104,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// explainKind returns about kinds that the server does not have.
+// explainKind explains errors about kinds that the server does not have.
 func explainKind(err error) error {
 	if meta.IsNoMatchError(err) {
 		return Failed(fmt.Errorf("the cluster does not have a required kind: %w; %s", err, installHint))
@@ -120,10 +120,10 @@ func explainKind(err error) error {
 	return nil
 }
 
-// refused is the text of a request without the right.
+// refused matches the message about a request without the right.
 var refused = regexp.MustCompile(`User "([^"]*)" cannot (\w+) resource "([^"]*)" in API group "([^"]*)"(?: in the namespace "([^"]*)"| at the cluster scope)?`)
 
-// explainStatus returns about answers of the API server.
+// explainStatus explains error responses of the API server.
 func (f *Factory) explainStatus(err error) error {
 	var s apierrors.APIStatus
 	if !errors.As(err, &s) {
@@ -136,7 +136,7 @@ func (f *Factory) explainStatus(err error) error {
 	case apierrors.IsForbidden(err):
 		m := refused.FindStringSubmatch(message)
 		if m == nil {
-			return Failed(err) // an admission policy, whose message says what to do
+			return Failed(err) // from an admission policy, whose message has the fix
 		}
 		return Failed(errors.New(Forbidden(Right{User: m[1], Verb: m[2], Resource: resource(m[3], m[4]), Namespace: m[5]})))
 	case strings.Contains(message, strictPrefix):
@@ -152,7 +152,7 @@ func (f *Factory) explainStatus(err error) error {
 	return nil
 }
 
-// strictPrefix begins the part of the server's message that names the fields which it does not know.
+// strictPrefix precedes the unknown fields in the server's message.
 const strictPrefix = "strict decoding error: "
 
 func resource(plural, group string) string {
@@ -162,20 +162,19 @@ func resource(plural, group string) string {
 	return plural + "." + group
 }
 
-// Right is what a user may or may not do.
+// Right is a right that a user may lack.
 type Right struct {
-	// User as the API server knows them; "" for the user of the command.
+	// User as the API server knows them; "" for the current user.
 	User string
 	// Verb of the request, such as patch.
 	Verb string
-	// Resource with its group, such as microservices.hlnr.io; of a subresource "pods/log".
+	// Resource with its group, such as microservices.hlnr.io; "pods/log" for a subresource.
 	Resource string
-	// Namespace; "" for all.
+	// Namespace; "" for all namespaces.
 	Namespace string
 }
 
-// Forbidden returns the sentence about a right that is missing: who lacks which one, and which role
-// has it.
+// Forbidden returns the message about a missing right: who lacks it, and which role contains it.
 func Forbidden(r Right) string {
 	user := "you"
 	if r.User != "" {
@@ -188,7 +187,7 @@ func Forbidden(r Right) string {
 	return fmt.Sprintf("%s cannot %s %s %s%s", user, r.Verb, r.Resource, scope, r.remedy())
 }
 
-// remedy names the role that has the right, and how to get it.
+// remedy names the role with the right, and how to get it.
 func (r Right) remedy() string {
 	write := r.Verb == "patch" || r.Verb == "update" || r.Verb == "create" || r.Verb == "delete"
 	var role, who string

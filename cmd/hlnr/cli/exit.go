@@ -18,9 +18,9 @@ const (
 	ExitUsage Code = 2
 	// ExitNo: the answer is no, or the action is not possible in the current state.
 	ExitNo Code = 3
-	// ExitTimeout: the time given by a flag was over before there was an answer.
+	// ExitTimeout: the timeout of a flag expired before there was an answer.
 	ExitTimeout Code = 4
-	// ExitWaits: what was asked about waits for a person.
+	// ExitWaits: the subject of the question waits for a person.
 	ExitWaits Code = 5
 	// ExitInterrupted: a signal ended the command.
 	ExitInterrupted Code = 130
@@ -40,7 +40,7 @@ var Codes = []struct {
 	{ExitInterrupted, "interrupted by a signal"},
 }
 
-// Exit ends the command with a code. Without an error it prints nothing.
+// Exit ends the command with a code. Without an error nothing is printed.
 type Exit struct {
 	Code Code
 	Err  error
@@ -63,16 +63,16 @@ func Failed(err error) error { return &Exit{ExitFailed, err} }
 // Usage ends the command with [ExitUsage].
 func Usage(err error) error { return &Exit{ExitUsage, err} }
 
-// No ends the command with [ExitNo]. err may be nil where the output has the reason.
+// No ends the command with [ExitNo]. err may be nil if the output has the reason.
 func No(err error) error { return &Exit{ExitNo, err} }
 
 // TimedOut ends the command with [ExitTimeout].
 func TimedOut(err error) error { return &Exit{ExitTimeout, err} }
 
-// Waits ends the command with [ExitWaits]. err may be nil where the output has the reason.
+// Waits ends the command with [ExitWaits]. err may be nil if the output has the reason.
 func Waits(err error) error { return &Exit{ExitWaits, err} }
 
-// CodeOf returns the exit code of an error; nil is [ExitYes].
+// CodeOf returns the exit code of an error; [ExitYes] for nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ExitYes

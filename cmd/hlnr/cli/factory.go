@@ -28,14 +28,14 @@ import (
 // FieldManager is the field manager of all writes of the command.
 const FieldManager = "hlnr"
 
-// The limits of requests, those of kubectl.
+// The rate limits of requests, those of kubectl.
 const (
 	qps   = 50
 	burst = 300
 )
 
-// Factory returns a command its streams, its clock and its cluster. Nothing is read or connected
-// before a method asks for it, so that help needs no kubeconfig.
+// Factory provides the streams, the clock and the cluster of a command. It reads and connects only when a method needs it,
+// so that help needs no kubeconfig.
 type Factory struct {
 	genericiooptions.IOStreams
 	// Version of the command.
@@ -50,7 +50,7 @@ type Factory struct {
 	err     error
 }
 
-// New returns a factory for one call. program is how the user called the command, see [Program].
+// New returns a factory for one run. program is how the user called the command, see [Program].
 func New(program, version string, streams genericiooptions.IOStreams) *Factory {
 	flags := genericclioptions.NewConfigFlags(true).WithWarningPrinter(streams)
 	return &Factory{IOStreams: streams, Version: version, Clock: clock.RealClock{}, flags: flags, program: program}
@@ -60,16 +60,16 @@ func New(program, version string, streams genericiooptions.IOStreams) *Factory {
 // begin with it.
 func (f *Factory) Program() string { return f.program }
 
-// addFlags adds the flags about the cluster, those of kubectl.
+// addFlags adds the flags of kubectl about the cluster.
 func (f *Factory) addFlags(flags *pflag.FlagSet) { f.flags.AddFlags(flags) }
 
-// Config of the cluster, by kubeconfig and flags.
+// Config returns the configuration of the cluster, from kubeconfig and flags.
 func (f *Factory) Config() (*rest.Config, error) {
 	config, err := f.flags.ToRESTConfig()
 	if err != nil {
 		return nil, err
 	}
-	// Without any kubeconfig the default is a port of this machine, which is hardly what is meant.
+	// Without a kubeconfig the default is a port of this machine, which is probably not intended.
 	raw, err := f.Kubeconfig().RawConfig()
 	if err == nil && len(raw.Clusters) == 0 && *f.flags.APIServer == "" && strings.HasSuffix(config.Host, "localhost:8080") {
 		return nil, clientcmd.ErrEmptyConfig
@@ -82,8 +82,8 @@ func (f *Factory) Config() (*rest.Config, error) {
 // Kubeconfig returns the configuration from files and flags.
 func (f *Factory) Kubeconfig() clientcmd.ClientConfig { return f.flags.ToRawKubeConfigLoader() }
 
-// Client reads, watches and writes without a cache. Its kinds are those of [Scheme]; they need no
-// discovery, which would cost requests before the first answer. Other kinds are discovered.
+// Client returns a client without a cache, which can watch. The kinds of [Scheme] need no discovery, which would delay the
+// first answer. Other kinds are discovered.
 func (f *Factory) Client() (client.WithWatch, error) {
 	f.once.Do(func() { f.client, f.err = f.newClient() })
 	return f.client, f.err
@@ -97,7 +97,7 @@ func (f *Factory) newClient() (client.WithWatch, error) {
 	return newClient(config, func() (meta.RESTMapper, error) { return f.flags.ToRESTMapper() })
 }
 
-// NewClient returns a client of a configuration that is like [Factory.Client].
+// NewClient returns a client like [Factory.Client] for a configuration.
 func NewClient(config *rest.Config) (client.WithWatch, error) {
 	return newClient(config, func() (meta.RESTMapper, error) {
 		c, err := rest.HTTPClientFor(config)
@@ -108,7 +108,7 @@ func NewClient(config *rest.Config) (client.WithWatch, error) {
 	})
 }
 
-// newClient returns a client that discovers kinds only where they are unknown.
+// newClient returns a client that discovers only unknown kinds.
 func newClient(config *rest.Config, discover func() (meta.RESTMapper, error)) (client.WithWatch, error) {
 	scheme, err := Scheme()
 	if err != nil {
@@ -122,8 +122,8 @@ func newClient(config *rest.Config, discover func() (meta.RESTMapper, error)) (c
 	return strictClient{c}, nil
 }
 
-// strictClient lets the server refuse fields that its schemas do not have: those of CRDs of another version would be dropped
-// silently, and an act would do nothing, or half.
+// strictClient makes the server reject fields that its schemas do not have: fields of CRDs of another version would be
+// dropped silently, and an act would have no effect, or only part of it.
 type strictClient struct{ client.WithWatch }
 
 const strict = client.FieldValidation(metav1.FieldValidationStrict)
@@ -140,14 +140,14 @@ func (c strictClient) Patch(ctx context.Context, o client.Object, patch client.P
 	return c.WithWatch.Patch(ctx, o, patch, append([]client.PatchOption{strict}, opts...)...)
 }
 
-// Namespace is that of --namespace, else that of the context, else "default".
+// Namespace returns the namespace of --namespace, else that of the context, else "default".
 func (f *Factory) Namespace() (string, error) {
 	namespace, _, err := f.Kubeconfig().Namespace()
 	return namespace, err
 }
 
-// Home returns the namespace in which a command without --namespace acts: that of the context, else "default".
-// Commands that are suggested name every other one, so that they can be copied.
+// Home returns the namespace in which a command without --namespace acts: that of the context, else "default". Suggested
+// commands include any other namespace, so that they can be copied.
 func (f *Factory) Home() (string, error) {
 	raw, err := f.Kubeconfig().RawConfig()
 	if err != nil {
@@ -163,8 +163,7 @@ func (f *Factory) Home() (string, error) {
 // Now returns the time of the clock.
 func (f *Factory) Now() time.Time { return f.Clock.Now() }
 
-// Scope is which objects a command reads: those of one namespace or of all, and all or those that a
-// selector chooses.
+// Scope selects the objects that a command reads: of one namespace or all, and all objects or those that match a selector.
 type Scope struct {
 	allNamespaces bool
 	selector      string
@@ -178,7 +177,7 @@ func AddScope(cmd *cobra.Command) *Scope {
 	return &s
 }
 
-// Namespace returns the one to list, "" for all.
+// Namespace returns the namespace to list, "" for all.
 func (s *Scope) Namespace(f *Factory) (string, error) {
 	if s.allNamespaces {
 		return "", nil
@@ -186,10 +185,10 @@ func (s *Scope) Namespace(f *Factory) (string, error) {
 	return f.Namespace()
 }
 
-// AllNamespaces reports whether the objects of all namespaces are asked for.
+// AllNamespaces reports whether --all-namespaces is set.
 func (s *Scope) AllNamespaces() bool { return s.allNamespaces }
 
-// Selector by labels; an expression that is none ends the command with [ExitUsage].
+// Selector returns the label selector; an invalid expression ends the command with [ExitUsage].
 func (s *Scope) Selector() (labels.Selector, error) {
 	selector, err := labels.Parse(s.selector)
 	if err != nil {
@@ -198,11 +197,11 @@ func (s *Scope) Selector() (labels.Selector, error) {
 	return selector, nil
 }
 
-// completeTimeout bounds what a completion waits for the cluster.
+// completeTimeout limits how long a completion waits for the cluster.
 const completeTimeout = 2 * time.Second
 
-// CompleteNames completes the first n arguments with the names of the objects of a list. Where the
-// cluster does not answer in two seconds there are no suggestions.
+// CompleteNames completes the first n arguments with the names of the objects of a list. If the cluster does not respond
+// within two seconds there are no suggestions.
 func (f *Factory) CompleteNames(n int, newList func() client.ObjectList) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) >= n {
@@ -218,7 +217,7 @@ func (f *Factory) CompleteNames(n int, newList func() client.ObjectList) cobra.C
 	}
 }
 
-// names of the objects of the namespace.
+// names returns the names of the objects in the namespace.
 func (f *Factory) names(ctx context.Context, list client.ObjectList) ([]string, error) {
 	c, err := f.Client()
 	if err != nil {

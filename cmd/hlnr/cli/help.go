@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// usage is the template of help: the global options, which are those of kubectl, have a command of
-// their own.
+// usage is the template of help. The global options, which are those of kubectl, have a separate
+// command.
 const usage = `Usage:{{if .Runnable}}
   {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
   {{.CommandPath}} [command]{{end}}{{if gt (len .Aliases) 0}}
@@ -45,7 +45,7 @@ const (
 	GroupCheck = "check"
 )
 
-// setHelp sets usage texts, with the program as the user called it.
+// setHelp sets the usage texts, with the program as the user called it.
 func setHelp(root *cobra.Command, f *Factory) {
 	root.SetUsageTemplate(usage)
 	root.AddGroup(
@@ -61,7 +61,7 @@ func setHelp(root *cobra.Command, f *Factory) {
 	}
 }
 
-// called writes examples as the user called the command.
+// called replaces the program in examples by the one that the user called.
 func called(cmd *cobra.Command, program string) {
 	replacer := strings.NewReplacer("  "+name+" ", "  "+program+" ", "| "+name+" ", "| "+program+" ", "\""+name+" ", "\""+program+" ", "& "+name+" ", "& "+program+" ")
 	cmd.Example, cmd.Long = replacer.Replace(cmd.Example), replacer.Replace(cmd.Long)

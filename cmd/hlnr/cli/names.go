@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// maxNamed is how many names a message lists.
+// maxNamed is the maximum number of names in a message.
 const maxNamed = 8
 
-// maxNear is how many near names are offered.
+// maxNear is the maximum number of suggested names.
 const maxNear = 3
 
-// Unknown returns the error about a name that does not exist, with the nearest names that do. what
-// is the thing with its place in singular, such as "Microservice in namespace shop". Its exit code
-// is [ExitUsage].
+// Unknown returns the error for a name that does not exist, with the nearest names that do. what
+// is the thing with its location in the singular, such as "Microservice in namespace shop". The
+// exit code is [ExitUsage].
 func Unknown(what, name string, names []string) error {
 	text := fmt.Sprintf("there is no %s with the name %q", what, name)
 	if near := Nearest(name, names); len(near) > 0 {
@@ -54,8 +54,8 @@ func quoted(names []string, or string) string {
 	return strings.Join(out, or)
 }
 
-// Nearest returns the names that are likely to be meant by another one, the nearest first, at most
-// three: those within a few edits, and those that contain it or that it begins with.
+// Nearest returns the names that were probably meant by another one, nearest first, at most three:
+// those within a few edits, and those that contain it or are a prefix of it.
 func Nearest(name string, names []string) []string {
 	type near struct {
 		name     string
@@ -83,11 +83,11 @@ func Nearest(name string, names []string) []string {
 	return out
 }
 
-// maxCompared bounds the work on long names.
+// maxCompared limits the work for long names.
 const maxCompared = 256
 
-// edits returns the number of letters to insert, delete, replace or swap with their neighbor that
-// make b of a.
+// edits returns the minimum number of letters to insert, delete, replace or swap with their
+// neighbor to turn a into b.
 func edits(a, b string) int {
 	if len(a) > maxCompared || len(b) > maxCompared {
 		return maxCompared

@@ -12,35 +12,35 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The formats of --output. Not each command has all of them.
+// The values of --output. Not every command supports all of them.
 const (
-	// FormatText is the default: sentences and tables for users. It has no name.
+	// FormatText is the default: sentences and tables for users. It cannot be named in the flag.
 	FormatText = ""
-	// FormatTable is the text, by name.
+	// FormatTable is the text too.
 	FormatTable = "table"
 	// FormatWide is the text with more columns and absolute times.
 	FormatWide = "wide"
 	// FormatJSON is stable within an API version; times are RFC 3339.
 	FormatJSON = "json"
-	// FormatYAML is the same as YAML.
+	// FormatYAML is the content of FormatJSON as YAML.
 	FormatYAML = "yaml"
-	// FormatName is one "resource.group/name" a line.
+	// FormatName is one "resource.group/name" per line.
 	FormatName = "name"
 )
 
-// Formats are those that most commands have.
+// Formats are the formats of most commands.
 var Formats = []string{FormatJSON, FormatYAML, FormatWide, FormatName}
 
 // Output is the flag --output of one command.
 type Output struct {
-	// Format that the user chose; [FormatText] without the flag.
+	// Format that the user selected; [FormatText] without the flag.
 	Format string
 
 	formats []string
 }
 
-// AddOutput adds the flag --output, with the formats that the command has; none: [Formats]. A
-// format that is not one of them ends the command with [ExitUsage].
+// AddOutput adds the flag --output with the formats of the command; without formats, [Formats]. Another value
+// ends the command with [ExitUsage].
 func AddOutput(cmd *cobra.Command, formats ...string) *Output {
 	if len(formats) == 0 {
 		formats = Formats
@@ -56,7 +56,7 @@ func AddOutput(cmd *cobra.Command, formats ...string) *Output {
 // String returns the format.
 func (o *Output) String() string { return o.Format }
 
-// Set chooses the format.
+// Set selects the format.
 func (o *Output) Set(format string) error {
 	if !slices.Contains(o.formats, format) {
 		return fmt.Errorf("unknown format %q: use one of %s", format, strings.Join(o.formats, ", "))
@@ -65,14 +65,14 @@ func (o *Output) Set(format string) error {
 	return nil
 }
 
-// Type names the value in help.
+// Type returns the name of the value in help.
 func (o *Output) Type() string { return "format" }
 
-// Wide reports whether the text has more columns and absolute times.
+// Wide reports whether the text has additional columns and absolute times.
 func (o *Output) Wide() bool { return o.Format == FormatWide }
 
-// Print writes value as JSON or YAML, the names one a line, or the text. text and names may be nil
-// where the command does not have that format.
+// Print writes value as JSON or YAML, the names one per line, or the text. text and names may be nil if the
+// command does not support that format.
 func (o *Output) Print(out io.Writer, value any, text func(io.Writer) error, names func() []string) error {
 	switch o.Format {
 	case FormatJSON:
@@ -119,8 +119,8 @@ func YAML(value any) ([]byte, error) {
 	return raw, nil
 }
 
-// escape escapes in JSON the characters that encoding/json writes as they are, but terminals may obey and YAML
-// does not allow.
+// escape escapes in JSON the characters that encoding/json does not escape, but that terminals may interpret
+// and YAML does not allow.
 func escape(raw []byte) []byte {
 	out := make([]byte, 0, len(raw))
 	for _, r := range string(raw) {

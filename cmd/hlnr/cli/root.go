@@ -1,15 +1,14 @@
-// Package cli is the frame of the command hlnr: how it is called, which cluster it asks, how it prints,
-// and with which words and exit code it ends. A command is a function that takes a [Factory] and gives
-// a [cobra.Command]; its errors pass through [Factory.Explain].
+// Package cli has the common parts of the command hlnr: its names, the cluster, output, messages and exit codes. A
+// command is a function that takes a [Factory] and returns a [cobra.Command]; [Factory.Explain] converts its errors.
 //
-//	root.go     the root command, and how a call is run
+//	root.go     the root command, and how it runs
 //	help.go     usage texts, and the global options
 //	exit.go     exit codes, and errors that carry one
-//	errors.go   errors of kubeconfig, connection and API server in plain words
-//	factory.go  streams, clock and cluster of a call; flags about which objects are read
+//	errors.go   messages for errors of kubeconfig, connection and API server
+//	factory.go  streams, clock and cluster; flags that select objects
 //	scheme.go   the kinds that the client knows without discovery
 //	output.go   the flag --output
-//	names.go    names that do not exist, and the nearest that do
+//	names.go    errors for unknown names, with the nearest names
 package cli
 
 import (
@@ -31,17 +30,17 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// The names by which the binary is called.
+// The names of the binary.
 const (
 	name      = "hlnr"
 	plugin    = "kubectl hlnr"
 	pluginBin = "kubectl-hlnr"
-	// completionBin is what kubectl calls to complete the arguments of the plugin.
+	// completionBin is the program that kubectl calls to complete the arguments of the plugin.
 	completionBin = "kubectl_complete-hlnr"
 )
 
-// Program returns how the user called the command, and the arguments: as a plugin of kubectl, usage
-// texts and messages begin with "kubectl hlnr". As kubectl_complete-hlnr it completes the arguments.
+// Program returns how the user called the command, and the arguments: for a plugin of kubectl, usage texts and
+// messages begin with "kubectl hlnr". As kubectl_complete-hlnr it completes the arguments.
 func Program(argv []string) (program string, args []string) {
 	if len(argv) == 0 {
 		return name, nil
@@ -55,13 +54,13 @@ func Program(argv []string) (program string, args []string) {
 	return name, argv[1:]
 }
 
-// NewCommand makes a command of a factory.
+// NewCommand returns a command that uses a factory.
 type NewCommand func(*Factory) *cobra.Command
 
-// Main runs one call of the program with the signals of the process, and returns its exit code.
-// The first SIGINT or SIGTERM ends the call; the second one kills it.
+// Main runs the program with the signals of the process, and returns its exit code. The first SIGINT or SIGTERM ends
+// the run; the second one kills it.
 func Main(argv []string, version string, commands ...NewCommand) int {
-	klog.SetLogger(logr.Discard()) // What client-go logs of a request that a signal ends is not an answer.
+	klog.SetLogger(logr.Discard()) // The log of client-go about a request that a signal ends is not for users.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
@@ -69,7 +68,7 @@ func Main(argv []string, version string, commands ...NewCommand) int {
 	return int(Run(ctx, New(program, version, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}), args, commands...))
 }
 
-// Run runs one call and returns its exit code.
+// Run runs one command and returns its exit code.
 func Run(ctx context.Context, f *Factory, args []string, commands ...NewCommand) Code {
 	root := NewRoot(f, commands...)
 	root.SetArgs(args)
@@ -77,17 +76,17 @@ func Run(ctx context.Context, f *Factory, args []string, commands ...NewCommand)
 	if err == nil {
 		return ExitYes
 	}
-	e := &Exit{ExitUsage, err} // an error of cobra itself
+	e := &Exit{ExitUsage, err} // an error of cobra
 	errors.As(err, &e)
 	if e.Err != nil {
-		fmt.Fprintln(f.ErrOut, "hlnr:", message(e.Err)) // an error of the stream has no reader
+		fmt.Fprintln(f.ErrOut, "hlnr:", message(e.Err)) // an error of this stream cannot be reported
 	}
 	return e.Code
 }
 
-// message returns the text of an error without control characters: fields of objects and answers of servers are parts
-// of it. Line breaks stay, because lists of faults have some; each further line is indented, so that none that a field
-// has reads as a message of hlnr.
+// message returns the text of an error without control characters, which fields of objects and responses of servers
+// may contain. Line breaks stay, because lists of faults have some; further lines are indented, so that none of them
+// can pass for a message of hlnr.
 func message(err error) string {
 	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
 	for i, l := range lines {
@@ -99,7 +98,7 @@ func message(err error) string {
 	return strings.Join(lines, "\n")
 }
 
-// NewRoot assembles the command line.
+// NewRoot returns the root command with all commands.
 func NewRoot(f *Factory, commands ...NewCommand) *cobra.Command {
 	root := &cobra.Command{
 		Use:           name,
@@ -127,7 +126,7 @@ func NewRoot(f *Factory, commands ...NewCommand) *cobra.Command {
 	return root
 }
 
-// knownCommand rejects arguments of the root, which are commands that do not exist.
+// knownCommand rejects arguments of the root command, which are unknown commands.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -145,7 +144,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return Usage(fmt.Errorf("%s; \"%s --help\" lists the commands", unknown, cmd.CommandPath()))
 }
 
-// finish lets the errors of each command pass through [Factory.Explain].
+// finish converts the errors of each command by [Factory.Explain].
 func finish(cmd *cobra.Command, f *Factory) {
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -168,15 +167,14 @@ func newVersionCommand(f *Factory) *cobra.Command {
 	}
 }
 
-// kubectlCompletion is the program that kubectl looks for in the path to complete the arguments of
-// the plugin.
+// kubectlCompletion is the program that kubectl searches in the path to complete the arguments of the plugin.
 const kubectlCompletion = `#!/bin/sh
 # Save this as kubectl_complete-hlnr in a folder of your PATH, and make it executable.
 exec kubectl hlnr __complete "$@"
 `
 
-// addCompletion adds the command completion of cobra, and its form for kubectl. It follows the
-// streams of the root as they are now.
+// addCompletion adds the command completion of cobra, and its form for kubectl. It uses the current streams of the
+// root.
 func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {

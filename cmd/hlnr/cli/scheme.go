@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Scheme knows the kinds of Kubernetes, hlnr.io and the Gateway API.
+// Scheme returns the kinds of Kubernetes, hlnr.io and the Gateway API.
 var Scheme = sync.OnceValues(func() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, gatewayv1.Install, v1alpha1.AddToScheme} {
@@ -27,7 +27,7 @@ var Scheme = sync.OnceValues(func() (*runtime.Scheme, error) {
 	return scheme, nil
 })
 
-// clusterScoped are the kinds of [Scheme] that the command uses and that belong to no namespace.
+// clusterScoped are the cluster-scoped kinds of [Scheme] that the command uses.
 var clusterScoped = []string{
 	"ClusterFreeze",
 	"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "GatewayClass", "IngressClass", "Namespace", "Node",
@@ -35,13 +35,13 @@ var clusterScoped = []string{
 	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
 }
 
-// groups of [Scheme] that the command uses. The others are discovered.
+// groups are the groups of [Scheme] that the command uses. Others are discovered.
 var groups = []string{
 	corev1.GroupName, "apps", "apiextensions.k8s.io", "admissionregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io",
 	"discovery.k8s.io", "events.k8s.io", "gateway.networking.k8s.io", "hlnr.io", "networking.k8s.io", "rbac.authorization.k8s.io",
 }
 
-// knownKinds maps the kinds of the groups to their resources without asking the server.
+// knownKinds maps the kinds of the groups to their resources without requests to the server.
 func knownKinds(scheme *runtime.Scheme) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for kind := range scheme.AllKnownTypes() {
@@ -52,7 +52,7 @@ func knownKinds(scheme *runtime.Scheme) meta.RESTMapper {
 		if slices.Contains(clusterScoped, kind.Kind) {
 			scope = meta.RESTScopeRoot
 		}
-		if kind.Kind == "Gateway" { // its plural is not that of other words with y
+		if kind.Kind == "Gateway" { // irregular: not "gatewaies"
 			mapper.AddSpecific(kind, kind.GroupVersion().WithResource("gateways"), kind.GroupVersion().WithResource("gateway"), scope)
 			continue
 		}

@@ -25,9 +25,9 @@ import (
 	"github.com/heighliner/heighliner/internal/manifest"
 )
 
-// The bounds of what is right.
+// The limits of correct values.
 const (
-	minMinor = 33 // of Kubernetes, whose CEL the CRDs need
+	minMinor = 33 // of Kubernetes; the CRDs need its CEL
 	maxSkew  = 5 * time.Second
 	maxLease = time.Minute
 )
@@ -38,8 +38,8 @@ const (
 	annotationHelmRelease = "meta.helm.sh/release-name"
 )
 
-// installAgain returns how to complete an installation: by Helm if a CRD or a Deployment of the manager's namespace is part of a
-// Helm release of Heighliner. Errors are reported by the checks of these objects.
+// installAgain returns how to complete an installation: with Helm if a CRD or a Deployment of the manager's namespace is part of
+// a Helm release of Heighliner. The checks of these objects report errors.
 func (d *doctor) installAgain(ctx context.Context) string {
 	var objects []client.Object
 	crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -58,7 +58,7 @@ func (d *doctor) installAgain(ctx context.Context) string {
 	return "apply the overlay of the installation again: kubectl apply -k"
 }
 
-// checkServer asks for the version of Kubernetes and the time.
+// checkServer checks the version of Kubernetes and the clock.
 func (d *doctor) checkServer(ctx context.Context) error {
 	config, err := d.Config()
 	if err != nil {
@@ -104,7 +104,7 @@ func (d *doctor) checkServer(ctx context.Context) error {
 	return nil
 }
 
-// judgeVersion judges the version of Kubernetes.
+// judgeVersion checks the version of Kubernetes.
 func judgeVersion(info version.Info) (Level, string) {
 	var major, minor int
 	if _, err := fmt.Sscanf(info.Major+" "+strings.TrimRight(info.Minor, "+"), "%d %d", &major, &minor); err != nil {
@@ -116,7 +116,7 @@ func judgeVersion(info version.Info) (Level, string) {
 	return OK, ""
 }
 
-// checkDefinitions compares the CRDs with those that this program is built with.
+// checkDefinitions compares the CRDs with those embedded in this program.
 func (d *doctor) checkDefinitions(ctx context.Context) {
 	bad := false
 	for _, kind := range manifest.Kinds() {
@@ -147,7 +147,7 @@ func (d *doctor) checkDefinitions(ctx context.Context) {
 	}
 }
 
-// judgeDefinition compares a CRD with the one of this program. install is how to complete the installation.
+// judgeDefinition compares a CRD with the embedded one. install is how to complete the installation.
 func judgeDefinition(want, have *apiextensionsv1.CustomResourceDefinition, program, install string) (level Level, text, fix string) {
 	established := slices.ContainsFunc(have.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
@@ -168,7 +168,7 @@ func judgeDefinition(want, have *apiextensionsv1.CustomResourceDefinition, progr
 	return OK, "", ""
 }
 
-// sameSchema compares schemas as the server stores them.
+// sameSchema reports whether schemas are equal in the form in which the server stores them.
 func sameSchema(x, y *apiextensionsv1.CustomResourceValidation) bool {
 	var decoded [2]any
 	for i, s := range []*apiextensionsv1.CustomResourceValidation{x, y} {
@@ -180,7 +180,7 @@ func sameSchema(x, y *apiextensionsv1.CustomResourceValidation) bool {
 	return reflect.DeepEqual(decoded[0], decoded[1])
 }
 
-// checkRights asks what the user may do. That they may not is no fault.
+// checkRights checks what the user may do. Missing rights are not a fault.
 func (d *doctor) checkRights(ctx context.Context) {
 	var may, not []string
 	for _, r := range []struct{ verb, plural, what string }{
@@ -210,7 +210,7 @@ func (d *doctor) checkRights(ctx context.Context) {
 	}
 }
 
-// checkAdmission checks that the policies are there and enforced.
+// checkAdmission checks that the admission policies exist and are enforced.
 func (d *doctor) checkAdmission(ctx context.Context) {
 	for name, without := range map[string]string{
 		"decisions.hlnr.io": "any user who may patch a release can change all of it, and decisions are not signed",
@@ -243,7 +243,7 @@ func (d *doctor) checkAdmission(ctx context.Context) {
 	})
 }
 
-// checkManager checks that the manager runs, and which Prometheus it asks.
+// checkManager checks that the manager runs, and which Prometheus it uses.
 func (d *doctor) checkManager(ctx context.Context) {
 	var list appsv1.DeploymentList
 	if err := d.client.List(ctx, &list, client.InNamespace(d.manager)); err != nil {
@@ -303,7 +303,7 @@ func (d *doctor) checkLease(ctx context.Context) {
 	}
 }
 
-// checkGatewayKinds checks which route kinds there are.
+// checkGatewayKinds checks which kinds of routes exist.
 func (d *doctor) checkGatewayKinds(ctx context.Context) {
 	var there []string
 	for _, name := range []string{"gateways", "httproutes", "grpcroutes", "tcproutes", "tlsroutes", "udproutes", "listenersets"} {

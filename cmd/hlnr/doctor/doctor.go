@@ -4,9 +4,9 @@
 //	doctor.go   the command, and its findings
 //	checks.go   the checks of the installation
 //	objects.go  the checks of objects
-//	traffic.go  the checks of Gateways and Prometheus servers that objects name
+//	traffic.go  the checks of Gateways and Prometheus servers of objects
 //	report.go   the archive
-//	redact.go   what is removed from it; pure
+//	redact.go   removes secrets from the archive; pure
 package doctor
 
 import (
@@ -27,19 +27,19 @@ import (
 // Level of a finding.
 type Level string
 
-// The levels, the gravest last.
+// The levels, in order of severity.
 const (
 	// OK: nothing is wrong.
 	OK Level = "OK"
-	// Unknown: it could not be checked, mostly for lack of a right.
+	// Unknown: the check could not be done, mostly because of a missing right.
 	Unknown Level = "Unknown"
-	// Warning: it works, and may not for long.
+	// Warning: it works now, but may fail soon.
 	Warning Level = "Warning"
 	// Problem: something does not work.
 	Problem Level = "Problem"
 )
 
-// marks go with the words of the level.
+// marks precede the words of the levels.
 var marks = map[Level]string{OK: "✔", Unknown: "?", Warning: "!", Problem: "✖"}
 
 // Finding is the result of one check. Its JSON fields are an interface for scripts.
@@ -49,7 +49,7 @@ type Finding struct {
 	// Prometheus, or the kind of an object.
 	Check string `json:"check"`
 	Text  string `json:"text"`
-	// Fix is what to do; empty where nothing is wrong.
+	// Fix is what to do; empty if nothing is wrong.
 	Fix string `json:"fix,omitempty"`
 }
 
@@ -71,11 +71,11 @@ func (r *Result) count(level Level) (n int) {
 	return n
 }
 
-// doctor is one call of the command.
+// doctor is one run of the command.
 type doctor struct {
 	*cli.Factory
 	client client.WithWatch
-	// namespace of objects; "" for all.
+	// namespace of objects; "" for all namespaces.
 	namespace string
 	// manager is the namespace of the manager.
 	manager string
@@ -84,7 +84,7 @@ type doctor struct {
 	result  Result
 }
 
-// NewCommand makes the command.
+// NewCommand returns the command.
 func NewCommand(f *cli.Factory) *cobra.Command {
 	d := &doctor{Factory: f}
 	var file string
@@ -142,7 +142,7 @@ Exit codes: 0 no problem, 1 the cluster cannot be reached, 3 there are problems.
 	return cmd
 }
 
-// run does all checks. The error is about a cluster that cannot be reached.
+// run runs all checks. It fails if the cluster cannot be reached.
 func (d *doctor) run(ctx context.Context) ([]client.Object, error) {
 	d.result = Result{APIVersion: "view.hlnr.io/v1", Kind: "Doctor", Version: d.Version, Findings: []Finding{}}
 	if err := d.checkServer(ctx); err != nil {
@@ -174,7 +174,7 @@ func (d *doctor) unknown(check, what string, err error) {
 	d.add(Unknown, check, "", "%s cannot be read: %v", what, err)
 }
 
-// write writes one line for each finding, whatever the fields of objects in it have.
+// write writes one line for each finding, whatever fields of objects it contains.
 func (r *Result) write(out io.Writer) error {
 	var b strings.Builder
 	ascii := !utf8Locale()
@@ -195,7 +195,7 @@ func (r *Result) write(out io.Writer) error {
 	return nil
 }
 
-// utf8Locale reports whether the terminal shows marks.
+// utf8Locale reports whether the terminal can show marks.
 func utf8Locale() bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if v := os.Getenv(name); v != "" {

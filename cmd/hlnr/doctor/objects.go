@@ -17,10 +17,10 @@ import (
 	"github.com/heighliner/heighliner/internal/freeze"
 )
 
-// settle is how long an object may be ahead of its status.
+// settle is how long the status of an object may lag behind its specification.
 const settle = time.Minute
 
-// checkObjects checks each object of hlnr.io, and gives those that it read.
+// checkObjects checks each object of hlnr.io, and returns those that it read.
 func (d *doctor) checkObjects(ctx context.Context) []client.Object {
 	var all []client.Object
 	secrets := map[client.ObjectKey][]string{}
@@ -62,7 +62,7 @@ func (d *doctor) checkObjects(ctx context.Context) []client.Object {
 	return all
 }
 
-// statusOf returns the conditions of an object and the generation that they are about.
+// statusOf returns the conditions of an object and their observed generation.
 func statusOf(o client.Object) (conditions []metav1.Condition, observed int64) {
 	switch o := o.(type) {
 	case *v1alpha1.ImagePolicy:
@@ -85,7 +85,7 @@ func statusOf(o client.Object) (conditions []metav1.Condition, observed int64) {
 	return nil, 0
 }
 
-// judgeObject finds the faults of one object.
+// judgeObject returns the faults of one object.
 func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 	conditions, observed := statusOf(o)
 	name := strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
@@ -138,7 +138,7 @@ func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 	return found
 }
 
-// frozen warns of a freeze that applies: while it does, nothing new starts, and that is as its author wants it.
+// frozen warns of a freeze that applies now: nothing new starts during it, which is its purpose.
 func frozen(o client.Object, now time.Time, finding func(level Level, fix, format string, args ...any) []Finding) []Finding {
 	var f freeze.Freeze
 	var services int32
@@ -161,7 +161,7 @@ func frozen(o client.Object, now time.Time, finding func(level Level, fix, forma
 	return finding(Warning, "", "applies %s to %s, which start no new release: %s", end, cli.Count(int(services), "Microservice"), state.Reason)
 }
 
-// changed returns when the specification was written last, as far as it is known.
+// changed returns when the specification was last written, as far as known.
 func changed(o client.Object) time.Time {
 	last := o.GetCreationTimestamp().Time
 	for _, e := range o.GetManagedFields() {
@@ -172,7 +172,7 @@ func changed(o client.Object) time.Time {
 	return last
 }
 
-// secretsOf returns the names of the Secrets that an object names for credentials.
+// secretsOf returns the names of the Secrets with credentials for an object.
 func secretsOf(o client.Object) (names []string) {
 	switch o := o.(type) {
 	case *v1alpha1.ImagePolicy:

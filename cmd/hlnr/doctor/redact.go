@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// removed stands for what is not in a report.
+// removed replaces what is removed from a report.
 const removed = "(removed)"
 
-// secret is a form of secrets in text, and what is written instead.
+// secret is a pattern of secrets in text, and its replacement.
 type secret struct {
 	form *regexp.Regexp
 	with string
 }
 
-// Parts of the forms of keys with values. Quotes and separators may be escaped, as in JSON within JSON or in
-// addresses; a text that was cut may lack the last quote.
+// Parts of the patterns of keys with values. Quotes and separators may be escaped, as in JSON within JSON or
+// in addresses; truncated text may lack the last quote.
 const (
 	quote     = `(?:\\*["']|%(?:25)*2[27])?`
 	separator = `\s*(?:=>|[:=]+|%(?:25)*3[ad])\s*`
@@ -23,7 +23,7 @@ const (
 	value     = `(?:` + quoted + `|\S+)`
 )
 
-// The forms of secrets in text.
+// The patterns of secrets in text.
 var secrets = []secret{
 	{regexp.MustCompile(`-----BEGIN [A-Z ]*-----[\s\S]*?(-----END [A-Z ]*-----|$)`), removed},
 	{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]*)?`), removed},                                                                                                      // JSON web tokens
@@ -32,29 +32,29 @@ var secrets = []secret{
 	{regexp.MustCompile(`\b(AKIA|ASIA)[A-Z0-9]{16}\b`), removed},                                                                                                                                    // clouds
 	{regexp.MustCompile(`\b(xox[abposr]-[A-Za-z0-9-]{10,}|sk-[A-Za-z0-9_-]{16,}|AIza[A-Za-z0-9_-]{30,})`), removed},                                                                                 // services
 	{regexp.MustCompile(`[rsp]k_(live|test)_[A-Za-z0-9]{8,}|whsec_[A-Za-z0-9+/=]{8,}`), removed},                                                                                                    // payments
-	{regexp.MustCompile(`(?i)((?:hooks\.slack\.com|discord(?:app)?\.com|[a-z0-9-]+\.webhook\.office\.com)(?:/|%(?:25)*2f))[^\s"'<>]+`), "${1}" + removed},                                           // addresses that are secrets
+	{regexp.MustCompile(`(?i)((?:hooks\.slack\.com|discord(?:app)?\.com|[a-z0-9-]+\.webhook\.office\.com)(?:/|%(?:25)*2f))[^\s"'<>]+`), "${1}" + removed},                                           // secret addresses
 	{regexp.MustCompile(`(?i)(\b(?:authorization|(?:set-)?cookie)` + quote + separator + `)(?:` + quoted + `|[^\r\n]+)`), "${1}" + removed},                                                         // headers
 	{regexp.MustCompile(`(?i)([a-z0-9_.-]*(?:password|passwd|passphrase|pwd|secret|token|credential|api[_-]?key|private[_-]?key)[a-z0-9_.-]*` + quote + separator + `)` + value), "${1}" + removed}, // key=value
 	{regexp.MustCompile(`(?i)(\b(?:[a-z0-9_.-]*[_.-])?(?:pass|dsn)` + quote + separator + `)` + value), "${1}" + removed},
-	// Words of ordinary sentences are keys only before an equals sign, or in quotes.
+	// Ordinary words are keys only before an equals sign, or in quotes.
 	{regexp.MustCompile(`(?i)((?:\b(?:[a-z0-9_.-]*[_.-])?o?(?:auth|key|sig)|[a-z0-9_.-]*(?:access[_-]?key|signature|(?-i:[a-z0-9](?:Key|Auth))))(?:[_-]?[0-9])?` + quote + `\s*(?:=+|%(?:25)*3d)\s*)` + value), "${1}" + removed},
 	{regexp.MustCompile(`(?i)(["'](?:[a-z0-9_.-]*[_.-])?(?:auth|key|sig|access[_-]?key|signature)\\*["']\s*:\s*)` + value), "${1}" + removed},
 	{regexp.MustCompile(`(?i)(--[a-z0-9-]*(?:token|secret|password|passwd|-key)\s+)` + value), "${1}" + removed}, // flags
 	{regexp.MustCompile(`[^\s:/"'(]+:\S*@((?:tcp6?|udp|unix)\()`), removed + "@${1}"},                            // user:password@tcp(host)
-	{regexp.MustCompile(`(invalid port ":)[^"]*("? after host)`), "${1}" + removed + "${2}"},                     // of an address that Go could not read
+	{regexp.MustCompile(`(invalid port ":)[^"]*("? after host)`), "${1}" + removed + "${2}"},                     // of an address that Go could not parse
 	{regexp.MustCompile(`([?&][^=\s&#]*=)[^&\s#"']+`), "${1}" + removed},                                         // query parameters
 }
 
 var (
-	// address is an absolute one: its scheme, and the rest.
+	// address is an absolute address: its scheme, and the rest.
 	address = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://)(\S+)`)
-	// digest stands after an "@" that ends no user and password.
+	// digest follows an "@" that does not end a user and password.
 	digest = regexp.MustCompile(`^sha(256|384|512):[0-9a-f]{32,}`)
-	// spoken is a word for a secret, with the next word.
+	// spoken is a word for a secret, followed by another word.
 	spoken = regexp.MustCompile(`(?i)\b((?:password|passwd|passphrase|pwd|bearer|basic)\s+(?:(?:is|was)\s+)?)(` + value + `)`)
 )
 
-// ordinary are words that follow the word for a secret in sentences, and are not one.
+// ordinary are words that often follow a word for a secret in sentences, and are not secrets.
 var ordinary = func() map[string]bool {
 	m := map[string]bool{}
 	for _, word := range strings.Fields(`a about accepted access and are as at auth authentication authorization because but by cannot changed
@@ -90,11 +90,11 @@ func cleanText(text string) string {
 	})
 }
 
-// dropped are fields that are not needed to find a fault, and repeat others or may hold secrets.
+// dropped are fields that are not needed to find a fault: they repeat others, or may contain secrets.
 var dropped = map[string]bool{"managedFields": true, "kubectl.kubernetes.io/last-applied-configuration": true}
 
-// valued are the fields whose values are written by users and mean nothing to others: environment
-// variables, headers, bodies, data of objects and attributes of volumes.
+// valued are fields with values of users that do not help to find a fault: environment variables, headers,
+// bodies, data of objects and attributes of volumes.
 var valued = map[string]bool{"env": true, "headers": true, "httpHeaders": true, "volumeAttributes": true, "body": true, "data": true, "stringData": true, "binaryData": true, "args": true, "command": true, "webhookSecret": true, "caBundle": true}
 
 // clean removes secrets from a decoded object: values of environment variables, headers, arguments and data,
@@ -145,7 +145,7 @@ func cleanField(v any, field string) any {
 	return m
 }
 
-// cleanHooks removes the values of what is sent with hooks.
+// cleanHooks removes the values that are sent to hooks.
 func cleanHooks(v any) any {
 	list, is := v.([]any)
 	if !is {
@@ -158,10 +158,10 @@ func cleanHooks(v any) any {
 	return out
 }
 
-// path of an address, which is a secret where messages are sent to.
+// path matches the path of an address, which is a secret for receivers of messages.
 var path = regexp.MustCompile(`(?i)^([a-z]+://[^/?#]*).+$`)
 
-// cleanReceivers keeps of the addresses of receivers the hosts, and of their templates nothing.
+// cleanReceivers keeps only the hosts of the addresses of receivers, and removes their templates.
 func cleanReceivers(v any) any {
 	list, is := clean(v).([]any)
 	if !is {
@@ -182,7 +182,7 @@ func cleanReceivers(v any) any {
 	return list
 }
 
-// cleanAnnotations keeps the annotations of hlnr.io; of others only the keys.
+// cleanAnnotations keeps the annotations of hlnr.io, and only the keys of others.
 func cleanAnnotations(v any) any {
 	m, is := v.(map[string]any)
 	if !is {
@@ -201,7 +201,7 @@ func cleanAnnotations(v any) any {
 	return out
 }
 
-// blank keeps the form of a value: the keys, of the items of lists also names and references, and no values.
+// blank keeps the structure of a value: the keys, and names and references of list items, but no values.
 func blank(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// writeReport writes the archive. A file that is there already is not replaced; after an error there is none.
+// writeReport writes the archive. It does not overwrite an existing file, and leaves none after an error.
 func writeReport(name string, result *Result, objects []client.Object) (err error) {
 	files, err := reportFiles(result, objects)
 	if err != nil {
@@ -34,7 +34,7 @@ func writeReport(name string, result *Result, objects []client.Object) (err erro
 	return pack(file, files)
 }
 
-// pack writes files as an archive.
+// pack writes an archive of files.
 func pack(out io.Writer, files []entry) error {
 	zipped := gzip.NewWriter(out)
 	archive := tar.NewWriter(zipped)

@@ -55,7 +55,7 @@ func (d *doctor) checkGateways(ctx context.Context, objects []client.Object) {
 	}
 }
 
-// namesOf policies, for a sentence that names what refers to something.
+// namesOf lists policies, for a message that names what refers to something.
 func namesOf(policies []*v1alpha1.NetworkPolicy) string {
 	text := "NetworkPolicy " + policies[0].Namespace + "/" + policies[0].Name + " names"
 	if more := len(policies) - 1; more > 0 {
@@ -64,7 +64,7 @@ func namesOf(policies []*v1alpha1.NetworkPolicy) string {
 	return text
 }
 
-// judgeGateway finds the faults of a Gateway for its policies.
+// judgeGateway returns the faults of a Gateway for its policies.
 func judgeGateway(g *gatewayv1.Gateway, policies []*v1alpha1.NetworkPolicy) (found []Finding) {
 	name := g.Namespace + "/" + g.Name
 	for _, kind := range []gatewayv1.GatewayConditionType{gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayConditionProgrammed} {
@@ -74,7 +74,7 @@ func judgeGateway(g *gatewayv1.Gateway, policies []*v1alpha1.NetworkPolicy) (fou
 	}
 	for _, p := range policies {
 		if len(p.Spec.Listeners) > 0 {
-			continue // it brings its own listeners
+			continue // the policy brings its own listeners
 		}
 		for _, host := range hostsOf(p) {
 			if !slices.ContainsFunc(sectionsOf(p, g), func(l gatewayv1.Listener) bool { return takes(l, host) }) {
@@ -88,7 +88,8 @@ func judgeGateway(g *gatewayv1.Gateway, policies []*v1alpha1.NetworkPolicy) (fou
 	return found
 }
 
-// hostsOf a policy: those that it reports, and those of its specification without a template.
+// hostsOf returns the hosts of a policy: those in its status, and those of its specification without a
+// template.
 func hostsOf(p *v1alpha1.NetworkPolicy) []string {
 	hosts := map[string]bool{}
 	for _, d := range p.Status.Domains {
@@ -102,7 +103,7 @@ func hostsOf(p *v1alpha1.NetworkPolicy) []string {
 	return slices.Sorted(maps.Keys(hosts))
 }
 
-// sectionsOf a Gateway that a policy uses.
+// sectionsOf returns the listeners of a Gateway that a policy uses.
 func sectionsOf(p *v1alpha1.NetworkPolicy, g *gatewayv1.Gateway) (out []gatewayv1.Listener) {
 	for _, l := range g.Spec.Listeners {
 		for _, ref := range p.Spec.Provider.Gateway.ParentRefs {
@@ -115,7 +116,7 @@ func sectionsOf(p *v1alpha1.NetworkPolicy, g *gatewayv1.Gateway) (out []gatewayv
 	return out
 }
 
-// takes reports whether a listener takes requests for a host.
+// takes reports whether a listener accepts requests for a host.
 func takes(l gatewayv1.Listener, host string) bool {
 	switch l.Protocol {
 	case gatewayv1.TCPProtocolType, gatewayv1.UDPProtocolType:
@@ -132,14 +133,14 @@ func takes(l gatewayv1.Listener, host string) bool {
 	return own == host || below(own, host) || below(host, own)
 }
 
-// The bounds of the check of Prometheus servers.
+// The limits of the check of Prometheus servers.
 const (
 	askTimeout   = 5 * time.Second
 	slowAnswer   = 2 * time.Second
 	maxQuestions = 8
 )
 
-// checkPrometheus asks the servers that analyses name, from this machine.
+// checkPrometheus queries the servers of analyses from this machine.
 func (d *doctor) checkPrometheus(ctx context.Context, objects []client.Object) {
 	services, locked := map[string]int{}, 0
 	for _, o := range objects {
@@ -166,7 +167,7 @@ func (d *doctor) checkPrometheus(ctx context.Context, objects []client.Object) {
 			return nil
 		})
 	}
-	_ = g.Wait() // no function fails
+	_ = g.Wait() // the functions return no error
 	d.result.Findings = append(d.result.Findings, findings...)
 	if locked > 0 {
 		d.add(Unknown, "Prometheus", "", "the servers of %s need Secrets, whose content is not read", cli.Count(locked, "service"))

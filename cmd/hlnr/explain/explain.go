@@ -1,7 +1,7 @@
 // Package explain is the command "hlnr explain": which tags an ImagePolicy offers, without a cluster.
 //
 //	explain.go   the command and its flags
-//	policy.go    reads an ImagePolicy as an API server does
+//	policy.go    reads and validates an ImagePolicy
 //	progress.go  lines about progress
 //	report.go    the result as a table or JSON
 package explain
@@ -28,7 +28,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// maxInput is how many bytes of a file are read.
+// maxInput is the maximum number of bytes that are read from a file.
 const maxInput = 32 << 20
 
 // options are the flags of explain.
@@ -46,7 +46,7 @@ type options struct {
 	version      string
 }
 
-// NewCommand makes the command.
+// NewCommand returns the command.
 func NewCommand(f *cli.Factory) *cobra.Command {
 	o := options{version: f.Version}
 	cmd := &cobra.Command{
@@ -208,8 +208,8 @@ func (o options) withFix(err error) error {
 	return err
 }
 
-// credential of the docker configuration. A configuration without an entry for the registry
-// is an error; there is no fallback to anonymous access.
+// credential returns the credential in the docker configuration. A configuration without an entry for
+// the registry is an error; there is no fallback to anonymous access.
 func (o options) credential(policy *v1alpha1.ImagePolicy) (registry.Credential, error) {
 	if o.dockerConfig == "" {
 		return registry.Credential{}, nil
@@ -230,7 +230,7 @@ func (o options) credential(policy *v1alpha1.ImagePolicy) (registry.Credential, 
 	return match.Credential, nil
 }
 
-// certificates of the flags.
+// certificates returns the certificates of the flags.
 func (o options) certificates() (registry.TLS, error) {
 	data := map[string][]byte{}
 	for key, file := range map[string]string{"ca.crt": o.ca, "tls.crt": o.cert, "tls.key": o.key} {
@@ -274,7 +274,7 @@ func read(name string, stdin io.Reader) ([]byte, error) {
 	return data, nil
 }
 
-// nameOf a file, for messages.
+// nameOf returns the name of a file, for messages.
 func nameOf(file string) string {
 	if file == "-" {
 		return "standard input"
@@ -282,7 +282,7 @@ func nameOf(file string) string {
 	return file
 }
 
-// lines of a file of tags.
+// lines returns the lines of a file of tags.
 func lines(text []byte) []string {
 	tags := []string{}
 	for line := range bytes.Lines(text) {

@@ -18,7 +18,7 @@ type ticker struct {
 	every time.Duration
 	now   func() time.Time
 
-	last time.Time // of the last line; at first, of the first call
+	last time.Time // of the last line; initially of the first call
 }
 
 // report writes a line if it is due.

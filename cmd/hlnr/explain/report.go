@@ -17,7 +17,7 @@ import (
 	versions "github.com/heighliner/heighliner/internal/version"
 )
 
-// The forms of output.
+// The output formats.
 const (
 	outputTable = "table"
 	outputJSON  = "json"
@@ -33,7 +33,7 @@ const verdictOffered = "Offered"
 
 // report is the output of explain. Its JSON fields are an interface for scripts.
 type report struct {
-	// Policy is the name of the ImagePolicy, Image its repository.
+	// Policy is the name of the ImagePolicy, and Image its repository.
 	Policy string `json:"policy,omitempty"`
 	Image  string `json:"image"`
 	// Tags is the number of tags, of which Offered are offered in Groups.
@@ -42,9 +42,9 @@ type report struct {
 	Groups  int `json:"groups"`
 	// Latest is the highest version of the newest group.
 	Latest string `json:"latest,omitempty"`
-	// Refused counts the others by verdict, in the order of the filters.
+	// Refused counts the other tags by verdict, in the order of the filters.
 	Refused []refusedCount `json:"refused,omitempty"`
-	// Hidden candidates are not printed.
+	// Hidden is the number of candidates that are not printed.
 	Hidden int `json:"hidden,omitempty"`
 	// Notes report what was not checked.
 	Notes []string `json:"notes,omitempty"`
@@ -60,7 +60,7 @@ type refusedCount struct {
 // judged is one tag with its verdict.
 type judged struct {
 	Tag string `json:"tag"`
-	// Version in normal form; Group and Level of what is offered.
+	// Version in normal form; Group and Level of an offered version.
 	Version string `json:"version,omitempty"`
 	Group   string `json:"group,omitempty"`
 	Level   string `json:"level,omitempty"`
@@ -104,8 +104,8 @@ func newReport(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o option
 	return r
 }
 
-// merge merges offered and rejected tags, the newest version first; of equal ones the offered
-// one.
+// merge merges offered and rejected tags, newest version first; of equal ones the offered one
+// first.
 func merge(offered, rejected []judged) []judged {
 	all := make([]judged, 0, len(offered)+len(rejected))
 	for len(offered) > 0 && len(rejected) > 0 {
@@ -118,7 +118,7 @@ func merge(offered, rejected []judged) []judged {
 	return append(append(all, offered...), rejected...)
 }
 
-// notes report what this run did not check, and a cluster would.
+// notes reports what this run did not check, and a cluster would.
 func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o options) (notes []string) {
 	spec := &policy.Spec
 	if o.tags != "" {
@@ -153,7 +153,8 @@ func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o options) (
 	return notes
 }
 
-// summary in one line: "12 tags: 3 offered in 1 group, latest 2.1.0; 9 rejected (8 Parse, 1 Deny)".
+// summary returns one line: "12 tags: 3 offered in 1 group, latest 2.1.0; 9 rejected (8 Parse, 1
+// Deny)".
 func (r report) summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: ", cli.Count(r.Tags, "tag"))

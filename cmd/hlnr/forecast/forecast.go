@@ -1,10 +1,10 @@
-// Package forecast shows what the planner would do: it reads the facts about a Microservice, and plays the
-// plans that follow from them in a world in which everything goes well. Pods are available at once, routes
-// are programmed at once, hooks agree, measurements pass; only pauses, windows, drains and people take
-// time. So the times are the shortest possible ones.
+// Package forecast computes what the planner would do: it reads the facts about a Microservice, and
+// simulates the resulting plans under ideal conditions. Pods are available and routes are programmed
+// immediately, hooks agree, measurements pass; only pauses, windows, drains and people take time. The
+// times are therefore the shortest possible ones.
 //
 //	forecast.go  the facts
-//	play.go      the play; pure
+//	play.go      the simulation; pure
 package forecast
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// object of a release, as the planner sees it.
+// object is a release as the planner sees it.
 type object = release.Object
 
 // Facts about one Microservice.
@@ -31,7 +31,7 @@ type Facts struct {
 	objects []object
 }
 
-// Read reads the facts about a Microservice as it is given, which need not be as it is stored.
+// Read reads the facts about the given Microservice, which may differ from the stored one.
 func Read(ctx context.Context, c client.WithWatch, ms *v1alpha1.Microservice, now time.Time) (*Facts, error) {
 	observed, problem, err := microservice.Facts(ctx, c, ms, now)
 	if err != nil {

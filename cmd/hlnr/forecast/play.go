@@ -10,27 +10,27 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// Event is one event that would happen.
+// Event is one event of a forecast.
 type Event struct {
-	// After is how long after now it happens at the earliest.
+	// After is the earliest time of the event, after now.
 	After time.Duration `json:"after"`
-	// Group is the name of the group; "" if the event does not concern one.
+	// Group is the name of the group; "" if the event concerns no group.
 	Group string `json:"group,omitempty"`
-	// Text is a sentence.
+	// Text describes the event in a sentence.
 	Text string `json:"text"`
 }
 
-// Forecast is what would happen, at the earliest.
+// Forecast is what would happen, with the earliest times.
 type Forecast struct {
-	// Events in order.
+	// Events in chronological order.
 	Events []Event `json:"events"`
-	// Pods is the largest number of pods above those that there are now.
+	// Pods is the largest number of pods in addition to the current ones.
 	Pods int `json:"pods"`
-	// Duration until all rollouts have ended; 0 where none begins.
+	// Duration until all rollouts have ended; 0 if none starts.
 	Duration time.Duration `json:"duration"`
-	// People is the number of approvals that are needed. Duration does not contain them.
+	// People is the number of required approvals. Duration does not include the wait for them.
 	People int `json:"people"`
-	// Open is what the forecast waits for at its end without limit; "": nothing.
+	// Open is what the forecast waits for at its end without limit; "" if nothing.
 	Open string `json:"open,omitempty"`
 }
 
@@ -56,13 +56,13 @@ func (f Forecast) Lines() []string {
 	return lines
 }
 
-// The bounds of a play.
+// The limits of a simulation.
 const (
 	maxPlans = 500
 	horizon  = 60 * 24 * time.Hour
 )
 
-// play is one play of a world.
+// play is one simulation.
 type play struct {
 	o        release.Observed
 	objects  []object
@@ -71,10 +71,10 @@ type play struct {
 	before   int // pods at the start
 	forecast Forecast
 	decided  int
-	asked    map[string]bool // approvals that were given, by group, rollout and step
+	asked    map[string]bool // given approvals, by group, rollout and step
 }
 
-// Play plays what follows from the facts until no rollout is in progress.
+// Play simulates the facts until no rollout is in progress.
 func (f *Facts) Play(now time.Time) Forecast {
 	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: now, now: now, asked: map[string]bool{}}
 	p.o.Policies = slices.Clone(f.Policies)
@@ -82,7 +82,7 @@ func (f *Facts) Play(now time.Time) Forecast {
 	if f.Problem != nil {
 		p.forecast.Events = append(p.forecast.Events, Event{Text: f.Problem.Error()})
 	}
-	// What happens anyway is shown too: it is what the facts lead to.
+	// What would happen without a change is included: it also results from the facts.
 	for range maxPlans {
 		result := p.plan()
 		p.record(result)
@@ -104,14 +104,14 @@ func (f *Facts) Play(now time.Time) Forecast {
 	return p.forecast
 }
 
-// plan of what is to be done now.
+// plan returns the plan for the current time.
 func (p *play) plan() release.Result {
 	o := p.o
 	o.Objects = p.objects
 	return release.Plan(o, p.now)
 }
 
-// pods that the releases have.
+// pods returns the number of pods of the releases.
 func (p *play) pods() int {
 	n := 0
 	for _, c := range p.objects {
@@ -125,7 +125,7 @@ func (p *play) rolling() bool {
 	return slices.ContainsFunc(p.o.State.Groups, func(g release.Group) bool { return g.Rollout != nil })
 }
 
-// record keeps what happened, and how long rollouts took.
+// record records what happened, and the duration of rollouts.
 func (p *play) record(r release.Result) {
 	names := map[string]string{}
 	for _, g := range r.State.Groups {
@@ -148,7 +148,7 @@ func (p *play) record(r release.Result) {
 	}
 }
 
-// apply does what a plan asks for, and reports whether something changed.
+// apply executes a plan, and reports whether something changed.
 func (p *play) apply(r release.Result) bool {
 	moved := r.Changed
 	for _, e := range r.Ensure {
@@ -169,7 +169,7 @@ func (p *play) apply(r release.Result) bool {
 	return moved
 }
 
-// ensure makes a release, or gives it more pods; they are available immediately.
+// ensure creates a release, or gives it more pods, which are available immediately.
 func (p *play) ensure(e release.Ensure, state release.State) bool {
 	for i := range p.objects {
 		c := &p.objects[i]
@@ -191,7 +191,7 @@ func (p *play) ensure(e release.Ensure, state release.State) bool {
 	return true
 }
 
-// world answers what a plan waits for: routes, measurements, hooks and people.
+// world satisfies what a plan waits for: routes, measurements, hooks and people.
 func (p *play) world(r release.Result) bool {
 	moved := p.routes()
 	for i := range p.o.State.Groups {
@@ -215,7 +215,7 @@ func (p *play) world(r release.Result) bool {
 	return moved
 }
 
-// measure lets the measurements of a step pass.
+// measure makes the measurements of a step pass.
 func (p *play) measure(c *object, run *release.Rollout) bool {
 	if !p.o.Spec.Analysis || run.Step == 0 {
 		return false
@@ -228,7 +228,7 @@ func (p *play) measure(c *object, run *release.Rollout) bool {
 	return true
 }
 
-// gates lets hooks agree.
+// gates makes hooks agree.
 func (p *play) gates(c *object, run *release.Rollout) bool {
 	if run.Gate == "" || run.GateTime.IsZero() {
 		return false
@@ -241,7 +241,7 @@ func (p *play) gates(c *object, run *release.Rollout) bool {
 	return true
 }
 
-// approve lets users approve a step that waits for them: as many as it needs, one after the other.
+// approve makes as many users approve a step as it needs, one after the other.
 func (p *play) approve(c *object, g *release.Group, run *release.Rollout, r release.Result) bool {
 	waits := slices.ContainsFunc(r.Notes, func(n release.Note) bool {
 		return !n.Event && n.Slug == g.Slug && n.Reason == release.AwaitingApproval && n.Release == run.Release
@@ -262,7 +262,7 @@ func (p *play) approve(c *object, g *release.Group, run *release.Rollout, r rele
 	return true
 }
 
-// routes lets every policy confirm what is asked for.
+// routes makes every policy confirm the required weights.
 func (p *play) routes() bool {
 	moved := false
 	for i := range p.o.Policies {
@@ -281,7 +281,7 @@ func (p *play) routes() bool {
 	return moved
 }
 
-// report of one group by a policy that has programmed what is asked for.
+// report returns the report about one group of a policy that has programmed the required weights.
 func (p *play) report(policy *release.Policy, g release.Group) release.Report {
 	r := release.Report{Slug: g.Slug}
 	if at := slices.IndexFunc(policy.Groups, func(x release.Report) bool { return x.Slug == g.Slug }); at >= 0 {
@@ -305,7 +305,7 @@ func (p *play) report(policy *release.Policy, g release.Group) release.Report {
 	return r
 }
 
-// markNewest lets the domains of the newest group route to the newest group that has an active release.
+// markNewest makes the domains of the newest group route to the newest group with an active release.
 func markNewest(reports []release.Report, groups []release.Group) {
 	for i, g := range groups {
 		if g.Phase == release.Live && g.PullRequest == 0 && g.ActiveRow() != nil {
@@ -320,7 +320,7 @@ func sameReport(a, b release.Report) bool {
 		a.Active == b.Active && a.Newest == b.Newest && a.Canary == b.Canary && a.Unrouted == b.Unrouted && a.Reason == b.Reason
 }
 
-// waits returns what a plan waits for.
+// waits describes what a plan waits for.
 func (p *play) waits(r release.Result) string {
 	for _, n := range r.Notes {
 		if !n.Event && n.Message != "" {

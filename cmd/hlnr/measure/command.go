@@ -21,14 +21,14 @@ import (
 	"github.com/heighliner/heighliner/internal/manifest"
 )
 
-// The bounds of a test.
+// The limits of a test.
 const (
 	maxRounds = 2000
-	// together is how many rounds are asked for at the same time.
+	// together is the number of rounds that are measured at the same time.
 	together = 8
 )
 
-// test is one call of "hlnr analysis test".
+// test is one run of "hlnr analysis test".
 type test struct {
 	*cli.Factory
 	client                    client.Client
@@ -37,7 +37,7 @@ type test struct {
 	output                    *cli.Output
 }
 
-// NewCommand makes the command "analysis".
+// NewCommand returns the command "analysis".
 func NewCommand(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "analysis",
@@ -129,7 +129,8 @@ func (t *test) run(ctx context.Context, name string) error {
 	return report.exit()
 }
 
-// wanted reads the analysis of a manifest, and which Microservice is meant; nil: that of the object.
+// wanted returns the analysis of a manifest, and its Microservice; a nil analysis means that of the
+// stored object.
 func (t *test) wanted(ctx context.Context, name, namespace string) (*v1alpha1.CanaryAnalysis, string, string, error) {
 	if t.file == "" {
 		if name == "" {
@@ -183,7 +184,7 @@ func readFile(name string, stdin io.Reader) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// microservice reads one; where it does not exist, the nearest names are offered.
+// microservice reads a Microservice; if it does not exist, the error suggests the nearest names.
 func (t *test) microservice(ctx context.Context, namespace, name string) (*v1alpha1.Microservice, error) {
 	var list v1alpha1.MicroserviceList
 	ms := &v1alpha1.Microservice{}
@@ -202,7 +203,7 @@ func (t *test) microservice(ctx context.Context, namespace, name string) (*v1alp
 	return nil, cli.Unknown("Microservice in namespace "+namespace, name, names)
 }
 
-// measure asks for all rounds, and decides.
+// measure measures all rounds, and decides.
 func (t *test) measure(ctx context.Context, ms *v1alpha1.Microservice, spec v1alpha1.CanaryAnalysis) (*Report, error) {
 	m, err := find(ms, t.release)
 	if err != nil {
@@ -255,7 +256,7 @@ func (t *test) measure(ctx context.Context, ms *v1alpha1.Microservice, spec v1al
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	// A single round is that of a step that began an interval ago.
+	// A single round belongs to a step that began an interval ago.
 	if t.since <= 0 {
 		start = now.Add(-spec.Interval.Std(analysis.DefaultInterval))
 	}

@@ -1,9 +1,9 @@
-// Package measure asks the providers of metrics on behalf of a person: the command "hlnr analysis test", and the
-// shares of traffic that other commands show.
+// Package measure queries the providers of metrics on behalf of a person: for the command "hlnr analysis test", and for
+// the shares of traffic that other commands show.
 //
-//	measure.go   the providers as a person reaches them, and the releases that are measured
-//	command.go   the command, and which rounds it asks for
-//	report.go    what it prints
+//	measure.go   the providers as reachable from this machine, and the releases to measure
+//	command.go   the command, and the rounds that it measures
+//	report.go    the output
 //	observed.go  shares of traffic
 package measure
 
@@ -27,21 +27,21 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// AddPrometheus adds the flag --prometheus. what is asked there completes its help.
+// AddPrometheus adds the flag --prometheus. what completes its help: the purpose of the queries.
 func AddPrometheus(flags *pflag.FlagSet, what string) *string {
 	return flags.String("prometheus", "", "URL of the Prometheus server to query "+what+"; defaults to that of the analysis")
 }
 
-// The bounds of one call.
+// The limits of one run.
 const (
-	perSecond = 100 // questions to one provider
+	perSecond = 100 // queries to one provider
 	workers   = 64
 )
 
 // credentials are the Secrets of providers, read with the rights of the user.
 type credentials struct{ client client.Client }
 
-// Secret is of [analysis.Secrets].
+// Secret implements [analysis.Secrets].
 func (c credentials) Secret(ctx context.Context, namespace, name string) (map[string][]byte, error) {
 	var secret corev1.Secret
 	if err := c.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret); err != nil {
@@ -50,7 +50,8 @@ func (c credentials) Secret(ctx context.Context, namespace, name string) (map[st
 	return secret.Data, nil
 }
 
-// newMeasurer asks from this machine: a person may reach the addresses of its network anyway.
+// newMeasurer returns a Measurer for this machine without restrictions of addresses: the user can reach its network
+// anyway.
 func newMeasurer(f *cli.Factory, secrets analysis.Secrets) (*analysis.Measurer, error) {
 	policy, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.0/8", "::1", "localhost"}})
 	if err != nil {
@@ -59,8 +60,8 @@ func newMeasurer(f *cli.Factory, secrets analysis.Secrets) (*analysis.Measurer, 
 	return analysis.New(analysis.Config{Outbound: policy, Secrets: secrets, UserAgent: "hlnr/" + f.Version, Workers: workers, QueriesPerSecond: perSecond, Now: f.Now})
 }
 
-// at lets an analysis ask another Prometheus; "": its own. Credentials are for the server that they were made for, and
-// go to no other one.
+// at makes an analysis query another Prometheus; "" keeps its own. Credentials are for their server, and are not sent to
+// another one.
 func at(spec v1alpha1.CanaryAnalysis, address string) (v1alpha1.CanaryAnalysis, error) {
 	if address == "" {
 		return spec, nil
@@ -72,13 +73,13 @@ func at(spec v1alpha1.CanaryAnalysis, address string) (v1alpha1.CanaryAnalysis, 
 	return spec, nil
 }
 
-// measured is a release that is measured.
+// measured is a release to measure.
 type measured struct {
 	group *v1alpha1.ReleaseGroup
 	row   *v1alpha1.Release
 }
 
-// find the release that is meant: by its version or name, else the active one of the newest group.
+// find returns the release with a version or name; without one, the active one of the newest group.
 func find(ms *v1alpha1.Microservice, wanted string) (measured, error) {
 	var names []string
 	for i := range ms.Status.ReleaseGroups {
@@ -97,7 +98,7 @@ func find(ms *v1alpha1.Microservice, wanted string) (measured, error) {
 	return measured{}, cli.Unknown("release of "+ms.Name, wanted, names)
 }
 
-// target of the queries about a release; services are its own Services.
+// target returns the target of queries about a release; services are its own Services.
 func (m measured) target(ms *v1alpha1.Microservice, services []corev1.Service) analysis.Target {
 	t := analysis.Target{Namespace: ms.Namespace, Microservice: ms.Name, Group: m.group.Slug, Release: m.row.VersionedMicroservice, Version: m.row.SemVer.Version}
 	for i := range services {
@@ -109,15 +110,15 @@ func (m measured) target(ms *v1alpha1.Microservice, services []corev1.Service) a
 	return t
 }
 
-// servicesOf releases in a namespace; "" for all.
+// servicesOf returns the Services of releases in a namespace; "" for all.
 func servicesOf(ctx context.Context, c client.Client, namespace string) ([]corev1.Service, error) {
 	var list corev1.ServiceList
 	err := c.List(ctx, &list, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelRelease})
 	return list.Items, err
 }
 
-// active release of the group of another one, which metrics with a baseline compare with; the release itself where it is
-// the active one.
+// active returns the active release of the same group, which metrics with a baseline compare with; the release itself if
+// it is the active one.
 func (m measured) active() measured {
 	for i := range m.group.Releases {
 		if r := &m.group.Releases[i]; r.Status == v1alpha1.ReleaseActive {
@@ -127,7 +128,7 @@ func (m measured) active() measured {
 	return m
 }
 
-// Ping asks a Prometheus server without credentials a question that each one can answer, and gives how long that took.
+// Ping sends a query to a Prometheus server without credentials, and returns how long the answer took.
 func Ping(ctx context.Context, f *cli.Factory, address string, timeout time.Duration) (time.Duration, error) {
 	measurer, err := newMeasurer(f, nil)
 	if err != nil {

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// window of observed shares: scrapes are up to a minute apart.
+	// window of observed shares: up to a minute passes between scrapes.
 	window = 5 * time.Minute
-	// Without --prometheus the address is one of the cluster, which this machine may not reach: an answer does not wait
-	// for it. With the flag it was asked for.
+	// Without --prometheus the address is one of the cluster, which may not be reachable from here: answers do not wait for
+	// it for long. With the flag the user asked for it.
 	patience, patienceOfFlag = 250 * time.Millisecond, 5 * time.Second
 )
 
-// Observe adds the shares of traffic that Prometheus observed to what a view is made from. Where no server is named,
-// or it does not know, they stay empty. Of a server that the flag names, the first error is returned.
+// Observe adds the shares of traffic that Prometheus observed to the input of a view. They stay empty if no server is
+// named, or it does not know them. The first error of a server of the flag is returned.
 func Observe(ctx context.Context, f *cli.Factory, in *view.Input, namespace, address string) error {
 	specs, err := specsOf(in.Microservices, address)
 	if err != nil || len(specs) == 0 {
@@ -74,7 +74,7 @@ func Observe(ctx context.Context, f *cli.Factory, in *view.Input, namespace, add
 	return asked(g.Wait(), address)
 }
 
-// asked keeps an error about a server that a person named.
+// asked keeps an error about a server of the flag.
 func asked(err error, address string) error {
 	if address == "" {
 		return nil
@@ -82,8 +82,8 @@ func asked(err error, address string) error {
 	return err
 }
 
-// specsOf returns the analyses of Microservices that name a server which needs no credentials; with an address, all ask
-// that.
+// specsOf returns the analyses of Microservices that name a server without credentials; with an address, all of them
+// use that server.
 func specsOf(all []v1alpha1.Microservice, address string) (map[types.NamespacedName]v1alpha1.CanaryAnalysis, error) {
 	specs := map[types.NamespacedName]v1alpha1.CanaryAnalysis{}
 	for i := range all {
@@ -103,7 +103,7 @@ func specsOf(all []v1alpha1.Microservice, address string) (map[types.NamespacedN
 	return specs, nil
 }
 
-// countsOf the releases of a group that get traffic. Where one cannot be counted, none is known.
+// countsOf returns the counts of the releases of a group that get traffic; none if one of them cannot be counted.
 func countsOf(g *v1alpha1.ReleaseGroup, count func(*v1alpha1.Release) (float64, error)) (map[string]float64, error) {
 	var mu sync.Mutex
 	counts := map[string]float64{}
@@ -127,7 +127,7 @@ func countsOf(g *v1alpha1.ReleaseGroup, count func(*v1alpha1.Release) (float64, 
 	return counts, nil
 }
 
-// shares in percent; none where nothing was counted.
+// shares returns the shares in percent; none if nothing was counted.
 func shares(counts map[string]float64) map[string]float64 {
 	sum := 0.0
 	for _, n := range counts {

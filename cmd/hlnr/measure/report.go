@@ -24,15 +24,15 @@ type Report struct {
 	// Release that was measured, and its version.
 	Release string `json:"release"`
 	Version string `json:"version"`
-	// Since and Time are the bounds of the time that was tried.
+	// Since and Time are the start and the end of the measured period.
 	Since metav1.Time `json:"since"`
 	Time  metav1.Time `json:"time"`
-	// Phase after the last round, and Failures: how many rollouts would have failed.
+	// Phase after the last round, and Failures, the number of rollouts that would have failed.
 	Phase    string `json:"phase"`
 	Failures int    `json:"failures"`
-	// Counts of rounds by their results: Passed, Failed, Inconclusive, NoTraffic, Error.
+	// Counts of rounds by result: Passed, Failed, Inconclusive, NoTraffic, Error.
 	Counts map[string]int `json:"counts"`
-	// Omitted are metrics that have no past.
+	// Omitted are metrics that cannot be queried for the past.
 	Omitted []string `json:"omitted,omitempty"`
 	Rounds  []Round  `json:"rounds"`
 }
@@ -83,13 +83,13 @@ func (r *Report) exit() error {
 	return nil
 }
 
-// span are rounds of the same result, one after the other.
+// span is a sequence of consecutive rounds with the same result.
 type span struct {
 	first, last Round
 	n           int
 }
 
-// spans joins rounds that differ in nothing but values; wide: none.
+// spans joins rounds that differ only in values; with wide, it joins none.
 func (r *Report) spans(wide bool) (all []span) {
 	for _, round := range r.Rounds {
 		if i := len(all) - 1; !wide && i >= 0 && all[i].last.Result == round.Result && all[i].last.Phase != string(v1alpha1.AnalysisFailed) && round.Phase != string(v1alpha1.AnalysisFailed) {
@@ -101,7 +101,7 @@ func (r *Report) spans(wide bool) (all []span) {
 	return all
 }
 
-// summary answers in one line.
+// summary returns the answer in one line.
 func (r *Report) summary() string {
 	passed, all := r.Counts[string(v1alpha1.MeasurementPassed)], len(r.Rounds)
 	text := fmt.Sprintf("%s %s: ", r.Microservice, r.Version)

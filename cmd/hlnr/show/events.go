@@ -64,7 +64,7 @@ newest last. The API server keeps events for an hour by default.`,
 			return fmt.Errorf("list events: %w", err)
 		}
 		v := view.NewEvents(in, list.Items, home, name, f.Now())
-		if len(v.Events) == 0 { // None, or none of these kinds, which no list of events shows.
+		if len(v.Events) == 0 { // None, or none of these kinds: the list of events does not show the difference.
 			if err := c.List(cmd.Context(), &v1alpha1.MicroserviceList{}, client.InNamespace(home), client.Limit(1)); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 				return err
 			}
@@ -145,7 +145,7 @@ begins with the name of its pod.`,
 	return cmd
 }
 
-// releaseFor finds the release that is meant: by version or name, else the rollout in progress,
+// releaseFor returns the release for a version or name; without one, the rollout in progress,
 // else the active release of the newest group.
 func releaseFor(s view.Service, wanted string) (view.Release, error) {
 	var best view.Release
@@ -177,7 +177,7 @@ func releaseFor(s view.Service, wanted string) (view.Release, error) {
 	return best, nil
 }
 
-// print the logs of pods: one after the other, or, with follow, all at the same time.
+// print prints the logs of pods: one after the other, or, with follow, all at the same time.
 func (o logOptions) print(ctx context.Context, f *cli.Factory, namespace string, pods []corev1.Pod) error {
 	config, err := f.Config()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// live is a tree that redraws in place.
+// live is a tree that is redrawn in place.
 type live struct {
 	factory         *cli.Factory
 	namespace, name string
@@ -25,24 +25,26 @@ type live struct {
 	service         view.Service
 	options         text.Options
 	tree            text.TreeOptions
-	// run runs a command of hlnr by its words, outside of the picture.
+	// run runs a command of hlnr, given by its words, outside of the picture.
 	run func(words []string) tea.Cmd
 
 	height, offset int
-	// asked is the action that waits for a yes. It is about what was shown when it was asked.
+	// asked is the action that waits for confirmation. It refers to the state shown when the user
+	// selected it.
 	asked *choice
-	// note is the last thing that happened outside of the objects.
+	// note is the last message that does not come from the objects.
 	note string
 }
 
-// choice is an action that a person can do now.
+// choice is an action that is possible now.
 type choice struct {
 	view.Action
-	// step of the rollout, from 1; 0: it is in none.
+	// step of the rollout, from 1; 0 if it is in no step.
 	step int32
 }
 
-// words of the command. A decision about a step names it, so that it is not about a later one.
+// words returns the words of the command. A decision about a step names the step, so that it
+// cannot apply to a later one.
 func (c choice) words() []string {
 	words := strings.Fields(c.Command)
 	if c.Verb == "continue" && c.step > 0 {
@@ -57,7 +59,7 @@ type (
 	objectsRead struct{ input view.Input }
 	// watchLost: a watch was interrupted.
 	watchLost struct{ err error }
-	// second: ages are another second older.
+	// second: another second has passed, which changes ages.
 	second struct{}
 	// ran: a command ended.
 	ran struct{ err error }
@@ -68,7 +70,7 @@ func (l *live) Init() tea.Cmd { return tick() }
 
 func tick() tea.Cmd { return tea.Tick(time.Second, func(time.Time) tea.Msg { return second{} }) }
 
-// Update follows objects, time, size and keys.
+// Update handles changes of objects, time, size and keys.
 func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := msg.(type) {
 	case objectsRead:
@@ -106,10 +108,10 @@ func (l *live) refresh() {
 	l.note = "Microservice " + l.name + " no longer exists"
 }
 
-// keys of actions, by their verbs.
+// keys are the keys of actions, by verb.
 var keys = []struct{ key, verb string }{{"c", "continue"}, {"d", "deprecate"}, {"r", "retry"}, {"a", "adopt"}}
 
-// key handles one key. What acts asks first.
+// key handles one key. Actions need confirmation.
 func (l *live) key(key string) tea.Cmd {
 	if l.asked != nil {
 		asked := *l.asked
@@ -150,13 +152,13 @@ func (l *live) key(key string) tea.Cmd {
 	return nil
 }
 
-// command about the service by its verb.
+// command returns the command for a verb about the service.
 func (l *live) command(verb string) []string {
 	return append(strings.Fields(l.factory.Program()), verb, l.name)
 }
 
-// action that a person can do now by its verb: that of the state of the service, else of the first
-// release that has it, or nil.
+// action returns the possible action with a verb: that of the state of the service, else of the
+// first release that has it, or nil.
 func (l *live) action(verb string) *choice {
 	states := []view.State{l.service.State}
 	for _, g := range slices.Concat(l.service.Groups, l.service.Previews) {
@@ -172,7 +174,7 @@ func (l *live) action(verb string) *choice {
 	return nil
 }
 
-// room returns how many lines the tree has.
+// room returns the number of lines for the tree.
 func (l *live) room() int { return max(1, l.height-2) }
 
 // View draws the tree, and the keys below it.
@@ -193,7 +195,7 @@ func (l *live) lines() []string {
 	return strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
 }
 
-// help names the keys that do something now, or asks, or reports what happened.
+// help returns the keys that have an effect now, a question, or a message.
 func (l *live) help() string {
 	switch {
 	case l.asked != nil:
@@ -211,7 +213,7 @@ func (l *live) help() string {
 	return cutLine(strings.Join(parts, "  "), l.options.Width)
 }
 
-// cutLine shortens a line to a width of cells, or 0.
+// cutLine truncates a line to a width in cells, unless that is 0.
 func cutLine(line string, width int) string {
 	if r := []rune(line); width > 0 && len(r) > width {
 		return string(r[:width])
@@ -219,7 +221,7 @@ func cutLine(line string, width int) string {
 	return line
 }
 
-// newLive returns a live tree of objects that were read.
+// newLive returns a live tree of objects that were already read.
 func newLive(f *cli.Factory, namespace, name string, in view.Input, o text.Options, t text.TreeOptions) *live {
 	l := &live{factory: f, namespace: namespace, name: name, input: in, options: o, tree: t, height: 24}
 	l.refresh()
@@ -249,7 +251,7 @@ func watchLive(called context.Context, f *cli.Factory, l *live, acts []cli.NewCo
 	case watched != nil && !errors.Is(watched, context.Canceled):
 		return watched
 	}
-	return called.Err() // none where the user quit
+	return called.Err() // nil if the user quit
 }
 
 // inner runs a command of hlnr in the terminal of the live tree, and waits for a key.
@@ -262,16 +264,16 @@ type inner struct {
 	out, errOut io.Writer
 }
 
-// SetStdin is of [tea.ExecCommand].
+// SetStdin implements [tea.ExecCommand].
 func (i *inner) SetStdin(in io.Reader) { i.in = in }
 
-// SetStdout is of [tea.ExecCommand].
+// SetStdout implements [tea.ExecCommand].
 func (i *inner) SetStdout(out io.Writer) { i.out = out }
 
-// SetStderr is of [tea.ExecCommand].
+// SetStderr implements [tea.ExecCommand].
 func (i *inner) SetStderr(out io.Writer) { i.errOut = out }
 
-// Run runs the command. Its errors are on its standard error.
+// Run runs the command. Errors go to its standard error.
 func (i *inner) Run() error {
 	words := i.words[1:]
 	if strings.HasPrefix(i.factory.Program(), "kubectl ") {
@@ -282,7 +284,8 @@ func (i *inner) Run() error {
 	return awaitEnter(i.in)
 }
 
-// awaitEnter reads to the end of a line, and no further: what follows are keys of the live tree.
+// awaitEnter reads to the end of a line, and no further: following input are keys of the live
+// tree.
 func awaitEnter(in io.Reader) error {
 	for b := make([]byte, 1); ; {
 		n, err := in.Read(b)

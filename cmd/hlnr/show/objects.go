@@ -11,19 +11,19 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// query chooses the objects that are read.
+// query selects the objects to read.
 type query struct {
-	// namespace; "" for all.
+	// namespace; "" for all namespaces.
 	namespace string
-	// selector of Microservices; nil for all.
+	// selector of Microservices; nil for all Microservices.
 	selector labels.Selector
-	// service whose releases and pods are read; "" for those of all.
+	// service whose releases and pods are read; "" for all.
 	service string
-	// pods, and NotificationPolicies, are read too.
+	// pods, and NotificationPolicies, are read too if set.
 	pods, notifications bool
 }
 
-// queryOf the flags of a command.
+// queryOf returns the query for the flags of a command.
 func queryOf(f *cli.Factory, scope *cli.Scope) (query, error) {
 	namespace, err := scope.Namespace(f)
 	if err != nil {
@@ -33,14 +33,14 @@ func queryOf(f *cli.Factory, scope *cli.Scope) (query, error) {
 	return query{namespace: namespace, selector: selector}, err
 }
 
-// objects reads what a view is made from. What the user may not read is reported once and is left out.
+// objects reads the input of a view. What the user may not read is reported once and is omitted.
 func objects(ctx context.Context, f *cli.Factory, q query) (view.Input, error) {
 	in, _, err := readable(ctx, f, q)
 	return in, err
 }
 
-// readable returns the same, with the errors of what the user may not read: an answer that could depend on it is not
-// known.
+// readable returns the same, with the errors about what the user may not read: an answer that could depend on it is
+// not known.
 func readable(ctx context.Context, f *cli.Factory, q query) (view.Input, []error, error) {
 	c, err := f.Client()
 	if err != nil {
@@ -61,8 +61,7 @@ func readable(ctx context.Context, f *cli.Factory, q query) (view.Input, []error
 	return read.Input, missing, nil
 }
 
-// unsure returns the error of an answer that nothing was found, where something was not read: then it is not
-// known.
+// unsure returns the error for an answer that nothing was found: if something was not read, the answer is not known.
 func unsure(err error, missing []error) error {
 	if err == nil || len(missing) == 0 {
 		return err
@@ -70,7 +69,7 @@ func unsure(err error, missing []error) error {
 	return cli.Failed(fmt.Errorf("%w; but not all could be read, as shown above", err))
 }
 
-// find returns the namespace of a service by its name, or an error that offers others.
+// find returns the namespace of a service by its name, or an error that suggests others.
 func find(in view.Input, namespace, name string) (string, error) {
 	var found, names []string
 	for i := range in.Microservices {

@@ -12,7 +12,7 @@ import (
 )
 
 // addRoutes reads the routes of a namespace and the Gateways of its policies. What the user may not read, or the cluster
-// does not have, is omitted: NetworkPolicies report the same in their own words.
+// does not have, is omitted: NetworkPolicies report the same in their status.
 func addRoutes(ctx context.Context, f *cli.Factory, in *view.Input, namespace string) error {
 	c, err := f.Client()
 	if err != nil {
@@ -46,7 +46,7 @@ func addRoutes(ctx context.Context, f *cli.Factory, in *view.Input, namespace st
 			return nil
 		})
 	}
-	_ = g.Wait() // no function fails
+	_ = g.Wait() // the functions return no error
 	for i := range gateways {
 		if found[i] {
 			in.Gateways = append(in.Gateways, gateways[i])

@@ -1,7 +1,7 @@
-// Package show has the commands of hlnr that read: what services do, why, and since when. What they
-// print is made by internal/view, from objects that are listed once.
+// Package show has the commands of hlnr that read: what services do, why, and since when. internal/view computes their output
+// from objects that are listed once.
 //
-//	show.go     the commands, and what they share: terminal, names, errors
+//	show.go     the commands, and their common parts: terminal, names, errors
 //	objects.go  reads the objects that a view is made from
 //	status.go   status and previews
 //	tree.go     tree and history
@@ -32,19 +32,17 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// NewCommands returns the commands that read. acts are the commands that keys of a live tree run,
-// in addition to these.
+// NewCommands returns the commands that read. acts are the commands that keys of a live tree run, in addition to these.
 func NewCommands(acts ...cli.NewCommand) []cli.NewCommand {
 	commands := []cli.NewCommand{newStatus, newWhy, newHistory, newPreviews, newEvents, newLogs}
 	tree := func(f *cli.Factory) *cobra.Command { return newTree(f, slices.Concat(commands, acts)) }
 	return append(slices.Clone(commands), tree)
 }
 
-// terminal returns the options of the texts: those of the terminal behind the output, if there is
-// one.
+// terminal returns the options of texts: those of the terminal, if the output is one.
 func terminal(f *cli.Factory, output *cli.Output) text.Options {
 	o := text.Options{Unicode: isUTF8(os.Getenv), Now: f.Now(), Wide: output.Wide(), Program: f.Program()}
-	if home, err := f.Home(); err == nil { // else the read of the objects reports it
+	if home, err := f.Home(); err == nil { // otherwise the read of the objects reports it
 		o.Home = home
 	}
 	if !isTerminal(f.Out) {
@@ -68,7 +66,7 @@ func listed(f *cli.Factory, output *cli.Output, scope *cli.Scope, names []string
 		o.Searched = "of " + strings.Join(names, ", ")
 	case o.Namespaces:
 		o.Searched = "in any namespace"
-	case err == nil: // else the read of the objects reports it
+	case err == nil: // otherwise the read of the objects reports it
 		o.Searched = "in namespace " + namespace + " (use -A for all namespaces)"
 	}
 	return o
@@ -79,8 +77,8 @@ func addPrometheus(cmd *cobra.Command) *string {
 	return measure.AddPrometheus(cmd.Flags(), "for the shares of traffic that it observed")
 }
 
-// observe adds observed shares of traffic, where a server is named and knows them. That the server of the flag does not
-// answer is reported, and leaves them out.
+// observe adds observed shares of traffic, if a server is named and knows them. If the server of the flag does not respond,
+// that is reported, and the shares are omitted.
 func observe(ctx context.Context, f *cli.Factory, in *view.Input, namespace string, prometheus *string) error {
 	if prometheus == nil {
 		return nil
@@ -102,16 +100,16 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// isUTF8 reports whether the locale has more than ASCII.
+// isUTF8 reports whether the locale uses UTF-8.
 func isUTF8(env func(string) string) bool {
 	locale := strings.ToLower(cmp.Or(env("LC_ALL"), env("LC_CTYPE"), env("LANG")))
 	return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
 }
 
-// microservices returns the list that arguments are completed from.
+// microservices returns an empty list, for the completion of arguments.
 func microservices() client.ObjectList { return &v1alpha1.MicroserviceList{} }
 
-// explain returns the errors of views the words and the exit code of the command.
+// explain returns errors of views with the message and the exit code of the command.
 func explain(err error) error {
 	var unknown *view.Unknown
 	var ambiguous *view.Ambiguous
@@ -124,5 +122,5 @@ func explain(err error) error {
 	return err
 }
 
-// nameOf a service for "-o name".
+// nameOf returns the name of a service for "-o name".
 func nameOf(name string) string { return "microservice." + v1alpha1.GroupVersion.Group + "/" + name }

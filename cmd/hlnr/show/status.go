@@ -54,7 +54,7 @@ NotificationPolicies that do not deliver, are above.`,
 	return cmd
 }
 
-// classes of states, as --only has them.
+// classes are the values of --only.
 var classes = []string{string(view.Waiting), string(view.Failed), string(view.Moving), string(view.Stable)}
 
 func classesOf(names []string) (out []view.Class, err error) {
@@ -67,7 +67,8 @@ func classesOf(names []string) (out []view.Class, err error) {
 	return out, nil
 }
 
-// board of the services that a command is about: those with the names, or all. prometheus is asked for shares, or nil.
+// board returns the board of the named services, or of all. Observed shares are added from prometheus, unless it is
+// nil.
 func board(cmd *cobra.Command, f *cli.Factory, scope *cli.Scope, names []string, prometheus *string) (view.Board, error) {
 	q, err := queryOf(f, scope)
 	if err != nil {

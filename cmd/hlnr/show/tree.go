@@ -13,7 +13,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// frugal is the percentage of the garbage collector of a tree that is followed: it runs for hours, and does little.
+// frugal is the garbage collection target percentage for a tree that follows changes: it runs for hours, and does
+// little.
 const frugal = 20
 
 func newTree(f *cli.Factory, keyed []cli.NewCommand) *cobra.Command {
@@ -64,7 +65,7 @@ line for each release, and one for each change.`,
 		if follow && (len(args) == 0 || output.Format != cli.FormatText && !output.Wide()) {
 			return cli.Usage(errors.New("--watch follows one Microservice, and has no output format but text: name it, and omit --output"))
 		}
-		if !follow { // what was observed once would soon be wrong
+		if !follow { // a single observation would soon be outdated
 			if err := observe(cmd.Context(), f, &in, q.namespace, prometheus); err != nil {
 				return err
 			}

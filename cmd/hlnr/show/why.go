@@ -76,7 +76,7 @@ Exit codes: 0 it is serving, 3 it is not, 5 it is not serving yet, and waits for
 	return cmd
 }
 
-// asksHost reports whether a question is about a host, as ask understands it.
+// asksHost reports whether ask treats a question as one about a host.
 func asksHost(in view.Input, args []string) bool {
 	q := args[0]
 	if len(args) > 1 || strings.HasPrefix(q, "pod/") || strings.HasPrefix(q, "pr/") {
@@ -86,7 +86,7 @@ func asksHost(in view.Input, args []string) bool {
 	return strings.Contains(q, "/") || !known && len(view.Services(in, q)) == 0
 }
 
-// ask answers a question as users write it.
+// ask answers a question in the arguments of the command.
 func ask(in view.Input, namespace string, args []string, now time.Time) (view.Answer, error) {
 	if len(args) == 2 {
 		home, err := find(in, namespace, args[0])
@@ -116,7 +116,7 @@ func ask(in view.Input, namespace string, args []string, now time.Time) (view.An
 	return askName(in, namespace, args[0], now)
 }
 
-// askName answers for a name that is that of a service, a version or a host.
+// askName answers a question about the name of a service, a version or a host.
 func askName(in view.Input, namespace, name string, now time.Time) (view.Answer, error) {
 	if slices.ContainsFunc(in.Microservices, func(ms v1alpha1.Microservice) bool { return ms.Name == name }) {
 		home, err := find(in, namespace, name)
@@ -148,7 +148,8 @@ func askName(in view.Input, namespace, name string, now time.Time) (view.Answer,
 	return a, err
 }
 
-// askUnknownVersion answers for a version that no service knows: for the only service, else with what to name.
+// askUnknownVersion answers a question about a version that no service has: for the only service, else with
+// what to specify.
 func askUnknownVersion(in view.Input, namespace, version string, now time.Time) (view.Answer, error) {
 	where := "the cluster"
 	if namespace != "" {
@@ -163,7 +164,7 @@ func askUnknownVersion(in view.Input, namespace, version string, now time.Time) 
 	return view.Answer{}, cli.Usage(fmt.Errorf("no Microservice in %s has a release or an offer of version %s: ask about one with hlnr why MICROSERVICE %s", where, version, version))
 }
 
-// askPod answers for a pod of the namespace, or of the only one that has it.
+// askPod answers a question about a pod of the namespace, or of the only one that has it.
 func askPod(in view.Input, namespace, name string, now time.Time) (view.Answer, error) {
 	for i := range in.Pods {
 		if in.Pods[i].Name == name && namespace == "" {
@@ -173,7 +174,7 @@ func askPod(in view.Input, namespace, name string, now time.Time) (view.Answer, 
 	return view.WhyPod(in, namespace, name, now)
 }
 
-// askPullRequest answers for a pull request of a service, or of the only one that has it.
+// askPullRequest answers a question about a pull request of a service, or of the only one that has it.
 func askPullRequest(in view.Input, namespace, service, text string, now time.Time) (view.Answer, error) {
 	number, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || number < 1 {

@@ -22,18 +22,18 @@ const (
 	forStep     = "step="
 )
 
-// question is what is waited for.
+// question is the condition to wait for.
 type question struct {
 	version string
 	// state is active, canary, approval or step=NAME.
 	state string
-	// people reports that waits for users do not end the wait.
+	// people reports whether waits for users do not end the wait.
 	people bool
 	// program is how the user called the command, and home the namespace in which it acts by default.
 	program, home string
 }
 
-// command about the Microservice, to copy: outside of the user's namespace it names its own.
+// command returns a command for the Microservice, with its namespace if that is not the user's.
 func (q question) command(verb string, s snapshot, args ...string) string {
 	words := []string{q.program, verb}
 	if s.ms.Namespace != q.home {
@@ -42,20 +42,20 @@ func (q question) command(verb string, s snapshot, args ...string) string {
 	return strings.Join(append(append(words, s.ms.Name), args...), " ")
 }
 
-// snapshot is what is known at a time.
+// snapshot is what is known at one time.
 type snapshot struct {
 	ms *v1alpha1.Microservice
-	// policy of the Microservice; nil: it does not exist.
+	// policy of the Microservice; nil if it does not exist.
 	policy *v1alpha1.ImagePolicy
-	// release of the version; nil: there is none, or it cannot be read.
+	// release of the version; nil if it does not exist, or cannot be read.
 	release *v1alpha1.VersionedMicroservice
-	// routing are the NetworkPolicies of the Microservice that can be read.
+	// routing are the readable NetworkPolicies of the Microservice.
 	routing []v1alpha1.NetworkPolicy
 	now     time.Time
 }
 
-// unrouted returns what a group waits for that no NetworkPolicy has ever routed; "": one has, or there is none. Its first
-// release is active as soon as it is available, and has no traffic before that.
+// unrouted describes what a group waits for that no NetworkPolicy has ever routed; "" if one has, or there is none. The
+// first release of such a group is active as soon as it is available, and has no traffic before that.
 func (s snapshot) unrouted(g *v1alpha1.ReleaseGroup) (text string) {
 	for i := range s.routing {
 		p := &s.routing[i]
@@ -75,16 +75,16 @@ func (s snapshot) unrouted(g *v1alpha1.ReleaseGroup) (text string) {
 	return text
 }
 
-// line is one thing that is known, reported when it changes.
+// line is one fact, reported when it changes.
 type line struct{ What, Text string }
 
-// answer ends the wait.
+// answer is the result that ends the wait.
 type answer struct {
 	code cli.Code
 	text string
 }
 
-// judge reports what is known about a version, and the answer, or nil.
+// judge returns what is known about a version, and the answer, or nil.
 func (q question) judge(s snapshot) ([]line, *answer) {
 	var lines []line
 	if s.offered(q.version) {
@@ -123,7 +123,7 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 		return lines, &answer{cli.ExitNo, q.failed(s, g, row)}
 	case v1alpha1.ReleaseDeprecated:
 		if row.Promoted > 0 && s.pinnedTo(g, q.version) {
-			return lines, nil // it returns
+			return lines, nil // it becomes active again
 		}
 		text := fmt.Sprintf("%s is retained, and was replaced by %s", q.version, cmp.Or(g.Active, "another release"))
 		if row.Promoted == 0 {
@@ -140,7 +140,7 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 	return lines, q.judgeRun(s, g, row, run)
 }
 
-// judgeRun answers about a release that is on its way.
+// judgeRun returns the answer about a release whose rollout is in progress.
 func (q question) judgeRun(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, run *v1alpha1.Rollout) *answer {
 	approval := false
 	if run != nil && run.Step > 0 {
@@ -171,7 +171,7 @@ func (q question) judgeRun(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.R
 	return nil
 }
 
-// judgeAbsent answers about a version that has no release.
+// judgeAbsent returns the answer about a version without a release.
 func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 	if text := s.filtered(q.version); text != "" {
 		return &answer{cli.ExitNo, text}
@@ -194,7 +194,7 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 	return q.stopped(s)
 }
 
-// stopped answers that nothing new starts at the Microservice; nil: it does, or that is waited for.
+// stopped returns the answer that the Microservice starts nothing new; nil if it does, or the question waits for that.
 func (q question) stopped(s snapshot) *answer {
 	switch {
 	case q.people:
@@ -206,7 +206,7 @@ func (q question) stopped(s snapshot) *answer {
 	return nil
 }
 
-// frozen returns what waits for the end of a freeze, and of which one, if the message has a text; "": nothing
+// frozen describes what waits for the end of a freeze, and of which one, if the message contains text; "" if nothing
 // does.
 func frozen(ms *v1alpha1.Microservice, text string) string {
 	c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionFrozen)
@@ -216,7 +216,7 @@ func frozen(ms *v1alpha1.Microservice, text string) string {
 	return c.Message
 }
 
-// offer of a version by the ImagePolicy; nil: it is not offered.
+// offer returns the offer of a version by the ImagePolicy; nil if it is not offered.
 func (s snapshot) offer(wanted string) *v1alpha1.OfferedRelease {
 	if s.policy == nil {
 		return nil
@@ -231,8 +231,7 @@ func (s snapshot) offer(wanted string) *v1alpha1.OfferedRelease {
 
 func (s snapshot) offered(wanted string) bool { return s.offer(wanted) != nil }
 
-// row finds the release of a version, the one in progress or started last, and the group to which the
-// version belongs.
+// row returns the release of a version, the one in progress or started last, and the group of the version.
 func (s snapshot) row(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) {
 	for i := range s.ms.Status.ReleaseGroups {
 		g := &s.ms.Status.ReleaseGroups[i]
@@ -260,10 +259,10 @@ func (s snapshot) row(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha
 	return nil, nil
 }
 
-// passing verdicts are not the last word: the next scan may find an image that was not there.
+// passing are verdicts that are not final: the next scan may find an image that did not exist before.
 var passing = map[version.Verdict]bool{version.VerdictMinAge: true, version.VerdictExists: true, version.VerdictLimits: true, version.VerdictPlatform: true}
 
-// filtered returns why the ImagePolicy does not offer a version; "": it does, or has not seen it.
+// filtered returns why the ImagePolicy does not offer a version; "" if it does, or has not seen it.
 func (s snapshot) filtered(wanted string) string {
 	if s.policy == nil || s.offered(wanted) {
 		return ""
@@ -291,8 +290,7 @@ func nonEmpty(texts ...string) []string {
 	return out
 }
 
-// pinOf returns what a group is pinned to by its name, with the pin's words; "": it has no such
-// pin.
+// pinOf returns what a group is pinned to by its name, with a description of the pin; "" if there is no such pin.
 func (s snapshot) pinOf(g *v1alpha1.ReleaseGroup) (to, words string) {
 	m := s.ms.Spec.UpdateStrategy.Manual
 	if m == nil {
@@ -325,7 +323,7 @@ func (s snapshot) pinnedTo(g *v1alpha1.ReleaseGroup, wanted string) bool {
 	return to != "" && (version.Names(to, wanted) || version.Names(wanted, to))
 }
 
-// pinnedAway is that the group of a version is pinned to another one; "": it is not.
+// pinnedAway describes that the group of a version is pinned to another one; "" if it is not.
 func (s snapshot) pinnedAway(g *v1alpha1.ReleaseGroup, wanted string) string {
 	to, words := s.pinOf(g)
 	if to == "" || s.pinnedTo(g, wanted) {
@@ -334,7 +332,7 @@ func (s snapshot) pinnedAway(g *v1alpha1.ReleaseGroup, wanted string) string {
 	return fmt.Sprintf("%s does not start: group %s is %s", wanted, g.Name, words)
 }
 
-// reached reports whether the rollout is in the step that is waited for, or beyond it.
+// reached reports whether the rollout is in the wanted step, or beyond it.
 func (q question) reached(ms *v1alpha1.Microservice, number int) bool {
 	name, is := strings.CutPrefix(q.state, forStep)
 	if !is {
@@ -379,7 +377,7 @@ func waitsForApproval(ms *v1alpha1.Microservice, run *v1alpha1.Rollout) bool {
 	return c.Steps[run.Step-1].Approval != nil && run.Continued < run.Step
 }
 
-// started returns what has the traffic when a release starts.
+// started describes what has the traffic when a release starts.
 func started(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
 	if g.Active == "" || g.Active == row.SemVer.Version {
 		return "in group " + g.Name
@@ -387,7 +385,7 @@ func started(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
 	return fmt.Sprintf("in group %s, where %s is active", g.Name, g.Active)
 }
 
-// step describes the step in which a release is.
+// step describes the current step of a release.
 func (q question) step(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
 	run := g.Rollout
 	text := fmt.Sprintf("%d %%", row.Weight)
@@ -431,8 +429,7 @@ func (q question) failed(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Rel
 	return text
 }
 
-// decided describes who aborted a release, and why, while the object still has that decision; "": no
-// user aborted it.
+// decided describes who aborted a release, and why, if the object still has that decision; "" if no user aborted it.
 func decided(release *v1alpha1.VersionedMicroservice, row *v1alpha1.Release) string {
 	d := row.Decision
 	if d == nil || d.Action != v1alpha1.DecisionDeprecate || d.By == "" || row.Reason != "Aborted" {
@@ -445,7 +442,7 @@ func decided(release *v1alpha1.VersionedMicroservice, row *v1alpha1.Release) str
 	return text
 }
 
-// late returns how far a version got when the timeout is over.
+// late describes how far a version got before the timeout.
 func (q question) late(s snapshot, timeout time.Duration) string {
 	text := fmt.Sprintf("%s is not %s after %s", q.version, q.state, timeout)
 	if name, is := strings.CutPrefix(q.state, forStep); is {
@@ -472,7 +469,7 @@ func (q question) late(s snapshot, timeout time.Duration) string {
 	return text
 }
 
-// replacement returns what the group runs instead.
+// replacement describes what the group runs instead.
 func replacement(g *v1alpha1.ReleaseGroup) string {
 	if g.Rollout != nil {
 		for _, r := range g.Releases {

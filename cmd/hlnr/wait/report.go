@@ -14,36 +14,36 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// Change is one line of -o json: a thing that is known now.
+// Change is one line of -o json: a new fact.
 type Change struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
-	// What is known: found, started, available, "step N" or active.
+	// What is one of found, started, available, "step N" or active.
 	What string `json:"what"`
-	// Text for users; "": What is sufficient.
+	// Text for users; "" if What is sufficient.
 	Text string `json:"text,omitempty"`
 }
 
-// Result is the last line of -o json: how the wait ended.
+// Result is the last line of -o json: the result of the wait.
 type Result struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
 	Namespace       string      `json:"namespace"`
 	Microservice    string      `json:"microservice"`
 	Version         string      `json:"version"`
-	// For is the state that was waited for: active, canary, approval or step=NAME.
+	// For is the state to wait for: active, canary, approval or step=NAME.
 	For string `json:"for"`
 	// Result is Yes, No, TimedOut or Waits, and ExitCode the exit code of the command.
 	Result   string `json:"result"`
 	ExitCode int    `json:"exitCode"`
-	// Message for users; "": the result is Yes.
+	// Message for users; "" if the result is Yes.
 	Message string `json:"message,omitempty"`
 }
 
-// results by exit code.
+// results are the results by exit code.
 var results = map[cli.Code]string{cli.ExitYes: "Yes", cli.ExitNo: "No", cli.ExitTimeout: "TimedOut", cli.ExitWaits: "Waits"}
 
-// show prints what is new.
+// show prints new facts.
 func (w *waiter) show(lines []line) error {
 	for _, l := range lines {
 		if old, seen := w.shown[l.What]; seen && (old == l.Text || l.What == "started" || l.What == "found") {
@@ -80,7 +80,7 @@ func (w *waiter) end(a *answer) error {
 	return &cli.Exit{Code: a.code, Err: errors.New(text.Clean(a.text))}
 }
 
-// print writes one JSON object in one line.
+// print writes a JSON object in one line.
 func (w *waiter) print(value any) error {
 	raw, err := json.Marshal(value)
 	if err != nil {

@@ -1,9 +1,9 @@
 // Package wait is the command "hlnr wait": it waits for a state of a version, for pipelines, with one line
-// per change and an exit code that says how it ended.
+// per change and an exit code for the result.
 //
-//	wait.go    the command, and what it watches
+//	wait.go    the command and its watches
 //	judge.go   what is known about a version, and the answer; pure
-//	report.go  how both are printed
+//	report.go  the output
 package wait
 
 import (
@@ -23,10 +23,10 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// resync is the longest time between two reads: a watch that ended silently delays an answer by no more.
+// resync is the longest time between two reads, which limits the delay if a watch ends without an error.
 const resync = 5 * time.Second
 
-// waiter is one call of the command.
+// waiter is one run of the command.
 type waiter struct {
 	*cli.Factory
 	client    client.WithWatch
@@ -37,7 +37,7 @@ type waiter struct {
 	shown     map[string]string
 }
 
-// NewCommand makes the command.
+// NewCommand returns the command.
 func NewCommand(f *cli.Factory) *cobra.Command {
 	w := &waiter{Factory: f, shown: map[string]string{}}
 	var timeout time.Duration
@@ -101,8 +101,8 @@ func (w *waiter) run(ctx context.Context, name, wanted string, timeout time.Dura
 	return w.follow(ctx, timeout)
 }
 
-// follow reads, and judges what it reads, until there is an answer or the timeout is over. The first read
-// has the limit of a request only, so that there is an answer however short the timeout is.
+// follow reads and judges until there is an answer or the timeout expires. Only the timeout of a request
+// limits the first read, so that there is an answer however short the timeout is.
 func (w *waiter) follow(ctx context.Context, timeout time.Duration) error {
 	within, cancel := context.WithTimeoutCause(ctx, timeout, errOver)
 	defer cancel()
@@ -147,7 +147,7 @@ func cutResource(text string) (resource, name string, found bool) {
 	return "", text, false
 }
 
-// known refuses a step that does not exist.
+// known returns an error for a step that does not exist.
 func (w *waiter) known(s snapshot) error {
 	name, is := strings.CutPrefix(w.question.state, forStep)
 	if !is {
@@ -159,7 +159,7 @@ func (w *waiter) known(s snapshot) error {
 	return nil
 }
 
-// read reads what is known now.
+// read reads the current snapshot.
 func (w *waiter) read(ctx context.Context) (snapshot, error) {
 	s := snapshot{ms: &v1alpha1.Microservice{}, now: w.Now()}
 	err := w.client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: w.name}, s.ms)
@@ -204,7 +204,7 @@ func (w *waiter) read(ctx context.Context) (snapshot, error) {
 	return s, nil
 }
 
-// watch reports changes of the objects until ctx ends. Where watches are refused there are none, and the
+// watch reports changes of the objects until ctx ends. If watches are denied there are none, and only the
 // reads of resync remain.
 func (w *waiter) watch(ctx context.Context) <-chan struct{} {
 	changes := make(chan struct{}, 1)
@@ -237,13 +237,13 @@ func forward(ctx context.Context, watcher watch.Interface, changes chan<- struct
 			}
 			select {
 			case changes <- struct{}{}:
-			default: // one is reported already
+			default: // one is already reported
 			}
 		}
 	}
 }
 
-// over returns the answer when the timeout is over: how far the version got.
+// over returns the answer when the timeout expires: how far the version got.
 func (w *waiter) over(s snapshot, timeout time.Duration) error {
 	return w.end(&answer{cli.ExitTimeout, w.question.late(s, timeout)})
 }

@@ -18,23 +18,23 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// rightsAge is how long an answer to what the user may do is used. It decides about buttons only: the API server
-// decides about each act again.
+// rightsAge is how long an answer about a right of the user is used. It only affects which buttons are shown: the API
+// server authorizes each act again.
 const rightsAge = time.Minute
 
-// Acts are what the commands of the same names do, with the rights of a reader.
+// Acts executes acts like the commands of the same names, with the rights of a reader.
 type Acts struct {
 	Factory *cli.Factory
-	// Client of the reader of a context.
+	// Client returns the client of the reader of a context.
 	Client func(ctx context.Context) (client.WithWatch, error)
 	// Rights returns the acts that the reader of a context may do in a namespace.
 	Rights func(ctx context.Context, namespace string) []string
-	// FreezeRights reports whether the reader of a context may create and delete freezes of a namespace, or with "" of the
+	// FreezeRights reports whether the reader of a context may create and delete freezes in a namespace, or with "" in the
 	// cluster.
 	FreezeRights func(ctx context.Context, namespace string) (freeze, thaw bool)
 }
 
-// May reports what the reader may do.
+// May returns the acts that the reader may do.
 func (a *Acts) May(ctx context.Context, namespace string) []string {
 	return a.Rights(ctx, namespace)
 }
@@ -44,7 +44,7 @@ func (a *Acts) MayFreeze(ctx context.Context, namespace string) (freeze, thaw bo
 	return a.FreezeRights(ctx, namespace)
 }
 
-// PreviewFreeze shows what a freeze or a thaw would do.
+// PreviewFreeze returns what a freeze or a thaw would do.
 func (a *Acts) PreviewFreeze(ctx context.Context, x web.Freeze) (web.Outcome, error) {
 	return a.freeze(ctx, x, true)
 }
@@ -68,7 +68,7 @@ func (a *Acts) freeze(ctx context.Context, x web.Freeze, dryRun bool) (web.Outco
 	return web.Outcome{Text: done.Text(), Effects: done.Effects, By: done.By, Command: a.freezeCommand(x)}, nil
 }
 
-// freezeCommand does the same as a freeze or a thaw of the board.
+// freezeCommand returns the command that is equivalent to a freeze or a thaw of the board.
 func (a *Acts) freezeCommand(x web.Freeze) string {
 	words := []string{"freeze"}
 	if x.Thaw {
@@ -85,10 +85,10 @@ func (a *Acts) freezeCommand(x web.Freeze) string {
 	return a.Factory.Program() + " " + flags(words, flag{"--name", x.Name}, flag{"--until", x.Until}, flag{"--selector", x.Selector}, flag{"--namespace-selector", x.Namespaces}, flag{"--reason", x.Reason})
 }
 
-// flag of a command with its value.
+// flag is a flag of a command with its value.
 type flag struct{ name, value string }
 
-// flags adds those with a value to the words of a command, quoted for a shell.
+// flags appends the flags that have a value to the words of a command, quoted for a shell.
 func flags(words []string, list ...flag) string {
 	for _, f := range list {
 		if f.value != "" {
@@ -101,12 +101,12 @@ func flags(words []string, list ...flag) string {
 	return strings.Join(words, " ")
 }
 
-// Preview plays an act.
+// Preview does a dry run of an act.
 func (a *Acts) Preview(ctx context.Context, x web.Act) (web.Outcome, error) {
 	return a.do(ctx, x, true)
 }
 
-// Do acts.
+// Do executes an act.
 func (a *Acts) Do(ctx context.Context, x web.Act) (web.Outcome, error) { return a.do(ctx, x, false) }
 
 func (a *Acts) do(ctx context.Context, x web.Act, dryRun bool) (web.Outcome, error) {
@@ -123,7 +123,7 @@ func (a *Acts) do(ctx context.Context, x web.Act, dryRun bool) (web.Outcome, err
 	return web.Outcome{Text: done.Text(), Effects: done.Effects, Unknown: done.Unplayed, By: done.By, Command: a.command(x)}, nil
 }
 
-// userRights are those of the user of a kubeconfig.
+// userRights are the rights of the user of a kubeconfig.
 type userRights struct {
 	now    func() time.Time
 	client client.Client
@@ -132,7 +132,7 @@ type userRights struct {
 	known map[right]answer
 }
 
-// right of the user in a namespace, or with "" in all or in the cluster.
+// right is a right of the user in a namespace, or with "" in all namespaces or the cluster.
 type right struct{ namespace, verb, resource string }
 
 type answer struct {
@@ -140,19 +140,19 @@ type answer struct {
 	at      time.Time
 }
 
-// newActs returns those of the one user of a kubeconfig.
+// newActs returns the acts of the user of a kubeconfig.
 func newActs(f *cli.Factory, c client.WithWatch) *Acts {
 	user := &userRights{now: f.Now, client: c, known: map[right]answer{}}
 	return &Acts{Factory: f, Client: func(context.Context) (client.WithWatch, error) { return c, nil }, Rights: user.in, FreezeRights: user.freeze}
 }
 
-// in asks the API server. A user who may act in all namespaces costs six requests a minute, any other user at most
-// six more for each namespace that they see.
+// in returns the acts that the user may do in a namespace, by access reviews. They cost six requests a minute for a
+// user who may act in all namespaces, and at most six more for each visible namespace for other users.
 func (a *userRights) in(ctx context.Context, namespace string) []string {
 	return web.ActsOf(func(verb, resource string) bool { return a.may(ctx, namespace, verb, resource) })
 }
 
-// freeze asks the API server whether the user may create and delete freezes of a namespace, or of the cluster.
+// freeze reports whether the user may create and delete freezes in a namespace, or in the cluster.
 func (a *userRights) freeze(ctx context.Context, namespace string) (freeze, thaw bool) {
 	resource := "freezes"
 	if namespace == "" {
@@ -166,7 +166,7 @@ func (a *userRights) may(ctx context.Context, namespace, verb, resource string) 
 	return a.asked(ctx, right{"", verb, resource}) || namespace != "" && a.asked(ctx, right{namespace, verb, resource})
 }
 
-// asked returns an answer of the last minute. Without one, the user has no right.
+// asked returns an answer of the last minute, or sends a review. Without an answer, the user does not have the right.
 func (a *userRights) asked(ctx context.Context, r right) bool {
 	now := a.now()
 	a.mu.Lock()
@@ -187,7 +187,7 @@ func (a *userRights) asked(ctx context.Context, r right) bool {
 	return known.allowed
 }
 
-// problem returns an error of an act the words of the command, and a status.
+// problem returns the problem for an error of an act, with the message of the command and a status.
 func (a *Acts) problem(ctx context.Context, err error) *web.Problem {
 	explained := a.Factory.Explain(ctx, err)
 	p := &web.Problem{Status: http.StatusBadGateway, Title: "The API server did not do this", Text: explained.Error()}
@@ -204,7 +204,7 @@ func (a *Acts) problem(ctx context.Context, err error) *web.Problem {
 	return p
 }
 
-// command that does the same as an act.
+// command returns the command that is equivalent to an act.
 func (a *Acts) command(x web.Act) string {
 	words := []string{x.Verb, "-n", x.Namespace, x.Service}
 	switch {
@@ -216,11 +216,11 @@ func (a *Acts) command(x web.Act) string {
 	return a.Factory.Program() + " " + flags(words, flag{"--group", x.Group}, flag{"--until", x.Until}, flag{"--reason", x.Reason})
 }
 
-// plain are words that mean themselves in a shell.
+// plain matches words that need no quotes in a shell.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
 
-// quoted returns a word as a shell reads it: a link of another site may have chosen the values of an act that a
-// reader copies as a command.
+// quoted quotes a word for a shell: a link on another site may have chosen the values of an act that a reader copies
+// as a command.
 func quoted(word string) string {
 	if plain.MatchString(word) {
 		return word

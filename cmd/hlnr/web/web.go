@@ -1,4 +1,4 @@
-// Package web has the command that serves the board, of internal/web, to its user.
+// Package web has the command that serves the board of internal/web to the user.
 //
 //	web.go   the command: what it reads, and where it listens
 //	acts.go  acts of a reader, and the rights of the user of a kubeconfig
@@ -22,7 +22,8 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// defaultPort is the port of the board, so that its pages keep their addresses.
+// defaultPort is the port of the board. It is fixed, so that its pages keep their
+// addresses.
 const defaultPort = 8095
 
 // NewCommand returns the command web.
@@ -65,7 +66,7 @@ with Ctrl-C. Each page answers as JSON too.`,
 	return cmd
 }
 
-// run serves until the context ends.
+// run serves the board until the context ends.
 func run(ctx context.Context, f *cli.Factory, scope *cli.Scope, title string, port int, readOnly bool) error {
 	namespace, err := scope.Namespace(f)
 	if err != nil {
@@ -122,7 +123,7 @@ func run(ctx context.Context, f *cli.Factory, scope *cli.Scope, title string, po
 	return g.Wait()
 }
 
-// follow keeps a store up to date.
+// follow updates a store until the context ends.
 func follow(ctx context.Context, f *cli.Factory, q cluster.Query, store *cluster.Store, seen cluster.Objects) error {
 	config, err := f.Config()
 	if err != nil {
@@ -138,7 +139,7 @@ func follow(ctx context.Context, f *cli.Factory, q cluster.Query, store *cluster
 	return cluster.Watch(ctx, cluster.Options{Config: config, Scheme: scheme, Namespace: q.Namespace, Selector: q.Selector, Clock: clock.RealClock{}, Changed: store.Set}, seen)
 }
 
-// newToken returns 256 random bits.
+// newToken returns a token of 256 random bits.
 func newToken() (string, error) {
 	raw := make([]byte, 32)
 	if _, err := rand.Read(raw); err != nil {
@@ -147,7 +148,7 @@ func newToken() (string, error) {
 	return base64.RawURLEncoding.EncodeToString(raw), nil
 }
 
-// titleOf the cluster: the context of the kubeconfig.
+// titleOf returns the title of the board: the context of the kubeconfig.
 func titleOf(f *cli.Factory) string {
 	raw, err := f.Kubeconfig().RawConfig()
 	if err != nil || raw.CurrentContext == "" {
