@@ -1,5 +1,5 @@
-// Command board serves the board with made-up services, to work on its design and to take its pictures. With -pictures it
-// opens it in Chromium, writes the pictures into a folder, and ends.
+// Command board serves the board with made-up services, to work on its design and to take screenshots. With -pictures it
+// opens the board in Chromium, writes the screenshots to a folder, and exits.
 package main
 
 import (
@@ -27,14 +27,14 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// services of the board, with their stories.
+// services are the services of the board, with their stories.
 var services = []struct{ name, story string }{
 	{"shop", "approval"}, {"payments", "rolled back"}, {"checkout", "second step"}, {"search", "two groups"}, {"web", "previews"},
 	{"orders", "pinned"}, {"invoices", "no capacity"}, {"mail", "active"}, {"catalog", "analysis"}, {"accounts", "promoted"},
 	{"loyalty", "frozen"}, {"stock", "window"}, {"reviews", "crashes"}, {"gateway", "not programmed"}, {"ratings", "continued"}, {"pricing", "rejected"},
 }
 
-// pictures by name: the page, and the window.
+// pictures are the screenshots by name: the page, and the window.
 var pictures = []struct {
 	name, path    string
 	width, height int
@@ -45,7 +45,7 @@ var pictures = []struct {
 	{"board-narrow-dark.png", "/", 500, 1000, true},
 }
 
-// allow lets a reader do anything, and does nothing.
+// allow permits all acts of readers, and does nothing.
 type allow struct{}
 
 func (allow) May(context.Context, string) []string {
@@ -128,7 +128,7 @@ func run(ctx context.Context, listen, folder, browser string, moving bool) error
 	return nil
 }
 
-// move pauses the last service, and ends the pause, every second.
+// move pauses the last service, and resumes it, every second.
 func move(ctx context.Context, store *cluster.Store) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -147,10 +147,10 @@ func move(ctx context.Context, store *cluster.Store) {
 	}
 }
 
-// tiers of services, by which a freeze selects.
+// tiers are labels of services, by which a freeze selects.
 var tiers = map[string]string{"loyalty": "sales", "pricing": "sales", "orders": "sales"}
 
-// freezes of the services: one that applies, which a service waits for, and one that is planned.
+// freezes returns freezes of the services: one that applies, for which a service waits, and a planned one.
 func freezes(now time.Time) []v1alpha1.Freeze {
 	var out []v1alpha1.Freeze
 	for name, by := range map[string]string{"fair": "ana", "end-of-year": "system:serviceaccount:flux-system:kustomize-controller"} {
@@ -166,7 +166,7 @@ func freezes(now time.Time) []v1alpha1.Freeze {
 	return out
 }
 
-// madeUp services with pods and events.
+// madeUp returns services with pods and events.
 func madeUp(now time.Time) cluster.Objects {
 	var o cluster.Objects
 	o.Events, o.Pods = []eventsv1.Event{}, []corev1.Pod{}

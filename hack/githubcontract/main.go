@@ -1,15 +1,15 @@
-// Command githubcontract makes the copy of GitHub's published contract with which the
-// tests hold internal/github and its stand-in server: the operations that they use, out
-// of the OpenAPI description, and the examples of webhooks that they receive.
+// Command githubcontract creates the copy of GitHub's published contract by which tests check
+// internal/github and its stand-in server: the operations that they use, from the OpenAPI
+// description, and the examples of webhooks that they receive.
 //
-// To renew it, fetch the two packages from the npm registry, and run it at the root of
+// To update it, fetch the two packages from the npm registry, and run the command at the root of
 // the repository:
 //
 //	npm pack @octokit/openapi@23.0.2 @octokit/webhooks-examples@7.6.1
 //	go run ./hack/githubcontract octokit-openapi-23.0.2.tgz octokit-webhooks-examples-7.6.1.tgz
 //
-// It writes into internal/github/githubtest/testdata, and takes the list of operations
-// from internal/github/githubtest/reference/routes.json.
+// It writes to internal/github/githubtest/testdata, and reads the list of operations from
+// internal/github/githubtest/reference/routes.json.
 package main
 
 import (
@@ -30,8 +30,8 @@ import (
 
 const home = "internal/github/githubtest"
 
-// events of which examples are kept: those that the guides name, and those about
-// a repository or an installation as a whole.
+// events are the events whose examples are kept: those that the guides name, and those about a
+// repository or an installation as a whole.
 var events = []string{
 	"create", "delete", "installation", "installation_repositories", "package", "ping",
 	"pull_request", "pull_request_review", "push", "release", "repository",
@@ -110,7 +110,7 @@ type description struct{ root object }
 
 var parameter = regexp.MustCompile(`\{[^}]*\}`)
 
-// writeOperations writes the operations of the routes, and one example of each answer.
+// writeOperations writes the operations of the routes, with one example of each response.
 func writeOperations(text []byte) error {
 	var d description
 	if err := json.Unmarshal(text, &d.root); err != nil {
@@ -148,9 +148,9 @@ func writeOperations(text []byte) error {
 	return errors.Join(writeLines("operations.json", operations), writeLines("examples.json", examples))
 }
 
-// incomplete are the parts of answers that the description takes for never null. They are
-// null when the fork of a pull request was deleted, or the account of its owner, as the
-// same description says of pull requests in webhooks.
+// incomplete are the fields of responses that the description declares as never null, by mistake.
+// They are null if the fork of a pull request, or the account of its owner, was deleted, as the
+// same description specifies for pull requests in webhooks.
 var incomplete = map[string][]string{
 	"GET /repos/{owner}/{repo}/pulls":               {"items", "properties", "head", "properties", "repo"},
 	"GET /repos/{owner}/{repo}/pulls/{pull_number}": {"properties", "head", "properties", "repo"},
@@ -172,7 +172,7 @@ func correct(operations object) error {
 	return nil
 }
 
-// resolve follows references to their target.
+// resolve follows references.
 func (d description) resolve(value any) any {
 	for {
 		o, ok := value.(object)
@@ -187,11 +187,11 @@ func (d description) resolve(value any) any {
 	}
 }
 
-// words of a description that say nothing about what is valid.
+// words are the keys of a description that do not affect what is valid.
 var words = map[string]bool{"description": true, "summary": true, "example": true, "title": true, "externalDocs": true, "examples": true, "x-github-breaking-changes": true, "x-octokit": true, "deprecated": true, "discriminator": true}
 
-// expand returns a schema with what it refers to in it, and without words. A property may be named
-// like one of them, and is a schema then.
+// expand returns a schema with its references replaced by their targets, and without words. A
+// property may have the name of one of them, and is a schema then.
 func (d description) expand(value any, properties bool) any {
 	switch v := d.resolve(value).(type) {
 	case object:
@@ -203,7 +203,7 @@ func (d description) expand(value any, properties bool) any {
 			expanded[name] = d.expand(part, !properties && name == "properties")
 		}
 		if !properties && expanded["default"] == "" {
-			delete(expanded, "format") // an address that may be none
+			delete(expanded, "format") // an address that may be empty
 		}
 		return expanded
 	case []any:
@@ -238,7 +238,7 @@ func (d description) operation(o object) object {
 	return operation
 }
 
-// content returns the JSON of a request or an answer.
+// content returns the JSON schema of a request or a response.
 func (d description) content(value any) object {
 	o, _ := d.resolve(value).(object)
 	content, _ := o["content"].(object)
@@ -246,7 +246,7 @@ func (d description) content(value any) object {
 	return media
 }
 
-// example returns the first example of the answer when all is well.
+// example returns the first example of the successful response.
 func (d description) example(o object) object {
 	responses := o["responses"].(object)
 	for _, status := range []string{"200", "201"} {
@@ -258,7 +258,7 @@ func (d description) example(o object) object {
 	return nil
 }
 
-// writeLines writes an object, each of its fields on a line.
+// writeLines writes an object with one field per line.
 func writeLines(name string, all object) error {
 	var out bytes.Buffer
 	out.WriteString("{\n")
@@ -284,7 +284,7 @@ func encode(value any) ([]byte, error) {
 	return bytes.TrimSpace(out.Bytes()), err
 }
 
-// writeWebhooks writes the examples of the events, each on a line.
+// writeWebhooks writes the examples of the events, one per line.
 func writeWebhooks(text []byte) error {
 	var all []struct {
 		Name     string

@@ -2,7 +2,7 @@
 //
 //	gitops ROOT
 //
-// Its tests run these files as Argo CD does, and the health expressions of Flux. It has its own module because of the
+// Its tests run these files as Argo CD does, and the health expressions of Flux. It is a separate module because of the
 // interpreters.
 package main
 
@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// folder of the Lua files, below the root.
+// folder is the folder of the Lua files, below the root.
 const folder = "config/gitops/argocd"
 
-// kinds whose health Argo CD reads; those with actions have a folder.
+// kinds are the kinds with a health check for Argo CD; those with actions have a folder.
 var kinds = []string{"GitHubRepository", "ImagePolicy", "Microservice", "NetworkPolicy", "VersionedMicroservice"}
 
 // actionSet is the form of resource.customizations.actions.
@@ -33,7 +33,7 @@ type action struct {
 	Lua  string `json:"action.lua"`
 }
 
-// actionsOf reads the actions of a kind; nil: it has none.
+// actionsOf reads the actions of a kind; nil if there are none.
 func actionsOf(root, kind string) (*actionSet, error) {
 	paths, err := filepath.Glob(filepath.Join(root, folder, "actions", kind, "*.lua"))
 	if err != nil || len(paths) == 0 {
@@ -54,7 +54,7 @@ func actionsOf(root, kind string) (*actionSet, error) {
 	return &out, nil
 }
 
-// configMap gives the part of argocd-cm that is about these kinds.
+// configMap returns the part of argocd-cm about these kinds.
 func configMap(root string) ([]byte, error) {
 	health, err := os.ReadFile(filepath.Join(root, folder, "health.lua"))
 	if err != nil {

@@ -16,19 +16,18 @@ import (
 	"time"
 )
 
-// api reads from the cluster's API server what the health checks of the
-// cluster need.
+// api reads from the cluster's API server what health checks need.
 type api struct {
 	client *http.Client
 	server string
 }
 
-// newAPI asks as admin, from the host.
+// newAPI returns a client with the rights of admin, from the host.
 func newAPI(c *Config) (*api, error) {
 	return newAPIAs("admin", fmt.Sprintf("https://127.0.0.1:%d", c.Ports.API), c.path("pki"))
 }
 
-// newAPIAs asks a server as the owner of a certificate in folder.
+// newAPIAs returns a client of a server with a certificate in folder.
 func newAPIAs(identity, server, folder string) (*api, error) {
 	authority, err := os.ReadFile(filepath.Join(folder, "ca.crt"))
 	if err != nil {
@@ -68,7 +67,7 @@ func (a *api) get(ctx context.Context, path string, out any) error {
 	return unmarshal(body, out)
 }
 
-// conditioned is any object with conditions.
+// conditioned is an object with conditions.
 type conditioned struct {
 	Status struct {
 		Conditions []condition `json:"conditions"`
@@ -85,7 +84,7 @@ var vital = []struct{ path, condition string }{
 	{"/apis/gateway.networking.k8s.io/v1/namespaces/infra/gateways/edge", "Programmed"},
 }
 
-// healthy returns, as an error, what the cluster lacks.
+// healthy returns an error that describes what is missing for a healthy cluster.
 func (a *api) healthy(ctx context.Context) error {
 	for _, v := range vital {
 		var object conditioned
@@ -103,7 +102,7 @@ func (a *api) healthy(ctx context.Context) error {
 	return nil
 }
 
-// awaitHealthy waits until the cluster lacks nothing.
+// awaitHealthy waits until the cluster is healthy.
 func (a *api) awaitHealthy(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -124,8 +123,8 @@ func (a *api) awaitHealthy(ctx context.Context, timeout time.Duration) error {
 	}
 }
 
-// awaitRoutes waits until a gateway that was started again serves routes, when
-// there are any: it answers its ping, and 404 to all else, before.
+// awaitRoutes waits until a restarted gateway serves routes, if there are any:
+// until then it only answers its ping, and 404 to all other requests.
 func (c *Config) awaitRoutes(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -147,7 +146,7 @@ func (c *Config) awaitRoutes(ctx context.Context) error {
 	}
 }
 
-// routesServed reports whether the gateway serves routes, or has none to serve.
+// routesServed reports whether the gateway serves routes, or there are none.
 func routesServed(ctx context.Context, api *api, gateway *http.Client) (bool, error) {
 	var wanted struct {
 		Items []struct {

@@ -17,8 +17,7 @@ import (
 	"time"
 )
 
-// kubernetesVersion is what the API server reports; it must be the version of
-// k8s.io/kubernetes in kubernetes/go.mod.
+// kubernetesVersion is the version that the API server reports; it must be that of k8s.io/kubernetes in kubernetes/go.mod.
 const kubernetesVersion = "v1.35.4"
 
 // kubeComponents are the names under which the kube binary is linked.
@@ -27,14 +26,14 @@ var kubeComponents = []string{"etcd", "kube-apiserver", "kube-controller-manager
 // binary is one program that the cluster builds from source.
 type binary struct {
 	name   string
-	folder string // below hack/localcluster; its own module, or part of this one
+	folder string // below hack/localcluster; a separate module, or part of this one
 	pkg    string
 	flags  []string
 	env    []string
 	links  []string
-	// module of pkg; pkg by default.
+	// module of pkg. Defaults to pkg.
 	module string
-	// assets are folders of the module that the program reads: they are copied to its side.
+	// assets are folders of the module that the program reads: they are copied next to it.
 	assets []string
 	about  string
 }
@@ -62,7 +61,7 @@ var binaries = []binary{
 	},
 }
 
-// testBinaries are those that tests need, and no cluster.
+// testBinaries are the binaries that only tests need.
 var testBinaries = []binary{
 	{
 		name: "distribution", folder: "distribution", pkg: ".",
@@ -73,7 +72,7 @@ var testBinaries = []binary{
 	{
 		name: "gitea", folder: "gitea", pkg: "code.gitea.io/gitea",
 		flags:  []string{"-trimpath", "-tags=sqlite,sqlite_unlock_notify", "-ldflags=-s -w"},
-		env:    []string{"CGO_ENABLED=1"}, // SQLite is in C
+		env:    []string{"CGO_ENABLED=1"}, // SQLite is written in C
 		assets: []string{"options", "public", "templates"},
 		about:  "Gitea, whose registry tests of discovery read; about ten minutes, needs gcc",
 	},
@@ -86,18 +85,18 @@ var testBinaries = []binary{
 	},
 }
 
-// otherKubernetes are the versions, in addition to that of the cluster, on which tests that need an API server run, the oldest
-// first, each with its file of modules in the folder apiservers.
+// otherKubernetes are the versions, in addition to that of the cluster, for tests that need an API server, oldest first, each
+// with its module file in the folder apiservers.
 var otherKubernetes = []struct{ version, modfile string }{
 	{"v1.33.13", "v1.33.mod"}, {"v1.34.4", "v1.34.mod"}, {"v1.36.3", "v1.36.mod"}, {"v1.37.2", "go.mod"},
 }
 
-// minorOf v1.33.13 is 1.33.
+// minorOf returns the minor version: 1.33 for v1.33.13.
 func minorOf(version string) string {
 	return strings.TrimPrefix(version[:strings.LastIndex(version, ".")], "v")
 }
 
-// otherBinary is the control plane of one of otherKubernetes, by its minor version such as 1.33; "" for one that is not known.
+// otherBinary returns the control plane of one of otherKubernetes, by its minor version such as 1.33; false if it is unknown.
 func otherBinary(minor string) (binary, bool) {
 	for _, k := range otherKubernetes {
 		if minorOf(k.version) != minor {
@@ -115,7 +114,7 @@ func otherBinary(minor string) (binary, bool) {
 	return binary{}, false
 }
 
-// controlPlane is the folder with the programs of a control plane of one of otherKubernetes, and the cluster's etcd.
+// controlPlane returns the folder with the programs of a control plane of one of otherKubernetes, and the cluster's etcd.
 func (b *builder) controlPlane(ctx context.Context, minor string) (string, error) {
 	bin, known := otherBinary(minor)
 	if !known {
@@ -149,15 +148,14 @@ func (b *builder) controlPlane(ctx context.Context, minor string) (string, error
 	return filepath.Dir(path), nil
 }
 
-// builder makes the binaries and keeps them in a cache that all checkouts of
-// one user share.
+// builder builds the binaries in a cache that all checkouts of a user share.
 type builder struct {
 	source string // the folder hack/localcluster of a checkout
 	cache  string
 	say    func(format string, arguments ...any)
 }
 
-// newBuilder finds the sources above the current folder, or in source when not empty.
+// newBuilder finds the sources above the current folder, or in source if it is not empty.
 func newBuilder(source string, say func(string, ...any)) (*builder, error) {
 	cache := os.Getenv("XDG_CACHE_HOME")
 	if cache == "" {
@@ -199,10 +197,10 @@ func findSource() (string, error) {
 	}
 }
 
-// checkout is the root of the checkout that the sources belong to.
+// checkout returns the root of the checkout of the sources.
 func (b *builder) checkout() string { return filepath.Dir(filepath.Dir(b.source)) }
 
-// key is the hash of everything that a binary is made from.
+// key returns the hash of everything that determines a binary.
 func (b *builder) key(bin binary) (string, error) {
 	folder := filepath.Join(b.source, bin.folder)
 	var files []string // in lexical order
@@ -235,12 +233,12 @@ func (b *builder) key(bin binary) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)[:8]), nil
 }
 
-// binaryPath is where the binary with that key lies.
+// binaryPath returns the path of the binary with a key.
 func (b *builder) binaryPath(bin binary, key string) string {
 	return filepath.Join(b.cache, bin.name+"-"+key, bin.name)
 }
 
-// ensure builds the named binaries that the cache lacks and gives the key of each.
+// ensure builds the named binaries that are not in the cache and returns the key of each.
 func (b *builder) ensure(ctx context.Context, names ...string) (map[string]string, error) {
 	keys := map[string]string{}
 	var missing []binary
@@ -272,7 +270,7 @@ func (b *builder) ensure(ctx context.Context, names ...string) (map[string]strin
 	return keys, nil
 }
 
-// build makes one binary; a second builder of the same waits for the first.
+// build builds one binary; another builder of the same one waits.
 func (b *builder) build(ctx context.Context, bin binary, key, ordinal string) error {
 	target := b.binaryPath(bin, key)
 	folder := filepath.Dir(target)
@@ -333,7 +331,7 @@ func (b *builder) build(ctx context.Context, bin binary, key, ordinal string) er
 	return nil
 }
 
-// copyAssets copies the folders that a program reads, over those of a build that broke off.
+// copyAssets copies the folders that a program reads, and overwrites those of an interrupted build.
 func (b *builder) copyAssets(ctx context.Context, bin binary, target string) error {
 	if len(bin.assets) == 0 {
 		return nil
@@ -354,7 +352,7 @@ func (b *builder) copyAssets(ctx context.Context, bin binary, target string) err
 	return nil
 }
 
-// moduleDir is where the source of a module lies that the module in folder requires.
+// moduleDir returns the folder with the source of a module that the module in folder requires.
 func (b *builder) moduleDir(ctx context.Context, folder, module string) (string, error) {
 	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
 	command.Dir = filepath.Join(b.source, folder)
@@ -369,8 +367,7 @@ func (b *builder) moduleDir(ctx context.Context, folder, module string) (string,
 	return found.Dir, nil
 }
 
-// gatewayCRDs lists the custom resource definitions of the experimental channel
-// of the Gateway API, in the version that the gateway is built with.
+// gatewayCRDs returns the CRDs of the experimental channel of the Gateway API, in the version of the gateway.
 func (b *builder) gatewayCRDs(ctx context.Context) ([]string, error) {
 	module, err := b.moduleDir(ctx, "traefik", "sigs.k8s.io/gateway-api")
 	if err != nil {
@@ -388,7 +385,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// lastLines gives at most n lines from the end of text, in one line.
+// lastLines returns the last n lines of text, as one line.
 func lastLines(text string, n int) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], " | ")

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// The addresses inside the cluster's network namespace. Nothing outside can
-// clash with them, because the namespace has no way out.
+// The addresses inside the cluster's network namespace. They cannot conflict
+// with others, because the namespace has no route to the outside.
 const (
 	nodeName       = "local"
 	nodeAddress    = "10.250.0.1"
@@ -37,8 +37,8 @@ const (
 	pauseImage     = "10.250.0.1:5000/localcluster/pause:1"
 )
 
-// mark is the environment variable that every process of a cluster carries,
-// with the run folder as its value. By it the ruins of a cluster are found.
+// mark is the environment variable that every process of a cluster has, with the
+// run folder as its value. It identifies the remains of a cluster.
 const mark = "HEIGHLINER_LOCALCLUSTER_RUN"
 
 // Ports are the loopback ports of the host that are forwarded into the cluster.
@@ -53,31 +53,31 @@ type Ports struct {
 	Prometheus   int `json:"prometheus"`
 }
 
-// Owner is which checkout started or last took over the cluster.
+// Owner is the checkout that started or last took over the cluster.
 type Owner struct {
 	Checkout string    `json:"checkout"`
 	Since    time.Time `json:"since"`
 }
 
-// Config is everything that the processes of a cluster are derived from.
+// Config determines the processes of a cluster.
 type Config struct {
-	// Name names the cluster; its cgroup is /Name. Default: heighliner-localcluster.
+	// Name of the cluster; its cgroup is /Name. Defaults to heighliner-localcluster.
 	Name string `json:"name"`
-	// RunDir holds all files of the cluster. Default: /var/lib/Name.
+	// RunDir contains all files of the cluster. Defaults to /var/lib/Name.
 	RunDir string `json:"runDir"`
 	Ports  Ports  `json:"ports"`
-	// GatewayThrottle is the least time between two configurations of the
-	// gateway. Default: 100ms; Traefik's own default is 2s.
+	// GatewayThrottle is the minimum time between two configurations of the gateway.
+	// Defaults to 100ms; Traefik's default is 2s.
 	GatewayThrottle time.Duration `json:"gatewayThrottle"`
-	// Binaries are keys of the build cache, so that a change of what is
-	// built is seen.
+	// Binaries are the keys of the build cache, so that changes of binaries are
+	// detected.
 	Binaries map[string]string `json:"binaries"`
 	Owner    Owner             `json:"owner"`
-	// Fingerprint is the hash of all parts that the running cluster was made from.
+	// Fingerprint is the hash of all parts of the running cluster.
 	Fingerprint string `json:"fingerprint"`
 }
 
-// defaultConfig gives the settings that a flag may change.
+// defaultConfig returns the settings that flags can change.
 func defaultConfig() Config {
 	return Config{
 		Name:            "heighliner-localcluster",
@@ -88,7 +88,7 @@ func defaultConfig() Config {
 
 var namePattern = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$`)
 
-// complete fills what follows from other fields and checks the rest.
+// complete sets derived fields and validates the others.
 func (c *Config) complete() error {
 	if !namePattern.MatchString(c.Name) {
 		return fmt.Errorf("check --name %q: use at most 40 lower-case letters, digits and dashes, a letter first", c.Name)
@@ -141,12 +141,12 @@ func (c *Config) forwards() []forward {
 	}
 }
 
-// path joins elements below the run folder.
+// path returns a path below the run folder.
 func (c *Config) path(elements ...string) string {
 	return filepath.Join(append([]string{c.RunDir}, elements...)...)
 }
 
-// kubeconfig is the file for clients on the host.
+// kubeconfig returns the path of the kubeconfig for clients on the host.
 func (c *Config) kubeconfig() string { return c.path("kubeconfig") }
 
 // save writes the record of the cluster into its run folder.
@@ -158,7 +158,7 @@ func (c *Config) save() error {
 	return writeFile(c.path("config.json"), data, 0o644)
 }
 
-// loadConfig reads the record of the cluster in runDir, nil when there is none.
+// loadConfig reads the record of the cluster in runDir; nil if there is none.
 func loadConfig(runDir string) (*Config, error) {
 	data, err := os.ReadFile(filepath.Join(runDir, "config.json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -174,7 +174,7 @@ func loadConfig(runDir string) (*Config, error) {
 	return &c, nil
 }
 
-// writeFile replaces a file as a whole, so that no reader sees half of it.
+// writeFile replaces a file atomically.
 func writeFile(path string, data []byte, mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("make folder: %w", err)

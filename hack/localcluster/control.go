@@ -11,26 +11,26 @@ import (
 	"time"
 )
 
-// PartState is what the supervisor knows of one part.
+// PartState is the supervisor's state of one part.
 type PartState struct {
 	Name    string    `json:"name"`
 	PID     int       `json:"pid,omitempty"`
 	Address string    `json:"address"`
 	Started time.Time `json:"started"`
 	Starts  int       `json:"starts"`
-	// Running is true while the process lives.
+	// Running is true while the process is alive.
 	Running bool `json:"running"`
-	// Exit is how the process ended, empty while it runs.
+	// Exit is how the process ended; empty while it runs.
 	Exit string `json:"exit,omitempty"`
 }
 
-// State is what the supervisor records in parts.json and answers.
+// State is the state that the supervisor records in parts.json and returns.
 type State struct {
 	Supervisor int         `json:"supervisor"`
 	Parts      []PartState `json:"parts"`
 }
 
-// dead names the parts that do not run.
+// dead returns the names of the parts that do not run.
 func (s State) dead() []string {
 	var names []string
 	for _, p := range s.Parts {
@@ -41,7 +41,7 @@ func (s State) dead() []string {
 	return names
 }
 
-// part finds the state of a part.
+// part returns the state of a part.
 func (s State) part(name string) (PartState, bool) {
 	for _, p := range s.Parts {
 		if p.Name == name {
@@ -51,7 +51,7 @@ func (s State) part(name string) (PartState, bool) {
 	return PartState{}, false
 }
 
-// control speaks to the supervisor through its socket.
+// control sends requests to the supervisor through its socket.
 type control struct{ client *http.Client }
 
 func newControl(c *Config) *control {
@@ -65,7 +65,7 @@ func newControl(c *Config) *control {
 	}}}
 }
 
-// state asks for the state of all parts.
+// state returns the state of all parts.
 func (c *control) state(ctx context.Context) (State, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -74,12 +74,12 @@ func (c *control) state(ctx context.Context) (State, error) {
 	return s, err
 }
 
-// start starts a part that does not run and waits until it is ready.
+// start starts a part unless it runs, and waits until it is ready.
 func (c *control) start(ctx context.Context, part string) error {
 	return c.do(ctx, http.MethodPost, "/parts/"+part+"/start", nil)
 }
 
-// stop ends a part: politely, or after five seconds by SIGKILL.
+// stop ends a part by SIGTERM, and after five seconds by SIGKILL.
 func (c *control) stop(ctx context.Context, part string) error {
 	return c.do(ctx, http.MethodPost, "/parts/"+part+"/stop", nil)
 }

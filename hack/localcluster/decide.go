@@ -5,45 +5,46 @@ import (
 	"strings"
 )
 
-// Observation is what is found of a cluster in its run folder and among the
-// processes of the machine.
+// Observation is what exists of a cluster in its run folder and among the processes
+// of the machine.
 type Observation struct {
-	// Config is the record of the cluster, nil without one.
+	// Config is the record of the cluster; nil if there is none.
 	Config *Config
-	// Answers is true when the supervisor answers on its socket.
+	// Answers is true if the supervisor responds on its socket.
 	Answers bool
-	// State is the supervisor's, when it answers.
+	// State is the state of the supervisor, if it responds.
 	State State
-	// Processes and Mounts count what belongs to the cluster.
+	// Processes and Mounts are the numbers of those that belong to the cluster.
 	Processes, Mounts int
-	// RunDir is true when the run folder exists.
+	// RunDir is true if the run folder exists.
 	RunDir bool
 }
 
-// Action is what up does about what it found.
+// Action is what up does after an observation.
 type Action string
 
 // The actions of up.
 const (
-	ActionStart   Action = "Start"   // nothing is there
-	ActionRebuild Action = "Rebuild" // ruins, or a cluster of other parts: clear all and start
-	ActionRepair  Action = "Repair"  // start the parts that died
-	ActionKeep    Action = "Keep"    // all runs
+	ActionStart   Action = "Start"   // nothing exists
+	ActionRebuild Action = "Rebuild" // remains, or a cluster with other parts: remove everything and start
+	ActionRepair  Action = "Repair"  // start the parts that ended
+	ActionKeep    Action = "Keep"    // everything runs
 )
 
-// Decision is an action with its reason in words.
+// Decision is an action with its reason.
 type Decision struct {
 	Action Action
 	Reason string
-	// Parts are those to start by a repair.
+	// Parts to start in a repair.
 	Parts []string
-	// Gateway is true when the gateway must restart with a new throttle.
+	// Gateway is true if the gateway must restart with a new throttle.
 	Gateway bool
-	// From is the checkout that owned the cluster until now, when another takes it over.
+	// From is the checkout that owned the cluster until now, if another one takes it
+	// over.
 	From string
 }
 
-// decide compares what is found with what is wanted.
+// decide compares the observed with the wanted cluster.
 func decide(found Observation, want Config) Decision {
 	if !found.RunDir && found.Processes == 0 && found.Mounts == 0 {
 		return Decision{Action: ActionStart, Reason: "no cluster"}

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// lockFile takes the lock that path stands for and gives the function that
-// lets it go. Waiting is called once when another process holds it. A file that
-// was removed by its last holder is not mistaken for the lock.
+// lockFile locks the file at path and returns the function that unlocks it.
+// waiting is called once if another process has the lock. A file that its last
+// owner removed is not mistaken for the lock.
 func lockFile(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
 	reported := false
 	for {

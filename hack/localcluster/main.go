@@ -4,21 +4,21 @@
 //
 //	main.go             the command line
 //	up.go               starts and ends the cluster
-//	decide.go           what up does about what it finds (pure)
+//	decide.go           what up does in each situation (pure)
 //	parts.go            the processes of the cluster
 //	supervise.go        their supervisor
-//	control.go          commands to the supervisor
+//	control.go          requests to the supervisor
 //	config.go           addresses, ports and folders
 //	manifests.go        configuration and objects, with values filled in
 //	pki.go              certificates and kubeconfig files
 //	registry.go         the image registry
-//	api.go              asks the API server
-//	targets.go          what Prometheus scrapes
+//	api.go              requests to the API server
+//	targets.go          scrape targets for Prometheus
 //	build.go            builds programs from Go modules
 //	packages.go         Debian packages
-//	lock.go             one command at a time
+//	lock.go             lock against concurrent commands
 //	namespace_linux.go  the network namespace
-//	namespace_other.go  machines without one
+//	namespace_other.go  stubs for other systems
 package main
 
 import (
@@ -43,10 +43,10 @@ import (
 	"github.com/heighliner/heighliner/hack/localcluster/image"
 )
 
-// elsewhere is the way for machines that cannot run this cluster.
+// elsewhere is the alternative for machines that cannot run this cluster.
 const elsewhere = "use an existing cluster (kind, k3d or a real one): see docs/how-to/install.md"
 
-// exitDown is the exit code of status when the cluster does not run as a whole.
+// exitDown is the exit code of status if not all of the cluster runs.
 const exitDown = 3
 
 var errDown = errors.New("check cluster: it does not run as a whole: run up")
@@ -163,7 +163,7 @@ func (o *options) statusCommand() *cobra.Command {
 	}
 }
 
-// status prints the parts and returns an error when the cluster is not whole.
+// status prints the parts and returns an error unless all of them run.
 func (c *cluster) status(ctx context.Context, w io.Writer) error {
 	config, _, state, err := c.running(ctx)
 	if err != nil {
@@ -247,7 +247,7 @@ func (o *options) programsCommand() *cobra.Command {
 	}
 }
 
-// printBinaries builds what is missing of these, and prints where each lies.
+// printBinaries builds missing binaries, and prints the path of each.
 func printBinaries(cmd *cobra.Command, builder *builder, wanted []binary) error {
 	var names []string
 	for _, bin := range wanted {
@@ -361,8 +361,8 @@ func (o *options) imageCommand() *cobra.Command {
 	return command
 }
 
-// reachable replaces a registry's address inside the cluster by the forwarded
-// port of the running cluster.
+// reachable replaces the address of the registry inside the cluster by the forwarded port of
+// the running cluster.
 func (o *options) reachable(ref string) string {
 	ports := o.config.Ports
 	if running, err := loadConfig(o.config.RunDir); err == nil && running != nil {
@@ -478,7 +478,7 @@ func scrapeTargetsCommand() *cobra.Command {
 	return command
 }
 
-// portFree returns an error when a loopback port is taken.
+// portFree returns an error if a loopback port is in use.
 func portFree(port int) error {
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {

@@ -2,8 +2,8 @@ package main
 
 import _ "embed"
 
-// In the files below RUN stands for the run folder, and other words in capital
-// letters for what parts.go puts in their place.
+// In the files below, RUN stands for the run folder, and other words in capital
+// letters for values that parts.go inserts.
 var (
 	//go:embed manifests/containerd.toml
 	containerdConfig string

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// requireHost reports whether this machine and user can run a cluster.
+// requireHost returns an error if this machine or user cannot run a cluster.
 func requireHost() error {
 	if os.Geteuid() != 0 {
 		return errors.New("check user: network namespaces, mounts and cgroups need root: run with sudo, or " + elsewhere)
@@ -26,7 +26,7 @@ func requireHost() error {
 	return nil
 }
 
-// createNamespace makes a network namespace and binds it to path, without
+// createNamespace creates a network namespace and binds it to path, without
 // changing the namespace of this process.
 func createNamespace(path string) error {
 	if err := os.WriteFile(path, nil, 0o644); err != nil {
@@ -43,8 +43,8 @@ func createNamespace(path string) error {
 	})
 }
 
-// inNamespace runs work on a thread that is inside the network namespace.
-// Sockets opened and processes started by work stay inside.
+// inNamespace runs work on a thread in the network namespace. Sockets opened and
+// processes started by work stay in it.
 func inNamespace(path string, work func() error) error {
 	return onOwnThread(func() error {
 		target, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -59,8 +59,8 @@ func inNamespace(path string, work func() error) error {
 	})
 }
 
-// onOwnThread runs work on its own thread. When work leaves the thread
-// in the namespace that it started in, the thread is used again; else it ends.
+// onOwnThread runs work on a separate thread. If work leaves the thread in its
+// initial namespace, the thread is reused; otherwise it ends.
 func onOwnThread(work func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -80,10 +80,11 @@ func onOwnThread(work func() error) error {
 	return <-result
 }
 
-// configureNamespace gives the namespace its loopback, a bridge with the
-// node's address, and a route for service addresses, which the proxy rewrites.
-// All other addresses are refused immediately, so that no process waits for what a
-// cluster without a way out cannot reach; hence no limit on refusals either.
+// configureNamespace configures the loopback of the namespace, a bridge with the
+// node's address, and a route for service addresses, which the proxy rewrites. All
+// other addresses are rejected immediately, so that no process waits for something
+// that a cluster without a route to the outside cannot reach; therefore rejections
+// are not rate-limited either.
 func configureNamespace(path string) error {
 	commands := [][]string{
 		{"link", "set", "lo", "up"},
@@ -108,15 +109,15 @@ func configureNamespace(path string) error {
 	})
 }
 
-// ownMounts starts a process in its own mount namespace and in its own
-// session, so that it outlives the terminal and that its mounts vanish with it.
+// ownMounts returns attributes that start a process in its own mount namespace and
+// session, so that it outlives the terminal and its mounts end with it.
 func ownMounts() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Unshareflags: syscall.CLONE_NEWNS}
 }
 
-// keepFiles keeps the files that this process was given, but for the first
-// three, from the processes that it starts: a lock that its caller holds on one
-// would last as long as the cluster.
+// keepFiles prevents processes that this process starts from inheriting its open
+// files, except the first three: otherwise a lock that its caller has on one would
+// last as long as the cluster.
 func keepFiles() error {
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("keep open files: %w", err)
@@ -124,9 +125,9 @@ func keepFiles() error {
 	return nil
 }
 
-// hideHost covers the folders of the host that parts would write to, within
-// this process's own mount namespace: /run and /var become empty, apart from
-// the run folder, and no name is resolved.
+// hideHost hides the folders of the host that parts would write to, within this
+// process's own mount namespace: /run and /var become empty, except the run
+// folder, and no name is resolved.
 func hideHost(runDir string) error {
 	const keep = "/run/keep"
 	resolver := filepath.Join(runDir, "resolv.conf")
@@ -142,7 +143,7 @@ func hideHost(runDir string) error {
 			if err := unix.Mount(resolver, "/etc/resolv.conf", "", unix.MS_BIND, ""); err != unix.ENOENT {
 				return err
 			}
-			return nil // without the file, names are asked of the loopback too
+			return nil // without the file, names are resolved through loopback too
 		}},
 		{"cover /run", func() error { return unix.Mount("tmpfs", "/run", "tmpfs", 0, "mode=755") }},
 		{"make folder", func() error { return os.Mkdir(keep, 0o755) }},
@@ -163,7 +164,7 @@ func hideHost(runDir string) error {
 	return nil
 }
 
-// cgroupRoots lists the folders of the cgroup called name in every hierarchy.
+// cgroupRoots returns the folders of the cgroup called name in every hierarchy.
 func cgroupRoots(name string) ([]string, error) {
 	mounts, err := readMounts()
 	if err != nil {
@@ -178,7 +179,7 @@ func cgroupRoots(name string) ([]string, error) {
 	return roots, nil
 }
 
-// createCgroup makes the cgroup that the kubelet puts all pods below.
+// createCgroup creates the cgroup in which the kubelet creates those of pods.
 func createCgroup(name string) error {
 	roots, err := cgroupRoots(name)
 	if err != nil {
@@ -202,9 +203,9 @@ func createCgroup(name string) error {
 	return nil
 }
 
-// enableControllers lets the cgroups below root, a hierarchy of version 2, use
-// what the kubelet asks for. A controller that is refused or missing stays
-// out: the kubelet names those that it cannot do without.
+// enableControllers enables for the cgroups below root, a hierarchy of version 2,
+// the controllers that the kubelet needs. A controller that is rejected or missing
+// is omitted: the kubelet reports those that it requires.
 func enableControllers(root string) {
 	available, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
 	if err != nil {
@@ -217,7 +218,8 @@ func enableControllers(root string) {
 	}
 }
 
-// removeCgroup removes the cgroup and all below it, which must hold no process.
+// removeCgroup removes the cgroup and all below it, which must not contain
+// processes.
 func removeCgroup(name string) error {
 	roots, err := cgroupRoots(name)
 	if err != nil {
@@ -242,7 +244,8 @@ func removeCgroup(name string) error {
 
 type mount struct{ path, kind string }
 
-// readMounts lists the mounts that this process sees, in the order they were made.
+// readMounts returns the mounts that this process sees, in the order in which they
+// were made.
 func readMounts() ([]mount, error) {
 	file, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -259,8 +262,8 @@ func readMounts() ([]mount, error) {
 	return list, lines.Err()
 }
 
-// parseMount reads a line of mountinfo: the mount point is the fifth field,
-// the type of the file system follows the dash.
+// parseMount parses a line of mountinfo: the mount point is the fifth field, the
+// type of the file system follows the dash.
 func parseMount(line string) (mount, bool) {
 	before, after, found := strings.Cut(line, " - ")
 	fields, rest := strings.Fields(before), strings.Fields(after)
@@ -271,7 +274,7 @@ func parseMount(line string) (mount, bool) {
 	return mount{path: unescape.Replace(fields[4]), kind: rest[0]}, true
 }
 
-// mountsBelow lists the mount points at or below folder, the newest first.
+// mountsBelow returns the mount points at or below folder, newest first.
 func mountsBelow(folder string) ([]string, error) {
 	mounts, err := readMounts()
 	if err != nil {
@@ -286,7 +289,7 @@ func mountsBelow(folder string) ([]string, error) {
 	return paths, nil
 }
 
-// unmountBelow takes away every mount at or below folder.
+// unmountBelow removes every mount at or below folder.
 func unmountBelow(folder string) error {
 	paths, err := mountsBelow(folder)
 	if err != nil {
@@ -300,9 +303,9 @@ func unmountBelow(folder string) error {
 	return nil
 }
 
-// clusterProcesses lists the processes that belong to the cluster: those with
-// its mark in their environment, those inside its network namespace, and those
-// in its cgroup. The calling process and the processes above it are never listed.
+// clusterProcesses returns the processes of the cluster: those with its mark in
+// their environment, those in its network namespace, and those in its cgroup. It
+// never includes the calling process and its ancestors.
 func clusterProcesses(name, runDir string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -338,12 +341,12 @@ func belongs(pid int, name, runDir string, namespace [2]uint64) bool {
 	return err == nil && inCgroup(groups, name)
 }
 
-// marked reports whether an environment block carries the mark of runDir.
+// marked reports whether an environment block contains the mark of runDir.
 func marked(environment []byte, runDir string) bool {
 	return slices.Contains(strings.Split(string(environment), "\x00"), mark+"="+runDir)
 }
 
-// inCgroup reports whether the content of /proc/PID/cgroup lies below /name.
+// inCgroup reports whether /proc/PID/cgroup with this content is below /name.
 func inCgroup(groups []byte, name string) bool {
 	for line := range strings.Lines(string(groups)) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -354,7 +357,7 @@ func inCgroup(groups []byte, name string) bool {
 	return false
 }
 
-// fileIdentity is the device and inode of a file, zero when there is none.
+// fileIdentity returns the device and inode of a file; zero if it does not exist.
 func fileIdentity(path string) [2]uint64 {
 	var s unix.Stat_t
 	if unix.Stat(path, &s) != nil {
@@ -363,7 +366,7 @@ func fileIdentity(path string) [2]uint64 {
 	return [2]uint64{s.Dev, s.Ino}
 }
 
-// ancestors lists pid and the processes above it.
+// ancestors returns pid and its ancestors.
 func ancestors(pid int) []int {
 	var list []int
 	for pid > 0 {

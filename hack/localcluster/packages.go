@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// tool is a program of the system and the Debian package that brings it.
+// tool is a program of the system and its Debian package.
 type tool struct{ program, pkg string }
 
 var tools = []tool{
@@ -28,7 +28,7 @@ var tools = []tool{
 	{"promtool", "prometheus"},
 }
 
-// testTools are the tools that tests need, but not the cluster.
+// testTools are the tools that only tests need.
 var testTools = []tool{
 	{"chromium", "chromium"},
 	{"docker-registry", "docker-registry"},
@@ -37,7 +37,7 @@ var testTools = []tool{
 	{"tmux", "tmux"},
 }
 
-// toolsNamed are the tools of these programs.
+// toolsNamed returns the tools of these programs.
 func toolsNamed(programs []string) ([]tool, error) {
 	var named []tool
 	for _, program := range programs {
@@ -51,7 +51,7 @@ func toolsNamed(programs []string) ([]tool, error) {
 	return named, nil
 }
 
-// missingPackages lists the packages of these tools that are not installed.
+// missingPackages returns the packages of these tools that are not installed.
 func missingPackages(needed []tool, installed func(program string) bool) []string {
 	var packages []string
 	for _, t := range needed {
@@ -62,7 +62,7 @@ func missingPackages(needed []tool, installed func(program string) bool) []strin
 	return packages
 }
 
-// installPackages installs with apt-get what is missing of these tools.
+// installPackages installs missing packages of these tools with apt-get.
 func installPackages(ctx context.Context, needed []tool, say func(string, ...any)) error {
 	packages := missingPackages(needed, func(program string) bool {
 		_, err := exec.LookPath(program)

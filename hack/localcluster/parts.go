@@ -12,32 +12,30 @@ import (
 // Part is one process of the cluster.
 type Part struct {
 	Name string `json:"name"`
-	// Stage orders the start: parts of one stage start together, after the
-	// stage before is ready.
+	// Stage orders the start: parts of one stage start together, after the previous stage is ready.
 	Stage int `json:"stage"`
-	// Command is the argument vector; its first element is an absolute path
-	// or a name to look up.
+	// Command is the command with its arguments; the first element is an absolute path or is looked up in PATH.
 	Command []string `json:"command"`
 	Env     []string `json:"env,omitempty"`
 	// Files are written before the part starts, by absolute path.
 	Files map[string]string `json:"files,omitempty"`
-	// Ready is polled inside the network namespace until it answers:
-	// unix:PATH is connected to, http and https must answer 200.
+	// Ready is polled inside the network namespace until it succeeds: unix:PATH must accept a connection, http and https
+	// must answer 200.
 	Ready string `json:"ready"`
-	// Address is what the status shows.
+	// Address is shown in the status.
 	Address string `json:"address"`
 }
 
 // The stages of a start.
 const (
-	stageStores = iota // what needs nothing
-	stageAPI           // what needs etcd
-	stageRest          // what needs the API server and its CRDs
-	stageProxy         // what needs the node object
+	stageStores = iota // without dependencies
+	stageAPI           // depends on etcd
+	stageRest          // depends on the API server and its CRDs
+	stageProxy         // depends on the Node object
 	stageCount
 )
 
-// parts gives every process of the cluster, in order of their stages.
+// parts returns every process of the cluster, in the order of their stages.
 func (c *Config) parts() []Part {
 	list := []Part{
 		c.containerd(), c.etcd(), c.registry("registry", registryPort, ""),
@@ -49,7 +47,7 @@ func (c *Config) parts() []Part {
 	return list
 }
 
-// part finds a part by its name.
+// part returns the part with a name.
 func (c *Config) part(name string) (Part, error) {
 	var names []string
 	for _, p := range c.parts() {
@@ -61,9 +59,8 @@ func (c *Config) part(name string) (Part, error) {
 	return Part{}, fmt.Errorf("find part %q: the parts are %s", name, strings.Join(names, ", "))
 }
 
-// fingerprint is the hash of everything that the parts are made from; a
-// running cluster with another fingerprint is rebuilt. The gateway's throttle
-// is omitted, because a new one needs only a restart of the gateway.
+// fingerprint returns the hash of everything that determines the parts; a running cluster with another fingerprint is
+// rebuilt. The gateway's throttle is omitted, because a change of it only needs a restart of the gateway.
 func (c *Config) fingerprint() (string, error) {
 	plain := *c
 	plain.GatewayThrottle = 0
@@ -115,7 +112,7 @@ func (c *Config) etcd() Part {
 			"--listen-peer-urls=http://127.0.0.1:2380",
 			"--initial-advertise-peer-urls=http://127.0.0.1:2380",
 			"--initial-cluster=local=http://127.0.0.1:2380",
-			"--unsafe-no-fsync", // a throw-away store: speed before safety from a power cut
+			"--unsafe-no-fsync", // a disposable store: speed is more important than safety from a power failure
 			"--quota-backend-bytes=2147483648",
 			"--auto-compaction-retention=5m",
 			"--log-level=warn",
@@ -173,7 +170,7 @@ func (c *Config) apiServer() Part {
 	}
 }
 
-// auditLog is the file with one line per request to the API server.
+// auditLog returns the path of the file with one line per request to the API server.
 func (c *Config) auditLog() string { return c.path("audit", "audit.log") }
 
 func (c *Config) controllerManager() Part {
@@ -261,10 +258,10 @@ func (c *Config) traefik() Part {
 			"--log.level=INFO",
 			"--ping=true",
 			"--api=true",
-			"--api.insecure=true", // on the loopback of the namespace, which no pod reaches
+			"--api.insecure=true", // on the loopback of the namespace, which pods cannot reach
 			"--entrypoints.traefik.address=" + gatewayAPI,
 			fmt.Sprintf("--entrypoints.web.address=:%d", gatewayPort),
-			"--entrypoints.web.asdefault=true", // for Ingresses, which name no entry point
+			"--entrypoints.web.asdefault=true", // for Ingresses, which do not name an entry point
 			fmt.Sprintf("--entrypoints.https.address=:%d", httpsPort),
 			fmt.Sprintf("--entrypoints.tls.address=:%d", tlsPort),
 			fmt.Sprintf("--entrypoints.tcp.address=:%d", tcpPort),
@@ -274,7 +271,7 @@ func (c *Config) traefik() Part {
 			"--metrics.prometheus.entrypoint=metrics",
 			"--metrics.prometheus.addrouterslabels=true",
 			"--metrics.prometheus.addserviceslabels=true",
-			// finer than its own 0.1, 0.3, 1.2 and 5 s, between which a percentile would be guessed
+			// finer than the default 0.1, 0.3, 1.2 and 5 s, which makes percentiles inaccurate
 			"--metrics.prometheus.buckets=0.005,0.01,0.025,0.05,0.1,0.15,0.2,0.3,0.4,0.5,0.75,1,2.5,5,10",
 			"--providers.providersthrottleduration=" + c.GatewayThrottle.String(),
 			"--providers.kubernetesgateway=true",
@@ -283,7 +280,8 @@ func (c *Config) traefik() Part {
 			"--providers.kubernetesingress=true",
 			"--providers.kubernetesingress.strictprefixmatching=true",
 			"--providers.kubernetesingress.ingressendpoint.ip=" + nodeAddress,
-			// Ingresses of the class nginx, by the annotations of ingress-nginx. It reads its configuration as often as the others.
+			// Ingresses of the class nginx, with the annotations of ingress-nginx. It reads its configuration as often as the other
+			// providers.
 			"--providers.kubernetesingressnginx=true",
 			"--providers.kubernetesingressnginx.ingressclass=nginx",
 			"--providers.kubernetesingressnginx.controllerclass=k8s.io/ingress-nginx",
@@ -297,7 +295,7 @@ func (c *Config) traefik() Part {
 	}
 }
 
-// scrapeTargets lists for Prometheus the pods that ask to be scraped.
+// scrapeTargets lists for Prometheus the pods that have the annotations for scraping.
 func (c *Config) scrapeTargets() Part {
 	return Part{
 		Name: "scrape-targets", Stage: stageRest,
@@ -307,7 +305,7 @@ func (c *Config) scrapeTargets() Part {
 	}
 }
 
-// prometheus scrapes the gateway, and the pods that ask for it.
+// prometheus scrapes the gateway, and the pods with the annotations.
 func (c *Config) prometheus() Part {
 	config, address := c.path("prometheus.yaml"), fmt.Sprintf("%s:%d", nodeAddress, prometheusPort)
 	return Part{

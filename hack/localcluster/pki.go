@@ -16,12 +16,12 @@ import (
 	"time"
 )
 
-// identity is a certificate that the cluster's own authority signs.
+// identity is a certificate signed by the cluster's authority.
 type identity struct {
 	file   string
 	name   string
 	groups []string
-	names  []string // DNS names and IP addresses; a serving certificate when not empty
+	names  []string // DNS names and IP addresses; a serving certificate if not empty
 }
 
 var identities = []identity{
@@ -39,7 +39,7 @@ var identities = []identity{
 	{file: "gateway", name: "localcluster:gateway", names: []string{"localhost", "*.localhost", "*.shop.localhost", "*.preview.localhost"}},
 }
 
-// writePKI makes a new authority, a certificate for each identity, the key
+// writePKI creates a new authority, a certificate for each identity, the key
 // pair of the service accounts and the kubeconfig files.
 func (c *Config) writePKI(now time.Time) error {
 	authority, authorityKey, err := newAuthority(now)
@@ -115,7 +115,7 @@ func newAuthority(now time.Time) (*x509.Certificate, crypto.Signer, error) {
 	return certificate, key, nil
 }
 
-// sign gives the certificate and the key of an identity in PEM.
+// sign returns the certificate and the key of an identity in PEM.
 func sign(id identity, authority *x509.Certificate, authorityKey crypto.Signer, now time.Time) (certificate, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -158,7 +158,7 @@ func pemBlock(kind string, raw []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw})
 }
 
-// kubeconfig renders a client configuration with everything inlined.
+// kubeconfig returns a client configuration with embedded credentials.
 func kubeconfig(server string, authority, certificate, key []byte) []byte {
 	encode := base64.StdEncoding.EncodeToString
 	return fmt.Appendf(nil, `apiVersion: v1

@@ -20,9 +20,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 )
 
-// newRegistry gives an OCI registry that keeps blobs and manifests below
-// folder, so that a restart loses nothing. A credential USER:PASSWORD, when
-// not empty, is asked for by basic auth. /healthz answers without it.
+// newRegistry returns an OCI registry that stores blobs and manifests in
+// folder, so that a restart loses nothing. A credential USER:PASSWORD, if not
+// empty, is required by basic auth. /healthz needs no credential.
 func newRegistry(folder, credential string) (http.Handler, error) {
 	blobs := filepath.Join(folder, "blobs")
 	if err := os.MkdirAll(blobs, 0o755); err != nil {
@@ -72,8 +72,8 @@ func basicAuth(credential string, next http.Handler) http.Handler {
 	})
 }
 
-// manifestKeeper writes the manifests that pass through it to disk, which the
-// registry below holds in memory only, and plays them back at the start.
+// manifestKeeper stores the manifests that pass through it on disk, because the
+// registry behind it keeps them only in memory, and replays them at the start.
 type manifestKeeper struct {
 	next   http.Handler
 	folder string
@@ -81,7 +81,7 @@ type manifestKeeper struct {
 	mu sync.Mutex
 }
 
-// kept is one manifest under one tag or digest.
+// kept is one manifest with one tag or digest.
 type kept struct {
 	Path      string    `json:"path"`
 	MediaType string    `json:"mediaType"`
@@ -119,7 +119,7 @@ func (k *manifestKeeper) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(recorder.Body.Bytes())
 }
 
-// keep records the manifest of a successful write, or forgets a deleted one.
+// keep records the manifest of a successful write, or removes a deleted one.
 func (k *manifestKeeper) keep(r *http.Request, body []byte) error {
 	sum := sha256.Sum256([]byte(r.URL.Path))
 	path := filepath.Join(k.folder, hex.EncodeToString(sum[:])+".json")
@@ -133,8 +133,8 @@ func (k *manifestKeeper) keep(r *http.Request, body []byte) error {
 	return writeFile(path, data, 0o644)
 }
 
-// replay gives every kept manifest to the registry again: images before the
-// indexes that name them, by trying until nothing more is accepted.
+// replay pushes every recorded manifest to the registry: images before the
+// indexes that refer to them, by trying until nothing more is accepted.
 func (k *manifestKeeper) replay() error {
 	files, err := filepath.Glob(filepath.Join(k.folder, "*.json"))
 	if err != nil {

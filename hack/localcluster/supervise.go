@@ -20,12 +20,12 @@ import (
 	"time"
 )
 
-// readyTimeout bounds the wait for a part that was started.
+// readyTimeout limits the wait for a part that was started.
 const readyTimeout = 90 * time.Second
 
-// supervisor is the parent of all parts and forwards the host's ports into
-// the cluster. It restarts nothing automatically: it records what happened and
-// obeys the commands on its socket.
+// supervisor is the parent of all parts and forwards the host's ports into the cluster. It
+// restarts nothing automatically: it records what happened and executes the commands on its
+// socket.
 type supervisor struct {
 	config Config
 
@@ -40,8 +40,7 @@ type process struct {
 	ended   chan struct{}
 }
 
-// supervise runs until a command ends it. It must have been started in a mount
-// namespace that is its own.
+// supervise runs until a command ends it. It must run in its own mount namespace.
 func supervise(ctx context.Context, config Config) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -101,7 +100,7 @@ func (s *supervisor) handler() http.Handler {
 	return mux
 }
 
-// state lists the parts in their order; the caller holds the lock.
+// state returns the state of the parts in their order; the caller holds the lock.
 func (s *supervisor) state() State {
 	state := State{Supervisor: os.Getpid()}
 	for _, p := range s.config.parts() {
@@ -110,8 +109,8 @@ func (s *supervisor) state() State {
 	return state
 }
 
-// record writes the state for those who find the supervisor gone; the caller
-// holds the lock or is alone.
+// record writes the state for readers after the supervisor has ended; the caller holds the
+// lock or is the only user.
 func (s *supervisor) record() error {
 	data, err := json.MarshalIndent(s.state(), "", "  ")
 	if err != nil {
@@ -120,9 +119,8 @@ func (s *supervisor) record() error {
 	return writeFile(s.config.path("parts.json"), data, 0o644)
 }
 
-// start starts a part and waits until it is ready, ended, or out of time. A
-// part that runs is only waited for, and started when it ends meanwhile: its
-// death may be on the way already.
+// start starts a part and waits until it is ready, has ended, or the time is over. It waits
+// for a part that runs, and starts it if it ends in the meantime: its end may be imminent.
 func (s *supervisor) start(ctx context.Context, name string) error {
 	config, err := loadConfig(s.config.RunDir) // the gateway's throttle may have changed
 	if err != nil {
@@ -250,7 +248,8 @@ func (s *supervisor) probe(ctx context.Context, ready string) error {
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext:       dialer(s.config.path("netns")),
-		// Whether the part lives is asked on the cluster's own loopback; who it is does not matter.
+		// The check is whether the part runs, on the cluster's loopback; its identity is not
+		// checked.
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, ready, nil)
@@ -268,7 +267,7 @@ func (s *supervisor) probe(ctx context.Context, ready string) error {
 	return nil
 }
 
-// stop ends a part: politely, and after five seconds by SIGKILL.
+// stop ends a part by SIGTERM, and after five seconds by SIGKILL.
 func (s *supervisor) stop(ctx context.Context, name string) error {
 	if _, err := s.config.part(name); err != nil {
 		return err
@@ -293,7 +292,7 @@ func (s *supervisor) stop(ctx context.Context, name string) error {
 	return nil
 }
 
-// dialer gives a function that connects from inside the network namespace.
+// dialer returns a function that connects from inside the network namespace.
 func dialer(namespace string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (connection net.Conn, err error) {
 		err = inNamespace(namespace, func() error {
@@ -305,7 +304,7 @@ func dialer(namespace string) func(ctx context.Context, network, address string)
 	}
 }
 
-// forward accepts connections on the host and carries them into the cluster.
+// forward accepts connections on the host and forwards them into the cluster.
 func (s *supervisor) forward(ctx context.Context, listener net.Listener, address string) {
 	dial := dialer(s.config.path("netns"))
 	for {
@@ -330,7 +329,8 @@ func (s *supervisor) forward(ctx context.Context, listener net.Listener, address
 	}
 }
 
-// carry copies both ways until both are done; the end of one way is passed on.
+// carry copies in both directions until both are done; it passes on the end of one
+// direction.
 func carry(a, b net.Conn) {
 	var both sync.WaitGroup
 	pipe := func(to, from net.Conn) {
@@ -353,7 +353,7 @@ func (s *supervisor) logFile(part string) string {
 
 func (s *supervisor) logTail(part string) string { return tail(s.logFile(part), 6) }
 
-// tail gives the last lines of a file in one line.
+// tail returns the last lines of a file, as one line.
 func tail(path string, n int) string {
 	content, err := os.ReadFile(path)
 	if err != nil || len(content) == 0 {

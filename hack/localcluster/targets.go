@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// The annotations of pods that are to be scraped, as many charts use them.
+// The annotations of pods for scraping, as many charts use them.
 const (
 	scrapeAnnotation     = "prometheus.io/scrape" // "true"
-	scrapePortAnnotation = "prometheus.io/port"   // default: the first TCP port that a container declares
-	scrapePathAnnotation = "prometheus.io/path"   // default: /metrics
+	scrapePortAnnotation = "prometheus.io/port"   // defaults to the first TCP port that a container declares
+	scrapePathAnnotation = "prometheus.io/path"   // defaults to /metrics
 )
 
-// notInLabel is what the name of a label of Prometheus cannot hold.
+// notInLabel matches characters that label names of Prometheus cannot contain.
 var notInLabel = regexp.MustCompile(`[^a-zA-Z0-9_]`)
 
-// scrapeTarget is one element of the list that Prometheus asks for by HTTP.
+// scrapeTarget is one element of the list that Prometheus reads by HTTP.
 type scrapeTarget struct {
 	Targets []string          `json:"targets"`
 	Labels  map[string]string `json:"labels"`
 }
 
-// podList is what is read of pods.
+// podList has the fields of pods that are needed.
 type podList struct {
 	Items []pod `json:"items"`
 }
@@ -47,8 +47,8 @@ type pod struct {
 	Status struct{ Phase, PodIP string } `json:"status"`
 }
 
-// targetsOf lists the running pods that ask to be scraped; never nil, because
-// Prometheus takes null for an error.
+// targetsOf returns the running pods with the annotations; never nil, because
+// Prometheus treats null as an error.
 func targetsOf(pods podList) []scrapeTarget {
 	targets := []scrapeTarget{}
 	for _, p := range pods.Items {
@@ -57,7 +57,7 @@ func targetsOf(pods podList) []scrapeTarget {
 			continue
 		}
 		labels := map[string]string{}
-		for name, value := range p.Metadata.Labels { // as the usual rule "labelmap" does
+		for name, value := range p.Metadata.Labels { // like the usual rule "labelmap"
 			labels[notInLabel.ReplaceAllString(name, "_")] = value
 		}
 		labels["namespace"], labels["pod"] = p.Metadata.Namespace, p.Metadata.Name
@@ -69,7 +69,7 @@ func targetsOf(pods podList) []scrapeTarget {
 	return targets
 }
 
-// scrapePort is empty when the pod names none.
+// scrapePort returns the port to scrape; empty if the pod has none.
 func (p *pod) scrapePort() string {
 	if port := p.Metadata.Annotations[scrapePortAnnotation]; port != "" {
 		return port
@@ -84,9 +84,9 @@ func (p *pod) scrapePort() string {
 	return ""
 }
 
-// targetsHandler lists for Prometheus the pods to scrape. An API server that does
-// not answer is an error to Prometheus too, which then keeps what it knew.
-// /healthz answers always.
+// targetsHandler lists for Prometheus the pods to scrape. If the API server does
+// not respond, it returns an error, and Prometheus keeps its targets. /healthz
+// always succeeds.
 func targetsHandler(pods *api) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
@@ -97,7 +97,7 @@ func targetsHandler(pods *api) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(targetsOf(list)) // fails only when the client has gone
+		_ = json.NewEncoder(w).Encode(targetsOf(list)) // fails only if the client has disconnected
 	})
 	return mux
 }

@@ -25,12 +25,12 @@ type cluster struct {
 	say    func(format string, arguments ...any)
 }
 
-// lock keeps two commands from changing one cluster concurrently.
+// lock prevents two commands from changing one cluster concurrently.
 func (c *cluster) lock(ctx context.Context) (func(), error) {
 	return lockFile(ctx, c.config.RunDir+".lock", func() { c.say("waiting for another command on this cluster") })
 }
 
-// up makes the cluster run, from whatever state it is in.
+// up makes the cluster run, whatever state it is in.
 func (c *cluster) up(ctx context.Context, source string) error {
 	if err := requireHost(); err != nil {
 		return err
@@ -85,13 +85,13 @@ func (c *cluster) up(ctx context.Context, source string) error {
 	return c.start(ctx, builder)
 }
 
-// observe finds what there is of the cluster.
+// observe returns what exists of the cluster.
 func (c *cluster) observe(ctx context.Context) (Observation, error) {
 	var o Observation
 	var err error
 	o.RunDir = exists(c.config.RunDir)
 	if o.Config, err = loadConfig(c.config.RunDir); err != nil {
-		c.say("%v", err) // a broken record is a ruin
+		c.say("%v", err) // a broken record counts as remains
 		o.Config = nil
 	}
 	state, err := newControl(&c.config).state(ctx)
@@ -108,7 +108,7 @@ func (c *cluster) observe(ctx context.Context) (Observation, error) {
 	return o, nil
 }
 
-// keep makes a cluster with a living supervisor healthy again, and ours.
+// keep makes a cluster with a running supervisor healthy again, and takes it over.
 func (c *cluster) keep(ctx context.Context, previous Config, decision Decision) error {
 	if decision.From == "" {
 		c.config.Owner = previous.Owner
@@ -141,7 +141,7 @@ func (c *cluster) keep(ctx context.Context, previous Config, decision Decision) 
 	return c.config.awaitRoutes(ctx)
 }
 
-// start makes a cluster from nothing.
+// start creates a cluster.
 func (c *cluster) start(ctx context.Context, builder *builder) error {
 	if err := c.checkPorts(); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (c *cluster) start(ctx context.Context, builder *builder) error {
 	return api.awaitHealthy(ctx, 2*time.Minute)
 }
 
-// checkPorts returns which port is taken before anything is started.
+// checkPorts returns an error if a port is in use, before anything is started.
 func (c *cluster) checkPorts() error {
 	for _, f := range c.config.forwards() {
 		if err := portFree(f.host); err != nil {
@@ -181,7 +181,8 @@ func (c *cluster) checkPorts() error {
 	return nil
 }
 
-// prepare fills the run folder: programs, keys, the network namespace.
+// prepare fills the run folder with programs and keys, and creates the network
+// namespace.
 func (c *cluster) prepare(builder *builder) error {
 	config := &c.config
 	for _, folder := range []string{"bin", "logs", "audit", "tmp", "kubelet-plugins"} {
@@ -219,7 +220,7 @@ func (c *cluster) prepare(builder *builder) error {
 	return config.save()
 }
 
-// startSupervisor starts the parent of all parts and waits for its socket.
+// startSupervisor starts the parent of all parts, and waits for its socket.
 func (c *cluster) startSupervisor(ctx context.Context) error {
 	logPath := c.config.path("logs", "supervisor.log")
 	output, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
@@ -262,9 +263,9 @@ func (c *cluster) startSupervisor(ctx context.Context) error {
 	}
 }
 
-// startParts starts the parts that do not run and waits until all are ready,
-// stage by stage; after a stage is ready its hook runs. Only the announced
-// parts are spoken of.
+// startParts starts the parts that do not run and waits until all are ready, stage
+// by stage; after a stage is ready its hook runs. Only announced parts are
+// reported.
 func (c *cluster) startParts(ctx context.Context, announced func(Part) bool, after map[int]func(context.Context) error) error {
 	control := newControl(&c.config)
 	for stage := range stageCount {
@@ -295,7 +296,7 @@ func (c *cluster) startParts(ctx context.Context, announced func(Part) bool, aft
 	return nil
 }
 
-// importPause gives the container runtime the image that holds a pod's namespaces.
+// importPause imports the image of the pause container into the container runtime.
 func (c *cluster) importPause(ctx context.Context) error {
 	spec := image.Spec{Binary: c.config.path("bin", "pause")}
 	img, err := image.Build(spec)
@@ -342,8 +343,8 @@ func (c *cluster) bootstrap(ctx context.Context, crds []string) error {
 	return c.config.kubectl(ctx, manifest, "apply", "--server-side", "--filename", "-")
 }
 
-// clear ends every process of the cluster and removes all that it left: mounts,
-// network namespaces (and with them routes and firewall rules), cgroups, files.
+// clear ends every process of the cluster and removes its remains: mounts, network
+// namespaces (and with them routes and firewall rules), cgroups, files.
 func (c *cluster) clear(ctx context.Context) error {
 	config := &c.config
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -358,7 +359,7 @@ func (c *cluster) clear(ctx context.Context) error {
 		}
 		for _, pid := range pids {
 			if process, err := os.FindProcess(pid); err == nil {
-				_ = process.Kill() // gone already, or found again by the next attempt
+				_ = process.Kill() // it has ended, or the next attempt finds it
 			}
 		}
 		select {
@@ -379,7 +380,7 @@ func (c *cluster) clear(ctx context.Context) error {
 	return nil
 }
 
-// down ends the cluster; it is content when there is none.
+// down ends the cluster; it is not an error if there is none.
 func (c *cluster) down(ctx context.Context) error {
 	if err := requireHost(); err != nil {
 		return err
@@ -401,7 +402,7 @@ func (c *cluster) down(ctx context.Context) error {
 	return nil
 }
 
-// running gives the record of a cluster whose supervisor answers.
+// running returns the record of a cluster whose supervisor responds.
 func (c *cluster) running(ctx context.Context) (*Config, *control, State, error) {
 	config, err := loadConfig(c.config.RunDir)
 	if err != nil {
@@ -418,7 +419,7 @@ func (c *cluster) running(ctx context.Context) (*Config, *control, State, error)
 	return config, control, state, nil
 }
 
-// kill ends a part, or the supervisor, by SIGKILL and waits until it is gone.
+// kill ends a part, or the supervisor, by SIGKILL and waits for its end.
 func (c *cluster) kill(ctx context.Context, part string) error {
 	_, control, state, err := c.running(ctx)
 	if err != nil {
@@ -461,8 +462,8 @@ func (c *cluster) kill(ctx context.Context, part string) error {
 	return nil
 }
 
-// restart ends a part and starts it again; change, when not nil, alters the
-// record of the cluster between the two.
+// restart ends a part and starts it again; change, if not nil, changes the record
+// of the cluster in between.
 func (c *cluster) restart(ctx context.Context, part string, change func(*Config)) error {
 	unlock, err := c.lock(ctx)
 	if err != nil {
@@ -498,8 +499,8 @@ func (c *cluster) restart(ctx context.Context, part string, change func(*Config)
 	return nil
 }
 
-// linkOrCopy makes a second name of a file, or a copy where the file system
-// does not allow it. The cluster then outlives its source.
+// linkOrCopy creates a hard link, or a copy if the file system does not support
+// links, so that the cluster does not depend on its source.
 func linkOrCopy(from, to string) error {
 	if os.Link(from, to) == nil {
 		return nil

@@ -16,10 +16,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// maxControlBytes bounds the body of POST /control.
+// maxControlBytes limits the body of POST /control.
 const maxControlBytes = 4 << 10
 
-// App is the application without its listener: handlers, metrics and the faults in force.
+// App is the application without its listeners: handlers, metrics and the current faults.
 type App struct {
 	config   Config
 	started  time.Time
@@ -34,7 +34,7 @@ type App struct {
 	stopping bool
 }
 
-// NewApp starts the clock of the configuration's delays.
+// NewApp returns the application. The delays of the configuration count from this call.
 func NewApp(config Config) *App {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "http_requests_total",
@@ -47,7 +47,7 @@ func NewApp(config Config) *App {
 	}, []string{"version"})
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(requests, duration)
-	for _, code := range []string{"200", "500"} { // an idle version shows 0, and the first error is a rise from it
+	for _, code := range []string{"200", "500"} { // an idle version exposes 0, so that the first error is an increase
 		requests.WithLabelValues(code, config.Version)
 	}
 
@@ -62,7 +62,7 @@ func NewApp(config Config) *App {
 	}
 }
 
-// Stop turns readiness false and asks clients to open new connections, which the endpoints' removal sends elsewhere.
+// Stop makes readiness fail and asks clients to open new connections, which the removed endpoints send elsewhere.
 func (a *App) Stop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -93,8 +93,8 @@ func (a *App) Handler() http.Handler {
 	return a.identified(mux)
 }
 
-// identified puts the version on every answer, errors too, and ends connections while the application stops. The header
-// does that without the race of closing idle connections, on which a request may be in progress; HTTP/2 makes it a GOAWAY.
+// identified sets the version on every answer, including errors, and closes connections while the application stops. The
+// header avoids the race of closing idle connections on which a request may be in progress; HTTP/2 sends a GOAWAY.
 func (a *App) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Version", a.config.Version)
@@ -106,7 +106,7 @@ func (a *App) identified(next http.Handler) http.Handler {
 	})
 }
 
-// measured adds the faults before an answer and counts it.
+// measured applies the faults before an answer, and counts it.
 func (a *App) measured(answer http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
@@ -123,7 +123,7 @@ func (a *App) answer(w http.ResponseWriter, r *http.Request, answer http.Handler
 		return http.StatusBadRequest
 	}
 	if !wait(r, outcome.latency) {
-		return 499 // the client has gone: no one reads an answer
+		return 499 // the client has disconnected: an answer would not be read
 	}
 	if outcome.status != http.StatusOK {
 		http.Error(w, fmt.Sprintf("%s %s answers %d as requested", a.config.App, a.config.Version, outcome.status), outcome.status)
@@ -133,13 +133,13 @@ func (a *App) answer(w http.ResponseWriter, r *http.Request, answer http.Handler
 	return http.StatusOK
 }
 
-// outcome is how one request is to be answered.
+// outcome is how to answer a request.
 type outcome struct {
 	latency time.Duration
 	status  int
 }
 
-// outcomeOf decides by the faults in force and by what the request asks for itself.
+// outcomeOf decides by the current faults and by the parameters of the request.
 func (a *App) outcomeOf(query url.Values) (outcome, error) {
 	faults, _ := a.state()
 	decided := outcome{latency: time.Duration(faults.Latency), status: http.StatusOK}
@@ -219,9 +219,9 @@ func (a *App) control(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, faults)
 }
 
-// change puts the faults of a JSON document in force; what the document does not name stays.
+// change applies the faults of a JSON document; others stay unchanged.
 func (a *App) change(body io.Reader) (Faults, error) {
-	document, err := io.ReadAll(body) // before the lock: a client that sends slowly must not block others
+	document, err := io.ReadAll(body) // before the lock: a slow client must not block others
 	if err != nil {
 		return Faults{}, fmt.Errorf("read control: %w", err)
 	}
@@ -242,5 +242,5 @@ func (a *App) change(body io.Reader) (Faults, error) {
 
 func writeJSON(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(value) // fails only when the client has gone
+	_ = json.NewEncoder(w).Encode(value) // fails only if the client has disconnected
 }

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// maxLatency bounds the added latency of configuration, runtime control and a single request.
+// maxLatency is the maximum of the added latency in the configuration, at runtime, and of a single request.
 const maxLatency = 30 * time.Second
 
-// Identity is what the application answers about itself.
+// Identity is what the application reports about itself.
 type Identity struct {
 	App     string `json:"app"`
 	Version string `json:"version"`
@@ -22,43 +22,43 @@ type Identity struct {
 	Pod     string `json:"pod"`
 }
 
-// Config is the application's whole configuration. Every field is a flag and an environment variable of the same name
-// in upper case (start-delay is START_DELAY); the flag wins.
+// Config is the configuration of the application. Every field is a flag and an environment variable of the same name in
+// upper case (start-delay is START_DELAY); the flag takes precedence.
 type Config struct {
 	Identity
 
-	// Port for HTTP on all addresses, 1 to 65535; default 8080.
+	// Port for HTTP on all addresses, 1 to 65535. Defaults to 8080.
 	Port int
-	// GRPCPort, TCPPort, UDPPort and TLSPort are listened on for these, 0 to 65535, where 0 is not at all; default 8081,
-	// 9000, 9000 and 8443.
+	// GRPCPort, TCPPort, UDPPort and TLSPort are the ports of these protocols, 0 to 65535, where 0 disables one. Defaults to
+	// 8081, 9000, 9000 and 8443.
 	GRPCPort, TCPPort, UDPPort, TLSPort int
-	// StartDelay passes before the application listens at all; default 0.
+	// StartDelay is the time before the application listens. Defaults to 0.
 	StartDelay time.Duration
-	// FailReadiness makes /readyz answer 503; default never.
+	// FailReadiness makes /readyz answer 503. Defaults to never.
 	FailReadiness After
-	// ExitAfter ends the process with an error; default never.
+	// ExitAfter ends the process with an error. Defaults to never.
 	ExitAfter After
-	// ErrorRate is the share of requests answered with 500, 0 to 1; default 0.
+	// ErrorRate is the share of requests answered with 500, 0 to 1. Defaults to 0.
 	ErrorRate float64
-	// Latency is added to every answer but those of health and metrics, 0 to 30s; default 0.
+	// Latency is added to every answer except health and metrics, 0 to 30s. Defaults to 0.
 	Latency time.Duration
-	// ShutdownDelay is how long requests are still served after SIGTERM, with readiness false; default 3s.
+	// ShutdownDelay is how long requests are served after SIGTERM, with failing readiness. Defaults to 3s.
 	ShutdownDelay time.Duration
-	// DrainTimeout bounds the wait for requests in progress after ShutdownDelay; default 10s.
+	// DrainTimeout limits the wait for requests in progress after ShutdownDelay. Defaults to 10s.
 	DrainTimeout time.Duration
-	// NoMetrics makes /metrics answer 404, as of an application without measurements; default false.
+	// NoMetrics makes /metrics answer 404, as an application without metrics does. Defaults to false.
 	NoMetrics bool
-	// Control enables POST /control; default false.
+	// Control enables POST /control. Defaults to false.
 	Control bool
 }
 
-// After is the moment at which a fault begins, counted from the moment the application listens. The zero value is never.
+// After is the time at which a fault begins, counted from when the application listens. The zero value is never.
 type After struct {
 	On    bool
 	Delay time.Duration
 }
 
-// Set reads "true" (from the start), "false" (never) or a duration such as 30s.
+// Set parses "true" (from the start), "false" (never) or a duration such as 30s.
 func (a *After) Set(text string) error {
 	if on, err := strconv.ParseBool(text); err == nil {
 		*a = After{On: on}
@@ -80,12 +80,12 @@ func (a After) String() string {
 	return strconv.FormatBool(a.On)
 }
 
-// Begun reports whether the fault has begun when elapsed has passed.
+// Begun reports whether the fault has begun after elapsed.
 func (a After) Begun(elapsed time.Duration) bool {
 	return a.On && elapsed >= a.Delay
 }
 
-// downwardAPI names the variables that do not follow from the flag's name, because pods get them from their labels.
+// downwardAPI are the variables with other names than the flags, because pods get them from their labels.
 var downwardAPI = map[string]string{"release": "HLNR_RELEASE", "group": "HLNR_GROUP"}
 
 func variableOf(flagName string) string {
@@ -95,8 +95,8 @@ func variableOf(flagName string) string {
 	return strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
 }
 
-// ParseConfig reads the environment first and the arguments over it. It writes the help to out and returns flag.ErrHelp
-// when the arguments ask for it.
+// ParseConfig reads the environment and then the arguments, which take precedence. For --help it writes the help to out
+// and returns flag.ErrHelp.
 func ParseConfig(args []string, getenv func(string) string, out io.Writer) (Config, error) {
 	var c Config
 	flags := flag.NewFlagSet("sampleapp", flag.ContinueOnError)

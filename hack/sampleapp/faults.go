@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Faults is the misbehaviour that runtime control can change.
+// Faults are the faults that can be changed at runtime.
 type Faults struct {
 	// FailReadiness makes /readyz answer 503.
 	FailReadiness bool `json:"failReadiness"`
@@ -16,7 +16,7 @@ type Faults struct {
 }
 
 func (f Faults) validate() error {
-	if !(f.ErrorRate >= 0 && f.ErrorRate <= 1) { // written so that NaN is refused
+	if !(f.ErrorRate >= 0 && f.ErrorRate <= 1) { // written so that NaN is rejected
 		return fmt.Errorf("check errorRate: must be 0 to 1, not %v", f.ErrorRate)
 	}
 	return checkLatency(time.Duration(f.Latency))
@@ -32,12 +32,12 @@ func checkLatency(latency time.Duration) error {
 // Duration is a time.Duration that JSON writes as text, such as "200ms".
 type Duration time.Duration
 
-// MarshalText writes the duration as time.Duration does.
+// MarshalText formats the duration as time.Duration does.
 func (d Duration) MarshalText() ([]byte, error) {
 	return []byte(time.Duration(d).String()), nil
 }
 
-// UnmarshalText reads what time.ParseDuration reads.
+// UnmarshalText accepts the format of time.ParseDuration.
 func (d *Duration) UnmarshalText(text []byte) error {
 	parsed, err := time.ParseDuration(string(text))
 	*d = Duration(parsed)

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// serveGRPC answers calls of sampleapp.v1.Version/Get: empty in, the version out, with the header x-version. Messages are
-// well-known types, so that clients need no generated code.
+// serveGRPC serves sampleapp.v1.Version/Get: the request is empty, the response is the version, also in the header
+// x-version. Messages are well-known types, so that clients need no generated code.
 func (a *App) serveGRPC(listener net.Listener, failed chan<- error) drain {
 	calls := grpc.NewServer()
 	calls.RegisterService(&grpc.ServiceDesc{

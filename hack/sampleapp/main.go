@@ -1,11 +1,11 @@
-// Command sampleapp is the application that Heighliner's demo and tests release: a small server that answers its
-// version over HTTP, gRPC, TLS, TCP and UDP, serves metrics and health, and on request starts slowly, never to become ready, to crash, to return errors
-// or to answer late. One binary makes every image; the image's environment makes the difference.
+// Command sampleapp is the application that Heighliner's demo and tests release: a small server that returns its version over HTTP,
+// gRPC, TLS, TCP and UDP, and serves metrics and health. It can be configured to start slowly, never to become ready, to crash, to
+// return errors or to respond late. All images have the same binary and differ in their environment.
 //
 //	main.go     the process
 //	config.go   flags and environment
 //	app.go      handlers and metrics
-//	run.go      listeners, and the end
+//	run.go      listeners, and shutdown
 //	faults.go   faults on demand
 //	grpc.go     gRPC
 //	streams.go  long answers and WebSockets
@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// network listens at every address.
+// network listens on all addresses.
 var network = Listen{
 	TCP: func(port int) (net.Listener, error) { return net.Listen("tcp", anywhere(port)) },
 	UDP: func(port int) (net.PacketConn, error) { return net.ListenPacket("udp", anywhere(port)) },

@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// idleTimeout outlasts the idle timeout of gateways (Traefik 90s, Envoy 1h is not reached), so that the side which may be
-// about to send a request is the one that closes.
+// idleTimeout is longer than the idle timeout of gateways (Traefik 90s; Envoy's 1h is not reached), so that the side that
+// may be about to send a request closes the connection.
 const idleTimeout = 2 * time.Minute
 
-// Listen opens the listeners of the application; tests put listeners in memory in place of the network's.
+// Listen opens the listeners of the application; tests replace them by listeners in memory.
 type Listen struct {
 	TCP func(port int) (net.Listener, error)
 	UDP func(port int) (net.PacketConn, error)
 }
 
-// Run serves until ctx ends, then continues to serve for the shutdown delay with readiness false, so that every proxy has
-// heard of it, and drains what is in progress. It returns nil after a clean end and an error when it could not listen, was
-// configured to crash or had to break requests off.
+// Run serves until ctx ends, then continues to serve for the shutdown delay with failing readiness, so that every proxy
+// knows it, and drains requests in progress. It returns nil after a clean end, and an error if it could not listen, was
+// configured to crash, or had to close connections with requests.
 func Run(ctx context.Context, config Config, listen Listen) error {
 	select {
 	case <-time.After(config.StartDelay):
@@ -55,7 +55,7 @@ func Run(ctx context.Context, config Config, listen Listen) error {
 	return drainAll(drains, config.DrainTimeout)
 }
 
-// serve starts every server that has a port. A server that ends without a request sends its error to failed.
+// serve starts every server that has a port. A server that ends unexpectedly sends its error to failed.
 func (a *App) serve(listen Listen, failed chan<- error) ([]drain, error) {
 	drains := []drain{a.sockets.drain}
 	for _, each := range []struct {
@@ -89,7 +89,7 @@ func (a *App) serveHTTP(listener net.Listener, failed chan<- error) drain {
 	return web.Shutdown
 }
 
-// serveTLS serves the same as serveHTTP to clients that encrypt.
+// serveTLS serves the same as serveHTTP over TLS.
 func (a *App) serveTLS(listener net.Listener, failed chan<- error) drain {
 	config, err := a.selfSigned()
 	if err != nil {
@@ -99,7 +99,7 @@ func (a *App) serveTLS(listener net.Listener, failed chan<- error) drain {
 	return a.serveHTTP(tls.NewListener(listener, config), failed)
 }
 
-// newServer has no timeout for whole requests: GET /slow lasts as long as requested.
+// newServer returns a server without timeouts for whole requests: GET /slow lasts as long as requested.
 func newServer(handler http.Handler) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -113,7 +113,7 @@ func newServer(handler http.Handler) *http.Server {
 	}
 }
 
-// crash fires when the process is to end; never for the zero value.
+// crash returns a channel that fires when the process must end; for the zero value it never does.
 func crash(after After) <-chan time.Time {
 	if !after.On {
 		return nil

@@ -22,29 +22,29 @@ import (
 )
 
 const (
-	// maxSlow bounds GET /slow.
+	// maxSlow limits the duration of GET /slow.
 	maxSlow = 10 * time.Minute
 	// beat is the pause between two bytes of GET /slow.
 	beat = 100 * time.Millisecond
 	// idleLine is how long a TCP connection may wait for its next line.
 	idleLine = 5 * time.Minute
-	// maxLine bounds a line of TCP and a datagram, in bytes.
+	// maxLine is the maximum length of a TCP line and of a datagram, in bytes.
 	maxLine = 4 << 10
 )
 
-// drain stops a server from taking what is new and waits for what is in progress, until ctx ends.
+// drain stops a server from accepting connections, and waits for those in progress until ctx ends.
 type drain func(ctx context.Context) error
 
-// slow streams one byte each beat for as many seconds as were asked for, and ends with "done".
+// slow streams one byte per beat for the requested number of seconds, and ends with "done".
 func (a *App) slow(w http.ResponseWriter, r *http.Request) {
 	seconds, err := strconv.ParseFloat(r.URL.Query().Get("seconds"), 64)
-	if err != nil || !(seconds >= 0 && seconds <= maxSlow.Seconds()) { // written so that NaN is refused
+	if err != nil || !(seconds >= 0 && seconds <= maxSlow.Seconds()) { // written so that NaN is rejected
 		http.Error(w, fmt.Sprintf("check seconds: must be 0 to %g, not %q", maxSlow.Seconds(), r.URL.Query().Get("seconds")), http.StatusBadRequest)
 		return
 	}
 	flush := http.NewResponseController(w)
 	for range int(seconds * float64(time.Second) / float64(beat)) {
-		_, _ = w.Write([]byte{'.'}) // fails only when the client has gone, which the wait detects
+		_, _ = w.Write([]byte{'.'}) // fails only if the client has disconnected, which the wait detects
 		_ = flush.Flush()
 		if !wait(r, beat) {
 			return
@@ -53,7 +53,7 @@ func (a *App) slow(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintln(w, "done")
 }
 
-// sockets holds the WebSockets that are open, because the HTTP server forgets connections that it has given away.
+// sockets records the open WebSockets, because the HTTP server does not track hijacked connections.
 type sockets struct {
 	mu   sync.Mutex
 	open map[*websocket.Conn]struct{}
@@ -100,7 +100,7 @@ func (a *App) echo(w http.ResponseWriter, r *http.Request) {
 	upgrader := websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }} // its content is public
 	conn, err := upgrader.Upgrade(w, r, http.Header{"X-Version": {a.config.Version}, "X-Release": {a.config.Release}})
 	if err != nil {
-		return // the upgrader has answered
+		return // the upgrader has written an answer
 	}
 	defer conn.Close()
 	defer a.sockets.add(conn)()
@@ -116,7 +116,7 @@ func (a *App) echo(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveTCP answers each line with one: the application and its version.
+// serveTCP answers each line with a line: the application and its version.
 func (a *App) serveTCP(listener net.Listener, failed chan<- error) drain {
 	stopping, under := make(chan struct{}), sync.WaitGroup{}
 	go func() {
@@ -136,7 +136,7 @@ func (a *App) serveTCP(listener net.Listener, failed chan<- error) drain {
 	}
 }
 
-// lines talks on one connection until the client closes it or, once the application stops, its line was answered.
+// lines serves one connection until the client closes it or, once the application stops, until its line is answered.
 func (a *App) lines(conn net.Conn, stopping <-chan struct{}) {
 	defer conn.Close()
 	scanner := bufio.NewScanner(conn)
@@ -168,7 +168,7 @@ func awaited(ctx context.Context, group *sync.WaitGroup, what string) error {
 	}
 }
 
-// serveUDP answers each datagram with one: the application and its version.
+// serveUDP answers each datagram with a datagram: the application and its version.
 func (a *App) serveUDP(conn net.PacketConn, failed chan<- error) drain {
 	go func() {
 		answer, question := fmt.Appendf(nil, "%s %s\n", a.config.App, a.config.Version), make([]byte, maxLine)
@@ -178,13 +178,13 @@ func (a *App) serveUDP(conn net.PacketConn, failed chan<- error) drain {
 				failed <- err
 				return
 			}
-			_, _ = conn.WriteTo(answer, from) // a client that has gone needs no answer
+			_, _ = conn.WriteTo(answer, from) // errors are ignored: the client may be gone
 		}
 	}()
 	return func(context.Context) error { return conn.Close() }
 }
 
-// selfSigned makes a certificate for whatever name a client asks for, so that the client sees that it was the pod that
+// selfSigned returns a configuration with a certificate for any requested name, so that a client can see that the pod
 // answered and not the gateway. Its common name is the application and its version.
 func (a *App) selfSigned() (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -1,6 +1,6 @@
-// Command apiserver is the kube-apiserver, kube-controller-manager and kubectl of one version of Kubernetes, for the tests that run
-// on several. It is built once for each file of modules: go.mod is of the newest version, and "go build -modfile=v1.33.mod" takes
-// that of another one. The component is chosen by the name that the program is called by.
+// Command apiserver is the kube-apiserver, kube-controller-manager and kubectl of one version of Kubernetes, for tests on several
+// versions. It is built once for each module file: go.mod is for the newest version, and "go build -modfile=v1.33.mod" uses that of
+// another one. The name by which the program is called selects the component.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command distribution is CNCF Distribution 3, for the tests of discovery: with images on
-// disk and both forms of login, and without the stores of clouds.
+// Command distribution is CNCF Distribution 3 for the tests of discovery: with images on
+// disk and both forms of login, and without cloud storage.
 package main
 
 import (

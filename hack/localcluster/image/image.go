@@ -22,8 +22,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// caCertificates are the paths where systems keep their bundle of trusted
-// certificates; the first that exists is used.
+// caCertificates are the paths of the bundle of trusted certificates on
+// different systems; the first one that exists is used.
 var caCertificates = []string{
 	"/etc/ssl/certs/ca-certificates.crt",
 	"/etc/pki/tls/certs/ca-bundle.crt",
@@ -32,27 +32,27 @@ var caCertificates = []string{
 
 // Spec describes an image.
 type Spec struct {
-	// Binary is the path of the static binary; it becomes /NAME in the image,
-	// NAME being the last element of the path. Required.
+	// Binary is the path of the static binary; it becomes /NAME in the image, where
+	// NAME is the last element of the path. Required.
 	Binary string
-	// Entrypoint is the command of the image. Default: the binary.
+	// Entrypoint is the command of the image. Defaults to the binary.
 	Entrypoint []string
-	// Env holds the environment as NAME=VALUE.
+	// Env is the environment as NAME=VALUE.
 	Env []string
-	// Labels go to the image configuration.
+	// Labels are added to the image configuration.
 	Labels map[string]string
-	// Annotations go to the manifest.
+	// Annotations are added to the manifest.
 	Annotations map[string]string
-	// Platform is OS/ARCHITECTURE[/VARIANT]. Default: linux/amd64.
+	// Platform is OS/ARCHITECTURE[/VARIANT]. Defaults to linux/amd64.
 	Platform string
-	// User is the numeric user, or USER:GROUP. Default: 65532.
+	// User is the numeric user, or USER:GROUP. Defaults to 65532.
 	User string
 	// CACerts adds this system's bundle of trusted certificates.
 	CACerts bool
 }
 
-// Build makes the image that spec describes. The same input gives the same
-// digest: no time and no name of the building machine enters the image.
+// Build returns the image that spec describes. The same input gives the same
+// digest: the image contains no time and no host name.
 func Build(spec Spec) (v1.Image, error) {
 	if spec.Binary == "" {
 		return nil, errors.New("build image: binary is empty: give the path of a static binary")
@@ -115,8 +115,8 @@ func Build(spec Spec) (v1.Image, error) {
 	return img, nil
 }
 
-// Push writes img to ref. Registries on loopback and private addresses are
-// spoken to in plain HTTP. Options add credentials or a transport.
+// Push pushes img to ref. For registries on loopback and private addresses it
+// uses plain HTTP. Options add credentials or a transport.
 func Push(ctx context.Context, img v1.Image, ref string, options ...remote.Option) error {
 	parsed, err := name.ParseReference(ref)
 	if err != nil {
@@ -162,7 +162,7 @@ func archive(files []file) ([]byte, error) {
 	return buffer.Bytes(), nil
 }
 
-// folders lists every folder above the files, parents first.
+// folders returns every folder above the files, parents first.
 func folders(files []file) []string {
 	seen := map[string]bool{}
 	for _, f := range files {

@@ -1,11 +1,11 @@
-// Command kube holds every Kubernetes binary that the local cluster and the
+// Command kube contains every Kubernetes binary that the local cluster and the
 // API server tests need, one sub-command each: etcd, kube-apiserver,
 // kube-controller-manager, kube-scheduler, kubelet, kube-proxy and kubectl.
 //
-// The component is chosen by the name that the program is called by (so that
-// a link named kube-apiserver serves as KUBEBUILDER_ASSETS) or, when called by
-// its own name, by its first argument. One process runs one component: their
-// flag and feature-gate registries are global and clash inside one process.
+// The name by which the program is called selects the component (so that a link
+// named kube-apiserver works as KUBEBUILDER_ASSETS) or, under its own name, the
+// first argument. One process runs one component: their flag and feature-gate
+// registries are global and conflict inside one process.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command pause holds the namespaces of a pod: it waits for the signal that
-// ends the pod and then leaves.
+// Command pause keeps the namespaces of a pod: it waits for the signal that
+// ends the pod and exits.
 package main
 
 import (

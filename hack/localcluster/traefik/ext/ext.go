@@ -1,8 +1,8 @@
-// Package ext holds the fields by which a build of Traefik extends its configuration. Traefik's own one is a module inside
+// Package ext has the fields by which a build of Traefik extends its configuration. Traefik's version is a module inside
 // its repository, which no proxy serves; this build extends nothing.
 package ext
 
-// HTTP extends the configuration of HTTP.
+// HTTP extends the HTTP configuration.
 type HTTP struct{}
 
 // Router extends the configuration of a router.

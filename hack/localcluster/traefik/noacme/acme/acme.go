@@ -1,16 +1,16 @@
-// Package acme stands where Traefik expects the types of an ACME account. The gateway of the local cluster asks no authority
-// for certificates, and the library that would do so brings modules of some two hundred DNS providers.
+// Package acme replaces the types of an ACME account that Traefik expects. The gateway of the local cluster requests no
+// certificates from an authority, and the library for that brings modules of some two hundred DNS providers.
 package acme
 
 import "errors"
 
-// ErrNotBuilt is what every operation of this module answers.
+// ErrNotBuilt is the error of all operations of this module.
 var ErrNotBuilt = errors.New("this build of Traefik has no ACME client: give certificates by Secret")
 
-// Account at an authority.
+// Account is an account with an authority.
 type Account struct{}
 
-// ExtendedAccount is an account and its address.
+// ExtendedAccount is an account with its address.
 type ExtendedAccount struct {
 	Account
 

@@ -15,7 +15,7 @@ type Resource struct {
 	PrivateKey, Certificate []byte
 }
 
-// ObtainRequest asks for a certificate.
+// ObtainRequest is a request for a certificate.
 type ObtainRequest struct {
 	Domains                 []string
 	Bundle                  bool
@@ -25,7 +25,7 @@ type ObtainRequest struct {
 	KeyType                 certcrypto.KeyType
 }
 
-// RenewOptions are those of a renewal.
+// RenewOptions are the options of a renewal.
 type RenewOptions struct {
 	Bundle                  bool
 	EmailAddresses          []string
@@ -33,7 +33,7 @@ type RenewOptions struct {
 	EnableCommonName        bool
 }
 
-// Certifier gives no certificates.
+// Certifier is a stub.
 type Certifier struct{}
 
 // Obtain fails with [acme.ErrNotBuilt].

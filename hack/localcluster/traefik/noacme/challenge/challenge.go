@@ -1,9 +1,9 @@
-// Package challenge names what answers a challenge of an authority.
+// Package challenge has the interface of providers of challenges.
 package challenge
 
 import "context"
 
-// Provider answers challenges.
+// Provider responds to challenges.
 type Provider interface {
 	Present(ctx context.Context, domain, token, keyAuth string) error
 	CleanUp(ctx context.Context, domain, token, keyAuth string) error

@@ -1,4 +1,4 @@
-// Package lego holds the client that this build does not have.
+// Package lego replaces the client, which this build does not have.
 package lego
 
 import (
@@ -15,20 +15,20 @@ import (
 	"github.com/go-acme/lego/v5/registration"
 )
 
-// DirectoryURLLetsEncrypt is not an address: this build calls no authority.
+// DirectoryURLLetsEncrypt is empty: this build calls no authority.
 const DirectoryURLLetsEncrypt = ""
 
-// Config of a client.
+// Config configures a client.
 type Config struct {
 	CADirURL, UserAgent string
 	HTTPClient          *http.Client
 	Certificate         struct{ Timeout time.Duration }
 }
 
-// NewConfig of an account.
+// NewConfig returns a configuration for an account.
 func NewConfig(any) *Config { return &Config{} }
 
-// Client of an authority.
+// Client is a stub.
 type Client struct {
 	Certificate  *certificate.Certifier
 	Challenge    *Challenges
@@ -41,7 +41,7 @@ func NewClient(*Config) (*Client, error) { return nil, acme.ErrNotBuilt }
 // CreateCertPool fails with [acme.ErrNotBuilt].
 func CreateCertPool([]string, bool) (*x509.CertPool, error) { return nil, acme.ErrNotBuilt }
 
-// Challenges are what answers.
+// Challenges is a stub.
 type Challenges struct{}
 
 // SetDNS01Provider fails with [acme.ErrNotBuilt].

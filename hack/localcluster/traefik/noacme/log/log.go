@@ -1,7 +1,7 @@
-// Package log holds the logger that nothing here writes to.
+// Package log has the logger settings, which nothing in this module uses.
 package log
 
 import "log/slog"
 
-// SetDefault keeps nothing.
+// SetDefault does nothing.
 func SetDefault(*slog.Logger) {}

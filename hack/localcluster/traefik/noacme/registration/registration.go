@@ -1,4 +1,4 @@
-// Package registration holds what an account is registered with.
+// Package registration has the parameters of registrations.
 package registration
 
 import (
@@ -7,16 +7,17 @@ import (
 	"github.com/go-acme/lego/v5/acme"
 )
 
-// RegisterOptions of an account.
+// RegisterOptions are the options for an account.
 type RegisterOptions struct{ TermsOfServiceAgreed bool }
 
-// RegisterEABOptions of an account that an authority knows already.
+// RegisterEABOptions are the options for an account that an authority already
+// knows.
 type RegisterEABOptions struct {
 	TermsOfServiceAgreed bool
 	Kid, HmacEncoded     string
 }
 
-// Registrar registers nothing.
+// Registrar is a stub.
 type Registrar struct{}
 
 // Register fails with [acme.ErrNotBuilt].

@@ -1,4 +1,4 @@
-// Package dns01 holds the options of challenges by DNS, and what Traefik uses of its helpers.
+// Package dns01 has the options of DNS challenges, and the helpers that Traefik uses.
 package dns01
 
 import (
@@ -6,32 +6,32 @@ import (
 	"time"
 )
 
-// Options of a resolver.
+// Options are the options of a resolver.
 type Options struct{ RecursiveNameservers []string }
 
-// Client of a resolver.
+// Client is a stub.
 type Client struct{}
 
-// NewClient gives one that asks nothing.
+// NewClient returns a stub.
 func NewClient(*Options) *Client { return &Client{} }
 
-// SetDefaultClient keeps nothing.
+// SetDefaultClient does nothing.
 func SetDefaultClient(*Client) {}
 
-// ChallengeOption of a challenge.
+// ChallengeOption is an option of a challenge.
 type ChallengeOption struct{}
 
-// CondOptions gives an option.
+// CondOptions returns an empty option.
 func CondOptions(bool, ...ChallengeOption) ChallengeOption { return ChallengeOption{} }
 
-// DisableAuthoritativeNssPropagationRequirement gives an option.
+// DisableAuthoritativeNssPropagationRequirement returns an empty option.
 func DisableAuthoritativeNssPropagationRequirement() ChallengeOption { return ChallengeOption{} }
 
-// DisableRecursiveNSsPropagationRequirement gives an option.
+// DisableRecursiveNSsPropagationRequirement returns an empty option.
 func DisableRecursiveNSsPropagationRequirement() ChallengeOption { return ChallengeOption{} }
 
-// PropagationWait gives an option.
+// PropagationWait returns an empty option.
 func PropagationWait(time.Duration, bool) ChallengeOption { return ChallengeOption{} }
 
-// UnFqdn is a host name without its final dot.
+// UnFqdn returns a host name without its final dot.
 func UnFqdn(name string) string { return strings.TrimSuffix(name, ".") }

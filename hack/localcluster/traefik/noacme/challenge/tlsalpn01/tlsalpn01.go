@@ -1,4 +1,4 @@
-// Package tlsalpn01 holds the options of challenges by TLS.
+// Package tlsalpn01 has the options of TLS challenges.
 package tlsalpn01
 
 import (
@@ -10,10 +10,10 @@ import (
 // ACMETLS1Protocol is the protocol of RFC 8737.
 const ACMETLS1Protocol = "acme-tls/1"
 
-// ChallengeOption of a challenge.
+// ChallengeOption is an option of a challenge.
 type ChallengeOption struct{}
 
-// SetDelay gives an option.
+// SetDelay returns an empty option.
 func SetDelay(time.Duration) ChallengeOption { return ChallengeOption{} }
 
 // ChallengeBlocks fails with [acme.ErrNotBuilt].

@@ -1,4 +1,4 @@
-// Package dns knows no DNS provider.
+// Package dns has no DNS providers.
 package dns
 
 import (
