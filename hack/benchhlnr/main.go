@@ -1,9 +1,9 @@
-// Command benchhlnr measures how long people wait for hlnr, against an API server with many services: until the first output
-// of status and tree, until tree --watch shows a change, and until help and completions are printed; and what memory tree
-// --watch uses. It prints what it measured, and judges nothing: machines differ, and what else they do. The processor time
-// of a call is the same on a busy one.
+// Command benchhlnr measures how long users wait for hlnr, with an API server that has many services: until the first output
+// of status and tree, until tree --watch shows a change, and until help and completions are printed; and the memory of tree
+// --watch. It only prints its measurements, because machines and their load differ. The processor time of a call does not
+// depend on the load.
 //
-//	main.go      what is measured
+//	main.go      the measurements
 //	services.go  the services
 package main
 
@@ -45,7 +45,7 @@ func main() {
 	}
 }
 
-// bench is one call.
+// bench is one run.
 type bench struct {
 	hlnr                    string
 	runs, services, watched int
@@ -81,7 +81,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 	return b.watch(ctx, many, nameOf(b.watched/2))
 }
 
-// on adds the cluster and the namespace to arguments; of a completion, before what is completed.
+// on adds the cluster and the namespace to arguments; for a completion, before the word to complete.
 func (b *bench) on(namespace string, args []string) []string {
 	cluster := []string{"--kubeconfig", b.env.Kubeconfig(), "-n", namespace}
 	if args[0] == "__complete" {
@@ -143,7 +143,7 @@ func (b *bench) watch(ctx context.Context, where, name string) error {
 			lines <- s.Text()
 		}
 	}()
-	// Watches that have just begun list all objects first; changes after that are what is measured.
+	// New watches first list all objects; only changes after that are measured.
 	var took []time.Duration
 	for i := range b.runs + 1 {
 		weight := int32(11 + i)
@@ -164,11 +164,11 @@ func (b *bench) watch(ctx context.Context, where, name string) error {
 	}
 	report("hlnr tree --watch shows a change", where, took, fmt.Sprintf(", at most %.0f MiB of memory", memory))
 	cancel()
-	_ = cmd.Wait() // it is interrupted
+	_ = cmd.Wait() // it was interrupted
 	return nil
 }
 
-// weigh returns the canary of a service another weight.
+// weigh changes the weight of the canary of a service.
 func (b *bench) weigh(ctx context.Context, name string, weight int32) error {
 	ms := &v1alpha1.Microservice{}
 	if err := b.env.Client.Get(ctx, client.ObjectKey{Namespace: "many", Name: name}, ms); err != nil {

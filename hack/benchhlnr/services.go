@@ -17,15 +17,15 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// played is the story that each service is in: a canary that waits for approval, next to an active release.
+// played is the story of each service: a canary that waits for approval, next to an active release.
 const played = "approval"
 
-// name of a service; the one of the story has its place in all names.
+// name is replaced by the name of the service in all names of the story.
 const name = "shop"
 
 func nameOf(i int) string { return fmt.Sprintf("s%04d", i) }
 
-// create makes n services in a new namespace, each with all its objects and two pods.
+// create creates n services in a new namespace, each with all its objects and two pods.
 func create(ctx context.Context, c client.Client, namespace string, n int) error {
 	if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return err
@@ -73,7 +73,7 @@ func createOne(ctx context.Context, c client.Client, in view.Input, namespace, s
 	return nil
 }
 
-// podOf a release, which nothing runs.
+// podOf returns a pod of a release, which does not run.
 func podOf(r *v1alpha1.VersionedMicroservice) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: r.Name + "-pod", Labels: map[string]string{v1alpha1.LabelRelease: r.Name, v1alpha1.LabelMicroservice: name}},
@@ -82,7 +82,7 @@ func podOf(r *v1alpha1.VersionedMicroservice) *corev1.Pod {
 	}
 }
 
-// store an object under the name of a service, and then its status.
+// store creates an object under the name of a service, and then writes its status.
 func store(ctx context.Context, c client.Client, o client.Object, namespace, service string) error {
 	raw, err := json.Marshal(o)
 	if err != nil {

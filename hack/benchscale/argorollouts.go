@@ -16,7 +16,7 @@ import (
 )
 
 // argoRollouts is the controller of Argo Rollouts. Without routing the canary's share is that of its pods; with "nginx" it writes
-// Ingresses with the annotations of ingress-nginx, which nothing confirms.
+// Ingresses with the annotations of ingress-nginx, which are not confirmed.
 type argoRollouts struct {
 	*options
 	plane       *plane
@@ -89,7 +89,7 @@ func (a *argoRollouts) phases() []phase {
 	)
 }
 
-// rolloutSteps returns the steps of a canary, each with a pause unless that is nil.
+// rolloutSteps returns the steps of a canary, each with a pause unless pause is nil.
 func rolloutSteps(pause tree) []any {
 	var list []any
 	for _, weight := range steps {
@@ -121,7 +121,7 @@ func (a *argoRollouts) rollout(service int) client.Object {
 	pod.Containers[0].Image = "app:1.0.0"
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&pod)
 	if err != nil {
-		panic(err) // a PodSpec converts always
+		panic(err) // a PodSpec can always be converted
 	}
 	canary := tree{"steps": rolloutSteps(nil)}
 	if a.peerRouting != "none" {
@@ -142,7 +142,7 @@ func (a *argoRollouts) rollout(service int) client.Object {
 	return u
 }
 
-// serviceOf returns a Service of an application's pods.
+// serviceOf returns a Service for an application's pods.
 func serviceOf(app, name string) client.Object {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -150,7 +150,7 @@ func serviceOf(app, name string) client.Object {
 	}
 }
 
-// ingress routes the host of a service to a Service.
+// ingress returns an Ingress from the host of a service to a Service.
 func ingress(name, service string) client.Object {
 	class, prefix := "nginx", networkingv1.PathTypePrefix
 	return &networkingv1.Ingress{

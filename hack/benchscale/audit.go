@@ -15,7 +15,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// request is one line of the audit log, without what is not counted.
+// request is one line of the audit log, with the fields that are counted.
 type request struct {
 	at       time.Time
 	agent    string
@@ -25,7 +25,8 @@ type request struct {
 	failed   bool // answered with an error
 }
 
-// lease writes are left out: they depend on the time and not on what happens.
+// lease reports whether the request is for a Lease. Leases are not counted:
+// they depend on time, not on what happens.
 func (r request) lease() bool { return r.resource == "leases.coordination.k8s.io" }
 
 func (r request) writes() bool {
@@ -36,7 +37,8 @@ func (r request) writes() bool {
 	return false
 }
 
-// reads reports a get or a list. Watches are not counted, because they last.
+// reads reports whether the request is a get or a list. Watches are not
+// counted, because they last.
 func (r request) reads() bool { return r.verb == "get" || r.verb == "list" }
 
 // kind returns the request as a row of a table.
@@ -48,13 +50,13 @@ func (r request) kind() string {
 	return kind
 }
 
-// auditLog reads an audit log bit by bit.
+// auditLog reads an audit log incrementally.
 type auditLog struct {
 	path   string
 	offset int64
 }
 
-// read returns the requests whose lines were written since the last call.
+// read returns the requests that were logged since the last call.
 func (l *auditLog) read() ([]request, error) {
 	file, err := os.Open(l.path)
 	if err != nil {
@@ -68,7 +70,7 @@ func (l *auditLog) read() ([]request, error) {
 	var requests []request
 	for {
 		line, err := reader.ReadBytes('\n')
-		if errors.Is(err, io.EOF) { // what has no end yet is read the next time
+		if errors.Is(err, io.EOF) { // an incomplete line is read the next time
 			return requests, nil
 		}
 		if err != nil {
@@ -85,7 +87,8 @@ func (l *auditLog) read() ([]request, error) {
 	}
 }
 
-// parseRequest reads a line; false for requests that concern no object.
+// parseRequest parses a line; it returns false for requests that concern no
+// object.
 func parseRequest(line []byte) (request, bool, error) {
 	var event auditv1.Event
 	if err := json.Unmarshal(line, &event); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// flagger is Flagger with its provider for ingress-nginx. It has no steps without a pause, no command to abort, and no way back
-// but another rollout, so that it plays a part of the story only.
+// flagger is Flagger with its provider for ingress-nginx. It has no steps without a pause, no command to abort, and no rollback
+// except another rollout, so that it plays only a part of the story.
 type flagger struct {
 	*options
 	plane *plane
@@ -32,11 +32,11 @@ func (f *flagger) definitions() []string { return withGatewayAPI(f.peerCRDs) }
 
 func (f *flagger) list() client.ObjectList { return unstructuredList(canaryKind) }
 
-// withGatewayAPI adds the definitions of the gateway that runs in any case.
+// withGatewayAPI adds the definitions of the gateway, which always runs.
 func withGatewayAPI(path string) []string {
 	gateway, err := apiserver.GatewayAPI(apiserver.GatewayAPIVersion, "standard")
 	if err != nil {
-		gateway = err.Error() // the start fails with it
+		gateway = err.Error() // the start fails with this text
 	}
 	return []string{path, gateway}
 }

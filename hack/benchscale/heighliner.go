@@ -23,13 +23,13 @@ import (
 // The ServiceAccount of the shipped manifests.
 const systemNamespace, managerName = "heighliner-system", "heighliner"
 
-// administrator is the user of all changes that people make.
+// administrator is the user of all changes that people would make.
 const administrator = "admin"
 
-// singleUpgrades is how many services are upgraded one after another.
+// singleUpgrades is the number of services that are upgraded one after another.
 const singleUpgrades = 50
 
-// steps of each canary.
+// steps are the weights of the steps of each canary.
 var steps = []int32{20, 50}
 
 // heighliner is the manager of this project, with the shipped definitions, roles and policies.
@@ -69,7 +69,7 @@ func (h *heighliner) start(ctx context.Context, p *plane) (*process, error) {
 	if h.metricsAddr, err = freeAddress(); err != nil {
 		return nil, err
 	}
-	// Without leader election: its renewals fail on a machine that is too busy, and end the manager.
+	// Without leader election: on an overloaded machine its renewals fail, which ends the manager.
 	arguments := []string{
 		"--kubeconfig=" + config, "--leader-election-namespace=" + systemNamespace, "--health-probe-bind-address=" + probes,
 		"--metrics-bind-address=" + h.metricsAddr, "--metrics-insecure", "--outbound-allow=127.0.0.1",
@@ -139,7 +139,7 @@ func (h *heighliner) singly(versions []string) phase {
 	}}
 }
 
-// others upgrades the other services, so that all have the same versions again.
+// others upgrades the other services, so that all services have the same version again.
 func (h *heighliner) others(versions []string) phase {
 	return phase{name: "upgrade the other services", hidden: true, goal: activeAt(versions[len(versions)-1]), change: func(ctx context.Context, i int) error {
 		if i < singleUpgrades {
@@ -149,7 +149,7 @@ func (h *heighliner) others(versions []string) phase {
 	}}
 }
 
-// pushed pushes a tag. With a list of tags in each ImagePolicy the image must exist too.
+// pushed pushes a tag. With a list of tags in each ImagePolicy the image must exist as well.
 func (h *heighliner) pushed(version string) func(context.Context) error {
 	return func(context.Context) error { return h.plane.images.push(version) }
 }
@@ -163,7 +163,7 @@ func (h *heighliner) create(ctx context.Context, service int) error {
 	return nil
 }
 
-// objects of a service, in the order in which they are created.
+// objects returns the objects of a service, in the order of creation.
 func (h *heighliner) objects(service int) []client.Object {
 	name := serviceName(service)
 	metadata := metav1.ObjectMeta{Namespace: namespace, Name: name}
@@ -191,7 +191,7 @@ func (h *heighliner) objects(service int) []client.Object {
 	return []client.Object{images, ms, network}
 }
 
-// podSpec is that of a small application on a simulated node.
+// podSpec returns the spec of a small application on a simulated node.
 func podSpec(service int) corev1.PodSpec {
 	return corev1.PodSpec{
 		NodeName: nodeName(service),
@@ -221,10 +221,10 @@ func patch(ctx context.Context, c client.Client, object client.Object, content a
 	return nil
 }
 
-// tree is an object of JSON.
+// tree is a JSON object.
 type tree = map[string]any
 
-// offer makes the last version known: in the list, or by a request to scan the registry.
+// offer announces the last version: in the list of tags, or by a request to scan the registry.
 func (h *heighliner) offer(versions []string) func(context.Context, int) error {
 	change := tree{"spec": tree{"source": tree{"pinned": tree{"versions": versions}}}}
 	if h.source == "registry" {
@@ -250,14 +250,14 @@ func (h *heighliner) pauses(duration string) func(context.Context, int) error {
 	}
 }
 
-// pin pins each Microservice to a version that was active before.
+// pin pins each Microservice to a previously active version.
 func (h *heighliner) pin(version string) func(context.Context, int) error {
 	return func(ctx context.Context, i int) error {
 		return patch(ctx, h.plane.client, microservice(i), tree{"spec": tree{"updateStrategy": tree{"manual": tree{"semVer": tree{"version": version}}}}})
 	}
 }
 
-// find finds the releases of a version, which abort aborts.
+// find finds the releases of a version for abort.
 func (h *heighliner) find(version string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		var list v1alpha1.VersionedMicroserviceList
@@ -304,7 +304,8 @@ func release(o client.Object, version string) *v1alpha1.Release {
 	return nil
 }
 
-// activeAt reports whether a version is active, available and at all places, and nothing but its predecessor's drain is in progress.
+// activeAt reports whether a version is active, available and routed everywhere, and nothing but the drain of its predecessor is in
+// progress.
 func activeAt(version string) func(client.Object) bool {
 	return func(o client.Object) bool {
 		r := release(o, version)
@@ -313,7 +314,7 @@ func activeAt(version string) func(client.Object) bool {
 	}
 }
 
-// idle reports whether no rollout is in progress. Draining follows it.
+// idle reports whether no rollout is in progress. A drain may follow.
 func idle(o client.Object) bool {
 	c := meta.FindStatusCondition(o.(*v1alpha1.Microservice).Status.Conditions, v1alpha1.ConditionProgressing)
 	return c != nil && (c.Status == metav1.ConditionFalse || c.Reason == "Draining")
@@ -333,7 +334,7 @@ func failedAt(version string) func(client.Object) bool {
 	}
 }
 
-// validateCheckout reports whether the program runs in a checkout, whose manifests it installs.
+// validateCheckout returns an error unless the program runs in a checkout, whose manifests it installs.
 func validateCheckout() error {
 	if _, err := os.Stat(filepath.Join("config", "crd")); err != nil {
 		return errors.New("find config/crd: it is not in the working folder: run benchscale in the root of a checkout")

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// shared is the only repository that exists. Requests for any other one read it.
+// shared is the only repository that exists. Requests for all other ones read it.
 const shared = "shared"
 
 // images is a registry in this process. Every repository has the same tags, so that a push is one request for all services.

@@ -1,8 +1,8 @@
 // Command benchscale measures what the manager costs a cluster: it starts a control plane with simulated nodes and pods,
 // creates many services, upgrades, aborts and pins all of them, and counts the requests, the processor time and the memory
-// of each phase. "make bench-scale" builds what it needs and runs it; docs/explanation/scale.md explains the results.
+// of each phase. "make bench-scale" builds and runs it; docs/explanation/scale.md explains the results.
 //
-// It needs no root, listens on loopback only, and ends every process that it started, by its process id.
+// It needs no root, listens on loopback only, and ends the processes that it started, by process ID.
 //
 //	main.go           flags, and the runs of all products
 //	plane.go          etcd, kube-apiserver, kube-controller-manager and kwok
@@ -12,7 +12,7 @@
 //	audit.go          counts requests in the audit log
 //	metrics.go        times of work queues
 //	tracker.go        waits until all objects reach a goal
-//	story.go          the phases, and what is measured in each
+//	story.go          the phases, and their measurements
 //	heighliner.go     the manager of this project
 //	argorollouts.go   Argo Rollouts, for comparison
 //	flagger.go        Flagger, for comparison
@@ -77,7 +77,7 @@ func (o *options) register(f *flag.FlagSet) {
 	f.BoolVar(&o.only, "only-peer", false, "measure that product alone")
 }
 
-// validate rejects flags that cannot work, before anything is started.
+// validate rejects invalid flags before anything is started.
 func (o *options) validate() error {
 	switch {
 	case o.services < 1:
@@ -134,7 +134,7 @@ func main() {
 	}
 }
 
-// run plays the story with each product, on a control plane of its own.
+// run plays the story with each product, on a separate control plane.
 func run(ctx context.Context, o *options) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -169,7 +169,7 @@ func run(ctx context.Context, o *options) error {
 	return report.write(os.Stdout, o.output)
 }
 
-// play plays the story with one product. The results of the phases before a failure are returned with the error.
+// play plays the story with one product. After a failure it returns the results of the previous phases with the error.
 func play(ctx context.Context, o *options, p product, began time.Time) (_ *productResult, err error) {
 	dir, err := os.MkdirTemp("", "benchscale-")
 	if err != nil {

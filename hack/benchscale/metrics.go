@@ -14,17 +14,17 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// queue is what a work queue did: until now, or in a phase.
+// queue is what a work queue did, in total or in a phase.
 type queue struct {
 	// Passes is the number of reconciles.
 	Passes float64 `json:"passes"`
 	// Waited and Worked are the sums of the times in the queue and in a reconcile, in seconds.
 	Waited float64 `json:"waitedSeconds"`
 	Worked float64 `json:"workedSeconds"`
-	// WaitedP99 is an upper bound of the time that 99 of 100 objects waited in the queue, in seconds; 0 if there was none.
+	// WaitedP99 is an upper bound of the 99th percentile of the time in the queue, in seconds; 0 if there is none.
 	WaitedP99 float64 `json:"waitedP99Seconds"`
 
-	buckets map[float64]float64 // cumulative number of objects by upper bound of the time in the queue
+	buckets map[float64]float64 // cumulative number of objects, by upper bound of the time in the queue
 }
 
 // The metrics of work queues of controller-runtime and client-go.
@@ -33,7 +33,7 @@ const (
 	queueWorked = "workqueue_work_duration_seconds"
 )
 
-// scrape reads the work queues by name. Without an address it returns none.
+// scrape reads the work queues by name; none if the address is empty.
 func scrape(ctx context.Context, address string) (map[string]queue, error) {
 	queues := map[string]queue{}
 	if address == "" {
@@ -67,7 +67,7 @@ func scrape(ctx context.Context, address string) (map[string]queue, error) {
 	return queues, nil
 }
 
-// label is the value of the label "name".
+// label returns the value of the label "name".
 func label[L interface {
 	GetName() string
 	GetValue() string
@@ -80,7 +80,7 @@ func label[L interface {
 	return ""
 }
 
-// since returns what a queue did after an earlier scrape.
+// since returns what a queue did since an earlier scrape.
 func (q queue) since(before queue) queue {
 	d := queue{Passes: q.Passes - before.Passes, Waited: q.Waited - before.Waited, Worked: q.Worked - before.Worked}
 	total := 0.0
@@ -99,7 +99,7 @@ func (q queue) since(before queue) queue {
 	return d
 }
 
-// fetch returns the body of an answer.
+// fetch returns the body of a response.
 func fetch(ctx context.Context, url string) (io.ReadCloser, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -110,13 +110,13 @@ func fetch(ctx context.Context, url string) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("get %s: %w", url, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		_ = response.Body.Close() // the status is the error
+		_ = response.Body.Close() // the error reports the status
 		return nil, fmt.Errorf("get %s: %s", url, response.Status)
 	}
 	return response.Body, nil
 }
 
-// profileTime is the duration of one CPU profile. go tool pprof merges those of a phase.
+// profileTime is the duration of one CPU profile. go tool pprof merges the profiles of a phase.
 const profileTime = 10 * time.Second
 
 // profile writes CPU profiles of a phase until the returned function is called.
@@ -143,7 +143,7 @@ func profile(ctx context.Context, address, dir, phase string, say func(string, .
 	return func() { close(ended); <-done }
 }
 
-// download writes an answer to a file.
+// download writes a response to a file.
 func download(ctx context.Context, url, file string) error {
 	body, err := fetch(ctx, url)
 	if err != nil {

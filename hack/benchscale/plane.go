@@ -28,16 +28,16 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// namespace of all services, as the largest case: everything that is listed by namespace lists all.
+// namespace of all services, which is the most expensive case: a list of the namespace lists all objects.
 const namespace = "bench"
 
-// nodes are simulated, and take any number of pods.
+// nodes is the number of simulated nodes, which accept any number of pods.
 const nodes = 10
 
-// startTimeout bounds the start of each part.
+// startTimeout limits the start of each part.
 const startTimeout = 2 * time.Minute
 
-// auditPolicy records one line for each request that is complete.
+// auditPolicy records one line for each completed request.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
@@ -137,7 +137,7 @@ func (p *plane) newClient(agent string, config *rest.Config) (client.WithWatch, 
 	return c, nil
 }
 
-// kubeconfig writes a kubeconfig file of a user with a client certificate, and returns its path.
+// kubeconfig writes a kubeconfig for a user with a client certificate, and returns its path.
 func (p *plane) kubeconfig(user string, groups ...string) (string, error) {
 	added, err := p.environment.AddUser(envtest.User{Name: user, Groups: groups}, nil)
 	if err != nil {
@@ -154,13 +154,12 @@ func (p *plane) kubeconfig(user string, groups ...string) (string, error) {
 	return path, nil
 }
 
-// serviceAccount writes a kubeconfig file of a user with the name and the groups of a ServiceAccount.
+// serviceAccount writes a kubeconfig for a user with the name and the groups of a ServiceAccount.
 func (p *plane) serviceAccount(namespace, name string) (string, error) {
 	return p.kubeconfig("system:serviceaccount:"+namespace+":"+name, "system:serviceaccounts", "system:serviceaccounts:"+namespace)
 }
 
-// nodeName returns the node of a service's pods. Pods name it themselves, so that no scheduler is
-// needed.
+// nodeName returns the node of a service's pods, which set it, so that no scheduler is needed.
 func nodeName(service int) string { return fmt.Sprintf("node-%d", service%nodes) }
 
 func (p *plane) createNodes(ctx context.Context) error {
@@ -193,7 +192,7 @@ func (p *plane) startKwok(o *options) error {
 	return p.run(kwok, nil, arguments...)
 }
 
-// run starts a process that ends with the plane.
+// run starts a process that stop ends.
 func (p *plane) run(binary string, environment []string, arguments ...string) error {
 	started, err := startProcess(p.dir, binary, environment, arguments...)
 	if err == nil {
@@ -202,8 +201,8 @@ func (p *plane) run(binary string, environment []string, arguments ...string) er
 	return err
 }
 
-// startControllerManager starts kube-controller-manager with its default controllers, but for the one that expects heartbeats of
-// nodes, and waits until it has given a namespace its ServiceAccount.
+// startControllerManager starts kube-controller-manager with its default controllers, except the one that expects heartbeats of
+// nodes, and waits until it has created the ServiceAccount of a namespace.
 func (p *plane) startControllerManager(ctx context.Context, o *options) error {
 	config, err := p.kubeconfig("system:kube-controller-manager", "system:masters")
 	if err != nil {
@@ -266,8 +265,8 @@ func (p *plane) applyFile(ctx context.Context, file string) error {
 	return nil
 }
 
-// administrator returns the kubeconfig of a ServiceAccount that may do everything, in a namespace of the same name:
-// for products whose roles are not in their definitions.
+// administrator returns the kubeconfig of a ServiceAccount with all rights, in a namespace of the same name: for products whose
+// roles are not in their manifests.
 func (p *plane) administrator(ctx context.Context, name string) (kubeconfig string, err error) {
 	if err := p.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return "", fmt.Errorf("create namespace %s: %w", name, err)
@@ -302,7 +301,7 @@ func (p *plane) stop() error {
 	return nil
 }
 
-// failed returns the error of a part that ended while it should run.
+// failed returns the error of a part that ended unexpectedly.
 func (p *plane) failed() error {
 	for _, s := range p.started {
 		if err := s.failure(); err != nil {
@@ -312,7 +311,7 @@ func (p *plane) failed() error {
 	return nil
 }
 
-// port of an address.
+// port returns the port of an address.
 func port(address string) string {
 	_, port, _ := net.SplitHostPort(address)
 	return port

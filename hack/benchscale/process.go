@@ -22,7 +22,7 @@ type process struct {
 	cmd    *exec.Cmd
 	log    string
 	exited chan struct{}
-	err    error // after exited is closed
+	err    error // set before exited is closed
 }
 
 // startProcess starts a process in its own process group, so that an interrupt of the terminal reaches only this program,
@@ -47,7 +47,7 @@ func startProcess(dir, binary string, environment []string, arguments ...string)
 	}
 	go func() {
 		p.err = p.cmd.Wait()
-		_ = log.Close() // the process that wrote it is gone
+		_ = log.Close() // the process that wrote it has ended
 		close(p.exited)
 	}()
 	return p, nil
@@ -83,7 +83,7 @@ func ready(ctx context.Context, url string) bool {
 	return response.Body.Close() == nil && response.StatusCode == http.StatusOK
 }
 
-// failure returns the error of a process that ended while it should run; nil while it runs.
+// failure returns the error of a process that ended unexpectedly; nil while it runs.
 func (p *process) failure() error {
 	select {
 	case <-p.exited:
@@ -110,9 +110,9 @@ func (p *process) tail() []byte {
 	return bytes.Join(lines[max(0, len(lines)-10):], []byte("\n"))
 }
 
-// stop ends the process: by SIGTERM, and after ten seconds by SIGKILL.
+// stop ends the process by SIGTERM, and after ten seconds by SIGKILL.
 func (p *process) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // an error means that it ended before
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // an error means that it has already ended
 	select {
 	case <-p.exited:
 	case <-time.After(10 * time.Second):
@@ -121,17 +121,17 @@ func (p *process) stop() {
 	}
 }
 
-// usage is what a process used until now.
+// usage is what a process has used so far.
 type usage struct {
 	CPU      time.Duration // of user and system
 	Resident int64         // bytes in memory
-	Peak     int64         // largest number of bytes in memory until now
+	Peak     int64         // maximum number of bytes in memory so far
 }
 
 // ticks is the number of clock ticks per second in /proc, which is constant on Linux.
 const ticks = 100
 
-// usage reads /proc.
+// usage reads the usage of the process from /proc.
 func (p *process) usage() (usage, error) {
 	if err := p.failure(); err != nil {
 		return usage{}, err
@@ -148,9 +148,9 @@ func (p *process) usage() (usage, error) {
 	return parseUsage(string(stat), string(status))
 }
 
-// parseUsage reads the files stat and status of /proc/PID.
+// parseUsage parses the files stat and status of /proc/PID.
 func parseUsage(stat, status string) (usage, error) {
-	// The second field is the name in parentheses, which may hold spaces.
+	// The second field is the name in parentheses, which may contain spaces.
 	after := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(after) < 13 {
 		return usage{}, fmt.Errorf("read /proc/PID/stat: %d fields after the name: the kernel gives at least 13", len(after))

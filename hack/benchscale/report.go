@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// controllerManager is the program of kube-controller-manager's user agents.
+// controllerManager is the program in the user agents of kube-controller-manager.
 const controllerManager = "kube-controller-manager"
 
-// report is what is written as JSON.
+// report is the JSON output.
 type report struct {
 	Services int             `json:"services"`
 	Source   string          `json:"source"`
@@ -29,20 +29,20 @@ type productResult struct {
 	Phases []phaseResult `json:"phases"`
 }
 
-// phaseResult is what a phase cost. Counts and times are of all services together.
+// phaseResult is the cost of a phase. Counts and times are totals of all services.
 type phaseResult struct {
 	Name string `json:"name"`
-	// Services is how many services were changed, or were there in a phase without changes.
+	// Services is the number of services that were changed, or that existed in a phase without changes.
 	Services int `json:"services"`
-	// Reached is the time from the first change until the last service reached the goal, AfterLast from the last change.
+	// Reached is the time from the first change until the last service reached the goal, AfterLast that from the last change.
 	Reached   float64 `json:"reachedSeconds"`
 	AfterLast float64 `json:"afterLastSeconds"`
 	// Seconds is the time until the goal, or the duration of a phase without changes.
 	Seconds float64 `json:"seconds"`
 	// Settled is false if there were still writes five minutes after the goal.
 	Settled bool `json:"settled"`
-	// Writes and Reads of the product until all was quiet, without those of Leases; Refused of the writes were answered with an
-	// error. Follow are the writes of kube-controller-manager.
+	// Writes and Reads of the product until there were no more writes, without those of Leases; Refused is the number of writes
+	// with an error response. Follow is the number of writes of kube-controller-manager.
 	Writes  int `json:"writes"`
 	Refused int `json:"refused"`
 	Reads   int `json:"reads"`
@@ -50,23 +50,23 @@ type phaseResult struct {
 	Leases  int `json:"leases"`
 	// Kinds of requests, by program.
 	Kinds map[string]map[string]int `json:"kinds"`
-	// CPUToGoal and CPU are the processor time of the product in seconds, until the goal and until all was quiet.
+	// CPUToGoal and CPU are the processor time of the product in seconds, until the goal and until there were no more writes.
 	CPUToGoal float64 `json:"cpuToGoalSeconds"`
 	CPU       float64 `json:"cpuSeconds"`
-	// Resident and Peak are the memory of the product in bytes: at the end of the phase, and the most since its start.
+	// Resident and Peak are the memory of the product in bytes: at the end of the phase, and the maximum since its start.
 	Resident int64 `json:"residentBytes"`
 	Peak     int64 `json:"peakBytes"`
-	// PodSeconds are the sorted times from a change to the first pod of services that were changed one after another.
+	// PodSeconds are the sorted times from a change to the first pod, for services that were changed one after another.
 	PodSeconds []float64 `json:"podSeconds,omitempty"`
 	// Queues by name.
 	Queues map[string]queue `json:"queues"`
-	// Registry has the requests to the registry by kind.
+	// Registry is the number of requests to the registry by kind.
 	Registry map[string]int `json:"registry"`
 
 	requests []request
 }
 
-// finish counts the requests.
+// finish computes the counts of requests.
 func (r *phaseResult) finish(agent string, before, atGoal, after usage) {
 	r.Kinds = map[string]map[string]int{}
 	for _, q := range r.requests {
@@ -99,7 +99,7 @@ func (r *phaseResult) finish(agent string, before, atGoal, after usage) {
 	r.Resident, r.Peak = after.Resident, after.Peak
 }
 
-// percentile of sorted numbers; 0 for none.
+// percentile returns a percentile of sorted numbers; 0 if there are none.
 func percentile(sorted []float64, percent int) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -107,13 +107,13 @@ func percentile(sorted []float64, percent int) float64 {
 	return sorted[min(len(sorted)-1, len(sorted)*percent/100)]
 }
 
-// summary is one line about a phase.
+// summary returns one line about a phase.
 func (r *phaseResult) summary() string {
 	return fmt.Sprintf("%.1f s, %.1f s after the last change; per service %s writes, %s that follow, %s reads, %.0f ms; %d MiB",
 		r.Seconds, r.AfterLast, r.per(r.Writes), r.per(r.Follow), r.per(r.Reads), r.each(1000*r.CPU), r.Resident>>20)
 }
 
-// write prints tables, and writes the file if there is one.
+// write prints tables, and writes the file if one is given.
 func (r *report) write(out io.Writer, file string) error {
 	if len(r.Products) == 0 {
 		return nil
@@ -146,10 +146,10 @@ func (r *report) write(out io.Writer, file string) error {
 	return nil
 }
 
-// per prints a number for one service.
+// per formats a number per service.
 func (r *phaseResult) per(n int) string { return fmt.Sprintf("%.1f", r.each(float64(n))) }
 
-// each returns a number divided by the services.
+// each returns a number per service.
 func (r *phaseResult) each(n float64) float64 { return n / float64(r.Services) }
 
 func (r *report) table(b *strings.Builder, p *productResult) {
@@ -226,7 +226,7 @@ func (r *report) kinds(b *strings.Builder, p *productResult) {
 	}
 	fmt.Fprintf(b, "\n|---|---|%s\n", strings.Repeat("---|", len(p.Phases)))
 	for _, row := range rows {
-		if row[0] == "benchscale" || float64(totals[row]) < 0.02*float64(r.Services) { // what the measurement itself asks, and starts
+		if row[0] == "benchscale" || float64(totals[row]) < 0.02*float64(r.Services) { // requests of the measurement itself, and rare ones
 			continue
 		}
 		fmt.Fprintf(b, "| %s | %s |", row[0], row[1])

@@ -13,19 +13,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// product is a release platform that is measured.
+// product is a release platform to measure.
 type product interface {
 	name() string
-	// agent is the program in the user agent of its requests.
+	// agent is the name of the program in the user agent of its requests.
 	agent() string
 	// definitions are files and folders with CustomResourceDefinitions.
 	definitions() []string
-	// start installs what it needs, and starts it.
+	// start installs and starts the product.
 	start(ctx context.Context, p *plane) (*process, error)
-	// metrics and profiles are addresses of its metrics and of net/http/pprof; "" for none.
+	// metrics and profiles are the addresses of its metrics and of net/http/pprof; "" for none.
 	metrics() string
 	profiles() string
-	// list is of the kind whose objects reach the goals of phases, one for each service.
+	// list returns an empty list of the kind whose objects reach the goals of phases, one object for each service.
 	list() client.ObjectList
 	// phases of the story, in order.
 	phases() []phase
@@ -38,9 +38,10 @@ type phase struct {
 	hidden bool
 	// before is called once, before the first change; it may be nil.
 	before func(ctx context.Context) error
-	// change changes the service with this number. Without it nothing changes for options.rest.
+	// change changes the service with this number. If it is nil, the phase lasts options.rest without changes.
 	change func(ctx context.Context, service int) error
-	// single is how many services are changed, one after another, each when the one before has a new pod; 0 changes all.
+	// single is the number of services that are changed one after another, each after the previous one has a new pod; 0
+	// changes all.
 	single int
 	// goal reports whether an object has reached the state.
 	goal func(client.Object) bool
@@ -62,7 +63,7 @@ type story struct {
 	pods    *podTimes
 }
 
-// play plays all phases. Those that are complete are returned with an error too.
+// play plays all phases. Completed phases are returned even with an error.
 func (s *story) play(ctx context.Context) (*productResult, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -92,7 +93,7 @@ func (s *story) play(ctx context.Context) (*productResult, error) {
 	return result, nil
 }
 
-// phase changes all services, waits for the goal, and then until all is quiet.
+// phase changes all services, waits for the goal, and then until there are no more writes.
 func (s *story) phase(ctx context.Context, number string, p phase) (*phaseResult, error) {
 	if p.before != nil {
 		if err := p.before(ctx); err != nil {
@@ -160,7 +161,7 @@ func (s *story) phase(ctx context.Context, number string, p phase) (*phaseResult
 	return result, nil
 }
 
-// fileName returns a name of a phase without spaces and commas.
+// fileName returns the name of a phase without spaces and commas.
 func fileName(name string) string {
 	out := []rune(name)
 	for i, r := range out {
@@ -181,7 +182,7 @@ func (s *story) pause(ctx context.Context) error {
 	}
 }
 
-// changeAll changes all services, some at a time, and waits for the goal.
+// changeAll changes all services, several at a time, and waits for the goal.
 func (s *story) changeAll(ctx context.Context, p phase, result *phaseResult, began time.Time) error {
 	change := s.changeTogether
 	if p.single > 0 {
@@ -194,7 +195,7 @@ func (s *story) changeAll(ctx context.Context, p phase, result *phaseResult, beg
 	reached, err := s.tracker.await(ctx, s.services, s.patience, s.plane.failed, func(format string, arguments ...any) {
 		s.say("%s: %s", p.name, fmt.Sprintf(format, arguments...))
 	})
-	if err != nil && ctx.Err() == nil && s.plane.failed() == nil { // else the error has the last lines
+	if err != nil && ctx.Err() == nil && s.plane.failed() == nil { // otherwise the error has the last lines
 		return errors.Join(err, s.note())
 	}
 	if err != nil {
@@ -205,7 +206,7 @@ func (s *story) changeAll(ctx context.Context, p phase, result *phaseResult, beg
 	return nil
 }
 
-// changeTogether changes all services, some at a time.
+// changeTogether changes all services, several at a time.
 func (s *story) changeTogether(ctx context.Context, p phase, _ *phaseResult) error {
 	s.tracker.aim(func(client.Object) bool { return false })
 	group, changing := errgroup.WithContext(ctx)
@@ -217,7 +218,7 @@ func (s *story) changeTogether(ctx context.Context, p phase, _ *phaseResult) err
 	return group.Wait()
 }
 
-// changeSingly changes some services one after another, and measures the times until each has a new pod.
+// changeSingly changes some services one after another, and measures how long each takes to have a new pod.
 func (s *story) changeSingly(ctx context.Context, p phase, result *phaseResult) error {
 	s.tracker.aim(p.goal)
 	for i := range min(p.single, s.services) {
@@ -248,7 +249,7 @@ func (s *story) note() error {
 	return err
 }
 
-// longestSettle bounds the wait for a product that always writes.
+// longestSettle limits the wait for a product that does not stop writing.
 const longestSettle = 5 * time.Minute
 
 // untilQuiet reads the audit log until neither the product nor kube-controller-manager has written for some time.

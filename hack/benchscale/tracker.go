@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// follow lists and watches objects until ctx ends. changed is called with each object that is new or changed, deleted, which may
-// be nil, with each that is gone; both one at a time.
+// follow lists and watches objects until ctx ends. changed is called for each new or changed object, and deleted, which may be
+// nil, for each deleted one; calls are not concurrent.
 func follow(ctx context.Context, c client.WithWatch, namespace string, list client.ObjectList, changed, deleted func(client.Object)) {
 	options := func(o metav1.ListOptions) []client.ListOption {
 		return []client.ListOption{client.InNamespace(namespace), &client.ListOptions{Raw: &o}}
@@ -51,7 +51,7 @@ func follow(ctx context.Context, c client.WithWatch, namespace string, list clie
 	controller.RunWithContext(ctx)
 }
 
-// tracker keeps the current state of all objects of a kind in the namespace of the services, and waits until all reach a goal.
+// tracker keeps the current state of all objects of a kind in the namespace of the services, and waits until they reach a goal.
 type tracker struct {
 	mu      sync.Mutex
 	objects map[string]client.Object
@@ -60,7 +60,7 @@ type tracker struct {
 	last    time.Time // when the last object reached the goal
 }
 
-// track starts to follow objects until ctx ends.
+// track follows objects in the background until ctx ends.
 func track(ctx context.Context, c client.WithWatch, list client.ObjectList) *tracker {
 	t := &tracker{objects: map[string]client.Object{}, reached: map[string]bool{}}
 	go follow(ctx, c, namespace, list, t.changed, t.deleted)
@@ -81,7 +81,7 @@ func (t *tracker) deleted(o client.Object) {
 	delete(t.reached, o.GetName())
 }
 
-// check notes whether an object has reached the goal. One that has left it again counts no longer.
+// check records whether an object has reached the goal. One that has left it again no longer counts.
 func (t *tracker) check(o client.Object) {
 	if t.goal == nil {
 		return
@@ -96,7 +96,7 @@ func (t *tracker) check(o client.Object) {
 	}
 }
 
-// aim sets the goal, which objects may have reached already.
+// aim sets the goal, which some objects may already have reached.
 func (t *tracker) aim(goal func(client.Object) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,14 +106,14 @@ func (t *tracker) aim(goal func(client.Object) bool) {
 	}
 }
 
-// progress returns how many objects have reached the goal, and when the last did.
+// progress returns how many objects have reached the goal, and when the last one did.
 func (t *tracker) progress() (int, time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.reached), t.last
 }
 
-// await waits until n objects have reached the goal, and returns when the last did. It reports progress every ten seconds.
+// await waits until n objects have reached the goal, and returns when the last one did. It reports progress every ten seconds.
 func (t *tracker) await(ctx context.Context, n int, patience time.Duration, failed func() error, say func(string, ...any)) (time.Time, error) {
 	began, reported := time.Now(), time.Now()
 	for {

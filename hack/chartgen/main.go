@@ -1,5 +1,5 @@
-// Command chartgen writes the parts of the Helm chart that have their source elsewhere: objects from config,
-// values.yaml and docs/reference/helm-values.md from values.schema.json.
+// Command chartgen writes the generated parts of the Helm chart: objects from config, and values.yaml and
+// docs/reference/helm-values.md from values.schema.json.
 //
 //	chartgen ROOT
 //
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// run writes what differs, and removes files of objects that are no longer in config.
+// run writes files that differ, and removes files of objects that are no longer in config.
 func run(root string) error {
 	files, err := generate(root)
 	if err != nil {
@@ -71,7 +71,7 @@ func run(root string) error {
 	return nil
 }
 
-// present returns the generated files as they are, by path below root.
+// present returns the current generated files, by path below root.
 func present(root string) (map[string][]byte, error) {
 	paths := []string{filepath.Join(root, chart, "values.yaml"), filepath.Join(root, reference)}
 	for _, pattern := range []string{"*/*.yaml", "*/*/*.yaml"} {
@@ -125,7 +125,7 @@ func generate(root string) (map[string][]byte, error) {
 	return files, err
 }
 
-// sources are the folders of config whose objects the chart has too.
+// sources are the folders of config whose objects are also in the chart.
 var sources = []string{"crd", "policies", "rbac", "components/alerts", "components/read-secrets", "components/secrets", "components/web"}
 
 // copyObjects adds the objects of a folder of config.
@@ -154,8 +154,8 @@ func copyObjects(root, dir string, files map[string][]byte) error {
 	return nil
 }
 
-// keep adds the annotation by which Helm leaves a definition, and so all objects of its kind, when it uninstalls; nil if the
-// text does not begin as controller-gen writes it.
+// keep adds the annotation that makes Helm keep a CRD, and thus all objects of its kind, when it uninstalls; nil if the text
+// does not begin as controller-gen writes it.
 func keep(definition []byte) []byte {
 	const annotations = "\nmetadata:\n  annotations:\n"
 	before, after, ok := bytes.Cut(definition, []byte(annotations))
@@ -186,7 +186,7 @@ func clusterScoped(root string) ([]string, error) {
 	return scoped, nil
 }
 
-// namespaced adds the roles of a manager that watches some namespaces.
+// namespaced adds the roles of a manager that watches only some namespaces.
 func namespaced(root string, files map[string][]byte) error {
 	text, err := os.ReadFile(filepath.Join(root, "config", "rbac", "role.yaml"))
 	if err != nil {
@@ -219,7 +219,7 @@ func namespaced(root string, files map[string][]byte) error {
 		"cluster_role.yaml": {role("ClusterRole", "", all.Name, cluster)},
 		"role.yaml":         {role("Role", "", all.Name, within)},
 		"role_binding.yaml": {binding("", all.Name)},
-		// The list of domains is in the namespace of the manager, which it need not watch.
+		// The list of domains is in the namespace of the manager, which the manager may not watch.
 		"domains.yaml": {role("Role", account.Namespace, "heighliner-domains", list), binding(account.Namespace, "heighliner-domains")},
 	} {
 		documents := make([]string, 0, len(objects))
@@ -235,7 +235,8 @@ func namespaced(root string, files map[string][]byte) error {
 	return nil
 }
 
-// metadata of an object; cluster-scoped ones, and those that get their namespace from the chart, have none.
+// metadata returns the metadata of an object; without a namespace for cluster-scoped ones and those that get it from the
+// chart.
 func metadata(namespace, name string) map[string]any {
 	m := map[string]any{"name": name}
 	if namespace != "" {
@@ -244,8 +245,7 @@ func metadata(namespace, name string) map[string]any {
 	return m
 }
 
-// split returns the rules that only a ClusterRole can grant, and the others. A subresource goes with its
-// resource.
+// split separates the rules that only a ClusterRole can grant from the others. A subresource is treated like its resource.
 func split(rules []rbacv1.PolicyRule, scoped []string) (cluster, within []rbacv1.PolicyRule) {
 	for _, rule := range rules {
 		only := func(want bool) rbacv1.PolicyRule {

@@ -13,14 +13,15 @@ import (
 // reference is the page that lists the values.
 const reference = "docs/reference/helm-values.md"
 
-// value of the chart, as its schema describes it.
+// value is a value of the chart, as in its schema.
 type value struct {
 	// Path of the value, such as image.tag.
 	path        string
 	description string
 	kind        string
 	enum        []string
-	// byDefault is the default as JSON; nil for an object whose parts have defaults, and for flags, which have those of the manager.
+	// byDefault is the default as JSON; nil for an object whose fields have defaults, and for flags, which have the manager's
+	// defaults.
 	byDefault json.RawMessage
 	parts     []value
 }
@@ -72,7 +73,7 @@ func readProperties(prefix string, properties json.RawMessage) ([]value, error) 
 	return values, nil
 }
 
-// keys of a JSON object, in its order.
+// keys returns the keys of a JSON object, in their order.
 func keys(object json.RawMessage) ([]string, error) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if start, err := d.Token(); err != nil || start != json.Delim('{') {
@@ -93,7 +94,7 @@ func keys(object json.RawMessage) ([]string, error) {
 	return names, nil
 }
 
-// valuesYAML returns the file of the defaults, with the descriptions as comments.
+// valuesYAML returns values.yaml, with the descriptions as comments.
 func valuesYAML(values []value) ([]byte, error) {
 	out := bytes.NewBufferString(fmt.Sprintf(header, "values.schema.json"))
 	err := writeValues(out, "", values)
@@ -130,7 +131,7 @@ func writeValues(out *bytes.Buffer, indent string, values []value) error {
 	return nil
 }
 
-// wrapped splits a text into lines of at most so many characters.
+// wrapped splits a text into lines of at most width characters.
 func wrapped(text string, width int) (lines []string) {
 	line := ""
 	for word := range strings.FieldsSeq(text) {
@@ -142,7 +143,7 @@ func wrapped(text string, width int) (lines []string) {
 	return append(lines, line)
 }
 
-// valuesReference returns the page of the values.
+// valuesReference returns the reference page of the values.
 func valuesReference(values []value) ([]byte, error) {
 	out := bytes.NewBufferString(`# Helm values
 

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// runbooks is where the pages of the alerts are.
+// runbooks is the URL of the folder with the pages of the alerts.
 const runbooks = "https://github.com/heighliner/heighliner/blob/main/docs/how-to/runbooks/"
 
 // ruleGroup is a group of rules of Prometheus.
@@ -26,10 +26,10 @@ type rule struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// subject names the group of an alert: that of its labels, where there are metrics by name.
+// subject names the group of an alert, from its labels if there are metrics by name.
 const subject = `{{ with $labels.microservice }}Group {{ $labels.group }} of {{ $labels.namespace }}/{{ . }}{{ else }}A release group{{ end }}`
 
-// alert makes a rule whose runbook is the page of that name.
+// alert returns an alert whose runbook is the page of that name.
 func alert(name, page, severity, wait, summary, description string, expr ...string) rule {
 	return rule{
 		Alert: name, Expr: strings.Join(expr, "\n"), For: wait, Labels: map[string]string{"severity": severity},
@@ -37,8 +37,8 @@ func alert(name, page, severity, wait, summary, description string, expr ...stri
 	}
 }
 
-// inState is true of groups that are in one of some states for longer than some seconds: by name, or, while there are no
-// metrics by name, of all of them.
+// inState returns expressions that are true for groups in one of some states for longer than some seconds: by name or, if there are
+// no metrics by name, over all groups.
 func inState(states string, seconds int) []string {
 	return []string{
 		fmt.Sprintf(`((time() - max by (namespace, microservice, group) (heighliner_group_state_since_timestamp_seconds)) > %d)`, seconds),
@@ -47,8 +47,8 @@ func inState(states string, seconds int) []string {
 	}
 }
 
-// inCondition is true of ImagePolicies or NetworkPolicies with a condition that is False: by name, or, while there are no
-// metrics by name, where there are any.
+// inCondition returns expressions that are true for ImagePolicies or NetworkPolicies with a condition that is False: by name or, if
+// there are no metrics by name, if there are any.
 func inCondition(kind, condition string) []string {
 	return []string{
 		fmt.Sprintf(`max by (namespace, name, reason) (heighliner_policy_condition{kind="%s",condition="%s"}) == 0`, kind, condition),
@@ -61,15 +61,16 @@ func object(kind string) string {
 	return `{{ with $labels.name }}` + kind + ` {{ $labels.namespace }}/{{ . }}{{ else }}{{ $value }} ` + kind + ` objects{{ end }}`
 }
 
-// calls counts calls to registries, GitHub and providers of metrics: all of them, and those without a usable answer. Answers that a
-// user has to act on, such as a missing tag or a refused credential, do not count: they are in the status of an object.
+// calls are counters of calls to registries, GitHub and providers of metrics: all of them, and those without a usable answer.
+// Answers that require action of a user, such as a missing tag or rejected credentials, do not count: they are in the status of an
+// object.
 var calls = []struct{ all, failed string }{
 	{`heighliner_registry_lookups_total`, `heighliner_registry_lookups_total{result=~"Unreachable|RateLimited|Malformed|Failed"}`},
 	{`heighliner_github_requests_total`, `heighliner_github_requests_total{code=~"none|429|5.."}`},
 	{`heighliner_analysis_queries_total`, `heighliner_analysis_queries_total{result=~"Timeout|Throttled|Unreachable|ServerError|BadAnswer"}`},
 }
 
-// failedShare returns the share of calls without a usable answer in a time.
+// failedShare returns the share of calls without a usable answer in a window.
 func failedShare(window string) string {
 	sum := func(pick func(all, failed string) string) string {
 		var terms []string
@@ -81,7 +82,8 @@ func failedShare(window string) string {
 	return sum(func(_, failed string) string { return failed }) + " / " + sum(func(all, _ string) string { return all })
 }
 
-// budget is the share of calls that may fail: 1 %. burnt is true while a window and a shorter one burn it so many times as fast.
+// burnt returns an expression for a budget of 1 % failed calls: true while a long and a short window both consume it at that
+// multiple of its rate.
 func burnt(times float64, long, short string) string {
 	return fmt.Sprintf("%s > %g\nand %s > %g", failedShare(long), times*0.01, failedShare(short), times*0.01)
 }
@@ -133,7 +135,7 @@ func alerts() []ruleGroup {
 	}}}
 }
 
-// generated begins each file that this program writes, where the format has comments.
+// generated is the first line of each generated file whose format has comments.
 const generated = "# Written by hack/dashboards: make dashboards.\n"
 
 // ruleFile returns the alerts as a rules file of Prometheus.
@@ -150,7 +152,7 @@ func prometheusRule() []byte {
 	})
 }
 
-// document in YAML.
+// document returns a value as YAML.
 func document(v any) []byte {
 	out, err := yaml.Marshal(v)
 	if err != nil {

@@ -2,12 +2,12 @@ package main
 
 import "fmt"
 
-// dashboards are all dashboards, by the name of their file.
+// dashboards returns all dashboards, by the name of their file.
 func dashboards() map[string]dashboard {
 	return map[string]dashboard{"fleet": fleet(), "service": service(), "discovery": discovery(), "manager": manager()}
 }
 
-// Groups by state, once where several managers were scraped.
+// groups counts groups by state, without duplicates if several managers were scraped.
 const groups = `max by (state) (heighliner_groups)`
 
 // inStates counts groups in states.
@@ -15,12 +15,12 @@ func inStates(states string) string {
 	return fmt.Sprintf(`sum(max by (state) (heighliner_groups{state=~"%s"}))`, states)
 }
 
-// rateOf counters by labels.
+// rateOf returns the rate of a counter by labels.
 func rateOf(counter, by string) string {
 	return fmt.Sprintf("sum by (%s) (rate(%s[$__rate_interval]))", by, counter)
 }
 
-// quantile of a histogram.
+// quantile returns a quantile of a histogram.
 func quantile(q float64, histogram, by string) string {
 	if by != "" {
 		by = ", " + by
@@ -28,12 +28,13 @@ func quantile(q float64, histogram, by string) string {
 	return fmt.Sprintf("histogram_quantile(%g, sum by (le%s) (rate(%s_bucket[$__rate_interval])))", q, by, histogram)
 }
 
-// mean of a summary over a time, of services that a selector chooses.
+// mean returns the mean of a summary over a window, for the services of a selector.
 func mean(summary, selector, window string) string {
 	return fmt.Sprintf("sum(increase(%[1]s_sum%[2]s[%[3]s])) / sum(increase(%[1]s_count%[2]s[%[3]s]))", summary, selector, window)
 }
 
-// The four DORA measures of the services that a selector, such as {namespace="shop"}, chooses.
+// dora returns the four DORA measures of the services of a selector, such as
+// {namespace="shop"}.
 func dora(selector, more string) []panel {
 	failed := fmt.Sprintf(`sum(increase(heighliner_service_rollouts_total{%[1]sresult!="Promoted"}[30d])) / sum(increase(heighliner_service_rollouts_total{%[1]sresult!="RolledBack"}[30d]))`, more)
 	return []panel{
@@ -44,7 +45,7 @@ func dora(selector, more string) []panel {
 	}
 }
 
-// fleet shows all services.
+// fleet returns the dashboard of all services.
 func fleet() dashboard {
 	panels := []panel{
 		stat("Microservices", "none", "max(heighliner_microservices)"),
@@ -70,7 +71,7 @@ func fleet() dashboard {
 	return newDashboard("fleet", "Fleet", "All services: what is in progress, what waits, and how delivery goes.", nil, panels...)
 }
 
-// service shows one service.
+// service returns the dashboard of one service.
 func service() dashboard {
 	const chosen = `{namespace="$namespace",microservice="$microservice"}`
 	const more = `namespace="$namespace",microservice="$microservice",`
@@ -95,7 +96,7 @@ func service() dashboard {
 	}, panels...)
 }
 
-// discovery shows registries and GitHub.
+// discovery returns the dashboard of registries and GitHub.
 func discovery() dashboard {
 	return newDashboard("discovery", "Discovery", "How versions are found: registries, GitHub, webhooks.", nil,
 		stat("ImagePolicies", "none", `sum(max by (status) (heighliner_policy_conditions{kind="ImagePolicy",condition="Ready"}))`),
@@ -120,7 +121,7 @@ func discovery() dashboard {
 	)
 }
 
-// manager shows the process, and what it calls.
+// manager returns the dashboard of the manager's process and its calls.
 func manager() dashboard {
 	return newDashboard("manager", "Manager", "The manager: reconciles, calls, and resources.", nil,
 		stat("Managers that act", "none", "count(heighliner_microservices)"),

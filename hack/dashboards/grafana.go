@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 )
 
-// dashboard is what of Grafana's JSON model of a dashboard is used here. Field names are Grafana's.
+// dashboard is the part of Grafana's JSON model of a dashboard that is used here. Field names are
+// Grafana's.
 type dashboard struct {
 	UID           string     `json:"uid"`
 	Title         string     `json:"title"`
@@ -26,7 +27,7 @@ type timeRange struct {
 	To   string `json:"to"`
 }
 
-// link shows the other dashboards.
+// link links the other dashboards.
 type link struct {
 	Type        string   `json:"type"`
 	Title       string   `json:"title"`
@@ -40,14 +41,14 @@ type templating struct {
 	List []variable `json:"list"`
 }
 
-// variable is a choice at the top of a dashboard.
+// variable is a selection at the top of a dashboard.
 type variable struct {
 	Name       string  `json:"name"`
 	Label      string  `json:"label"`
 	Type       string  `json:"type"`
 	Query      string  `json:"query"`
 	Datasource *source `json:"datasource,omitempty"`
-	// Refresh: 1 reads the choices when the dashboard is opened, 2 also when the time changes.
+	// Refresh: 1 reads the options when the dashboard is opened, 2 also when the time range changes.
 	Refresh int `json:"refresh"`
 	Sort    int `json:"sort"`
 }
@@ -58,7 +59,7 @@ type source struct {
 	UID  string `json:"uid"`
 }
 
-// chosen is the data source that the reader chose.
+// chosen is the data source that the reader selected.
 var chosen = &source{"prometheus", "${datasource}"}
 
 type panel struct {
@@ -71,11 +72,11 @@ type panel struct {
 	Targets     []target    `json:"targets,omitempty"`
 	FieldConfig fieldConfig `json:"fieldConfig"`
 	Options     any         `json:"options,omitempty"`
-	// Transformations of tables.
+	// Transformations apply to tables.
 	Transformations []any `json:"transformations,omitempty"`
 }
 
-// grid is where a panel is, on a dashboard of 24 columns.
+// grid is the position of a panel, on a dashboard of 24 columns.
 type grid struct {
 	X int `json:"x"`
 	Y int `json:"y"`
@@ -132,12 +133,12 @@ func choice(name, label, metric string) variable {
 	return variable{Name: name, Label: label, Type: "query", Query: "label_values(" + metric + ", " + name + ")", Datasource: chosen, Refresh: 2, Sort: 1}
 }
 
-// row begins a part of a dashboard.
+// row returns the heading of a section of a dashboard.
 func row(title string) panel {
 	return panel{Type: "row", Title: title, GridPos: grid{W: 24, H: 1}, FieldConfig: fieldConfig{Overrides: []any{}}}
 }
 
-// stat shows the present value of a query.
+// stat shows the current value of a query.
 func stat(title, unit, expr string) panel {
 	p := drawn("stat", title, unit, 4, 4, query{"", expr})
 	p.Targets[0].Instant, p.Targets[0].Range = true, false
@@ -154,7 +155,7 @@ func series(title, unit string, queries ...query) panel {
 	return p
 }
 
-// table shows the labels of the present series of a query.
+// table shows the labels of the current series of a query.
 func table(title, unit, expr string) panel {
 	p := drawn("table", title, unit, 24, 8, query{"", expr})
 	p.Targets[0].Instant, p.Targets[0].Range, p.Targets[0].Format = true, false, "table"
@@ -170,13 +171,13 @@ func drawn(kind, title, unit string, width, height int, queries ...query) panel 
 	return p
 }
 
-// about returns a panel a description.
+// about returns a panel with a description.
 func (p panel) about(text string) panel {
 	p.Description = text
 	return p
 }
 
-// wide sets the width of a panel in columns of 24.
+// wide returns a panel with a width, in columns of 24.
 func (p panel) wide(columns int) panel {
 	p.GridPos.W = columns
 	return p

@@ -2,8 +2,8 @@
 //
 //	dashboards ROOT
 //
-// writes config/components/alerts and config/components/dashboards below the folder ROOT, and the dashboards a second time for the chart,
-// which reads no files outside of its folder.
+// writes config/components/alerts and config/components/dashboards below the folder ROOT, and a copy of the dashboards for the
+// chart, which cannot read files outside of its folder.
 //
 //	main.go        the files
 //	alerts.go      the alerts
@@ -19,7 +19,7 @@ import (
 	"slices"
 )
 
-// files are all that is written, by path below the root.
+// files returns all generated files, by path below the root.
 func files() map[string][]byte {
 	out := map[string][]byte{
 		"config/components/alerts/rules.yaml":          ruleFile(),

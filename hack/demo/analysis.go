@@ -18,7 +18,7 @@ import (
 // analysisFailed is the reason of a release that its analysis ended.
 const analysisFailed = "AnalysisFailed"
 
-// end is how the way of a canary ended: a line of the closing table.
+// end is the end of a canary: a line of the closing table.
 type end struct {
 	version, about string
 	weights        []int32
@@ -57,7 +57,8 @@ func (s *story) slow(ctx context.Context) error {
 	return s.rolledBack(ctx, "1.3.0", "slow", map[string]string{"LATENCY": "400ms"}, "p95")
 }
 
-// rolledBack pushes a version whose metric is to fail, and sees it end in its first step.
+// rolledBack pushes a version whose metric fails, and waits for its rollback in the first
+// step.
 func (s *story) rolledBack(ctx context.Context, version, about string, env map[string]string, metric string) error {
 	before := s.active1x(ctx)
 	e, err := s.judged(ctx, version, about, env, v1alpha1.ReleaseError)
@@ -75,7 +76,7 @@ func (s *story) rolledBack(ctx context.Context, version, about string, env map[s
 	return nil
 }
 
-// testers makes the only step one for requests with a header, which no client sends.
+// testers makes the only step one for requests with a header that no client sends.
 const testers = `{"spec":{"updateStrategy":{"canary":{"steps":[{"name":"testers","weight":0,"match":true}]}}}}`
 
 func (s *story) silentContinued(ctx context.Context) error {
@@ -89,8 +90,8 @@ func (s *story) silentAborted(ctx context.Context) error {
 	return s.decided(ctx, "1.5.0", v1alpha1.ReleaseError, "deprecate", "--reason", "no one sees it")
 }
 
-// decided pushes a version that gets no requests, waits until it waits for traffic, and
-// speaks a person's word.
+// decided pushes a version that gets no requests, waits until the analysis waits for
+// traffic, and makes a decision as a person would.
 func (s *story) decided(ctx context.Context, version string, status v1alpha1.ReleaseStatus, verb string, flags ...string) error {
 	began := time.Now()
 	if err := s.push(ctx, version, nil); err != nil {
@@ -144,13 +145,13 @@ func (s *story) silentFailed(ctx context.Context) error {
 	return s.show(ctx)
 }
 
-// judgement is an end with all that was measured on the way.
+// judgement is an end with all its measurements.
 type judgement struct {
 	end
 	analysis *v1alpha1.ReleaseAnalysis
 }
 
-// judged pushes a version and waits for the end of its way.
+// judged pushes a version and waits for its end.
 func (s *story) judged(ctx context.Context, version, about string, env map[string]string, status v1alpha1.ReleaseStatus) (judgement, error) {
 	began := time.Now()
 	s.mark(version)
@@ -165,8 +166,8 @@ func (s *story) judged(ctx context.Context, version, about string, env map[strin
 	return e, err
 }
 
-// ended waits until a version has a status in which its way is over, and gives the
-// weights that it had on the way.
+// ended waits until a version has a status that ends its rollout, and returns the weights
+// that it had.
 func (s *story) ended(ctx context.Context, version string, status v1alpha1.ReleaseStatus) (judgement, error) {
 	e := judgement{end: end{version: version, status: status}}
 	var name string
@@ -189,14 +190,14 @@ func (s *story) ended(ctx context.Context, version string, status v1alpha1.Relea
 	return e, err
 }
 
-// analysis of a release, nil when nothing was measured.
+// analysis returns the analysis of a release; nil if nothing was measured.
 func (s *story) analysis(ctx context.Context, name string) (*v1alpha1.ReleaseAnalysis, error) {
 	var vsvc v1alpha1.VersionedMicroservice
 	err := s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &vsvc)
 	return vsvc.Status.Analysis, err
 }
 
-// close shows what was measured on a way, and keeps it for the table.
+// close shows the measurements of a rollout, and adds it to the table.
 func (s *story) close(e judgement) {
 	if e.analysis != nil {
 		var last []string
@@ -228,7 +229,7 @@ func failedMetrics(a *v1alpha1.ReleaseAnalysis) []string {
 	return names
 }
 
-// active1x returns the version that group 1.x serves now, empty when that is unknown.
+// active1x returns the active version of group 1.x; empty if it is unknown.
 func (s *story) active1x(ctx context.Context) string {
 	var ms v1alpha1.Microservice
 	if err := s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, &ms); err != nil {
@@ -240,7 +241,8 @@ func (s *story) active1x(ctx context.Context) string {
 	return ""
 }
 
-// onlyCanariesFailed wants the errors of the one canary that makes some, and no others.
+// onlyCanariesFailed checks that the only errors are those of the canary that returns
+// some.
 func (s *story) onlyCanariesFailed(reports []harness.Report) check {
 	const culprit = "1.2.0"
 	requests, lost, own := 0, 0, 0

@@ -22,11 +22,11 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// shared is for how long the sample's ImagePolicy may use a list of tags that another
-// one has read: its interval.
+// shared is how long the sample's ImagePolicy may use a list of tags that another
+// ImagePolicy has read: its interval.
 const shared = 5 * time.Second
 
-// cleanUp removes the images and the sample's namespace of an earlier demo.
+// cleanUp removes the images and the namespace of an earlier demo.
 func (s *story) cleanUp(ctx context.Context) error {
 	removed, err := s.removeImages(ctx)
 	if err != nil {
@@ -100,8 +100,8 @@ func (s *story) canary(ctx context.Context) error {
 	return nil
 }
 
-// split compares what clients saw at a weight with that weight. It is wide: a demo
-// sends few requests; the end-to-end test measures.
+// split compares the share that clients saw with the weight. The tolerance is wide,
+// because a demo sends few requests; the end-to-end test measures more precisely.
 func (s *story) split(weight int, version string) {
 	got := s.loads[0].Split(phase(version, int32(weight))).Fraction(version) * 100
 	s.note(fmt.Sprintf("clients saw %s for about %d %% of the requests", version, weight), got > float64(weight)-6 && got < float64(weight)+6, fmt.Sprintf("%.1f %%", got))
@@ -220,7 +220,7 @@ func (s *story) retention(ctx context.Context) error {
 	return s.show(ctx)
 }
 
-// kept lists the versions of a group that were active once.
+// kept returns the versions of a group that were active at some time.
 func kept(ms *v1alpha1.Microservice, slug string) []string {
 	var versions []string
 	if g := group(ms, slug); g != nil {
@@ -259,7 +259,7 @@ func (s *story) active(ctx context.Context, slug, version string) error {
 }
 
 // follow waits until a version is active, marks the phases of its canary as the
-// NetworkPolicy confirms them, and gives the weights that it had on the way.
+// NetworkPolicy confirms them, and returns the weights that it had.
 func (s *story) follow(ctx context.Context, slug, version string) ([]int32, error) {
 	s.mark(version + " starts")
 	var weights []int32
@@ -283,8 +283,8 @@ func (s *story) follow(ctx context.Context, slug, version string) ([]int32, erro
 	return weights, err
 }
 
-// confirmed reports whether the NetworkPolicy has confirmed a revision, and that the
-// gateway has had the time of its throttle to serve it.
+// confirmed reports whether the NetworkPolicy has confirmed a revision, and the time
+// of the gateway's throttle has passed since.
 func (s *story) confirmed(ctx context.Context, slug string, revision int64) bool {
 	var p v1alpha1.NetworkPolicy
 	if err := s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, &p); err != nil {
@@ -298,7 +298,7 @@ func (s *story) confirmed(ctx context.Context, slug string, revision int64) bool
 	return false
 }
 
-// moved waits until a version is active and all that clients see.
+// moved waits until a version is active and clients see no other.
 func (s *story) moved(ctx context.Context, slug, version string) error {
 	if err := s.active(ctx, slug, version); err != nil {
 		return err
@@ -306,12 +306,12 @@ func (s *story) moved(ctx context.Context, slug, version string) error {
 	return s.seen(ctx, version)
 }
 
-// seen waits until a version is all that clients see.
+// seen waits until clients see only this version.
 func (s *story) seen(ctx context.Context, version string) error {
 	return sees(ctx, s.loads[0], version)
 }
 
-// sees waits until a version is all that the clients of a load see.
+// sees waits until the clients of a load see only this version.
 func sees(ctx context.Context, l *harness.Load, version string) error {
 	return harness.Waiter{Every: 100 * time.Millisecond}.For(ctx, "clients to see "+version+" only", func(context.Context) (bool, string, error) {
 		split := l.Recent(time.Second).Split()
@@ -341,7 +341,7 @@ func (s *story) answers(ctx context.Context, domain string) error {
 	})
 }
 
-// show prints the chain of objects, and what follows from it.
+// show prints the chain of objects and its results.
 func (s *story) show(ctx context.Context) error {
 	if err := s.run(ctx, "get", "imgp,msvc,vsvc,hnp", "-n", namespace); err != nil {
 		return err

@@ -1,15 +1,14 @@
-// Command demo plays Heighliner's work on the local cluster, with real requests
-// through the gateway: exit code 0 when every check held and
-// no request failed that was not to fail, 1 when not. There are four stories: the
-// main job, the analysis of canaries, the previews of pull requests, and domains and
-// TCP.
+// Command demo shows Heighliner on the local cluster, with real requests through the
+// gateway. It exits with 0 if every check passed and only the expected requests failed,
+// otherwise with 1. There are four stories: the main one, the analysis of canaries, the
+// previews of pull requests, and domains and TCP.
 //
-// It expects Heighliner to be installed, and the sample application and hlnr to be built;
-// "make demo", "make demo-analysis", "make demo-previews" and "make demo-traffic" see to
-// both.
+// It expects that Heighliner is installed, and that the sample application and hlnr are
+// built; "make demo", "make demo-analysis", "make demo-previews" and "make demo-traffic"
+// do both.
 //
-//	main.go      flags, and which story is played
-//	story.go     what all stories share: images, load and checks
+//	main.go      flags, and the selection of the story
+//	story.go     common parts of all stories: images, load and checks
 //	record.go    the record of a demo, for pictures
 //	chapters.go  the main story
 //	analysis.go  good, bad, slow and silent canaries

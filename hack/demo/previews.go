@@ -18,7 +18,8 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// Names in hack/demo/previews. The stand-in listens where the manager reaches it.
+// Names in hack/demo/previews. The stand-in for GitHub listens where the manager
+// can reach it.
 const (
 	gitHubAddress    = "10.250.0.1:8010"
 	gitHubRepository = "acme/shop"
@@ -30,15 +31,15 @@ const (
 	domainFork       = forkSlug + ".preview.localhost"
 )
 
-// standIn is the GitHub of the story, and what was pushed there.
+// standIn is the GitHub of the story, and the commits that were pushed to it.
 type standIn struct {
 	server *githubtest.Server
 	repo   *githubtest.Repository
-	// heads of pull request 1 that got an image, in order.
+	// heads of pull request 1 with an image, in order.
 	heads []string
 }
 
-// gitHub starts the server that stands in for GitHub. It ends with the demo.
+// gitHub starts the stand-in for GitHub. It ends with the demo.
 func (s *story) gitHub(context.Context) error {
 	server, err := githubtest.New(githubtest.Options{})
 	if err != nil {
@@ -112,7 +113,7 @@ func (s *story) built(ctx context.Context) error {
 	return errors.Join(err, s.show(ctx))
 }
 
-// pushes adds three commits, each with an image a while later.
+// pushes adds three commits, each followed by its image after a while.
 func (s *story) pushes(ctx context.Context) error {
 	for i := range 3 {
 		previous := s.head(1)
@@ -222,7 +223,7 @@ func (s *story) closed(ctx context.Context) error {
 	return s.run(ctx, "get", "ghr,imgp,msvc,vsvc,hnp", "-n", namespace)
 }
 
-// reported checks what GitHub received: no more and no less.
+// reported checks that GitHub received exactly the expected reports.
 func (s *story) reported(reports []harness.Report) check {
 	c := s.noneFailed(reports)
 	if s.hub == nil {
@@ -247,7 +248,7 @@ func (s *story) reported(reports []harness.Report) check {
 // head returns the head commit of a pull request.
 func (s *story) head(n int) string { return s.hub.repo.PullRequest(n).HeadSHA }
 
-// why candidates are refused, in words.
+// why formats the reasons why candidates are rejected.
 func why(candidates []v1alpha1.RefusedCandidate) string {
 	var all []string
 	for _, c := range candidates {
@@ -269,12 +270,12 @@ func (s *story) image(ctx context.Context, n int) error {
 	return s.push(ctx, fmt.Sprintf("pr-%d-%s", n, sha), map[string]string{"VERSION": short(sha)})
 }
 
-// get reads the sample's object of a kind.
+// get reads an object of the sample by its kind.
 func (s *story) get(ctx context.Context, o client.Object) error {
 	return s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, o)
 }
 
-// lastStatus returns what GitHub received last about a commit.
+// lastStatus returns the last status that GitHub received for a commit.
 func (s *story) lastStatus(sha string) githubtest.DeploymentStatus {
 	for _, d := range s.hub.repo.Deployments() {
 		if d.SHA == sha && len(d.Statuses) > 0 {
@@ -284,7 +285,7 @@ func (s *story) lastStatus(sha string) githubtest.DeploymentStatus {
 	return githubtest.DeploymentStatus{}
 }
 
-// deployment waits until the Deployment of a commit has a state at GitHub.
+// deployment waits until the Deployment of a commit has a state on GitHub.
 func (s *story) deployment(ctx context.Context, sha, state string) error {
 	return harness.WaitFor(ctx, fmt.Sprintf("GitHub to hear that %.7s is %s", sha, state), func(context.Context) (bool, string, error) {
 		last := s.lastStatus(sha).State
@@ -292,7 +293,7 @@ func (s *story) deployment(ctx context.Context, sha, state string) error {
 	})
 }
 
-// pause waits, to see that something does not happen.
+// pause waits, to check that something does not happen.
 func (s *story) pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

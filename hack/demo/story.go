@@ -29,13 +29,13 @@ type options struct {
 	patience                    time.Duration
 }
 
-// script is what a story plays.
+// script defines a story.
 type script struct {
-	// samples is the folder to apply when no other is given.
+	// samples is the folder to apply if no other one is given.
 	samples string
 	// chapters in order.
 	chapters []chapter
-	// judge looks at all requests.
+	// judge checks all requests.
 	judge func(*story, []harness.Report) check
 	// domains that can be opened at the end.
 	domains []string
@@ -104,7 +104,7 @@ var scripts = map[string]script{
 	},
 }
 
-// story is the demo in progress: what it has seen, and what it found wanting.
+// story is the demo in progress, with its checks so far.
 type story struct {
 	options
 	script   script
@@ -125,8 +125,8 @@ type check struct {
 	note string
 }
 
-// play plays the story from the first tag to the last; it stops at the first step
-// that does not come about.
+// play plays the story from the first tag to the last; it stops at the first step that
+// fails.
 func (s *story) play(ctx context.Context) error {
 	for _, chapter := range s.script.chapters {
 		s.say("\n== %s", chapter.title)
@@ -159,19 +159,20 @@ func parenthesis(note string) string {
 	return " (" + note + ")"
 }
 
-// run runs kubectl, as the reader would.
+// run runs kubectl, as a user would.
 func (s *story) run(ctx context.Context, args ...string) error {
 	_, err := s.command(ctx, "kubectl", s.kubectl, args)
 	return err
 }
 
-// act runs hlnr on the sample, as the reader would.
+// act runs hlnr on the sample, as a user would.
 func (s *story) act(ctx context.Context, args ...string) error {
 	_, err := s.command(ctx, "hlnr", s.hlnr, append(args, "-n", namespace))
 	return err
 }
 
-// ask runs hlnr, and gives its answer and its exit code, of which some are not failures.
+// ask runs hlnr, and returns its answer and its exit code, because some codes are not
+// failures.
 func (s *story) ask(ctx context.Context, args ...string) (answer string, code int, err error) {
 	answer, err = s.command(ctx, "hlnr", s.hlnr, append(args, "-n", namespace))
 	var exit *exec.ExitError
@@ -181,7 +182,7 @@ func (s *story) ask(ctx context.Context, args ...string) (answer string, code in
 	return answer, 0, err
 }
 
-// command runs a program of the reader, and shows it with its output.
+// command runs a program as a user would, and shows it with its output.
 func (s *story) command(ctx context.Context, name, program string, args []string) (string, error) {
 	shown := make([]string, len(args))
 	for i, a := range args {
@@ -216,7 +217,7 @@ func (s *story) push(ctx context.Context, version string, env map[string]string)
 	return nil
 }
 
-// load begins to send requests to a domain, once it answers.
+// load starts to send requests to a domain, once it responds.
 func (s *story) load(ctx context.Context, domain, phase string) error {
 	if err := s.answers(ctx, domain); err != nil {
 		return err
@@ -288,7 +289,7 @@ func (s *story) conclude(reports []harness.Report, failed error) error {
 	return nil
 }
 
-// noneFailed wants every request answered.
+// noneFailed checks that every request was answered.
 func (s *story) noneFailed(reports []harness.Report) check {
 	requests, lost := 0, 0
 	for _, r := range reports {
@@ -298,7 +299,7 @@ func (s *story) noneFailed(reports []harness.Report) check {
 	return check{"no request failed", lost == 0 && requests > 0, fmt.Sprintf("%d of %d", lost, requests)}
 }
 
-// group returns a release group of the status.
+// group returns a release group of the status, or nil.
 func group(ms *v1alpha1.Microservice, slug string) *v1alpha1.ReleaseGroup {
 	for i := range ms.Status.ReleaseGroups {
 		if ms.Status.ReleaseGroups[i].Slug == slug {
@@ -308,7 +309,7 @@ func group(ms *v1alpha1.Microservice, slug string) *v1alpha1.ReleaseGroup {
 	return nil
 }
 
-// release returns the row of a version.
+// release returns the release of a version, or nil.
 func release(ms *v1alpha1.Microservice, slug, version string) *v1alpha1.Release {
 	g := group(ms, slug)
 	if g == nil {

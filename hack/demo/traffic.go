@@ -13,10 +13,10 @@ import (
 const (
 	domainWWW    = "www.shop.localhost"
 	domainCanary = "canary.shop.localhost"
-	lines        = "TCP" // how the load of the listener is called
+	lines        = "TCP" // the name of the load of the listener
 )
 
-// everywhere begins to ask at each domain and at the listener.
+// everywhere starts to send requests to each domain and to the listener.
 func (s *story) everywhere(ctx context.Context) error {
 	if err := s.first(ctx); err != nil {
 		return err
@@ -39,7 +39,7 @@ func (s *story) everywhere(ctx context.Context) error {
 	return nil
 }
 
-// loadLines begins to open connections to the listener for TCP, once one is answered.
+// loadLines starts to open connections to the TCP listener, once one is answered.
 func (s *story) loadLines(ctx context.Context) error {
 	config := harness.LoadConfig{
 		Protocol: harness.TCP, Gateway: s.cluster.GatewayTCP, Host: lines, Rate: 20, Count: 1, Phase: "1.0.0 alone", Timeout: 2 * time.Second,
@@ -88,7 +88,7 @@ func (s *story) everywhereByWeight(ctx context.Context) error {
 	return s.show(ctx)
 }
 
-// everywhereBack rolls back by hand: every domain and the TCP port follow.
+// everywhereBack rolls back by a command: every domain and the TCP port follow.
 func (s *story) everywhereBack(ctx context.Context) error {
 	s.mark("pinned to 1.0.0")
 	if err := s.act(ctx, "rollback", service, "--reason", "demo"); err != nil {
@@ -104,5 +104,5 @@ func (s *story) everywhereBack(ctx context.Context) error {
 		}
 	}
 	s.note("every domain and the TCP port route to 1.0.0 again", true, "after "+since(began))
-	return s.pause(ctx, 8*time.Second) // through the drain of 1.1.0
+	return s.pause(ctx, 8*time.Second) // until after the drain of 1.1.0
 }

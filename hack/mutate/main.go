@@ -1,7 +1,7 @@
-// Command mutate changes one condition or statement of internal/release at a time,
-// runs the package's tests on the changed code, and lists the changes that no test
-// noticed. The work tree stays as it is: all changes of a file are compiled into one
-// binary by an overlay of the build, each behind its own switch.
+// Command mutate changes one condition or statement of internal/release at a time, runs the package's
+// tests on the changed code, and lists the changes that no test detected. The work tree is not
+// changed: all changes of a file are compiled into one binary by a build overlay, each behind its own
+// switch.
 //
 //	go run ./hack/mutate [-file promote.go,rules.go] [-line 7,9] [-run regexp] [-skip regexp] [-jobs 2]
 package main
@@ -28,13 +28,14 @@ import (
 	"time"
 )
 
-// limit for the tests on one change; a change by which they do not end is noticed.
+// limit is the time limit of the tests for one change; a change that makes them exceed it counts as
+// detected.
 const limit = 2 * time.Minute
 
-// variable of the environment that turns a change on, by its number.
+// variable is the environment variable with the number of the active change.
 const variable = "MUTATE"
 
-// switches is the file that the changes ask, in the package that they are made in.
+// switches is the file with the switches, in the package of the changes.
 const switches = `package %s
 
 import "os"
@@ -44,14 +45,14 @@ var mutateNumber = os.Getenv(%q)
 func mutate(number string) bool { return number == mutateNumber }
 `
 
-// mutant is one change, number n of its file.
+// mutant is one change, with its number in the file.
 type mutant struct {
 	n    int
 	at   token.Position
 	what string
 }
 
-// outcomes of all changes.
+// outcomes counts the changes by outcome.
 type outcomes struct{ changes, noticed, endless, missed int }
 
 func main() {
@@ -86,7 +87,7 @@ func fail(err error) {
 	os.Exit(2)
 }
 
-// change tries all changes of a file, and prints those that no test noticed.
+// change tries all changes of a file, and prints those that no test detected.
 func change(file, lines, run, skip string, jobs int, sum *outcomes) error {
 	tmp, err := os.MkdirTemp("", "mutate")
 	if err != nil {
@@ -167,7 +168,7 @@ func build(file, tmp string) ([]mutant, string, error) {
 	return w.all, binary, nil
 }
 
-// try runs the tests with one change; no error means that they noticed nothing.
+// try runs the tests with one change; it returns no error if they did not detect it.
 func try(binary, dir, run, skip string, n int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -177,11 +178,11 @@ func try(binary, dir, run, skip string, n int) error {
 	return cmp.Or(ctx.Err(), err)
 }
 
-// weaver puts changes into a tree, each behind a switch.
+// weaver inserts changes into a syntax tree, each behind a switch.
 type weaver struct {
 	fset *token.FileSet
 	all  []mutant
-	// own are the nodes that it made, which are not changed again.
+	// own are the nodes that the weaver inserted, which are not changed again.
 	own map[ast.Node]bool
 }
 
@@ -228,8 +229,8 @@ func (w *weaver) negated(e ast.Expr, what string) ast.Expr {
 	return w.made(e, token.NEQ, w.on(e, what))
 }
 
-// binary drops either side of "and" and "or", and takes the bound in or out of a
-// comparison. It reports whether to continue into the expression.
+// binary drops either side of "and" and "or", and includes or excludes the bound of a comparison. It
+// reports whether to continue into the expression.
 func (w *weaver) binary(n *ast.BinaryExpr) bool {
 	not := func(e ast.Expr) ast.Expr { return &ast.UnaryExpr{Op: token.NOT, X: e} }
 	switch n.Op {
@@ -249,12 +250,12 @@ func (w *weaver) binary(n *ast.BinaryExpr) bool {
 		} else {
 			n.Op, n.Y = token.LAND, not(equal)
 		}
-		return false // its sides stand there twice
+		return false // its operands occur there twice
 	}
 	return true
 }
 
-// drop offers to leave each statement out that declares nothing and ends nothing.
+// drop inserts a change for each statement that declares nothing and ends nothing: to omit it.
 func (w *weaver) drop(list []ast.Stmt) {
 	for i, s := range list {
 		switch x := s.(type) {

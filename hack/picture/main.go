@@ -1,4 +1,4 @@
-// Command picture draws what a demo recorded as an SVG: the weights over time as the
+// Command picture draws the record of a demo as an SVG: the weights over time as the
 // gateway accepted them, and the versions that clients saw.
 //
 //	bin/demo -record docs/images/demo.json
@@ -17,7 +17,7 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// record is what the demo writes.
+// record is the output of the demo.
 type record struct {
 	Domain  string `json:"domain"`
 	Samples []struct {
@@ -66,10 +66,11 @@ const (
 	first, second = 60, 260
 )
 
-// colors of versions, oldest first; they are distinguished without color by the labels.
+// colors are the colors of versions, oldest first; labels distinguish them without
+// color.
 var colors = []string{"#2f6fb3", "#e08a1e", "#3f9b63", "#b04a8b", "#7a6fd0", "#7f8790"}
 
-// point is the shares of one moment.
+// point has the shares at one moment.
 type point struct {
 	seconds float64
 	shares  map[string]float64
@@ -96,7 +97,7 @@ func draw(r record) string {
 	area(&b, "weights as the gateway accepted them", first, asked, versions, x)
 	area(&b, fmt.Sprintf("answers that clients of %s got; failed: %d", r.Domain, failed), second, seen, versions, x)
 	for _, m := range r.Marks {
-		if !strings.Contains(m.Text, " %") { // a mark of each step would be too many
+		if !strings.Contains(m.Text, " %") { // a mark for each step would be too many
 			fmt.Fprintf(&b, `<path d="M%.1f %dV%d" stroke="#1c2330" stroke-dasharray="3 3"/><text transform="translate(%.1f %d) rotate(25)" font-size="11" fill="#1c2330">%s</text>`+"\n",
 				x(m.Seconds), first, second+panel, x(m.Seconds), second+panel+16, html.EscapeString(m.Text))
 		}
@@ -126,7 +127,7 @@ func area(b *strings.Builder, title string, top int, points []point, versions []
 	}
 }
 
-// shares of the whole, from 0 to 1.
+// shares returns the shares of the total, from 0 to 1.
 func shares(counts map[string]float64) map[string]float64 {
 	total := 0.0
 	for _, n := range counts {
@@ -141,7 +142,7 @@ func shares(counts map[string]float64) map[string]float64 {
 	return out
 }
 
-// versionsOf returns those of all points, lowest first.
+// versionsOf returns the versions of all points, lowest first.
 func versionsOf(points []point) []string {
 	known := map[string]bool{}
 	for _, p := range points {

@@ -9,14 +9,15 @@ import (
 	"time"
 )
 
-// entry of an archive.
+// entry is an entry of an archive.
 type entry struct {
 	name    string
 	mode    int64
 	content []byte
 }
 
-// tarFile has the entries in their order, folders before what is in them, all with one time and owner.
+// tarFile returns an archive of the entries in their order, folders before their contents, all with
+// the same time and owner.
 func tarFile(at time.Time, entries []entry) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -49,7 +50,7 @@ func tarFile(at time.Time, entries []entry) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// gz compresses without a name or a time.
+// gz compresses without a file name or a time.
 func gz(content []byte) ([]byte, error) {
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)

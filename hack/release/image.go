@@ -19,7 +19,7 @@ const (
 	typeLayer    = "application/vnd.oci.image.layer.v1.tar+gzip"
 )
 
-// descriptor of a blob.
+// descriptor describes a blob.
 type descriptor struct {
 	MediaType   string            `json:"mediaType"`
 	Digest      string            `json:"digest"`
@@ -33,7 +33,7 @@ type platform struct {
 	OS           string `json:"os"`
 }
 
-// blobs of a layout by their paths.
+// blobs are the blobs of a layout by path.
 type blobs map[string][]byte
 
 // add stores a blob, as JSON unless it is bytes.
@@ -50,8 +50,8 @@ func (b blobs) add(mediaType string, content any) (descriptor, error) {
 	return descriptor{MediaType: mediaType, Digest: "sha256:" + sum, Size: len(raw)}, nil
 }
 
-// ociLayout returns an OCI layout in an archive, with an index of the images of the manager for all of its platforms, and
-// the digest of that index, by which the image can be pulled once it is pushed.
+// ociLayout returns an archive with an OCI layout, whose index has the images of the manager for all platforms, and the
+// digest of that index, by which the image can be pulled after it is pushed.
 func ociLayout(in input, binaries []binary) (archive []byte, index string, _ error) {
 	certificates, err := os.ReadFile(filepath.Join(in.binaries, "ca-certificates.crt"))
 	if err != nil {
@@ -91,7 +91,7 @@ func ociLayout(in input, binaries []binary) (archive []byte, index string, _ err
 	return archive, all.Digest, err
 }
 
-// image of one platform: what the Dockerfile makes.
+// image adds the image of one platform, equal to the one that the Dockerfile builds.
 func (b blobs) image(in input, program binary, certificates []byte) (descriptor, error) {
 	plain, err := tarFile(in.time, []entry{{"etc/ssl/certs/ca-certificates.crt", 0o644, certificates}, {"heighliner", 0o755, program.content}})
 	if err != nil {
@@ -122,7 +122,7 @@ func (b blobs) image(in input, program binary, certificates []byte) (descriptor,
 	return manifest, err
 }
 
-// annotations of the images.
+// annotations returns the annotations of the images.
 func annotations(in input) map[string]string {
 	return map[string]string{
 		"org.opencontainers.image.created":  in.time.Format(time.RFC3339),

@@ -1,16 +1,16 @@
-// Command release puts the files of a release together from binaries that are built: the same input gives the same bytes.
+// Command release assembles the files of a release from built binaries: the same input gives the same bytes.
 //
 //	release -version v0.2.0 -image registry.example.com/heighliner -binaries bin/release -out dist/v0.2.0
 //	release -version v0.2.0 -image registry.example.com/heighliner -install
 //
-// The second form prints install.yaml alone. The folder of binaries holds heighliner-OS-ARCH and hlnr-OS-ARCH, and the
+// The second form prints only install.yaml. The folder of binaries contains heighliner-OS-ARCH and hlnr-OS-ARCH, and the
 // certificates of public authorities as ca-certificates.crt.
 //
 //	main.go        flags, and the list of files
 //	archive.go     archives with fixed times and owners
 //	image.go       the images of all architectures as an OCI layout
-//	sbom.go        what is in a binary, as SPDX
-//	provenance.go  what was built from what, as a statement of in-toto
+//	sbom.go        contents of a binary, as SPDX
+//	provenance.go  origin of the files, as a statement of in-toto
 //	manifests.go   the chart and install.yaml
 //	notes.go       release notes from the changelog
 package main
@@ -31,24 +31,24 @@ import (
 	"time"
 )
 
-// input of a release.
+// input is the input of a release.
 type input struct {
-	// Root of the repository.
+	// root of the repository.
 	root string
-	// Version, such as v0.2.0.
+	// version, such as v0.2.0.
 	version string
-	// Image is the repository that the manifests name, without a tag.
+	// image is the repository of the image in the manifests, without a tag.
 	image string
-	// Binaries is the folder of what was built.
+	// binaries is the folder of the built binaries.
 	binaries string
-	// BaseURL is where the files are published.
+	// baseURL is where the files are published.
 	baseURL string
-	// Commit from which the binaries were built, and its time, which all files have.
+	// commit from which the binaries were built, and its time, which is that of all files.
 	commit string
 	time   time.Time
 }
 
-// semantic versions with a leading v, as tags of git and of images have it.
+// semantic matches semantic versions with a leading v, as in tags of Git and of images.
 var semantic = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$`)
 
 func main() {
@@ -102,16 +102,16 @@ func run(in input, out string, install bool) error {
 	return nil
 }
 
-// binary that was built for a platform.
+// binary is a binary for one platform.
 type binary struct {
 	name, os, arch string
 	content        []byte
 }
 
-// file returns its name in the folder of binaries.
+// file returns the name of the binary in the folder of binaries.
 func (b binary) file() string { return b.name + "-" + b.os + "-" + b.arch }
 
-// readBinaries are all binaries of the folder, by name and platform.
+// readBinaries returns all binaries of the folder, sorted by name and platform.
 func readBinaries(dir string) ([]binary, error) {
 	var found []binary
 	for _, name := range []string{"heighliner", "hlnr"} {
@@ -175,7 +175,7 @@ func assemble(in input) (map[string][]byte, error) {
 	return files, nil
 }
 
-// checksums are in the form that sha256sum --check reads.
+// checksums returns the checksums in the format of sha256sum --check.
 func checksums(files map[string][]byte) []byte {
 	var out bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -184,13 +184,13 @@ func checksums(files map[string][]byte) []byte {
 	return out.Bytes()
 }
 
-// hash returns the SHA-256 of a content, in hexadecimal.
+// hash returns the SHA-256 of content, in hexadecimal.
 func hash(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
 }
 
-// krew returns the manifest of kubectl hlnr, by hack/krew/manifest.sh from the archives of hlnr.
+// krew returns the manifest of kubectl hlnr, which hack/krew/manifest.sh creates from the archives of hlnr.
 func krew(in input, files map[string][]byte) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "heighliner-krew-")
 	if err != nil {

@@ -13,8 +13,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// chartArchive returns the chart with the version of the release, whose images are those of the
-// release.
+// chartArchive returns the chart with the version and the images of the release.
 func chartArchive(in input) ([]byte, error) {
 	const chart = "charts/heighliner"
 	set := map[string][2]string{
@@ -46,7 +45,7 @@ func chartArchive(in input) ([]byte, error) {
 	return tarGz(in.time, entries)
 }
 
-// installYAML are all objects of an install in one file, for kubectl apply.
+// installYAML returns all objects of an installation in one file, for kubectl apply.
 func installYAML(in input) ([]byte, error) {
 	files, err := withImage(in)
 	if err != nil {
@@ -64,8 +63,8 @@ func installYAML(in input) ([]byte, error) {
 	return append([]byte(head), text...), nil
 }
 
-// withImage returns the folder config in memory, and an overlay that names the image: an overlay on disk would have to be
-// next to it.
+// withImage returns the folder config in memory, with an overlay that sets the image: on disk the overlay would have to
+// be next to it.
 func withImage(in input) (filesys.FileSystem, error) {
 	memory := filesys.MakeFsInMemory()
 	err := fs.WalkDir(os.DirFS(filepath.Join(in.root, "config")), ".", func(name string, d fs.DirEntry, err error) error {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// releaseNotes returns the section of the version in CHANGELOG.md, or, as long as it has none, what is not released
-// yet.
+// releaseNotes returns the section of the version in CHANGELOG.md or, if there is none yet, the section of
+// unreleased changes.
 func releaseNotes(in input) ([]byte, error) {
 	text, err := os.ReadFile(filepath.Join(in.root, "CHANGELOG.md"))
 	if err != nil {
@@ -22,7 +22,7 @@ func releaseNotes(in input) ([]byte, error) {
 	return nil, fmt.Errorf("CHANGELOG.md has neither a section for %s nor one for what is not released", in.version)
 }
 
-// section of a changelog below a heading, without links at its end; "" if there is none.
+// section returns the section of a changelog below a heading, without links at its end; "" if there is none.
 func section(text, title string) string {
 	_, rest, found := strings.Cut("\n"+text, "\n"+title)
 	if !found {

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// resource of a statement of in-toto.
+// resource is a resource in a statement of in-toto.
 type resource struct {
 	Name   string            `json:"name,omitempty"`
 	URI    string            `json:"uri,omitempty"`
 	Digest map[string]string `json:"digest,omitempty"`
 }
 
-// provenance returns a statement of in-toto 1 with a predicate of SLSA provenance 1: which files were made from which
-// commit, by which Go and with which settings. It is not signed, and has no times, so that a second build gives the same
-// bytes.
+// provenance returns a statement of in-toto 1 with a predicate of SLSA provenance 1: which files were built from which
+// commit, with which version of Go and which settings. It is not signed, and contains no times, so that a second build
+// gives the same bytes.
 func provenance(in input, binaries []binary, files map[string][]byte, index string) ([]byte, error) {
 	subjects := []resource{{Name: in.image + ":" + in.version, Digest: map[string]string{"sha256": strings.TrimPrefix(index, "sha256:")}}}
 	for _, name := range slices.Sorted(maps.Keys(files)) {

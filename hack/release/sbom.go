@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// repository of the sources.
+// repository is the URL of the sources.
 const repository = "https://github.com/heighliner/heighliner"
 
 // spdxPackage is a package of SPDX 2.3.
@@ -43,11 +43,11 @@ type spdxRelationship struct {
 	Related string `json:"relatedSpdxElement"`
 }
 
-// notInID are the characters that an identifier of SPDX must not have.
+// notInID matches characters that an SPDX identifier must not contain.
 var notInID = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 
-// sbom returns an SPDX 2.3 document of a binary: the binary itself, the modules that are linked into it, and the standard
-// library, from what the Go linker recorded.
+// sbom returns an SPDX 2.3 document for a binary: the binary itself, the linked modules, and the standard library, as
+// recorded by the Go linker.
 func sbom(in input, b binary) ([]byte, error) {
 	info, err := buildinfo.Read(bytes.NewReader(b.content))
 	if err != nil {
@@ -77,7 +77,7 @@ func sbom(in input, b binary) ([]byte, error) {
 	})
 }
 
-// module that is linked into a binary.
+// module returns the package of a linked module.
 func module(m *debug.Module) spdxPackage {
 	p := spdxPackage{
 		SPDXID: "SPDXRef-Package-" + notInID.ReplaceAllString(m.Path+"-"+m.Version, "-"), Name: m.Path, VersionInfo: m.Version,
@@ -97,7 +97,7 @@ func purl(path, version string) []spdxRef {
 	return []spdxRef{{"PACKAGE-MANAGER", "purl", "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B")}}
 }
 
-// indented JSON with a final newline.
+// indented returns indented JSON with a final newline.
 func indented(content any) ([]byte, error) {
 	raw, err := json.MarshalIndent(content, "", "  ")
 	if err != nil {

@@ -34,13 +34,13 @@ func main() {
 	}
 }
 
-// page is what matters of an HTML file for links.
+// page has the parts of an HTML file that matter for links.
 type page struct {
 	ids   map[string]bool
 	links []string
 }
 
-// read parses each HTML file below dir, by its slash-separated path from there.
+// read parses each HTML file below dir, by its slash-separated path from dir.
 func read(dir string) (map[string]page, error) {
 	pages := map[string]page{}
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -77,7 +77,7 @@ func (p *page) add(node *html.Node) {
 	}
 }
 
-// check follows the links that stay within the website, and describes those that lead nowhere.
+// check follows the links within the website, and describes the broken ones.
 func check(dir string, pages map[string]page) (links int, broken []string) {
 	for name, p := range pages {
 		for _, link := range p.links {
@@ -98,7 +98,7 @@ func check(dir string, pages map[string]page) (links int, broken []string) {
 	return links, broken
 }
 
-// follow returns the reason why a link leads nowhere; "" for none.
+// follow returns the reason why a link is broken; "" if it is not.
 func follow(dir string, pages map[string]page, from string, u *url.URL) string {
 	target := from
 	if u.Path != "" {
