@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// controllers run in tests. Nothing in them needs a node.
+// controllers are the controllers that run in tests. None of them needs a node.
 var controllers = []string{
 	"deployment-controller",
 	"replicaset-controller",
@@ -38,10 +38,10 @@ type controllerManager struct {
 	exited chan error
 }
 
-// startControllerManager starts kube-controller-manager, and waits until it
-// has given a namespace its ServiceAccount.
+// startControllerManager starts kube-controller-manager, and waits until it has
+// created the ServiceAccount of a namespace.
 func startControllerManager(ctx context.Context, env *Env) (*controllerManager, error) {
-	// Admission distinguishes it from people by its name.
+	// Admission policies recognize it by its name.
 	user, err := env.environment.AddUser(envtest.User{Name: "system:kube-controller-manager", Groups: []string{"system:masters"}}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("add user of kube-controller-manager: %w", err)
@@ -69,7 +69,7 @@ func startControllerManager(ctx context.Context, env *Env) (*controllerManager, 
 		"--concurrent-deployment-syncs=20",
 		"--concurrent-replicaset-syncs=20",
 		"--concurrent-namespace-syncs=20",
-		// Autoscalers wait for minutes by default, for pods and for a load to settle.
+		// By default, autoscalers wait minutes for pods and load to settle.
 		"--horizontal-pod-autoscaler-sync-period=1s",
 		"--horizontal-pod-autoscaler-downscale-stabilization=2s",
 		"--horizontal-pod-autoscaler-initial-readiness-delay=0s",
@@ -99,7 +99,7 @@ func startControllerManager(ctx context.Context, env *Env) (*controllerManager, 
 }
 
 func (m *controllerManager) stop() error {
-	// An error means that it is gone already.
+	// An error means that it has already ended.
 	_ = m.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-m.exited:

@@ -1,15 +1,10 @@
-// Package apiserver starts a real kube-apiserver with etcd for tests, and plays
-// the parts that are missing.
+// Package apiserver starts a real kube-apiserver with etcd for tests, and simulates the missing parts.
 //
-// What a server decides (schemas, defaults, CEL, admission, conflicts, garbage
-// collection) is real here. What a kubelet, a Deployment controller or a
-// gateway decides is not, unless Options.ControllerManager is set: the Mark and
-// Play functions are stand-ins that write the status which the real part would
-// write, and are honest about nothing else. What matters about the real ones is
-// tested end to end.
+// What a server decides (schemas, defaults, CEL, admission, conflicts, garbage collection) is real here. What a kubelet, a
+// Deployment controller or a gateway decides is not, unless Options.ControllerManager is set: the Mark and Play functions only
+// write the status that the real part would write. End-to-end tests cover the behavior of the real parts.
 //
-// A package starts one environment in TestMain and takes a fresh namespace for
-// each test:
+// A package starts one environment in TestMain and uses a new namespace for each test:
 //
 //	var env *apiserver.Env
 //
@@ -31,7 +26,7 @@
 //	earlier.go            statuses as earlier versions stored them
 //	indexed.go            lists by an index without a cache
 //	line.go               a connection that a test cuts
-//	watcher.go            ends what a killed test leaves behind
+//	watcher.go            ends the processes that a killed test leaves behind
 package apiserver
 
 import (
@@ -64,30 +59,27 @@ import (
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// startTimeout bounds the start of each part.
+// startTimeout limits the start of each part.
 const startTimeout = time.Minute
 
-// gcPercent is that of the garbage collectors of the tests, of the API server, etcd and the controller-manager: by the default of 100
-// it takes a third of the time of the start of these, and the tests of a controller take 9 percent more processor time.
+// gcPercent is the garbage collection target percentage of the tests, the API server, etcd and the controller-manager: with the
+// default of 100, garbage collection takes a third of the time of their start, and the tests of a controller use 9 percent more
+// processor time.
 const gcPercent = 300
 
-// Options are what runs and is installed. The zero value is an API server with
-// the project's own definitions.
+// Options select what is started and installed. The zero value is an API server with the project's own definitions.
 type Options struct {
-	// Policies installs config/policies and waits until they are enforced. From
-	// then on only the manager's ServiceAccount (see ManagerUser) creates
-	// VersionedMicroservices.
+	// Policies installs config/policies and waits until they are enforced. From then on only the manager's ServiceAccount (see
+	// ManagerUser) may create VersionedMicroservices.
 	Policies bool
-	// GatewayAPI installs the standard channel of the Gateway API, in the version
-	// that the local cluster runs.
+	// GatewayAPI installs the standard channel of the Gateway API, in the version of the local cluster.
 	GatewayAPI bool
-	// ControllerManager runs kube-controller-manager with the controllers that
-	// turn Deployments into Pods, Pods into EndpointSlices, and that collect
-	// garbage. Nothing schedules or runs the Pods: see PlayKubelet.
+	// ControllerManager runs kube-controller-manager with the controllers that create Pods for Deployments and EndpointSlices for Pods,
+	// and that collect garbage. The Pods are not scheduled and do not run: see PlayKubelet.
 	ControllerManager bool
 	// Empty installs no definitions of the project, for tests that install them.
 	Empty bool
-	// Audit records who writes objects of hlnr.io: see AuditLog.
+	// Audit records writes of objects of hlnr.io: see AuditLog.
 	Audit bool
 }
 
@@ -95,20 +87,19 @@ type Options struct {
 type Env struct {
 	// Client reads and writes without a cache, as a member of system:masters.
 	Client client.WithWatch
-	// Config reaches the API server with the same rights, without a rate limit.
+	// Config connects to the API server with the same rights, without a rate limit.
 	Config *rest.Config
 
 	environment *envtest.Environment
 	manager     *controllerManager
 	assets      string
 	dir         string
-	installed   []string // folders that were installed from
+	installed   []string // folders from which objects were installed
 	noted       sync.Once
 }
 
-// Run starts an environment, puts it into *env, runs the tests, stops the
-// environment, and returns the exit code for os.Exit. To fuzz, which is done to pure
-// functions, it starts none: each worker would start its own.
+// Run starts an environment, sets *env, runs the tests, stops the environment, and returns the exit code for os.Exit. For fuzzing,
+// which only tests pure functions, it starts none: each worker would start another one.
 func Run(m *testing.M, o Options, env **Env) int {
 	flag.Parse()
 	if fuzz := flag.Lookup("test.fuzz"); fuzz != nil && fuzz.Value.String() != "" {
@@ -128,9 +119,8 @@ func Run(m *testing.M, o Options, env **Env) int {
 	return code
 }
 
-// Start starts an API server and whatever the options ask for. The folder with
-// the binaries comes from KUBEBUILDER_ASSETS. When Start fails, nothing remains
-// running.
+// Start starts an API server and the parts that the options select. KUBEBUILDER_ASSETS is the folder with the binaries. If Start
+// fails, nothing remains running.
 func Start(o Options) (_ *Env, err error) {
 	assets := os.Getenv("KUBEBUILDER_ASSETS")
 	if assets == "" {
@@ -158,7 +148,7 @@ func Start(o Options) (_ *Env, err error) {
 		return nil, err
 	}
 	env.environment.ControlPlane.GetAPIServer().Configure().
-		// The range of a real cluster: a few hundred Services do not exhaust it.
+		// The range of a real cluster, which a few hundred Services do not exhaust.
 		Set("service-cluster-ip-range", "10.96.0.0/16").
 		Set("token-auth-file", env.tokenFile())
 	defer func() {
@@ -176,7 +166,7 @@ func Start(o Options) (_ *Env, err error) {
 		return nil, err
 	}
 	env.Config.QPS = -1
-	// The server verifies the certificate of a client with each request, and finds a token in a map.
+	// The server verifies a client certificate in each request, but finds a token in a map.
 	env.Config.CertData, env.Config.KeyData, env.Config.BearerToken = nil, nil, token
 	if env.Client, err = newClient(env.Config); err != nil {
 		return nil, err
@@ -203,8 +193,7 @@ func Start(o Options) (_ *Env, err error) {
 	return env, nil
 }
 
-// definitions returns the folders with the CustomResourceDefinitions to install; root is that of the module, "" for an
-// empty API server.
+// definitions returns the folders with the CRDs to install; root is that of the module, "" for an empty API server.
 func (o Options) definitions() (root string, folders []string, err error) {
 	if !o.Empty {
 		if root, err = moduleRoot(); err != nil {
@@ -222,8 +211,8 @@ func (o Options) definitions() (root string, folders []string, err error) {
 	return root, folders, nil
 }
 
-// folders makes the folder of the environment, in which etcd and the API server keep their files too. Both end, and the folder is
-// deleted, when this process ends without Stop.
+// folders creates the folder of the environment, in which etcd and the API server also store their files. When this process ends
+// without Stop, both end and the folder is deleted.
 func (e *Env) folders() (err error) {
 	if e.dir, err = os.MkdirTemp("", "heighliner-apiserver-"); err != nil {
 		return fmt.Errorf("make folder: %w", err)
@@ -242,9 +231,9 @@ func (e *Env) folders() (err error) {
 	return nil
 }
 
-// startControlPlane starts etcd and the API server, with the garbage collection of gcPercent unless the test sets another.
+// startControlPlane starts etcd and the API server, with gcPercent unless the environment sets GOGC.
 func (e *Env) startControlPlane() (_ *rest.Config, err error) {
-	if os.Getenv("GOGC") == "" { // They get the environment of the test.
+	if os.Getenv("GOGC") == "" { // They inherit the environment of the test.
 		debug.SetGCPercent(gcPercent)
 		if err := os.Setenv("GOGC", strconv.Itoa(gcPercent)); err != nil {
 			return nil, fmt.Errorf("set GOGC: %w", err)
@@ -259,7 +248,7 @@ func (e *Env) startControlPlane() (_ *rest.Config, err error) {
 
 }
 
-// writeToken makes a token of a member of system:masters, and the file of the API server with it.
+// writeToken creates a token of a member of system:masters, and the token file of the API server.
 func (e *Env) writeToken() (string, error) {
 	token := rand.Text()
 	if err := os.WriteFile(e.tokenFile(), []byte(token+",admin,admin,system:masters\n"), 0o600); err != nil {
@@ -281,7 +270,7 @@ rules:
 - level: None
 `
 
-// audit lets the API server write the file of AuditLog.
+// audit makes the API server write the file of AuditLog.
 func (e *Env) audit() error {
 	policy := filepath.Join(e.dir, "audit.yaml")
 	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
@@ -291,11 +280,10 @@ func (e *Env) audit() error {
 	return nil
 }
 
-// AuditLog returns the file with the events of Options.Audit, one audit.k8s.io/v1 Event as JSON in each
-// line.
+// AuditLog returns the path of the file with the events of Options.Audit, one audit.k8s.io/v1 Event as JSON per line.
 func (e *Env) AuditLog() string { return filepath.Join(e.dir, "audit.log") }
 
-// Stop ends what Start started.
+// Stop stops all parts.
 func (e *Env) Stop() error {
 	var errs []error
 	if e.manager != nil {
@@ -310,8 +298,8 @@ func (e *Env) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Namespace makes a namespace for one test and gives its name. It is deleted
-// when the test ends; without a controller-manager its contents stay.
+// Namespace creates a namespace for one test and returns its name. It is deleted when the test ends; without a controller-manager
+// its objects remain.
 func (e *Env) Namespace(t testing.TB) string {
 	t.Helper()
 	e.noted.Do(e.note)
@@ -327,9 +315,8 @@ func (e *Env) Namespace(t testing.TB) string {
 	return namespace.Name
 }
 
-// note opens the files that were installed. The go command reuses the result of
-// a test while the files that it opened are the same, and does not see what was
-// opened before the tests ran.
+// note opens the installed files. The go command reuses the result of a test while the files that it opened are unchanged, but does
+// not record files that were opened before the tests ran.
 func (e *Env) note() {
 	for _, dir := range e.installed {
 		files, _ := filepath.Glob(filepath.Join(dir, "*.yaml"))
@@ -351,12 +338,12 @@ func (e *Env) As(t testing.TB, user string, groups ...string) client.Client {
 	return c
 }
 
-// Kubectl runs kubectl with stdin and gives what it printed on both streams.
+// Kubectl runs kubectl with stdin and returns its output on both streams.
 func (e *Env) Kubectl(t testing.TB, stdin string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(e.assets, "kubectl"), append([]string{"--kubeconfig", e.Kubeconfig()}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
-	// Its own home, so that discovery caches of other servers are not read.
+	// A separate home, so that discovery caches of other servers are not used.
 	cmd.Env = append(os.Environ(), "HOME="+e.dir, "KUBECACHEDIR="+filepath.Join(e.dir, "kubecache"))
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -364,8 +351,7 @@ func (e *Env) Kubectl(t testing.TB, stdin string, args ...string) (string, error
 	return out.String(), err
 }
 
-// Kubeconfig returns the file by which kubectl reaches the API server, as a member of
-// system:masters.
+// Kubeconfig returns the path of a kubeconfig for the API server, as a member of system:masters.
 func (e *Env) Kubeconfig() string { return filepath.Join(e.dir, "kubeconfig") }
 
 func newClient(config *rest.Config) (client.WithWatch, error) {

@@ -10,17 +10,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// Index is an index that a controller asks its cache for.
+// Index is an index of a controller's cache.
 type Index struct {
 	// Field is the name of the index.
 	Field string
-	// Values returns the object's entries.
+	// Values returns the entries of an object.
 	Values client.IndexerFunc
 }
 
-// Indexed answers lists by an index without a cache, so that a test that reconciles
-// by hand always reads what was written last. The server filters by namespace and
-// labels, the index the rest.
+// Indexed returns a client that lists by an index without a cache, so that a test
+// that calls reconciles directly always reads the last write. The server filters by
+// namespace and labels, and this client by the index.
 func Indexed(c client.WithWatch, indexes ...Index) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -32,7 +32,7 @@ func Indexed(c client.WithWatch, indexes ...Index) client.WithWatch {
 			wanted := o.FieldSelector.Requirements()[0]
 			i := slices.IndexFunc(indexes, func(x Index) bool { return x.Field == wanted.Field })
 			if i < 0 {
-				return c.List(ctx, list, &o) // a field that the server selects by; any other it refuses
+				return c.List(ctx, list, &o) // a field selector of the server, which rejects unknown ones
 			}
 			o.FieldSelector = nil
 			if err := c.List(ctx, list, &o); err != nil {

@@ -24,8 +24,8 @@ import (
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// GatewayAPIVersion is the version of the Gateway API whose definitions are
-// installed: the one that the local cluster's gateway implements.
+// GatewayAPIVersion is the version of the Gateway API whose definitions are installed: the one of
+// the local cluster's gateway.
 const GatewayAPIVersion = "v1.4.0"
 
 // ManagerUser is the user name of the manager's ServiceAccount.
@@ -50,7 +50,7 @@ func Objects(in io.Reader) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// Root returns the folder of the project's go.mod, from any folder below it.
+// Root returns the folder of the project's go.mod, when called in any folder below it.
 func Root(t testing.TB) string {
 	t.Helper()
 	root, err := moduleRoot()
@@ -60,8 +60,8 @@ func Root(t testing.TB) string {
 	return root
 }
 
-// installPolicies applies the admission policies and waits until a release
-// that another user than the manager makes is refused.
+// installPolicies applies the admission policies and waits until a release that a user other than
+// the manager creates is rejected.
 func installPolicies(ctx context.Context, env *Env, dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
@@ -109,21 +109,21 @@ func installPolicies(ctx context.Context, env *Env, dir string) error {
 	return nil
 }
 
-// GatewayAPI returns the folder of a version's definitions of the Gateway API, of its channel
-// "standard" or "experimental", in the module cache; they are fetched where they are not there.
+// GatewayAPI returns the folder with the definitions of a version of the Gateway API, of its
+// channel "standard" or "experimental", in the module cache; they are downloaded if necessary.
 func GatewayAPI(version, channel string) (string, error) {
 	dir, err := module("sigs.k8s.io/gateway-api", version)
 	return filepath.Join(dir, "config", "crd", channel), err
 }
 
-// APISIX returns the folder of the definitions of the APISIX ingress controller, in the last
-// version that ships them in its module; they are found like those of GatewayAPI.
+// APISIX returns the folder with the definitions of the APISIX ingress controller, in the last
+// version that includes them in its module; downloaded like those of GatewayAPI.
 func APISIX() (string, error) {
 	dir, err := module("github.com/apache/apisix-ingress-controller", "v1.7.1")
 	return filepath.Join(dir, "samples", "deploy", "crd", "v1"), err
 }
 
-// CertManager returns the folder of the definitions of cert-manager; they are found like those of
+// CertManager returns the folder with the definitions of cert-manager; downloaded like those of
 // GatewayAPI.
 func CertManager() (string, error) {
 	dir, err := module("github.com/cert-manager/cert-manager", "v1.21.1")
@@ -133,7 +133,7 @@ func CertManager() (string, error) {
 // module returns the folder of a version of a module in the module cache.
 func module(path, version string) (string, error) {
 	cmd := exec.Command("go", "mod", "download", "-json", path+"@"+version)
-	// Outside of the project, whose go.mod and go.sum it must not touch.
+	// Outside of the project, whose go.mod and go.sum must not change.
 	cmd.Dir = os.TempDir()
 	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
 	out, err := cmd.Output()

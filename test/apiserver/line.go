@@ -7,14 +7,15 @@ import (
 	"sync"
 )
 
-// Line is a connection to an API server that a test cuts. Its zero value is whole.
+// Line is a connection to an API server that a test can interrupt. The zero value
+// is not interrupted.
 type Line struct {
 	mu    sync.Mutex
 	cut   bool
 	conns []net.Conn
 }
 
-// Dial is for rest.Config.Dial. It fails while the line is cut.
+// Dial is for rest.Config.Dial. It fails while the line is interrupted.
 func (l *Line) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -28,7 +29,7 @@ func (l *Line) Dial(ctx context.Context, network, address string) (net.Conn, err
 	return c, err
 }
 
-// Set cuts the line, which closes its connections, or makes it whole again.
+// Set interrupts the line, which closes its connections, or restores it.
 func (l *Line) Set(cut bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

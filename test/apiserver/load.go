@@ -22,17 +22,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// metricsVersion is what autoscalers read the usage of pods from.
+// metricsVersion is the API version from which autoscalers read the usage of pods.
 const metricsVersion = "metrics.k8s.io/v1beta1"
 
-// InstallPodMetrics stands in for a metrics server: the API server keeps the usage of
-// pods that PlayLoad writes, under the path at which autoscalers read it. They read
-// nothing else of it, so that a definition is as good as a server.
+// InstallPodMetrics replaces a metrics server: the API server stores the usage of pods
+// that PlayLoad writes, under the path from which autoscalers read it. They read nothing
+// else of it, so that a CRD is sufficient.
 func (e *Env) InstallPodMetrics(_ context.Context) error {
 	definition := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "pods.metrics.k8s.io",
-			// The server wants a word about groups of Kubernetes.
+			// The server requires this annotation for groups of Kubernetes.
 			Annotations: map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: "unapproved, for tests"},
 		},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
@@ -50,9 +50,9 @@ func (e *Env) InstallPodMetrics(_ context.Context) error {
 	return nil
 }
 
-// PlayLoad runs the Pods that match the labels, and spreads that many millicores of
-// load over them, until the test ends. It needs InstallPodMetrics and a
-// controller-manager. The load may be changed at any time.
+// PlayLoad runs the Pods that match the labels, and spreads load in millicores over them,
+// until the test ends. It needs InstallPodMetrics and a controller-manager. The load may
+// be changed at any time.
 func (e *Env) PlayLoad(t testing.TB, namespace string, labels client.MatchingLabels, load *atomic.Int64) {
 	e.play(t, "load", namespace, &corev1.PodList{}, func(ctx context.Context) error {
 		var pods corev1.PodList
@@ -80,9 +80,10 @@ func (e *Env) PlayLoad(t testing.TB, namespace string, labels client.MatchingLab
 	})
 }
 
-// spread orders pods that are to share a load evenly: those that use most come first, and
-// those without a usage last. An autoscaler that reads in between the writes never sees
-// more load than there is, or was; else it would ask for more pods than the load needs.
+// spread orders pods to which a load is distributed: those with the highest usage first,
+// and those without a usage last. An autoscaler that reads between the writes never sees
+// more load than the current or the previous one; otherwise it would request more pods
+// than the load needs.
 func spread(pods []string, usage map[string]int64) []string {
 	of := func(pod string) int64 {
 		if u, ok := usage[pod]; ok {
@@ -94,7 +95,8 @@ func spread(pods []string, usage map[string]int64) []string {
 	return pods
 }
 
-// usage returns what autoscalers read of the pods of a namespace, in millicores.
+// usage returns the usage of the pods of a namespace that autoscalers read, in
+// millicores.
 func (e *Env) usage(ctx context.Context, namespace string) (map[string]int64, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion(metricsVersion)

@@ -20,31 +20,27 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// nodeName is the Node that PlayKubelet's Pods run on. It exists next to a
-// controller-manager only.
+// nodeName is the Node of PlayKubelet's Pods. It exists only with a controller-manager.
 const nodeName = "test"
 
-// A stand-in acts playDelay after a change of what it watches, so that changes which come together are one, and every
-// playInterval: what it answers may change without one.
+// A stand-in acts playDelay after a change of the watched objects, so that several changes are handled together, and
+// every playInterval, because its answer may change without one.
 const (
 	playDelay    = 10 * time.Millisecond
 	playInterval = 250 * time.Millisecond
 )
 
-// GatewayController is the controllerName that the Gateway stand-in reports
-// under.
+// GatewayController is the controllerName in the status that the Gateway stand-in writes.
 const GatewayController gatewayv1.GatewayController = "test.hlnr.io/gateway"
 
-// MarkDeploymentAvailable stands in for the Deployment controller and the
-// kubelet: it reports all replicas of the Deployment's current generation as
-// updated and available. With a controller-manager, which writes the same
-// status, use PlayKubelet instead.
+// MarkDeploymentAvailable replaces the Deployment controller and the kubelet: it reports all replicas of the
+// Deployment's current generation as updated and available. With a controller-manager, which writes the same status,
+// use PlayKubelet instead.
 func (e *Env) MarkDeploymentAvailable(ctx context.Context, key client.ObjectKey) error {
 	return e.markDeployment(ctx, key, true)
 }
 
-// MarkDeploymentUnavailable reports that the replicas of the Deployment exist
-// and that none is available.
+// MarkDeploymentUnavailable reports that the replicas of the Deployment exist, but none is available.
 func (e *Env) MarkDeploymentUnavailable(ctx context.Context, key client.ObjectKey) error {
 	return e.markDeployment(ctx, key, false)
 }
@@ -77,18 +73,17 @@ func (e *Env) markDeployment(ctx context.Context, key client.ObjectKey, availabl
 	return nil
 }
 
-// addresses counts the made-up pod addresses, so that none is given twice.
+// addresses counts the pod addresses, so that each is used once.
 var addresses atomic.Uint32
 
-// address makes up a pod's address in 10.244.0.0/16.
+// address returns a new pod address in 10.244.0.0/16.
 func address() string {
 	n := addresses.Add(1)
 	return netip.AddrFrom4([4]byte{10, 244, byte(n >> 8), byte(n)}).String()
 }
 
-// MarkEndpointsReady stands in for the EndpointSlice controller: the Service
-// gets one slice with that many ready endpoints at made-up addresses; 0 takes
-// them away. With a controller-manager use PlayKubelet instead.
+// MarkEndpointsReady replaces the EndpointSlice controller: the Service gets one slice with that many ready endpoints
+// at invented addresses; 0 removes them. With a controller-manager use PlayKubelet instead.
 func (e *Env) MarkEndpointsReady(ctx context.Context, service client.ObjectKey, ready int) error {
 	owner := &corev1.Service{}
 	if err := e.Client.Get(ctx, service, owner); err != nil {
@@ -132,8 +127,7 @@ func (e *Env) MarkEndpointsReady(ctx context.Context, service client.ObjectKey, 
 	return nil
 }
 
-// MarkPodReady stands in for the kubelet: it reports the Pod as running, and as
-// ready or not.
+// MarkPodReady replaces the kubelet: it reports the Pod as running, and as ready or not.
 func (e *Env) MarkPodReady(ctx context.Context, key client.ObjectKey, ready bool) error {
 	pod := &corev1.Pod{}
 	if err := e.Client.Get(ctx, key, pod); err != nil {
@@ -185,11 +179,9 @@ func podReady(pod *corev1.Pod) corev1.ConditionStatus {
 	return corev1.ConditionUnknown
 }
 
-// PlayKubelet stands in for the scheduler and the kubelet of one namespace
-// until the test ends: Pods run on a made-up Node, are ready where ready
-// returns true (nil: all are), and end immediately when they are deleted. No container is
-// started. It needs Options.ControllerManager, without which nothing makes Pods
-// of Deployments.
+// PlayKubelet replaces the scheduler and the kubelet of one namespace until the test ends: Pods run on a fictitious
+// Node, are ready if ready returns true (nil: all are), and end immediately when they are deleted. No container is
+// started. It needs Options.ControllerManager, without which no Pods are created for Deployments.
 func (e *Env) PlayKubelet(t testing.TB, namespace string, ready func(*corev1.Pod) bool) {
 	t.Helper()
 	e.play(t, "kubelet", namespace, &corev1.PodList{}, func(ctx context.Context) error {
@@ -206,7 +198,7 @@ func (e *Env) PlayKubelet(t testing.TB, namespace string, ready func(*corev1.Pod
 				continue
 			}
 			if pod.Spec.NodeName == "" {
-				// The EndpointSlice controller leaves out Pods without a Node.
+				// The EndpointSlice controller ignores Pods without a Node.
 				binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: nodeName}}
 				if err := e.Client.SubResource("binding").Create(ctx, pod, binding); err != nil {
 					return err
@@ -221,15 +213,14 @@ func (e *Env) PlayKubelet(t testing.TB, namespace string, ready func(*corev1.Pod
 	})
 }
 
-// AcceptRoute stands in for a Gateway controller: it reports the HTTPRoute's
-// present generation as accepted and resolved by each of its parents. It looks
-// at no Gateway.
+// AcceptRoute replaces a Gateway controller: it reports the HTTPRoute's current generation as accepted and resolved
+// by each of its parents. It reads no Gateway.
 func (e *Env) AcceptRoute(ctx context.Context, key client.ObjectKey) error {
 	return e.markRoute(ctx, key, metav1.ConditionTrue, string(gatewayv1.RouteReasonAccepted), "")
 }
 
-// RefuseRoute reports the HTTPRoute's current generation as refused by each of
-// its parents, with a reason such as "NotAllowedByListeners".
+// RefuseRoute reports the HTTPRoute's current generation as not accepted by each of its parents, with a reason such
+// as "NotAllowedByListeners".
 func (e *Env) RefuseRoute(ctx context.Context, key client.ObjectKey, reason, message string) error {
 	return e.markRoute(ctx, key, metav1.ConditionFalse, reason, message)
 }
@@ -259,9 +250,8 @@ func (e *Env) markRoute(ctx context.Context, key client.ObjectKey, accepted meta
 	return nil
 }
 
-// PlayGateway stands in for a Gateway controller in one namespace until the
-// test ends: it accepts each generation of each HTTPRoute for which accept
-// returns true (nil: all), and leaves the status of the others alone.
+// PlayGateway replaces a Gateway controller in one namespace until the test ends: it accepts each generation of each
+// HTTPRoute for which accept returns true (nil: all), and does not change the status of others.
 func (e *Env) PlayGateway(t testing.TB, namespace string, accept func(*gatewayv1.HTTPRoute) bool) {
 	t.Helper()
 	e.play(t, "gateway", namespace, &gatewayv1.HTTPRouteList{}, func(ctx context.Context) error {
@@ -296,8 +286,8 @@ func accepted(route *gatewayv1.HTTPRoute) bool {
 	return true
 }
 
-// play runs a stand-in for the objects of a kind in a namespace until the test ends. Conflicts and objects that
-// went away are for its next turn.
+// play runs a stand-in for the objects of a kind in a namespace until the test ends. It retries conflicts and missing
+// objects in its next turn.
 func (e *Env) play(t testing.TB, name, namespace string, kind client.ObjectList, turn func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -306,7 +296,7 @@ func (e *Env) play(t testing.TB, name, namespace string, kind client.ObjectList,
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			// Without a watch, as when one has ended, there are the turns of each interval.
+			// Without a watch, for example after one has ended, it only acts at each interval.
 			var changes <-chan watch.Event
 			w, err := e.Client.Watch(ctx, kind, client.InNamespace(namespace))
 			if err == nil {

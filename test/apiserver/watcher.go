@@ -10,12 +10,12 @@ import (
 	"syscall"
 )
 
-// marker is the environment variable that all processes have that a process with an API server starts. Its value is another one for
-// each such process.
+// marker is the environment variable of all processes that a process with an API server starts. Its value differs for each such
+// process.
 const marker = "HEIGHLINER_TEST_RUN"
 
-// watcherScript reads the folders of API servers until the process that writes them has ended, in whatever way, and then ends what
-// that process has left behind, and deletes the folders.
+// watcherScript reads the folders of API servers until the process that writes them has ended, in whatever way, and then ends the
+// processes that it has left behind, and deletes the folders.
 const watcherScript = `
 folders=()
 while read -r folder; do folders+=("$folder"); done
@@ -26,8 +26,8 @@ done
 for folder in "${folders[@]}"; do rm -rf "$folder"; done
 `
 
-// endTogether makes sure that processes that are started from then on end with this one, also when it is killed, and that the folder is
-// deleted then. A signal at the death of the parent would not do: it is sent when the thread ends that started the process.
+// endTogether ensures that processes that are started later end with this one, even if it is killed, and that the folder is deleted
+// then. A parent death signal would not work: it is sent when the thread that started the process ends.
 func endTogether(folder string) error {
 	folders, err := startWatcher()
 	if err != nil {
@@ -39,8 +39,8 @@ func endTogether(folder string) error {
 	return nil
 }
 
-// startWatcher starts the watcher of this process, once, and returns the pipe that it reads. Nothing closes the pipe but the end of
-// the process, and no other process inherits it.
+// startWatcher starts the watcher of this process once, and returns the pipe that it reads. Only the end of the process closes the
+// pipe, which no other process inherits.
 var startWatcher = sync.OnceValues(func() (_ *os.File, err error) {
 	out, in, err := os.Pipe()
 	if err != nil {
@@ -50,11 +50,11 @@ var startWatcher = sync.OnceValues(func() (_ *os.File, err error) {
 	run := marker + "=" + rand.Text()
 	cmd := exec.Command("bash", "-c", watcherScript, run)
 	cmd.Stdin = out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C ends the processes of a terminal.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C ends all processes of a terminal's session.
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start watcher: %w", err)
 	}
-	if err := os.Setenv(marker, run[len(marker)+1:]); err != nil { // after the watcher, which does not end itself
+	if err := os.Setenv(marker, run[len(marker)+1:]); err != nil { // after the start of the watcher, which must not end itself
 		return nil, fmt.Errorf("mark processes: %w", err)
 	}
 	return in, nil

@@ -1,8 +1,8 @@
-// Package await waits in tests for a state, never for time to pass.
+// Package await waits in tests for a state, never for a fixed time.
 //
-// A wait ends as soon as the state is there. Its limit is so generous that only a
-// failure uses it up, however busy the machine is; so no test has a limit for
-// waits that is shorter, and none asserts how long a wait took.
+// A wait ends as soon as the state is reached. Its limit is so generous that only a
+// failure reaches it, however busy the machine is; so no test has a shorter limit for
+// waits, and none asserts the duration of a wait.
 //
 //	await.go    the waits
 //	buffer.go   output that a test reads while a program writes it
@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// Limit is how long a wait lasts that fails.
+// Limit is the duration of a wait that fails.
 const Limit = 2 * time.Minute
 
-// shortest and longest pause between two checks: most states are there within
-// milliseconds, and a server is not asked more often than it needs to be.
+// The shortest and longest pause between two checks: most states are reached within
+// milliseconds, and later checks need fewer requests.
 const (
 	shortest = time.Millisecond
 	longest  = 200 * time.Millisecond
@@ -33,7 +33,7 @@ func Nil(t testing.TB, check func(context.Context) error) {
 	}
 }
 
-// Until waits until ok; what names the state, as in "all slots to be taken".
+// Until waits until ok returns true; what names the state, as in "all slots to be taken".
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	missing := errors.New("not seen")
@@ -48,7 +48,8 @@ func Until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// Receive returns the next value of a channel, or that it is closed; what names the value.
+// Receive returns the next value of a channel, or the zero value if it is closed; what names
+// the value.
 func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
 	limit := time.NewTimer(Limit)
@@ -72,7 +73,7 @@ func within(ctx context.Context, limit time.Duration, check func(context.Context
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() == nil { // later, the error is that of the limit
+		if ctx.Err() == nil { // after that, the error is that of the limit
 			last = err
 		}
 		select {
@@ -83,12 +84,12 @@ func within(ctx context.Context, limit time.Duration, check func(context.Context
 	}
 }
 
-// hang is longer than anything takes that Quick is for, however busy the machine is.
+// hang is longer than any work for which Quick is meant, however busy the machine is.
 const hang = 30 * time.Second
 
-// Quick begins to watch what takes milliseconds, and gives what ends it, which fails
-// the test after half a minute: an input for which something is slow is a finding.
-// Defer it, as in defer await.Quick(t)().
+// Quick starts a timer for work that takes milliseconds, and returns a function that stops
+// it. After half a minute the test fails: an input for which something is slow is a
+// finding. Use it as in defer await.Quick(t)().
 func Quick(t interface {
 	Helper()
 	Errorf(string, ...any)

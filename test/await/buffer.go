@@ -5,20 +5,21 @@ import (
 	"sync"
 )
 
-// Buffer holds what a program writes while a test waits for it: it is safe for a writer and a reader at the same time.
+// Buffer stores what a program writes while a test waits for it. It is safe for concurrent use by a writer and a
+// reader.
 type Buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-// Write is of [io.Writer].
+// Write implements [io.Writer].
 func (b *Buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.Write(p)
 }
 
-// String is all that was written.
+// String returns all that was written.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 
 // groups are the tests that run alone with "make e2e GROUP=name". Each test is in one of them.
 var groups = map[string][]string{
-	// How a version becomes a release, and what it waits for.
+	// How a version becomes a release, and its waits.
 	"releases": {
 		"TestSmallestUseful", "TestZeroFailedRequests", "TestBadInput", "TestSignedImage", "TestAutoscaling", "TestTogether", "TestWindow", "TestHooks",
 		"TestConfigurationRollback", "TestSecretRollback", "TestSecretsByNamespace",
@@ -26,7 +26,7 @@ var groups = map[string][]string{
 	"previews": {"TestPreviews"},
 	// Freezes of a namespace.
 	"freeze": {"TestFreeze"},
-	// What people do with hlnr.
+	// User actions with hlnr.
 	"terminal": {"TestTerminal"},
 	// Another version of Heighliner, and back.
 	"upgrade": {"TestUpgrade"},

@@ -17,7 +17,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// maxAuditLine bounds one event; at the Metadata level they stay below some kilobytes.
+// maxAuditLine is the maximum size of one event; at the Metadata level events have at most some kilobytes.
 const maxAuditLine = 1 << 20
 
 // Leases is the resource of leader election, for AuditFilter.IgnoreResources.
@@ -25,9 +25,9 @@ const Leases = "leases.coordination.k8s.io"
 
 // AuditFilter selects which writes are counted.
 type AuditFilter struct {
-	// Since and Until bound the arrival of the request, Until excluded; with a zero Until there is no bound.
+	// Since and Until limit the arrival time of the request, Until excluded; a zero Until means no limit.
 	Since, Until time.Time
-	// UserAgentPrefix of the writer, such as "heighliner/"; empty counts everybody.
+	// UserAgentPrefix of the writer, such as "heighliner/"; empty counts all writers.
 	UserAgentPrefix string
 	// IgnoreResources are omitted, named as "leases.coordination.k8s.io", or "pods" for the core group.
 	IgnoreResources []string
@@ -40,25 +40,25 @@ type Writes struct {
 	Resource string
 	Verb     string
 	Count    int
-	// Refused is how many of Count were answered with an error, such as a conflict.
+	// Refused is the number of these requests with an error response, such as a conflict.
 	Refused int
 }
 
-// String reads as one line of a table of writes.
+// String formats the counts as one line of a table.
 func (w Writes) String() string {
 	return fmt.Sprintf("%d x %s %s by %s (%d refused)", w.Count, w.Verb, w.Resource, w.UserAgent, w.Refused)
 }
 
 // AuditWrites counts the create, update, patch, delete and deletecollection requests in an API server's audit log of JSON
-// lines, grouped by user agent, resource and verb and sorted by them. Each request counts once, whether granted or
-// refused; dry runs do not count. Rotated files next to path are read too. A last line without an end is still being
-// written and is omitted.
+// lines, grouped by user agent, resource and verb and sorted by them. Each request counts once, whether successful or
+// not; dry runs do not count. Rotated files next to path are included. An incomplete last line is still being written and
+// is omitted.
 func AuditWrites(path string, filter AuditFilter) ([]Writes, error) {
 	files, err := auditFiles(path, filter.Since)
 	if err != nil {
 		return nil, err
 	}
-	counts := map[Writes]*Writes{} // by what identifies a group
+	counts := map[Writes]*Writes{} // by the fields that identify a group
 	for _, file := range files {
 		if err := readAudit(file, func(event *auditv1.Event) { filter.count(event, counts) }); err != nil {
 			return nil, fmt.Errorf("read audit log %s: %w", file, err)
@@ -74,8 +74,7 @@ func AuditWrites(path string, filter AuditFilter) ([]Writes, error) {
 	return writes, nil
 }
 
-// auditFiles returns the log and the files that rotation made of it since then: audit-TIME.log next to
-// audit.log.
+// auditFiles returns the log and the files that were rotated since then: audit-TIME.log next to audit.log.
 func auditFiles(path string, since time.Time) ([]string, error) {
 	extension := filepath.Ext(path)
 	rotated, err := filepath.Glob(strings.TrimSuffix(path, extension) + "-*" + extension)
@@ -136,7 +135,7 @@ func (f AuditFilter) count(event *auditv1.Event, counts map[Writes]*Writes) {
 func (f AuditFilter) matches(event *auditv1.Event) bool {
 	arrived := event.RequestReceivedTimestamp.Time
 	switch {
-	case event.Stage != auditv1.StageResponseComplete && event.Stage != auditv1.StagePanic: // a request has an event per stage
+	case event.Stage != auditv1.StageResponseComplete && event.Stage != auditv1.StagePanic: // a request has one event per stage
 		return false
 	case !slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, event.Verb):
 		return false

@@ -15,32 +15,32 @@ import (
 // userAgent distinguishes the harness's writes from those of Heighliner in the audit log.
 const userAgent = "heighliner-harness"
 
-// Addresses is where the parts of a test cluster are found. Those with "internal" in their comment are as pods and the
-// kubelet see them.
+// Addresses are the addresses of the parts of a test cluster. Those with "internal" in their comment are for pods and the
+// kubelet.
 type Addresses struct {
-	// Kubeconfig file: HLNR_KUBECONFIG, else KUBECONFIG, else the local cluster's.
+	// Kubeconfig file: HLNR_KUBECONFIG, else KUBECONFIG, else that of the local cluster.
 	Kubeconfig string
-	// Registry without credentials: HLNR_REGISTRY, default 127.0.0.1:5000.
+	// Registry without credentials: HLNR_REGISTRY. Defaults to 127.0.0.1:5000.
 	Registry string
-	// RegistryInternal is the same one, internal: HLNR_REGISTRY_INTERNAL, default 10.250.0.1:5000.
+	// RegistryInternal is the same one, internal: HLNR_REGISTRY_INTERNAL. Defaults to 10.250.0.1:5000.
 	RegistryInternal string
-	// AuthRegistry asks for basic credentials: HLNR_AUTH_REGISTRY, default 127.0.0.1:5001.
+	// AuthRegistry requires basic credentials: HLNR_AUTH_REGISTRY. Defaults to 127.0.0.1:5001.
 	AuthRegistry string
-	// AuthRegistryInternal is the same one, internal: HLNR_AUTH_REGISTRY_INTERNAL, default 10.250.0.1:5001.
+	// AuthRegistryInternal is the same one, internal: HLNR_AUTH_REGISTRY_INTERNAL. Defaults to 10.250.0.1:5001.
 	AuthRegistryInternal string
-	// Gateway for HTTP: HLNR_GATEWAY, default 127.0.0.1:8000.
+	// Gateway for HTTP: HLNR_GATEWAY. Defaults to 127.0.0.1:8000.
 	Gateway string
-	// GatewayHTTPS is where the gateway decrypts: HLNR_GATEWAY_HTTPS, default 127.0.0.1:8443.
+	// GatewayHTTPS terminates TLS: HLNR_GATEWAY_HTTPS. Defaults to 127.0.0.1:8443.
 	GatewayHTTPS string
-	// GatewayTLS is where it leaves that to the pods: HLNR_GATEWAY_TLS, default 127.0.0.1:8444.
+	// GatewayTLS passes TLS through to the pods: HLNR_GATEWAY_TLS. Defaults to 127.0.0.1:8444.
 	GatewayTLS string
-	// GatewayTCP is the gateway's listener for TCP: HLNR_GATEWAY_TCP, default 127.0.0.1:9000.
+	// GatewayTCP is the gateway's listener for TCP: HLNR_GATEWAY_TCP. Defaults to 127.0.0.1:9000.
 	GatewayTCP string
-	// GatewayInternal is its IP, internal, at which it listens for TCP too: HLNR_GATEWAY_INTERNAL, default 10.250.0.1.
+	// GatewayInternal is the gateway's IP, internal, also for TCP: HLNR_GATEWAY_INTERNAL. Defaults to 10.250.0.1.
 	GatewayInternal string
-	// PrometheusInternal is the URL of Prometheus, internal: HLNR_PROMETHEUS_INTERNAL, default http://10.250.0.1:9090.
+	// PrometheusInternal is the URL of Prometheus, internal: HLNR_PROMETHEUS_INTERNAL. Defaults to http://10.250.0.1:9090.
 	PrometheusInternal string
-	// AuditLog of the API server: HLNR_AUDIT_LOG, default the local cluster's.
+	// AuditLog of the API server: HLNR_AUDIT_LOG. Defaults to that of the local cluster.
 	AuditLog string
 }
 
@@ -62,11 +62,10 @@ func AddressesFrom(getenv func(string) string) Addresses {
 	}
 }
 
-// Network returns the file of the local cluster's network namespace, which has no way out.
+// Network returns the file of the local cluster's network namespace, which is isolated.
 func (a Addresses) Network() string { return filepath.Join(filepath.Dir(a.Kubeconfig), "netns") }
 
-// URL returns what to open in a browser for a domain behind the gateway. Names under localhost resolve to
-// loopback.
+// URL returns the URL of a domain behind the gateway for a browser. Names under localhost resolve to loopback.
 func (a Addresses) URL(domain string) string {
 	_, port, err := net.SplitHostPort(a.Gateway)
 	if err != nil || port == "80" {
@@ -78,13 +77,14 @@ func (a Addresses) URL(domain string) string {
 // Cluster is an open test cluster.
 type Cluster struct {
 	Addresses
-	// Config is for clients of one's own making.
+	// Config is for creating other clients.
 	Config *rest.Config
 	// Client reads from the API server without a cache, and can watch.
 	Client client.WithWatch
 }
 
-// OpenCluster makes a client for the kinds of scheme. It does not dial: the first request shows whether the API server answers.
+// OpenCluster creates a client for the kinds of scheme. It does not connect: the first request shows whether the API server
+// responds.
 func OpenCluster(scheme *runtime.Scheme, addresses Addresses) (*Cluster, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", addresses.Kubeconfig)
 	if err != nil {

@@ -1,8 +1,9 @@
-// Package harness is what the demo and the end-to-end tests share: constant load through the gateway that counts every
-// request by version and phase, a live picture and a closing table of those counts, the local cluster's addresses and
-// client, images of the sample application, waits with a deadline, and the writes that the API server's audit log shows.
+// Package harness is shared by the demo and the end-to-end tests: constant load through the gateway with counts of
+// requests by version and phase, a live picture and a closing table of these counts, the addresses and the client of the
+// local cluster, images of the sample application, waits with a deadline, and counts of writes in the API server's audit
+// log.
 //
-// Accounting and rendering are pure and tested apart from the network. Everything that sends refuses addresses other than
+// Counting and rendering are pure and tested without the network. Everything that sends rejects addresses other than
 // loopback.
 //
 //	cluster.go       addresses and client of the local cluster
@@ -16,5 +17,5 @@
 //	wait.go          waits with a deadline
 //	audit.go         writes in the audit log
 //	inside_linux.go  listeners in the cluster's network namespace
-//	inside_other.go  their absence elsewhere
+//	inside_other.go  stubs for other systems
 package harness

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Protocol is what a load speaks. The sample application answers its version in each.
+// Protocol of a load. The sample application returns its version over each.
 type Protocol string
 
 // The protocols of a load.
@@ -29,24 +29,24 @@ const (
 	HTTP1 Protocol = "HTTP/1.1"
 	// H2C is HTTP/2 without TLS, over one connection.
 	H2C Protocol = "h2c"
-	// TLS is HTTP over TLS, to any server that decrypts it: certificates are not checked.
+	// TLS is HTTP over TLS, to any server that terminates it: certificates are not verified.
 	TLS Protocol = "TLS"
 	// GRPC calls the sample application's service, over one connection without TLS.
 	GRPC Protocol = "gRPC"
 	// TCP opens a connection for each exchange, sends a line and reads one.
 	TCP Protocol = "TCP"
-	// UDP opens a socket for each exchange, sends a datagram and reads one. Nothing is sent twice: a lost datagram is a
-	// failure.
+	// UDP opens a socket for each exchange, sends a datagram and reads one. Nothing is retransmitted: a lost datagram
+	// is a failure.
 	UDP Protocol = "UDP"
 )
 
-// exchange asks once and judges the answer; close ends what it keeps open.
+// exchange sends one request and judges the answer; close closes its connections.
 type exchange struct {
 	ask   func(ctx context.Context) Outcome
 	close func()
 }
 
-// newExchange makes the exchange of a configuration that was checked.
+// newExchange returns the exchange for a validated configuration.
 func newExchange(config LoadConfig) (exchange, error) {
 	dial := dialer(config)
 	switch config.Protocol {
@@ -64,7 +64,7 @@ func newExchange(config LoadConfig) (exchange, error) {
 
 type dialFunc func(ctx context.Context, network string) (net.Conn, error)
 
-// dialer dials the gateway, whatever host is asked for.
+// dialer returns a function that connects to the gateway, whatever the host is.
 func dialer(config LoadConfig) dialFunc {
 	d := &net.Dialer{Timeout: config.Timeout}
 	return func(ctx context.Context, network string) (conn net.Conn, err error) {
@@ -94,10 +94,10 @@ func newHTTPExchange(config LoadConfig, dial dialFunc) (exchange, error) {
 	if err != nil {
 		return exchange{}, fmt.Errorf("parse host and path: %w", err)
 	}
-	transport := &http.Transport{ // no Proxy: the environment must not send the load elsewhere
+	transport := &http.Transport{ // no Proxy: the environment must not redirect the load
 		DialContext:         func(ctx context.Context, network, _ string) (net.Conn, error) { return dial(ctx, network) },
 		Protocols:           protocols,
-		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, // nothing is secret here, and pods sign for themselves
+		TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, // nothing is secret, and pods have self-signed certificates
 		DisableKeepAlives:   config.NoKeepAlive,
 		MaxIdleConnsPerHost: maxInFlight,
 		IdleConnTimeout:     30 * time.Second,
@@ -126,7 +126,8 @@ func newHTTPExchange(config LoadConfig, dial dialFunc) (exchange, error) {
 	return exchange{ask: ask, close: client.CloseIdleConnections}, nil
 }
 
-// newGRPCExchange connects again immediately after a connection was lost, because a load is one client.
+// newGRPCExchange returns an exchange that reconnects immediately after a lost connection, because a load is one
+// client.
 func newGRPCExchange(config LoadConfig, dial dialFunc) (exchange, error) {
 	conn, err := grpc.NewClient("passthrough:///"+config.Host,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -156,7 +157,7 @@ func newGRPCExchange(config LoadConfig, dial dialFunc) (exchange, error) {
 	return exchange{ask: ask, close: func() { _ = conn.Close() }}, nil
 }
 
-// askOnce asks over its own connection or socket, and reads a line such as "shop 1.1.0".
+// askOnce sends a request over a new connection or socket, and reads a line such as "shop 1.1.0".
 func askOnce(ctx context.Context, config LoadConfig, dial dialFunc, network string) Outcome {
 	conn, err := dial(ctx, network)
 	if err != nil {
@@ -177,7 +178,7 @@ func askOnce(ctx context.Context, config LoadConfig, dial dialFunc, network stri
 	return outcomeOf(line, version)
 }
 
-// outcomeOf judges an answer that has no status.
+// outcomeOf returns the outcome of an answer without a status.
 func outcomeOf(answer, version string) Outcome {
 	if version == "" {
 		return Outcome{Failure: fmt.Sprintf("answer %q without a version", answer)}
@@ -185,8 +186,8 @@ func outcomeOf(answer, version string) Outcome {
 	return Outcome{Version: version}
 }
 
-// judge decides whether an answer is a good one: complete, with a status of 200 to 399 and from an application that
-// shows its version.
+// judge reports whether an answer is successful: complete, with a status of 200 to 399 and from an application that
+// reports its version.
 func judge(status int, version string, readErr error) Outcome {
 	outcome := Outcome{Version: version, Status: status}
 	switch {

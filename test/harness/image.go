@@ -20,12 +20,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// imageUser is the user of the images: not root, as the restricted pod security standard asks for.
+// imageUser is the user of the images: not root, as the restricted pod security standard requires.
 const imageUser = "65532:65532"
 
-// Image is one tag to push: a static binary and the environment that makes it this version. Equal images have equal digests.
+// Image is one tag to push: a static binary and the environment of this version. Equal images have equal digests.
 type Image struct {
-	// Registry as seen from here, such as 127.0.0.1:5000; loopback only. Required.
+	// Registry as reachable from here, such as 127.0.0.1:5000; loopback only. Required.
 	Registry string
 	// Repository such as demo/shop. Required.
 	Repository string
@@ -33,15 +33,15 @@ type Image struct {
 	Tag string
 	// Binary is the path of the static binary that becomes /app. Required.
 	Binary string
-	// Env of the image. VERSION is the tag unless it is given here; EXIT_AFTER or FAIL_READINESS make a broken version.
+	// Env of the image. VERSION defaults to the tag; EXIT_AFTER or FAIL_READINESS make a broken version.
 	Env map[string]string
-	// Architecture of the image; default this machine's. Another one makes an image that the node cannot run.
+	// Architecture of the image. Defaults to this machine's. Another one makes an image that the node cannot run.
 	Architecture string
-	// Username and Password for a registry that asks for them.
+	// Username and Password for a registry that requires them.
 	Username, Password string
 }
 
-// Push makes the image and pushes it; the digest is that of its manifest, such as sha256:0123....
+// Push builds and pushes the image; the digest is that of its manifest, such as sha256:0123....
 func (i Image) Push(ctx context.Context) (digest string, err error) {
 	if err := CheckLoopback(i.Registry); err != nil {
 		return "", fmt.Errorf("check registry: %w", err)
@@ -103,8 +103,7 @@ func (i Image) environment() []string {
 	return lines
 }
 
-// binaryLayer returns a layer with nothing but /app, without times, so that equal binaries make equal
-// digests.
+// binaryLayer returns a layer that contains only /app, without times, so that equal binaries have equal digests.
 func binaryLayer(path string) (v1.Layer, error) {
 	binary, err := os.ReadFile(path)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// ListenInside works on Linux only, where the local cluster runs.
+// ListenInside returns an error: the local cluster runs on Linux only.
 func (a Addresses) ListenInside(string) (net.Listener, error) {
 	return nil, errors.New("listen in the network of the local cluster: there is none but on Linux")
 }

@@ -10,48 +10,48 @@ import (
 	"time"
 )
 
-// Bounds of a load: it is a measuring instrument for one machine, not a stress tool.
+// Limits of a load: it is a measuring instrument for one machine, not a stress tool.
 const (
 	maxRate     = 2000.0
 	maxDuration = 2 * time.Hour
 	maxCount    = 1_000_000
 	maxInFlight = 512
 	maxTimeout  = 30 * time.Second
-	// maxAnswer is how much of an answer is read.
+	// maxAnswer is the maximum number of bytes that are read of an answer.
 	maxAnswer = 1 << 20
 )
 
-// LoadConfig is what a load sends. Zero values mean the default, where there is one.
+// LoadConfig configures a load. Zero values select the defaults.
 type LoadConfig struct {
-	// Protocol that is spoken; default HTTP1.
+	// Protocol of the requests. Defaults to HTTP1.
 	Protocol Protocol
-	// Gateway is dialed for every request: a loopback address and port, such as 127.0.0.1:8000, or an address in
-	// Network. Required.
+	// Gateway is the address to connect to: a loopback address and port, such as 127.0.0.1:8000, or an address in Network.
+	// Required.
 	Gateway string
-	// Network is the file of a network namespace without a way out, such as Addresses.Network, in which Gateway is
-	// dialed; default this process's own, where only loopback addresses are dialed. It needs root.
+	// Network is the file of an isolated network namespace, such as Addresses.Network, in which to connect to Gateway. Defaults
+	// to that of this process, where only loopback addresses are allowed. It needs root.
 	Network string
-	// Host is sent as the Host header, with or without a port: the domain of the microservice. It names the load in
-	// reports, with TCP and UDP too, which send none. Required.
+	// Host is sent as the Host header, with or without a port: the domain of the microservice. It names the load in reports,
+	// also for TCP and UDP, which do not send it. Required.
 	Host string
-	// Path and query; default "/".
+	// Path and query. Defaults to "/".
 	Path string
 	// Header is sent with every request, for routes that match headers.
 	Header http.Header
 	// Rate in requests per second, above 0, at most 2000. Required.
 	Rate float64
-	// Count ends the load after so many requests, at most 1,000,000; 0 leaves the end to Duration.
+	// Count is the number of requests, at most 1,000,000; 0 means that only Duration ends the load.
 	Count int
-	// Duration ends the load after that time, at most 2h; 0 leaves the end to Count. One of the two is required.
+	// Duration of the load, at most 2h; 0 means that only Count ends it. One of the two is required.
 	Duration time.Duration
-	// Timeout of one request, at most 30s; default 10s.
+	// Timeout of one request, at most 30s. Defaults to 10s.
 	Timeout time.Duration
-	// NoKeepAlive opens a connection for every request. Without it, connections are reused, and a request that meets a
-	// reused connection's orderly end is sent again over a new one, as HTTP clients do.
+	// NoKeepAlive opens a connection for every request. Without it, connections are reused, and a request on a reused
+	// connection that the server closes in an orderly way is sent again over a new one, as HTTP clients do.
 	NoKeepAlive bool
-	// Phase names the first phase; default "start".
+	// Phase names the first phase. Defaults to "start".
 	Phase string
-	// KeepFailures is how many failures are kept with details; default 20.
+	// KeepFailures is the number of failures that are kept with details. Defaults to 20.
 	KeepFailures int
 }
 
@@ -85,7 +85,7 @@ func (c LoadConfig) validate() error {
 	switch {
 	case c.Host == "":
 		return errors.New("check host: is required: name the microservice's domain")
-	case !(c.Rate > 0 && c.Rate <= maxRate): // written so that NaN is refused
+	case !(c.Rate > 0 && c.Rate <= maxRate): // written so that NaN is rejected
 		return fmt.Errorf("check rate: must be above 0 and at most %g per second, not %g", maxRate, c.Rate)
 	case c.Count < 0 || c.Count > maxCount:
 		return fmt.Errorf("check count: must be 0 to %d, not %d", maxCount, c.Count)
@@ -103,7 +103,7 @@ func (c LoadConfig) validate() error {
 	return nil
 }
 
-// CheckLoopback refuses every address but a literal loopback IP with a port, so that no test traffic leaves the machine.
+// CheckLoopback rejects every address except a literal loopback IP with a port, so that no test traffic leaves the machine.
 func CheckLoopback(address string) error {
 	parsed, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -115,19 +115,19 @@ func CheckLoopback(address string) error {
 	return nil
 }
 
-// Load sends requests at a constant rate, whether or not earlier ones were answered, and counts what becomes of each.
+// Load sends requests at a constant rate, whether or not earlier ones were answered, and counts their outcomes.
 type Load struct {
 	config   LoadConfig
 	exchange exchange
 	tally    *Tally
-	slots    chan struct{} // bounds the requests in progress
+	slots    chan struct{} // limits the requests in progress
 	flights  sync.WaitGroup
 	stop     context.CancelFunc
 	ended    chan struct{}
 }
 
-// StartLoad begins to send. The load ends with its count, its duration, ctx or Stop, whichever comes first; requests
-// in progress then still get their answers. The error names the field of config that is wrong.
+// StartLoad starts to send. The load ends with its count, its duration, ctx or Stop, whichever comes first; requests in
+// progress still get their answers. The error names the invalid field of config.
 func StartLoad(ctx context.Context, config LoadConfig) (*Load, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
@@ -150,10 +150,10 @@ func StartLoad(ctx context.Context, config LoadConfig) (*Load, error) {
 	return l, nil
 }
 
-// Mark begins a phase: requests sent from now on count to it. A name that was used before continues with that phase.
+// Mark begins a phase: requests sent from now on count in it. A name that was used before continues that phase.
 func (l *Load) Mark(phase string) { l.tally.Mark(phase, time.Now()) }
 
-// Split returns the versions' shares of a phase's good answers; nil for an unknown phase.
+// Split returns the shares of versions in a phase's successful answers; nil for an unknown phase.
 func (l *Load) Split(phase string) Split { return l.tally.Split(phase) }
 
 // Recent returns the counts of the whole seconds that ended within the given time, 1s to 59s.
@@ -166,20 +166,20 @@ func (l *Load) Report() Report {
 	return report
 }
 
-// Stop ends the sending, waits for the requests in progress and gives the final report. It can be called again.
+// Stop stops sending, waits for the requests in progress and returns the final report. It can be called repeatedly.
 func (l *Load) Stop() Report {
 	l.stop()
 	return l.Wait()
 }
 
-// Wait waits for the load's own end, then for the requests in progress, and gives the final report.
+// Wait waits for the end of the load, then for the requests in progress, and returns the final report.
 func (l *Load) Wait() Report {
 	<-l.ended
 	return l.Report()
 }
 
-// run sends each request when the schedule says. A delay of this machine is made up for by sending immediately what is due,
-// and latency counts from the moment a request was due, so that a stall shows in the latencies.
+// run sends each request according to the schedule. After a delay of this machine it immediately sends the requests that
+// are due, and latency counts from when a request was due, so that a stall is visible in the latencies.
 func (l *Load) run(ctx context.Context) {
 	defer close(l.ended)
 	defer l.exchange.close()
@@ -204,13 +204,13 @@ func (l *Load) run(ctx context.Context) {
 	}
 }
 
-// schedule is when each request is due.
+// schedule defines when each request is due.
 type schedule struct {
 	start  time.Time
 	config LoadConfig
 }
 
-// due returns the moment of request n, counted from 0, and false when the load ends before it.
+// due returns the time of request n, counted from 0, and false if the load ends before it.
 func (s schedule) due(n int) (time.Time, bool) {
 	offset := time.Duration(float64(n) / s.config.Rate * float64(time.Second))
 	if s.config.Count > 0 && n >= s.config.Count || s.config.Duration > 0 && offset >= s.config.Duration {
@@ -229,7 +229,7 @@ func (l *Load) launch(ctx context.Context, due time.Time) {
 	}
 	l.flights.Go(func() {
 		defer func() { <-l.slots }()
-		outcome := l.exchange.ask(context.WithoutCancel(ctx)) // the end of the load is not a failure of what is in progress
+		outcome := l.exchange.ask(context.WithoutCancel(ctx)) // the end of the load must not make requests in progress fail
 		l.tally.Done(ticket, time.Now(), outcome)
 	})
 }

@@ -16,28 +16,28 @@ import (
 )
 
 const (
-	// frameEvery is the pace of the live picture, plainEvery that of the lines which stand for it without a terminal.
+	// frameEvery is the interval of the live picture, and plainEvery that of the lines that replace it without a terminal.
 	frameEvery = 250 * time.Millisecond
 	plainEvery = 5 * time.Second
-	// frameWindow is the time that a picture's split and rate speak of.
+	// frameWindow is the period of a picture's split and rate.
 	frameWindow = 5 * time.Second
 	// plainWidth is the width without a terminal.
 	plainWidth = 120
 )
 
-// Frame is the picture of one moment.
+// Frame is the picture at one moment.
 type Frame struct {
-	// Label names what the split is of, such as the domain; empty for none.
+	// Label names the subject of the split, such as the domain; empty for none.
 	Label string
 	// Split of the last seconds; empty before the first answer.
 	Split Split
-	// PerSecond is the rate of answers, good and bad, over the last seconds.
+	// PerSecond is the rate of answers, successful or not, over the last seconds.
 	PerSecond float64
 	// Failed requests since the load began.
 	Failed int
 }
 
-// Frame returns the load's last seconds as a picture. The rate needs five seconds to be true.
+// Frame returns the load's last seconds as a picture. The rate is correct after five seconds.
 func (l *Load) Frame() Frame {
 	recent := l.Recent(frameWindow)
 	return Frame{
@@ -47,7 +47,7 @@ func (l *Load) Frame() Frame {
 	}
 }
 
-// Render draws the frame as one line of at most width characters: with bars as long as fit, then without, then cut.
+// Render draws the frame as one line of at most width characters: with bars if they fit, else without, else truncated.
 func (f Frame) Render(width int) string {
 	for _, cells := range []int{20, 10, 5} {
 		if line := f.line(cells); utf8.RuneCountInString(line) <= width {
@@ -78,7 +78,7 @@ func (f Frame) line(cells int) string {
 	return strings.Join(parts, "  ")
 }
 
-// bar fills a part of the cells; a share that is not nothing gets one at least.
+// bar fills a part of the cells; a share above 0 gets at least one.
 func bar(fraction float64, cells int) string {
 	full := int(math.Round(fraction * float64(cells)))
 	if fraction > 0 {
@@ -88,7 +88,7 @@ func bar(fraction float64, cells int) string {
 	return strings.Repeat("█", full) + strings.Repeat("░", cells-full)
 }
 
-// Picture keeps a live line at the foot of a terminal, under the text that is written through it. Where the output is not a
+// Picture shows a live line at the bottom of a terminal, below the text that is written through it. If the output is not a
 // terminal it writes a plain line every five seconds instead. It is safe for concurrent use.
 type Picture struct {
 	out   io.Writer
@@ -96,11 +96,11 @@ type Picture struct {
 
 	mu     sync.Mutex
 	source func() Frame
-	text   []byte // written so far without the end of its line
-	drawn  bool   // the live line stands on the terminal
+	text   []byte // text of an incomplete line
+	drawn  bool   // the live line is on the terminal
 }
 
-// NewPicture writes to out, and shows nothing until Show. The output counts as a terminal when it is one.
+// NewPicture writes to out, and shows nothing until Show.
 func NewPicture(out io.Writer) *Picture {
 	return &Picture{out: out, width: func() (int, bool) { return widthOf(out) }}
 }
@@ -114,10 +114,10 @@ func widthOf(out io.Writer) (int, bool) {
 	if err != nil {
 		return plainWidth, false
 	}
-	return width - 1, true // a full last column would wrap in some terminals
+	return width - 1, true // some terminals wrap after a full last column
 }
 
-// Show makes source the one that is drawn, such as a load's Frame; nil shows nothing.
+// Show draws source from now on, such as a load's Frame; nil shows nothing.
 func (p *Picture) Show(source func() Frame) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,7 @@ func (p *Picture) Show(source func() Frame) {
 	p.clear()
 }
 
-// Run draws until ctx ends, then takes the live line away and writes what text was left.
+// Run draws until ctx ends, then removes the live line and writes the remaining text.
 func (p *Picture) Run(ctx context.Context) {
 	every := plainEvery
 	if _, terminal := p.width(); terminal {
@@ -146,7 +146,7 @@ func (p *Picture) Run(ctx context.Context) {
 	}
 }
 
-// Write writes the whole lines of text above the live line; the begin of a line waits for its end.
+// Write writes complete lines of text above the live line; it buffers the beginning of an incomplete line.
 func (p *Picture) Write(text []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

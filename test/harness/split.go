@@ -7,10 +7,11 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// Split holds the versions' shares in the order of semantic versions, other names after them.
+// Split contains the shares of versions in the order of semantic versions, followed by other
+// names.
 type Split []Share
 
-// Share is one version's part of the good answers.
+// Share is the share of one version in the successful answers.
 type Share struct {
 	Version string
 	// Answered requests.
@@ -19,7 +20,7 @@ type Share struct {
 	Fraction float64
 }
 
-// SplitOf returns the shares of counts of answers by version; nil when there were none.
+// SplitOf returns the shares for counts of answers by version; nil if there were none.
 func SplitOf(answered map[string]int) Split {
 	total := 0
 	for _, count := range answered {
@@ -36,7 +37,7 @@ func SplitOf(answered map[string]int) Split {
 	return split
 }
 
-// Fraction returns the share of one version, 0 when it has none.
+// Fraction returns the share of one version, or 0.
 func (s Split) Fraction(version string) float64 {
 	for _, share := range s {
 		if share.Version == version {

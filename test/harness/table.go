@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// WriteTable writes the requests of each report: sent, answered and failed, per phase that had any and in total, and under each the
-// versions that answered, with their shares and latencies; then the failures whose details were kept.
+// WriteTable writes the requests of each report: sent, answered and failed, for each phase with requests and in total, and below
+// each the versions that answered, with their shares and latencies; then the failures with details.
 func WriteTable(out io.Writer, reports ...Report) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "HOST\tPHASE\tVERSION\tSENT\tANSWERED\tFAILED\tSHARE\tP50\tP99\tMAX")
@@ -23,7 +23,7 @@ func WriteTable(out io.Writer, reports ...Report) error {
 				continue
 			}
 			writePhase(table, host, phase)
-			host = "" // named once
+			host = "" // only in the first row
 		}
 	}
 	if err := table.Flush(); err != nil {

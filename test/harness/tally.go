@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// recentSeconds is how far back Recent reaches.
+	// recentSeconds is the number of seconds that Recent can return.
 	recentSeconds = 60
-	// histogramMax is the longest latency that is distinguished; the load's request timeout stays below it.
+	// histogramMax is the maximum latency of the histogram; the load's request timeout is lower.
 	histogramMax = time.Minute
 )
 
-// Tally counts requests by phase and version. A request belongs to the phase in which it was sent, however late its
-// answer comes. The tally reads no clock: every call has the time at which it happened. It is safe for concurrent use.
+// Tally counts requests by phase and version. A request belongs to the phase in which it was sent, however late its answer arrives.
+// The tally reads no clock: every call passes the time of its event. It is safe for concurrent use.
 type Tally struct {
 	mu       sync.Mutex
-	phases   []*phase // in order of their first mark
+	phases   []*phase // in the order of their first mark
 	current  *phase
 	recent   [recentSeconds]second
 	keep     int
@@ -28,19 +28,19 @@ type Tally struct {
 	failed   int
 }
 
-// Ticket stands for one request in progress. It comes from Send and goes back through Done, once.
+// Ticket identifies one request in progress. Send returns it; pass it to Done once.
 type Ticket struct {
 	phase *phase
 	sent  time.Time
 }
 
-// Outcome is how a request ended.
+// Outcome is the result of a request.
 type Outcome struct {
-	// Version is what the X-Version header holds; empty without an answer or without the header.
+	// Version is the value of the X-Version header; empty without an answer or without the header.
 	Version string
 	// Status is the HTTP status; 0 without an answer.
 	Status int
-	// Failure is why the request counts as failed; empty for a good answer.
+	// Failure is why the request counts as failed; empty if it succeeded.
 	Failure string
 }
 
@@ -48,24 +48,25 @@ type phase struct {
 	name     string
 	started  time.Time
 	counts   Counts
-	latency  *hdrhistogram.Histogram // of good answers, in microseconds
+	latency  *hdrhistogram.Histogram // of successful answers, in microseconds
 	versions map[string]*hdrhistogram.Histogram
 }
 
-// second holds the counts of one second of the wall clock; index is that second, so that an old lap is distinguished from this one.
+// second contains the counts of one second of the wall clock; index is that second, which distinguishes it from an earlier lap of
+// the ring.
 type second struct {
 	index  int64
 	counts Counts
 }
 
-// NewTally opens the first phase at now. It keeps the details of the first keep failures and counts all.
+// NewTally begins the first phase at now. It keeps the details of the first keep failures, and counts all.
 func NewTally(firstPhase string, now time.Time, keep int) *Tally {
 	l := &Tally{keep: keep}
 	l.Mark(firstPhase, now)
 	return l
 }
 
-// Mark begins a phase; a name that was used before continues with that phase.
+// Mark begins a phase; a name that was used before continues that phase.
 func (l *Tally) Mark(name string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,7 +89,7 @@ func (l *Tally) Send(now time.Time) Ticket {
 	return Ticket{phase: l.current, sent: now}
 }
 
-// Done counts how the request of a ticket ended.
+// Done counts the outcome of the request of a ticket.
 func (l *Tally) Done(ticket Ticket, now time.Time, outcome Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,8 +106,7 @@ func (l *Tally) Done(ticket Ticket, now time.Time, outcome Outcome) {
 	}
 }
 
-// Split returns the versions' shares of a phase's good answers; nil for a name that was never
-// marked.
+// Split returns the shares of versions in a phase's successful answers; nil for a name that was never marked.
 func (l *Tally) Split(phaseName string) Split {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,8 +118,8 @@ func (l *Tally) Split(phaseName string) Split {
 	return nil
 }
 
-// Recent returns the counts of the whole seconds that ended within the given time before now, 1 to 59 seconds. Sent
-// is counted when sent, Answered and Failed when ended.
+// Recent returns the counts of the whole seconds that ended within the given time before now, 1 to 59 seconds. Sent is counted by
+// the time of sending, Answered and Failed by the time of the end.
 func (l *Tally) Recent(now time.Time, within time.Duration) Counts {
 	seconds := min(max(int64(within/time.Second), 1), recentSeconds-1)
 	l.mu.Lock()
@@ -133,7 +133,7 @@ func (l *Tally) Recent(now time.Time, within time.Duration) Counts {
 	return total
 }
 
-// Failed counts the failed requests of all phases.
+// Failed returns the number of failed requests of all phases.
 func (l *Tally) Failed() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,7 +168,7 @@ func (p *phase) record(version string, took time.Duration) {
 		p.versions[version] = newHistogram()
 	}
 	micros := min(max(took, time.Microsecond), histogramMax).Microseconds()
-	_ = p.latency.RecordValue(micros) // within the histogram's bounds, so it cannot fail
+	_ = p.latency.RecordValue(micros) // within the bounds of the histogram, so it cannot fail
 	_ = p.versions[version].RecordValue(micros)
 }
 
@@ -191,7 +191,7 @@ func (p *phase) report() Phase {
 	return Phase{Name: p.name, Started: p.started, Counts: p.counts.clone(), Latency: latencyOf(p.latency), VersionLatency: versions}
 }
 
-// newHistogram holds 1 microsecond to histogramMax with an error below one percent.
+// newHistogram returns a histogram from 1 microsecond to histogramMax with an error below one percent.
 func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, histogramMax.Microseconds(), 2)
 }
@@ -203,25 +203,25 @@ func latencyOf(histogram *hdrhistogram.Histogram) Latency {
 	return Latency{P50: at(50), P90: at(90), P99: at(99), Max: time.Duration(histogram.Max()) * time.Microsecond}
 }
 
-// Counts is what became of the requests of a phase or a stretch of time. Sent less Answered and Failed is in progress.
+// Counts are the outcomes of the requests of a phase or a period. Sent minus Answered and Failed is in progress.
 type Counts struct {
-	// Sent requests; their version is known only from their answer.
+	// Sent requests; only their answers show the version.
 	Sent int
-	// Answered counts good answers.
+	// Answered counts successful answers.
 	Answered int
-	// Failed counts the rest: no answer in time, a broken connection, a bad status, an answer without a version.
+	// Failed counts the others: no answer in time, a broken connection, a bad status, an answer without a version.
 	Failed int
-	// Versions splits Answered and Failed by X-Version; "" is a failure without a version.
+	// Versions splits Answered and Failed by X-Version; "" has the failures without a version.
 	Versions map[string]VersionCounts
 }
 
-// VersionCounts is one version's part of Counts.
+// VersionCounts is the part of one version in Counts.
 type VersionCounts struct {
 	Answered int
 	Failed   int
 }
 
-// Split returns the versions' shares of the good answers.
+// Split returns the shares of versions in the successful answers.
 func (c Counts) Split() Split {
 	answered := map[string]int{}
 	for version, counts := range c.Versions {
@@ -260,44 +260,44 @@ func (c Counts) clone() Counts {
 	return c
 }
 
-// Latency holds percentiles of good answers, within one percent, from the moment a request was due to be sent.
+// Latency contains percentiles of successful answers, within one percent, from when a request was due.
 type Latency struct {
 	P50, P90, P99, Max time.Duration
 }
 
-// Phase is what happened from one mark to the next.
+// Phase contains the counts from one mark to the next.
 type Phase struct {
 	// Name as marked.
 	Name string
 	// Started is the first mark of that name.
 	Started time.Time
 	Counts
-	// Latency of all versions.
+	// Latency over all versions.
 	Latency Latency
-	// VersionLatency of each version that gave a good answer.
+	// VersionLatency of each version with a successful answer.
 	VersionLatency map[string]Latency
 }
 
 // Failure is one failed request.
 type Failure struct {
-	// At is when the request was due to be sent; Took is the time from there to its end.
+	// At is when the request was due; Took is the time from then to its end.
 	At   time.Time
 	Took time.Duration
-	// Phase is the one it was sent in.
+	// Phase in which the request was sent.
 	Phase string
 	Outcome
 }
 
-// Report is a tally's content at one moment.
+// Report is the content of a tally at one moment.
 type Report struct {
-	// Host that the requests named.
+	// Host of the requests.
 	Host string
 	// Phases in order of their first mark.
 	Phases []Phase
 	// Total over all phases.
 	Total Phase
-	// Failures in the order in which they ended: the first ones, as many as were to be kept.
+	// Failures in the order in which they ended: the first ones, up to the number to keep.
 	Failures []Failure
-	// FailuresOmitted counts the failures without details.
+	// FailuresOmitted is the number of failures without details.
 	FailuresOmitted int
 }

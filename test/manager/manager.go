@@ -1,7 +1,7 @@
 // Package manager runs the controllers of Microservices and of their releases against the API server of
-// test/apiserver, for tests of what people do. Deployments are available as soon as they exist, unless
-// their image is one of a version that ends in "-broken"; what an ImagePolicy offers is written by
-// [Cluster.Offer]. There are no routes: without a NetworkPolicy there is nothing to confirm.
+// test/apiserver, for tests of user actions. Deployments are available as soon as they exist, unless the
+// version of their image ends in "-broken"; [Cluster.Offer] writes what an ImagePolicy offers. There are no
+// routes: without a NetworkPolicy there is nothing to confirm.
 package manager
 
 import (
@@ -31,14 +31,14 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// interval of the stand-in for pods.
+// interval is the interval of the stand-in for pods.
 const interval = 100 * time.Millisecond
 
 // Cluster is an API server with a running manager.
 type Cluster struct{ *apiserver.Env }
 
-// Run starts an API server with admission policies and the manager, puts them into *cluster, runs the tests,
-// stops both, and returns the exit code for os.Exit. change edits the options of the API server.
+// Run starts an API server with admission policies and the manager, sets *cluster, runs the tests, stops
+// both, and returns the exit code for os.Exit. change modifies the options of the API server.
 func Run(m *testing.M, cluster **Cluster, change ...func(*apiserver.Options)) int {
 	flag.Parse()
 	options := apiserver.Options{Policies: true}
@@ -71,7 +71,7 @@ func Run(m *testing.M, cluster **Cluster, change ...func(*apiserver.Options)) in
 }
 
 // start runs the controllers until ctx ends, and then closes ended. They act as the manager's
-// ServiceAccount, which admission policies know.
+// ServiceAccount, which the admission policies allow.
 func start(ctx context.Context, env *apiserver.Env, ended chan<- struct{}) (*Cluster, error) {
 	config := rest.CopyConfig(env.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: apiserver.ManagerUser, Groups: []string{"system:masters", "system:authenticated"}}
@@ -136,12 +136,12 @@ func (c *Cluster) playPod(ctx context.Context, d *appsv1.Deployment) {
 	if broken {
 		mark = c.MarkDeploymentUnavailable
 	}
-	// A conflict is tried again in the next round.
+	// A conflict is retried in the next round.
 	_ = mark(ctx, client.ObjectKeyFromObject(d))
 }
 
-// Microservice makes one by the name, with two replicas, an ImagePolicy of the same name, and these
-// canary steps.
+// Microservice creates a Microservice with the name, two replicas, an ImagePolicy of the same name, and
+// these canary steps.
 func (c *Cluster) Microservice(t testing.TB, namespace, name string, steps ...v1alpha1.CanaryStep) {
 	t.Helper()
 	policy := &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -163,7 +163,7 @@ func (c *Cluster) Microservice(t testing.TB, namespace, name string, steps ...v1
 	}
 }
 
-// Offer lets the ImagePolicy offer versions, the newest first; groups are by major version.
+// Offer makes the ImagePolicy offer versions, newest first; groups are by major version.
 func (c *Cluster) Offer(t testing.TB, namespace, name string, versions ...string) {
 	t.Helper()
 	await.Nil(t, func(ctx context.Context) error {

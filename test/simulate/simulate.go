@@ -1,5 +1,5 @@
-// Package simulate plays random histories in tests: each follows from a seed, many are played
-// at a time, and one that fails is made short.
+// Package simulate plays random histories in tests: each is generated from a seed, many are
+// played concurrently, and one that fails is shortened.
 package simulate
 
 import (
@@ -16,15 +16,15 @@ import (
 	"time"
 )
 
-// Histories are what one test plays, as its flags say.
+// Histories selects the histories of one test, by its flags.
 type Histories struct {
 	flags string
 	count *int
 	seed  *uint64
 }
 
-// Flags defines the flags NAME.histories and NAME.seed of a test. It belongs into a variable
-// of the test's package.
+// Flags defines the flags NAME.histories and NAME.seed of a test. Assign its result to a
+// variable of the test's package.
 func Flags(name, test string) Histories {
 	return Histories{
 		flags: name,
@@ -33,28 +33,28 @@ func Flags(name, test string) Histories {
 	}
 }
 
-// Long reports whether the flags ask for a number of histories.
+// Long reports whether the flags specify a number of histories.
 func (h Histories) Long() bool { return *h.count > 0 }
 
-// Count is how often something happened.
+// Count is the number of occurrences of something.
 type Count struct {
 	What string
 	N    int
 }
 
-// Play is how a test plays the history of a seed.
+// Play defines how a test plays the history of a seed.
 type Play struct {
-	// Package is the folder of the test, for the command that plays a history again.
+	// Package is the folder of the test, for the command that replays a history.
 	Package string
-	// Quick and Usual are how many histories are played with -short, and without flags.
+	// Quick and Usual are the numbers of histories with -short, and without flags.
 	Quick, Usual int
-	// GC is the percentage of the garbage collector meanwhile, as in debug.SetGCPercent.
+	// GC is the garbage collection target percentage during the test, as in debug.SetGCPercent.
 	GC int
-	// Seed plays the history of a seed, and counts the same things in the same order each
-	// time. It is called from several goroutines.
+	// Seed plays the history of a seed, and counts the same things in the same order each time. It
+	// must be safe for concurrent use.
 	Seed func(seed uint64) ([]Count, error)
-	// Shrink makes the failing history of a seed as short as possible, and gives its failure
-	// and how it goes.
+	// Shrink makes the failing history of a seed as short as possible, and returns its failure and
+	// a description.
 	Shrink func(seed uint64) (err error, history string)
 }
 
@@ -62,7 +62,7 @@ type Play struct {
 const progressEvery = 10 * time.Second
 
 // Run plays the histories, as many at a time as there are processors, until one fails. It logs
-// progress and the counts, and of a failure the seed, the history, and how to play it again.
+// progress and the counts, and for a failure the seed, the history, and how to replay it.
 func (h Histories) Run(t *testing.T, p Play) {
 	t.Helper()
 	n, from := h.chosen(p, testing.Short(), uint64(time.Now().UnixNano()))
@@ -117,7 +117,7 @@ func (h Histories) Run(t *testing.T, p Play) {
 	}
 }
 
-// chosen returns how many histories are to be played, and the first seed, which is not 0.
+// chosen returns the number of histories to play, and the first seed, which is not 0.
 func (h Histories) chosen(p Play, short bool, other uint64) (n int, from uint64) {
 	switch n, from = *h.count, *h.seed; {
 	case n > 0 && from == 0:
@@ -153,14 +153,14 @@ func format(counts []Count) string {
 	return strings.Join(parts, ", ")
 }
 
-// progress returns a line on how far it is after a time.
+// progress returns a line about the progress since a time.
 func progress(played, n int, since time.Duration) string {
 	rate := float64(played) / since.Seconds()
 	left := time.Duration(math.Ceil(float64(n-played)/rate)) * time.Second
 	return fmt.Sprintf("%d of %d histories, %.0f a second, %s remain", played, n, rate, left)
 }
 
-// Shorten takes out of a failing history what it fails without.
+// Shorten removes the parts of a failing history without which it still fails.
 func Shorten[T any](history []T, fails func([]T) bool) []T {
 	for size := len(history) / 2; size > 0; size /= 2 {
 		for i := 0; i+size <= len(history); {

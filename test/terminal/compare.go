@@ -13,15 +13,15 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// ages are what differs between two calls of a command without a change.
+// ages matches what differs between two calls of a command without a change.
 var ages = regexp.MustCompile(`\b\d+(s|m|h|d)(\d+(s|m|h))?\b`)
 
-// ageless returns a text without ages, and with single spaces: columns are as wide as their ages.
+// ageless returns a text without ages, and with single spaces, because ages affect the width of columns.
 func ageless(text string) string {
 	return strings.Join(strings.Fields(ages.ReplaceAllString(text, "AGE")), " ")
 }
 
-// contains reports what of the wanted parts a text lacks, ages apart.
+// contains returns the wanted parts that a text lacks, ignoring ages.
 func contains(text string, wanted ...string) (faults []string) {
 	text = ageless(text)
 	for _, w := range wanted {
@@ -32,7 +32,8 @@ func contains(text string, wanted ...string) (faults []string) {
 	return faults
 }
 
-// compare calls a command as text and as JSON until both, and the objects, agree: between two calls something may change.
+// compare runs a command with text and with JSON output until both agree with the objects, because something may change
+// between two calls.
 func compare[T any](s *Stage, faults func(text string, value T) []string, args ...string) {
 	s.Helper()
 	s.until("hlnr "+strings.Join(args, " "), func() string {
@@ -49,7 +50,7 @@ func compare[T any](s *Stage, faults func(text string, value T) []string, args .
 	})
 }
 
-// ofService compares a service as hlnr sees it with the objects.
+// ofService compares hlnr's view of a service with the objects.
 func (s *Stage) ofService(v view.Service) (faults []string) {
 	s.Helper()
 	ms := s.microservice()
@@ -77,7 +78,7 @@ func (s *Stage) ofService(v view.Service) (faults []string) {
 	return faults
 }
 
-// ofRelease compares a release with its row.
+// ofRelease compares a release with its row of the status.
 func ofRelease(r view.Release, g *v1alpha1.ReleaseGroup, want *v1alpha1.Release) (faults []string) {
 	if r.Name != want.VersionedMicroservice || r.Version != want.SemVer.Version || r.Status != string(want.Status) {
 		faults = append(faults, fmt.Sprintf("release %s %s %s, the object has %s %s %s", r.Name, r.Version, r.Status, want.VersionedMicroservice, want.SemVer.Version, want.Status))
@@ -97,7 +98,7 @@ func ofRelease(r view.Release, g *v1alpha1.ReleaseGroup, want *v1alpha1.Release)
 	return faults
 }
 
-// ofHosts compares the hosts of a group with what the NetworkPolicy reports.
+// ofHosts compares the hosts of a group with the status of the NetworkPolicy.
 func ofHosts(g view.Group, domains []v1alpha1.DomainStatus) (faults []string) {
 	for _, d := range domains {
 		if d.Group != g.Slug {
@@ -111,7 +112,7 @@ func ofHosts(g view.Group, domains []v1alpha1.DomainStatus) (faults []string) {
 	return faults
 }
 
-// ofPods compares the pods of a release with those that there are.
+// ofPods compares the pods of a release with the existing ones.
 func (s *Stage) ofPods(r view.Release) (faults []string) {
 	s.Helper()
 	var list corev1.PodList

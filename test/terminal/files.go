@@ -21,7 +21,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/doctor"
 )
 
-// manifest writes an object as a user has it in a file, and gives the file.
+// manifest writes an object to a file in the form in which a user would write it, and returns its path.
 func (s *Stage) manifest(o client.Object) string {
 	s.Helper()
 	gvk, err := s.Client.GroupVersionKindFor(o)
@@ -50,7 +50,7 @@ func (s *Stage) manifest(o client.Object) string {
 	return file
 }
 
-// offline returns the commands that need no cluster.
+// offline plays the commands that need no cluster.
 func (s *Stage) offline() {
 	s.Helper()
 	s.want(cli.ExitYes, []string{"hlnr "}, "version")
@@ -70,7 +70,7 @@ func (s *Stage) offline() {
 	}
 }
 
-// explain compares the verdicts on a list of tags.
+// explain compares the verdicts about a list of tags.
 func (s *Stage) explain(p *v1alpha1.ImagePolicy) {
 	s.Helper()
 	args := []string{"explain", "-f", s.manifest(p), "--tags", "-"}
@@ -82,7 +82,7 @@ func (s *Stage) explain(p *v1alpha1.ImagePolicy) {
 	}
 }
 
-// plan asks what a change of the Microservice would do, compares text and JSON, and that nothing was written.
+// plan plays a change of the Microservice, compares text and JSON, and checks that nothing was written.
 func (s *Stage) plan() {
 	s.Helper()
 	before := s.microservice()

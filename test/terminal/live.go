@@ -12,17 +12,17 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// window is a terminal of tmux, in which one program runs.
+// window is a terminal of tmux that runs one program.
 type window struct {
 	*Stage
 	socket string
 	width  int
 }
 
-// exited is what the window shows when its program has ended, with the exit code.
+// exited precedes the exit code that the window shows after its program has ended.
 const exited = "EXITED WITH "
 
-// open starts the program in a window of a new server of tmux, which ends with the test.
+// open starts the program in a window of a new tmux server, which ends with the test.
 func (s *Stage) open(width, height int, args ...string) *window {
 	s.Helper()
 	w := &window{s, filepath.Join(s.TempDir(), "tmux"), width}
@@ -47,7 +47,7 @@ func (w *window) tmux(args ...string) string {
 	return string(out)
 }
 
-// screen returns what the window shows.
+// screen returns the content of the window.
 func (w *window) screen() string { w.Helper(); return w.tmux("capture-pane", "-p") }
 
 // shows waits until the window shows all of these texts.
@@ -72,14 +72,14 @@ func (w *window) press(keys ...string) {
 	}
 }
 
-// resize returns the window another size.
+// resize changes the size of the window.
 func (w *window) resize(width, height int) {
 	w.Helper()
 	w.width = width
 	w.tmux("resize-window", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height))
 }
 
-// live follows 1.3.0 on a terminal, whose size changes, and steers it with keys.
+// live follows 1.3.0 on a terminal, resizes it, and controls the release with keys.
 func (s *Stage) live() {
 	s.publish("1.3.0", false)
 	s.wait(cli.ExitYes, "1.3.0", nil, "--for", "approval")
@@ -87,7 +87,7 @@ func (s *Stage) live() {
 	w.shows(s.Name, "1.3.0  canary", "1.2.0  active", "10 %", "waits for approval", "q quit", "c continue")
 	for _, width := range []int{20, 80, 200} {
 		w.resize(width, 30)
-		// The whole help fits only where there is room for it; its first key is always there.
+		// The whole help is shown only if there is room for it; its first key is always shown.
 		w.shows(s.Name, "1.3.0", "q quit")
 		for line := range strings.SplitSeq(w.screen(), "\n") {
 			if n := utf8.RuneCountInString(line); n > width {
@@ -126,7 +126,7 @@ func (s *Stage) live() {
 		s.Errorf("the decision is not in the status: %+v", r)
 	}
 
-	// What happens elsewhere is shown too.
+	// Changes by other commands are shown too.
 	s.decide(v1alpha1.DecisionAdopt, "adopt", s.Name, "1.3.0")
 	w.shows("1.3.0  active", "q quit")
 	w.press("q")

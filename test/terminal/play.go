@@ -41,7 +41,7 @@ func (s *Stage) Play() {
 	}
 }
 
-// dump shows what a failed act left.
+// dump prints the state after a failed act.
 func (s *Stage) dump() {
 	for _, args := range [][]string{{"tree", s.Name, "--pods", "--all"}, {"why", s.Name}, {"doctor"}} {
 		r := s.call("", args...)
@@ -49,20 +49,20 @@ func (s *Stage) dump() {
 	}
 }
 
-// publish pushes a version and lets the manager scan for it.
+// publish pushes a version and makes the manager scan for it.
 func (s *Stage) publish(version string, broken bool) {
 	s.Helper()
 	s.Push(version, broken)
 	s.eventually(cli.ExitYes, []string{"latest " + version}, "scan", s.Name, "--timeout", s.Limit.String())
 }
 
-// wait waits for a version, and expects how it ends.
+// wait waits for a version, and checks the result.
 func (s *Stage) wait(code cli.Code, version string, parts []string, args ...string) {
 	s.Helper()
 	s.want(code, parts, append([]string{"wait", s.Name, version, "--timeout", s.Limit.String()}, args...)...)
 }
 
-// decide makes a decision and expects that it is applied.
+// decide makes a decision and checks that it is applied.
 func (s *Stage) decide(action v1alpha1.DecisionAction, args ...string) {
 	s.Helper()
 	r := s.want(cli.ExitYes, []string{"applied"}, append(args, "--timeout", s.Limit.String())...)
@@ -92,7 +92,7 @@ func (s *Stage) first() {
 	s.tree()
 }
 
-// canary goes through the steps of 1.1.0, with all that can be asked on the way.
+// canary plays the steps of 1.1.0, with all commands that read.
 func (s *Stage) canary() {
 	followed := s.follow()
 	s.publish("1.1.0", false)
@@ -132,7 +132,8 @@ func (s *Stage) canary() {
 	}
 }
 
-// follow runs tree --watch outside of a terminal, and gives what ends it and returns what it printed.
+// follow runs tree --watch without a terminal, and returns a function that ends it and returns its
+// output.
 func (s *Stage) follow() (stop func() string) {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.Context())
@@ -148,7 +149,7 @@ func (s *Stage) follow() (stop func() string) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = cmd.Wait() // its exit code is looked at
+		_ = cmd.Wait() // its exit code is checked below
 	}()
 	s.Cleanup(func() { cancel(); <-ended })
 	return func() string {
@@ -162,7 +163,7 @@ func (s *Stage) follow() (stop func() string) {
 	}
 }
 
-// pins go back to 1.0.0, and to 1.1.0 again.
+// pins rolls back to 1.0.0, and returns to 1.1.0.
 func (s *Stage) pins() {
 	s.want(cli.ExitYes, []string{"kind: Microservice"}, "rollback", s.Name, "--print-patch")
 	s.want(cli.ExitYes, []string{"Nothing was written: dry run."}, "rollback", s.Name, "--dry-run")
@@ -191,7 +192,7 @@ func (s *Stage) pins() {
 	s.status()
 }
 
-// abort lets 1.2.0 fail by a decision, and brings it to active after a retry.
+// abort makes 1.2.0 fail by a decision, and makes it active after a retry.
 func (s *Stage) abort() {
 	s.publish("1.2.0", false)
 	s.wait(cli.ExitYes, "1.2.0", nil, "--for", "approval")
@@ -209,7 +210,7 @@ func (s *Stage) abort() {
 	s.history("1.2.0", "1.1.0")
 }
 
-// endGroup ends group 1.x, next to which 2.x serves.
+// endGroup ends group 1.x while 2.x is active.
 func (s *Stage) endGroup() {
 	s.publish("2.0.0", false)
 	s.wait(cli.ExitYes, "2.0.0", []string{"active"})
@@ -228,7 +229,7 @@ func (s *Stage) endGroup() {
 	s.tree()
 }
 
-// broken lets 2.1.0 fail.
+// broken makes 2.1.0 fail.
 func (s *Stage) broken() {
 	s.publish("2.1.0", true)
 	s.wait(cli.ExitNo, "2.1.0", []string{"2.1.0"})

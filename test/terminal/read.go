@@ -13,7 +13,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// readAll asks all that can be asked while a canary waits for approval at 10 %, next to an active release.
+// readAll runs all commands that read while a canary waits for approval at 10 %, next to an active
+// release.
 func (s *Stage) readAll(active, canary string) {
 	s.Helper()
 	s.status()
@@ -42,7 +43,7 @@ func (s *Stage) status() {
 			if g.CanaryWeight != nil {
 				share = fmt.Sprintf("%d %%", *g.CanaryWeight)
 			}
-			// A sentence that is longer than the terminal is not cut: the output is not a terminal.
+			// A sentence that is longer than a terminal is not truncated: the output is not a terminal.
 			line := strings.Join([]string{g.Name, g.Active, g.Canary, share}, " ")
 			if i == 0 {
 				line = s.Name + " " + line
@@ -113,7 +114,7 @@ func (s *Stage) why(code cli.Code, parts []string, args ...string) {
 	s.eventually(code, nil, args...)
 }
 
-// whyHost asks about the host of the group of two releases, as URL and as host.
+// whyHost asks about the host of a group with two releases, as URL and as host.
 func (s *Stage) whyHost(active, canary string) {
 	s.Helper()
 	g, _ := row(s.microservice(), active)
@@ -164,7 +165,7 @@ func (s *Stage) history(versions ...string) {
 	}, "history", s.Name)
 }
 
-// events compares them with those of the API server.
+// events compares the events with those of the API server.
 func (s *Stage) events() {
 	s.Helper()
 	compare(s, func(text string, v view.Events) []string {
@@ -188,7 +189,7 @@ func (s *Stage) events() {
 	}, "events", s.Name)
 }
 
-// logs of a release, or that there is no kubelet to give them.
+// logs reads the logs of a release, or expects an error if there is no kubelet.
 func (s *Stage) logs(version string) {
 	s.Helper()
 	if s.Log == "" {

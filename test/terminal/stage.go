@@ -1,14 +1,14 @@
-// Package terminal plays what a person does with hlnr during rollouts: each command, as a process, against
-// a cluster with a manager. What the commands print as text is compared with what they print as JSON, and that with the
-// objects. The end-to-end tests play it on a node; this package's own test plays it on an API server, with stand-ins for
-// kubelet and gateway.
+// Package terminal plays what a person does with hlnr during rollouts: it runs each command as a process against a
+// cluster with a manager. It compares the text output of the commands with their JSON output, and that with the objects.
+// The end-to-end tests play it on a node; this package's own test plays it on an API server, with stand-ins for kubelet
+// and gateway.
 //
-//	stage.go    the cluster of a play, and how commands are called there
-//	play.go     the acts of the play, in their order
+//	stage.go    the cluster of a play, and calls of commands
+//	play.go     the acts of the play, in order
 //	read.go     the commands that read, in the middle of a rollout
 //	files.go    the commands that check manifests
 //	live.go     tree -w on a terminal, with keys and in windows of several sizes
-//	compare.go  text, JSON and objects next to each other
+//	compare.go  comparison of text, JSON and objects
 package terminal
 
 import (
@@ -30,34 +30,32 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// Stage is the cluster on which a play is played. The Microservice, its ImagePolicy and its NetworkPolicy have the same
-// name; the ImagePolicy groups by major versions, and the canary has the steps of [Steps].
+// Stage is the cluster of a play. The Microservice, its ImagePolicy and its NetworkPolicy have the same name; the
+// ImagePolicy groups by major version, and the canary has the steps of [Steps].
 type Stage struct {
 	*testing.T
-	// Client sees the objects as they are.
+	// Client reads the objects without a cache.
 	Client client.Client
-	// Hlnr is the program, and Kubeconfig what it uses.
+	// Hlnr is the path of the program, and Kubeconfig that of its kubeconfig.
 	Hlnr, Kubeconfig string
-	// Namespace and Name of the three objects.
+	// Namespace and Name of the Microservice and the policies.
 	Namespace, Name string
-	// Objects that are created when the first version is there.
+	// Objects to create once the first version is pushed.
 	Objects []client.Object
-	// Push makes a version available in the registry. A broken one is never ready.
+	// Push makes a version available in the registry. A broken version never becomes ready.
 	Push func(version string, broken bool)
-	// Host returns where a group answers, by its slug, and Gateway what takes its requests, as
-	// namespace/name.
+	// Host returns the host of a group, by its slug, and Gateway is the Gateway of its route, as namespace/name.
 	Host    func(group string) string
 	Gateway string
-	// Log is a part of the log of each pod; "": there is no kubelet, and logs cannot be read.
+	// Log is a part of the log of each pod; "" if there is no kubelet, so that logs cannot be read.
 	Log string
-	// Doctor is the exit code of doctor.
+	// Doctor is the expected exit code of doctor.
 	Doctor cli.Code
-	// Limit of each wait.
+	// Limit is the maximum duration of each wait.
 	Limit time.Duration
 }
 
-// Steps returns the canary steps of the Microservice: one that a person approves, and one that takes an
-// hour.
+// Steps returns the canary steps of the Microservice: one that needs an approval, and one that takes an hour.
 func Steps() []v1alpha1.CanaryStep {
 	return []v1alpha1.CanaryStep{
 		{Name: "tenth", Weight: 10, Approval: &v1alpha1.CanaryApproval{}},
@@ -65,7 +63,7 @@ func Steps() []v1alpha1.CanaryStep {
 	}
 }
 
-// Result is how a call of the program ended.
+// Result is the result of a run of the program.
 type Result struct {
 	Code           cli.Code
 	Stdout, Stderr string
@@ -77,7 +75,7 @@ func (s *Stage) call(input string, args ...string) Result {
 	ctx, cancel := context.WithTimeout(s.Context(), s.Limit+time.Minute)
 	defer cancel()
 	cluster := []string{"--kubeconfig", s.Kubeconfig, "-n", s.Namespace}
-	if args[0] == "__complete" { // what is completed comes last
+	if args[0] == "__complete" { // the word to complete is last
 		args = slices.Insert(slices.Clone(args), len(args)-1, cluster...)
 	} else {
 		args = append(slices.Clone(args), cluster...)
@@ -93,7 +91,8 @@ func (s *Stage) call(input string, args ...string) Result {
 	return Result{cli.Code(cmd.ProcessState.ExitCode()), out.String(), errOut.String()}
 }
 
-// want runs the program and expects its exit code, and parts of what it prints on standard output and standard error.
+// want runs the program and checks its exit code, and that its output contains parts on standard output or standard
+// error.
 func (s *Stage) want(code cli.Code, parts []string, args ...string) Result {
 	s.Helper()
 	return s.wantOf("", code, parts, args...)
@@ -108,7 +107,7 @@ func (s *Stage) wantOf(input string, code cli.Code, parts []string, args ...stri
 	return r
 }
 
-// fault describes how a result differs from what is expected; "": it does not.
+// fault describes how a result differs from the expected one; "" if it does not.
 func (r Result) fault(code cli.Code, parts []string) string {
 	if r.Code != code {
 		return fmt.Sprintf("exit code %d, want %d\n%s%s", r.Code, code, r.Stdout, r.Stderr)
@@ -121,13 +120,13 @@ func (r Result) fault(code cli.Code, parts []string) string {
 	return ""
 }
 
-// eventually runs the program until it gives what is expected: what a manager reports later.
+// eventually runs the program until the result is as expected, because the manager reports some states later.
 func (s *Stage) eventually(code cli.Code, parts []string, args ...string) {
 	s.Helper()
 	s.until("hlnr "+strings.Join(args, " "), func() string { return s.call("", args...).fault(code, parts) })
 }
 
-// until polls until there is no fault any more.
+// until polls until there is no fault.
 func (s *Stage) until(what string, fault func() string) {
 	s.Helper()
 	end := time.Now().Add(s.Limit)
@@ -147,7 +146,7 @@ func (s *Stage) until(what string, fault func() string) {
 	}
 }
 
-// read runs a command with -o json, and reads what it prints.
+// read runs a command with -o json, and decodes its output.
 func read[T any](s *Stage, args ...string) (out T) {
 	s.Helper()
 	r := s.call("", append(args, "-o", "json")...)
@@ -157,7 +156,7 @@ func read[T any](s *Stage, args ...string) (out T) {
 	return out
 }
 
-// microservice as it is now.
+// microservice returns the current Microservice.
 func (s *Stage) microservice() *v1alpha1.Microservice {
 	s.Helper()
 	ms := &v1alpha1.Microservice{}
@@ -168,7 +167,7 @@ func (s *Stage) microservice() *v1alpha1.Microservice {
 	return ms
 }
 
-// row of a version, with its group, or nil.
+// row returns the release of a version, with its group, or nil.
 func row(ms *v1alpha1.Microservice, version string) (*v1alpha1.ReleaseGroup, *v1alpha1.Release) {
 	for i := range ms.Status.ReleaseGroups {
 		g := &ms.Status.ReleaseGroups[i]

@@ -1,5 +1,5 @@
-// Command faultyregistry is a registry that has had enough: it answers every request with 429 and asks for a pause of 20
-// seconds. The end-to-end tests run it as a pod. Its health is at /readyz.
+// Command faultyregistry is an overloaded registry: it answers every request with 429 and asks for a pause of 20
+// seconds. The end-to-end tests run it as a pod. /readyz reports its health.
 package main
 
 import (
