@@ -17,7 +17,7 @@ var start = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
 
 func ptr[T any](v T) *T { return &v }
 
-// specOf has metrics a and b, and d that is a dry run.
+// specOf returns an analysis with the metrics a and b, and d in dry run.
 func specOf(change func(*v1alpha1.CanaryAnalysis)) *v1alpha1.CanaryAnalysis {
 	metric := func(name string, dryRun bool) v1alpha1.AnalysisMetric {
 		return v1alpha1.AnalysisMetric{Name: name, SuccessRate: &v1alpha1.SuccessRateMetric{}, ThresholdRange: v1alpha1.ValueRange{Min: ptr(99.0)}, DryRun: dryRun}
@@ -32,14 +32,14 @@ func specOf(change func(*v1alpha1.CanaryAnalysis)) *v1alpha1.CanaryAnalysis {
 	return spec
 }
 
-// results of one letter each.
+// results are the results by letter.
 var results = map[rune]v1alpha1.MeasurementResult{
 	'P': v1alpha1.MeasurementPassed, 'F': v1alpha1.MeasurementFailed, 'I': v1alpha1.MeasurementInconclusive,
 	'N': v1alpha1.MeasurementNoTraffic, 'S': v1alpha1.MeasurementSkipped, 'E': v1alpha1.MeasurementError,
 }
 
-// roundOf has a result for each of the metrics a, b and d; fewer letters: the
-// others are as good as can be.
+// roundOf returns a round with a result for each of the metrics a, b and d; without a
+// letter, a metric passes.
 func roundOf(at time.Time, letters string) Round {
 	letters = (letters + "PPP")[:3]
 	round := Round{At: at}
@@ -49,7 +49,7 @@ func roundOf(at time.Time, letters string) Round {
 	return round
 }
 
-// play folds rounds of one step, one after the other.
+// play folds the rounds of one step in sequence.
 func play(spec *v1alpha1.CanaryAnalysis, rounds string) *v1alpha1.ReleaseAnalysis {
 	point := Point{Run: 7, Step: 1, Since: start}
 	status := Begin(nil, spec, point)
@@ -60,7 +60,7 @@ func play(spec *v1alpha1.CanaryAnalysis, rounds string) *v1alpha1.ReleaseAnalysi
 	return status
 }
 
-// TestVerdict: what rounds make of a step.
+// TestVerdict checks the phase of a step after rounds.
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	limits := func(total, row *int32) func(*v1alpha1.CanaryAnalysis) {
@@ -142,7 +142,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestBaselineWithoutTraffic: the canary is not blamed for the active release.
+// TestBaselineWithoutTraffic checks that the canary is not blamed for the active release.
 func TestBaselineWithoutTraffic(t *testing.T) {
 	t.Parallel()
 	for policy, want := range map[v1alpha1.NoTrafficPolicy]v1alpha1.AnalysisPhase{
@@ -158,8 +158,8 @@ func TestBaselineWithoutTraffic(t *testing.T) {
 	}
 }
 
-// TestHookFailures: a rollout hook that says no fails the round, with an analysis
-// and without.
+// TestHookFailures checks that a failing rollout hook makes the round fail, with and
+// without an analysis.
 func TestHookFailures(t *testing.T) {
 	t.Parallel()
 	point := Point{Run: 7, Step: 1, Since: start}
@@ -176,7 +176,8 @@ func TestHookFailures(t *testing.T) {
 	}
 }
 
-// TestHookErrors: a round whose hooks no one answers proves nothing, and hides no failure.
+// TestHookErrors checks that a round without responses of hooks proves nothing, and hides
+// no failure.
 func TestHookErrors(t *testing.T) {
 	t.Parallel()
 	point := Point{Run: 7, Step: 1, Since: start}
@@ -200,7 +201,8 @@ func TestHookErrors(t *testing.T) {
 	}
 }
 
-// TestUnmeasuredMetric: a metric that a round does not hold was not measured.
+// TestUnmeasuredMetric checks that a metric that a round does not contain was not
+// measured.
 func TestUnmeasuredMetric(t *testing.T) {
 	t.Parallel()
 	round := roundOf(start.Add(time.Minute), "PPP")
@@ -211,7 +213,7 @@ func TestUnmeasuredMetric(t *testing.T) {
 	}
 }
 
-// TestNextPoint: what is kept from one point to the next.
+// TestNextPoint checks what is kept from one point to the next.
 func TestNextPoint(t *testing.T) {
 	t.Parallel()
 	tolerant := specOf(func(s *v1alpha1.CanaryAnalysis) { s.FailureLimit = ptr[int32](3) })
@@ -248,8 +250,8 @@ func TestNextPoint(t *testing.T) {
 	}
 }
 
-// TestEdited: what passed before the analysis was edited says nothing about the
-// new one; what failed, and what a person has to look at, stays.
+// TestEdited checks that rounds that passed before an edit of the analysis do not count
+// for the new one; failures, and what a person must decide, remain.
 func TestEdited(t *testing.T) {
 	t.Parallel()
 	with := func(change func(*v1alpha1.CanaryAnalysis)) func(*v1alpha1.CanaryAnalysis) {
@@ -309,8 +311,8 @@ func TestEdited(t *testing.T) {
 	}
 }
 
-// TestMeasuredAfterEdit: the new metrics and the new count are measured, and a
-// round of hooks alone passes for no analysis that came later.
+// TestMeasuredAfterEdit checks that new metrics and a new count are measured, and that a
+// round of hooks alone does not count for an analysis that was added later.
 func TestMeasuredAfterEdit(t *testing.T) {
 	t.Parallel()
 	point := Point{Run: 7, Step: 1, Since: start}
@@ -333,8 +335,8 @@ func TestMeasuredAfterEdit(t *testing.T) {
 	}
 }
 
-// TestDue: the first round is an interval after the wait began, on a full bucket;
-// late ones are omitted.
+// TestDue checks that the first round is an interval after the start of the wait, at a
+// full bucket, and that late rounds are omitted.
 func TestDue(t *testing.T) {
 	t.Parallel()
 	spec := specOf(nil)
@@ -371,7 +373,7 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// TestStaleRounds: a round counts once, and not for another wait than its own.
+// TestStaleRounds checks that a round counts once, and only for its own wait.
 func TestStaleRounds(t *testing.T) {
 	t.Parallel()
 	spec, point := specOf(nil), Point{Run: 7, Step: 1, Since: start}
@@ -388,8 +390,8 @@ func TestStaleRounds(t *testing.T) {
 	}
 }
 
-// TestSinceIsStored: a status that went through the API server speaks of the same
-// point.
+// TestSinceIsStored checks that a status that was stored by the API server belongs to the
+// same point.
 func TestSinceIsStored(t *testing.T) {
 	t.Parallel()
 	point := Point{Run: 7, Step: 1, Since: start.Add(123456789 * time.Nanosecond)}
@@ -406,8 +408,8 @@ func TestSinceIsStored(t *testing.T) {
 	}
 }
 
-// TestMeasurementsAreKept: ten, the newest first, of the metrics of the
-// specification.
+// TestMeasurementsAreKept checks that ten measurements are kept, newest first, of the
+// metrics of the specification only.
 func TestMeasurementsAreKept(t *testing.T) {
 	t.Parallel()
 	spec, point := specOf(nil), Point{Run: 7, Step: 1, Since: start}
@@ -438,8 +440,8 @@ func TestMeasurementsAreKept(t *testing.T) {
 	}
 }
 
-// TestFoldProperties: whatever comes, a phase rests on its counters, Failed stays,
-// and nothing passes without rounds that passed.
+// TestFoldProperties checks for any input that a phase follows from its counters, that
+// Failed remains, and that nothing passes without passed rounds.
 func TestFoldProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {

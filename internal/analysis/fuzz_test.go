@@ -16,8 +16,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// An expression of a user over whatever a server answers ends in time, with a number or a
-// typed error.
+// An expression of a user over any response ends in time, with a number or a typed error.
 func FuzzCEL(f *testing.F) {
 	f.Add("body.a * 10.0", `{"a":1}`)
 	f.Add("body.a.map(x, body.a.map(y, body.a.map(z, x*y*z))).size()", `{"a":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]}`)
@@ -28,7 +27,7 @@ func FuzzCEL(f *testing.F) {
 	f.Add("uint(body.a)", `{"a":-1}`)
 	f.Add("double(string(body.a)+'e999')", `{"a":1}`)
 	f.Fuzz(func(t *testing.T, expression, raw string) {
-		if len(expression) > 1024 || len(raw) > 20000 { // bounds of the schema, and of the test
+		if len(expression) > 1024 || len(raw) > 20000 { // limits of the schema, and of the test
 			return
 		}
 		defer await.Quick(t)()
@@ -41,7 +40,8 @@ func FuzzCEL(f *testing.F) {
 	})
 }
 
-// judge: whatever was answered, a verdict with words, never a pass of what is not a number.
+// For any answer, judge returns a result with a message, and never passes what is not a
+// number.
 func FuzzJudge(f *testing.F) {
 	f.Add(99.0, 98.0, 95.0, 100.0, 90.0, 101.0, uint8(0), uint8(3))
 	f.Add(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, uint8(1), uint8(15))
@@ -76,7 +76,7 @@ func FuzzJudge(f *testing.F) {
 	})
 }
 
-// No value changes the host that a URL leads to, nor the structure of a body.
+// No value changes the host of a URL, or the structure of a body.
 func FuzzFillURL(f *testing.F) {
 	f.Add("https://x.example/api/{{.Version}}?ns={{ .Namespace }}", "1.0.0", "prod/../..")
 	f.Add("https://{{.Namespace}}.example/", "1.0.0", "a@evil")
@@ -98,7 +98,7 @@ func FuzzFillURL(f *testing.F) {
 	})
 }
 
-// Fold: written to JSON and read back, it continues as it was; a round counts once.
+// After a round trip through JSON, Fold continues as before; a round counts once.
 func FuzzFold(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 1, 0, 3}, uint8(2), uint8(1), int64(1000))
 	f.Fuzz(func(t *testing.T, results []byte, failures, consecutive uint8, step int64) {
@@ -137,7 +137,7 @@ func FuzzFold(f *testing.F) {
 	})
 }
 
-// A pause that a server asks for is never negative.
+// A pause that a server requests is never negative.
 func FuzzRetryAfter(f *testing.F) {
 	f.Add("12")
 	f.Fuzz(func(t *testing.T, header string) {
@@ -147,7 +147,8 @@ func FuzzRetryAfter(f *testing.F) {
 	})
 }
 
-// Whatever Prometheus answers, with whatever code: a value, or an error of one line.
+// Any response of Prometheus, with any status code, results in a value or an error of one
+// line.
 func FuzzPrometheusAnswers(f *testing.F) {
 	f.Add(200, []byte(vector("1")), int64(1_800_000_000_000_000_000), true)
 	f.Add(422, []byte(`{"status":"error","errorType":"execution","error":"x\u2028"}`), int64(1), false)

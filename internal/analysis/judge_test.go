@@ -67,7 +67,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// compare allows a message that only begins as wanted where that ends in ": ".
+// compare allows a message that only begins with the wanted one, if that ends
+// in ": ".
 func compare(t *testing.T, want, got Measurement) {
 	t.Helper()
 	want.Metric = "a"
@@ -79,7 +80,7 @@ func compare(t *testing.T, want, got Measurement) {
 	}
 }
 
-// TestBaseline: the canary against the active release.
+// TestBaseline compares the canary with the active release.
 func TestBaseline(t *testing.T) {
 	t.Parallel()
 	const ratio, difference = v1alpha1.BaselineRatio, v1alpha1.BaselineDifference
@@ -124,8 +125,8 @@ func TestBaseline(t *testing.T) {
 	}
 }
 
-// TestNothingPassesUnmeasured: whatever the answers, only finite numbers within
-// the range pass.
+// TestNothingPassesUnmeasured checks that only finite numbers within the range
+// pass.
 func TestNothingPassesUnmeasured(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {

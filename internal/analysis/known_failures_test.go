@@ -20,8 +20,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// Row 56 of the known failures: whatever a provider answers, its connections are used
-// again or closed, with a certificate authority of the user's too.
+// Row 56 of the known failures: for any response of a provider, its connections are
+// reused or closed, also with a certificate authority of the user.
 func TestConnectionsDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	const questions, most = 60, 8
@@ -65,7 +65,7 @@ func TestConnectionsDoNotPileUp(t *testing.T) {
 				for range questions {
 					s.send(t.Context(), q)
 				}
-				await.Nil(t, func(context.Context) error { // the server hears of it a little later
+				await.Nil(t, func(context.Context) error { // the server notices it a little later
 					if n := open.Load(); n > most {
 						return fmt.Errorf("%d connections are open after %d questions", n, questions)
 					}
@@ -118,8 +118,8 @@ func TestSeriesDoNotGrow(t *testing.T) {
 	}
 }
 
-// Row 51: built-in latencies are seconds, whatever unit a source counts in, and
-// success rates are percent.
+// Row 51: built-in latencies are in seconds, whatever the unit of a source, and
+// success rates are in percent.
 func TestUnitsOfSources(t *testing.T) {
 	t.Parallel()
 	target := Target{Namespace: "shop", Microservice: "cart", Group: "1-x", Release: "cart-1-2-0", Version: "1.2.0", Services: []string{"web"}}

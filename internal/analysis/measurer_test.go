@@ -21,7 +21,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// clock that a test moves.
+// clock is a clock that a test sets.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -39,7 +39,8 @@ func (c *clock) add(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// measurerOf asks the Prometheus at an address, and reports each round to requeued.
+// measurerOf returns a Measurer that uses the Prometheus at an address, and sends
+// each round to requeued.
 func measurerOf(t *testing.T, address string, change func(*Config)) (*Measurer, chan types.NamespacedName) {
 	t.Helper()
 	requeued := make(chan types.NamespacedName, 1000)
@@ -76,8 +77,8 @@ func wait(t *testing.T, requeued <-chan types.NamespacedName) types.NamespacedNa
 	return await.Receive(t, "the end of a round", requeued)
 }
 
-// TestAsk: a round begins without blocking, requeues once, and is there until
-// another is asked for.
+// TestAsk checks that a round starts without blocking, requeues once, and is
+// available until another one is requested.
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -97,7 +98,7 @@ func TestAsk(t *testing.T) {
 	want := Round{At: start, Measurements: []Measurement{
 		{Metric: "a", Result: "Passed", Value: "2"}, {Metric: "b", Result: "Failed", Value: "0", Message: "0 is below 1"},
 	}}
-	for range 2 { // a status that could not be written is folded again
+	for range 2 { // a round is folded again if its status could not be written
 		got, done := m.Ask(keyOf("cart-1"), request)
 		if !done {
 			t.Fatal("the round is gone")
@@ -128,7 +129,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestShared: equal questions of many releases are asked once.
+// TestShared checks that equal queries for many releases are sent once.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -147,7 +148,7 @@ func TestShared(t *testing.T) {
 	for range releases {
 		wait(t, requeued)
 	}
-	late := requestOf("late", queryMetric("a", "up")) // of the same time, after the answer
+	late := requestOf("late", queryMetric("a", "up")) // for the same time, after the answer
 	m.Ask(keyOf("late"), late)
 	wait(t, requeued)
 	if n := asked.Load(); n != 1 {
@@ -161,7 +162,8 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestNotShared: questions that differ in who asks, whom, or when are asked each.
+// TestNotShared checks that queries that differ in namespace, provider or time are
+// sent separately.
 func TestNotShared(t *testing.T) {
 	t.Parallel()
 	spec := func(secret string) *v1alpha1.CanaryAnalysis {
@@ -195,8 +197,8 @@ func TestNotShared(t *testing.T) {
 	}
 }
 
-// TestBounded: one provider is asked no more at a time than its share of the
-// workers, and by one namespace no more than half of that.
+// TestBounded checks that one provider gets no more concurrent queries than its
+// share of the workers, and from one namespace at most half of that.
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ namespaces, want int64 }{
@@ -238,9 +240,9 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestOneNamespaceStopsNoOther: a namespace whose providers hang, and which asks
-// the operator's Prometheus for what takes long, keeps no other from its answers,
-// though it asks the very same.
+// TestOneNamespaceStopsNoOther checks that a namespace whose providers hang, and
+// whose queries to the operator's Prometheus are slow, does not delay the answers
+// of others, even for the same queries.
 func TestOneNamespaceStopsNoOther(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan struct{}, 1000)
@@ -262,7 +264,7 @@ func TestOneNamespaceStopsNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, requeued := measurerOf(t, operator, func(c *Config) { c.Outbound = policy.WithResolver(loopback{}) })
-	defer m.stop() // what hangs ends before the servers close
+	defer m.stop() // hanging requests must end before the servers close
 	slow, err := url.Parse(serve(t, hang))
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +281,7 @@ func TestOneNamespaceStopsNoOther(t *testing.T) {
 		}
 		m.Ask(types.NamespacedName{Namespace: "evil", Name: name}, evil)
 	}
-	for range 8 { // its whole share
+	for range 8 { // its complete share
 		<-arrived
 	}
 	request := requestOf("cart-1", queryMetric("a", "good"))
@@ -295,14 +297,15 @@ func TestOneNamespaceStopsNoOther(t *testing.T) {
 	}
 }
 
-// loopback is where all names lead.
+// loopback resolves all names to loopback.
 type loopback struct{}
 
 func (loopback) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
 	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 }
 
-// TestEndpoints: however a server is written, it is one, and one for each user.
+// TestEndpoints checks that different spellings of a server are one endpoint, and
+// one for each user.
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	base := query{address: "http://metrics.example:9090/a", namespace: "shop"}
@@ -330,8 +333,8 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestThrottled: a provider that says "too many" is left alone for as long as it
-// says; no one else is.
+// TestThrottled checks that a provider that throttles gets no queries for as long
+// as it requests, and that others are not affected.
 func TestThrottled(t *testing.T) {
 	t.Parallel()
 	c := &clock{now: start}
@@ -371,7 +374,8 @@ func TestThrottled(t *testing.T) {
 	}
 }
 
-// TestRetryAfterIsRead: the header of a real answer closes the provider.
+// TestRetryAfterIsRead checks that the header of a real response pauses queries to
+// the provider.
 func TestRetryAfterIsRead(t *testing.T) {
 	t.Parallel()
 	for name, status := range map[string]int{"too many": 429, "unavailable": 503} {
@@ -391,7 +395,7 @@ func TestRetryAfterIsRead(t *testing.T) {
 	}
 }
 
-// TestPoolForgets: old answers and idle endpoints go away.
+// TestPoolForgets checks that old answers and idle endpoints are dropped.
 func TestPoolForgets(t *testing.T) {
 	t.Parallel()
 	c := &clock{now: start}
@@ -406,8 +410,8 @@ func TestPoolForgets(t *testing.T) {
 	}
 }
 
-// TestSlowProvider: one that hangs costs its own round, in time, and no other
-// provider's.
+// TestSlowProvider checks that a provider that hangs only fails its own round, in
+// time.
 func TestSlowProvider(t *testing.T) {
 	t.Parallel()
 	slow := serve(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -434,8 +438,8 @@ func TestSlowProvider(t *testing.T) {
 	}
 }
 
-// TestReplaced: a newer round, or Forget, ends the one that is in progress, and
-// only the newer one requeues.
+// TestReplaced checks that a newer round, or Forget, stops the one in progress, and
+// that only the newer one requeues.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan string, 10)
@@ -463,8 +467,8 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// TestBaselineIsAsked: for the active release by the same query; not while it has
-// weight 0.
+// TestBaselineIsAsked checks that the active release is measured by the same query,
+// unless its weight is 0.
 func TestBaselineIsAsked(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -492,7 +496,8 @@ func TestBaselineIsAsked(t *testing.T) {
 	}
 }
 
-// TestMetrics: what is counted, and that no label grows with what users write.
+// TestMetrics checks what is counted, and that no label depends on what users
+// write.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -561,7 +566,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestStart: the end of the manager ends what is in progress, and requeues no one.
+// TestStart checks that the end of the manager stops rounds in progress, and
+// requeues nothing.
 func TestStart(t *testing.T) {
 	t.Parallel()
 	arrived, ended := make(chan struct{}), make(chan struct{})
@@ -589,7 +595,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestQuestions: who is asked, and what is refused before anybody is.
+// TestQuestions checks which server is queried, and what is rejected before a query
+// is sent.
 func TestQuestions(t *testing.T) {
 	t.Parallel()
 	target := Target{Namespace: "shop", Release: "cart-1", Services: []string{"cart-1"}}

@@ -26,7 +26,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// secrets by namespace/name.
+// secrets are Secrets by namespace/name.
 type secrets map[string]map[string][]byte
 
 func (s secrets) Secret(_ context.Context, namespace, name string) (map[string][]byte, error) {
@@ -36,7 +36,7 @@ func (s secrets) Secret(_ context.Context, namespace, name string) (map[string][
 	return nil, errors.New("not found")
 }
 
-// openSender may ask loopback addresses.
+// openSender returns a sender that may connect to loopback addresses.
 func openSender(t testing.TB, s Secrets) *sender {
 	t.Helper()
 	policy, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.0/8", "::1"}})
@@ -57,7 +57,7 @@ func serve(t testing.TB, handler http.HandlerFunc) string {
 	return server.URL
 }
 
-// answers with a status and a body.
+// answers returns a handler that responds with a status and a body.
 func answers(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -66,12 +66,12 @@ func answers(status int, body string) http.HandlerFunc {
 	}
 }
 
-// success returns an answer of Prometheus' HTTP API.
+// success returns a response of Prometheus' HTTP API.
 func success(kind, result string) string {
 	return fmt.Sprintf(`{"status":"success","data":{"resultType":%q,"result":%s}}`, kind, result)
 }
 
-// vector has samples of these values at the start of the tests.
+// vector returns samples with these values at the start of the tests.
 func vector(samples ...string) string {
 	var out []string
 	for i, s := range samples {
@@ -80,7 +80,7 @@ func vector(samples ...string) string {
 	return success("vector", "["+strings.Join(out, ",")+"]")
 }
 
-// answered is what a table wants: a value, no traffic, or a reason.
+// answered is an expected answer: a value, no traffic, or a reason.
 type answered struct {
 	value     float64
 	noTraffic bool
@@ -101,7 +101,7 @@ func check(t *testing.T, want answered, got answer) {
 	}
 }
 
-// TestPrometheusAnswers: what each answer of the HTTP API becomes.
+// TestPrometheusAnswers checks the answer for each response of the HTTP API.
 func TestPrometheusAnswers(t *testing.T) {
 	t.Parallel()
 	failure := func(kind, message string) string {
@@ -164,7 +164,8 @@ func TestPrometheusAnswers(t *testing.T) {
 	}
 }
 
-// TestPrometheusRequest: the query, its time and the credentials are sent.
+// TestPrometheusRequest checks the query, its time and the credentials of a
+// request.
 func TestPrometheusRequest(t *testing.T) {
 	t.Parallel()
 	type request struct{ Method, Path, Query, Time, Authorization, Agent string }
@@ -232,7 +233,7 @@ func TestMissingSecrets(t *testing.T) {
 	}
 }
 
-// TestUnreachable: what happens below HTTP.
+// TestUnreachable checks failures below HTTP.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	closed := httptest.NewServer(nil)
@@ -277,7 +278,7 @@ func TestUnreachable(t *testing.T) {
 				defer cancel()
 				got := openSender(t, nil).send(ctx, query{provider: provider, address: test.address, text: "body", at: start.UnixNano()})
 				if test.reason == BadAnswer && got.err != nil && got.err.Reason == Unreachable {
-					return // which of both depends on who notices it
+					return // it depends on timing which of the two it is
 				}
 				check(t, answered{reason: test.reason}, got)
 			})
@@ -285,8 +286,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestOperatorsAddress: that of the flag may be a loopback address, the user's
-// may not.
+// TestOperatorsAddress checks that the address of the flag may be a loopback
+// address, and that of a user may not.
 func TestOperatorsAddress(t *testing.T) {
 	t.Parallel()
 	address := serve(t, answers(200, vector("1")))
@@ -300,11 +301,11 @@ func TestOperatorsAddress(t *testing.T) {
 	check(t, answered{reason: Refused}, s.send(t.Context(), q))
 }
 
-// TestAuthority: a server with a certificate of its own.
+// TestAuthority uses a server with a self-signed certificate.
 func TestAuthority(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(answers(200, `{"v": 1}`))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of the handshake that fails
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of the failing handshake
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
@@ -319,7 +320,7 @@ func TestAuthority(t *testing.T) {
 	}
 }
 
-// TestWebAnswers: what a JSON document and an expression become.
+// TestWebAnswers checks the answer for a JSON document and an expression.
 func TestWebAnswers(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -369,7 +370,7 @@ func TestWebAnswers(t *testing.T) {
 	}
 }
 
-// TestWebRequest: method, headers and body.
+// TestWebRequest checks method, headers and body of a request.
 func TestWebRequest(t *testing.T) {
 	t.Parallel()
 	type request struct {
@@ -449,15 +450,15 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// bytesOf answers every request.
+// bytesOf responds to every request.
 type bytesOf []byte
 
 func (b bytesOf) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Status: "200 OK", Header: http.Header{}, Body: io.NopCloser(strings.NewReader(string(b))), Request: r}, nil
 }
 
-// FuzzPrometheus: whatever a server answers, it is a finite number, no traffic, or
-// a typed error.
+// FuzzPrometheus checks that any response results in a finite number, no traffic,
+// or a typed error.
 func FuzzPrometheus(f *testing.F) {
 	for _, seed := range []string{
 		vector("1"), vector(), vector("NaN"), vector("1", "2"), success("scalar", `[1,"2"]`), success("scalar", `null`), success("matrix", `[]`),
@@ -472,7 +473,7 @@ func FuzzPrometheus(f *testing.F) {
 	})
 }
 
-// FuzzWeb: the same of JSON.
+// FuzzWeb checks the same for JSON.
 func FuzzWeb(f *testing.F) {
 	for _, seed := range []string{`{"a":1}`, `{"a":"1"}`, `{"a":[1]}`, `{"a":null}`, `{"a":1e308}`, `1`, `null`, `[`, ``} {
 		f.Add([]byte(seed))
@@ -503,7 +504,7 @@ func plainOrTyped(t *testing.T, a answer) {
 	}
 }
 
-// FuzzFill: no value leaves the string that it is written into.
+// FuzzFill checks that no value can end the string into which it is inserted.
 func FuzzFill(f *testing.F) {
 	f.Add(`a"} or up{b="`)
 	f.Add(`\`)
@@ -523,7 +524,7 @@ func FuzzFill(f *testing.F) {
 	})
 }
 
-// TestConnections: whatever is answered, connections are used again or closed.
+// TestConnections checks that connections are reused or closed for any response.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	var open atomic.Int64

@@ -12,7 +12,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestTimes: the rounds of a past time are those that a rollout would have had.
+// TestTimes checks that the rounds of a past period are those that a rollout
+// would have had.
 func TestTimes(t *testing.T) {
 	t.Parallel()
 	spec := specOf(func(s *v1alpha1.CanaryAnalysis) { s.Interval = "90s" })
@@ -34,7 +35,8 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestReplay: the phases are those of Fold, and a failure begins another rollout.
+// TestReplay checks that the phases equal those of Fold, and that a failure
+// begins another rollout.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	const (
@@ -78,7 +80,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestRequests counts what a release answered, by the counters of its source.
+// TestRequests counts the requests of a release by the counters of its source.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	asked := make(chan string, 10)

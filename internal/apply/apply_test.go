@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{GatewayAPI: true}, &env))
 }
 
-// bench is a namespace with an owner and a Writer whose writes are counted.
+// bench is a namespace with an owner and a Writer that counts writes.
 type bench struct {
 	client.Client
 	writer    apply.Writer
@@ -82,7 +82,7 @@ func (b *bench) read(t *testing.T) *corev1.Service {
 	return live
 }
 
-// apply expects an outcome, after exactly that many writes.
+// apply checks the outcome, and the exact number of writes.
 func (b *bench) apply(t *testing.T, desired client.Object, want apply.Outcome, writes int32) {
 	t.Helper()
 	before := b.writes.Load()
@@ -111,7 +111,7 @@ func TestApplyWritesOnlyDifferences(t *testing.T) {
 		t.Errorf("selector (-want +got):\n%s", diff)
 	}
 
-	// What the intent no longer says goes; what others say stays.
+	// Fields that the intent no longer has are removed; fields of others remain.
 	live := b.read(t)
 	live.Labels["theirs"] = "kept"
 	if err := b.Update(t.Context(), live, client.FieldOwner("someone")); err != nil {
@@ -126,9 +126,9 @@ func TestApplyWritesOnlyDifferences(t *testing.T) {
 	}
 }
 
-// TestApplyWithWhatTheServerInsistsOn leaves a field out that the server fills in
-// within a list of which nothing may differ (row 15 of the known failures): one call
-// that changes nothing is no write.
+// TestApplyWithWhatTheServerInsistsOn omits a field that the server sets within a
+// list that must be equal (row 15 of the known failures): one call that changes
+// nothing does not count as a write.
 func TestApplyWithWhatTheServerInsistsOn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -228,7 +228,7 @@ func TestApplyLeavesForeignObjectsAlone(t *testing.T) {
 	}
 }
 
-// blind is a cache that has not seen any object yet.
+// blind is a cache that does not contain any object yet.
 type blind struct{ client.Client }
 
 func (blind) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
@@ -272,7 +272,7 @@ func TestApplyWithABlindCache(t *testing.T) {
 	})
 }
 
-// behind is a cache that still holds an object which was replaced since.
+// behind is a cache with an outdated state of an object.
 type behind struct {
 	client.Client
 	old *corev1.Service

@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A deletion is remembered for a minute of the clock, and forgotten when a later one is noted.
+// A deletion is remembered for a minute of the clock, and dropped when a later one is
+// recorded.
 func TestDeletions(t *testing.T) {
 	t.Parallel()
 	deleted := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// What is within itself, with more on top, stays within; a change of a leaf does not.
+// An object with additional fields still contains the original; with a changed leaf
+// it does not.
 func FuzzWithin(f *testing.F) {
 	f.Add([]byte(`{"a":{"b":[1,2],"c":true}}`), []byte(`{"d":1}`))
 	f.Add([]byte(`{"selector":{"a":"b"},"rules":[{"x":[]}],"finalizers":["a"],"ownerReferences":[{"uid":"x"}]}`), []byte(`{"d":null}`))

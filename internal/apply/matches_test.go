@@ -18,7 +18,8 @@ func configMap(uid types.UID, version, content string) *corev1.ConfigMap {
 	}
 }
 
-// TestMatches: an object is remembered at one state, with one intent of one owner.
+// TestMatches checks that an object is remembered in one state, with one intent of
+// one owner.
 func TestMatches(t *testing.T) {
 	t.Parallel()
 	owner, other := configMap("owner", "1", ""), configMap("other", "1", "")
@@ -62,7 +63,7 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// stored is a client that holds one object.
+// stored is a client with one object.
 type stored struct {
 	client.Client
 	object *corev1.Service
@@ -75,7 +76,7 @@ func (s stored) Get(_ context.Context, _ client.ObjectKey, into client.Object, _
 	return nil
 }
 
-// BenchmarkUnchanged applies what the object has, with and without memory.
+// BenchmarkUnchanged applies an unchanged intent, with and without Matches.
 func BenchmarkUnchanged(b *testing.B) {
 	owner := configMap("owner", "1", "")
 	desired := &corev1.Service{
@@ -103,7 +104,8 @@ func BenchmarkUnchanged(b *testing.B) {
 	}
 }
 
-// TestReplaced: a state that an own write replaced is known until the next write.
+// TestReplaced checks that a state that our write replaced is known until the next
+// write.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	c := &Matches{}

@@ -26,7 +26,8 @@ var env *apiserver.Env
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m, apiserver.Options{}, &env)) }
 
-// TestWatch: what is read, and what changes, is in the store; an outage is noticed, and what changed in it is there after it.
+// TestWatch checks that the store has what is read and what changes, that an outage is noticed, and that changes during it
+// arrive after it.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -112,7 +113,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestStore: a channel of the store is closed by each change.
+// TestStore checks that each change closes the channel of the store.
 func TestStore(t *testing.T) {
 	t.Parallel()
 	s := NewStore(Objects{}, "pods")
@@ -129,10 +130,10 @@ func TestStore(t *testing.T) {
 
 type answers func(*http.Request) (*http.Response, error)
 
-// RoundTrip is of [http.RoundTripper].
+// RoundTrip implements [http.RoundTripper].
 func (a answers) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }
 
-// TestMonitor: while the last request for one resource failed, there is an outage; other requests do not count.
+// TestMonitor checks that there is an outage while the last request for one resource has failed; other requests do not count.
 func TestMonitor(t *testing.T) {
 	t.Parallel()
 	var seen []*Outage

@@ -22,7 +22,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// cached stands in for the cache.
+// cached replaces the cache.
 type cached struct {
 	view.Input
 	err error
@@ -49,7 +49,7 @@ func (c *cached) List(_ context.Context, list client.ObjectList, options ...clie
 	return c.err
 }
 
-// scraped is a collector over objects, at a time that a test moves.
+// scraped is a collector over objects, at a time that a test sets.
 type scraped struct {
 	*Collector
 	cached *cached
@@ -65,7 +65,7 @@ func scrapedAt(now time.Time, limit int) *scraped {
 	return s
 }
 
-// scrape returns the values of series as name{label="value"}, of metrics whose names have a prefix.
+// scrape returns the values of series as name{label="value"}, for metrics whose names have a prefix.
 func (s *scraped) scrape(t testing.TB, prefix string) map[string]float64 {
 	t.Helper()
 	families, err := s.gather.Gather()
@@ -107,7 +107,7 @@ func story(t testing.TB, name string) viewtest.Story {
 	return s
 }
 
-// TestStates: a scrape has the state that readers see, of each story.
+// TestStates checks for each story that a scrape has the state that readers see.
 func TestStates(t *testing.T) {
 	t.Parallel()
 	for _, st := range viewtest.Stories() {
@@ -144,7 +144,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestCanary: the series of a canary in its second step.
+// TestCanary checks the series of a canary in its second step.
 func TestCanary(t *testing.T) {
 	t.Parallel()
 	st := story(t, "second step")
@@ -176,7 +176,8 @@ func TestCanary(t *testing.T) {
 	}
 }
 
-// TestLimit: above the limit there are counts and no names, and one line in the log; none are there for a standby.
+// TestLimit checks that above the limit there are counts but no names, and one line in the log, and that a standby
+// reports nothing.
 func TestLimit(t *testing.T) {
 	t.Parallel()
 	in, now := viewtest.Many(20)
@@ -216,7 +217,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestUnreadable: a cache that cannot be read fails the scrape, and is not read as no services.
+// TestUnreadable checks that an unreadable cache makes the scrape fail, and does not count as no services.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	s := scrapedAt(time.Now(), 500)
@@ -226,7 +227,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestNames: names and units are as Prometheus recommends them.
+// TestNames checks that names and units follow the recommendations of Prometheus.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	in, now := viewtest.Many(48)
@@ -242,7 +243,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestEstimate: the documents' estimate of series holds: see docs/reference/metrics.md.
+// TestEstimate checks the estimate of the number of series in docs/reference/metrics.md.
 func TestEstimate(t *testing.T) {
 	t.Parallel()
 	const services = 500

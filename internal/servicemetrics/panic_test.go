@@ -15,8 +15,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// TestAnyService: no specification and no state of a service makes a scrape fail or changes the objects, which are
-// those of the cache.
+// TestAnyService checks that no specification and no state of a service makes a scrape fail or changes the
+// objects, which belong to the cache.
 func TestAnyService(t *testing.T) {
 	t.Parallel()
 	all := viewtest.Stories()
@@ -61,7 +61,7 @@ func TestAnyService(t *testing.T) {
 	})
 }
 
-// copied returns a copy of what a scrape reads.
+// copied returns a copy of the objects that a scrape reads.
 func copied(r *rapid.T, in view.Input) (out view.Input) {
 	for from, to := range map[any]any{&in.Microservices: &out.Microservices, &in.Releases: &out.Releases, &in.NetworkPolicies: &out.NetworkPolicies, &in.ImagePolicies: &out.ImagePolicies} {
 		raw, err := json.Marshal(from)
@@ -75,7 +75,7 @@ func copied(r *rapid.T, in view.Input) (out view.Input) {
 	return out
 }
 
-// broken is a cache whose objects no view expects.
+// broken is a cache with objects that no view expects.
 type broken struct{ client.Reader }
 
 func (broken) List(context.Context, client.ObjectList, ...client.ListOption) error {
@@ -84,7 +84,8 @@ func (broken) List(context.Context, client.ObjectList, ...client.ListOption) err
 	return nil
 }
 
-// TestPanicOfAScrape: a view of one service that panics ends neither the manager nor its other metrics.
+// TestPanicOfAScrape checks that a panic in the view of one service ends neither the manager nor its other
+// metrics.
 func TestPanicOfAScrape(t *testing.T) {
 	t.Parallel()
 	s := scrapedAt(viewtest.Stories()[0].Now, 500)

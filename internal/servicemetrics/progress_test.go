@@ -13,10 +13,10 @@ import (
 
 var epoch = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// at returns minutes after the epoch.
+// at returns a time some minutes after the epoch.
 func at(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
 
-// row returns a release that has a status since a minute.
+// row returns a release whose status began at a minute.
 func row(version string, status v1alpha1.ReleaseStatus, reason string, since int, promoted int64) v1alpha1.Release {
 	return v1alpha1.Release{
 		VersionedMicroservice: "shop-" + version, SemVer: v1alpha1.SemVer{Version: version}, Status: status, Reason: reason,
@@ -24,8 +24,8 @@ func row(version string, status v1alpha1.ReleaseStatus, reason string, since int
 	}
 }
 
-// shop returns a service with one group of releases, newest first. They were created at minute 0, and 1.2.0 published at
-// -30.
+// shop returns a service with one group of releases, newest first. They were created at minute 0, and 1.2.0 was
+// published at minute -30.
 func shop(rollout *v1alpha1.Rollout, rows ...v1alpha1.Release) view.Input {
 	ms := v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
 	ms.Spec.ImagePolicyRef.Name = "shop"
@@ -44,7 +44,7 @@ func shop(rollout *v1alpha1.Rollout, rows ...v1alpha1.Release) view.Input {
 	return in
 }
 
-// step is what a scrape finds at a minute.
+// step is the state that a scrape finds at a minute.
 type step struct {
 	minute int
 	input  view.Input
@@ -60,7 +60,7 @@ func TestProgress(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		steps []step
-		// leadTimes and restored in minutes and their numbers, rollouts by result, minutes in gates.
+		// leadTimes and restored contain minutes and their number; rollouts by result, minutes by gate.
 		leadTimes, restored []float64
 		rollouts            map[string]float64
 		gates               map[string]float64
@@ -163,7 +163,7 @@ func orEmpty(m map[string]float64) map[string]float64 {
 	return m
 }
 
-// TestForgotten: services that are gone leave nothing behind.
+// TestForgotten checks that nothing is kept of deleted services.
 func TestForgotten(t *testing.T) {
 	t.Parallel()
 	var p progress

@@ -9,7 +9,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// A canary that a freeze holds shows until when and why, and the service has it among its problems.
+// A canary that is blocked by a freeze shows until when and why, and the service lists it among its
+// problems.
 func TestFrozenCanary(t *testing.T) {
 	ms := &v1alpha1.Microservice{}
 	ms.Status.Conditions = []metav1.Condition{{

@@ -13,7 +13,8 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: 2}
 }
 
-// TestGatewayLines: a route and its Gateways say themselves what they have, and why not.
+// TestGatewayLines checks that a route and its Gateways report their status, with the
+// cause of a fault.
 func TestGatewayLines(t *testing.T) {
 	t.Parallel()
 	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse

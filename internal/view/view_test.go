@@ -100,8 +100,8 @@ func TestSentences(t *testing.T) {
 	}
 }
 
-// TestOrder: services that wait for a person come first, then failed ones, then moving ones; the
-// order of the input has no influence.
+// TestOrder checks that services that wait for a person come first, then failed ones, then
+// moving ones, for any order of the input.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	in, now := viewtest.Many(44)
@@ -124,7 +124,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestUnknownIsEmpty: what was not read is left out.
+// TestUnknownIsEmpty checks that what was not read is omitted.
 func TestUnknownIsEmpty(t *testing.T) {
 	t.Parallel()
 	for _, s := range viewtest.Stories() {
@@ -146,8 +146,8 @@ func TestUnknownIsEmpty(t *testing.T) {
 	}
 }
 
-// FuzzStatus: no status makes a view panic, nor gives it what is not JSON, or a sentence that is
-// empty or more than one line.
+// FuzzStatus checks that no status makes a view panic, or produces invalid JSON or a sentence
+// that is empty or longer than one line.
 func FuzzStatus(f *testing.F) {
 	for _, s := range viewtest.Stories() {
 		ms, _ := json.Marshal(s.Input.Microservices)
@@ -191,7 +191,7 @@ func checkView(t interface{ Errorf(string, ...any) }, in view.Input, now time.Ti
 	}
 }
 
-// TestAnyStatus: the same for statuses with odd values in each field that a view reads.
+// TestAnyStatus checks the same for statuses with odd values in each field that a view reads.
 func TestAnyStatus(t *testing.T) {
 	t.Parallel()
 	all := viewtest.Stories()

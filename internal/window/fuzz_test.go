@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// addSeeds gives the generator bytes enough to draw from.
+// addSeeds adds seeds with enough bytes for the generator.
 func addSeeds(f *testing.F) {
 	for i := range uint64(8) {
 		r := rand.New(rand.NewPCG(i, 7))
@@ -23,13 +23,14 @@ func addSeeds(f *testing.F) {
 	}
 }
 
-// zones put their clocks at different hours, days and by different steps.
+// zones change their clocks at different hours, on different days and by
+// different amounts.
 var zones = []string{"", "Europe/Zurich", "America/St_Johns", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Casablanca", "America/New_York", "Africa/Cairo", "Asia/Gaza", "America/Nuuk", "Pacific/Chatham", "Antarctica/Troll", "Africa/El_Aaiun", "Asia/Beirut", "America/Havana", "America/Asuncion", "Europe/Dublin"}
 
-// A window changes when it says, and one that ever opens says when.
+// A window changes at the reported time, and one that ever opens reports when.
 func anyWindow(t *rapid.T) {
 	clock := rapid.Custom(func(t *rapid.T) v1alpha1.ClockTime {
-		if rapid.Bool().Draw(t, "night") { // where clocks are put
+		if rapid.Bool().Draw(t, "night") { // when clocks change
 			return v1alpha1.ClockTime(time.Time{}.Add(time.Duration(rapid.IntRange(0, 12).Draw(t, "quarter")) * 15 * time.Minute).Format("15:04"))
 		}
 		return v1alpha1.ClockTime(time.Time{}.Add(time.Duration(rapid.IntRange(0, dayInMinutes-1).Draw(t, "minute")) * time.Minute).Format("15:04"))
@@ -76,7 +77,7 @@ func checkWindow(t *rapid.T, w v1alpha1.DeployWindow, now time.Time) {
 
 func FuzzWindow(f *testing.F) { addSeeds(f); f.Fuzz(rapid.MakeFuzz(anyWindow)) }
 
-// Raw texts of a window and any zone.
+// The texts of a window and the zone are arbitrary.
 func FuzzWindowText(f *testing.F) {
 	f.Add("Europe/Zurich", "09:00", "16:30", "Monday", int64(1_900_000_000))
 	f.Add("Local", "24:00", "99:99", "x", int64(-1))

@@ -8,7 +8,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// A pin of one of two groups is in the tree, and in the answers about the version that serves and the one that waits.
+// A pin of one of two groups is shown in the tree, and in the answers about the version that serves traffic and the
+// one that waits.
 func TestPinOfOneOfTwoGroups(t *testing.T) {
 	t.Parallel()
 	s, ok := viewtest.Play("one group pinned", "shop")

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata again")
 
-// all writes every text of a story.
+// all writes all texts of a story.
 func all(t testing.TB, s viewtest.Story, o Options) string {
 	t.Helper()
 	o.Now = s.Now
@@ -76,7 +76,8 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestCommandsOfAllNamespaces: a command to copy names the namespace where services of several are shown.
+// TestCommandsOfAllNamespaces checks that commands to copy contain the namespace if services of several
+// are shown.
 func TestCommandsOfAllNamespaces(t *testing.T) {
 	t.Parallel()
 	for _, s := range viewtest.Stories() {
@@ -95,8 +96,8 @@ func TestCommandsOfAllNamespaces(t *testing.T) {
 	t.Fatal("there is no story of previews")
 }
 
-// TestWidths: no line of the renderers is wider than the terminal but for words and commands that
-// cannot be broken, and colors change no width and no text.
+// TestWidths checks that no line is wider than the terminal except for words and commands that cannot be
+// broken, and that colors change neither width nor text.
 func TestWidths(t *testing.T) {
 	t.Parallel()
 	for _, s := range viewtest.Stories() {
@@ -117,7 +118,7 @@ func TestWidths(t *testing.T) {
 
 var trailing = regexp.MustCompile(` +\n`)
 
-// stripped takes the escape sequences of styles out, and blanks at the ends of lines.
+// stripped removes the escape sequences of styles, and blanks at the ends of lines.
 func stripped(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -132,7 +133,7 @@ func stripped(text string) string {
 	return trailing.ReplaceAllString(b.String(), "\n")
 }
 
-// TestASCII: without Unicode there is nothing but ASCII, and no color without Color.
+// TestASCII checks that without Unicode there is only ASCII, and without Color no color.
 func TestASCII(t *testing.T) {
 	t.Parallel()
 	for _, s := range viewtest.Stories() {
@@ -147,7 +148,7 @@ func TestASCII(t *testing.T) {
 	}
 }
 
-// TestClean: of control characters nothing remains but blanks, and a text stays one line.
+// TestClean checks that only blanks remain of control characters, and that a text stays one line.
 func TestClean(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
@@ -167,7 +168,7 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// TestHostileTexts: what users wrote cannot steer a terminal.
+// TestHostileTexts checks that text of users cannot control a terminal.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
 	s := viewtest.Stories()[0]

@@ -25,7 +25,8 @@ func rolling(weight int32) []v1alpha1.Microservice {
 	return []v1alpha1.Microservice{ms}
 }
 
-// Weights are points at which something changed, a bounded number of them, and end with the service.
+// Weights are recorded at changes, up to a maximum number of points, and are dropped with the
+// service.
 func TestWeights(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2030, 1, 31, 9, 0, 0, 0, time.UTC)
