@@ -14,7 +14,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// TestFreezes: where a freeze applies, the board, the service and the page of freezes show until when, why, who and what waits.
+// TestFreezes checks that the board, the service and the page of freezes show until when, why and by whom a freeze applies, and
+// what waits.
 func TestFreezes(t *testing.T) {
 	t.Parallel()
 	b := story(t, "frozen")
@@ -51,8 +52,8 @@ func TestFreezes(t *testing.T) {
 	}
 }
 
-// TestPlannedAndClusterFreezes: planned freezes are on their page alone; what selects by labels of namespaces that were not read
-// counts only what waits for it.
+// TestPlannedAndClusterFreezes checks that planned freezes are only on their page, and that a freeze by labels of unread
+// namespaces counts only services that wait for it.
 func TestPlannedAndClusterFreezes(t *testing.T) {
 	t.Parallel()
 	b := story(t, "frozen start")
@@ -89,7 +90,7 @@ func TestPlannedAndClusterFreezes(t *testing.T) {
 	}
 }
 
-// TestFreezeForm: a reader fills in the form, sees what will happen, and confirms; a refusal keeps what they wrote.
+// TestFreezeForm checks that a reader fills in the form, sees the effects, and confirms; a refusal keeps the input.
 func TestFreezeForm(t *testing.T) {
 	t.Parallel()
 	b := story(t, "frozen")

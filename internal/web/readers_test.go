@@ -21,7 +21,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// byHeader believes a header, for tests.
+// byHeader trusts a header, for tests.
 type byHeader struct {
 	login string
 	until time.Time
@@ -45,7 +45,7 @@ func (byHeader) Serve(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// byNamespace lets users see namespaces by name.
+// byNamespace allows users to see namespaces by name.
 type byNamespace struct {
 	mu   sync.Mutex
 	may  map[string][]string
@@ -104,12 +104,12 @@ func as(user string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Del("Cookie"); r.Header.Set("User", user) }
 }
 
-// TestReaders: each reader sees what they may see, on every page, and nothing of the rest.
+// TestReaders checks that each reader sees what they may see on every page, and nothing else.
 func TestReaders(t *testing.T) {
 	t.Parallel()
 	b, access := readers(t, byHeader{})
 	asJSON := func(r *http.Request) { r.Header.Set("Accept", "application/json") }
-	for range 2 { // the second time from what is shared
+	for range 2 { // the second time from shared boards
 		for _, path := range []string{"/", "/?q=bank", "/?namespace=bank", "/diary", "/diary.atom", "/discovery", "/previews", "/services/bank/bank", "/services/bank/bank/history", "/services/bank/bank/acts/pause"} {
 			for _, form := range []func(*http.Request){asJSON, func(*http.Request) {}} {
 				w := b.request("GET", path, nil, as("bob"), form)
@@ -141,7 +141,8 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-// TestAnonymous: who is not known gets nothing but files; a person is sent to the login, and a program is refused.
+// TestAnonymous checks that unknown readers get only static files; a person is redirected to the login, and a program
+// gets an error.
 func TestAnonymous(t *testing.T) {
 	t.Parallel()
 	b, _ := readers(t, byHeader{login: "/login"})
@@ -187,7 +188,8 @@ func TestAnonymous(t *testing.T) {
 	}
 }
 
-// TestWithdrawn: a right that is withdrawn removes what an open page shows, and nothing of it follows.
+// TestWithdrawn checks that withdrawing a right removes the objects from an open page, and that no changes of them
+// follow.
 func TestWithdrawn(t *testing.T) {
 	t.Parallel()
 	b, access := readers(t, byHeader{})
@@ -221,7 +223,7 @@ func TestWithdrawn(t *testing.T) {
 	}
 }
 
-// TestStreamEndsWithTheSession: what an open page shows does not follow after its reader has logged out, however long
+// TestStreamEndsWithTheSession checks that an open page gets no changes after its reader has logged out, however long
 // the session would have lasted.
 func TestStreamEndsWithTheSession(t *testing.T) {
 	t.Parallel()
@@ -240,7 +242,8 @@ func TestStreamEndsWithTheSession(t *testing.T) {
 	}
 }
 
-// TestUntil: a stream ends when its reader has to show again who they are; and no reader has all streams.
+// TestUntil checks that a stream ends when its reader must authenticate again, and that no reader can use all
+// streams.
 func TestUntil(t *testing.T) {
 	t.Parallel()
 	b, _ := readers(t, byHeader{until: time.Unix(1, 0)})
@@ -267,7 +270,7 @@ func TestUntil(t *testing.T) {
 	}
 }
 
-// TestScopes: boards of many scopes are bounded, and share their rows.
+// TestScopes checks that the number of boards is limited, and that they share rows.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	s := viewtest.Stories()[0]

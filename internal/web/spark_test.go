@@ -12,7 +12,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// TestSpark: values and bounds share a scale, and the picture can be read aloud.
+// TestSpark checks that values and bounds share a scale, and that the picture has a text for screen
+// readers.
 func TestSpark(t *testing.T) {
 	t.Parallel()
 	bound := 500.0
@@ -28,7 +29,8 @@ func TestSpark(t *testing.T) {
 	}
 }
 
-// TestSparkOnPages: the service and the release show the values of the last rounds, the oldest first.
+// TestSparkOnPages checks that the pages of the service and the release show the values of the last
+// rounds, oldest first.
 func TestSparkOnPages(t *testing.T) {
 	t.Parallel()
 	b := story(t, "rolled back")
@@ -41,7 +43,7 @@ func TestSparkOnPages(t *testing.T) {
 			continue
 		}
 		m := &r.Status.Analysis.Metrics[0]
-		for _, value := range []string{"", "0.314", "NaN", "0.2"} { // newest first, after the one of the story
+		for _, value := range []string{"", "0.314", "NaN", "0.2"} { // newest first, after the value of the story
 			m.Measurements = append(m.Measurements, v1alpha1.Measurement{Time: metav1.NewMicroTime(time.Unix(1, 0)), Value: value})
 		}
 		found = r.Name

@@ -79,14 +79,14 @@ func follow(t testing.TB, server *httptest.Server, s *Server, path string) *foll
 	return f
 }
 
-// serveHTTP serves a story with the real time.
+// serveHTTP serves a story with the real clock.
 func serveHTTP(t testing.TB, name string) (*httptest.Server, *board) {
 	t.Helper()
 	b := story(t, name)
 	return b.listen(t), b
 }
 
-// listen serves a board over HTTP, with the real time.
+// listen serves a board over HTTP, with the real clock.
 func (b *board) listen(t testing.TB) *httptest.Server {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)
@@ -101,7 +101,7 @@ func (b *board) listen(t testing.TB) *httptest.Server {
 	return server
 }
 
-// TestStream: an open board gets the rows that changed, were added and were removed, and nothing else.
+// TestStream checks that an open board gets the changed, added and removed rows, and nothing else.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	server, b := serveHTTP(t, "approval")
@@ -143,7 +143,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestStreamOfGone: the open page of a service that is deleted loads again, where it shows why, and its stream ends.
+// TestStreamOfGone checks that the page of a deleted service is reloaded and shows the reason, and that its stream ends.
 func TestStreamOfGone(t *testing.T) {
 	t.Parallel()
 	server, b := serveHTTP(t, "active")
@@ -162,7 +162,7 @@ func TestStreamOfGone(t *testing.T) {
 	})
 }
 
-// TestStreamOfOutage: an outage, and its end, reach open pages.
+// TestStreamOfOutage checks that open pages are notified of an outage, and of its end.
 func TestStreamOfOutage(t *testing.T) {
 	t.Parallel()
 	server, b := serveHTTP(t, "active")
@@ -177,7 +177,7 @@ func TestStreamOfOutage(t *testing.T) {
 	}
 }
 
-// TestCut: the goroutine of a stream whose reader leaves ends, and its slot is free again.
+// TestCut checks that the goroutine of a stream ends when its reader disconnects, and releases its slot.
 func TestCut(t *testing.T) {
 	server, b := serveHTTP(t, "active")
 	server.Client().CloseIdleConnections()
@@ -198,24 +198,25 @@ func TestCut(t *testing.T) {
 	})
 }
 
-// deadlines records the limits that a handler sets for its connection.
+// deadlines records the deadlines that a handler sets for its connection.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	read, write []time.Time
 }
 
-// SetReadDeadline is of [http.ResponseController].
+// SetReadDeadline is called by [http.ResponseController].
 func (d *deadlines) SetReadDeadline(t time.Time) error { d.read = append(d.read, t); return nil }
 
-// SetWriteDeadline is of [http.ResponseController].
+// SetWriteDeadline is called by [http.ResponseController].
 func (d *deadlines) SetWriteDeadline(t time.Time) error { d.write = append(d.write, t); return nil }
 
-// TestStreamLimits: the limit of reading a request does not end a stream, and each write has its own limit.
+// TestStreamLimits checks that the read deadline of a request does not end a stream, and that each write has its own
+// deadline.
 func TestStreamLimits(t *testing.T) {
 	t.Parallel()
 	b := story(t, "active")
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // the reader leaves after the first write
+	cancel() // the reader disconnects after the first write
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/live?page=%2F", nil)
 	r.Host = host
 	r.Header.Set("Authorization", "Bearer "+token)
@@ -232,8 +233,8 @@ func TestStreamLimits(t *testing.T) {
 	}
 }
 
-// BenchmarkOpenBoards measures the time from a change of one of 2,000 services until fifty open boards have it, and the heap
-// of the server with the objects and the readers.
+// BenchmarkOpenBoards measures the time from a change of one of 2,000 services until fifty open boards receive it, and the
+// heap of the server with the objects and the readers.
 func BenchmarkOpenBoards(b *testing.B) {
 	const boards = 50
 	in, now := viewtest.Many(2000)

@@ -34,7 +34,7 @@ const (
 	host  = "127.0.0.1:8095"
 )
 
-// fakeActs records acts, and refuses on request.
+// fakeActs records acts, and rejects them on request.
 type fakeActs struct {
 	mu     sync.Mutex
 	may    bool
@@ -78,7 +78,7 @@ func (f *fakeActs) Freeze(_ context.Context, x Freeze) (Outcome, error) {
 	return Outcome{Text: "done by ana"}, nil
 }
 
-// board is a server of objects that tests change.
+// board is a server with objects that tests change.
 type board struct {
 	testing.TB
 	*Server
@@ -101,7 +101,7 @@ func serve(t testing.TB, in view.Input, now time.Time, events ...eventsv1.Event)
 	return b
 }
 
-// story serves the service shop at a moment of its history.
+// story returns a board with the service shop at a moment of its history.
 func story(t testing.TB, name string) *board {
 	t.Helper()
 	all := viewtest.Stories()
@@ -112,7 +112,7 @@ func story(t testing.TB, name string) *board {
 	return serve(t, all[i].Input, all[i].Now)
 }
 
-// request with the session; edit changes it before it is sent.
+// request sends a request with the session; edit changes it first.
 func (b *board) request(method, target string, body url.Values, edit ...func(*http.Request)) *httptest.ResponseRecorder {
 	b.Helper()
 	var in io.Reader
@@ -134,7 +134,7 @@ func (b *board) request(method, target string, body url.Values, edit ...func(*ht
 	return w
 }
 
-// get a page that exists.
+// get returns a page that exists.
 func (b *board) get(target string) string {
 	b.Helper()
 	w := b.request("GET", target, nil)
@@ -155,7 +155,7 @@ func (b *board) json(target string, into any) {
 	}
 }
 
-// textOf a page as its readers see it, with one space between words.
+// textOf returns the text of a page as readers see it, with one space between words.
 func textOf(t testing.TB, page string) string {
 	t.Helper()
 	z := html.NewTokenizer(strings.NewReader(page))
@@ -172,7 +172,7 @@ func textOf(t testing.TB, page string) string {
 	}
 }
 
-// paths of all pages of the service shop of a story.
+// paths returns the paths of all pages of the service shop of a story.
 func (b *board) paths() []string {
 	out := []string{"/", "/?q=shop&sort=age", "/previews", "/discovery", "/freezes", "/diary", "/services/shop/shop", "/services/shop/shop/history", "/services/shop/shop/discovery"}
 	data, _ := b.store.Data()
@@ -182,8 +182,8 @@ func (b *board) paths() []string {
 	return out
 }
 
-// TestPages: each page of each story is HTML with a title, a main landmark, one heading, tables with headers, unique ids, and
-// nothing from outside; and is JSON of view.hlnr.io/v1 too.
+// TestPages checks that each page of each story is HTML with a title, a main landmark, one heading, tables with headers, unique
+// ids, and nothing external; and that it is also JSON of view.hlnr.io/v1.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	for _, s := range viewtest.Stories() {
@@ -201,7 +201,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// faults of the structure of a page.
+// faults returns the faults in the structure of a page.
 func faults(t testing.TB, page string) (out []string) {
 	t.Helper()
 	root, err := html.Parse(strings.NewReader(page))
@@ -263,7 +263,7 @@ func inside(n *html.Node, name string) bool {
 	return false
 }
 
-// TestWords: pages show the sentences of the view.
+// TestWords checks that pages show the sentences of the view.
 func TestWords(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -293,7 +293,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestEmpty: a board without services shows how to get the first one.
+// TestEmpty checks that a board without services shows how to create the first one.
 func TestEmpty(t *testing.T) {
 	t.Parallel()
 	got := textOf(t, serve(t, view.Input{}, time.Unix(1e9, 0)).get("/"))
@@ -304,7 +304,7 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// TestFilter: filter, search and order are in the URL.
+// TestFilter checks that filter, search and order are in the URL.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	in, now := viewtest.Many(48)
@@ -339,7 +339,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestMarkup: names, messages and questions with markup are text.
+// TestMarkup checks that markup in names, messages and questions is shown as text.
 func TestMarkup(t *testing.T) {
 	t.Parallel()
 	const evil = `<script>alert(1)</script><img src=x onerror=alert(1)>"'` + "\u202e"
@@ -379,7 +379,7 @@ func event(name, note string, at time.Time) eventsv1.Event {
 	}
 }
 
-// TestManyEvents: of ten thousand events, pages and the feed have the newest.
+// TestManyEvents checks that pages and the feed show the newest of ten thousand events.
 func TestManyEvents(t *testing.T) {
 	t.Parallel()
 	s := viewtest.Stories()[0]
@@ -402,7 +402,7 @@ func TestManyEvents(t *testing.T) {
 	}
 }
 
-// TestGone: the page of an object that was deleted is an answer with what to do.
+// TestGone checks that the page of a deleted object explains what to do.
 func TestGone(t *testing.T) {
 	t.Parallel()
 	b := story(t, "active")
@@ -420,7 +420,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestOutage: pages show since when data is old, and no longer when it is not.
+// TestOutage checks that pages show since when data is outdated, and only as long as it is.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	b := story(t, "active")
@@ -434,7 +434,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestRefused: who is not the reader gets nothing, and nothing is done.
+// TestRefused checks that requests of others than the reader get nothing, and change nothing.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	b := story(t, "approval")
@@ -491,7 +491,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestToken: the URL that the command prints gives a session that no script and no other site has.
+// TestToken checks that the URL that the command prints creates a session that scripts and other sites cannot use.
 func TestToken(t *testing.T) {
 	t.Parallel()
 	b := story(t, "active")
@@ -505,7 +505,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestActs: a button opens a page that shows what will happen, its form acts once, and the service shows the result.
+// TestActs checks that a button opens a page with the effects, that its form acts once, and that the service shows the result.
 func TestActs(t *testing.T) {
 	t.Parallel()
 	b := story(t, "approval")
@@ -534,7 +534,7 @@ func TestActs(t *testing.T) {
 	}
 }
 
-// TestRefusedActs: a refusal is shown with the form, and with the status of its cause.
+// TestRefusedActs checks that a refusal is shown with the form, and with the status of its cause.
 func TestRefusedActs(t *testing.T) {
 	t.Parallel()
 	b := story(t, "approval")
@@ -556,7 +556,7 @@ func TestRefusedActs(t *testing.T) {
 			t.Errorf("%s: %d", verb, w.Code)
 		}
 	}
-	// Who may abort, and neither approve nor change the service.
+	// A reader who may abort, but neither approve nor change the service.
 	b.acts.may, b.acts.not = true, []string{"continue", "adopt", "retry"}
 	if page := b.get("/services/shop/shop"); strings.Contains(page, "/acts/continue") || strings.Contains(page, "/acts/adopt") || !strings.Contains(page, "/acts/deprecate") || !strings.Contains(page, "/acts/pin") {
 		t.Error("buttons of one verb")
@@ -576,8 +576,7 @@ func TestRefusedActs(t *testing.T) {
 	}
 }
 
-// attrOf returns an attribute of the first element of a name that has another one, as "name" or
-// "name=value".
+// attrOf returns an attribute of the first element with a name that has another attribute, given as "name" or "name=value".
 func attrOf(t testing.TB, page, element, with, attr string) string {
 	t.Helper()
 	z := html.NewTokenizer(strings.NewReader(page))
@@ -602,7 +601,7 @@ func attrOf(t testing.TB, page, element, with, attr string) string {
 	return ""
 }
 
-// transfer returns what a first visit of a page takes, compressed: the page and its assets.
+// transfer returns the compressed size of a first visit of a page: the page and its assets.
 func (b *board) transfer(path string) int {
 	b.Helper()
 	compressed := func(r *http.Request) { r.Header.Set("Accept-Encoding", "gzip") }
@@ -626,7 +625,7 @@ func (b *board) transfer(path string) int {
 	return total
 }
 
-// TestTransfer: the first visit of a board of 2,000 services takes less than 100 KiB.
+// TestTransfer checks that the first visit of a board of 2,000 services transfers less than 100 KiB.
 func TestTransfer(t *testing.T) {
 	t.Parallel()
 	in, now := viewtest.Many(2000)
@@ -637,7 +636,7 @@ func TestTransfer(t *testing.T) {
 	}
 }
 
-// BenchmarkBoard measures the time until a board of 2,000 services is written: the first one, and one after a change of one service.
+// BenchmarkBoard measures the time to write a board of 2,000 services: the first one, and one after a change of one service.
 func BenchmarkBoard(b *testing.B) {
 	in, now := viewtest.Many(2000)
 	b.Run("first", func(b *testing.B) {

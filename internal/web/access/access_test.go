@@ -24,13 +24,13 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// server stands in for the API server: it allows what is in may, as "user verb resource namespace" with "*" for all namespaces.
+// server replaces the API server: it allows what may contains, as "user verb resource namespace" with "*" for all namespaces.
 type server struct {
 	mu    sync.Mutex
 	may   []string
 	down  error
 	asked []string
-	// hold lets reviews wait.
+	// hold blocks reviews.
 	hold chan struct{}
 }
 
@@ -73,7 +73,8 @@ func start(may ...string) (*Access, *server, *clocktesting.FakeClock) {
 
 var ana = web.Reader{User: "ana", Groups: []string{"team", "ops"}}
 
-// TestAges: an answer is used for seconds, a withdrawn right ends, and an outage does not end rights for minutes.
+// TestAges checks that an answer is used for seconds, that a withdrawn right ends, and that rights last for minutes in an
+// outage.
 func TestAges(t *testing.T) {
 	t.Parallel()
 	a, s, c := start("ana list pods shop")
@@ -114,7 +115,8 @@ func TestAges(t *testing.T) {
 	}
 }
 
-// TestTogether: equal questions at the same time are one question, and one reader who leaves does not end it for others.
+// TestTogether checks that equal questions at the same time cause one review, and that a reader who disconnects does not cancel
+// it for others.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	a, s, _ := start("ana list pods *")
@@ -143,7 +145,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestBounded: answers do not grow without end.
+// TestBounded checks that the number of answers is limited.
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	a, _, c := start()
@@ -161,7 +163,7 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// objects in the namespaces bank and shop, one of each kind.
+// objects returns one object of each kind in the namespaces bank and shop.
 func objects() cluster.Objects {
 	o := cluster.Objects{Input: view.Input{Program: "hlnr"}}
 	for _, n := range []string{"bank", "shop"} {
@@ -180,7 +182,7 @@ func objects() cluster.Objects {
 	return o
 }
 
-// everything a reader has the right to list, in a namespace.
+// everything returns the rights to list all kinds in a namespace.
 func everything(user, namespace string) (out []string) {
 	for _, k := range resources {
 		out = append(out, user+" list "+k[0].resource+" "+namespace)
@@ -188,12 +190,13 @@ func everything(user, namespace string) (out []string) {
 	return out
 }
 
-// TestScope: of each kind a reader sees the objects of the namespaces in which they may list it, and reads what is missing.
+// TestScope checks that a reader sees the objects of each kind in the namespaces in which they may list it, and what is
+// missing.
 func TestScope(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		may []string
-		// want are the kinds that are seen, in the namespaces bank and shop.
+		// want are the visible kinds, in the namespaces bank and shop.
 		want    map[string]string
 		missing []string
 	}{
@@ -251,7 +254,7 @@ func names[T any](list []T, namespace func(T) string) string {
 	return strings.Join(out, " ")
 }
 
-// TestScopeOutage: what a reader may see is not guessed.
+// TestScopeOutage checks that rights are not guessed.
 func TestScopeOutage(t *testing.T) {
 	t.Parallel()
 	a, s, _ := start(everything("ana", "*")...)
@@ -261,8 +264,8 @@ func TestScopeOutage(t *testing.T) {
 	}
 }
 
-// TestScopeOfNewNamespaces: a namespace that was made shortly before an outage, of which nothing is known, hides what it
-// holds and no more.
+// TestScopeOfNewNamespaces checks that a namespace that was created shortly before an outage, for which there are no answers,
+// hides its objects only.
 func TestScopeOfNewNamespaces(t *testing.T) {
 	t.Parallel()
 	a, s, c := start(everything("ana", "shop")...)
@@ -291,10 +294,10 @@ func TestScopeOfNewNamespaces(t *testing.T) {
 	}
 }
 
-// TestAllKinds: each list of the objects is filtered by a kind, or is one that the board does not read.
+// TestAllKinds checks that each list of objects is filtered by a kind, or is one that the board does not read.
 func TestAllKinds(t *testing.T) {
 	t.Parallel()
-	unread := []string{"Routes", "Gateways", "Notifications", "Namespaces"} // the labels of namespaces are seen with their services
+	unread := []string{"Routes", "Gateways", "Notifications", "Namespaces"} // labels of namespaces are visible with their services
 	n := 0
 	for _, of := range []reflect.Type{reflect.TypeFor[view.Input](), reflect.TypeFor[cluster.Objects]()} {
 		for i := range of.NumField() {
@@ -316,7 +319,7 @@ func TestAllKinds(t *testing.T) {
 	}
 }
 
-// TestMay: acts need the right to patch, in the namespace or in all.
+// TestMay checks that acts need the right to patch, in the namespace or in all.
 func TestMay(t *testing.T) {
 	t.Parallel()
 	a, s, c := start("ana patch microservices shop", "ana patch versionedmicroservices *", "ana deprecate versionedmicroservices *", "ana continue versionedmicroservices shop")
@@ -333,8 +336,8 @@ func TestMay(t *testing.T) {
 	want("outage", "shop")
 }
 
-// TestMayFreeze: freezes of a namespace need the right to create and delete them there or in all namespaces, and those of the
-// cluster the one to ClusterFreezes.
+// TestMayFreeze checks that freezes of a namespace need the right to create and delete them there or in all namespaces, and
+// those of the cluster the right to ClusterFreezes.
 func TestMayFreeze(t *testing.T) {
 	t.Parallel()
 	a, s, _ := start("ana create freezes shop", "ana delete freezes *", "ana create clusterfreezes *")

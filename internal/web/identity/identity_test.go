@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// TestRules: names get their prefix, groups that do not count are omitted, and what cannot be the name of a person is refused.
+// TestRules checks that names get their prefix, unused groups are omitted, and invalid names are rejected.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	many := make([]string, maxGroups+1)
@@ -61,7 +61,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestProxy: headers count on a connection with a verified certificate of an allowed name.
+// TestProxy checks that headers count only on a connection with a verified certificate of an allowed name.
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
@@ -105,7 +105,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// TestSeal: a cookie opens with the key and for the name that it was made with.
+// TestSeal checks that a cookie opens only with the key and the name with which it was sealed.
 func TestSeal(t *testing.T) {
 	t.Parallel()
 	a, err := newSealer([]byte(strings.Repeat("k", KeyLength)))
@@ -141,7 +141,7 @@ func TestSeal(t *testing.T) {
 	}
 }
 
-// FuzzOpen: what a browser sends as a cookie does not panic, and does not open.
+// FuzzOpen checks that no cookie of a browser causes a panic, or opens.
 func FuzzOpen(f *testing.F) {
 	s, err := newSealer([]byte(strings.Repeat("k", KeyLength)))
 	if err != nil {
@@ -157,7 +157,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// TestLocal: after a login only pages of the board open.
+// TestLocal checks that a login redirects only to pages of the board.
 func TestLocal(t *testing.T) {
 	t.Parallel()
 	for target, want := range map[string]string{

@@ -23,12 +23,12 @@ import (
 	"github.com/heighliner/heighliner/internal/web/identity/identitytest"
 )
 
-// all lets everyone see everything.
+// all allows everyone to see everything.
 type all struct{}
 
 func (all) Scope(context.Context, web.Reader, []string) (web.Scope, error) { return web.Scope{}, nil }
 
-// site is a board, its provider, and the browser of a person.
+// site is a board with its provider, and the browser of a person.
 type site struct {
 	testing.TB
 	provider *identitytest.Provider
@@ -38,7 +38,7 @@ type site struct {
 	browser  *http.Client
 }
 
-// open a board that identifies its readers with a provider.
+// open starts a board that identifies its readers with a provider.
 func open(t *testing.T, change func(*OIDCOptions)) *site {
 	t.Helper()
 	s := &site{TB: t, board: httptest.NewUnstartedServer(nil), clock: clocktesting.NewFakeClock(time.Now())}
@@ -68,7 +68,7 @@ func open(t *testing.T, change func(*OIDCOptions)) *site {
 	return s
 }
 
-// person with a browser that trusts both servers.
+// person returns a browser that trusts both servers.
 func (s *site) person() *http.Client {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *site) person() *http.Client {
 	return &http.Client{Jar: jar, Transport: transport, Timeout: time.Minute}
 }
 
-// get a page, with the address that it has in the end.
+// get returns a page, with the final URL.
 func (s *site) get(target string) (int, string, *url.URL) {
 	s.Helper()
 	return s.do(http.MethodGet, target)
@@ -109,7 +109,7 @@ func (s *site) do(method, target string) (int, string, *url.URL) {
 	return response.StatusCode, html.UnescapeString(string(body)), response.Request.URL
 }
 
-// want a status and a text of a page.
+// want checks the status and a text of a page.
 func (s *site) want(target string, status int, text string) {
 	s.Helper()
 	if code, page, at := s.get(target); code != status || !strings.Contains(page, text) {
@@ -117,7 +117,7 @@ func (s *site) want(target string, status int, text string) {
 	}
 }
 
-// TestLogin: a person who opens a page logs in with the provider, and sees that page; and after a logout does not.
+// TestLogin checks that a person who opens a page logs in with the provider and sees that page, but not after a logout.
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
@@ -151,7 +151,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestCookies: cookies have the attributes that keep scripts, other sites and plain HTTP away from them.
+// TestCookies checks the attributes that protect cookies from scripts, other sites and plain HTTP.
 func TestCookies(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
@@ -181,7 +181,8 @@ func TestCookies(t *testing.T) {
 	}
 }
 
-// TestExpiry: a session ends with the token, and at the latest after its length; the person logs in again without noticing.
+// TestExpiry checks that a session ends with the token, and at the latest after its length; the person is logged in again
+// without noticing.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -211,7 +212,7 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// TestTokens: what a token may not have is refused, with who can fix it.
+// TestTokens checks that invalid tokens are rejected, with who can fix it.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -260,7 +261,7 @@ func groups(n int) (out []string) {
 	return out
 }
 
-// TestForgedCallback: an answer that this browser did not ask for does not log in.
+// TestForgedCallback checks that an answer that this browser did not request does not log in.
 func TestForgedCallback(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
@@ -300,7 +301,8 @@ func TestForgedCallback(t *testing.T) {
 	s.want("/login/callback/other", 404, "no such page")
 }
 
-// TestProviderDown: while the provider does not answer, the page shows that and tries again; sessions continue.
+// TestProviderDown checks that the page reports a provider that does not respond and tries again, and that sessions
+// continue.
 func TestProviderDown(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
@@ -321,7 +323,7 @@ func TestProviderDown(t *testing.T) {
 	s.want("/", 403, "The identity provider refused: access_denied")
 }
 
-// TestManyTabs: tabs that log in at the same time do not disturb each other, and their cookies are bounded.
+// TestManyTabs checks that tabs that log in at the same time do not interfere, and that their cookies are limited.
 func TestManyTabs(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
@@ -341,7 +343,7 @@ func TestManyTabs(t *testing.T) {
 	s.want("/", 200, "oidc:ana")
 }
 
-// TestOptions: what cannot work is refused at the start.
+// TestOptions checks that invalid options are rejected at the start.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	good := OIDCOptions{Claims: Claims{User: "sub"}, Issuer: "https://id.example.com", ClientID: "board", URL: "https://board.example.com", Length: time.Hour}
