@@ -23,12 +23,12 @@ var (
 	man    = flag.String("man", "", "write man pages into this folder")
 )
 
-// reference is the folder of the generated pages.
+// reference is the folder with the generated pages.
 const reference = "../../docs/reference/hlnr"
 
-// TestReference: docs/reference/hlnr is what "make docs-cli" generates from the commands.
+// TestReference checks that docs/reference/hlnr is up to date with "make docs-cli".
 func TestReference(t *testing.T) {
-	t.Setenv("HOME", "/home/you") // defaults of flags do not depend on who generates
+	t.Setenv("HOME", "/home/you") // defaults of flags must not depend on the user
 	t.Setenv("KUBECACHEDIR", "")
 	root := cli.NewRoot(cli.New("hlnr", "", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &strings.Builder{}, ErrOut: &strings.Builder{}}), commands...)
 	root.InitDefaultHelpFlag()
@@ -76,7 +76,8 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// TestHelp: each command has a sentence, a text and an example, and belongs to a group.
+// TestHelp checks that each command has a sentence, a text and an example, and belongs to
+// a group.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	root := cli.NewRoot(cli.New("hlnr", "", genericiooptions.IOStreams{}), commands...)
@@ -127,7 +128,7 @@ func index(root *cobra.Command) string {
 	return b.String()
 }
 
-// page of one command.
+// page returns the page of one command.
 func page(t *testing.T, cmd *cobra.Command) string {
 	t.Helper()
 	cmd.InitDefaultHelpFlag()
@@ -167,7 +168,7 @@ func page(t *testing.T, cmd *cobra.Command) string {
 	return b.String()
 }
 
-// markdown keeps angle brackets and stars as they are.
+// markdown escapes angle brackets and stars.
 func markdown(text string) string {
 	return strings.NewReplacer("<", "\\<", "*", "\\*").Replace(text)
 }

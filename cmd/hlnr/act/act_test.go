@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(manager.Run(m, &cluster))
 }
 
-// person is a user at a terminal, in a namespace of their own.
+// person is a user at a terminal, in a separate namespace.
 type person struct {
 	testing.TB
 	*manager.Cluster
@@ -43,7 +43,7 @@ func begin(t *testing.T) *person {
 	return &person{t, cluster, cluster.Namespace(t)}
 }
 
-// call runs a command as ana, who may do anything.
+// call runs a command as ana, who has all rights.
 func (p *person) call(args ...string) (code cli.Code, stdout, stderr string) {
 	p.Helper()
 	return p.as([]string{"--as", "ana", "--as-group", "system:masters"}, args...)
@@ -57,7 +57,7 @@ func (p *person) as(who []string, args ...string) (code cli.Code, stdout, stderr
 	return code, out.String(), err.String()
 }
 
-// want runs a command, and expects its exit code and a part of its output or of its error.
+// want runs a command, and checks its exit code and a part of its output or error.
 func (p *person) want(code cli.Code, text string, args ...string) string {
 	p.Helper()
 	if slices.Contains([]string{"continue", "adopt", "deprecate", "abort", "retry", "promote"}, args[0]) {
@@ -110,8 +110,8 @@ func shop(t *testing.T) *person {
 	return p
 }
 
-// A canary is continued, promoted and looked at in the order of its life; each decision is signed by
-// the user whom the API server knows.
+// A canary is continued, promoted and checked in this order; each decision is signed with the user
+// name that the API server knows.
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -167,7 +167,7 @@ func TestDecisions(t *testing.T) {
 	p.await("1.2.0", v1alpha1.ReleaseCanary)
 }
 
-// The same id is handled once, so that a pipeline may run again.
+// Decisions with the same ID are handled once, so that a pipeline can be run again.
 func TestDecisionOfAnID(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -192,7 +192,7 @@ func TestDecisionOfAnID(t *testing.T) {
 	}
 }
 
-// What the server refuses ends with its message, or with who may.
+// A request that the server rejects ends with its message, or with which role has the right.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -206,7 +206,7 @@ func TestRefused(t *testing.T) {
 	p.want(cli.ExitUsage, "it has 300 characters, more than 128", "pin", "shop", "1.0.0", "--reason", strings.Repeat("x", 300))
 }
 
-// A pin holds a group at a version, and goes again; other pins stay.
+// A pin fixes a group at a version, and is removed; other pins remain.
 func TestPins(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -271,7 +271,7 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-// A field that a GitOps tool set is left to Git: the patch is printed, and nothing is written.
+// A field that a GitOps tool set is not changed: the patch is printed, and nothing is written.
 func TestGitOps(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -306,7 +306,7 @@ func TestScan(t *testing.T) {
 			}
 			if request := policy.Annotations[v1alpha1.AnnotationRequestedAt]; policy.Status.LastHandledRequest != request {
 				policy.Status.LastHandledRequest = request
-				_ = p.Client.Status().Update(ctx, &policy) // tried again in the next round
+				_ = p.Client.Status().Update(ctx, &policy) // retried in the next round
 			}
 			time.Sleep(time.Millisecond)
 		}
@@ -315,7 +315,7 @@ func TestScan(t *testing.T) {
 	p.want(cli.ExitYes, "shop: scanned, 1 offered, latest 1.0.0", "scan", "shop", "--timeout", await.Limit.String())
 }
 
-// A scan that another request asked for since counts, and an earlier one does not.
+// The scan of a later request counts, and that of an earlier one does not.
 func TestScanOfALaterRequest(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -341,7 +341,7 @@ func TestScanOfALaterRequest(t *testing.T) {
 	}
 }
 
-// A signal after the decision was recorded reports that it was.
+// A signal after the decision was recorded prints that it was recorded.
 func TestInterruptedAfterTheDecision(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -354,7 +354,7 @@ func TestInterruptedAfterTheDecision(t *testing.T) {
 	}
 }
 
-// A signal during a decision ends the wait, and the decision is whole.
+// A signal during a decision ends the wait, and the decision is complete.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

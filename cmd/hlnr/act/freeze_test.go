@@ -12,8 +12,8 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// A namespace is frozen with a reason and an end, signed; decisions that give more traffic are refused
-// with that, an abort applies, and thaw lets everything continue.
+// A namespace is frozen with a reason and an end, signed; decisions that add traffic are rejected with that
+// reason, an abort applies, and thaw lets everything continue.
 func TestFreezeAndThaw(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -56,8 +56,8 @@ func TestFreezeAndThaw(t *testing.T) {
 	p.await("1.2.0", v1alpha1.ReleaseCanary)
 }
 
-// Without --name or --force, thaw ends neither a calendar nor a freeze of Git, nor one of several; the name of a
-// freeze that is over can be used again.
+// Without --name or --force, thaw ends neither a calendar nor a freeze of Git, nor one of several; the name of
+// an ended freeze can be reused.
 func TestThawChooses(t *testing.T) {
 	t.Parallel()
 	p := begin(t)
@@ -85,7 +85,7 @@ func TestThawChooses(t *testing.T) {
 	p.want(cli.ExitYes, "is deleted", "thaw", "--name", "year-end")
 }
 
-// A ClusterFreeze is chosen by labels of namespaces, and named in the output.
+// A ClusterFreeze selects by labels of namespaces, and is named in the output.
 func TestFreezeOfTheCluster(t *testing.T) {
 	t.Parallel()
 	p := begin(t)

@@ -109,7 +109,7 @@ func TestPinsOfASpec(t *testing.T) {
 	}
 }
 
-// A group that ended, and that the status no longer lists, is still known by the list in the spec.
+// An ended group that the status no longer lists is still known from the list in the spec.
 func TestEndGroupThatIsGone(t *testing.T) {
 	ms := &v1alpha1.Microservice{}
 	ms.Name, ms.Spec.EndedGroups = "shop", []string{"1.x"}
@@ -126,7 +126,8 @@ func TestEndGroupThatIsGone(t *testing.T) {
 	}
 }
 
-// TestApproverGroups: a decision names those of the user's groups that steps want, each once, and no others.
+// TestApproverGroups checks that a decision contains those of the user's groups that steps accept, each
+// once, and no others.
 func TestApproverGroups(t *testing.T) {
 	t.Parallel()
 	ms := &v1alpha1.Microservice{}

@@ -56,7 +56,7 @@ spec:
 `
 
 func TestLint(t *testing.T) {
-	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none")) // no cluster is asked
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none")) // the command needs no cluster
 	policy := "apiVersion: hlnr.io/v1alpha1\nkind: ImagePolicy\nmetadata: {name: shop}\nspec: {image: registry.example.com/shop}\n"
 	for name, c := range map[string]struct {
 		stdin string
@@ -105,7 +105,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// Each object that a document shows, and that an API server takes by test/docs, is taken here.
+// Each object in the documents that an API server accepts in test/docs is accepted here.
 func TestLintTakesDocuments(t *testing.T) {
 	t.Parallel()
 	block := regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```$")
@@ -134,7 +134,7 @@ func TestLintTakesDocuments(t *testing.T) {
 	}
 }
 
-// What files and objects have neither steers the terminal nor adds lines.
+// Text of files and objects can neither control the terminal nor add lines.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
@@ -165,7 +165,7 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
-// Labels and annotations are compared as an apply stores them.
+// Labels and annotations are compared in the form that an apply stores.
 func TestMetadata(t *testing.T) {
 	t.Parallel()
 	const applied = `{"metadata":{"annotations":{"note":"a","argocd.argoproj.io/tracking-id":"x"},"labels":{"team":"a"}}}`

@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// A Microservice of the same files may use an ImagePolicy that does not exist yet; one that is stored is read as it is.
+// A Microservice of the same files may use an ImagePolicy that does not exist yet; a stored one is used as it is.
 func TestImagePolicyOfTheFiles(t *testing.T) {
 	t.Parallel()
 	const policy = `{apiVersion: hlnr.io/v1alpha1, kind: ImagePolicy, metadata: {name: %NAME}, spec: {image: registry.example.com/shop}}`

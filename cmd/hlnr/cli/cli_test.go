@@ -35,7 +35,7 @@ func call(ctx context.Context, t *testing.T, argv []string, commands ...NewComma
 	return code, out.String(), err.String()
 }
 
-// returns returns a command that ends with an error.
+// returns returns a command that ends with the given error.
 func returns(err error) NewCommand {
 	return func(*Factory) *cobra.Command {
 		return &cobra.Command{Use: "ask", Short: "Ask", Example: "  hlnr ask", RunE: func(*cobra.Command, []string) error { return err }}
@@ -108,7 +108,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// Usage texts follow the name by which the command was called.
+// Usage texts use the name by which the command was called.
 func TestProgram(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -165,7 +165,7 @@ func TestWrongCommandLine(t *testing.T) {
 	}
 }
 
-// kubeconfig writes one with a server in it.
+// kubeconfig writes a kubeconfig for a server.
 func kubeconfig(t *testing.T, server string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -182,7 +182,7 @@ current-context: production
 	return path
 }
 
-// answer returns a server that gives one answer to all requests.
+// answer starts a server that gives one response to all requests.
 func answer(t *testing.T, status int, body string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -198,7 +198,7 @@ func status(code int, reason, message, details string) string {
 	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":%q,"message":%q,"details":%s,"code":%d}`, reason, message, details, code)
 }
 
-// What the cluster answers ends with a message that says what to do.
+// Error responses of the cluster end with a message that contains the fix.
 func TestErrorsOfTheCluster(t *testing.T) {
 	t.Parallel()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
@@ -239,7 +239,8 @@ func TestErrorsOfTheCluster(t *testing.T) {
 	}
 }
 
-// Fields that the CRDs of the cluster do not have are refused: the server would drop them silently.
+// Fields that the CRDs of the cluster do not have are rejected: the server would drop them
+// silently.
 func TestFieldsOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	validation := make(chan string, 1)
@@ -335,7 +336,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// Help reads nothing and connects to nothing.
+// Help reads no files and opens no connections.
 func TestHelpWithoutKubeconfig(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	start := time.Now()
@@ -345,7 +346,7 @@ func TestHelpWithoutKubeconfig(t *testing.T) {
 	}
 }
 
-// TestKnownKinds: the resources of the kinds that are not discovered are those of the cluster.
+// TestKnownKinds checks that the resources of kinds without discovery are those of the cluster.
 func TestKnownKinds(t *testing.T) {
 	t.Parallel()
 	scheme, err := Scheme()

@@ -49,7 +49,7 @@ func call(t *testing.T, args ...string) (code cli.Code, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
-// findings returns the sentences by their check.
+// findings returns the findings, each with its check.
 func findings(t *testing.T, namespace string, args ...string) (code cli.Code, all []string) {
 	t.Helper()
 	code, stdout, stderr := call(t, slices.Concat([]string{"-n", namespace, "-o", "json"}, args)...)
@@ -139,7 +139,7 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// planted are the secrets that users put in objects; none may be in a report.
+// planted are secrets in objects of users; none may be in a report.
 var planted = []string{
 	"hunter2-env", "hunter2-arg", "hunter2-command", "hunter2-header", "hunter2-annotation", "hunter2-url", "hunter2-query", "hunter2-message", "hunter2-body", "hunter2-applied",
 	"ghp_0123456789abcdefghijABCDEFGHIJ012345", "AKIAIOSFODNN7EXAMPLE", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln", "MIIEpAIBAAKCAQEA",
@@ -164,7 +164,7 @@ func plant() []client.Object {
 	return []client.Object{ms, vs, np}
 }
 
-// A report has what is needed to find a fault, and no secret that a user planted anywhere.
+// A report contains what is needed to find a fault, and no planted secret.
 func TestReportHasNoSecrets(t *testing.T) {
 	t.Parallel()
 	objects := plant()
@@ -277,7 +277,7 @@ func TestJudgements(t *testing.T) {
 	}
 }
 
-// What objects have in their fields neither steers the terminal nor adds lines.
+// Fields of objects can neither control the terminal nor add lines.
 func TestHostileFindings(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
@@ -302,7 +302,8 @@ func established() apiextensionsv1.CustomResourceDefinitionCondition {
 	return apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}
 }
 
-// TestJudgeGateway: listeners take hosts by name and by wildcards, and what is missing is named.
+// TestJudgeGateway checks that listeners accept hosts by name and by wildcards, and that missing
+// ones are reported.
 func TestJudgeGateway(t *testing.T) {
 	t.Parallel()
 	listener := func(name, hostname string, protocol gatewayv1.ProtocolType) gatewayv1.Listener {
@@ -355,7 +356,7 @@ func TestJudgeGateway(t *testing.T) {
 	}
 }
 
-// TestTraffic: Gateways and Prometheus servers that objects name are looked for.
+// TestTraffic checks Gateways and Prometheus servers of objects.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)

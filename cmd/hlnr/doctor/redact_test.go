@@ -97,7 +97,7 @@ func TestCleanText(t *testing.T) {
 	}
 }
 
-// Values that users write in fields of pods, volumes and hooks are not in a report.
+// A report does not contain values of users in fields of pods, volumes and hooks.
 func TestCleanFields(t *testing.T) {
 	t.Parallel()
 	get := &corev1.HTTPGetAction{Path: "/live", HTTPHeaders: []corev1.HTTPHeader{{Name: "X-Team", Value: "hunter2"}}}

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// A report of objects and findings with control characters can be read.
+// A report of objects and findings with control characters is readable.
 func TestReportOfControlCharacters(t *testing.T) {
 	t.Parallel()
 	var odd strings.Builder
@@ -48,11 +48,11 @@ func TestReportOfControlCharacters(t *testing.T) {
 	}
 }
 
-// An archive that cannot be written does not stay.
+// An archive that could not be written completely is removed.
 func TestReportThatFails(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "report.tar.gz")
-	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a\x00b"}} // not a name in an archive
+	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a\x00b"}} // invalid as a name in an archive
 	if err := writeReport(name, &Result{}, []client.Object{ms}); err == nil {
 		t.Error("no error")
 	}

@@ -36,7 +36,7 @@ func hlnr(t *testing.T, stdin string, args ...string) (code cli.Code, stdout, st
 	return code, out.String(), err.String()
 }
 
-// file writes one for the test.
+// file writes a file for the test.
 func file(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "file")
@@ -46,8 +46,7 @@ func file(t *testing.T, text string) string {
 	return name
 }
 
-// Each folder has a policy, tags, and what is printed for them, whatever the order of
-// the tags.
+// Each folder has a policy, tags, and the expected output, for any order of the tags.
 func TestExplainTags(t *testing.T) {
 	t.Parallel()
 	folders, err := filepath.Glob("testdata/explain/*")
@@ -91,15 +90,14 @@ func TestExplainTags(t *testing.T) {
 
 const smallPolicy = "apiVersion: hlnr.io/v1alpha1\nkind: ImagePolicy\nmetadata: {name: shop}\nspec: {image: registry.example.com/shop}\n"
 
-// What cannot be answered ends with exit code 2, and a message that names what to
-// change.
+// A question that cannot be answered ends with exit code 2, and a message with the fix.
 func TestExplainRefuses(t *testing.T) {
 	t.Parallel()
 	policy := func(spec string) string {
 		return strings.TrimSuffix(smallPolicy, "}\n") + ", " + spec + "}\n"
 	}
 	for name, test := range map[string]struct {
-		args  []string // POLICY stands for a file of the manifest
+		args  []string // POLICY stands for a file with the manifest
 		stdin string
 		want  string
 	}{
@@ -157,7 +155,7 @@ func TestExplainRefuses(t *testing.T) {
 	}
 }
 
-// The manifest of a cluster, with its status and among others, is read too.
+// A manifest from a cluster, with its status and next to others, can be read too.
 func TestExplainFindsThePolicy(t *testing.T) {
 	t.Parallel()
 	other := strings.Replace(smallPolicy, "name: shop", "name: cart", 1)
@@ -185,7 +183,7 @@ func TestExplainFindsThePolicy(t *testing.T) {
 	}
 }
 
-// Without --all the newest refused tags are shown, and the others are counted.
+// Without --all the newest rejected tags are shown, and the others are counted.
 func TestExplainHides(t *testing.T) {
 	t.Parallel()
 	var tags strings.Builder
@@ -214,8 +212,8 @@ func TestExplainHides(t *testing.T) {
 	}
 }
 
-// A registry is asked as the controller asks it: images must be there, for the
-// platform, and a credential is sent where one is named.
+// A registry is used as by the controller: images must exist for the platform, and
+// credentials are sent if they are named.
 func TestExplainRegistry(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -267,8 +265,8 @@ func TestExplainRegistry(t *testing.T) {
 	}
 }
 
-// A registry with certificates of its own is believed, and shown the client's, only
-// by what the flags name.
+// A registry with a private authority is trusted, and gets the client's certificate,
+// only if flags name these.
 func TestExplainCertificates(t *testing.T) {
 	t.Parallel()
 	authority, until := registrytest.NewAuthority(t), time.Now().Add(time.Hour)
@@ -296,7 +294,7 @@ func TestExplainCertificates(t *testing.T) {
 	}
 }
 
-// What this run does not judge is reported.
+// The output reports what this run does not check.
 func TestExplainNotes(t *testing.T) {
 	t.Parallel()
 	manifest := strings.TrimSuffix(smallPolicy, "}\n") + `, minAge: 1h, suspend: true, limits: {tags: 1, groups: 1}, versioning: {groupBy: Major},
@@ -323,7 +321,7 @@ func TestExplainNotes(t *testing.T) {
 	}
 }
 
-// An answer that is cut short by a failing registry is printed, and is a failure.
+// An incomplete answer because of a failing registry is printed, and is a failure.
 func TestExplainHalfAnAnswer(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -337,7 +335,7 @@ func TestExplainHalfAnAnswer(t *testing.T) {
 	}
 }
 
-// What the guide on streams shows is what happens: its first policy with its tags, and
+// The examples of the guide on streams are correct: its first policy with its tags, and
 // its table of ranges.
 func TestGuide(t *testing.T) {
 	t.Parallel()
@@ -388,8 +386,8 @@ func TestGuide(t *testing.T) {
 	}
 }
 
-// Each ImagePolicy that a document shows, and an API server takes by test/docs, is
-// taken here.
+// Each ImagePolicy in the documents that an API server accepts in test/docs is accepted
+// here.
 func TestExplainTakesDocuments(t *testing.T) {
 	t.Parallel()
 	whole := regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```$")
@@ -421,7 +419,8 @@ func TestExplainTakesDocuments(t *testing.T) {
 	}
 }
 
-// The command reads no Secrets: an error that names one names the flag in its place too.
+// The command reads no Secrets: an error that names one also names the flag to use
+// instead.
 func TestExplainNamesFlags(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// Progress is reported every few seconds, and not at once.
+// Progress is reported every few seconds, but not immediately.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -37,8 +37,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// What a run reports its progress is on standard error alone, and its end is an error
-// that says what to do.
+// Progress goes to standard error only, and the run ends with an error that contains
+// the fix.
 func TestExplainOfManyTimes(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -59,9 +59,9 @@ func TestExplainOfManyTimes(t *testing.T) {
 		t.Errorf("without time: exit code %d, output %q, error %q", code, out, stderr)
 	}
 
-	// A registry that fails in the middle differs from one without tags.
+	// A registry that fails during a run differs from one without tags.
 	fails := func(status int, code string) {
-		tags := 0 // counted under the server's lock
+		tags := 0 // guarded by the server's lock
 		server.FailWhen(func(r *http.Request) bool {
 			if strings.Contains(r.URL.Path, "/manifests/t") {
 				tags++
@@ -75,7 +75,7 @@ func TestExplainOfManyTimes(t *testing.T) {
 		t.Errorf("a registry that fails: exit code %d, output %q, error %q", code, out, stderr)
 	}
 
-	// One that refuses images is asked about the others.
+	// After a registry rejects images, the others are still requested.
 	server.Heal()
 	fails(http.StatusForbidden, "DENIED")
 	code, out, stderr = hlnr(t, manifest, "explain", "-f", "-")

@@ -29,7 +29,7 @@ func shop(steps ...release.Step) *Facts {
 	if len(played.Events) == 0 {
 		panic("1.0.0 does not start")
 	}
-	// What the play leaves is what a cluster would have.
+	// The state that a cluster would have had.
 	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: start, now: start.Add(-time.Hour), asked: map[string]bool{}}
 	for range 20 {
 		r := p.plan()
@@ -41,7 +41,7 @@ func shop(steps ...release.Step) *Facts {
 	return f
 }
 
-// A rollout takes its pauses, and asks for its approvals; the rest takes no time.
+// A rollout takes its pauses, and needs its approvals; everything else takes no time.
 func TestPlay(t *testing.T) {
 	t.Parallel()
 	f := shop(
@@ -69,7 +69,7 @@ func TestPlay(t *testing.T) {
 	}
 }
 
-// A step waits for as many users as it needs: who approves first reads that one more is missing.
+// A step waits for as many users as it needs: after the first approval one more is missing.
 func TestPlayOfTwoApprovals(t *testing.T) {
 	t.Parallel()
 	f := shop(release.Step{Name: "half", Weight: 50, Approval: true, Approvers: 2, ApproversFrom: []string{"managers"}})
@@ -77,7 +77,7 @@ func TestPlayOfTwoApprovals(t *testing.T) {
 		t.Errorf("%d approvals, open %q:\n%s", got.People, got.Open, strings.Join(got.Lines(), "\n"))
 	}
 	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: start, now: start, asked: map[string]bool{}}
-	for range 3 { // the canary is in its step
+	for range 3 { // until the canary is in its step
 		r := p.plan()
 		p.apply(r)
 		p.routes()
@@ -108,13 +108,13 @@ func TestPlayShowsProblems(t *testing.T) {
 	}
 }
 
-// What pauses a rollout without limit is what remains open.
+// A wait without limit is reported as open.
 func TestPlayOfAPause(t *testing.T) {
 	t.Parallel()
 	f := shop(release.Step{Weight: 10, Pause: time.Minute})
 	f.Play(start)
 	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: start, now: start, asked: map[string]bool{}}
-	for range 3 { // the canary is in its step
+	for range 3 { // until the canary is in its step
 		r := p.plan()
 		p.apply(r)
 		p.world(r)
@@ -126,7 +126,7 @@ func TestPlayOfAPause(t *testing.T) {
 	}
 }
 
-// A decision is played as the planner handles it.
+// A decision is simulated as the planner handles it.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	f := shop(release.Step{Weight: 10, Approval: true})

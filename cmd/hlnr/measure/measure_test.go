@@ -40,13 +40,13 @@ func TestMain(m *testing.M) {
 
 var now = time.Date(2026, 11, 25, 14, 0, 0, 0, time.UTC)
 
-// metrics stands in for Prometheus: it answers instant queries as its HTTP API is documented.
+// metrics replaces Prometheus: it answers instant queries as documented for its HTTP API.
 type metrics struct {
-	// value of a query at a time; false: an empty vector.
+	// value returns the value of a query at a time; false for an empty vector.
 	value func(query string, at time.Time) (float64, bool)
 
 	mu      sync.Mutex
-	signed  []string // the headers Authorization
+	signed  []string // the Authorization headers
 	queries []string
 }
 
@@ -71,7 +71,7 @@ func (m *metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": map[string]any{"resultType": "vector", "result": result}})
 }
 
-// stage is a service with an analysis, 1.0.0 active and 1.1.0 a canary, next to a Prometheus.
+// stage is a service with an analysis, 1.0.0 active and 1.1.0 as canary, and a Prometheus.
 type stage struct {
 	*testing.T
 	namespace, address string
@@ -135,7 +135,7 @@ func (s *stage) want(code cli.Code, text string, args ...string) string {
 	return stdout
 }
 
-// bad from 13:20 to 13:22.
+// badAt reports whether values are bad: from 13:20 to 13:22.
 func badAt(at time.Time) bool {
 	return at.After(now.Add(-40*time.Minute)) && !at.After(now.Add(-38*time.Minute))
 }
@@ -175,7 +175,7 @@ func TestPast(t *testing.T) {
 	s.want(cli.ExitUsage, "name a Microservice, or a manifest")
 }
 
-// TestAnswers: what is not a value has its own answer, and its own exit code.
+// TestAnswers checks that answers without a value have separate results and exit codes.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(string, time.Time) (float64, bool) { return 0, false })
@@ -190,7 +190,7 @@ func TestAnswers(t *testing.T) {
 	inconclusive.want(cli.ExitWaits, "it would have waited for a person", "shop")
 }
 
-// TestManifest: the analysis of a manifest is tried, with the releases of the cluster.
+// TestManifest tests the analysis of a manifest with the releases of the cluster.
 func TestManifest(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(query string, _ time.Time) (float64, bool) {
@@ -225,7 +225,7 @@ spec:
 	s.want(cli.ExitUsage, "no such file", "-f", file+"x")
 }
 
-// TestCredentials go to the server that they were made for, and to no other.
+// TestCredentials checks that credentials are sent only to the server for which they were created.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(string, time.Time) (float64, bool) { return 100, true })
@@ -248,7 +248,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestObserve: shares come from counters of requests, and are unknown where there is no server, no counter or no right.
+// TestObserve checks that shares come from counters of requests, and are unknown without a server, a counter or a
+// right.
 func TestObserve(t *testing.T) {
 	t.Parallel()
 	counted := map[string]float64{"shop-1-0-0": 902, "shop-1-1-0": 98}
@@ -286,8 +287,8 @@ func TestObserve(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %g %%", name, got, err, canary)
 		}
 	}
-	// The address of the flag is asked for as long as it takes; that of the analysis only briefly, which a busy machine
-	// may use up.
+	// Queries to the address of the flag may take their time; those to the address of the analysis only a short one, which
+	// a busy machine may exceed.
 	got, err := observe(s.address, nil)
 	want("by the flag", got, err, 9.8)
 	got, err = observe(s.address, func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.Canary.Analysis.Provider.Prometheus = nil })

@@ -72,7 +72,7 @@ func stage(t *testing.T, name string) scene {
 	return s
 }
 
-// create an object, and then its status as the copy has it.
+// create creates an object, and then writes the status of the copy.
 func (s scene) create(o, status client.Object) {
 	s.Helper()
 	o.SetNamespace(s.namespace)
@@ -165,7 +165,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// A version is never taken for a host: who asks in the wrong namespace, or among several services, reads what to name.
+// A version is never treated as a host: a question in the wrong namespace, or about one of several services, returns
+// what to specify.
 func TestWhyOfAVersionThatNoServiceHas(t *testing.T) {
 	t.Parallel()
 	var two view.Input
@@ -188,7 +189,7 @@ func TestWhyOfAVersionThatNoServiceHas(t *testing.T) {
 	}
 }
 
-// TestOutputsAgree: text and JSON of a command say the same.
+// TestOutputsAgree checks that text and JSON of a command agree.
 func TestOutputsAgree(t *testing.T) {
 	t.Parallel()
 	s := stage(t, "approval")
@@ -207,7 +208,7 @@ func TestOutputsAgree(t *testing.T) {
 	}
 }
 
-// TestPartOfTheRights: what a user may not read is reported, and left out.
+// TestPartOfTheRights checks that what a user may not read is reported, and omitted.
 func TestPartOfTheRights(t *testing.T) {
 	t.Parallel()
 	s := stage(t, "approval")
@@ -224,7 +225,7 @@ func TestPartOfTheRights(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	await.Nil(t, func(ctx context.Context) error { // the authorizer follows the roles after a while
+	await.Nil(t, func(ctx context.Context) error { // the authorizer applies the roles after a while
 		return env.As(t, "some-"+s.namespace).List(ctx, &v1alpha1.VersionedMicroserviceList{}, client.InNamespace(s.namespace))
 	})
 	code, stdout, stderr := s.hlnr("tree", "shop", "--as", "some-"+s.namespace)
@@ -247,7 +248,7 @@ func TestPartOfTheRights(t *testing.T) {
 	}
 }
 
-// Logs are those of the container that kubectl prints.
+// Logs are those of the container that kubectl prints by default.
 func TestDefaultContainer(t *testing.T) {
 	t.Parallel()
 	pod := corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "proxy"}, {Name: "shop"}}}}
@@ -259,7 +260,7 @@ func TestDefaultContainer(t *testing.T) {
 	}
 }
 
-// TestAmbiguousServices: a name in two namespaces is one of both only with -n.
+// TestAmbiguousServices checks that a name in two namespaces needs -n.
 func TestAmbiguousServices(t *testing.T) {
 	t.Parallel()
 	a, _ := stage(t, "active"), stage(t, "active")
@@ -269,7 +270,7 @@ func TestAmbiguousServices(t *testing.T) {
 	}
 }
 
-// TestClosedPipe: a reader that leaves ends the command without a message.
+// TestClosedPipe checks that a closed output ends the command without a message.
 func TestClosedPipe(t *testing.T) {
 	t.Parallel()
 	s := stage(t, "active")
@@ -326,7 +327,7 @@ func TestExplainKeepsOtherErrors(t *testing.T) {
 	}
 }
 
-// A cluster without the CRDs has no events of their kinds: that is not the answer that there are none.
+// Without the CRDs there are no events of their kinds: the answer is not that there are none.
 func TestEventsWithoutCRDs(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -352,7 +353,7 @@ func TestEventsWithoutCRDs(t *testing.T) {
 	}
 }
 
-// TestStatusOfNotifications: who reads the status sees that messages are not delivered.
+// TestStatusOfNotifications checks that the status shows undelivered messages.
 func TestStatusOfNotifications(t *testing.T) {
 	t.Parallel()
 	s := stage(t, "active")

@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestWatchLines: without a terminal there is a line for each release, and one for each change.
+// TestWatchLines checks that without a terminal there is a line for each release, and one for each change.
 func TestWatchLines(t *testing.T) {
 	t.Parallel()
 	s := stage(t, "approval")
@@ -84,7 +84,7 @@ func press(l *live, keys ...string) {
 	}
 }
 
-// TestLiveAsks: what acts runs after a yes only, and only what the state allows.
+// TestLiveAsks checks that actions need confirmation, and that only those that the state allows are possible.
 func TestLiveAsks(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -112,7 +112,8 @@ func TestLiveAsks(t *testing.T) {
 	}
 }
 
-// A yes is about what was shown when it was asked: when the rollout has moved on meanwhile, nothing is asked any more.
+// A confirmation is for the state that was shown with the question: if the rollout changes meanwhile, the question is
+// withdrawn.
 func TestLiveForgetsAStaleQuestion(t *testing.T) {
 	t.Parallel()
 	l, ran := newTestLive(t, "approval")
@@ -143,7 +144,7 @@ func TestLiveForgetsAStaleQuestion(t *testing.T) {
 	}
 }
 
-// Whatever is written before Enter returns to the tree.
+// Any input before Enter returns to the tree.
 func TestAwaitEnter(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"\n", "quit please\n", ""} {
@@ -160,7 +161,7 @@ func TestAwaitEnter(t *testing.T) {
 	}
 }
 
-// TestLivePicture: the picture fits the window, and scrolls.
+// TestLivePicture checks that the picture fits the window, and scrolls.
 func TestLivePicture(t *testing.T) {
 	t.Parallel()
 	l, _ := newTestLive(t, "previews")

@@ -45,7 +45,7 @@ func expect(t *testing.T, namespace string, code cli.Code, text string, args ...
 	return stdout
 }
 
-// A wait begins before the version exists, and follows it through its steps to the person who approves.
+// A wait begins before the version exists, and follows it through its steps to an approval.
 func TestWait(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)
@@ -123,7 +123,7 @@ func offer(s *snapshot, versions ...string) {
 	}
 }
 
-// What ends a wait early, and what does not.
+// Table of what ends a wait early, and what does not.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	pin := func(version string, expire *metav1.Time) func(*snapshot) {
@@ -271,7 +271,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// What is known when the timeout is over.
+// Table of messages when the timeout expires.
 func TestLate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -10,8 +10,8 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// TestCommandMeansItself: the command that does the same as an act is copied into a shell, and a link of
-// another site may have chosen its values.
+// TestCommandMeansItself checks the quoting of the command for an act: users copy it into a shell, and a
+// link on another site may have chosen its values.
 func TestCommandMeansItself(t *testing.T) {
 	a := &Acts{Factory: &cli.Factory{}}
 	for name, test := range map[string]struct {

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(manager.Run(m, &kube))
 }
 
-// reader is a person with a browser at a board.
+// reader is a person with a browser on a board.
 type reader struct {
 	*testing.T
 	http.Client
@@ -93,7 +93,7 @@ func (r *reader) page(path string) (int, string) {
 	return r.do(request)
 }
 
-// send a form of the board, or with another origin one of another site.
+// send sends a form of the board, or with another origin a form of another site.
 func (r *reader) send(path, origin string, form url.Values) (int, string) {
 	r.Helper()
 	request, err := http.NewRequestWithContext(r.Context(), http.MethodPost, r.address+path, strings.NewReader(form.Encode()))
@@ -105,7 +105,7 @@ func (r *reader) send(path, origin string, form url.Values) (int, string) {
 	return r.do(request)
 }
 
-// want waits until a page has a text.
+// want waits until a page contains a text.
 func (r *reader) want(path, text string) {
 	r.Helper()
 	last := ""
@@ -115,8 +115,8 @@ func (r *reader) want(path, text string) {
 	})
 }
 
-// TestBoard: a canary waits for the reader, who sees what an approval does, gives it with a reason, and sees it handled. Refusals of
-// the API server are shown.
+// TestBoard checks that a reader for whom a canary waits sees the effects of an approval, approves with a reason, and sees the
+// result. Refusals of the API server are shown.
 func TestBoard(t *testing.T) {
 	t.Parallel()
 	namespace := kube.Namespace(t)
@@ -168,7 +168,7 @@ func TestBoard(t *testing.T) {
 	await.Until(t, "the end of the page", func() bool { status, _ := r.page(service); return status == http.StatusNotFound })
 }
 
-// TestFreeze: a reader freezes the namespace by the form, sees what waits, and ends the freeze.
+// TestFreeze checks that a reader freezes the namespace with the form, sees what waits, and ends the freeze.
 func TestFreeze(t *testing.T) {
 	t.Parallel()
 	namespace := kube.Namespace(t)
@@ -201,7 +201,8 @@ func TestFreeze(t *testing.T) {
 	r.want("/freezes", "Nothing is frozen")
 }
 
-// TestRights: who may only read has no buttons, and is refused; who may not read some kinds sees which.
+// TestRights checks that a reader with read access only has no buttons, and cannot act; and that one who may not read some kinds
+// sees which.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	namespace := kube.Namespace(t)
