@@ -90,7 +90,8 @@ func TestQueueSince(t *testing.T) {
 	}
 }
 
-// TestFlags: each flag that cannot work is named before anything is started.
+// TestFlags checks that each invalid flag is reported before anything is
+// started.
 func TestFlags(t *testing.T) {
 	t.Parallel()
 	for arguments, want := range map[string]string{
@@ -104,7 +105,7 @@ func TestFlags(t *testing.T) {
 		"-assets x -kwok y -peer argo-rollouts -peer-bin z":                              "-peer-crds",
 		"-assets x -kwok y -peer flagger -peer-bin z -peer-crds c -peer-routing none":    "-peer-routing",
 		"-assets x -kwok y -peer argo-rollouts -peer-bin z -peer-crds c -peer-routing q": "-peer-routing",
-		"-assets x -kwok y": "config/crd", // the tests do not run in the root of the checkout
+		"-assets x -kwok y": "config/crd", // tests do not run in the root of the checkout
 	} {
 		var o options
 		f := flag.NewFlagSet("benchscale", flag.ContinueOnError)

@@ -1,6 +1,6 @@
-// Package boardtest opens the board in Chromium: the manager's binary as a process ("heighliner web") against a real API server
-// with the rights of its component, and people who log in at the example provider of zitadel/oidc. It is a
-// separate module, because no part of it belongs to the product. "make test-board" runs it.
+// Package boardtest opens the board in Chromium: it runs the manager's binary ("heighliner web") against a real API server with
+// the rights of its component, and people log in with the example provider of zitadel/oidc. It is a separate module, because it
+// is not part of the product. "make test-board" runs it.
 package boardtest
 
 import (
@@ -56,25 +56,25 @@ var kube *manager.Cluster
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
-	if err := os.Chdir("../.."); err != nil { // the definitions are found from the root of the repository
+	if err := os.Chdir("../.."); err != nil { // paths of definitions are relative to the root of the repository
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(manager.Run(m, &kube))
 }
 
-// limit of a step of a person.
+// limit is the time limit of a step.
 const limit = time.Minute
 
 // site is the board with its identity provider.
 type site struct {
 	*testing.T
 	url string
-	// line to the board, which can be cut.
+	// line to the board, which can be interrupted.
 	line *line
 }
 
-// line takes the connections of browsers to the board.
+// line forwards the connections of browsers to the board.
 type line struct {
 	net.Listener
 	mu   sync.Mutex
@@ -94,7 +94,7 @@ func newLine(t *testing.T, to string) *line {
 		for {
 			conn, err := l.Accept()
 			if err != nil {
-				return // the test is over
+				return // the test has ended
 			}
 			go l.pass(conn, to)
 		}
@@ -102,7 +102,7 @@ func newLine(t *testing.T, to string) *line {
 	return l
 }
 
-// pass what a browser and the board send, until the line is cut.
+// pass forwards data between a browser and the board, until the line is interrupted.
 func (l *line) pass(browser net.Conn, to string) {
 	defer browser.Close()
 	board, err := (&net.Dialer{Timeout: limit}).Dial("tcp", to)
@@ -130,7 +130,7 @@ func (l *line) add(conn net.Conn) bool {
 	return !l.cut
 }
 
-// set cuts all connections, and lets no new one through, or ends that.
+// set closes all connections and rejects new ones, or accepts them again.
 func (l *line) set(cut bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,10 +143,10 @@ func (l *line) set(cut bool) {
 	}
 }
 
-// start a provider with the people ana and bob, and the board.
+// start starts a provider with the people ana and bob, and the board.
 func start(t *testing.T) *site {
 	t.Helper()
-	board := httptest.NewUnstartedServer(nil) // its address and certificate, for the process
+	board := httptest.NewUnstartedServer(nil) // only for its address and certificate
 	address := board.Listener.Addr().String()
 	board.StartTLS()
 	certificate := board.TLS.Certificates[0]
@@ -200,7 +200,7 @@ func start(t *testing.T) *site {
 		}
 	})
 	await.Until(t, "the board to answer", func() bool {
-		c := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // only whether it answers
+		c := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // only to check whether it responds
 		conn, err := c.DialContext(t.Context(), "tcp", address)
 		if err == nil {
 			_ = conn.Close()
@@ -219,7 +219,7 @@ func write(t *testing.T, dir, name string, text []byte) string {
 	return path
 }
 
-// kubeconfig of the ServiceAccount of the component, which is applied.
+// kubeconfig applies the component, and returns a kubeconfig for its ServiceAccount.
 func kubeconfig(t *testing.T, dir string) string {
 	t.Helper()
 	if err := kube.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heighliner-system"}}); client.IgnoreAlreadyExists(err) != nil {
@@ -249,7 +249,7 @@ func kubeconfig(t *testing.T, dir string) string {
 	return path
 }
 
-// person has a separate browser.
+// person is a user with a separate browser.
 type person struct {
 	*site
 	ctx context.Context
@@ -267,7 +267,7 @@ func (s *site) browser() *person {
 	return &person{s, ctx}
 }
 
-// do what a person does, within the limit.
+// do executes actions of a person, within the limit.
 func (p *person) do(what string, actions ...chromedp.Action) {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, limit)
@@ -295,21 +295,21 @@ func (p *person) text() (text string) {
 	return text
 }
 
-// awaitPromise lets an evaluation wait for its promise.
+// awaitPromise makes an evaluation wait for its promise.
 func awaitPromise(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
 
-// login at the provider, which asks for it.
+// login logs in with the provider.
 func (p *person) login(name string) {
 	p.Helper()
 	p.do("log in", chromedp.Navigate(p.url+"/"), chromedp.WaitVisible("#username"), chromedp.SendKeys("#username", name), chromedp.SendKeys("#password", "verysecure"), chromedp.Click("button[type=submit]"), chromedp.WaitVisible("table.board, #empty"))
 	p.sees(name)
 }
 
-// picture of what the person sees.
+// picture takes a screenshot.
 func (p *person) picture(name string) {
 	p.Helper()
 	var raw []byte
-	p.do("take a picture", chromedp.Sleep(200*time.Millisecond), chromedp.CaptureScreenshot(&raw)) // after the fonts
+	p.do("take a picture", chromedp.Sleep(200*time.Millisecond), chromedp.CaptureScreenshot(&raw)) // after the fonts are loaded
 	if *pictures == "" {
 		return
 	}
@@ -318,7 +318,7 @@ func (p *person) picture(name string) {
 	}
 }
 
-// accessible checks a page with axe-core, where it is given.
+// accessible checks a page with axe-core, if that is available.
 func (p *person) accessible(page string) {
 	p.Helper()
 	if *axe == "" {
@@ -341,7 +341,7 @@ func (p *person) accessible(page string) {
 	}
 }
 
-// TestBoard is a day with the board.
+// TestBoard plays a day with the board.
 func TestBoard(t *testing.T) {
 	if _, err := os.Stat(*binary); err != nil {
 		t.Fatalf("%v: run \"make test-board\", which builds it", err)
@@ -367,7 +367,7 @@ func TestBoard(t *testing.T) {
 	kube.Offer(t, namespace, "shop", "1.1.0", "1.0.0")
 	o := kube.Await(t, namespace, "shop", "1.1.0", v1alpha1.ReleaseCanary)
 
-	// The open pages follow. Only ana, who may, gets a button.
+	// The open pages follow. Only ana, who has the right, gets a button.
 	ana.sees("waits for approval")
 	bob.sees("waits for approval")
 	ana.picture("tour-board.png")
@@ -394,7 +394,7 @@ func TestBoard(t *testing.T) {
 	ana.picture("tour-service.png")
 	ana.accessible("service")
 
-	// A cut stream is shown, and taken up again with what happened meanwhile.
+	// An interrupted stream is shown, and resumed with the changes since.
 	s.line.set(true)
 	bob.sees("not connected, trying again")
 	kube.Edit(t, namespace, "shop", "test", func(spec *v1alpha1.MicroserviceSpec) { spec.Paused = true })
@@ -439,7 +439,7 @@ func TestBoard(t *testing.T) {
 		ana.accessible(page)
 	}
 
-	// After the logout there is no data.
+	// After the logout no data is shown.
 	ana.do("log out", chromedp.Navigate(s.url+"/"), chromedp.Click("header form button"), chromedp.WaitVisible(`main a[href="/login"]`))
 	ana.sees("You are logged out")
 	if text := ana.text(); strings.Contains(text, "shop") {
@@ -447,7 +447,7 @@ func TestBoard(t *testing.T) {
 	}
 }
 
-// bind a ClusterRole to a user in a namespace.
+// bind binds a ClusterRole to a user in a namespace.
 func bind(t *testing.T, namespace, role, user string) {
 	t.Helper()
 	if err := kube.Client.Create(t.Context(), &rbacv1.RoleBinding{

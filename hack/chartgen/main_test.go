@@ -32,7 +32,8 @@ func TestUpToDate(t *testing.T) {
 	}
 }
 
-// run writes what generate gives, and a second time changes nothing and removes what is not generated.
+// run writes what generate returns; a second run changes nothing and removes files that are not
+// generated.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	root := copied(t)
@@ -82,7 +83,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// A schema without what values.yaml and the page need is refused.
+// A schema that lacks what values.yaml and the page need is rejected.
 func TestIncompleteSchema(t *testing.T) {
 	t.Parallel()
 	for name, schema := range map[string]string{

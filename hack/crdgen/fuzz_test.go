@@ -6,7 +6,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// A definition that is finished stays what it is.
+// A completed definition does not change any more.
 func FuzzFinish(f *testing.F) {
 	f.Add([]byte(definition))
 	f.Add([]byte("spec: {versions: [{schema: {openAPIV3Schema: {properties: {spec: {properties: {template: {properties: {a: 1, b: {default: 2}}, items: {x-kubernetes-list-map-keys: [a], properties: {a: null}}}}}}}}}]}"))

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// root of the repository, as seen from this package.
+// root of the repository, relative to this package.
 const root = "../.."
 
-// TestUpToDate: what is committed is what is written.
+// TestUpToDate checks that the committed files are up to date.
 func TestUpToDate(t *testing.T) {
 	t.Parallel()
 	for path, want := range files() {
@@ -44,7 +44,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestRunbooks: each alert has a page that names it, and each page an alert and the same parts.
+// TestRunbooks checks that each alert has a page that names it, and each page an alert and the
+// same sections.
 func TestRunbooks(t *testing.T) {
 	t.Parallel()
 	named := map[string]bool{"README.md": true}

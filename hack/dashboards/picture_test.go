@@ -18,7 +18,7 @@ type picture struct {
 	lines       []result
 }
 
-// Sizes of a picture in pixels, and how many there are in a row.
+// Sizes of a picture in pixels, and the number of pictures in a row.
 const (
 	width, height, columns = 380, 170, 3
 	maxLegend              = 4
@@ -70,7 +70,7 @@ func (p picture) draw(out *bytes.Buffer) {
 	}
 }
 
-// legend of a series: the values of its labels.
+// legend returns the legend of a series: the values of its labels.
 func legend(labels map[string]string) string {
 	var words []string
 	for _, k := range slices.Sorted(maps.Keys(labels)) {

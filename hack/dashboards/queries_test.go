@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{GatewayAPI: true, ControllerManager: true}, &env))
 }
 
-// objects of the story: the registry, the receiver of hooks and GitHub are put in.
+// objects of the story, with placeholders for the registry, the receiver of hooks and GitHub.
 const objects = `
 apiVersion: gateway.networking.k8s.io/v1
 kind: Gateway
@@ -115,8 +115,8 @@ spec:
       - {name: app, image: app, ports: [{containerPort: 8080}], readinessProbe: {exec: {command: ["true"]}}}
 `
 
-// TestQueries plays releases with the real manager, which a real Prometheus scrapes, and expects data of each query of each
-// dashboard.
+// TestQueries plays releases with the real manager, which a real Prometheus scrapes, and checks that each query of each
+// dashboard returns data.
 func TestQueries(t *testing.T) {
 	namespace := env.Namespace(t)
 	metrics, webhooks, prometheus := free(t), free(t), free(t)
@@ -153,7 +153,7 @@ func TestQueries(t *testing.T) {
 	}
 	status(t, namespace, "shop", "1.1.0", v1alpha1.ReleaseActive)
 	status(t, namespace, "cart", "1.1.0", v1alpha1.ReleaseCanary)
-	scraped(t, prometheus, `heighliner_group_version{microservice="shop",status="active",version="1.1.0"}`) // Of two changes between two scrapes the last one counts.
+	scraped(t, prometheus, `heighliner_group_version{microservice="shop",status="active",version="1.1.0"}`) // Of two changes between two scrapes only the last one counts.
 	pin(t, namespace, "shop", "1.0.0")
 	status(t, namespace, "shop", "1.0.0", v1alpha1.ReleaseActive)
 	scraped(t, prometheus, `heighliner_service_rollouts_total{microservice="shop",result="RolledBack"} == 1`)
@@ -167,7 +167,7 @@ func TestQueries(t *testing.T) {
 // scrapeInterval of the test's Prometheus.
 const scrapeInterval = time.Second
 
-// free returns a loopback address that no one listens at.
+// free returns an unused loopback address.
 func free(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -211,7 +211,7 @@ func startManager(t *testing.T, metrics, webhooks, prometheus string) {
 		"--health-probe-bind-address=0", "--outbound-allow=127.0.0.1", "--min-drain-delay=1s", "--prometheus-address=http://"+prometheus)
 }
 
-// startPrometheus starts Prometheus, which scrapes the manager as the documents recommend.
+// startPrometheus starts Prometheus, which scrapes the manager as documented.
 func startPrometheus(t *testing.T, address, target string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -243,13 +243,13 @@ func status(t *testing.T, namespace, name, version string, want v1alpha1.Release
 	t.Logf("%s %s is %s", name, version, want)
 }
 
-// scraped waits until a query has a number.
+// scraped waits until a query returns a number.
 func scraped(t *testing.T, prometheus, expr string) {
 	t.Helper()
 	await.Nil(t, func(context.Context) error { return answer(prometheus, expr) })
 }
 
-// pin a Microservice to a version; "" removes the pin.
+// pin pins a Microservice to a version; "" removes the pin.
 func pin(t *testing.T, namespace, name, version string) {
 	t.Helper()
 	manual := "null"
@@ -262,12 +262,12 @@ func pin(t *testing.T, namespace, name, version string) {
 	}
 }
 
-// asked is a query of a panel, as it was asked.
+// asked is a query of a panel with its variables replaced.
 type asked struct {
 	dashboard, panel, unit, expr string
 }
 
-// questions returns the queries of all dashboards, with the variables that a reader would choose.
+// questions returns the queries of all dashboards, with variables as a reader would select them.
 func questions(namespace string) (out []asked) {
 	values := strings.NewReplacer("$__rate_interval", "5m", "$namespace", namespace, "$microservice", "shop")
 	for _, name := range slices.Sorted(maps.Keys(dashboards())) {
@@ -284,7 +284,7 @@ func questions(namespace string) (out []asked) {
 	return out
 }
 
-// answered expects a number of each query, and draws the results where the environment names a folder for them.
+// answered checks that each query returns a number, and draws the results if the environment names a folder.
 func answered(t *testing.T, prometheus, namespace string) {
 	t.Helper()
 	all := questions(namespace)
@@ -346,7 +346,7 @@ func ask(prometheus, path string, parameters url.Values) ([]result, error) {
 	return body.Data.Result, nil
 }
 
-// answer is nil where the present value of a query has a number.
+// answer returns nil if the current value of a query is a number.
 func answer(prometheus, expr string) error {
 	results, err := ask(prometheus, "query", url.Values{"query": {expr}})
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// root of the repository, as seen from this package.
+// root of the repository, relative to this package.
 const root = "../.."
 
-// objects are objects in YAML by what they are, with the health that they have.
+// objects are objects in YAML by name, with their health.
 var objects = map[string]struct{ text, argo, flux string }{
 	"new":           {`{kind: ImagePolicy, metadata: {generation: 1}}`, "Progressing", "inProgress"},
 	"no conditions": {`{kind: ImagePolicy, metadata: {generation: 1}, status: {observedGeneration: 1}}`, "Progressing", "inProgress"},
@@ -38,7 +38,8 @@ func object(t *testing.T, text string) map[string]any {
 	return out
 }
 
-// run runs a script as Argo CD does: with the object as obj, and the libraries that scripts of resources get.
+// run runs a script as Argo CD does: with the object as obj, and the libraries available to scripts of
+// resources.
 func run(t *testing.T, script string, obj map[string]any) map[string]any {
 	t.Helper()
 	state := lua.NewState(lua.Options{SkipOpenLibs: true})
@@ -48,7 +49,7 @@ func run(t *testing.T, script string, obj map[string]any) map[string]any {
 			t.Fatal(err)
 		}
 	}
-	clock := state.NewTable() // Of os there are dates alone.
+	clock := state.NewTable() // Of the library os, only date is available.
 	clock.RawSetString("date", state.NewFunction(func(l *lua.LState) int { l.Push(lua.LString("20300131T120000Z")); return 1 }))
 	state.SetGlobal("os", clock)
 	state.SetGlobal("obj", value(state, obj))
@@ -129,7 +130,7 @@ func TestArgoCDHealth(t *testing.T) {
 	}
 }
 
-// TestFluxHealth: exactly one of the expressions is true of an object.
+// TestFluxHealth checks that exactly one of the expressions is true for an object.
 func TestFluxHealth(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "config/gitops/flux/health.yaml"))
@@ -146,7 +147,7 @@ func TestFluxHealth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// holds reports whether an expression is true; an error, as of a field that is not there, is not.
+	// holds reports whether an expression is true; an error, such as a missing field, counts as false.
 	holds := func(expression string, obj map[string]any) bool {
 		ast, issues := env.Compile(expression)
 		if issues.Err() != nil {
@@ -161,7 +162,7 @@ func TestFluxHealth(t *testing.T) {
 	}
 	for _, e := range file.HealthCheckExprs {
 		for name, o := range objects {
-			if o.flux == "" { // No one writes it in Git.
+			if o.flux == "" { // It is not stored in Git.
 				continue
 			}
 			obj, got := object(t, o.text), []string{}
@@ -178,7 +179,7 @@ func TestFluxHealth(t *testing.T) {
 	}
 }
 
-// TestActions: which actions are offered, and what they write.
+// TestActions checks which actions are available, and what they write.
 func TestActions(t *testing.T) {
 	t.Parallel()
 	const by = `metadata: {annotations: {hlnr.io/decided-by: "system:serviceaccount:argocd:argocd-server"}}`
@@ -225,7 +226,7 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// TestConfigMap: the ConfigMap has the current files.
+// TestConfigMap checks that the ConfigMap contains the current files.
 func TestConfigMap(t *testing.T) {
 	t.Parallel()
 	want, err := configMap(root)

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{Empty: true, GatewayAPI: true, ControllerManager: true}, &env))
 }
 
-// kinds of hlnr.io, by the first part of the names of their definitions.
+// kinds returns the kinds of hlnr.io, by the first part of the names of their CRDs.
 func kinds(t *testing.T) []string {
 	t.Helper()
 	paths, err := filepath.Glob(chartPath + "/files/crds/hlnr.io_*.yaml")
@@ -51,14 +51,14 @@ func kinds(t *testing.T) []string {
 	return paths
 }
 
-// helmRelease is the chart in the API server.
+// helmRelease is the release of the chart in the API server.
 type helmRelease struct {
 	*testing.T
 	config *action.Configuration
 	chart  *chartv2.Chart
 }
 
-// newRelease reaches the API server as the command helm does.
+// newRelease connects to the API server as the command helm does.
 func newRelease(t *testing.T) *helmRelease {
 	t.Helper()
 	chart, err := loader.LoadDir(chartPath)
@@ -102,7 +102,7 @@ func (r *helmRelease) uninstall() {
 	}
 }
 
-// definition of a kind, nil if it is not there.
+// definition returns the CRD of a kind; nil if it does not exist.
 func definition(t *testing.T, plural string) *unstructured.Unstructured {
 	t.Helper()
 	found := &unstructured.Unstructured{}
@@ -117,7 +117,7 @@ func definition(t *testing.T, plural string) *unstructured.Unstructured {
 	return found
 }
 
-// removeDefinitions deletes the definitions, and with them all objects, and waits until they are gone.
+// removeDefinitions deletes the CRDs, and with them all objects, and waits until they no longer exist.
 func removeDefinitions(t *testing.T) {
 	t.Helper()
 	for _, plural := range kinds(t) {
@@ -137,7 +137,7 @@ func removeDefinitions(t *testing.T) {
 	})
 }
 
-// namespace creates one if it does not exist.
+// namespace creates a namespace if it does not exist.
 func namespace(t *testing.T, name string) {
 	t.Helper()
 	if err := env.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -181,7 +181,7 @@ func credentials(t *testing.T, namespace, repository string) {
 	}
 }
 
-// gateway that takes routes of all namespaces.
+// gateway creates a Gateway that accepts routes of all namespaces.
 func gateway(t *testing.T) {
 	t.Helper()
 	from := gatewayv1.NamespacesFromAll
@@ -193,7 +193,7 @@ func gateway(t *testing.T) {
 	}
 }
 
-// serves waits until a version is active and its domain programmed.
+// serves waits until a version is active and its domain is programmed.
 func serves(t *testing.T, namespace, version string) {
 	t.Helper()
 	await.Nil(t, func(ctx context.Context) error {
@@ -211,7 +211,7 @@ func serves(t *testing.T, namespace, version string) {
 	})
 }
 
-// workloads are all objects that serve in a namespace, by kind and name, with their UID and generation.
+// workloads returns all objects that serve traffic in a namespace, by kind and name, with their UID and generation.
 func workloads(t *testing.T, namespace string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -237,7 +237,7 @@ func workloads(t *testing.T, namespace string) map[string]string {
 	return found
 }
 
-// Installs with each set of values are taken by a real API server, one after the other as upgrades, and back.
+// A real API server accepts installations with each set of values, one after the other as upgrades, and back.
 func TestUpgradesBetweenVariants(t *testing.T) {
 	defer removeDefinitions(t)
 	for _, name := range []string{"shop", "infra"} {
@@ -246,7 +246,7 @@ func TestUpgradesBetweenVariants(t *testing.T) {
 	r := newRelease(t)
 	values := maps.Clone(variants["everything"])
 	metrics := maps.Clone(values["metrics"].(map[string]any))
-	delete(metrics, "serviceMonitor") // these kinds are not installed
+	delete(metrics, "serviceMonitor") // the CRDs of these kinds are not installed
 	delete(metrics, "alerts")
 	values["metrics"] = metrics
 	r.install(nil)
@@ -261,7 +261,7 @@ func TestUpgradesBetweenVariants(t *testing.T) {
 	r.uninstall()
 }
 
-// changedChart returns the chart with a change of each definition.
+// changedChart returns the chart with a change in each CRD.
 func changedChart(t *testing.T) *chartv2.Chart {
 	t.Helper()
 	dir := t.TempDir()
@@ -290,8 +290,8 @@ func changedChart(t *testing.T) *chartv2.Chart {
 	return chart
 }
 
-// A manager with the rights of a release for some namespaces serves these, is refused nothing, and leaves others alone. An upgrade
-// of the chart changes the definitions and no workload; the uninstall leaves definitions, objects and workloads; a second install
+// A manager with the rights of a release for some namespaces reconciles these without denied requests, and ignores others. An
+// upgrade of the chart changes the CRDs and no workload; the uninstall keeps CRDs, objects and workloads; a second install
 // continues with them. Then everything is removed.
 func TestSomeNamespaces(t *testing.T) {
 	defer removeDefinitions(t)
@@ -351,7 +351,7 @@ func TestSomeNamespaces(t *testing.T) {
 	serves(t, "shop", "1.2.0")
 	again.stop()
 
-	// The definitions before the release: what they made is collected, and the uninstall finds nothing wrong.
+	// First the CRDs, then the release: child objects are garbage collected, and the uninstall succeeds.
 	removeDefinitions(t)
 	r.uninstall()
 	await.Nil(t, func(ctx context.Context) error {
@@ -363,7 +363,7 @@ func TestSomeNamespaces(t *testing.T) {
 	})
 }
 
-// same fails where the workloads of shop are not those from before.
+// same fails if the workloads of shop have changed.
 func same(t *testing.T, after string, before map[string]string) {
 	t.Helper()
 	now := workloads(t, "shop")
@@ -392,7 +392,7 @@ func forbidden(t *testing.T, namespace string) {
 	})
 }
 
-// untouched fails where the manager wrote to an object of a namespace, or created one.
+// untouched fails if the manager changed or created an object in a namespace.
 func untouched(t *testing.T, namespace string) {
 	t.Helper()
 	var policy v1alpha1.ImagePolicy

@@ -49,7 +49,7 @@ type managerProcess struct {
 	kubeconfig string
 
 	mu     sync.Mutex
-	denied map[string]bool // requests that the API server forbade
+	denied map[string]bool // requests that the API server denied
 }
 
 // startManager runs the command of the Deployment with a token of its ServiceAccount.
@@ -90,7 +90,7 @@ func startManager(t *testing.T, binary string) *managerProcess {
 	return m
 }
 
-// free returns an address on which no one listens.
+// free returns an unused address.
 func free(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -101,7 +101,7 @@ func free(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// proxy notes what the API server forbids to a token, and gives the file of a kubeconfig with both.
+// proxy records the requests of a token that the API server denies, and returns the path of a kubeconfig with both.
 func (m *managerProcess) proxy(token string) string {
 	m.Helper()
 	config := rest.AnonymousClientConfig(env.Config)
@@ -139,7 +139,7 @@ func (m *managerProcess) proxy(token string) string {
 	return file
 }
 
-// check runs what the pod of helm test runs.
+// check runs the command of helm test.
 func (m *managerProcess) check() {
 	m.Helper()
 	r, err := rendered(m.T, with(nil))
@@ -176,14 +176,14 @@ func (m *managerProcess) stop() {
 	}
 }
 
-// forbidden returns the requests that the API server forbade.
+// forbidden returns the requests that the API server denied.
 func (m *managerProcess) forbidden() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Sorted(maps.Keys(m.denied))
 }
 
-// refused fails where the API server forbade a request that is not among those that are expected, and where it forbade none of these.
+// refused fails if the API server denied a request that is not expected, or none of the expected ones.
 func (m *managerProcess) refused(want map[string]bool) {
 	m.Helper()
 	m.mu.Lock()

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// root of the repository, and the chart, as seen from this package.
+// The root of the repository, and the chart, relative to this package.
 const (
 	root      = "../.."
 	chartPath = root + "/charts/heighliner"
@@ -31,10 +31,10 @@ const (
 // system is the namespace of the release.
 const system = "heighliner-system"
 
-// image of the manager in all variants.
+// image is the image of the manager in all variants.
 var image = map[string]any{"repository": "registry.example.com/heighliner", "tag": "v0.1.0"}
 
-// rendered by the chart; an error where the chart refuses the values.
+// rendered renders the chart; it fails if the chart rejects the values.
 func rendered(t *testing.T, values map[string]any) (*release.Release, error) {
 	t.Helper()
 	chart, err := loader.LoadDir(chartPath)
@@ -48,7 +48,7 @@ func rendered(t *testing.T, values map[string]any) (*release.Release, error) {
 	return result.(*release.Release), nil
 }
 
-// dryRun installs nothing.
+// dryRun returns an install action that writes nothing.
 func dryRun(namespace string) *action.Install {
 	install := action.NewInstall(action.NewConfiguration())
 	install.DryRunStrategy, install.ReleaseName, install.Namespace = action.DryRunClient, "heighliner", namespace
@@ -56,7 +56,7 @@ func dryRun(namespace string) *action.Install {
 	return install
 }
 
-// object of a manifest, as JSON has it.
+// object is an object of a manifest, decoded from JSON.
 type object map[string]any
 
 // key names an object.
@@ -65,7 +65,7 @@ func (o object) key() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %v %v", o["kind"], m["namespace"], m["name"]))
 }
 
-// objects of a manifest by their names.
+// objects returns the objects of a manifest by name.
 func objects(t *testing.T, manifest string) map[string]object {
 	t.Helper()
 	found := map[string]object{}
@@ -95,7 +95,7 @@ func chartObjects(t *testing.T, values map[string]any) map[string]object {
 	return objects(t, r.Manifest)
 }
 
-// with adds the image to values.
+// with returns values with the image.
 func with(values map[string]any) map[string]any {
 	values = maps.Clone(values)
 	if values == nil {
@@ -151,10 +151,10 @@ func kustomized(t *testing.T, kustomization map[string]any) map[string]object {
 // chartLabels are the labels that only the chart sets.
 var chartLabels = []string{
 	"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart",
-	"app.kubernetes.io/name", // kustomize sets it on some objects
+	"app.kubernetes.io/name", // kustomize sets it on some objects too
 }
 
-// onlyChart removes what only the chart sets from its objects, and reports what an object lacks of it.
+// onlyChart removes labels and annotations that only the chart sets, and reports objects that lack them.
 func onlyChart(t *testing.T, all, others map[string]object) {
 	t.Helper()
 	for key, o := range all {
@@ -185,7 +185,7 @@ func onlyChart(t *testing.T, all, others map[string]object) {
 	}
 }
 
-// folded takes out empty lines of expressions: kustomize writes some into folded scalars, where CEL ignores them.
+// folded removes empty lines from expressions: kustomize writes some into folded scalars, where CEL ignores them.
 func folded(value any) any {
 	switch x := value.(type) {
 	case map[string]any:
@@ -205,7 +205,7 @@ func folded(value any) any {
 	return value
 }
 
-// addArgs returns a patch of the board's Deployment, as an overlay has it.
+// addArgs returns a patch of the board's Deployment, as in an overlay.
 func addArgs(args ...string) map[string]any {
 	var patch strings.Builder
 	for _, arg := range args {
@@ -214,7 +214,7 @@ func addArgs(args ...string) map[string]any {
 	return map[string]any{"target": map[string]any{"kind": "Deployment", "name": "heighliner-web"}, "patch": patch.String()}
 }
 
-// remove returns a patch that takes out the board's right to impersonate.
+// remove returns a patch that removes the board's right to impersonate.
 func remove(kind string) map[string]any {
 	return map[string]any{"patch": fmt.Sprintf("apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata:\n  name: heighliner-web-impersonate\n$patch: delete\n", kind)}
 }
@@ -226,7 +226,7 @@ func TestSameAsKustomize(t *testing.T) {
 	install := map[string]any{"resources": []string{"config/default"}}
 	for name, test := range map[string]struct {
 		values map[string]any
-		// kustomizations of the whole, each built alone.
+		// kustomizations to build separately.
 		kustomizations []map[string]any
 	}{
 		"default": {nil, []map[string]any{install}},
@@ -288,7 +288,7 @@ func TestSameAsKustomize(t *testing.T) {
 				t.Errorf("objects (-kustomize +chart):\n%s", diff)
 			}
 			for key := range want {
-				if !reflect.DeepEqual(want[key], got[key]) { // a difference of CRDs takes minutes to write
+				if !reflect.DeepEqual(want[key], got[key]) { // a diff of CRDs takes minutes
 					diff := cmp.Diff(want[key], got[key])
 					t.Errorf("%s (-kustomize +chart):\n%s", key, diff)
 				}
@@ -297,7 +297,7 @@ func TestSameAsKustomize(t *testing.T) {
 	}
 }
 
-// A release in another namespace names it wherever kustomize names heighliner-system.
+// A release in another namespace uses its name wherever kustomize uses heighliner-system.
 func TestOtherNamespace(t *testing.T) {
 	t.Parallel()
 	chart, err := loader.LoadDir(chartPath)
@@ -319,7 +319,7 @@ func TestOtherNamespace(t *testing.T) {
 	}
 }
 
-// The schema refuses unknown values and values that are wrong, by their names.
+// The schema rejects unknown and invalid values, and names them.
 func TestRefusedValues(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -350,7 +350,7 @@ func TestRefusedValues(t *testing.T) {
 	}
 }
 
-// helm lint finds nothing but the missing icon.
+// helm lint reports only the missing icon.
 func TestLint(t *testing.T) {
 	t.Parallel()
 	version, err := common.ParseKubeVersion("v1.35.0")

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// board with an identity provider, and boards behind a proxy.
+// values of a board with an identity provider, and of boards behind a proxy.
 var (
 	board = map[string]any{
 		"enabled": true, "url": "https://board.example.com", "title": "production", "groups": []any{"oidc:shop", "oidc:ops"}, "sessionDuration": "30m",
@@ -34,7 +34,7 @@ var (
 	}
 )
 
-// variants of values that differ from each other in the objects.
+// variants are values for which the chart renders different objects.
 var variants = map[string]map[string]any{
 	"default":           {},
 	"high availability": {"replicas": 2},
@@ -63,7 +63,7 @@ var variants = map[string]map[string]any{
 	},
 }
 
-// field of an object by path; nil where it is absent.
+// field returns a field of an object by path; nil if it is absent.
 func field(o object, path string) any {
 	var at any = map[string]any(o)
 	for step := range strings.SplitSeq(path, "/") {
@@ -83,7 +83,8 @@ func field(o object, path string) any {
 	return at
 }
 
-// differences of a variant from the default: objects that come and go.
+// TestVariants checks the differences of variants from the default: added and removed
+// objects.
 func TestVariants(t *testing.T) {
 	t.Parallel()
 	standard := chartObjects(t, variants["default"])
@@ -145,7 +146,7 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// The values reach the fields that they are for.
+// The values are rendered in the fields for which they are meant.
 func TestFields(t *testing.T) {
 	t.Parallel()
 	all := chartObjects(t, variants["everything"])
@@ -186,7 +187,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// The values of the board reach its flags, its role and its NetworkPolicy.
+// The values of the board are rendered in its flags, its role and its NetworkPolicy.
 func TestBoard(t *testing.T) {
 	t.Parallel()
 	all := chartObjects(t, map[string]any{"web": board, "nodeSelector": map[string]any{"kubernetes.io/os": "linux"}})
@@ -230,7 +231,7 @@ func TestBoard(t *testing.T) {
 	}
 }
 
-// The rules of a manager that watches some namespaces are those of the one that watches all.
+// The rules of a manager that watches some namespaces equal those of one that watches all.
 func TestNamespacedRules(t *testing.T) {
 	t.Parallel()
 	rules := func(o object) map[string]bool {
@@ -264,7 +265,7 @@ func TestNamespacedRules(t *testing.T) {
 	}
 }
 
-// The notes name what to do next, for the values of the release.
+// The notes show what to do next, for the values of the release.
 func TestNotes(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string][]string{

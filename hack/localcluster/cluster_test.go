@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// testConfig gives a complete configuration with one change.
+// testConfig returns a complete configuration with one change.
 func testConfig(t *testing.T, change func(*Config)) Config {
 	t.Helper()
 	c := defaultConfig()
@@ -401,7 +401,7 @@ func TestLockKeepsOthersOut(t *testing.T) {
 		taken <- err
 	}()
 	<-waiting
-	if err := os.Remove(path); err != nil { // as down does before it lets go
+	if err := os.Remove(path); err != nil { // as down does before it unlocks
 		t.Fatal(err)
 	}
 	unlock()

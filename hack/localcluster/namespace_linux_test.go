@@ -76,7 +76,7 @@ func TestKeepFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	given, err := unix.Dup(int(file.Fd())) // as a caller gives it: for all processes that are started
+	given, err := unix.Dup(int(file.Fd())) // as a caller passes it: for all processes that are started
 	if err != nil {
 		t.Fatal(err)
 	}

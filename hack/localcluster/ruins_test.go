@@ -20,8 +20,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRuins plays the ends that a cluster may come to, and starts it over each
-// of them. It uses its own cluster, next to one that may run already.
+// TestRuins plays the possible ends of a cluster, and starts it again after each
+// of them. It uses a separate cluster, next to one that may be running.
 //
 // Run it as root: go test -tags cluster -run TestRuins -v .
 func TestRuins(t *testing.T) {
@@ -98,7 +98,7 @@ func TestRuins(t *testing.T) {
 	}
 }
 
-// run drives one cluster through the built tool.
+// run controls one cluster with the built tool.
 type run struct {
 	t         *testing.T
 	tool      string
@@ -126,7 +126,7 @@ func newRun(t *testing.T) *run {
 	return r
 }
 
-// command runs the tool and gives its output and exit code.
+// command runs the tool and returns its output and exit code.
 func (r *run) command(arguments ...string) (string, int) {
 	r.t.Helper()
 	arguments = append(arguments, "--name", r.name)
@@ -184,8 +184,8 @@ func (r *run) kubectl(arguments ...string) string {
 	return string(output)
 }
 
-// startPod runs a pod from our registry, so that there are sandboxes, mounts
-// and shims to leave behind.
+// startPod runs a pod from the local registry, so that there are sandboxes, mounts
+// and shims that may remain.
 func (r *run) startPod() {
 	r.t.Helper()
 	r.do("image", "push", "--binary", filepath.Join(r.dir, "bin", "pause"), "--image", "10.250.0.1:5000/ruin:1")
@@ -224,8 +224,8 @@ func (r *run) killParts(names ...string) {
 	}
 }
 
-// killAll ends the supervisor first, so that no process records anything, and then
-// every process of the cluster, pods included.
+// killAll kills the supervisor first, so that nothing is recorded, and then every
+// process of the cluster, including pods.
 func (r *run) killAll() {
 	r.t.Helper()
 	r.kill(r.state().Supervisor)
@@ -254,8 +254,8 @@ func (r *run) kill(pid int) {
 	}
 }
 
-// expectNothing checks that the host is as it was and that no process belongs
-// to the cluster, by any trace that it could have left.
+// expectNothing checks that the host is in its previous state and that nothing
+// identifies a process as one of the cluster.
 func (r *run) expectNothing(before map[string][]string) {
 	r.t.Helper()
 	if diff := cmp.Diff(before, hostState(r.t)); diff != "" {
@@ -283,7 +283,7 @@ func (r *run) expectNothing(before map[string][]string) {
 	}
 }
 
-// hostState lists what a cluster could leave on the host.
+// hostState returns what a cluster could leave on the host.
 func hostState(t *testing.T) map[string][]string {
 	t.Helper()
 	state := map[string][]string{}
@@ -319,7 +319,7 @@ func hostState(t *testing.T) map[string][]string {
 	for _, command := range [][]string{{"ip", "-o", "link"}, {"ip", "route"}, {"nft", "list", "ruleset"}, {"iptables-save", "-t", "nat"}} {
 		output, err := exec.Command(command[0], command[1:]...).Output()
 		if err != nil {
-			t.Logf("%v: %v", command, err) // a kernel without the table has no rule in it either
+			t.Logf("%v: %v", command, err) // a kernel without the table has no rules in it either
 		}
 		for line := range strings.Lines(string(output)) {
 			if !strings.HasPrefix(line, "#") { // dates

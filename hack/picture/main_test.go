@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestDraw: the picture is well-formed, names each version once in its legend, lowest
-// first, and each panel is full at each moment.
+// TestDraw checks that the picture is well-formed, names each version once in its
+// legend, lowest first, and that each panel is full at each moment.
 func TestDraw(t *testing.T) {
 	t.Parallel()
 	var r record

@@ -39,14 +39,14 @@ func standIn(t *testing.T) []byte {
 	return program
 }
 
-// inputOf returns a release whose binaries are stand-ins; their files are as old as given.
+// inputOf returns a release with stand-ins as binaries, whose files have the given age.
 func inputOf(t *testing.T, program []byte, age time.Duration) input {
 	t.Helper()
 	dir := t.TempDir()
 	names := []string{"heighliner-linux-amd64", "heighliner-linux-arm64", "hlnr-linux-amd64", "hlnr-linux-arm64", "ca-certificates.crt"}
 	for i, name := range names {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, append(bytes.Clone(program), byte(i)), 0o600); err != nil { // each is another one
+		if err := os.WriteFile(path, append(bytes.Clone(program), byte(i)), 0o600); err != nil { // each one differs
 			t.Fatal(err)
 		}
 		at := time.Now().Add(-age)
@@ -60,7 +60,7 @@ func inputOf(t *testing.T, program []byte, age time.Duration) input {
 	}
 }
 
-// Twice the same input gives the same bytes, whatever the age and the folder of its files.
+// The same input gives the same bytes, whatever the age and the folder of its files.
 func TestReproducible(t *testing.T) {
 	program := standIn(t)
 	first, err := assemble(inputOf(t, program, 0))
@@ -132,7 +132,7 @@ func unpack(t *testing.T, archive []byte, compressed bool, each func(*tar.Header
 	}
 }
 
-// checkFiles looks at archives, manifests and checksums.
+// checkFiles checks archives, manifests and checksums.
 func checkFiles(t *testing.T, files map[string][]byte) {
 	t.Helper()
 	for archive, name := range map[string]string{"heighliner-linux-arm64.tar.gz": "heighliner", "kubectl-hlnr-linux-amd64.tar.gz": "kubectl-hlnr"} {
@@ -180,7 +180,7 @@ func checkFiles(t *testing.T, files map[string][]byte) {
 	}
 }
 
-// checkImage reads the layout as programs that copy images do.
+// checkImage reads the layout as tools that copy images do.
 func checkImage(t *testing.T, files map[string][]byte) {
 	t.Helper()
 	dir := t.TempDir()
@@ -261,7 +261,7 @@ func checkLayer(t *testing.T, image v1.Image) {
 	}
 }
 
-// checkStatements looks at the SBOM and the provenance.
+// checkStatements checks the SBOM and the provenance.
 func checkStatements(t *testing.T, files map[string][]byte) {
 	t.Helper()
 	var document struct {
@@ -327,7 +327,7 @@ func TestSection(t *testing.T) {
 	}
 }
 
-// What is missing or wrong is named, and nothing is written.
+// Missing or invalid input is reported, and nothing is written.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	good := input{root: "../..", version: "v0.2.0", image: "registry.example.com:5000/heighliner", binaries: t.TempDir()}

@@ -14,7 +14,7 @@ import (
 
 var identity = Identity{App: "shop", Version: "1.1.0", Release: "shop-1-x-abc", Group: "1.x", Pod: "shop-0"}
 
-// answer is what a client sees of one request.
+// answer is the answer to one request.
 type answer struct {
 	Status  int
 	Body    string

@@ -21,14 +21,14 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// running is an application on the loopback, with the address of each of its ports.
+// running is an application on loopback, with the address of each of its ports.
 type running struct {
-	addresses map[int]string // by port of the configuration
+	addresses map[int]string // by configured port
 	terminate func()
 	ended     chan error
 }
 
-// start serves on ports that the system chooses. The test's cleanup ends the application.
+// start starts an application on free ports. The test's cleanup ends it.
 func start(t *testing.T, shutdown, drain time.Duration) *running {
 	t.Helper()
 	ctx, terminate := context.WithCancel(context.Background())
@@ -139,7 +139,7 @@ func TestEveryProtocolShowsTheVersion(t *testing.T) {
 	}
 }
 
-// open opens a WebSocket and says one thing on it.
+// open opens a WebSocket and sends one message.
 func open(t *testing.T, address string) *websocket.Conn {
 	t.Helper()
 	target := url.URL{Scheme: "ws", Host: address, Path: "/ws"}

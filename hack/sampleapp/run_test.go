@@ -24,7 +24,8 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p); return nil }
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// client speaks to the server of p over HTTP/1.1 or, with h2c, over HTTP/2.
+// client returns a client for the server of p over HTTP/1.1 or, with h2c, over
+// HTTP/2.
 func (p pipes) client(h2c bool) *http.Client {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(!h2c)
@@ -78,7 +79,7 @@ func TestShutdownKeepsServingThenDrains(t *testing.T) {
 				if still := get(t, client, "/"); still.StatusCode != 200 || (!h2c && !still.Close) {
 					t.Errorf("request in the grace delay: %d, close=%t; want 200 and an end of the connection", still.StatusCode, still.Close)
 				}
-				time.Sleep(2 * time.Second) // a request that begins in the delay and outlives it
+				time.Sleep(2 * time.Second) // a request that begins during the delay and ends after it
 				if slow := get(t, client, "/?latency=5s"); slow.StatusCode != 200 {
 					t.Errorf("request in progress at the end of the delay: %d, want 200", slow.StatusCode)
 				}

@@ -149,7 +149,7 @@ func digest(t *testing.T, img v1.Image) v1.Hash {
 	return hash
 }
 
-// contents gives the modes of all files of an image by name.
+// contents returns the modes of all files of an image by name.
 func contents(t *testing.T, img v1.Image) map[string]int64 {
 	t.Helper()
 	layers, err := img.Layers()
