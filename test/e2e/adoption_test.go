@@ -21,12 +21,12 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestAdoption takes over a Deployment with its Service and HTTPRoute under load, releases a version, and then leaves: what
-// was there before serves again, or what ran last keeps serving. No request fails.
+// TestAdoption adopts a Deployment with its Service and HTTPRoute under load, releases a version, and then removes
+// Heighliner's objects: the previous Deployment serves again, or the last release keeps serving. No request fails.
 func TestAdoption(t *testing.T) {
 	for _, test := range []struct {
 		policy v1alpha1.DeletionPolicy
-		after  string // the version that serves when all of Heighliner's objects are gone
+		after  string // the version that serves after all of Heighliner's objects are deleted
 	}{
 		{v1alpha1.DeletionRestore, "0.9.0"},
 		{v1alpha1.DeletionOrphan, "1.1.0"},
@@ -74,7 +74,7 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// userOwned is what a user had before: a Deployment, its Service and an HTTPRoute to that.
+// userOwned is what a user had before: a Deployment, its Service and an HTTPRoute to it.
 type userOwned struct {
 	s          *service
 	deployment *appsv1.Deployment
@@ -115,7 +115,7 @@ func (s *service) userOwned(version string) *userOwned {
 	return u
 }
 
-// load begins to send requests to the user's own route.
+// load starts to send requests to the user's own route.
 func (u *userOwned) load() *harness.Load {
 	t := u.s.t
 	t.Helper()
@@ -128,7 +128,7 @@ func (u *userOwned) load() *harness.Load {
 	return l
 }
 
-// scaled waits until the user's Deployment has so many replicas, all ready.
+// scaled waits until the user's Deployment has a number of replicas, all ready.
 func (u *userOwned) scaled(want int32) {
 	u.s.t.Helper()
 	wait(u.s.t, fmt.Sprintf("the user's Deployment to have %d replicas", want), func(ctx context.Context) (bool, string, error) {
@@ -140,7 +140,7 @@ func (u *userOwned) scaled(want int32) {
 	})
 }
 
-// asItWas compares the user's objects with what the user made.
+// asItWas checks that the user's objects are unchanged.
 func (u *userOwned) asItWas() {
 	t := u.s.t
 	t.Helper()

@@ -20,11 +20,11 @@ import (
 // analysisFailed is the reason of a release that its analysis ended.
 const analysisFailed = "AnalysisFailed"
 
-// round is the interval of the analyses, the shortest that is allowed.
+// round is the interval of the analyses, the shortest one allowed.
 const round = 10 * time.Second
 
-// measured returns the canaries of the service an analysis by the cluster's Prometheus: the success rate and the
-// 95th percentile of the latency, each ten seconds.
+// measured adds an analysis by the cluster's Prometheus to the canaries of the service: the success rate and the 95th
+// percentile of the latency, every ten seconds.
 func (s *service) measured(source v1alpha1.MetricsSource, count int32, noTraffic v1alpha1.NoTrafficPolicy) *service {
 	s.ms.Spec.UpdateStrategy.Canary.Analysis = &v1alpha1.CanaryAnalysis{
 		Interval: v1alpha1.DurationOf(round), Count: count, Source: source, NoTraffic: noTraffic,
@@ -64,7 +64,7 @@ func (s *service) analysis(version string, want v1alpha1.AnalysisPhase) *v1alpha
 	return got
 }
 
-// weights waits until a version has a status, and gives the weights that its row had on the way.
+// weights waits until a version has a status, and returns the weights that its row had until then.
 func (s *service) weights(version string, want v1alpha1.ReleaseStatus) (weights []int32, last v1alpha1.Release) {
 	s.t.Helper()
 	s.until(fmt.Sprintf("%s to be %s", version, want), func(ms *v1alpha1.Microservice) (bool, string) {
@@ -81,7 +81,7 @@ func (s *service) weights(version string, want v1alpha1.ReleaseStatus) (weights 
 	return weights, last
 }
 
-// measurements of a version, by metric, the oldest first.
+// measurements returns the measurements of a version, by metric, oldest first.
 func (s *service) measurements(version string) map[string][]v1alpha1.Measurement {
 	s.t.Helper()
 	vsvc, err := s.versioned(s.t.Context(), version)
@@ -109,14 +109,14 @@ func values(all []v1alpha1.Measurement) string {
 	return strings.Join(text, ", ")
 }
 
-// TestAnalysis lets a real Prometheus judge a good canary, one with 5 percent errors and a slow one, by what the gateway
-// counted and by what the application counted. At 50 requests per second clients see no error but the canary's own.
+// TestAnalysis measures a good canary, one with 5 percent errors and a slow one with a real Prometheus, by the counters of
+// the gateway and of the application. At 50 requests per second clients see only the canary's errors.
 func TestAnalysis(t *testing.T) {
 	for _, source := range []v1alpha1.MetricsSource{v1alpha1.SourceTraefik, v1alpha1.SourceApplication} {
 		t.Run(string(source), func(t *testing.T) {
 			t.Parallel()
-			// 30 % of 50 requests per second are 150 in a round: one without two errors of 5 % has a chance of 0.4 %, and
-			// there are two.
+			// 30 % of 50 requests per second are 150 in a round: the probability of a round with fewer than two errors at 5 % is 0.4
+			// %, and there are two rounds.
 			s := newService(t, "analysis-"+strings.ToLower(string(source))).
 				steps(v1alpha1.CanaryStep{Weight: 30}, v1alpha1.CanaryStep{Weight: 60}).
 				measured(source, 2, v1alpha1.NoTrafficWait)
@@ -221,7 +221,7 @@ func TestAnalysisNoTraffic(t *testing.T) {
 	})
 }
 
-// holds waits until a canary waits for traffic, and sees it wait for three rounds more.
+// holds waits until a canary waits for traffic, and checks that it waits for three more rounds.
 func (s *service) holds(version string) {
 	s.t.Helper()
 	first := s.analysis(version, v1alpha1.AnalysisNoTraffic)
@@ -238,8 +238,8 @@ func (s *service) holds(version string) {
 	})
 }
 
-// TestAnalysisSurvivesRestarts kills the manager, the API server and the gateway in the middle of steps that are measured:
-// the good canary ends active, the bad one in error, as without.
+// TestAnalysisSurvivesRestarts kills the manager, the API server and the gateway in the middle of measured steps: the good
+// canary becomes active, the bad one ends in error, as without.
 func TestAnalysisSurvivesRestarts(t *testing.T) {
 	s := newService(t, "restarts").
 		steps(v1alpha1.CanaryStep{Weight: 30}, v1alpha1.CanaryStep{Weight: 50}, v1alpha1.CanaryStep{Weight: 70}).
@@ -287,7 +287,7 @@ func TestAnalysisSurvivesRestarts(t *testing.T) {
 	}
 }
 
-// rounds waits until so many rounds of the current step have passed.
+// rounds waits until the given number of rounds of the current step have passed.
 func (s *service) rounds(version string, want int32) {
 	s.t.Helper()
 	wait(s.t, fmt.Sprintf("%d rounds of %s", want, version), func(ctx context.Context) (bool, string, error) {

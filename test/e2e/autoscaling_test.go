@@ -15,8 +15,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestAutoscaling shows that a release takes over the capacity of the one before it. There is no source of metrics for
-// autoscaling here, so that the HorizontalPodAutoscalers keep bounds only, and a person's scaling stands for their choice.
+// TestAutoscaling checks that a release takes over the capacity of the previous one. There are no metrics for autoscaling
+// here, so that the HorizontalPodAutoscalers only enforce bounds, and the test scales manually instead.
 func TestAutoscaling(t *testing.T) {
 	s := newService(t, "autoscaling").steps(asking("some", 10))
 	s.ms.Spec.Availability = v1alpha1.Availability{Replicas: 1, Autoscaling: &v1alpha1.Autoscaling{MinReplicas: new(int32(2)), MaxReplicas: 5}}
@@ -50,7 +50,7 @@ func TestAutoscaling(t *testing.T) {
 	verdict(t, l)
 }
 
-// autoscaler of a version, nil when it has none.
+// autoscaler returns the autoscaler of a version, or nil.
 func (s *service) autoscaler(version string) *autoscalingv2.HorizontalPodAutoscaler {
 	s.t.Helper()
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{}
@@ -64,7 +64,7 @@ func (s *service) autoscaler(version string) *autoscalingv2.HorizontalPodAutosca
 	return hpa
 }
 
-// scaled waits until a version has so many replicas, all ready.
+// scaled waits until a version has a number of replicas, all ready.
 func (s *service) scaled(version string, want int32) {
 	s.t.Helper()
 	wait(s.t, fmt.Sprintf("%s to have %d replicas", version, want), func(ctx context.Context) (bool, string, error) {
@@ -76,7 +76,7 @@ func (s *service) scaled(version string, want int32) {
 	})
 }
 
-// standby waits until a version is kept with one pod and without an autoscaler.
+// standby waits until a version is retained with one pod and without an autoscaler.
 func (s *service) standby(version string) {
 	s.t.Helper()
 	s.scaled(version, 1)

@@ -19,17 +19,17 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// complaint is a condition that shows a person what is wrong.
+// complaint is a condition that shows what is wrong.
 type complaint struct {
 	kind   string
 	status metav1.ConditionStatus
 	reason string
-	// names are what the message must hold: the field, what is wrong with it, and the fix.
+	// names are texts that the message must contain: the field, the fault, and the fix.
 	names []string
 }
 
-// TestBadInput returns a service that is live one piece of bad input after the other. Each becomes a condition that names
-// the field and the fix, and the service answers all requests meanwhile.
+// TestBadInput applies bad input to a live service, one after the other. Each results in a condition that names the field
+// and the fix, and the service meanwhile answers all requests.
 func TestBadInput(t *testing.T) {
 	s := newService(t, "badinput")
 	s.start("1.0.0")
@@ -132,7 +132,7 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 
-	// heighliner-2018, appendix D 13: two NetworkPolicies of one Microservice never fight.
+	// heighliner-2018, appendix D 13: two NetworkPolicies of one Microservice do not overwrite each other.
 	t.Run("two claims on one host and path", func(t *testing.T) {
 		second := &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "second"}, Spec: *s.network.Spec.DeepCopy()}
 		second.Spec.MicroserviceRef = &v1alpha1.Reference{Name: appName}
@@ -183,7 +183,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// complains waits until an object has a condition with the message that it must have.
+// complains waits until an object has a condition with the required message.
 func complains(t *testing.T, o client.Object, want complaint) {
 	t.Helper()
 	var message string
@@ -226,7 +226,7 @@ func conditionsOf(o client.Object) []metav1.Condition {
 	return nil
 }
 
-// alive checks that 1.0.0 is active, and that requests are answered by it for a while.
+// alive checks that 1.0.0 is active, and answers requests for a while.
 func alive(t *testing.T, s *service, l *harness.Load) {
 	t.Helper()
 	here := *s
@@ -238,7 +238,7 @@ func alive(t *testing.T, s *service, l *harness.Load) {
 	here.sees(l, "1.0.0")
 }
 
-// wrongSecret makes a pull secret with a password that the registry does not take.
+// wrongSecret creates a pull secret with a password that the registry rejects.
 func wrongSecret(t *testing.T, s *service) {
 	t.Helper()
 	config, err := json.Marshal(map[string]any{"auths": map[string]any{env.AuthRegistryInternal: map[string]string{"username": "demo", "password": "wrong"}}})
@@ -251,7 +251,7 @@ func wrongSecret(t *testing.T, s *service) {
 	})
 }
 
-// closedGateway makes a Gateway that takes routes of its namespace only.
+// closedGateway creates a Gateway that accepts only routes of its namespace.
 func closedGateway(t *testing.T) {
 	t.Helper()
 	same := gatewayv1.NamespacesFromSame
@@ -273,7 +273,7 @@ func closedGateway(t *testing.T) {
 	})
 }
 
-// faultyRegistry runs a registry that answers 429 to everything, as a pod, and gives an image reference in it.
+// faultyRegistry runs a registry that answers all requests with 429 as a pod, and returns an image reference in it.
 func faultyRegistry(t *testing.T, s *service) string {
 	t.Helper()
 	binary := t.TempDir() + "/faultyregistry"

@@ -20,9 +20,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestConfigurationRollback changes the content of a ConfigMap: that is a release, of the same version, and with the
-// canary's steps. A pin to an older version brings back the content that it ran with, as its pods serve it, though the
-// ConfigMap has moved on.
+// TestConfigurationRollback changes the content of a ConfigMap: that creates a release of the same version, with the
+// canary's steps. A pin to an older release restores the content with which it ran, as served by its pods, although
+// the ConfigMap has changed.
 func TestConfigurationRollback(t *testing.T) {
 	s := newService(t, "configuration").steps(pausing(50, 2*time.Second))
 	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "settings"}, Data: map[string]string{"APP": "azure"}}
@@ -74,8 +74,7 @@ func TestConfigurationRollback(t *testing.T) {
 	verdict(t, l)
 }
 
-// configure returns the ConfigMap another content, and waits for another release of the version that is
-// active.
+// configure changes the content of the ConfigMap, and waits until another release of the version is active.
 func (s *service) configure(settings *corev1.ConfigMap, app, version string) {
 	s.t.Helper()
 	before := s.release(version).VersionedMicroservice
@@ -86,7 +85,7 @@ func (s *service) configure(settings *corev1.ConfigMap, app, version string) {
 	})
 }
 
-// rows names the releases of the group.
+// rows returns the names of the releases of the group.
 func (s *service) rows() []string {
 	s.t.Helper()
 	var ms v1alpha1.Microservice
@@ -103,7 +102,7 @@ func (s *service) rows() []string {
 	return names
 }
 
-// says waits until every answer of twenty in a row has a text.
+// says waits until twenty consecutive answers contain a text.
 func (s *service) says(want string) {
 	s.t.Helper()
 	dialer := &net.Dialer{Timeout: time.Second}
@@ -133,7 +132,7 @@ func (s *service) says(want string) {
 	})
 }
 
-// copies waits until each release has its own copy of its ConfigMap, which no one can change, and no other remains.
+// copies waits until each release has an immutable copy of its ConfigMap, and no other copy remains.
 func (s *service) copies() {
 	s.t.Helper()
 	wait(s.t, "a copy for each release", func(ctx context.Context) (bool, string, error) {
@@ -154,7 +153,7 @@ func (s *service) copies() {
 	})
 }
 
-// untold looks for contents of the ConfigMap in what is easily read by others.
+// unreported checks that contents of the ConfigMap are not in objects that others can easily read.
 func (s *service) unreported(contents ...string) {
 	s.t.Helper()
 	text := kubectl(s.t, "", "get", "events,imgp,msvc,vsvc,hnp,deploy,pods", "-n", s.namespace, "-o", "yaml")

@@ -16,13 +16,14 @@ import (
 )
 
 const (
-	// drain is the drain delay of a service whose requests are long, and long how long they take.
+	// drain is the drain delay of a service with long requests, and long is their duration.
 	drain = 12 * time.Second
 	long  = 8 * time.Second
 )
 
 // TestDraining has a long request and a WebSocket open on a release that loses its traffic: by a promotion, a rollback, and
-// the end of a preview. Pods get a second to end, so that one that went before its drain is over would cut both.
+// the end of a preview. Pods have one second to terminate, so that a pod that is deleted before the end of its drain would
+// interrupt both.
 func TestDraining(t *testing.T) {
 	s := newService(t, "draining").steps(asking("half", 50)).drains()
 	s.start("1.0.0")
@@ -51,7 +52,7 @@ func TestDraining(t *testing.T) {
 	t.Run("end of a preview", drainPreview)
 }
 
-// drains returns a service a drain delay in which long requests end, and its pods no time after it.
+// drains sets a drain delay in which long requests end, and no time for pods after it.
 func (s *service) drains() *service {
 	second := int64(1)
 	s.ms.Spec.Template.Spec.TerminationGracePeriodSeconds = &second
@@ -65,7 +66,8 @@ func drainPreview(t *testing.T) {
 	repo, n, host := s.openPreview(h)
 	head := repo.PullRequest(n).HeadSHA
 	repo.Close(n, true)
-	// GitHub is asked each five seconds: what is opened now is open when the routes go, and a second one is too.
+	// GitHub is polled every five seconds: connections that are opened now are open when the routes are removed, and so are a
+	// second pair.
 	open := []*streams{openStreams(t, host, head[:7])}
 	for routed(t, host) {
 		time.Sleep(time.Second)
@@ -103,7 +105,7 @@ type streams struct {
 	began  time.Time
 }
 
-// openStreams opens both on a version, which has a part of the traffic.
+// openStreams opens both on a version that has a part of the traffic.
 func openStreams(t *testing.T, host, version string) *streams {
 	t.Helper()
 	var out *streams
@@ -120,7 +122,7 @@ var errOtherVersion = errors.New("another version answered")
 func tryStreams(ctx context.Context, host, version string) (*streams, error) {
 	s := &streams{}
 	var err error
-	for range 50 { // The versions take turns by weight.
+	for range 50 { // Versions alternate by weight.
 		if s.slow, err = openSlow(ctx, host, version); err == nil || !errors.Is(err, errOtherVersion) {
 			break
 		}
@@ -154,7 +156,7 @@ func openSlow(ctx context.Context, host, version string) (*http.Response, error)
 	return res, nil
 }
 
-// openSocket opens a WebSocket and says one thing on it.
+// openSocket opens a WebSocket and sends one message.
 func openSocket(ctx context.Context, host, version string) (io.ReadWriteCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/ws", nil)
 	if err != nil {
@@ -178,7 +180,7 @@ func openSocket(ctx context.Context, host, version string) (io.ReadWriteCloser, 
 	return socket, echo(socket)
 }
 
-// echo sends one text in a frame, and reads it back. A mask of zeros leaves it as it is.
+// echo sends one text in a frame, and reads it back. A mask of zeros does not change it.
 func echo(socket io.ReadWriteCloser) error {
 	const text = "hello"
 	late := time.AfterFunc(5*time.Second, func() { _ = socket.Close() })
@@ -196,7 +198,7 @@ func echo(socket io.ReadWriteCloser) error {
 	return nil
 }
 
-// end reads the long answer to its end, and finds the WebSocket open until then.
+// end reads the long answer to its end, and checks that the WebSocket is open until then.
 func (s *streams) end(t *testing.T) {
 	t.Helper()
 	body, err := io.ReadAll(s.slow.Body)
@@ -206,6 +208,6 @@ func (s *streams) end(t *testing.T) {
 	if err := echo(s.socket); err != nil {
 		t.Errorf("the WebSocket was cut within %s: %v", time.Since(s.began).Round(10*time.Millisecond), err)
 	}
-	_, _ = s.slow.Body.Close(), s.socket.Close() // What is closed already is not a fault here.
+	_, _ = s.slow.Body.Close(), s.socket.Close() // An error of a closed connection is not a fault here.
 	t.Logf("both were open for %s", time.Since(s.began).Round(10*time.Millisecond))
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestFaultsMidCanary ends the API server, the gateway and all canary pods, each in the middle of a step. Every run ends
-// promoted. Requests fail only while the gateway itself is away, and while killed pods are not withheld yet.
+// TestFaultsMidCanary kills the API server, the gateway and all canary pods, each in the middle of a step. Every canary is
+// promoted. Requests fail only while the gateway itself is down, and before the weight of killed pods is withheld.
 func TestFaultsMidCanary(t *testing.T) {
 	s := newService(t, "faults").steps(pausing(20, 10*time.Second), pausing(50, 5*time.Second))
 	s.start("1.0.0")
@@ -97,8 +97,8 @@ func TestFaultsMidCanary(t *testing.T) {
 	t.Logf("\n%s", table.String())
 }
 
-// TestCanaryPodsKilled ends the processes of all canary pods at each weight: the routes give the canary nothing soon after,
-// and requests fail in that window only, which is counted apart.
+// TestCanaryPodsKilled kills the processes of all canary pods at each weight: the routes soon give the canary no traffic,
+// and requests fail only in that window, which is counted separately.
 func TestCanaryPodsKilled(t *testing.T) {
 	s := newService(t, "podskilled").steps(asking("there", 1))
 	s.start("1.0.0")
@@ -148,7 +148,7 @@ func TestCanaryPodsKilled(t *testing.T) {
 	}
 }
 
-// stable waits until no request has failed for a time, and returns when the last one was seen to fail.
+// stable waits until no request has failed for a time, and returns when the last failure was seen.
 func stable(t *testing.T, l *harness.Load, d time.Duration) (last time.Time) {
 	t.Helper()
 	failed, since := l.Report().Total.Failed, time.Now()
@@ -162,7 +162,7 @@ func stable(t *testing.T, l *harness.Load, d time.Duration) (last time.Time) {
 	return last
 }
 
-// kill ends the processes of a pod with SIGKILL, by their ids.
+// kill kills the processes of a pod with SIGKILL, by their ids.
 func kill(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	for _, c := range pod.Status.ContainerStatuses {
@@ -176,14 +176,15 @@ func kill(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// in returns the service to a subtest.
+// in returns the service for a subtest.
 func (s *service) in(t *testing.T) *service {
 	other := *s
 	other.t = t
 	return &other
 }
 
-// TestDeletedByHand deletes what Heighliner made, one after the other: it comes again, and serves.
+// TestDeletedByHand deletes the objects that Heighliner created, one after the other, and checks that each is created again
+// and serves.
 func TestDeletedByHand(t *testing.T) {
 	s := newService(t, "byhand")
 	s.start("1.0.0")

@@ -20,8 +20,8 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestSecretsByNamespace changes the install to one in which namespaces grant the right to read their Secrets. A namespace
-// that names none works as before. One that does reports which right is missing, runs once it is granted, keeps serving when it
+// TestSecretsByNamespace changes the installation to one in which namespaces grant the right to read their Secrets. A namespace
+// without Secrets works as before. One with Secrets reports the missing right, starts once it is granted, keeps serving when it
 // is withdrawn, and continues when it is granted again.
 func TestSecretsByNamespace(t *testing.T) {
 	byNamespace(t)
@@ -83,7 +83,7 @@ func byNamespace(t *testing.T) {
 	kubectl(t, "", "apply", "-k", dir)
 }
 
-// denied waits until the ImagePolicy names the right that a field lacks, and what grants it.
+// denied waits until the ImagePolicy names the right that is missing for a field, and how to grant it.
 func (s *service) denied(field string) {
 	s.t.Helper()
 	says := fmt.Sprintf("%s: the manager has no right to get Secrets in namespace %q: apply config/components/read-secrets there", field, s.namespace)

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestGroups: each end-to-end test is in one group.
+// TestGroups checks that each end-to-end test is in exactly one group.
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("*_test.go")

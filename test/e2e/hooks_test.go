@@ -16,9 +16,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestHooks plays releases whose way hooks decide about, with its own receiver that checks each signature: gates hold
-// until they are opened and across kills of the manager, a failing check keeps a release from all traffic, and a wish to
-// go back is followed.
+// TestHooks plays releases that hooks decide about, with a receiver that checks each signature: gates block until they
+// are opened and across kills of the manager, a failing check keeps a release from all traffic, and a requested rollback
+// is executed.
 func TestHooks(t *testing.T) {
 	const key = "a key that no one else has"
 	r := receive(t, key)
@@ -153,7 +153,7 @@ func (s *service) hooked(t *testing.T, version, name string, want v1alpha1.HookP
 	})
 }
 
-// await waits until a hook was called so often for a version.
+// await waits until a hook was called a number of times for a version.
 func (r *receiver) await(t *testing.T, hook, version string, times int) {
 	t.Helper()
 	within(t, time.Minute, fmt.Sprintf("%d calls of hook %s for %s", times, hook, version), func(context.Context) (bool, string, error) {

@@ -78,12 +78,11 @@ func TestAnnotationsSplit(t *testing.T) {
 	s.sees(l, "1.0.0")
 	t.Logf("clients see the retained release only, %s after the pin", time.Since(began).Round(100*time.Millisecond))
 	s.active("1.0.0")
-	s.serves(l, 8*time.Second) // through the drain of 1.1.0
+	s.serves(l, 8*time.Second) // until after the drain of 1.1.0
 	verdict(t, l)
 }
 
-// TestAnnotationsMatch returns a canary the requests with a header, or with the cookie's value "always", and no
-// others.
+// TestAnnotationsMatch routes the requests with a header, or with the cookie's value "always", and no others, to a canary.
 func TestAnnotationsMatch(t *testing.T) {
 	s := newService(t, "nginx-match").steps(v1alpha1.CanaryStep{Name: "testers", Match: true, Approval: &v1alpha1.CanaryApproval{}})
 	s.network.Spec.Provider = byAnnotations()
@@ -130,8 +129,8 @@ func TestAnnotationsMatch(t *testing.T) {
 	verdict(t, others, byHeader, byCookie, wrongValue)
 }
 
-// TestAnnotationsSwitch takes a service from the Gateway to Ingresses with the annotations of ingress-nginx and back, each
-// in the middle of a canary, whose share stays. No request fails.
+// TestAnnotationsSwitch moves a service from the Gateway to Ingresses with the annotations of ingress-nginx and back, each
+// in the middle of a canary, whose share does not change. No request fails.
 func TestAnnotationsSwitch(t *testing.T) {
 	s := newService(t, "nginx-switch").steps(pausing(10, 3*time.Second), asking("half", 50))
 	s.network.Spec.DrainDelay = v1alpha1.DurationOf(switchDrain)
@@ -169,7 +168,7 @@ func TestAnnotationsSwitch(t *testing.T) {
 	verdict(t, l)
 }
 
-// halved waits until a version gets about half of the requests.
+// halved waits until a version gets approximately half of the requests.
 func (s *service) halved(l *harness.Load, version string) {
 	s.t.Helper()
 	wait(s.t, "half of the requests to go to "+version, func(context.Context) (bool, string, error) {
@@ -178,7 +177,7 @@ func (s *service) halved(l *harness.Load, version string) {
 	})
 }
 
-// ingresses finds the number of Ingresses of the service's policy, each with an address of the class that serves it.
+// ingresses waits for the number of Ingresses of the service's policy, each with an address of the class that serves it.
 func (s *service) ingresses(want int) {
 	s.t.Helper()
 	wait(s.t, fmt.Sprintf("%d Ingresses with an address", want), func(ctx context.Context) (bool, string, error) {

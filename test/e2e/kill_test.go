@@ -27,13 +27,13 @@ var (
 	kills = flag.Int("kills", 20, "how often the manager is killed")
 )
 
-// TestDemoSurvivesKills plays the demo, over and over, while the manager's process is ended with SIGKILL at seeded moments
-// at least 15 s apart, until that has happened often enough. Each demo must end with PASSED, which means that no
-// request failed.
+// TestDemoSurvivesKills plays the demo repeatedly, while the manager's process is killed with SIGKILL at seeded times at
+// least 15 s apart, until that has happened often enough. Each demo must end with PASSED, which means that no request
+// failed.
 func TestDemoSurvivesKills(t *testing.T) { survivesKills(t, "main", *kills) }
 
-// TestPreviewsSurviveKills does the same with the story of previews. Its result also means that each state of
-// each commit was reported to GitHub exactly once.
+// TestPreviewsSurviveKills does the same with the story of previews. Its result also means that each state of each commit
+// was reported to GitHub exactly once.
 func TestPreviewsSurviveKills(t *testing.T) { survivesKills(t, "previews", max(1, *kills/4)) }
 
 func survivesKills(t *testing.T, story string, wanted int) {
@@ -118,7 +118,7 @@ func managerProcess(ctx context.Context) (*corev1.Pod, int, error) {
 	return nil, 0, fmt.Errorf("find the manager: no container runs")
 }
 
-// pidOf asks containerd for the process of a container.
+// pidOf asks containerd for the process id of a container.
 func pidOf(ctx context.Context, container string) (int, error) {
 	out, err := exec.CommandContext(ctx, "ctr", "-n", "k8s.io", "--address", filepath.Join(runDir(), "containerd.sock"), "tasks", "ls").Output()
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// Between two kills pass at least minGap and at most minGap + moreGap.
+// The time between two kills is at least minGap and at most minGap + moreGap.
 const (
 	minGap  = 15 * time.Second
 	moreGap = 30 * time.Second
 )
 
-// killer ends the manager's process again and again.
+// killer repeatedly kills the manager's process.
 type killer struct {
 	random *rand.Rand
 	wanted int
@@ -50,8 +50,8 @@ func (k *killer) run(ctx context.Context) error {
 	return nil
 }
 
-// kill ends the process that runs now, with SIGKILL and by its id, and removes its pod, whose back-off would only make
-// the test longer.
+// kill kills the running process by its id with SIGKILL, and deletes its pod, whose back-off would only make the test
+// longer.
 func (k *killer) kill(ctx context.Context) error {
 	return harness.WaitFor(ctx, "a running manager to kill", func(ctx context.Context) (bool, string, error) {
 		pod, pid, err := managerProcess(ctx)
@@ -77,7 +77,7 @@ func (k *killer) count() int {
 
 func (k *killer) enough() bool { return k.count() >= k.wanted }
 
-// log prints when each kill was, and how long after the one before.
+// log returns the time of each kill, and how long after the previous one it was.
 func (k *killer) log() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestLatencies measures from the push of a tag to its first pod, and from ready canary pods to their first answer through
-// the gateway.
+// TestLatencies measures the time from the push of a tag to its first pod, and from ready canary pods to their first
+// answer through the gateway.
 func TestLatencies(t *testing.T) {
 	const (
 		samples   = 8
@@ -56,8 +56,8 @@ func TestLatencies(t *testing.T) {
 	verdict(t, l)
 }
 
-// watchPods watches the pods of the namespace; the result waits for those of a version: when the first was there, and when
-// as many as the service has replicas were ready.
+// watchPods watches the pods of the namespace; the result waits for those of a version, and returns when the first was
+// created, and when as many as the service has replicas were ready.
 func watchPods(t *testing.T, s *service) func(version string) (created, ready time.Time) {
 	t.Helper()
 	w, err := env.Client.Watch(t.Context(), &corev1.PodList{}, client.InNamespace(s.namespace))
@@ -92,7 +92,7 @@ func watchPods(t *testing.T, s *service) func(version string) (created, ready ti
 	}
 }
 
-// durations sums up samples: the middle one, the longest, and all.
+// durations formats samples: the median, the maximum, and all.
 func durations(all []time.Duration) string {
 	sorted := slices.Sorted(slices.Values(all))
 	var text []string

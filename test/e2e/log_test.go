@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// managerLog follows the logs of all managers, one after the other, and keeps the lines that should not be there.
+// managerLog follows the logs of all managers, one after the other, and keeps the unexpected lines.
 type managerLog struct {
 	client kubernetes.Interface
 	cancel context.CancelFunc
@@ -33,13 +33,13 @@ type managerLog struct {
 	count     int
 }
 
-// restart of the API server by a test: from the command until it answered.
+// restart is a restart of the API server by a test: from the command until it responded.
 type restart struct{ from, to time.Time }
 
-// suspicious lines are errors, panics and refusals.
+// suspicious matches errors, panics and denied requests.
 var suspicious = regexp.MustCompile(`"level":"(error|dpanic|panic|fatal)"|panic|forbidden|goroutine [0-9]+ \[|DATA RACE`)
 
-// explained errors are those that a fault of these tests causes.
+// explained are the errors that the faults of these tests cause.
 var explained = []struct {
 	pattern *regexp.Regexp
 	why     string
@@ -52,10 +52,10 @@ var explained = []struct {
 	{regexp.MustCompile(`because it is being terminated|Server rejected event .*namespaces \\"[^"]+" not found`), "a namespace is deleted by a test while a release is in progress"},
 }
 
-// rolesUnread explains refusals.
+// rolesUnread explains denied requests.
 const rolesUnread = "an API server that has just started has not read the roles yet"
 
-// refusal of the manager for a right, and the time of a line.
+// refusal matches a denied request of the manager, and the time of a line.
 var (
 	refusal = regexp.MustCompile(`is forbidden: User \\?"system:serviceaccount:heighliner-system:`)
 	stamp   = regexp.MustCompile(`"ts":"([^"]+)"`)
@@ -77,13 +77,13 @@ func (l *managerLog) stop() {
 	l.done.Wait()
 }
 
-// run looks for new containers of the manager.
+// run follows new containers of the manager.
 func (l *managerLog) run(ctx context.Context) {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
 	for {
 		pods, err := l.client.CoreV1().Pods(managerNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=manager"})
-		if err == nil { // an API server that a test has ended comes back
+		if err == nil { // an API server that a test has stopped comes back
 			for i := range pods.Items {
 				l.check(ctx, &pods.Items[i])
 			}
@@ -111,7 +111,7 @@ func (l *managerLog) check(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// follow reads one container's log until it ends; when the API server ends first, it is read again.
+// follow reads one container's log until it ends; if the API server ends first, it reads it again.
 func (l *managerLog) follow(ctx context.Context, pod, container string) {
 	defer func() {
 		l.mu.Lock()
@@ -135,8 +135,8 @@ func (l *managerLog) follow(ctx context.Context, pod, container string) {
 	}
 }
 
-// unexplained returns the suspicious lines that no fault of the tests explains, and the others by what explains
-// them.
+// unexplained returns the suspicious lines that no fault of the tests explains, and the others by their
+// explanation.
 func (l *managerLog) unexplained() (lines []string, others map[string][]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,14 +151,14 @@ func (l *managerLog) unexplained() (lines []string, others map[string][]string) 
 	return lines, others
 }
 
-// restarted records that a test has started the API server again, and since when.
+// restarted records that a test has restarted the API server, and since when.
 func (l *managerLog) restarted(from time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.restarts = append(l.restarts, restart{from: from, to: time.Now()})
 }
 
-// explanation of a line; a panic has none. The caller holds the lock.
+// explanation returns the explanation of a line; a panic has none. The caller holds the lock.
 func (l *managerLog) explanation(line string) string {
 	if strings.Contains(line, "panic") || strings.Contains(line, "goroutine ") {
 		return ""
@@ -179,7 +179,7 @@ func (l *managerLog) explanation(line string) string {
 	return ""
 }
 
-// verdict prints what the manager logged, and reports whether it logged what it should not.
+// verdict prints the unexpected lines of the manager, and reports whether there were none.
 func (l *managerLog) verdict() bool {
 	lines, explained := l.unexplained()
 	fmt.Printf("manager's log: %d lines; %d errors, panics and refusals that no fault of the tests explains\n", l.count, len(lines))

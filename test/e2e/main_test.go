@@ -33,16 +33,16 @@ const (
 	managerContainer = "manager"
 )
 
-// environment is what all tests share.
+// environment is shared by all tests.
 type environment struct {
 	*harness.Cluster
 	// root of the checkout.
 	root string
-	// kubectl to act with as a user would.
+	// kubectl is the program with which to act as a user would.
 	kubectl string
-	// user is who the API server takes this client for.
+	// user is the name of this client for the API server.
 	user string
-	// log of all managers that ran during the tests.
+	// log of all managers during the tests.
 	log *managerLog
 }
 
@@ -76,7 +76,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// open finds the cluster and the manager on it, and begins to follow the manager's log.
+// open finds the cluster and its manager, and starts to follow the manager's log.
 func open(ctx context.Context) (stop func(), err error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), gatewayv1.Install(scheme)); err != nil {

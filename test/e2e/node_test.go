@@ -17,11 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// simulatedTaint keeps other pods from a simulated node.
+// simulatedTaint repels other pods from a simulated node.
 const simulatedTaint = "e2e.hlnr.io/simulated"
 
-// simulateNode makes a node without a kubelet: its pods are said to run and to be ready as soon as they are scheduled,
-// and are gone as soon as they are deleted. It goes with the test.
+// simulateNode creates a node without a kubelet: its pods are reported as running and ready as soon as they are
+// scheduled, and removed as soon as they are deleted. The node is deleted after the test.
 func simulateNode(t *testing.T, name string) string {
 	t.Helper()
 	n := &simulatedNode{name: name, addresses: map[string]string{}}
@@ -34,7 +34,7 @@ func simulateNode(t *testing.T, name string) string {
 	running.Go(func() { n.renew(ctx) })
 	running.Go(func() { n.run(ctx) })
 	t.Cleanup(func() {
-		// The namespace's own cleanup has begun by now: its pods need the node to end.
+		// The cleanup of the namespace has already started: its pods need the node to terminate.
 		wait, cancel := context.WithTimeout(ctx, 2*time.Minute)
 		defer cancel()
 		n.empty(wait)
@@ -68,7 +68,7 @@ func (n *simulatedNode) register(ctx context.Context) error {
 	return env.Client.Status().Patch(ctx, node, client.MergeFrom(before)) // others write to new nodes too
 }
 
-// renew keeps the node's Lease, by which the control plane knows that it lives.
+// renew renews the node's Lease, by which the control plane knows that the node is alive.
 func (n *simulatedNode) renew(ctx context.Context) {
 	seconds := int32(40)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: n.name}}
@@ -79,7 +79,7 @@ func (n *simulatedNode) renew(ctx context.Context) {
 		spec := coordinationv1.LeaseSpec{HolderIdentity: &n.name, LeaseDurationSeconds: &seconds, RenewTime: &now}
 		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(lease), lease); err == nil {
 			lease.Spec = spec
-			_ = env.Client.Update(ctx, lease) // tried again in time
+			_ = env.Client.Update(ctx, lease) // retried later
 		} else {
 			lease.Spec, lease.ResourceVersion = spec, ""
 			_ = env.Client.Create(ctx, lease)
@@ -92,7 +92,7 @@ func (n *simulatedNode) renew(ctx context.Context) {
 	}
 }
 
-// run plays the kubelet, from a fresh list whenever the watch ends.
+// run simulates the kubelet, from a new list whenever the watch ends.
 func (n *simulatedNode) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		n.follow(ctx)
@@ -124,7 +124,7 @@ func (n *simulatedNode) follow(ctx context.Context) {
 	}
 }
 
-// play brings one pod a step further; what fails comes again with the next list.
+// play takes one pod a step further; what fails is retried after the next list.
 func (n *simulatedNode) play(ctx context.Context, pod *corev1.Pod) {
 	switch {
 	case pod.DeletionTimestamp != nil:

@@ -21,7 +21,7 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// Names of TestPreviews at the server that stands in for GitHub.
+// Names of TestPreviews on the stand-in for GitHub.
 const (
 	hubToken   = "e2e-token"
 	hubSecret  = "e2e-webhook-secret"
@@ -30,13 +30,12 @@ const (
 	previewOf1 = "feature-cart-1"
 )
 
-// hub is a server that stands in for GitHub in the network of the cluster. Its webhook's deliveries come in through the
-// gateway.
+// hub is a stand-in for GitHub in the network of the cluster. The deliveries of its webhook arrive through the gateway.
 type hub struct {
 	*githubtest.Server
 	t    *testing.T
 	url  string
-	hook string // where deliveries go
+	hook string // URL of deliveries
 	sent atomic.Int32
 	took atomic.Int32
 }
@@ -90,9 +89,9 @@ func (h *hub) deliver(d githubtest.Delivery) {
 	}
 }
 
-// TestPreviews plays the life of a pull request with a webhook: opened before its image, three pushes, one of them while the
-// manager is killed, closed while GitHub is out. With an interval of ten minutes it is the deliveries that make it quick, and
-// nothing that GitHub does not say takes a preview away.
+// TestPreviews plays a pull request with a webhook: opened before its image exists, three pushes, one of them while the manager
+// is killed, closed during an outage of GitHub. With an interval of ten minutes only the deliveries make it fast, and an outage
+// of GitHub removes no preview.
 func TestPreviews(t *testing.T) {
 	s := newService(t, "previews")
 	hook := fmt.Sprintf("http://%s/github/%s/%s", hooksHost, s.namespace, appName)
@@ -136,16 +135,16 @@ func TestPreviews(t *testing.T) {
 	l.Mark("first commit")
 	s.deployed(repo, head(), "success")
 
-	// A push in quiet: nothing of it is served before its image is there.
+	// A push without faults: nothing of it is served before its image exists.
 	s.next(l, repo, n, "a push", false, built)
-	// The delivery may be lost with the manager: the next one has a look at its start.
+	// The delivery may be lost with the manager: the next manager polls at its start.
 	s.next(l, repo, n, "a push, while the manager is killed", true, built)
 	s.next(l, repo, n, "a third push", false, built)
 
 	l.Mark("closed while GitHub is out")
 	h.Fail(githubtest.Fault{Answer: githubtest.Unavailable})
 	repo.Close(n, true)
-	time.Sleep(20 * time.Second) // in which nothing is to happen
+	time.Sleep(20 * time.Second) // in which nothing must happen
 	s.preview(head())
 	l.Mark("GitHub is back")
 	report := l.Stop()
@@ -205,8 +204,8 @@ func (s *service) exposeWebhooks() {
 	})
 }
 
-// next pushes a commit to a pull request, and its image when the commit was reported to GitHub. The previous commit serves alone
-// until then, and no request fails until the next one does. The manager may be killed between commit and image.
+// next pushes a commit to a pull request, and its image when the commit was reported to GitHub. Until then only the previous
+// commit is served, and no request fails until the next one is served. The manager may be killed between commit and image.
 func (s *service) next(l *harness.Load, repo *githubtest.Repository, n int, what string, killed bool, build func()) {
 	s.t.Helper()
 	previous := repo.PullRequest(n).HeadSHA

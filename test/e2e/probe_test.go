@@ -19,17 +19,17 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestProbe lets canaries go through a gateway that loads routes every 2 s, and asks it all the time. With confirm: Probe
-// no revision is confirmed before the canary answers, or while the release before it still does. What is measured is from
-// the write of a weight until it is served, and from there until it is confirmed; with confirm: Status, for comparison,
-// confirmation comes first.
+// TestProbe plays canaries through a gateway that loads routes every 2 s, under continuous requests. With confirm: Probe
+// no revision is confirmed before the canary responds, or while the previous release still does. It measures the time
+// from the write of a weight until it is served, and from then until it is confirmed; with confirm: Status, for
+// comparison, it is confirmed earlier.
 func TestProbe(t *testing.T) {
 	const (
 		samples = 4
-		// early is how much sooner than by our own requests the manager may see what is served: ours come every 5 ms, and
-		// every second one goes to the canary.
+		// early is how much earlier than our own requests the manager may see what is served: ours are sent every 5 ms, and every
+		// second one goes to the canary.
 		early = 250 * time.Millisecond
-		// late is what a probe may take, by its waits, after the weight is served.
+		// late is the maximum time of a probe, because of its waits, after the weight is served.
 		late = 3 * time.Second
 	)
 	t.Cleanup(func() { // the test's context has ended here
@@ -95,7 +95,7 @@ func (s *service) confirmedTime() time.Time {
 	return time.Time{}
 }
 
-// unprobed takes the probes away again: the rule for them goes, and all is confirmed as before.
+// unprobed disables the probes again: their rule is removed, and everything is confirmed as before.
 func (s *service) unprobed() {
 	s.t.Helper()
 	change(s.t, s.network, func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider.Gateway.Confirm = v1alpha1.ConfirmStatus })
@@ -103,7 +103,7 @@ func (s *service) unprobed() {
 	s.confirmed()
 }
 
-// rules polls until each route of the service has so many rules.
+// rules polls until each route of the service has a number of rules.
 func (s *service) rules(want int) harness.Poll {
 	return func(ctx context.Context) (bool, string, error) {
 		var routes gatewayv1.HTTPRouteList

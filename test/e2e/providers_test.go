@@ -23,9 +23,9 @@ import (
 // switchDrain is the drain delay of a change of the provider.
 const switchDrain = 15 * time.Second
 
-// TestProviders takes a service from one provider to the next, each in the middle of a canary: from the Gateway to plain
-// Ingresses, to its Services alone, and back. One load asks by its domain for as long as there is one, one by its
-// Service all the time. None of their requests fails, and nothing of a previous provider remains.
+// TestProviders moves a service from one provider to the next, each in the middle of a canary: from the Gateway to plain
+// Ingresses, to its Services only, and back. One load uses its domain while it has one, and one its Service all the
+// time. No request fails, and nothing of a previous provider remains.
 func TestProviders(t *testing.T) {
 	s := newService(t, "providers").steps(pausing(10, 3*time.Second), asking("half", 50))
 	s.network.Spec.DrainDelay = v1alpha1.DurationOf(switchDrain)
@@ -36,7 +36,7 @@ func TestProviders(t *testing.T) {
 		t.Fatal(err)
 	}
 	inside := harness.LoadConfig{Gateway: net.JoinHostPort(group.Spec.ClusterIP, "80"), Network: env.Network(), Host: "Service", Rate: 50, Duration: time.Hour,
-		NoKeepAlive: true} // a connection that is kept stays with its pod, and the retained release has one
+		NoKeepAlive: true} // a reused connection stays with its pod, and the retained release has one
 	s.ready(inside)
 	service, err := harness.StartLoad(context.Background(), inside)
 	if err != nil {
@@ -81,7 +81,7 @@ func TestProviders(t *testing.T) {
 	both("from the Gateway to Ingresses")
 	s.goes(&v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "traefik"}}, domains)
 	s.hasRoutes(1, 1)
-	s.sees(domain, "1.1.0") // What cannot be split moves as a whole, by the previous routes too.
+	s.sees(domain, "1.1.0") // Traffic that cannot be split moves as a whole, also on the previous routes.
 	promote("1.3.0")
 	s.drained()
 	s.hasRoutes(0, 1)
@@ -106,7 +106,7 @@ func TestProviders(t *testing.T) {
 	s.hasRoutes(0, 1)
 	promote("1.6.0")
 	s.sees(domain, "1.6.0")
-	while := domain.Stop() // Its domain goes with the drain.
+	while := domain.Stop() // Its domain is removed after the drain.
 	s.drained()
 	s.hasRoutes(0, 0)
 	s.push("1.7.0")
@@ -120,7 +120,7 @@ func TestProviders(t *testing.T) {
 	canary("1.8.0")
 	promote("1.8.0")
 	s.sees(domain, "1.8.0")
-	s.serves(domain, 8*time.Second) // through the drain of 1.6.0
+	s.serves(domain, 8*time.Second) // until after the drain of 1.6.0
 	s.hasRoutes(1, 0)
 
 	if while.Total.Failed > 0 || while.Total.Sent == 0 {
@@ -130,8 +130,8 @@ func TestProviders(t *testing.T) {
 	verdict(t, domain, service)
 }
 
-// goes changes the provider of the service's policy and its domains, and waits until the next one serves all that the
-// previous one serves.
+// goes changes the provider of the service's policy and its domains, and waits until the next provider serves everything
+// that the previous one served.
 func (s *service) goes(to *v1alpha1.NetworkProvider, domains []v1alpha1.Domain) {
 	s.t.Helper()
 	change(s.t, s.network, func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider, p.Spec.Domains = to, domains })
@@ -166,7 +166,7 @@ func (s *service) switched(what string, done func(*v1alpha1.NetworkPolicy) bool)
 	})
 }
 
-// hasRoutes finds the number of objects that carry routes.
+// hasRoutes waits for the number of route objects.
 func (s *service) hasRoutes(gatewayRoutes, ingresses int) {
 	s.t.Helper()
 	mine := []client.ListOption{client.InNamespace(s.namespace), client.MatchingLabels{v1alpha1.LabelPolicy: s.app}}

@@ -42,7 +42,7 @@ type call struct {
 }
 
 // receiver is an HTTP endpoint in the network of the cluster, in this process. It checks each call's signature and
-// headers, keeps it, and answers as configured.
+// headers, records it, and responds as configured.
 type receiver struct {
 	t   *testing.T
 	url string
@@ -50,10 +50,10 @@ type receiver struct {
 
 	mu      sync.Mutex
 	calls   []call
-	answers map[string]int // by name of the hook, and by name and version
+	answers map[string]int // by hook, and by hook and version
 }
 
-// receive begins to listen. The key is that of the signatures.
+// receive starts a receiver. The key is that of the signatures.
 func receive(t *testing.T, key string) *receiver {
 	t.Helper()
 	r := &receiver{t: t, key: []byte(key), answers: map[string]int{}}
@@ -61,7 +61,7 @@ func receive(t *testing.T, key string) *receiver {
 	return r
 }
 
-// serveInside answers in the network of the cluster until the test ends; url has no path.
+// serveInside serves in the network of the cluster until the test ends; url has no path.
 func serveInside(t *testing.T, handler http.Handler) (url string) {
 	t.Helper()
 	host, _, err := net.SplitHostPort(env.RegistryInternal)
@@ -82,14 +82,14 @@ func serveInside(t *testing.T, handler http.Handler) (url string) {
 	return "http://" + listener.Addr().String()
 }
 
-// answerAll sets what a hook is answered for all versions without their own answer; the default is 200.
+// answerAll sets the status code for a hook, for all versions without their own one; defaults to 200.
 func (r *receiver) answerAll(hook string, status int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answers[hook] = status
 }
 
-// answer sets what a hook is answered for a version from now on.
+// answer sets the status code for a hook and a version from now on.
 func (r *receiver) answer(hook, version string, status int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +99,7 @@ func (r *receiver) answer(hook, version string, status int) {
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(req.Body, 1<<20))
 	if err != nil {
-		return // the manager was ended in the middle of the call
+		return // the manager was killed during the call
 	}
 	var c call
 	if err := json.Unmarshal(body, &c); err != nil {
@@ -160,7 +160,7 @@ func (r *receiver) of(hook, version string) []call {
 	return calls
 }
 
-// ids of calls, each once.
+// ids returns the ids of calls, each once.
 func ids(calls []call) []string {
 	var all []string
 	for _, c := range calls {

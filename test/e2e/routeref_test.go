@@ -17,8 +17,8 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestRouteRef plays a canary to its end, and an aborted one, on one rule of a user's HTTPRoute, while the user edits the
-// other rule, and then gives the rule back. No request to either rule fails.
+// TestRouteRef plays a completed canary, and an aborted one, on one rule of a user's HTTPRoute, while the user edits the
+// other rule, and then returns the rule. No request to either rule fails.
 func TestRouteRef(t *testing.T) {
 	s := newService(t, "routeref").steps(asking("ten", 10), asking("half", 50), asking("all", 100))
 	u := s.userOwned("0.9.0")
@@ -33,7 +33,7 @@ func TestRouteRef(t *testing.T) {
 	s.push("1.1.0")
 	s.share(l, "1.1.0", 10)
 
-	// In mid-canary the user changes the other rule as kubectl edit does.
+	// In the middle of the canary the user changes the other rule as kubectl edit does.
 	filter := gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterResponseHeaderModifier, ResponseHeaderModifier: &gatewayv1.HTTPHeaderFilter{
 		Set: []gatewayv1.HTTPHeader{{Name: "X-Team", Value: "web"}},
 	}}
@@ -95,13 +95,13 @@ func (u *userOwned) rules() []gatewayv1.HTTPRouteRule {
 	return []gatewayv1.HTTPRouteRule{static, main}
 }
 
-// twoRules makes the user's route one of two rules.
+// twoRules gives the user's route two rules.
 func (u *userOwned) twoRules() {
 	u.s.t.Helper()
 	change(u.s.t, u.route, func(r *gatewayv1.HTTPRoute) { r.Spec.Rules = u.rules() })
 }
 
-// loadOnPath begins to send requests to a path of the user's route.
+// loadOnPath starts to send requests to a path of the user's route.
 func (u *userOwned) loadOnPath(path string) *harness.Load {
 	u.s.t.Helper()
 	answers(u.s.t, u.host)
@@ -113,7 +113,7 @@ func (u *userOwned) loadOnPath(path string) *harness.Load {
 	return l
 }
 
-// backends of rules: their Services, by name of the rule.
+// backends returns the Services of rules, by name of the rule.
 func backends(rules []gatewayv1.HTTPRouteRule) map[string][]string {
 	out := map[string][]string{}
 	for _, r := range rules {
@@ -124,7 +124,7 @@ func backends(rules []gatewayv1.HTTPRouteRule) map[string][]string {
 	return out
 }
 
-// share waits until a version has a weight, and clients see about as much of it.
+// share waits until a version has a weight, and clients see approximately that share.
 func (s *service) share(l *harness.Load, version string, weight int32) {
 	s.t.Helper()
 	s.weight(version, weight)

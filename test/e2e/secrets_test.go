@@ -21,8 +21,8 @@ import (
 )
 
 // TestSecretRollback makes the content of a Secret part of the release. Without the optional component nothing starts, and
-// the status names the fix; with it a rotation is a release of the same version with the canary's steps, and a pin to an
-// older version brings back the content that it ran with. The content is in no status, event or log, plain or encoded.
+// the status names the fix; with it, a rotation creates a release of the same version with the canary's steps, and a pin
+// to an older one restores the content with which it ran. No status, event or log contains the content, plain or encoded.
 func TestSecretRollback(t *testing.T) {
 	s := newService(t, "secrets").steps(pausing(50, 2*time.Second))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "licence"}, Data: map[string][]byte{"APP": []byte("saffron")}}
@@ -76,7 +76,7 @@ func TestSecretRollback(t *testing.T) {
 	verdict(t, l)
 }
 
-// component installs an optional component of the configuration in the namespace, as a guide says.
+// component installs an optional component of the configuration in the namespace, as a guide describes.
 func (s *service) component(name string) {
 	s.t.Helper()
 	dir := s.t.TempDir()
@@ -91,8 +91,7 @@ func (s *service) component(name string) {
 	kubectl(s.t, "", "apply", "-k", dir)
 }
 
-// rotate returns the Secret another content, and waits for another release of the version that is
-// active.
+// rotate changes the content of the Secret, and waits until another release of the version is active.
 func (s *service) rotate(secret *corev1.Secret, app, version string) {
 	s.t.Helper()
 	before, began := s.release(version).VersionedMicroservice, time.Now()
@@ -108,7 +107,7 @@ func (s *service) rotate(secret *corev1.Secret, app, version string) {
 	}
 }
 
-// sealed waits until each release has its own copy of its Secret, which no one can change, and no other remains.
+// sealed waits until each release has an immutable copy of its Secret, and no other copy remains.
 func (s *service) sealed(source *corev1.Secret) {
 	s.t.Helper()
 	wait(s.t, "a copy for each release", func(ctx context.Context) (bool, string, error) {

@@ -25,17 +25,17 @@ import (
 // Names in the namespace of each test.
 const (
 	appName = "app"
-	// slug of the one group that groupBy All makes.
+	// slug of the only group with groupBy All.
 	slug = "release"
-	// interval of the ImagePolicies, the shortest that is allowed.
+	// interval of the ImagePolicies, the shortest one allowed.
 	interval = 5 * time.Second
-	// patience with a single step of a test.
+	// patience is the time limit of a single step of a test.
 	patience = 3 * time.Minute
-	// soon bounds what takes seconds on a quiet machine, as docs/results.md shows, so that only a fault takes longer.
+	// soon limits what takes seconds on an idle machine, as docs/results.md shows, so that only a fault exceeds it.
 	soon = 30 * time.Second
 )
 
-// service is an application under test: a namespace with an ImagePolicy, a Microservice and a NetworkPolicy, all of one
+// service is an application under test: a namespace with an ImagePolicy, a Microservice and a NetworkPolicy of the same
 // name, and its images.
 type service struct {
 	t          *testing.T
@@ -48,7 +48,7 @@ type service struct {
 	network    *v1alpha1.NetworkPolicy
 }
 
-// newService describes a service and clears what an earlier test left of it; start creates it.
+// newService describes a service and removes remains of an earlier test; start creates it.
 func newService(t *testing.T, name string) *service {
 	t.Helper()
 	s := describe(t, name, "e2e-"+name, appName)
@@ -76,7 +76,7 @@ func (s *service) sibling(app string) *service {
 	return other
 }
 
-// describe makes the objects of a service; none is created.
+// describe returns the objects of a service, without creating them.
 func describe(t *testing.T, name, namespace, app string) *service {
 	s := &service{t: t, name: name, namespace: namespace, app: app, repository: fmt.Sprintf("e2e/%s-%x", name, time.Now().UnixNano())}
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: app}
@@ -102,7 +102,7 @@ func gateway(name, namespace string) *v1alpha1.NetworkProvider {
 	return &v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: []v1alpha1.ParentReference{{Name: name, Namespace: namespace}}}}
 }
 
-// podSpec of the sample application, as the restricted pod security standard wants it.
+// podSpec returns the pod spec of the sample application, for the restricted pod security standard.
 func podSpec() corev1.PodSpec {
 	grace, user, yes, no := int64(10), int64(65532), true, false
 	return corev1.PodSpec{
@@ -125,13 +125,13 @@ func podSpec() corev1.PodSpec {
 	}
 }
 
-// steps makes the canary steps of the Microservice.
+// steps sets the canary steps of the Microservice.
 func (s *service) steps(steps ...v1alpha1.CanaryStep) *service {
 	s.ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: steps}
 	return s
 }
 
-// pausing returns a step that waits for a time; asking is one that waits for a person.
+// pausing returns a step that waits for a duration; asking returns one that waits for a person.
 func pausing(weight int32, d time.Duration) v1alpha1.CanaryStep {
 	return v1alpha1.CanaryStep{Weight: weight, Pause: &v1alpha1.CanaryPause{Duration: v1alpha1.DurationOf(d)}}
 }
@@ -188,7 +188,7 @@ func within(t *testing.T, limit time.Duration, what string, poll harness.Poll) {
 	}
 }
 
-// push makes and pushes the image of a version; env is NAME, value, NAME, value.
+// push builds and pushes the image of a version; variables are NAME, value, NAME, value.
 func (s *service) push(version string, variables ...string) {
 	s.t.Helper()
 	all := map[string]string{"VERSION": version}
@@ -208,12 +208,12 @@ func (s *service) pushImage(i harness.Image) (digest string) {
 	return digest
 }
 
-// key of the three objects.
+// key returns the key of the three objects.
 func (s *service) key() client.ObjectKey {
 	return client.ObjectKey{Namespace: s.namespace, Name: s.app}
 }
 
-// host that the group's domain renders to.
+// host returns the host of the group's domain.
 func (s *service) host() string { return slug + "." + s.name + ".localhost" }
 
 // change updates an object as a user would, and retries conflicts.
@@ -245,7 +245,7 @@ func (s *service) until(what string, seen func(*v1alpha1.Microservice) (bool, st
 	})
 }
 
-// group returns the service's one group.
+// group returns the only group of the service, or nil.
 func group(ms *v1alpha1.Microservice) *v1alpha1.ReleaseGroup {
 	for i := range ms.Status.ReleaseGroups {
 		if ms.Status.ReleaseGroups[i].Slug == slug {
@@ -255,7 +255,7 @@ func group(ms *v1alpha1.Microservice) *v1alpha1.ReleaseGroup {
 	return nil
 }
 
-// row returns the row in the status of a version, the newest one, in whatever group it is.
+// row returns the newest release of a version in the status, in any group, or nil.
 func row(ms *v1alpha1.Microservice, version string) *v1alpha1.Release {
 	for _, g := range ms.Status.ReleaseGroups {
 		for i := range g.Releases {
@@ -267,7 +267,7 @@ func row(ms *v1alpha1.Microservice, version string) *v1alpha1.Release {
 	return nil
 }
 
-// release returns the row of a version that is there.
+// release returns the release of a version, which must exist.
 func (s *service) release(version string) v1alpha1.Release {
 	s.t.Helper()
 	var ms v1alpha1.Microservice
@@ -296,7 +296,7 @@ func (s *service) status(version string, want v1alpha1.ReleaseStatus) v1alpha1.R
 	return got
 }
 
-// active waits until a version is active and available, nothing is in progress, and the routes have it.
+// active waits until a version is active and available, nothing is in progress, and the routes are programmed.
 func (s *service) active(version string) {
 	s.t.Helper()
 	s.until(version+" to be active", func(ms *v1alpha1.Microservice) (bool, string) {
@@ -309,7 +309,7 @@ func (s *service) active(version string) {
 	s.confirmed()
 }
 
-// weight waits until a version has a weight and the routes have it.
+// weight waits until a version has a weight and the routes are programmed with it.
 func (s *service) weight(version string, want int32) {
 	s.t.Helper()
 	s.until(fmt.Sprintf("%s to get %d %%", version, want), func(ms *v1alpha1.Microservice) (bool, string) {
@@ -344,7 +344,7 @@ func (s *service) confirmed() {
 	})
 }
 
-// decide speaks a person's word on a release.
+// decide makes a decision about a release, as a person would.
 func (s *service) decide(version string, action v1alpha1.DecisionAction, step string) {
 	s.t.Helper()
 	id := fmt.Sprintf("%s-%d", action, time.Now().UnixNano())
@@ -368,7 +368,7 @@ func (s *service) decide(version string, action v1alpha1.DecisionAction, step st
 	})
 }
 
-// pin pins the group to a version; "" takes the pin away.
+// pin pins the group to a version; "" removes the pin.
 func (s *service) pin(version string) {
 	s.t.Helper()
 	change(s.t, s.ms, func(ms *v1alpha1.Microservice) {
@@ -379,7 +379,7 @@ func (s *service) pin(version string) {
 	})
 }
 
-// pods of a version that are not terminating.
+// pods returns the pods of a version that are not terminating.
 func (s *service) pods(ctx context.Context, version string) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	err := env.Client.List(ctx, &list, client.InNamespace(s.namespace), client.MatchingLabels{v1alpha1.LabelRelease: s.release(version).VersionedMicroservice})
@@ -401,7 +401,7 @@ func podReady(p *corev1.Pod) bool {
 	return false
 }
 
-// web reaches the gateway, whatever the host.
+// web returns a client that connects to the gateway, whatever the host is.
 func web() *http.Client {
 	dialer := &net.Dialer{Timeout: time.Second}
 	return &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
@@ -428,7 +428,7 @@ func answers(t *testing.T, host string) {
 	})
 }
 
-// load begins to send requests to the service's domain, once it answers.
+// load starts to send requests to the service's domain, once it responds.
 func (s *service) load(rate float64, noKeepAlive bool) *harness.Load {
 	s.t.Helper()
 	return s.loadOn(s.host(), rate, noKeepAlive)
@@ -447,7 +447,7 @@ func (s *service) loadOn(host string, rate float64, noKeepAlive bool) *harness.L
 	return l
 }
 
-// sees waits until clients see a version only.
+// sees waits until clients see only this version.
 func (s *service) sees(l *harness.Load, version string) {
 	s.t.Helper()
 	wait(s.t, "clients to see "+version+" only", func(context.Context) (bool, string, error) {
@@ -456,7 +456,7 @@ func (s *service) sees(l *harness.Load, version string) {
 	})
 }
 
-// serves sends for a time, and fails when a request does.
+// serves sends requests for a time, and fails if one fails.
 func (s *service) serves(l *harness.Load, d time.Duration) {
 	s.t.Helper()
 	before := l.Report().Total
@@ -469,7 +469,7 @@ func (s *service) serves(l *harness.Load, d time.Duration) {
 	}
 }
 
-// verdict ends loads, prints their table, and fails when a request did.
+// verdict ends loads, prints their table, and fails if a request failed.
 func verdict(t *testing.T, loads ...*harness.Load) {
 	t.Helper()
 	var reports []harness.Report
@@ -489,7 +489,7 @@ func verdict(t *testing.T, loads ...*harness.Load) {
 	}
 }
 
-// dump shows the objects of a test that failed.
+// dump prints the objects of a failed test.
 func (s *service) dump() {
 	ctx := context.Background()
 	var ms v1alpha1.Microservice

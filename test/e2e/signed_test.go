@@ -22,9 +22,9 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestSignedImage returns an ImagePolicy a public key of cosign. Images without a signature, and with one by another key,
-// are refused with their reasons and never run; signed ones run, by the digest that was signed, and one that is signed later
-// does.
+// TestSignedImage adds a public key of cosign to an ImagePolicy. Images without a signature, or with one by another key, are
+// rejected with their reasons and never run; signed ones run, by the signed digest, and one that is signed later does as
+// well.
 func TestSignedImage(t *testing.T) {
 	s := newService(t, "signed")
 	key, other := cosigntest.NewKey(t), cosigntest.NewKey(t)
@@ -73,7 +73,7 @@ func TestSignedImage(t *testing.T) {
 	verdict(t, l)
 }
 
-// sign signs a digest as cosign does, under the tag that is made of it.
+// sign signs a digest as cosign does, with a tag that is derived from it.
 func (s *service) sign(key cosigntest.Key, digest string) {
 	s.t.Helper()
 	tag, err := name.NewTag(s.localRepository()+":"+cosigntest.Tag(digest), name.StrictValidation, name.Insecure)
@@ -83,7 +83,7 @@ func (s *service) sign(key cosigntest.Key, digest string) {
 	s.write(tag, cosigntest.Artifact(s.t, "", key.Layer(s.t, cosigntest.Payload(s.images.Spec.Image, digest))))
 }
 
-// signAsReferrer signs a digest by a bundle, whose manifest names the image as its subject.
+// signAsReferrer signs a digest with a bundle, whose manifest names the image as its subject.
 func (s *service) signAsReferrer(key cosigntest.Key, digest string) {
 	s.t.Helper()
 	subject, err := name.NewDigest(s.localRepository()+"@"+digest, name.StrictValidation, name.Insecure)
@@ -103,7 +103,7 @@ func (s *service) signAsReferrer(key cosigntest.Key, digest string) {
 	s.write(subject.Context().Digest(own.String()), referrer)
 }
 
-// localRepository returns the repository as it is reached from here.
+// localRepository returns the repository as it is reachable from here.
 func (s *service) localRepository() string { return env.Registry + "/" + s.repository }
 
 func (s *service) write(to name.Reference, image v1.Image) {
@@ -116,7 +116,7 @@ func (s *service) write(to name.Reference, image v1.Image) {
 	}
 }
 
-// unverified waits until a version is refused by its signature, and gives the reason.
+// unverified waits until a version is rejected because of its signature, and returns the reason.
 func (s *service) unverified(version, want string) (reason string) {
 	s.t.Helper()
 	wait(s.t, version+" to be refused", func(ctx context.Context) (bool, string, error) {
@@ -135,7 +135,7 @@ func (s *service) unverified(version, want string) (reason string) {
 	return reason
 }
 
-// neverRan checks that versions have no release: nothing of them was ever started.
+// neverRan checks that versions have no release and were never started.
 func (s *service) neverRan(versions ...string) {
 	s.t.Helper()
 	var ms v1alpha1.Microservice

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// smallest is the smallest useful set of docs: three objects, and nothing in them that could be left out. Only the image,
-// the Gateway and the domain are those of the local cluster.
+// smallest is the smallest useful set of the documents: three objects with required fields only. Only the image, the
+// Gateway and the domain are those of the local cluster.
 const smallest = `
 apiVersion: hlnr.io/v1alpha1
 kind: ImagePolicy
@@ -32,10 +32,10 @@ spec:
   domains: [{domain: shop.smallest.localhost, port: http}]
 `
 
-// TestSmallestUseful applies the smallest useful set as it stands, by plain kubectl, and asks its domain.
+// TestSmallestUseful applies the smallest useful set unchanged with kubectl, and sends requests to its domain.
 func TestSmallestUseful(t *testing.T) {
 	s := newService(t, "smallest")
-	// The set says nothing of security, so that its namespace must not ask for it.
+	// The set has no security settings, so that its namespace must not require them.
 	kubectl(t, "", "label", "namespace", s.namespace, "pod-security.kubernetes.io/enforce=baseline", "--overwrite")
 	s.push("1.0.0")
 	s.push("2.0.0") // out of range

@@ -22,8 +22,8 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestSplit compares the share that 10,000 requests of unchanged configuration see of a canary with its weight: within 1
-// point. At a weight of 30 it asks as the Gateway API's own test of weights does.
+// TestSplit compares a canary's share of 10,000 requests with an unchanged configuration with its weight: within 1
+// point. At a weight of 30 it sends requests as the Gateway API's own test of weights does.
 func TestSplit(t *testing.T) {
 	const requests, tolerance = 10_000, 1.0
 	weights := []int32{1, 5, 10, 30, 50, 99}
@@ -69,8 +69,8 @@ func appendStep(c *v1alpha1.CanaryStrategy, step v1alpha1.CanaryStep) *v1alpha1.
 	return c
 }
 
-// served waits until the gateway serves a weight that it has accepted: it reads its configuration at most once in its
-// throttle, and this is a test of shares and not of times.
+// served waits until the gateway serves a weight that it has accepted: it reads its configuration at most once per
+// throttle, and this test is about shares, not about times.
 func served(t *testing.T, s *service, weight int32) {
 	t.Helper()
 	wait(t, fmt.Sprintf("the gateway to serve %d %%", weight), func(ctx context.Context) (bool, string, error) {
@@ -83,7 +83,7 @@ func served(t *testing.T, s *service, weight int32) {
 	})
 }
 
-// routes of the service.
+// routes returns the routes of the service.
 func (s *service) routes() []gatewayv1.HTTPRoute {
 	s.t.Helper()
 	var list gatewayv1.HTTPRouteList
@@ -147,7 +147,7 @@ func (s *service) conforms(want map[string]float64) {
 	}
 }
 
-// askWithEntropy asks after a pause of up to a second, with a random header, or both.
+// askWithEntropy sends a request after a pause of up to a second, with a random header, or both.
 func askWithEntropy(ctx context.Context, host string) (version string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/", nil)
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// heighlinerAgent begins the user agent of the manager.
+// heighlinerAgent is the prefix of the manager's user agent.
 const heighlinerAgent = "heighliner/"
 
-// TestSteadyState brings up 167 Microservices with three releases each on a simulated node, polled once a minute, and then
-// counts the manager's writes in the API server's audit log for five minutes: none but of its Lease. Then it restarts the
-// manager as another build, which must change nothing. With -short they are 10 Microservices and 90 seconds.
+// TestSteadyState creates 167 Microservices with three releases each on a simulated node, polled once a minute, and then
+// counts the manager's writes in the API server's audit log for five minutes: only those of its Lease are allowed. Then it
+// restarts the manager as another build, which must change nothing. With -short it uses 10 Microservices and 90 seconds.
 func TestSteadyState(t *testing.T) {
 	services, window := 167, 5*time.Minute
 	if testing.Short() {
@@ -56,7 +56,7 @@ func TestSteadyState(t *testing.T) {
 	fleet.upgrade()
 }
 
-// managerWrites returns the manager's writes since then, those of its Lease left out.
+// managerWrites returns the manager's writes since a time, except those of its Lease.
 func managerWrites(t *testing.T, since time.Time) []harness.Writes {
 	t.Helper()
 	writes, err := harness.AuditWrites(env.AuditLog, harness.AuditFilter{Since: since, UserAgentPrefix: heighlinerAgent, IgnoreResources: []string{harness.Leases}})
@@ -75,7 +75,7 @@ func quiet(t *testing.T, d time.Duration) {
 	})
 }
 
-// fleet is many services like one, in one namespace.
+// fleet is a number of equal services in one namespace.
 type fleet struct {
 	base     *service
 	names    []string
@@ -128,7 +128,7 @@ func (f *fleet) create() {
 	}
 }
 
-// scan asks every ImagePolicy to scan its registry now.
+// scan requests a scan of every ImagePolicy.
 func (f *fleet) scan(request string) {
 	t := f.base.t
 	t.Helper()
@@ -141,7 +141,7 @@ func (f *fleet) scan(request string) {
 	}
 }
 
-// waitStable waits until every service has three releases, nothing is in progress, and all is programmed.
+// waitStable waits until every service has three releases, nothing is in progress, and everything is programmed.
 func (f *fleet) waitStable() {
 	t := f.base.t
 	t.Helper()
@@ -168,7 +168,7 @@ func (f *fleet) all(ctx context.Context, ok func(*v1alpha1.Microservice) bool) (
 	return n == len(f.names), fmt.Sprintf("%d of %d", n, len(f.names)), nil
 }
 
-// is reports whether a condition has a status, and a reason where one is given.
+// is reports whether a condition has a status, and a reason if one is given.
 func is(conditions []metav1.Condition, kind string, status metav1.ConditionStatus, reason string) bool {
 	for _, c := range conditions {
 		if c.Type == kind {

@@ -19,8 +19,8 @@ import (
 )
 
 // TestNewerGroup moves a domain that routes to the newest group from 1.x to 2.x by the canary's steps: one release is
-// aborted on the way, the next one stays, and 1.x has its own canary meanwhile. No request fails, on that domain
-// or on that of 1.x.
+// aborted, the next one becomes active, and 1.x has its own canary meanwhile. No request fails, on that domain or on
+// that of 1.x.
 func TestNewerGroup(t *testing.T) {
 	s := newService(t, "newer").steps(asking("some", 10), asking("half", 50))
 	s.images.Spec.Versioning = v1alpha1.Versioning{GroupBy: v1alpha1.GroupByMajor}
@@ -42,7 +42,7 @@ func TestNewerGroup(t *testing.T) {
 	s.status("2.0.0", v1alpha1.ReleaseError)
 	s.routesTo(shared, "1.0.0=100")
 	s.sees(everybody, "1.0.0")
-	s.serves(everybody, 8*time.Second) // through the drain of 2.0.0
+	s.serves(everybody, 8*time.Second) // until after the drain of 2.0.0
 
 	s.push("2.0.1")
 	s.routesTo(shared, "1.0.0=90 2.0.1=10")
@@ -51,7 +51,7 @@ func TestNewerGroup(t *testing.T) {
 	s.routesTo(shared, "1.0.0=50 2.0.1=50")
 	s.splits(everybody, "50 %", "2.0.1", 50)
 
-	// A fix in the older group takes the steps of its domain, and half of them here.
+	// A fix in the older group takes the steps on its domain, and gets half of them here.
 	s.push("1.1.0")
 	s.routesTo(older, "1.0.0=90 1.1.0=10")
 	s.routesTo(shared, "1.0.0=45 1.1.0=5 2.0.1=50")
@@ -108,7 +108,8 @@ func (s *service) routesTo(host, want string) {
 	})
 }
 
-// splits waits until clients see about a share of a version, and then holds it for 1,000 requests within 2 points.
+// splits waits until clients see approximately the share of a version, and then checks it for 1,000 requests within 2
+// points.
 func (s *service) splits(l *harness.Load, phase, version string, percent float64) {
 	s.t.Helper()
 	away := func(split harness.Split) float64 { return math.Abs(split.Fraction(version)*100 - percent) }
@@ -125,7 +126,7 @@ func (s *service) splits(l *harness.Load, phase, version string, percent float64
 	}
 }
 
-// routeOf returns the HTTPRoute that has a host.
+// routeOf returns the HTTPRoute with a host.
 func (s *service) routeOf(host string) gatewayv1.HTTPRoute {
 	s.t.Helper()
 	var list gatewayv1.HTTPRouteList

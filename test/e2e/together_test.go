@@ -11,9 +11,9 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestTogether lets three services go through their steps together. None gets beyond its first step, or active, before all
-// have come as far. A version that fails at one of them is held at the one with Hold, and rolled back at the one that
-// has RollBack; the next version goes through at all.
+// TestTogether rolls out three services together. None passes its first step, or becomes active, before all have reached
+// it. A version that fails at one of them waits at the one with Hold, and is rolled back at the one with RollBack; the
+// next version becomes active everywhere.
 func TestTogether(t *testing.T) {
 	app := newService(t, "together")
 	cart, stock := app.sibling("cart"), app.sibling("stock")

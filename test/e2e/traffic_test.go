@@ -26,17 +26,17 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// gatewayAway is the phase in which requests may fail: the gateway itself is not there.
+// gatewayAway is the phase in which requests may fail, because the gateway itself is down.
 const gatewayAway = "gateway away"
 
-// TestTraffic takes a service through all that changes its traffic, while it is asked in every protocol: 100 requests
-// per second of HTTP/1.1, as many of h2c, 20 calls of gRPC, 20 connections each of TCP and TLS through the gateway, and 20
-// datagrams through the Service of the group. None fails but while the gateway is away, and a datagram that is in progress
-// while the Service moves, which are counted apart: kube-proxy then deletes what connection tracking knows of the endpoints
-// that leave, and an answer in transit finds no receiver.
+// TestTraffic plays everything that changes a service's traffic, under load in every protocol: 100 requests per second of
+// HTTP/1.1, as many of h2c, 20 calls of gRPC, 20 connections each of TCP and TLS through the gateway, and 20 datagrams
+// through the Service of the group. None fails except while the gateway is down, and datagrams in progress while the
+// Service moves, which are counted separately: kube-proxy then deletes the connection tracking entries of removed
+// endpoints, and an answer in transit is lost.
 func TestTraffic(t *testing.T) {
 	s := newService(t, "traffic").steps(pausing(10, 5*time.Second), asking("half", 50)).everyProtocol()
-	// HTTP/1.1 has its own policy, because that is the one that changes its provider: listeners need a Gateway.
+	// HTTP/1.1 has a separate policy, whose provider changes: listeners need a Gateway.
 	web := s.secondPolicy("web", "web-{{.ReleaseGroupName}}.traffic.localhost")
 	web.Spec.DrainDelay = v1alpha1.DurationOf(10 * time.Second)
 	s.start("1.0.0")
@@ -65,7 +65,7 @@ func TestTraffic(t *testing.T) {
 	s.decide("1.1.0", v1alpha1.DecisionContinue, "half")
 	s.active("1.1.0")
 	sees("1.1.0")
-	s.serves(loads[0], 8*time.Second) // through the drain of 1.0.0
+	s.serves(loads[0], 8*time.Second) // until after the drain of 1.0.0
 
 	phase("abort")
 	s.push("1.2.0")
@@ -145,16 +145,16 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// datagrams is what the load over UDP is called.
+// datagrams is the name of the load over UDP.
 const datagrams = "UDP"
 
-// near reports whether a time is within half a second of one of others.
+// near reports whether a time is within half a second of one of the others.
 func near(all []time.Time, at time.Time) bool {
 	return slices.ContainsFunc(all, func(t time.Time) bool { return at.Sub(t).Abs() < 500*time.Millisecond })
 }
 
-// moves watches a Service from now on; the function that it returns gives the times at which it was seen to move to other
-// pods.
+// moves starts to watch a Service; the function that it returns returns the times at which the Service was seen to move to
+// other pods.
 func (s *service) moves(name string) func() []time.Time {
 	s.t.Helper()
 	w, err := env.Client.Watch(s.t.Context(), &corev1.ServiceList{}, client.InNamespace(s.namespace), client.MatchingFields{"metadata.name": name})
@@ -181,8 +181,8 @@ func (s *service) moves(name string) func() []time.Time {
 	}
 }
 
-// everyProtocol returns the policy a port of each protocol, with domains, and a listener for TCP. UDP is for the
-// group's Service: this gateway has no UDPRoute.
+// everyProtocol adds a port of each protocol to the policy, with domains, and a listener for TCP. UDP uses the group's
+// Service: this gateway has no UDPRoute.
 func (s *service) everyProtocol() *service {
 	target := func(port int32) *intstr.IntOrString { p := intstr.FromInt32(port); return &p }
 	s.network.Spec.Ports = []v1alpha1.NetworkPort{
@@ -201,7 +201,7 @@ func (s *service) everyProtocol() *service {
 	return s
 }
 
-// edge names a listener of the Gateway for protocols other than HTTP.
+// edge returns a listener of the Gateway for protocols other than HTTP.
 func edge(listener string) v1alpha1.ParentReference {
 	return v1alpha1.ParentReference{Namespace: "infra", Name: "edge", SectionName: listener}
 }
@@ -217,7 +217,7 @@ func (s *service) secondPolicy(name, domain string) *v1alpha1.NetworkPolicy {
 	}}
 }
 
-// everyLoad begins to ask in each protocol; the first load is that of HTTP/1.1.
+// everyLoad starts a load in each protocol; the first one uses HTTP/1.1.
 func (s *service) everyLoad() []*harness.Load {
 	s.t.Helper()
 	web := "web-" + s.host()
@@ -249,7 +249,7 @@ func (s *service) everyLoad() []*harness.Load {
 	return loads
 }
 
-// ready waits until a question is answered.
+// ready waits until a request of a load is answered.
 func (s *service) ready(c harness.LoadConfig) {
 	s.t.Helper()
 	c.Rate, c.Count, c.Timeout = 10, 1, 2*time.Second
@@ -291,8 +291,8 @@ func (s *service) provider(p *v1alpha1.NetworkPolicy, to *v1alpha1.NetworkProvid
 	})
 }
 
-// closePreview plays the end of a preview. Its requests are answered by it until they have no answer: none meets a
-// pod that goes.
+// closePreview plays the end of a preview. Requests are answered by it until its host has no route: none reaches a
+// terminating pod.
 func closePreview(t *testing.T) {
 	s := newService(t, "closing")
 	h := newHub(t, "")

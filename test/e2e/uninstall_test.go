@@ -16,11 +16,11 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// mostDeletion is how long a namespace may take to go, the pods' own shutdown included.
+// mostDeletion is the maximum time for the deletion of a namespace, including the shutdown of pods.
 const mostDeletion = 30 * time.Second
 
-// TestUninstall takes the manager away: what runs keeps serving. Namespaces with a canary in progress go in time, with the
-// manager and without.
+// TestUninstall removes the manager: running releases keep serving. Namespaces with a canary in progress are deleted in
+// time, with the manager and without.
 func TestUninstall(t *testing.T) {
 	s := newService(t, "uninstall").steps(pausing(20, 10*time.Minute))
 	s.start("1.0.0")
@@ -45,8 +45,8 @@ func TestUninstall(t *testing.T) {
 	})
 }
 
-// TestManagerAway takes the manager away for longer than the progress deadline while a release is starting: the release did
-// nothing wrong, and becomes active when the manager is back.
+// TestManagerAway removes the manager for longer than the progress deadline while a release is starting: the release is not
+// at fault, and becomes active when the manager is back.
 func TestManagerAway(t *testing.T) {
 	const deadline = 15 * time.Second
 	s := newService(t, "away").steps(pausing(20, 3*time.Second))
@@ -64,7 +64,7 @@ func TestManagerAway(t *testing.T) {
 	verdict(t, l)
 }
 
-// deleted deletes the namespace, and fails when it does not go in time.
+// deleted deletes the namespace, and fails if that takes too long.
 func (s *service) deleted() {
 	s.t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
@@ -85,8 +85,7 @@ func (s *service) deleted() {
 	s.t.Logf("namespace gone after %s", time.Since(began).Round(100*time.Millisecond))
 }
 
-// withoutManager deletes the manager as its manifests say (kubectl delete -k config/manager), and brings it back after the
-// test.
+// withoutManager deletes the manager as with kubectl delete -k config/manager, and restores it after the test.
 func withoutManager(t *testing.T) {
 	t.Helper()
 	key := client.ObjectKey{Namespace: managerNamespace, Name: managerName}
@@ -118,7 +117,7 @@ func withoutManager(t *testing.T) {
 	})
 }
 
-// fresh makes an object that was read one that can be created.
+// fresh turns an object that was read into one that can be created.
 func fresh(o client.Object) {
 	o.SetResourceVersion("")
 	o.SetUID("")

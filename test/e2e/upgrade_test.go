@@ -181,7 +181,7 @@ func anotherBuild(t *testing.T) {
 	})
 }
 
-// upgrade restarts the manager as another build under the stable fleet: no release, no pod and no object may change.
+// upgrade restarts the manager as another build with the stable fleet: no release, no pod and no object may change.
 func (f *fleet) upgrade() {
 	t := f.base.t
 	t.Helper()
@@ -193,7 +193,7 @@ func (f *fleet) upgrade() {
 		t.Errorf("another build of the manager changed what runs (-before +after):\n%.4000s", diff)
 	}
 	writes, err := harness.AuditWrites(env.AuditLog, harness.AuditFilter{
-		Since: began, UserAgentPrefix: heighlinerAgent, IgnoreResources: []string{harness.Leases, "events"}, // that it is the leader is an event
+		Since: began, UserAgentPrefix: heighlinerAgent, IgnoreResources: []string{harness.Leases, "events"}, // leader election writes an event
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -19,8 +19,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// scores is an endpoint in the network of the cluster that answers JSON: {"score": N} for a version that has one, {} for
-// one that has none, 500 while it is broken, and 401 to who has not its token.
+// scores is an endpoint in the network of the cluster that responds with JSON: {"score": N} for a version with a score, {}
+// for one without, 500 while it is broken, and 401 without its token.
 type scores struct {
 	url, token string
 
@@ -65,8 +65,8 @@ func (e *scores) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// TestAnalysisBaseline compares the canary with the active release: one that is as slow as that passes, which an absolute
-// limit in a dry run would have rolled back, and a slower one does not.
+// TestAnalysisBaseline compares the canary with the active release: an equally slow one passes, although an absolute limit
+// in a dry run would have rolled it back, and a slower one does not.
 func TestAnalysisBaseline(t *testing.T) {
 	t.Parallel()
 	s := newService(t, "baseline").steps(v1alpha1.CanaryStep{Weight: 50}).measured(v1alpha1.SourceTraefik, 2, v1alpha1.NoTrafficWait)
@@ -98,7 +98,8 @@ func TestAnalysisBaseline(t *testing.T) {
 	verdict(t, l)
 }
 
-// results wants so many measurements of a result at least, and no others but those without traffic.
+// results checks that there are at least the given number of measurements with a result, and no others except those without
+// traffic.
 func results(t *testing.T, all []v1alpha1.Measurement, want v1alpha1.MeasurementResult, least int) {
 	t.Helper()
 	n := 0
@@ -117,8 +118,8 @@ func results(t *testing.T, all []v1alpha1.Measurement, want v1alpha1.Measurement
 	}
 }
 
-// TestAnalysisWeb lets an endpoint that answers JSON judge: what is neither good nor bad waits for a person, what cannot be
-// measured is neither a pass nor a failure, and no credential is shown.
+// TestAnalysisWeb measures with an endpoint that responds with JSON: a value that is neither good nor bad waits for a
+// person, an error is neither a pass nor a failure, and no credential is shown.
 func TestAnalysisWeb(t *testing.T) {
 	t.Parallel()
 	e := startScores(t, "a token that no one else has")
@@ -195,7 +196,7 @@ func TestAnalysisWeb(t *testing.T) {
 	}
 }
 
-// scored wants each measurement of a version to be of one result and value.
+// scored checks that each measurement of a version has one result and value.
 func (s *service) scored(version string, want v1alpha1.MeasurementResult, score float64) {
 	s.t.Helper()
 	all := s.measurements(version)["score"]

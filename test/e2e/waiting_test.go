@@ -21,8 +21,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestFullClusterWaitsForTheNewest installs a service on a node without room for it, with several versions in its registry.
-// Nothing but the newest is started, through several deadlines, and it is active soon after there is room.
+// TestFullClusterWaitsForTheNewest installs a service with several versions in its registry on a node without free capacity. Only
+// the newest is started, through several deadlines, and it is active soon after capacity is available.
 func TestFullClusterWaitsForTheNewest(t *testing.T) {
 	s := waitingService(t, "full")
 	var nodes corev1.NodeList
@@ -32,7 +32,7 @@ func TestFullClusterWaitsForTheNewest(t *testing.T) {
 	if len(nodes.Items) != 1 {
 		t.Fatalf("the cluster has %d nodes, and this test fills one", len(nodes.Items))
 	}
-	// Two such pods do not fit together, so that the other one keeps the release out.
+	// Two such pods do not fit together, so that the other one blocks the release.
 	large := *resource.NewMilliQuantity(nodes.Items[0].Status.Allocatable.Cpu().MilliValue()*6/10, resource.DecimalSI)
 	s.ms.Spec.Availability.Replicas = 1
 	s.ms.Spec.Template.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = large
@@ -64,7 +64,7 @@ func TestQuotaWaitsForTheNewest(t *testing.T) {
 	})
 }
 
-// TestWebhookThatIsDownWaitsForTheNewest does the same with an admission webhook for pods that nothing answers.
+// TestWebhookThatIsDownWaitsForTheNewest does the same with an admission webhook for pods that does not respond.
 func TestWebhookThatIsDownWaitsForTheNewest(t *testing.T) {
 	s := waitingService(t, "webhook")
 	fail, none, all := admissionregistrationv1.Fail, admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.NamespacedScope
@@ -95,7 +95,7 @@ func TestWebhookThatIsDownWaitsForTheNewest(t *testing.T) {
 	})
 }
 
-// waitingService has versions in its registry, the newest of which is to be installed.
+// waitingService returns a service with versions in its registry, the newest of which must be installed.
 func waitingService(t *testing.T, name string) *service {
 	s := newService(t, name)
 	s.ms.Spec.UpdateStrategy.ProgressDeadlineSeconds = 15
@@ -111,7 +111,7 @@ func (s *service) installs() {
 	s.create(s.images, s.ms, s.network)
 }
 
-// filler returns a pod of another user that takes room on the node.
+// filler creates a Deployment of another user that uses capacity of the node.
 func (s *service) filler(cpu resource.Quantity) *appsv1.Deployment {
 	s.t.Helper()
 	labels := map[string]string{"app": "filler"}
@@ -130,8 +130,8 @@ func (s *service) filler(cpu resource.Quantity) *appsv1.Deployment {
 	return d
 }
 
-// staysBlocked sees the newest version wait for a cause, named in a condition, an event and a column, for more than three deadlines,
-// and nothing else started.
+// staysBlocked checks that the newest version waits for a cause, named in a condition, an event and a column, for more than three
+// deadlines, and that nothing else is started.
 func (s *service) staysBlocked(cause string) {
 	s.t.Helper()
 	s.until("7.0.0 to wait for "+cause, func(ms *v1alpha1.Microservice) (bool, string) {
@@ -169,7 +169,7 @@ func (s *service) staysBlocked(cause string) {
 	}
 }
 
-// continues ends the cause, and sees 7.0.0 active soon.
+// continues removes the cause, and checks that 7.0.0 is active soon.
 func (s *service) continues(end func()) {
 	s.t.Helper()
 	end()

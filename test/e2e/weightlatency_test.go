@@ -19,10 +19,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestWeightLatency measures from a weight that is written into a route until the gateway serves it, with the gateway's
-// own throttle of 2 s, with the local cluster's of 100 ms and with none: of a weight that comes alone, which is the first
-// of a canary, until its first answer; of one that comes immediately after it, which promotes the canary, until the last answer
-// of the one before.
+// TestWeightLatency measures the time from the write of a weight into a route until the gateway serves it, with the gateway's
+// own throttle of 2 s, with the local cluster's of 100 ms and without one: for a single weight, the first of a canary, until
+// its first answer; for one that immediately follows, which promotes the canary, until the last answer of the previous release.
 func TestWeightLatency(t *testing.T) {
 	const (
 		samples = 6
@@ -64,7 +63,7 @@ func TestWeightLatency(t *testing.T) {
 	}
 }
 
-// firstAnswer asks for a host every 5 ms; the result waits for the first answer of a version and when it came.
+// firstAnswer sends a request to a host every 5 ms; the result waits for the first answer of a version and returns its time.
 func firstAnswer(t *testing.T, host, version string) func() time.Time {
 	t.Helper()
 	first := make(chan time.Time, 1)
@@ -77,8 +76,8 @@ func firstAnswer(t *testing.T, host, version string) func() time.Time {
 	return awaitTime(t, "the first answer of "+version, first)
 }
 
-// lastAnswer asks the same way; the result waits until a version has not answered for four seconds, longer than any
-// throttle, and when it answered last.
+// lastAnswer does the same; the result waits until a version has not answered for four seconds, longer than any throttle, and
+// returns the time of its last answer.
 func lastAnswer(t *testing.T, host, version string) func() time.Time {
 	t.Helper()
 	last := make(chan time.Time, 1)
@@ -110,7 +109,7 @@ func awaitTime(t *testing.T, what string, at <-chan time.Time) func() time.Time 
 	}
 }
 
-// askOften asks for a host every 5 ms until enough reports true.
+// askOften sends a request to a host every 5 ms until enough returns true.
 func askOften(ctx context.Context, host string, enough func(at time.Time, version string) bool) {
 	every := time.NewTicker(5 * time.Millisecond)
 	defer every.Stop()
@@ -133,8 +132,8 @@ func askOften(ctx context.Context, host string, enough func(at time.Time, versio
 	}
 }
 
-// watchWeight watches the routes of the service; the result waits until the weight of a version is as wanted in all of
-// them, and returns when that was seen.
+// watchWeight watches the routes of the service; the result waits until the weight of a version is as wanted in all of them,
+// and returns when that was seen.
 func (s *service) watchWeight() func(version string, wanted func(int32) bool) time.Time {
 	s.t.Helper()
 	w, err := env.Client.Watch(s.t.Context(), &gatewayv1.HTTPRouteList{}, client.InNamespace(s.namespace))
@@ -166,7 +165,7 @@ func (s *service) watchWeight() func(version string, wanted func(int32) bool) ti
 	}
 }
 
-// weightIn returns what a route gives the Service of a version: 0 when it does not name it.
+// weightIn returns the weight of the Service of a version in a route, 0 if it is absent.
 func (s *service) weightIn(route *gatewayv1.HTTPRoute, version string) int32 {
 	s.t.Helper()
 	release := s.nameOf(version)
@@ -190,7 +189,7 @@ func (s *service) weightIn(route *gatewayv1.HTTPRoute, version string) int32 {
 	return total
 }
 
-// nameOf returns the name of a version's release, or empty before it is there.
+// nameOf returns the name of a version's release, or "" if it does not exist yet.
 func (s *service) nameOf(version string) string {
 	var ms v1alpha1.Microservice
 	if err := env.Client.Get(s.t.Context(), s.key(), &ms); err != nil {
