@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// While a load moves to more or fewer pods, or changes, the usage that is written never
-// adds up to more than the greater of what it was and what it becomes: an autoscaler
-// that reads in between would ask for a pod too many.
+// While a load moves to more or fewer pods, or changes, the sum of the written usage
+// never exceeds the larger of the old and the new load: an autoscaler that reads in
+// between would add a pod too many.
 func TestSpreadNeverInventsLoad(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// asKilled, when it is set, makes the test binary one that starts an API server, prints its folder, and ends only when it is killed.
+// asKilled, if set, makes the test binary start an API server, print its folder, and run until it is killed.
 const asKilled = "HEIGHLINER_TEST_KILLED"
 
 func waitToBeKilled() {
@@ -28,8 +28,8 @@ func waitToBeKilled() {
 	select {}
 }
 
-// Nothing runs on when a process with an API server is killed together with its process group, as by a time limit or by Ctrl-C, and
-// its folder is deleted.
+// No process remains when a process with an API server is killed together with its process group, as by a time limit or by Ctrl-C,
+// and its folder is deleted.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command(os.Args[0])
@@ -70,7 +70,7 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// processes returns the names of the processes that a process started, by their IDs.
+// processes returns the names of the processes that a process started, by ID.
 func processes(t *testing.T, parent int) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*")
@@ -87,9 +87,9 @@ func processes(t *testing.T, parent int) map[string]string {
 	return started
 }
 
-// process returns the name of a process that runs, and the ID of its parent.
+// process returns the name of a running process, and the ID of its parent.
 func process(pid string) (name, parent string, ok bool) {
-	text, err := os.ReadFile(filepath.Join("/proc", pid, "stat")) // such as: 7 (etcd) S 1
+	text, err := os.ReadFile(filepath.Join("/proc", pid, "stat")) // for example: 7 (etcd) S 1
 	if err != nil {
 		return "", "", false
 	}

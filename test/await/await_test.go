@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestWithin: a wait ends as soon as the state is there, and with the last error
-// before the limit where it never is.
+// TestWithin checks that a wait ends as soon as the state is reached, or else
+// with the last error before the limit.
 func TestWithin(t *testing.T) {
 	t.Parallel()
 	notYet := errors.New("not yet")

@@ -1,5 +1,5 @@
-// Package docs tests the documentation: every manifest that a page or a sample shows
-// is one that a real API server takes, and every link has a target.
+// Package docs tests the documentation: a real API server accepts every manifest of a page or a
+// sample, and every link has a target.
 package docs
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// root of the repository, as seen from this package.
+// root of the repository, relative to this package.
 const root = "../.."
 
 var env *apiserver.Env
@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{}, &env))
 }
 
-// TestManifests applies each document of our group by dry run, with unknown and
-// repeated fields being errors.
+// TestManifests applies each document of the group hlnr.io by dry run, with strict validation of
+// unknown and duplicate fields.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -60,7 +60,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// TestFragments: a block that is not applied as it is, is not a whole manifest.
+// TestFragments checks that a block that is not applied is not a complete manifest.
 func TestFragments(t *testing.T) {
 	t.Parallel()
 	for _, p := range pages(t) {
@@ -72,8 +72,8 @@ func TestFragments(t *testing.T) {
 	}
 }
 
-// TestFragmentsFit: a fragment of one of our kinds, put into the least object of that
-// kind, is one that the server takes.
+// TestFragmentsFit checks that the server accepts a fragment of a kind of hlnr.io, inserted into
+// the smallest object of that kind.
 func TestFragmentsFit(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -95,7 +95,7 @@ func TestFragmentsFit(t *testing.T) {
 				continue
 			}
 			if obj == nil {
-				continue // Of another project.
+				continue // a fragment of another project
 			}
 			checked++
 			if err := try(t.Context(), namespace, obj); err != nil {
@@ -108,8 +108,8 @@ func TestFragmentsFit(t *testing.T) {
 	}
 }
 
-// least are the specifications that a fragment is put into, by kind, and the fields of
-// a specification that show the kind.
+// least are the smallest specifications into which fragments are inserted, by kind, and the fields
+// of a specification that identify the kind.
 var least = map[string]struct {
 	spec   string
 	fields []string
@@ -122,7 +122,7 @@ var least = map[string]struct {
 	"NetworkPolicy":      {"ports: [{name: http, port: 80}]", []string{"domains", "provider", "ports"}},
 }
 
-// complete makes an object of a part; nil where the part is of another project's.
+// complete returns an object with a part; nil if the part belongs to another project.
 func complete(part map[string]any) (*unstructured.Unstructured, error) {
 	if metrics, ok := part["metrics"]; ok {
 		part = map[string]any{"spec": map[string]any{"updateStrategy": map[string]any{"canary": map[string]any{
@@ -158,7 +158,7 @@ func complete(part map[string]any) (*unstructured.Unstructured, error) {
 	return nil, errors.New("the specification has no field that shows its kind: write one of those that this test knows, or add one to the test")
 }
 
-// TestLinks: what a page links to within the repository is there, headings included.
+// TestLinks checks that targets of links within the repository exist, including headings.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	for _, p := range pages(t) {
@@ -170,7 +170,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestPaths: a page names no path of the machine that it was written on.
+// TestPaths checks that a page contains no path of the machine on which it was written.
 func TestPaths(t *testing.T) {
 	t.Parallel()
 	for _, p := range pages(t) {
@@ -182,7 +182,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestStrict: what the other tests rely on is true: the server refuses what is wrong.
+// TestStrict checks an assumption of the other tests: the server rejects what is wrong.
 func TestStrict(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -247,8 +247,8 @@ func TestAnchor(t *testing.T) {
 // manifest is YAML that a reader may apply.
 type manifest struct{ where, text string }
 
-// manifests returns the blocks of all pages and the samples. A page without a block is fine, and so
-// is a folder that is not there.
+// manifests returns the blocks of all pages and the samples. A page without a block, or a missing
+// folder, is not an error.
 func manifests(t *testing.T) []manifest {
 	t.Helper()
 	var found []manifest
@@ -272,7 +272,7 @@ func manifests(t *testing.T) []manifest {
 // page is a file, by its path in the repository.
 type page struct{ name, text string }
 
-// pages returns those at the root and all of docs, as far as they are there.
+// pages returns the pages at the root and in docs, as far as they exist.
 func pages(t *testing.T) []page {
 	t.Helper()
 	found := files(t, "docs", ".md")
@@ -288,7 +288,7 @@ func pages(t *testing.T) []page {
 	return found
 }
 
-// files of a folder and those below it; none where there is no such folder.
+// files returns the files in a folder and below; none if the folder does not exist.
 func files(t *testing.T, dir, ext string) []page {
 	t.Helper()
 	var found []page
@@ -310,8 +310,8 @@ func files(t *testing.T, dir, ext string) []page {
 	return found
 }
 
-// block is a fenced block of a page. info is what stands behind the fence, and line
-// that of the fence, from 1.
+// block is a fenced block of a page. info is the text after the fence, and line is the line of the
+// fence, from 1.
 type block struct {
 	line       int
 	info, text string
@@ -370,12 +370,12 @@ var (
 	linkText   = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 	notAnchor  = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
 	scheme     = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*:`)
-	// machinePath is an absolute path of one machine, and not a part of a URL or of
-	// a longer path.
+	// machinePath matches an absolute path of one machine that is not part of a URL or of a longer
+	// path.
 	machinePath = regexp.MustCompile(`(?:^|[^A-Za-z0-9_./}-])/(?:work|root|home|tmp)(?:$|[^A-Za-z0-9_-])`)
 )
 
-// links of a page, in order, those by reference last.
+// links returns the links of a page, in order, those by reference last.
 func links(text string) []string {
 	text = codeSpan.ReplaceAllString(prose(text), "")
 	var found []string
@@ -387,7 +387,7 @@ func links(text string) []string {
 	return found
 }
 
-// resolve follows a link of a page. Links to other sites are not followed.
+// resolve checks a link of a page. Links to other sites are not checked.
 func resolve(name, link string) error {
 	if scheme.MatchString(link) {
 		return nil
@@ -419,7 +419,7 @@ func resolve(name, link string) error {
 	return fmt.Errorf("no heading gives the anchor %q", fragment)
 }
 
-// anchor returns what a renderer of Markdown makes of a heading.
+// anchor returns the anchor that a renderer of Markdown creates for a heading.
 func anchor(heading string) string {
 	text := linkText.ReplaceAllString(heading, "$1")
 	return strings.ReplaceAll(notAnchor.ReplaceAllString(strings.ToLower(text), ""), " ", "-")

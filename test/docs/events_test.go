@@ -12,21 +12,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// deliverable are the events of GitHub's webhooks by the names that its settings have for
-// them; "": every GitHub App gets them, and there is nothing to choose.
+// deliverable are the events of GitHub's webhooks by the names in its settings; "" for
+// events that every GitHub App gets, and that cannot be selected.
 var deliverable = map[string]string{
 	"create": "Branch or tag creation", "delete": "Branch or tag deletion", "pull_request": "Pull requests", "push": "Pushes",
 	"release": "Releases", "repository": "Repositories", "package": "Packages", "registry_package": "Registry packages",
 	"installation": "", "installation_repositories": "",
 }
 
-// chosen finds the events of a webhook that the guide names.
+// chosen matches the events of a webhook that the guide names.
 var (
 	chosen = regexp.MustCompile(`(?s)content type .application/json., the secret, and the\s+events (.*?):`)
 	named  = regexp.MustCompile(`\*([A-Z][^*]+)\*`)
 )
 
-// TestEventsOfWebhooks: the guide names the events that the code follows, and no other.
+// TestEventsOfWebhooks checks that the guide names exactly the events that the code
+// handles.
 func TestEventsOfWebhooks(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "docs", "how-to", "previews.md"))
@@ -56,7 +57,7 @@ func TestEventsOfWebhooks(t *testing.T) {
 	}
 }
 
-// keysOf returns the keys of maps that variables below dir are made with.
+// keysOf returns the keys of the maps that initialize variables below dir.
 func keysOf(t *testing.T, dir string, variables ...string) []string {
 	t.Helper()
 	var keys []string

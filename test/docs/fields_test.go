@@ -10,11 +10,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fieldName is a part of a path such as "spec.domains[].groups.names".
+// fieldName matches a part of a path such as "spec.domains[].groups.names".
 var fieldName = regexp.MustCompile(`[A-Za-z]+`)
 
-// TestFieldsDescribed: the page on a kind names each field of its specification and
-// the first level of its status, in code.
+// TestFieldsDescribed checks that the page about a kind names each field of its specification and
+// the first level of its status, in code font.
 func TestFieldsDescribed(t *testing.T) {
 	t.Parallel()
 	definitions := 0
@@ -48,7 +48,7 @@ func TestFieldsDescribed(t *testing.T) {
 	}
 }
 
-// fieldsNamed returns the words in code of a page, outside of blocks.
+// fieldsNamed returns the words in code font on a page, outside of blocks.
 func fieldsNamed(text string) map[string]bool {
 	named := map[string]bool{}
 	for _, span := range codeSpan.FindAllString(prose(text), -1) {
@@ -59,11 +59,11 @@ func fieldsNamed(text string) map[string]bool {
 	return named
 }
 
-// foreign are the fields whose types are those of Kubernetes and documented there.
+// foreign are the fields with types of Kubernetes, which are documented there.
 var foreign = []string{"spec.template", "spec.availability.autoscaling.metrics", "spec.availability.autoscaling.behavior"}
 
-// fields returns the paths below a schema, down to depth. What is foreign is not looked into, and
-// conditions have their own section.
+// fields returns the paths below a schema, down to depth. Foreign fields are not expanded, and
+// conditions have a separate section.
 func fields(path string, schema apiextensionsv1.JSONSchemaProps, depth int) []string {
 	if depth == 0 || slices.Contains(foreign, path) {
 		return nil

@@ -16,7 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// failures are the known failures of others, and failureRows how many there are.
+// failures is the list of known failures of others, and failureRows the number of its
+// rows.
 const (
 	failures    = "docs/design/known-failures.md"
 	failureRows = 72
@@ -25,12 +26,12 @@ const (
 var (
 	failureRow = regexp.MustCompile(`(?m)^\| (\d+) \| (.+?) \| (.+?) \| (.+?) \|$`)
 	testName   = regexp.MustCompile("`([a-z][a-z0-9/]*)\\.((?:Test|Fuzz)[A-Za-z0-9]+)(?:/([^`]+))?`")
-	// ofRow are names of cases that begin with the row they are about.
+	// ofRow matches names of cases that begin with the number of a row.
 	ofRow = regexp.MustCompile(`^(\d\d) .`)
 )
 
-// TestKnownFailures: each row of the list names tests that are there, or explains why the
-// failure cannot occur; and each test that was written for a row is named in it.
+// TestKnownFailures checks that each row of the list names existing tests, or explains
+// why the failure cannot occur, and that each test for a row is named in it.
 func TestKnownFailures(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, failures))
@@ -72,10 +73,10 @@ func TestKnownFailures(t *testing.T) {
 	}
 }
 
-// findings are those of a review.
+// findings is the list of findings of a review.
 const findings = "docs/design/findings.md"
 
-// TestFindings: each test that the list of findings names is there.
+// TestFindings checks that each test in the list of findings exists.
 func TestFindings(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, findings))
@@ -87,7 +88,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// namesTests finds each test that a page names, and gives how many there are.
+// namesTests checks that each test on a page exists, and returns their number.
 func namesTests(t *testing.T, page, text string, known map[string]*tested) int {
 	t.Helper()
 	names := testName.FindAllStringSubmatch(text, -1)
@@ -104,16 +105,16 @@ func namesTests(t *testing.T, page, text string, known map[string]*tested) int {
 	return len(names)
 }
 
-// tested has the names of the tests in a folder.
+// tested contains the names of the tests in a folder.
 type tested struct {
-	// tests are the functions, and words all text that may name a case of one.
+	// tests are the functions, and words all text that may name a case.
 	tests, words []string
-	// written are the tests of files that were written for the list, and cases the
-	// names in them that begin with a row.
+	// written are the tests in files for the list, and cases the names in them that begin
+	// with a row.
 	written, cases []string
 }
 
-// testsOf finds the tests of all folders, whatever their build tags.
+// testsOf returns the tests of all folders, whatever their build tags.
 func testsOf(t *testing.T) map[string]*tested {
 	t.Helper()
 	found := map[string]*tested{}

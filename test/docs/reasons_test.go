@@ -15,15 +15,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// camelCase is a word as conditions, events and failures use it.
+// camelCase matches a word as conditions, events and failures use it.
 var camelCase = regexp.MustCompile(`^[A-Z][a-z]+[A-Za-z]*$`)
 
-// wordSections are the sections of a page on a kind whose words in code are conditions
-// and reasons.
+// wordSections are the sections of a page about a kind in which words in code font are
+// conditions and reasons.
 var wordSections = []string{"Conditions", "Events", "Failures"}
 
-// TestReasonsExist: a condition, reason or failure that a page on a kind names is a
-// word of the code.
+// TestReasonsExist checks that a condition, reason or failure on a page about a kind
+// is a word of the code.
 func TestReasonsExist(t *testing.T) {
 	t.Parallel()
 	known := words(t, "apis", "controllers", "internal")
@@ -41,7 +41,7 @@ func TestReasonsExist(t *testing.T) {
 	}
 }
 
-// TestReasonsDescribed: the words that the API promises stand in a page on a kind.
+// TestReasonsDescribed checks that pages about kinds describe the words of the API.
 func TestReasonsDescribed(t *testing.T) {
 	t.Parallel()
 	var named []string
@@ -66,7 +66,7 @@ func TestReasonsOfText(t *testing.T) {
 	}
 }
 
-// reasons returns the words in code of the sections about conditions.
+// reasons returns the words in code font in the sections about conditions.
 func reasons(text string) []string {
 	var found []string
 	in := false
@@ -87,7 +87,7 @@ func reasons(text string) []string {
 	return slices.Compact(found)
 }
 
-// words returns the CamelCase string literals of the code below dirs, tests aside.
+// words returns the CamelCase string literals of the code below dirs, except tests.
 func words(t *testing.T, dirs ...string) []string {
 	t.Helper()
 	var found []string
@@ -102,10 +102,10 @@ func words(t *testing.T, dirs ...string) []string {
 	return found
 }
 
-// constant is a named string.
+// constant is a named string constant.
 type constant struct{ name, value string }
 
-// constants returns the named strings of the code below dir.
+// constants returns the named string constants of the code below dir.
 func constants(t *testing.T, dir string) []constant {
 	t.Helper()
 	var found []constant
@@ -138,7 +138,7 @@ func literal(n ast.Node) (string, bool) {
 	return value, err == nil
 }
 
-// sources returns the parsed Go files below dirs, tests aside.
+// sources returns the parsed Go files below dirs, except tests.
 func sources(t *testing.T, dirs ...string) []*ast.File {
 	t.Helper()
 	var found []*ast.File

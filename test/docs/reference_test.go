@@ -14,13 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestReferenceIsComplete: each page of the reference names what the code has, and
-// nothing else.
+// TestReferenceIsComplete checks that each page of the reference names exactly what the code has.
 func TestReferenceIsComplete(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		page string
-		// code finds the names in the code, and text those in a page.
+		// code returns the names in the code, and text those in a page.
 		code func(*testing.T) []string
 		text *regexp.Regexp
 	}{
@@ -60,12 +59,12 @@ func metricNames(t *testing.T) []string {
 // keyNames returns the labels, annotations and finalizers of objects.
 func keyNames(t *testing.T) []string {
 	return slices.DeleteFunc(literals(t, keyName, "apis", "controllers", "internal/apply"), func(key string) bool {
-		return key == "hlnr.io/hash" // a key in memory only
+		return key == "hlnr.io/hash" // a key that is only in memory
 	})
 }
 
-// flagNames returns the flags of the manager, without those that come from libraries. Those of hlnr
-// are on generated pages, which a test in cmd/hlnr compares.
+// flagNames returns the flags of the manager, except those of libraries. The flags of hlnr are on generated
+// pages, which a test in cmd/hlnr compares.
 func flagNames(t *testing.T) []string { return append(flagNamesOf(t, "cmd/heighliner"), "kubeconfig") }
 
 // flagNamesOf returns the flags of the code below a folder.
@@ -92,7 +91,8 @@ func flagNamesOf(t *testing.T, dir string) (found []string) {
 	return found
 }
 
-// TestChartFlags: the values of the chart can set each flag of the manager but those that its templates set.
+// TestChartFlags checks that the values of the chart can set each flag of the manager, except those that its
+// templates set.
 func TestChartFlags(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "charts", "heighliner", "values.schema.json"))
@@ -128,7 +128,7 @@ func TestChartFlags(t *testing.T) {
 	}
 }
 
-// literals returns the strings of the code below dirs that a pattern matches.
+// literals returns the string literals in the code below dirs that match a pattern.
 func literals(t *testing.T, pattern *regexp.Regexp, dirs ...string) []string {
 	var found []string
 	for _, file := range sources(t, dirs...) {
@@ -142,7 +142,7 @@ func literals(t *testing.T, pattern *regexp.Regexp, dirs ...string) []string {
 	return found
 }
 
-// TestIndexed: the README of each folder of documents links each page of the folder.
+// TestIndexed checks that the README of each folder of documents links each page of the folder.
 func TestIndexed(t *testing.T) {
 	t.Parallel()
 	for _, folder := range []string{"tutorials", "how-to", "reference", "explanation"} {

@@ -1,5 +1,5 @@
-// Package gitops tests that what people decide survives tools that write manifests of Git again and again: Argo CD with
-// self-heal and Flux, as both apply.
+// Package gitops tests that decisions of users survive tools that repeatedly apply manifests from Git: it applies them
+// as Argo CD with self-heal and Flux do.
 package gitops
 
 import (
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(manager.Run(m, &cluster))
 }
 
-// manifests are what Git has.
+// manifests are the manifests in Git.
 const manifests = `
 apiVersion: hlnr.io/v1alpha1
 kind: ImagePolicy
@@ -54,14 +54,14 @@ var tools = map[string]func(t *testing.T, namespace string){
 		t.Helper()
 		serverSide(t, namespace, "argocd-controller")
 	},
-	// Argo CD without it patches as kubectl apply does.
+	// Argo CD without it patches like kubectl apply.
 	"argo cd, client-side": func(t *testing.T, namespace string) {
 		t.Helper()
 		if out, err := cluster.Kubectl(t, manifests, "apply", "-n", namespace, "--field-manager=argocd-controller", "-f", "-"); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	},
-	// Flux takes the fields of kubectl over before it applies, so that what kubectl changed is undone.
+	// Flux takes over the fields of kubectl before it applies, and thus reverts changes of kubectl.
 	"flux": func(t *testing.T, namespace string) {
 		t.Helper()
 		for _, o := range []client.Object{&v1alpha1.ImagePolicy{}, &v1alpha1.Microservice{}} {
@@ -92,7 +92,7 @@ var tools = map[string]func(t *testing.T, namespace string){
 	},
 }
 
-// serverSide applies as a field manager that takes conflicts over.
+// serverSide applies as a field manager that forces conflicts.
 func serverSide(t *testing.T, namespace, name string) {
 	t.Helper()
 	objects, err := apiserver.Objects(bytes.NewReader([]byte(manifests)))
@@ -107,7 +107,8 @@ func serverSide(t *testing.T, namespace, name string) {
 	}
 }
 
-// TestDecisionsSurvive: an approval, a pin and a pause that hlnr writes stay when the tool applies the manifests again.
+// TestDecisionsSurvive checks that an approval, a pin and a pause of hlnr remain when the tool applies the manifests
+// again.
 func TestDecisionsSurvive(t *testing.T) {
 	t.Parallel()
 	for name, apply := range tools {
@@ -149,7 +150,8 @@ func TestDecisionsSurvive(t *testing.T) {
 	}
 }
 
-// TestFluxUndoesKubectl: the documents warn that Flux removes a pin which kubectl wrote; Argo CD keeps it.
+// TestFluxUndoesKubectl checks the warning in the documents that Flux removes a pin that kubectl wrote; Argo CD keeps
+// it.
 func TestFluxUndoesKubectl(t *testing.T) {
 	t.Parallel()
 	for name, apply := range tools {
@@ -168,7 +170,7 @@ func TestFluxUndoesKubectl(t *testing.T) {
 	}
 }
 
-// managed reads the Microservice.
+// managed returns the current Microservice.
 func managed(t *testing.T, namespace string) *v1alpha1.Microservice {
 	t.Helper()
 	var ms v1alpha1.Microservice
@@ -178,7 +180,7 @@ func managed(t *testing.T, namespace string) *v1alpha1.Microservice {
 	return &ms
 }
 
-// decide about a release, as hlnr does.
+// decide makes a decision about a release, as hlnr does.
 func decide(t *testing.T, o *v1alpha1.VersionedMicroservice, action string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"admin"}},"spec":{"decision":{"action":%q,"id":"1","step":"1"}}}`, v1alpha1.AnnotationDecidedBy, action)

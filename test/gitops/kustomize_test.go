@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// overlay is a kustomization that changes the names of what it has.
+// overlay is a kustomization that changes the names of its objects.
 const overlay = `
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
@@ -74,8 +74,8 @@ metadata: {name: traffic}
 spec: {microserviceRef: {name: shop}, ports: [{name: http, port: 80}]}
 `
 
-// TestKustomize: kustomize changes names where these kinds refer to them, and the image of an ImagePolicy; the result is one that
-// the API server takes.
+// TestKustomize checks that kustomize changes names where these kinds refer to them, and the image of an ImagePolicy, and that
+// the API server accepts the result.
 func TestKustomize(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

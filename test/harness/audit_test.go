@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// line is one audit event of a ConfigMap's or another resource's write.
+// line returns an audit event of a write of a ConfigMap or another resource.
 func line(stage, verb, agent, group, resource, subresource, uri string, code int, at time.Duration) string {
 	return fmt.Sprintf(`{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"x","stage":%q,"requestURI":%q,`+
 		`"verb":%q,"user":{"username":"u"},"userAgent":%q,"objectRef":{"resource":%q,"namespace":"n","name":"o","apiGroup":%q,"apiVersion":"v1","subresource":%q},`+
@@ -33,7 +33,7 @@ func TestAuditWrites(t *testing.T) {
 		line(done, "deletecollection", theirs, "", "pods", "", "/x", 200, 2*time.Second) +
 		line(done, "delete", ours, "", "pods", "", "/x", 200, -time.Second) +
 		`{"kind":"Event","stage":"ResponseComplete","verb":"create","userAgent":"heighliner/x","requestURI":"/healthz"}` + "\n" +
-		`{"kind":"Event","stage":"Resp` // being written
+		`{"kind":"Event","stage":"Resp` // incomplete
 
 	status := Writes{UserAgent: ours, Resource: "microservices.hlnr.io/status", Verb: "patch", Count: 2, Refused: 1}
 	lease := Writes{UserAgent: ours, Resource: Leases, Verb: "update", Count: 1}

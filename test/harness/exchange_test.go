@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// TestProtocols speaks each protocol with its own server, one that answers its version and one that does not.
+// TestProtocols tests each protocol with a server that returns its version and one that does not.
 func TestProtocols(t *testing.T) {
 	for protocol, serve := range map[Protocol]func(t *testing.T, version string) (address string){
 		HTTP1: func(t *testing.T, version string) string { return web(t, version, 1, false) },

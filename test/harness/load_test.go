@@ -89,7 +89,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// gateway is a server on loopback that notes hosts and connections.
+// gateway is a server on loopback that records hosts and connections.
 type gateway struct {
 	*httptest.Server
 	hosts       sync.Map
@@ -123,7 +123,7 @@ func TestLoadCountsEveryRequest(t *testing.T) {
 		case n == 11:
 			w.WriteHeader(http.StatusBadGateway)
 		case n == 12:
-			panic(http.ErrAbortHandler) // breaks the connection
+			panic(http.ErrAbortHandler) // closes the connection
 		}
 		fmt.Fprintln(w, r.URL.Path)
 	})

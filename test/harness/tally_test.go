@@ -13,7 +13,7 @@ import (
 
 var start = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 
-// entry is one request of a history: phase marks come before the request that they name.
+// entry is one request of a history, or a mark of a phase before the next request.
 type entry struct {
 	mark    string
 	at      time.Duration
@@ -106,7 +106,7 @@ func TestRecentForgets(t *testing.T) {
 		entry{at: 0, outcome: good("1.0.0")},
 		entry{at: 3 * time.Second, outcome: good("1.0.0")},
 		entry{at: 4 * time.Second, outcome: good("1.1.0")},
-		entry{at: 5 * time.Second, outcome: good("1.1.0")}, // the second that has not ended
+		entry{at: 5 * time.Second, outcome: good("1.1.0")}, // in the second that has not ended
 	)
 	for name, test := range map[string]struct {
 		after  time.Duration

@@ -25,17 +25,17 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Bounds of what is in progress at a time, of which a case has as many as there may be: of
-// calls and of questions for one namespace, and of deliveries.
+// Limits of concurrent work, which each case uses up: of calls and of queries for one
+// namespace, and of deliveries.
 const (
 	manyCalls      = 16
 	manyQuestions  = 8
 	manyDeliveries = 64
-	// perHost are the calls and questions of one namespace to one host.
+	// perHost is the number of concurrent calls and queries of one namespace to one host.
 	perHost = 4
 )
 
-// filled answers with as much JSON as is decoded at most.
+// filled returns a handler that responds with the maximum amount of JSON that is decoded.
 func filled(first, element, last string) http.HandlerFunc {
 	n := (outbound.DefaultMaxBody - len(first) - len(last)) / len(element)
 	text := first + strings.Repeat(element, n) + last
@@ -45,7 +45,8 @@ func filled(first, element, last string) http.HandlerFunc {
 	}
 }
 
-// hosts serve one answer, of each of which one namespace is asked perHost at a time.
+// hosts starts servers with one answer; one namespace sends each perHost concurrent
+// requests.
 func hosts(t testing.TB, answer http.HandlerFunc, calls int) (urls []string) {
 	t.Helper()
 	for range calls / perHost {
@@ -56,7 +57,7 @@ func hosts(t testing.TB, answer http.HandlerFunc, calls int) (urls []string) {
 	return urls
 }
 
-// call has as many hooks of one namespace called as may be in progress.
+// call calls the maximum number of concurrent hooks of one namespace.
 func call(ctx context.Context, t testing.TB, answer http.HandlerFunc) error {
 	t.Helper()
 	pool, err := hook.NewPool(hook.Options{Policy: loopback(t), Wait: func(int) time.Duration { return time.Hour }})
@@ -88,7 +89,7 @@ func call(ctx context.Context, t testing.TB, answer http.HandlerFunc) error {
 	return errors.New("it is taken: " + said)
 }
 
-// What is measured by the answers of a URL.
+// ofPrometheus returns an analysis with the answers of a URL.
 func ofPrometheus(url string) v1alpha1.CanaryAnalysis {
 	return v1alpha1.CanaryAnalysis{
 		Provider: v1alpha1.AnalysisProvider{Prometheus: &v1alpha1.PrometheusProvider{Address: url}},
@@ -105,7 +106,7 @@ const (
 	sample = `{"metric":{"a":""},"value":[0,"1"]}`
 )
 
-// measure has as many metrics of one namespace measured as may be in progress.
+// measure measures the maximum number of concurrent metrics of one namespace.
 func measure(ctx context.Context, t testing.TB, of func(string) v1alpha1.CanaryAnalysis, answer http.HandlerFunc) error {
 	t.Helper()
 	notified := make(chan types.NamespacedName, manyQuestions)
@@ -139,11 +140,11 @@ func measure(ctx context.Context, t testing.TB, of func(string) v1alpha1.CanaryA
 // signing is the secret of a webhook.
 var signing = []byte("signs")
 
-// deliver reads as many deliveries as may be in progress.
+// deliver reads the maximum number of concurrent deliveries.
 func deliver(ctx context.Context, t testing.TB, secret []byte, size int, first, element, last string) error {
 	t.Helper()
 	block := []byte(strings.Repeat(element, max(1, 1<<16/len(element))))
-	text := func() io.Reader { // it is the sender's: of it only what is kept counts
+	text := func() io.Reader { // the text belongs to the sender: only what is kept of it counts
 		n := (size - len(first) - len(last)) / len(element)
 		return &repeated{rest: []byte(first), element: block, more: n * len(element), last: []byte(last)}
 	}
@@ -184,7 +185,7 @@ func deliver(ctx context.Context, t testing.TB, secret []byte, size int, first, 
 	return refused
 }
 
-// repeated reads a beginning, so many bytes of an element, and an end.
+// repeated reads a beginning, a number of bytes of an element, and an end.
 type repeated struct {
 	rest, element []byte
 	more          int
@@ -208,7 +209,7 @@ func (r *repeated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestRepeated: the reader gives what the signature is of.
+// TestRepeated checks that the reader returns the signed text.
 func TestRepeated(t *testing.T) {
 	text, err := io.ReadAll(&repeated{rest: []byte("["), element: []byte("{},{},"), more: 9, last: []byte("{}]")})
 	if want := "[{},{},{},{}]"; !bytes.Equal(text, []byte(want)) || err != nil {

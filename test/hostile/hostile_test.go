@@ -1,5 +1,5 @@
-// Package hostile plays what a tenant, or a server that a tenant names, may give the
-// manager to make it slow or large.
+// Package hostile plays input by which a tenant, or a server that a tenant names, could make the manager slow or use a lot
+// of memory.
 package hostile
 
 import (
@@ -33,21 +33,21 @@ import (
 )
 
 const (
-	// playing names the case to a process that plays one.
+	// playing names the case for a process that plays one.
 	playing = "HEIGHLINER_TEST_HOSTILE"
-	// limit of the memory that a case may take at its peak, all of its process included: of
-	// the manager as it is built. The race detector slows what frees memory, see raceFactor.
+	// limit is the maximum peak memory of a case, including all of its process, for the manager without the race detector. The
+	// race detector delays the release of memory, see raceFactor.
 	limit = 256 << 20 * raceFactor / 2
-	// collected is the memory above which the garbage collector works as much as it has to. Like the manager, whose limit
-	// follows from that of its container, a process has one: without it, the peak would depend on how busy the machine is. What
-	// is in use, and not garbage, exceeds it nevertheless. On a busy machine the collector is late: hence the margin.
+	// collected is the memory limit of the garbage collector. Like the manager, whose limit follows from that of its container,
+	// a process needs one: otherwise the peak would depend on how busy the machine is. Memory in use can still exceed it, and
+	// on a busy machine the collector is late: hence the margin.
 	collected = limit / 16 * 12
-	// secret is what the API server stores of a Secret at most.
+	// secret is the maximum size of a Secret in the API server.
 	secret = 1 << 20
 )
 
-// cases by name. Each is called with a context that ends soon, and has to return soon
-// after, with an error.
+// cases are the cases by name. Each is called with a context that ends soon, and must return soon after that, with an
+// error.
 var cases = map[string]func(context.Context, testing.TB) error{
 	"a GitHub App's key of a whole Secret": func(_ context.Context, t testing.TB) error {
 		_, err := github.ReadCredential(map[string][]byte{"appID": []byte("1"), "privateKey": largest(t, certstest.KeyPEM)}, "acme")
@@ -164,7 +164,7 @@ var cases = map[string]func(context.Context, testing.TB) error{
 
 var shop = github.Repo{Owner: "acme", Name: "shop"}
 
-// largest makes what fits into a Secret at most.
+// largest returns the largest PEM that fits into a Secret.
 func largest(t testing.TB, pem func(testing.TB, uint) []byte) []byte {
 	t.Helper()
 	text := pem(t, 5_500_000) // bits, four for three as PEM
@@ -205,8 +205,8 @@ func scan(ctx context.Context, t testing.TB, answer http.HandlerFunc) (registry.
 	return registry.New(registry.Options{Outbound: registrytest.Outbound()}).List(ctx, registry.Request{Repository: strings.TrimPrefix(server.URL, "http://") + "/acme/web", Timeout: time.Minute})
 }
 
-// measureAll has as many metrics asked as the manager asks at a time, of hosts and namespaces
-// that share its workers, and gives what is wrong with one of the answers.
+// measureAll measures the maximum number of metrics that the manager measures concurrently, of hosts and namespaces that
+// share its workers, and returns an error if one of the answers is wrong.
 func measureAll(ctx context.Context, t testing.TB, text string) error {
 	t.Helper()
 	const hosts, each = 4, 8
@@ -253,7 +253,7 @@ func measureAll(ctx context.Context, t testing.TB, text string) error {
 	return err
 }
 
-// packed answers with a text of 15 MiB in some kilobytes.
+// packed returns a handler that responds with a text of 15 MiB in some compressed kilobytes.
 func packed(first, element, last string) http.HandlerFunc {
 	var text bytes.Buffer
 	z := gzip.NewWriter(&text)
@@ -270,7 +270,7 @@ func packed(first, element, last string) http.HandlerFunc {
 	}
 }
 
-// endless answers until no client listens.
+// endless responds until the client disconnects.
 func endless(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = io.WriteString(w, "[")
@@ -281,8 +281,8 @@ func endless(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestHostile plays each case in a process, which returns soon after its context has
-// ended, and whose heap is below the limit all the time.
+// TestHostile plays each case in a separate process, which must return soon after its context has ended, and whose heap
+// must always stay below the limit.
 func TestHostile(t *testing.T) {
 	for name := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -330,5 +330,5 @@ func TestPlay(t *testing.T) {
 	for wrapped := err; wrapped != nil; wrapped = errors.Unwrap(wrapped) {
 		err = wrapped
 	}
-	fmt.Printf("peak: %d bytes, %.200v\n", m.HeapSys, err) // HeapSys never falls: it is the largest size
+	fmt.Printf("peak: %d bytes, %.200v\n", m.HeapSys, err) // HeapSys never decreases: it is the maximum
 }

@@ -16,15 +16,15 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// What is in progress at a time: polls of GitHub, scans of registries, and those of one namespace
-// at one registry.
+// Limits of concurrent work: polls of GitHub, scans of registries, and those of one namespace at
+// one registry.
 const (
 	manyPolls = 16
 	manyScans = 32
 	someScans = 4
 )
 
-// listAll has as many lists of pull requests read as polls may be in progress.
+// listAll reads the maximum number of concurrent lists of pull requests.
 func listAll(ctx context.Context, t testing.TB, answer http.HandlerFunc) error {
 	t.Helper()
 	pool := github.NewPool(github.Options{Outbound: loopback(t)})
@@ -56,7 +56,8 @@ func listAll(ctx context.Context, t testing.TB, answer http.HandlerFunc) error {
 	return refused
 }
 
-// nested answers with pull requests whose repositories have parents, count in all.
+// nested returns a handler that responds with pull requests whose repositories have parents,
+// count in total.
 func nested(count int) http.HandlerFunc {
 	const depth = 4000
 	one := `{"head":{"repo":` + strings.Repeat(`{"parent":`, depth) + `{}` + strings.Repeat("}", depth) + `}}`
@@ -67,7 +68,7 @@ func nested(count int) http.HandlerFunc {
 	}
 }
 
-// long answers with a pull request of so many bytes.
+// long returns a handler that responds with a pull request of size bytes.
 func long(size int) http.HandlerFunc {
 	text := `[{"body":"` + strings.Repeat("a", size) + `"}]`
 	return func(w http.ResponseWriter, _ *http.Request) {
@@ -76,7 +77,7 @@ func long(size int) http.HandlerFunc {
 	}
 }
 
-// scanAll has so many lists of a registry read at a time.
+// scanAll reads the given number of lists of a registry concurrently.
 func scanAll(ctx context.Context, t testing.TB, scans int, answer http.HandlerFunc) error {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -107,7 +108,7 @@ func scanAll(ctx context.Context, t testing.TB, scans int, answer http.HandlerFu
 	return said
 }
 
-// longTags answers with as many long tags as are read.
+// longTags returns a handler that responds with the maximum number of long tags.
 func longTags() http.HandlerFunc {
 	var text strings.Builder
 	text.WriteString(`{"tags":["a"`)
@@ -150,7 +151,7 @@ func init() {
 	}
 }
 
-// filledTo answers with a text of so many bytes.
+// filledTo returns a handler that responds with a text of size bytes.
 func filledTo(size int, first, element, last string) http.HandlerFunc {
 	text := first + strings.Repeat(element, (size-len(first)-len(last))/len(element)) + last
 	return func(w http.ResponseWriter, _ *http.Request) {

@@ -2,5 +2,5 @@
 
 package hostile
 
-// raceFactor is 2 halves.
+// raceFactor is 2 halves: the limit itself.
 const raceFactor = 2

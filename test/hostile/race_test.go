@@ -2,6 +2,6 @@
 
 package hostile
 
-// raceFactor returns half as much memory again under the race detector, with which no one runs the
-// manager. make test holds the limit itself without it.
+// raceFactor allows half as much memory again under the race detector, which is not used in
+// production. make test checks the limit itself without it.
 const raceFactor = 3

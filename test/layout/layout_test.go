@@ -1,4 +1,4 @@
-// Package layout tests how the code is laid out: packages that fit into a head, with a comment that lists the files.
+// Package layout tests the layout of the code: packages are small, and their comments list their files.
 package layout
 
 import (
@@ -20,20 +20,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// root of the repository, as seen from this package.
+// root of the repository, relative to this package.
 const root = "../.."
 
-// maxFiles of a package, tests and generated ones apart.
+// maxFiles is the maximum number of files of a package, without tests and generated files.
 const maxFiles = 20
 
-// unlisted are the packages whose comment does not list their files yet. Packages leave this list, and none is added.
+// unlisted are the packages whose comment does not list their files yet. Only remove packages from this list.
 var unlisted []string
 
-// large are the packages with more than maxFiles files. Packages leave this list, and none is added.
+// large are the packages with more than maxFiles files. Only remove packages from this list.
 var large []string
 
-// TestPackageComments: the comment of a package names each of its files but the one that has the comment alone (doc.go), tests
-// and what is generated; and no other.
+// TestPackageComments checks that the comment of a package lists exactly its files, except tests, generated files, and a file
+// that only contains the comment (doc.go).
 func TestPackageComments(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
@@ -51,8 +51,8 @@ func TestPackageComments(t *testing.T) {
 	}
 }
 
-// TestPure: the packages that "make race" leaves out have no races: they
-// start no goroutine, and share no state between goroutines of their callers.
+// TestPure checks that the packages that "make race" omits have no races: they start no goroutine, and share no state between
+// goroutines of their callers.
 func TestPure(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
@@ -83,7 +83,7 @@ func TestPure(t *testing.T) {
 	}
 }
 
-// TestImpure: each way in which a package shares something between goroutines is found.
+// TestImpure checks that each way in which a package can share state between goroutines is detected.
 func TestImpure(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -114,7 +114,7 @@ func TestImpure(t *testing.T) {
 	}
 }
 
-// impure lists what the files of a package, by name, share between goroutines.
+// impure returns what the files of a package, by name, share between goroutines.
 func impure(t *testing.T, texts map[string]string) (faults []string) {
 	t.Helper()
 	files, parsed := token.NewFileSet(), map[string]*ast.File{}
@@ -141,7 +141,7 @@ func impure(t *testing.T, texts map[string]string) (faults []string) {
 		faults = append(faults, fmt.Sprintf("%s %s", files.Position(at), fmt.Sprintf(format, args...)))
 	}
 	change := func(e ast.Expr) {
-		// A name that is declared elsewhere in its file is resolved, one of another file is not.
+		// A name that is declared in the same file is resolved; one of another file is not.
 		if name := rootOf(e); name != nil && variables[name.Name] && (name.Obj == nil || shared[name.Obj.Decl]) {
 			note(name.Pos(), "changes the variable %s of the package", name.Name)
 		}
@@ -177,7 +177,7 @@ func impure(t *testing.T, texts map[string]string) (faults []string) {
 	return faults
 }
 
-// rootOf returns the name that an expression reads a part of, or nil.
+// rootOf returns the variable of an expression that selects or indexes, or nil.
 func rootOf(e ast.Expr) *ast.Ident {
 	for {
 		switch x := e.(type) {
@@ -199,7 +199,7 @@ func rootOf(e ast.Expr) *ast.Ident {
 	}
 }
 
-// TestSizes: no package has more than maxFiles files.
+// TestSizes checks that no package has more than maxFiles files.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
@@ -230,13 +230,13 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// pkg is a package, with its files apart from tests and generated ones.
+// pkg is a package with its files, except tests and generated files.
 type pkg struct {
 	path, comment string
 	files         []string
 }
 
-// The names of files of the package itself: at the start of a line of a list, and in text without a folder.
+// The names of files of the package: at the start of a line of a list, and in text without a folder.
 var (
 	listed    = regexp.MustCompile(`^\t(\w+\.go)\b`)
 	mentioned = regexp.MustCompile(`(?:^|[\s(])(\w+\.go)\b`)
@@ -267,7 +267,7 @@ func (p pkg) differences() (missing, extra []string) {
 	return missing, extra
 }
 
-// packages of the product, its tools and its tests that have a file besides tests, by path.
+// packages returns the packages of the product, its tools and its tests that have a file other than tests, by path.
 func packages(t *testing.T) []pkg {
 	t.Helper()
 	found := map[string]*pkg{}
@@ -277,7 +277,7 @@ func packages(t *testing.T) []pkg {
 		}
 		name := filepath.Base(path)
 		if d.IsDir() {
-			// Programs that hack/localcluster builds have their own modules, and parts of other projects in their place.
+			// Programs that hack/localcluster builds have separate modules, and replacements of parts of other projects.
 			if path != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "bin" || filepath.Base(filepath.Dir(path)) == "localcluster") {
 				return filepath.SkipDir
 			}
@@ -316,7 +316,7 @@ func packages(t *testing.T) []pkg {
 	return all
 }
 
-// packageComment returns the text of a comment of a package; "" for a build constraint alone.
+// packageComment returns the text of a package comment; "" if it only contains a build constraint.
 func packageComment(doc *ast.CommentGroup) string {
 	if doc == nil || len(doc.List) == 1 && constraint.IsGoBuild(doc.List[0].Text) {
 		return ""

@@ -10,18 +10,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// token is a word of a text: its lower case, whether only space (or the start of a comment's line) stands before it, and where
-// it is.
+// token is a word of a text in lower case, whether only space (or the start of a comment line) precedes it, and its position.
 type token struct {
 	word   string
 	joined bool
 	at     int
 }
 
-// lineStart is what stands before the text of a comment's or list's line.
+// lineStart matches what precedes the text of a line of a comment or a list.
 var lineStart = regexp.MustCompile(`^\n[\t ]*(//+|#+|\*|>)?[\t ]*$`)
 
-// tokens splits a text into words: at everything that is no letter, and where lower case turns into upper case.
+// tokens splits a text into words: at everything that is not a letter, and where lower case changes to upper case.
 func tokens(text string) []token {
 	var found []token
 	begin, end := -1, 0
@@ -33,7 +32,7 @@ func tokens(text string) []token {
 		found = append(found, token{strings.ToLower(text[begin:stop]), joins(text[end:begin]), begin})
 		begin, end = -1, stop
 	}
-	escaped := false // Of "\t", the letter is no part of a word.
+	escaped := false // The letter of "\t" is not part of a word.
 	for i, r := range text {
 		if escaped || r == '\\' {
 			add(i)
@@ -70,7 +69,7 @@ type matcher struct{ byFirst map[string][]pattern }
 type pattern struct {
 	phrase, write string
 	before, after []string
-	// steps are the alternatives of each word; nil stands for up to one word.
+	// steps are the alternatives for each word; nil stands for up to one word.
 	steps [][]string
 	colon bool
 }
@@ -121,7 +120,7 @@ func (m matcher) find(path, text string) []hit {
 	return found
 }
 
-// match returns the number of words that the phrase takes at the start of a text; 0: it is not there.
+// match returns the number of words of the phrase at the start of a text; 0 if it does not match.
 func (p pattern) match(words []token, text string) int {
 	at := 0
 	for i := 0; i < len(p.steps); i++ {

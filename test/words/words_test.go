@@ -1,15 +1,15 @@
 // Package words tests the words of this tree: identifiers, comments, messages and documents use those of Kubernetes, Gateway
-// API and Argo Rollouts, and none of a list of words that were private to this project once.
+// API and Argo Rollouts, and none of a list of words that once were private to this project.
 //
 //	list_test.go   the words and phrases, what to write instead, and the exceptions
 //	match_test.go  finds phrases in a text
 //	words_test.go  reads the tree, and compares the number of hits with counts.txt
 //
-// counts.txt holds the number of hits of each phrase in each folder that are not corrected yet. A number may only go down,
-// but that files may move to another folder:
+// counts.txt contains the number of hits of each phrase in each folder that are not corrected yet. A number may only
+// decrease, except that files may move to another folder:
 //
 //	make words IN=internal/release   # prints hits with file and line
-//	make words-update                # writes the numbers of now, when there are not more of any phrase
+//	make words-update                # writes the current numbers, if no phrase has more hits
 package words
 
 import (
@@ -32,19 +32,19 @@ var (
 	update = flag.Bool("words.update", false, "write the numbers of hits to "+countsFile)
 )
 
-// root of the repository, and the file of numbers, as seen from this package.
+// The root of the repository, and the file of numbers, relative to this package.
 const (
 	root       = "../.."
 	countsFile = "counts.txt"
 )
 
-// kinds are the files whose text is ours to word, by the end of their names.
+// kinds matches the names of files whose text is checked, by their ends.
 var kinds = regexp.MustCompile(`\.(go|md|ya?ml|sh|mk|tmpl|toml|prom|txt|html|css|svg)$|(^|/)(Makefile|Dockerfile|CODEOWNERS)$|^\.ci/run$`)
 
-// generated and foreign texts: what they come from is read, or is not ours.
+// foreign matches generated and foreign texts: the sources of generated ones are checked.
 var foreign = regexp.MustCompile(`(^|/)(\.git|testdata|bin|dist|\.cache|public|resources/_gen|node_modules)/|(^|/)zz_generated|^config/(crd|rbac)/|^charts/heighliner/files/|^docs/reference/api|^test/words/counts\.txt$`)
 
-// TestWords: nobody adds a word of the list.
+// TestWords checks that no word of the list was added.
 func TestWords(t *testing.T) {
 	t.Parallel()
 	found := tree(t)
@@ -77,7 +77,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// hit is a phrase at a place.
+// hit is an occurrence of a phrase.
 type hit struct {
 	path, phrase, text, write string
 	line                      int
@@ -85,7 +85,7 @@ type hit struct {
 
 func (h hit) key() key { return key{folder(h.path), h.phrase} }
 
-// key of a number of hits.
+// key identifies a number of hits.
 type key struct{ folder, phrase string }
 
 func compareKeys(a, b key) int {
@@ -94,7 +94,7 @@ func compareKeys(a, b key) int {
 
 func sortedKeys(m map[key]int) []key { return slices.SortedFunc(maps.Keys(m), compareKeys) }
 
-// folder of a path in the file of numbers: two levels.
+// folder returns the folder of a path in the file of numbers: its first two levels.
 func folder(path string) string {
 	parts := strings.Split(filepath.ToSlash(filepath.Dir(path)), "/")
 	return strings.Join(parts[:min(2, len(parts))], "/")
@@ -108,7 +108,7 @@ func count(found []hit) map[key]int {
 	return counts
 }
 
-// tree returns what is found in all files, in their order.
+// tree returns the hits in all files, in order.
 func tree(t *testing.T) []hit {
 	t.Helper()
 	m := newMatcher()
@@ -130,7 +130,7 @@ func tree(t *testing.T) []hit {
 	})
 }
 
-// headings finds those of a page that are questions.
+// headings returns the headings of a page that are questions.
 func headings(path, text string) []hit {
 	if !strings.HasSuffix(path, ".md") {
 		return nil
@@ -186,7 +186,7 @@ func text(t *testing.T, path string) string {
 	return string(raw)
 }
 
-// read reads the numbers: lines of a number, a folder and a phrase.
+// read reads the numbers: each line has a number, a folder and a phrase.
 func read(t *testing.T) map[key]int {
 	t.Helper()
 	raw, err := os.ReadFile(countsFile)
@@ -205,7 +205,7 @@ func read(t *testing.T) map[key]int {
 	return counts
 }
 
-// more returns how many hits of each phrase there are beyond its bounds in all folders.
+// more returns how many more hits each phrase has than its bounds allow, over all folders.
 func more(now, bound map[key]int) map[string]int {
 	more := map[string]int{}
 	for k, n := range now {
@@ -217,7 +217,7 @@ func more(now, bound map[key]int) map[string]int {
 	return more
 }
 
-// write writes the numbers, when there are not more hits of any phrase.
+// write writes the numbers, unless a phrase has more hits.
 func write(t *testing.T, now, bound map[key]int) {
 	t.Helper()
 	more := more(now, bound)

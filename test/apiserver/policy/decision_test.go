@@ -35,12 +35,11 @@ func TestMain(m *testing.M) {
 
 const (
 	alice = "alice@example.com"
-	// masters may do whatever admission lets them do, so that these tests see
-	// admission and not RBAC.
+	// masters has all RBAC rights, so that these tests check admission and not RBAC.
 	masters = "system:masters"
 )
 
-// release makes a release as the manager does.
+// release creates a release as the manager does.
 func release(t *testing.T, namespace string, change func(*hlnr.VersionedMicroservice)) *hlnr.VersionedMicroservice {
 	t.Helper()
 	out := newRelease(namespace)
@@ -71,16 +70,15 @@ func newRelease(namespace string) *hlnr.VersionedMicroservice {
 	}
 }
 
-// TestDecision: what a person, who may do everything by RBAC, may change of a
-// release.
+// TestDecision checks what a person with all RBAC rights may change in a release.
 func TestDecision(t *testing.T) {
 	adopt := `"decision": {"action": "Adopt", "id": "1"}`
 	signed := func(by string) string { return `"metadata": {"annotations": {"hlnr.io/decided-by": "` + by + `"}}` }
 	for name, test := range map[string]struct {
-		// before is a decision that another user made.
+		// before is a decision of another user.
 		before string
 		patch  string
-		// refused is part of the message; empty: allowed.
+		// refused is part of the message; empty if the change is allowed.
 		refused string
 	}{
 		"a signed decision":                  {patch: `{` + signed(alice) + `, "spec": {` + adopt + `}}`},
@@ -122,7 +120,7 @@ func TestDecision(t *testing.T) {
 	}
 }
 
-// TestVerbs: what each role lets people decide, by the admission policy, and what it lets them change besides.
+// TestVerbs checks which decisions the admission policy allows for each role, and which other changes.
 func TestVerbs(t *testing.T) {
 	installRoles(t)
 	namespace := env.Namespace(t)
@@ -183,7 +181,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// bind a role to a user of its name, in a namespace.
+// bind binds a role to a user with its name, in a namespace.
 func bind(t *testing.T, namespace, role string) {
 	t.Helper()
 	binding := &rbacv1.RoleBinding{
@@ -196,7 +194,7 @@ func bind(t *testing.T, namespace, role string) {
 	}
 }
 
-// TestDecisionByKubectl: the command that documents show.
+// TestDecisionByKubectl checks the command in the documents.
 func TestDecisionByKubectl(t *testing.T) {
 	t.Parallel()
 	made := release(t, env.Namespace(t), nil)
@@ -247,8 +245,8 @@ func TestTheManagerChangesItsReleases(t *testing.T) {
 	check(t, manager.Patch(t.Context(), made, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))), "")
 }
 
-// TestReleasesAreDeleted: by people, by the garbage collector in each of its
-// ways, and with their namespace.
+// TestReleasesAreDeleted checks deletion by people, by the garbage collector in each of its modes, and with the
+// namespace.
 func TestReleasesAreDeleted(t *testing.T) {
 	owned := func(t *testing.T, namespace string) (*corev1.ConfigMap, *hlnr.VersionedMicroservice) {
 		t.Helper()
@@ -274,7 +272,8 @@ func TestReleasesAreDeleted(t *testing.T) {
 	t.Run("orphaned by its owner", func(t *testing.T) {
 		t.Parallel()
 		owner, made := owned(t, env.Namespace(t))
-		// The collector deletes what it did not know when the owner went; it hears of releases in the order of their making.
+		// The collector deletes objects that it learned of after the deletion of the owner; it receives releases in the
+		// order of their creation.
 		later := release(t, made.Namespace, func(r *hlnr.VersionedMicroservice) {
 			r.Name = "of-nobody"
 			r.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "nobody", UID: "nobody"}}
@@ -314,7 +313,7 @@ func TestReleasesAreDeleted(t *testing.T) {
 	})
 }
 
-// TestPoliciesAreTyped: the server found nothing to warn of in the expressions.
+// TestPoliciesAreTyped checks that the server has no warnings about the expressions.
 func TestPoliciesAreTyped(t *testing.T) {
 	t.Parallel()
 	await.Nil(t, func(ctx context.Context) error {
@@ -334,7 +333,7 @@ func TestPoliciesAreTyped(t *testing.T) {
 	})
 }
 
-// TestRoles: what the roles of config/rbac let people do, by RBAC alone.
+// TestRoles checks the rights of the roles of config/rbac, without admission.
 func TestRoles(t *testing.T) {
 	installRoles(t)
 	namespace := env.Namespace(t)
@@ -357,7 +356,7 @@ func TestRoles(t *testing.T) {
 		"decide deletes no releases":            {"heighliner-decide", "delete", "versionedmicroservices", false},
 		"the manager makes releases":            {apiserver.ManagerUser, "create", "versionedmicroservices", true},
 		"the manager writes the rollout state":  {apiserver.ManagerUser, "patch", "microservices/status", true},
-		"the manager takes its finalizer off":   {apiserver.ManagerUser, "patch", "microservices", true}, // RBAC cannot describe which field
+		"the manager takes its finalizer off":   {apiserver.ManagerUser, "patch", "microservices", true}, // RBAC cannot restrict the fields
 		"the manager leaves specifications":     {apiserver.ManagerUser, "update", "microservices", false},
 		"the manager deletes no microservice":   {apiserver.ManagerUser, "delete", "microservices", false},
 		"the manager does not write hnp's spec": {apiserver.ManagerUser, "update", "networkpolicies", false},
@@ -379,7 +378,7 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// installRoles applies config/rbac as it stands.
+// installRoles applies config/rbac unchanged.
 func installRoles(t *testing.T) {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heighliner-system"}}
@@ -392,8 +391,8 @@ func installRoles(t *testing.T) {
 	}
 }
 
-// TestDefaultIsAccepted: all that config/default installs, as a user installs
-// it, and the manager's pods comply with the namespace's "restricted" level.
+// TestDefaultIsAccepted checks that all objects of config/default can be installed as by a user, and that the
+// manager's pods comply with the "restricted" level of the namespace.
 func TestDefaultIsAccepted(t *testing.T) {
 	dir := filepath.Join(apiserver.Root(t), "config", "default")
 	for _, args := range [][]string{{"apply", "-k", dir}, {"apply", "-k", dir}} {
@@ -418,9 +417,8 @@ func TestDefaultIsAccepted(t *testing.T) {
 	})
 }
 
-// TestManagerFollowsTheNamespace: the policy of config/default names the
-// ServiceAccount that config/default makes, and the list of domains is in its
-// namespace.
+// TestManagerFollowsTheNamespace checks that the policy of config/default names the ServiceAccount that
+// config/default creates, and that the list of domains is in its namespace.
 func TestManagerFollowsTheNamespace(t *testing.T) {
 	out, err := env.Kubectl(t, "", "kustomize", filepath.Join(apiserver.Root(t), "config", "default"))
 	if err != nil {
@@ -461,7 +459,7 @@ func TestManagerFollowsTheNamespace(t *testing.T) {
 	}
 }
 
-// check compares a refusal by the policy with what is wanted.
+// check compares an error of the policy with the expected one.
 func check(t *testing.T, err error, refused string) {
 	t.Helper()
 	switch {

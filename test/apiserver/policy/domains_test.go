@@ -21,11 +21,11 @@ import (
 
 const domainsPolicy = "domains.hlnr.io"
 
-// The namespaces of these tests are named after the test; $NS stands for the name.
+// The namespaces of these tests have the name of the test; $NS is replaced by it.
 func withName(text, namespace string) string { return strings.ReplaceAll(text, "$NS", namespace) }
 
-// owned makes a namespace whose domains are judged by a list of its own, and waits
-// until it is so.
+// owned creates a namespace with a separate list of domains, and waits until the
+// policy uses it.
 func owned(t *testing.T, labels map[string]string, list *corev1.ConfigMap) (*corev1.Namespace, *corev1.ConfigMap) {
 	t.Helper()
 	ctx := t.Context()
@@ -64,7 +64,7 @@ func owned(t *testing.T, labels map[string]string, list *corev1.ConfigMap) (*cor
 	return namespace, list
 }
 
-// create makes an object, and takes it away with the test.
+// create creates an object, and deletes it after the test.
 func create(t *testing.T, object client.Object) {
 	t.Helper()
 	if err := env.Client.Create(t.Context(), object); err != nil {
@@ -92,7 +92,7 @@ func routes(namespace string, hosts ...string) *hlnr.NetworkPolicy {
 	return policy
 }
 
-// known fills the fields that are known when a domain is written.
+// known inserts the fields that are known when a domain is written.
 func known(domain, namespace string) string {
 	for field, value := range map[string]string{"Name": "shop", "Microservice": "shop", "Namespace": namespace} {
 		for _, form := range []string{"{{.%s}}", "{{ .%s }}", "{{ .%s}}", "{{.%s }}"} {
@@ -102,8 +102,8 @@ func known(domain, namespace string) string {
 	return domain
 }
 
-// TestDomains: what the policy lets people write, and that internal/domains says
-// the same.
+// TestDomains checks which domains the policy allows, and that internal/domains
+// agrees.
 func TestDomains(t *testing.T) {
 	t.Parallel()
 	list := &corev1.ConfigMap{Data: map[string]string{
@@ -167,7 +167,7 @@ func TestDomains(t *testing.T) {
 		"the microservice as one listed elsewhere":     {"{{.Microservice}}.example.com", "'{{.Microservice}}.example.com' is not allowed"},
 		"the namespace is known":                       {"x.{{.Namespace}}.apps.example.com", fine},
 		"the namespace is known, and the group":        {"{{.ReleaseGroupName}}.{{ .Namespace}}.apps.example.com", fine},
-		"no host at all, but in the list":              {".shop.example.com", fine}, // the manager says InvalidDomain
+		"no host at all, but in the list":              {".shop.example.com", fine}, // the manager reports InvalidDomain
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := env.Client.Create(t.Context(), routes(namespace.Name, test.domain), client.DryRunAll)
@@ -179,16 +179,16 @@ func TestDomains(t *testing.T) {
 		})
 	}
 
-	// The first that is refused is named, wherever it stands.
+	// The first rejected domain is named, wherever it is.
 	err = env.Client.Create(t.Context(), routes(namespace.Name, "www.example.com", "a.net", "a.org"), client.DryRunAll)
 	check(t, err, "'a.net' is not allowed")
 
-	// A name that the server makes is known as well.
+	// A generated name is known as well.
 	generated := routes(namespace.Name, "{{.Name}}.shop.example.com")
 	generated.Name, generated.GenerateName = "", "shop-"
 	check(t, env.Client.Create(t.Context(), generated, client.DryRunAll), "")
 
-	// A list of words, put together by chance: both say the same of each.
+	// Random combinations of words, for which both must agree.
 	words := []string{"www", "admin", "shop", "free", "preview", "other", "example", "com", "*", "pr-", "-x", "{{.ReleaseGroupName}}", "{{.Version}}", "{{.Name}}"}
 	tails := []string{".free.example.com", ".shop.example.com", ".example.com", ".other.example.com", ""}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -204,7 +204,7 @@ func TestDomains(t *testing.T) {
 		domain.WriteString(tails[random.IntN(len(tails))])
 		err := env.Client.Create(t.Context(), routes(namespace.Name, domain.String()), client.DryRunAll)
 		if apierrors.IsInvalid(err) {
-			continue // The schema refused it: no domain.
+			continue // The schema rejected it: not a domain.
 		}
 		ours := hosts.Template(known(domain.String(), namespace.Name))
 		if (err == nil) != (ours == nil) {
@@ -217,13 +217,13 @@ func TestDomains(t *testing.T) {
 	}
 }
 
-// TestDomainsList: a list that is not understood refuses every domain and says
-// where, in the policy and in internal/domains.
+// TestDomainsList checks that an invalid list rejects every domain and names the
+// location, in the policy and in internal/domains.
 func TestDomainsList(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		list    corev1.ConfigMap
-		refused string // part of the message of each; empty: understood
+		refused string // part of the message of each; empty if the list is valid
 	}{
 		"nothing":                   {list: corev1.ConfigMap{}, refused: "not allowed"},
 		"a host":                    {list: data("$NS", "a.example.com")},
@@ -272,7 +272,7 @@ func TestDomainsList(t *testing.T) {
 			if test.refused != "" && (parseErr == nil) != (test.refused == "not allowed") {
 				t.Errorf("domains.Read: %v", parseErr)
 			}
-			// Without domains there is nothing to judge.
+			// Without domains there is nothing to check.
 			plain := routes(namespace.Name)
 			check(t, env.Client.Create(t.Context(), plain, client.DryRunAll), "")
 		})
@@ -287,8 +287,8 @@ func data(pairs ...string) corev1.ConfigMap {
 	return list
 }
 
-// TestDomainsOfChanges: what stands is not judged again, so that a shorter list
-// keeps no one from changing the rest; what is new is judged.
+// TestDomainsOfChanges checks that existing domains are not checked again, so that
+// a shorter list does not block other changes, and that new ones are.
 func TestDomainsOfChanges(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -321,8 +321,8 @@ func TestDomainsOfChanges(t *testing.T) {
 	}
 }
 
-// TestDomainsAtMost: the largest policy and the largest lists stay within what the
-// server spends on a policy.
+// TestDomainsAtMost checks that the largest policy and the largest lists stay
+// within the server's cost limit.
 func TestDomainsAtMost(t *testing.T) {
 	t.Parallel()
 	fill := func(size int, line func(i int) string) string {
@@ -420,8 +420,9 @@ func TestDomainsAtMost(t *testing.T) {
 	}
 }
 
-// TestDomainsAsShipped: as installed, the policy judges nothing until the list is
-// there; then it refuses by default, in every namespace; and the types are right.
+// TestDomainsAsShipped checks the installed policy: it allows everything until the
+// list exists, and then rejects by default, in every namespace; and its
+// expressions have no type errors.
 func TestDomainsAsShipped(t *testing.T) {
 	ctx := t.Context()
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heighliner-system"}}

@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// newFreeze returns a Freeze that a user signs; "": no one.
+// newFreeze returns a Freeze that a user signs; "" for no signature.
 func newFreeze(namespace, by string) *hlnr.Freeze {
 	end := metav1.NewTime(time.Now().Add(time.Hour))
 	f := &hlnr.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "fair"}}
@@ -23,7 +23,8 @@ func newFreeze(namespace, by string) *hlnr.Freeze {
 	return f
 }
 
-// TestFreezeIsSigned: who creates a freeze, or changes what it says, signs it with their own name.
+// TestFreezeIsSigned checks that users who create or change a freeze must sign it with their own
+// name.
 func TestFreezeIsSigned(t *testing.T) {
 	t.Parallel()
 	person := env.As(t, alice, masters)

@@ -2,25 +2,26 @@ package schema_test
 
 import "strings"
 
-// analysisPatch returns a Microservice a canary with an analysis of these fields.
+// analysisPatch returns a patch of a Microservice with an analysis with these
+// fields.
 func analysisPatch(fields string) string {
 	return `spec: {updateStrategy: {canary: {steps: [{weight: 10}], analysis: {` + fields + `}}}}`
 }
 
-// analysisWith has a metric that is accepted, and these fields.
+// analysisWith returns a patch with a valid metric and these fields.
 func analysisWith(fields string) string {
 	return analysisPatch(`metrics: [{name: a, successRate: {}, thresholdRange: {min: 99}}], ` + fields)
 }
 
-// metricPatch has one metric of these fields.
+// metricPatch returns a patch with one metric with these fields.
 func metricPatch(fields string) string { return analysisPatch(`metrics: [{name: a, ` + fields + `}]`) }
 
-// queryPatch has one metric with this query.
+// queryPatch returns a patch with one metric with this query.
 func queryPatch(query string) string {
 	return metricPatch(`prometheus: {query: '` + query + `'}, thresholdRange: {max: 1}`)
 }
 
-// webPatch has one web metric of these fields.
+// webPatch returns a patch with one web metric with these fields.
 func webPatch(fields string) string {
 	return metricPatch(`web: {` + fields + `}, thresholdRange: {max: 1}`)
 }

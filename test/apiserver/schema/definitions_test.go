@@ -22,8 +22,9 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// TestDefinitionsAreSmall: kubectl apply keeps the whole definition as JSON in
-// an annotation, which the server refuses above 262144 bytes.
+// TestDefinitionsAreSmall checks the size of definitions: kubectl apply stores the
+// whole definition as JSON in an annotation, which the server rejects above 262144
+// bytes.
 func TestDefinitionsAreSmall(t *testing.T) {
 	const limit = 200_000
 	for kind, definition := range definitions(t) {
@@ -37,8 +38,8 @@ func TestDefinitionsAreSmall(t *testing.T) {
 	}
 }
 
-// TestDefinitionsAreApplied: by kubectl on the client's side and on the
-// server's, over each other, as users do.
+// TestDefinitionsAreApplied applies definitions with kubectl, client-side and
+// server-side, over each other, as users do.
 func TestDefinitionsAreApplied(t *testing.T) {
 	dir := filepath.Join(apiserver.Root(t), "config", "crd")
 	for _, args := range [][]string{
@@ -52,14 +53,14 @@ func TestDefinitionsAreApplied(t *testing.T) {
 	}
 }
 
-// TestOwnFieldsAreExplained: each field of ours has a description that starts
-// with its name, so that kubectl explain reads well.
+// TestOwnFieldsAreExplained checks that each field of hlnr.io has a description that
+// starts with its name, for kubectl explain.
 func TestOwnFieldsAreExplained(t *testing.T) {
 	for kind, definition := range definitions(t) {
 		walk("", schemaOf(definition), func(path string, schema *apiextensionsv1.JSONSchemaProps) {
 			switch {
 			case path == "apiVersion", path == "kind", path == "metadata", strings.HasSuffix(path, "[]"):
-			case strings.Contains(path, "conditions[]."): // metav1.Condition, in its own words
+			case strings.Contains(path, "conditions[]."): // metav1.Condition has its own descriptions
 			case strings.TrimSpace(schema.Description) == "":
 				t.Errorf("%s %s has no description", kind, path)
 			case path != "" && !startsWithName(schema.Description, path):
@@ -103,8 +104,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestTemplateIsStripped: nothing below a foreign field, such as the pod template,
-// has a description, and nothing but a list map's key a default.
+// TestTemplateIsStripped checks that nothing below a foreign field, such as the pod
+// template, has a description, and only keys of list maps a default.
 func TestTemplateIsStripped(t *testing.T) {
 	var check func(t *testing.T, path string, keys []string, schema *apiextensionsv1.JSONSchemaProps)
 	defaults := map[string]bool{}
@@ -151,8 +152,9 @@ func TestTemplateIsStripped(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreScalarsOutsideLists: defaults inside list items show as drift
-// in GitOps tools. An empty object is the way to reach the scalars below it.
+// TestDefaultsAreScalarsOutsideLists checks that defaults are scalars outside lists:
+// GitOps tools show defaults inside list items as drift. An empty object is needed
+// to apply the defaults of scalars below it.
 func TestDefaultsAreScalarsOutsideLists(t *testing.T) {
 	for kind, definition := range definitions(t) {
 		walk("", schemaOf(definition), func(path string, schema *apiextensionsv1.JSONSchemaProps) {
@@ -221,8 +223,8 @@ provider: {gateway: {parentRefs: [{name: public}]}}`,
 	}
 }
 
-// TestColumns: each column reads a scalar that the schema has, and kubectl
-// prints them under these names.
+// TestColumns checks that each column reads a scalar of the schema, and that kubectl
+// prints these names.
 func TestColumns(t *testing.T) {
 	want := map[string]string{
 		"ClusterFreeze":         "NAME ACTIVE UNTIL REASON SERVICES BY AGE",
@@ -268,8 +270,8 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestCategories: "kubectl get all" shows Microservices, and "kubectl delete
-// all" takes nothing else of ours with it.
+// TestCategories checks that "kubectl get all" shows Microservices, and "kubectl
+// delete all" deletes no other objects of hlnr.io.
 func TestCategories(t *testing.T) {
 	for kind, definition := range definitions(t) {
 		want := []string{"hlnr"}
@@ -299,8 +301,8 @@ func TestReleasesAreSelectedByField(t *testing.T) {
 	}
 }
 
-// TestUnknownFieldsAreRefused: by kubectl on the client's side and on the
-// server's, in our own fields and below the template.
+// TestUnknownFieldsAreRefused checks kubectl client-side and server-side, for fields
+// of hlnr.io and below the template.
 func TestUnknownFieldsAreRefused(t *testing.T) {
 	typos := map[string]struct{ kind, patch, field string }{
 		"own field":      {"ImagePolicy", `spec: {intervall: 5m}`, "spec.intervall"},
@@ -328,7 +330,7 @@ func TestUnknownFieldsAreRefused(t *testing.T) {
 	}
 }
 
-// TestSamples: the files of config/samples are accepted as they stand.
+// TestSamples checks that the files of config/samples are accepted unchanged.
 func TestSamples(t *testing.T) {
 	dir := filepath.Join(apiserver.Root(t), "config", "samples")
 	out, err := env.Kubectl(t, "", "apply", "--server-side", "-k", dir)
@@ -340,7 +342,7 @@ func TestSamples(t *testing.T) {
 			t.Logf("delete samples: %v\n%s", err, out)
 		}
 	})
-	for _, name := range []string{"freeze.yaml", "clusterfreeze.yaml"} { // a user signs them: they are not part of the kustomization
+	for _, name := range []string{"freeze.yaml", "clusterfreeze.yaml"} { // a user signs them, so they are not part of the kustomization
 		file := filepath.Join(dir, name)
 		if out, err := env.Kubectl(t, "", "apply", "--server-side", "-f", file); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, out)
@@ -358,8 +360,8 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// A Microservice that was made before the server asked for spec.containerName is not
-// locked: its status and its other fields can be written, or nothing would run on.
+// A Microservice from before the rule about spec.containerName can still be updated:
+// its status and its other fields can be written, otherwise it would stop working.
 func TestMicroserviceOfBeforeTheRuleOnContainers(t *testing.T) {
 	t.Parallel()
 	definition := definitions(t)["Microservice"].DeepCopy()

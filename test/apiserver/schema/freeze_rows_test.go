@@ -5,7 +5,8 @@ import "strings"
 // calendar returns a list of periods, instead of an end.
 func calendar(periods string) string { return `spec: {until: null, periods: [` + periods + `]}` }
 
-// rulesRows are of both kinds; AT is the namespace of an exception to a ClusterFreeze.
+// rulesRows apply to both kinds; AT is the namespace of an exception to a
+// ClusterFreeze.
 var rulesRows = map[string]row{
 	"":                           {},
 	" all fields":                {patch: `spec: {selector: {matchLabels: {tier: web}}, exceptions: [{AT name: shop, reason: hotfix}]}`},
@@ -40,7 +41,7 @@ var rulesRows = map[string]row{
 	" end before begin, a field": {patch: `spec: {until: null, periods: [{begin: "2026-12-20T00:00:00Z"}]}`, refused: "unknown field"},
 }
 
-// freezeRows returns those of Freezes and ClusterFreezes.
+// freezeRows returns the rows of Freezes and ClusterFreezes.
 func freezeRows() map[string]row {
 	out := map[string]row{
 		"cfrz namespaces":            {kind: "ClusterFreeze", patch: "metadata: {name: namespaces}\nspec: {namespaceSelector: {matchLabels: {stage: prod}}}"},
@@ -52,7 +53,7 @@ func freezeRows() map[string]row {
 	}
 	for name, r := range rulesRows {
 		out["frz"+name] = row{kind: "Freeze", patch: strings.ReplaceAll(r.patch, "AT ", ""), refused: r.refused}
-		// The names of ClusterFreezes differ, because they have no namespace of the row.
+		// ClusterFreezes need different names, because rows share the cluster.
 		unique := "metadata: {name: row" + strings.NewReplacer(" ", "-", ",", "").Replace(name) + "}\n"
 		out["cfrz"+name] = row{kind: "ClusterFreeze", patch: unique + strings.ReplaceAll(r.patch, "AT ", "namespace: a, "), refused: r.refused}
 	}

@@ -2,8 +2,8 @@ package schema_test
 
 import "strings"
 
-// hook returns a patch of a Microservice with one hook: type Event and a url, which fields may say
-// otherwise. A later key of the same name wins in no YAML, so that fields are merged by name.
+// hook returns a patch of a Microservice with one hook: type Event and a url, which fields can
+// override. YAML does not allow duplicate keys, so that fields are merged by name.
 func hook(fields string) string {
 	base := map[string]string{"name": "a", "type": "Event", "url": `"http://hooks.example.com/a"`}
 	order := []string{"name", "type", "url"}

@@ -11,11 +11,11 @@ import (
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// largestObject is about what the API server stores at most, in bytes.
+// largestObject is approximately the maximum size of an object in the API server, in bytes.
 const largestObject = 1500 << 10
 
-// TestLargestPoliciesAreAdmitted: policies with as many matches of canaries as the schema allows, each as
-// long as it may be, as far as they can be stored, stay within what expressions may cost.
+// TestLargestPoliciesAreAdmitted checks that policies with the maximum number and length of canary
+// matches that can be stored stay within the cost limit of expressions.
 func TestLargestPoliciesAreAdmitted(t *testing.T) {
 	values := func(n int) []hlnr.MatchValue {
 		var out []hlnr.MatchValue

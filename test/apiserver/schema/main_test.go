@@ -1,5 +1,4 @@
-// Package schema_test tests what an API server makes of the definitions in
-// config/crd.
+// Package schema_test tests the definitions in config/crd on an API server.
 package schema_test
 
 import (
@@ -26,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{}, &env))
 }
 
-// base holds the smallest accepted object of each kind, which rows change by a
+// base is the smallest accepted object of each kind, which rows change by a
 // merge patch (RFC 7386).
 var base = map[string]string{
 	"ImagePolicy": `
@@ -112,7 +111,7 @@ func patched(t testing.TB, raw []byte, namespace, patch string) *unstructured.Un
 	return out
 }
 
-// causes returns the fields and messages of a refusal.
+// causes returns the fields and messages of an error of the server.
 func causes(err error) (fields, messages []string) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
@@ -125,7 +124,7 @@ func causes(err error) (fields, messages []string) {
 	return fields, messages
 }
 
-// definitions of config/crd by kind.
+// definitions returns the definitions of config/crd by kind.
 func definitions(t testing.TB) map[string]*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(apiserver.Root(t), "config", "crd", "hlnr.io_*.yaml"))
@@ -157,8 +156,8 @@ func schemaOf(definition *apiextensionsv1.CustomResourceDefinition) *apiextensio
 // foreign are the fields of embedded core types.
 var foreign = []string{"spec.template", "spec.availability.autoscaling.metrics", "spec.availability.autoscaling.behavior"}
 
-// walk visits a schema and all below it that is our own: embedded core types
-// are not. Lists add "[]" to the path, as in spec.ports[].name.
+// walk visits a schema and all schemas below it, except embedded core types.
+// Lists add "[]" to the path, as in spec.ports[].name.
 func walk(path string, schema *apiextensionsv1.JSONSchemaProps, visit func(path string, schema *apiextensionsv1.JSONSchemaProps)) {
 	visit(path, schema)
 	if slices.Contains(foreign, path) {

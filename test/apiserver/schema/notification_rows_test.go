@@ -1,9 +1,9 @@
 package schema_test
 
-// receiver returns a policy with one receiver of these fields.
+// receiver returns a policy with one receiver with these fields.
 func receiver(fields string) string { return `spec: {receivers: [{` + fields + `}]}` }
 
-// notificationRows are those of NotificationPolicies.
+// notificationRows are the rows of NotificationPolicies.
 var notificationRows = map[string]row{
 	"ntfp smallest":    {kind: "NotificationPolicy"},
 	"ntfp all fields":  {kind: "NotificationPolicy", patch: `spec: {suspend: true, selector: {matchLabels: {tier: web}}, namespaceSelector: {}, previews: true, boardURL: "https://board.example.com/x"}`},

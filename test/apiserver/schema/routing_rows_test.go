@@ -15,7 +15,7 @@ func onPort(protocol, fields string) string {
 	return `spec: {ports: [{name: main, port: 443, protocol: ` + protocol + `}], domains: [{domain: shop.example.com` + fields + `}]}`
 }
 
-// listened returns a patch with a TCP port and one listener, which fields may add to.
+// listened returns a patch with a TCP port and one listener, to which fields can be added.
 func listened(fields string) string {
 	return listeners(`{name: a, port: tcp, parentRef: {name: public, sectionName: tcp}` + fields + `}`)
 }
@@ -51,8 +51,8 @@ const (
 	service       = `extensionRef: {group: traefik.io, kind: Middleware, name: a}`
 )
 
-// routingRows are what a NetworkPolicy says of protocols, listeners, matches, filters,
-// timeouts and affinity.
+// routingRows are about protocols, listeners, matches, filters, timeouts and affinity in a
+// NetworkPolicy.
 var routingRows = map[string]row{
 	"hnp protocol HTTPS":                  {kind: "NetworkPolicy", patch: onPort("HTTPS", ", path: /a")},
 	"hnp protocol GRPC":                   {kind: "NetworkPolicy", patch: onPort("GRPC", "")},
@@ -210,7 +210,7 @@ var routingRows = map[string]row{
 	"hnp listener with a typo":            {kind: "NetworkPolicy", patch: listened(", sectionNmae: a"), refused: `unknown field "` + listenerField + `sectionNmae"`},
 }
 
-// headerRows returns the bounds of the headers that both filters change.
+// headerRows returns rows for the limits of the headers that both filters change.
 func headerRows() map[string]row {
 	out := map[string]row{}
 	for _, field := range []string{"requestHeaderModifier", "responseHeaderModifier"} {

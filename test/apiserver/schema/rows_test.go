@@ -13,16 +13,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// row changes the base object of a kind. With update the base is created first,
-// and the change is made to it.
+// row changes the base object of a kind. With update the base is created first
+// and then updated.
 type row struct {
 	kind   string
 	patch  string
 	update bool
-	// from, with update, is the patch of the base that is created. Default: a
+	// from, with update, is the patch of the base that is created. Defaults to a
 	// template, which a VersionedMicroservice must have.
 	from string
-	// refused is part of the server's message; empty: the object is accepted.
+	// refused is part of the server's message; empty if the object is accepted.
 	refused string
 }
 
@@ -30,7 +30,7 @@ func repeat(item string, n int) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + "]"
 }
 
-// numbered replaces # in item by a number of its own.
+// numbered replaces # in each item by its number.
 func numbered(item string, n int) string {
 	items := make([]string, n)
 	for i := range items {
@@ -330,8 +330,8 @@ var releaseRows = map[string]row{
 	"vsvc image added":          {kind: "VersionedMicroservice", update: true, patch: `spec: {images: ` + repeat(`{image: "registry.example.com/shop:1.0.0@sha256:0", digest: "sha256:0"}`, 2) + `}`, refused: "spec.images is immutable"},
 	"vsvc label added":          {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {metadata: {labels: {a: b}}}}`, refused: "spec.template is immutable"},
 	"vsvc image of a container": {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {spec: {containers: [{name: shop, image: evil}]}}}`, refused: "spec.template is immutable"},
-	// Swaps of one key for another, which get by a comparison that does not know
-	// the fields.
+	// Replacements of one key by another, which a comparison that does not know the
+	// fields would accept.
 	"vsvc host PID swapped in":      {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {spec: {restartPolicy: null, hostPID: true}}}`, refused: "spec.template is immutable"},
 	"vsvc privileged swapped in":    {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {spec: {containers: [{name: shop, securityContext: {privileged: true}}]}}}`, refused: "spec.template is immutable"},
 	"vsvc volume swapped in":        {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {spec: {restartPolicy: null, volumes: [{name: a, hostPath: {path: /}}]}}}`, refused: "spec.template is immutable"},
@@ -501,9 +501,9 @@ var networkPolicyRows = map[string]row{
 	"hnp firewall's field by mistake":       {kind: "NetworkPolicy", patch: `spec: {podSelector: {}}`, refused: `unknown field "spec.podSelector"`},
 }
 
-// TestRows creates or updates an object for each row. Afterwards it checks that
-// the rows are complete: each CEL message was given, and each field of a
-// specification that has bounds was refused at least once.
+// TestRows creates or updates an object for each row. Then it checks that the
+// rows are complete: each CEL message occurred, and each field of a
+// specification with limits was rejected at least once.
 func TestRows(t *testing.T) {
 	messages, fields := map[string]bool{}, map[string]bool{}
 	index := regexp.MustCompile(`\[\d+\]`)
@@ -548,7 +548,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// try creates the row's object, or updates the base to it, under strict
+// try creates the row's object, or updates the base to it, with strict
 // validation.
 func try(t *testing.T, namespace string, row row) error {
 	t.Helper()
@@ -577,8 +577,8 @@ func try(t *testing.T, namespace string, row row) error {
 	})
 }
 
-// bounded reports whether a value of the right type can be refused by the schema
-// itself.
+// bounded reports whether the schema itself can reject a value of the right
+// type.
 func bounded(s *apiextensionsv1.JSONSchemaProps) bool {
 	return s.Minimum != nil || s.Maximum != nil || s.MinLength != nil || s.MaxLength != nil || s.Pattern != "" ||
 		len(s.Enum) > 0 || s.MinItems != nil || s.MaxItems != nil || s.Format == "date-time"

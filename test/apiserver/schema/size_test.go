@@ -14,20 +14,20 @@ import (
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// The most that the planner and the policies keep.
+// The maximum numbers that the planner and the policies keep.
 const (
 	mostGroups   = 256
 	mostReleases = 512
 	mostDomains  = 512
 )
 
-// TestObjectsStaySmall writes full statuses and measures the objects as the
-// server keeps them, field managers included. Lists of a status are atomic:
-// with a list map the managers alone would double the size.
+// TestObjectsStaySmall writes full statuses and measures the objects as stored, including
+// field managers. Lists of a status are atomic: as list maps, the field managers alone
+// would double the size.
 func TestObjectsStaySmall(t *testing.T) {
 	const (
 		kib      = 1 << 10
-		ordinary = "storefront-checkout" // a long, ordinary name
+		ordinary = "storefront-checkout" // a long but ordinary name
 	)
 	longest := long(40)
 	for name, test := range map[string]struct {
@@ -67,7 +67,7 @@ func TestObjectsStaySmall(t *testing.T) {
 	}
 }
 
-// TestBoundsOfARollout: where domains come from is the slug of a group.
+// TestBoundsOfARollout checks that the group from which domains move is a slug.
 func TestBoundsOfARollout(t *testing.T) {
 	for length, want := range map[int]string{63: "", 64: "status.releaseGroups[0].rollout.from: Too long"} {
 		m := typed[hlnr.Microservice](t, "Microservice", "shop")
@@ -88,7 +88,7 @@ func TestBoundsOfARollout(t *testing.T) {
 	}
 }
 
-// typed returns the base object of a kind under a name.
+// typed returns the base object of a kind with a name.
 func typed[T any](t *testing.T, kind, name string) *T {
 	t.Helper()
 	out := new(T)
@@ -99,7 +99,7 @@ func typed[T any](t *testing.T, kind, name string) *T {
 	return out
 }
 
-// releaseName returns as long as the names of releases are.
+// releaseName returns a name with the length of names of releases.
 func releaseName(microservice string, group, release int) string {
 	return fmt.Sprintf("%s-%d-12-%d-%s", microservice, group, release, strings.Repeat("f", 10))
 }
@@ -127,8 +127,8 @@ func fullMicroservice(t *testing.T, name string) client.Object {
 	return m
 }
 
-// fullPreviews has as many pull requests as there may be. Those that have a place have a
-// release that serves, and one that is next.
+// fullPreviews returns the maximum number of pull requests. Those with a preview slot
+// have an active release and the next one.
 func fullPreviews(t *testing.T, name string, places int) client.Object {
 	m := typed[hlnr.Microservice](t, "Microservice", name)
 	now := metav1.NewMicroTime(time.Now())
@@ -153,7 +153,7 @@ func fullPreviews(t *testing.T, name string, places int) client.Object {
 				Reason: "Promoted", LastTransitionTime: now, Internal: &hlnr.ReleaseInternal{Routed: true},
 			})
 		}
-		if g < 10 { // more do not start at a time
+		if g < 10 { // at most this many start at the same time
 			group.Rollout = &hlnr.Rollout{Release: group.Target.Release, StartedTime: now, Gate: hlnr.GateConfirmRollout, GateTime: &now, Sequence: 12345, Internal: &hlnr.RolloutInternal{StepsHash: "3w5e11264sgsf", Floor: 12}}
 		}
 		m.Status.ReleaseGroups = append(m.Status.ReleaseGroups, group)
@@ -174,7 +174,8 @@ func fullImagePolicy(t *testing.T, name string) client.Object {
 	return p
 }
 
-// fullRelease has all that analysis and hooks may say of it, and no template to speak of.
+// fullRelease returns a release with full statuses of analysis and hooks, and a minimal
+// template.
 func fullRelease(t *testing.T, name string) client.Object {
 	v := typed[hlnr.VersionedMicroservice](t, "VersionedMicroservice", name)
 	now := metav1.NewMicroTime(time.Now())

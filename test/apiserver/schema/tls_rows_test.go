@@ -5,12 +5,12 @@ import "strings"
 // encrypted returns a patch of a NetworkPolicy with spec.provider.gateway and one domain's tls.
 func encrypted(fields string) string { return domain(`tls: {` + fields + `}`) }
 
-// encryptedBy is one with another provider.
+// encryptedBy returns a patch with another provider.
 func encryptedBy(provider, fields string) string {
 	return `spec: {provider: {gateway: null, ` + provider + `}, domains: [{domain: shop.example.com, tls: {` + fields + `}}]}`
 }
 
-// issuer is one with an issuer.
+// issuer returns a patch with an issuer.
 func issuer(fields string) string {
 	return encrypted(`mode: ListenerSet, secretName: shop-tls, issuerRef: {` + fields + `}`)
 }
@@ -24,7 +24,7 @@ const (
 	manyParents = `provider: {gateway: {parentRefs: [{name: a}, {name: b}, {name: c}]}}, domains: [{domain: shop.example.com, tls: {mode: ListenerSet, secretName: a}`
 )
 
-// tlsRows are what a NetworkPolicy says of certificates and DNS records.
+// tlsRows are about certificates and DNS records in a NetworkPolicy.
 var tlsRows = map[string]row{
 	"hnp tls empty":                     {kind: "NetworkPolicy", patch: encrypted(``)},
 	"hnp tls of the gateway":            {kind: "NetworkPolicy", patch: encrypted(`mode: Gateway`)},

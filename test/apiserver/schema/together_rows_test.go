@@ -4,7 +4,7 @@ func together(fields string) string {
 	return `spec: {updateStrategy: {canary: {steps: [{weight: 10}], together: {` + fields + `}}}}`
 }
 
-// togetherRows are those of spec.updateStrategy.canary.together.
+// togetherRows are the rows of spec.updateStrategy.canary.together.
 var togetherRows = map[string]row{
 	"msvc together":               {kind: "Microservice", patch: together(`name: checkout`)},
 	"msvc together all fields":    {kind: "Microservice", patch: together(`name: checkout, onFailure: RollBack`)},

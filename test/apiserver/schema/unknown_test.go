@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// A manager that is newer than its CustomResourceDefinitions must not lose what it records: the
-// server drops fields that it does not know, and refuses them only if it is asked to.
+// A manager that is newer than its CustomResourceDefinitions must not lose what it records: by
+// default, the server drops unknown fields without an error.
 func TestUnknownStatusFieldsAreRefused(t *testing.T) {
 	t.Parallel()
 	m := typed[hlnr.Microservice](t, "Microservice", "newer")
