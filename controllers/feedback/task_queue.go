@@ -68,8 +68,8 @@ type task struct {
 
 // taskQueue runs tasks in the background. None of its methods waits for GitHub.
 type taskQueue struct {
-	clock  clock.PassiveClock
-	places *outbound.Places
+	clock clock.PassiveClock
+	slots *outbound.Slots
 
 	mu           sync.Mutex
 	ctx          context.Context // nil before run
@@ -82,7 +82,7 @@ type taskQueue struct {
 func newTaskQueue(c clock.PassiveClock, tasks int) *taskQueue {
 	return &taskQueue{
 		clock:        c,
-		places:       outbound.NewPlaces(outbound.Bounds{All: tasks, Host: tasks / 2, Namespace: tasks / 4, NamespaceHost: tasks / 4}),
+		slots:        outbound.NewSlots(outbound.Bounds{All: tasks, Host: tasks / 2, Namespace: tasks / 4, NamespaceHost: tasks / 4}),
 		repositories: map[types.NamespacedName]*repositoryEntry{},
 	}
 }
@@ -150,7 +150,7 @@ func (q *taskQueue) start(repository types.NamespacedName, host string, work fun
 	q.repositories[repository].task = t
 	go func() {
 		defer cancel()
-		leave, ok := q.places.Enter(ctx, repository.Namespace, host)
+		leave, ok := q.slots.Enter(ctx, repository.Namespace, host)
 		if !ok {
 			return // the repository or the manager is gone
 		}

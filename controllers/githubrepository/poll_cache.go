@@ -22,7 +22,7 @@ const (
 // None of its methods waits for GitHub. The cache is lost at a restart, which costs one poll
 // of each repository.
 type pollCache struct {
-	places *outbound.Places
+	slots *outbound.Slots
 
 	mu           sync.Mutex
 	ctx          context.Context
@@ -58,7 +58,7 @@ type task struct {
 // a quarter of the polls, and half of that at one host; one host has at most half.
 func newPollCache(polls int) *pollCache {
 	return &pollCache{
-		places:       outbound.NewPlaces(outbound.Bounds{All: polls, Namespace: polls / 4, Host: polls / 2, NamespaceHost: polls / 8}),
+		slots:        outbound.NewSlots(outbound.Bounds{All: polls, Namespace: polls / 4, Host: polls / 2, NamespaceHost: polls / 8}),
 		repositories: map[types.NamespacedName]*cacheEntry{},
 	}
 }
@@ -123,7 +123,7 @@ func (ls *pollCache) start(key types.NamespacedName, l *poll, work func(context.
 	ls.started++
 	go func() {
 		defer cancel()
-		if leave, ok := ls.places.Enter(ctx, key.Namespace, l.query.host()); ok {
+		if leave, ok := ls.slots.Enter(ctx, key.Namespace, l.query.host()); ok {
 			limited, stop := context.WithTimeout(ctx, maxPoll)
 			work(limited, l)
 			stop()
@@ -202,7 +202,7 @@ func (ls *pollCache) cancel(m *cacheEntry) {
 
 // size returns the number of queued and of running polls.
 func (ls *pollCache) size() (waiting, running int) {
-	running = ls.places.Taken()
+	running = ls.slots.Taken()
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return max(0, ls.started-running), running

@@ -19,7 +19,7 @@ var (
 	waited = began.Add(2 * time.Minute)
 )
 
-// canary has 1.4.2 active and 1.4.3 on its way, in step 1 of 2, with all hooks.
+// canary has 1.4.2 active and 1.4.3 as canary, in step 1 of 2, with all hooks.
 func canary() *v1alpha1.Microservice {
 	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
 	ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Name: "tenth", Weight: 10}, {Name: "half", Weight: 50}}}
@@ -75,18 +75,18 @@ func TestQuestions(t *testing.T) {
 	at := func(gate v1alpha1.Gate) func(*world) {
 		return func(w *world) { w.run.Gate, w.run.GateTime = gate, &gated }
 	}
-	underWay := []string{"rollback", "event"}
+	inProgress := []string{"rollback", "event"}
 	for name, test := range map[string]struct {
 		change func(*world)
 		want   []string
 	}{
-		"in a step":                       {func(*world) {}, underWay},
+		"in a step":                       {func(*world) {}, inProgress},
 		"before pods":                     {at(v1alpha1.GateConfirmRollout), []string{"confirmrollout", "rollback", "event"}},
 		"before traffic":                  {at(v1alpha1.GatePreRollout), []string{"prerollout", "rollback", "event"}},
 		"before more traffic":             {at(v1alpha1.GateConfirmTrafficIncrease), []string{"confirmtrafficincrease", "rollback", "event"}},
 		"before promotion":                {at(v1alpha1.GateConfirmPromotion), []string{"confirmpromotion", "rollback", "event"}},
 		"a round of checks":               {func(w *world) { w.round = waited }, []string{"rollout", "rollback", "event"}},
-		"no checks before the first step": {func(w *world) { w.run.Step = 0 }, underWay},
+		"no checks before the first step": {func(w *world) { w.run.Step = 0 }, inProgress},
 		"more traffic, hook for this step": {func(w *world) {
 			at(v1alpha1.GateConfirmTrafficIncrease)(w)
 			w.ms.Spec.UpdateStrategy.Canary.Hooks[3].Steps = []string{"half"}
@@ -94,11 +94,11 @@ func TestQuestions(t *testing.T) {
 		"more traffic, hook for another step": {func(w *world) {
 			at(v1alpha1.GateConfirmTrafficIncrease)(w)
 			w.ms.Spec.UpdateStrategy.Canary.Hooks[3].Steps = []string{"tenth"}
-		}, underWay},
+		}, inProgress},
 		"checks for another step": {func(w *world) {
 			w.round = waited
 			w.ms.Spec.UpdateStrategy.Canary.Hooks[2].Steps = []string{"half"}
-		}, underWay},
+		}, inProgress},
 		"a preview before traffic": {func(w *world) {
 			at(v1alpha1.GatePreRollout)(w)
 			w.group.Level = v1alpha1.LevelPreview
@@ -111,10 +111,10 @@ func TestQuestions(t *testing.T) {
 			at(v1alpha1.GatePreRollout)(w)
 			w.group.Active = ""
 		}, []string{"prerollout", "event"}},
-		"a preview is not taken back": {func(w *world) { w.group.Level = v1alpha1.LevelPreview }, []string{"event"}},
-		"nor the first release":       {func(w *world) { w.group.Active = "" }, []string{"event"}},
-		"the run of another release":  {func(w *world) { w.run.Release = "newer"; at(v1alpha1.GateConfirmPromotion)(w) }, nil},
-		"at rest": {func(w *world) {
+		"a preview is not rolled back": {func(w *world) { w.group.Level = v1alpha1.LevelPreview }, []string{"event"}},
+		"nor the first release":        {func(w *world) { w.group.Active = "" }, []string{"event"}},
+		"the run of another release":   {func(w *world) { w.run.Release = "newer"; at(v1alpha1.GateConfirmPromotion)(w) }, nil},
+		"stable": {func(w *world) {
 			w.group.Rollout, w.row.Status, w.release.Status.Release = nil, v1alpha1.ReleaseActive, v1alpha1.ReleaseActive
 		}, nil},
 		"promoted": {func(w *world) { w.group.Rollout, w.row.Status = nil, v1alpha1.ReleaseActive }, []string{"postrollout", "event"}},
@@ -163,7 +163,7 @@ func placeIn(ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservice,
 	return p
 }
 
-func TestNoPlaceWithoutARow(t *testing.T) {
+func TestNoCallsWithoutARow(t *testing.T) {
 	t.Parallel()
 	if p := RolloutOf(canary(), vsvc("third")); p != nil {
 		t.Errorf("a release that the rollout state does not have is at %+v", p)

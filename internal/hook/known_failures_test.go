@@ -30,14 +30,14 @@ func TestReportedHoweverItEnds(t *testing.T) {
 	}{
 		"promoted by steps":  {v1alpha1.ReleaseActive, "Promoted", "1.4.3", v1alpha1.ReleaseCanary, true},
 		"steps were skipped": {v1alpha1.ReleaseActive, "Adopted", "1.4.3", v1alpha1.ReleaseCanary, true},
-		"adopted at once":    {v1alpha1.ReleaseActive, "Adopted", "1.4.3", v1alpha1.ReleasePending, true},
+		"adopted directly":   {v1alpha1.ReleaseActive, "Adopted", "1.4.3", v1alpha1.ReleasePending, true},
 		"the first one":      {v1alpha1.ReleaseActive, "First", "1.4.3", v1alpha1.ReleasePending, true},
 		"rolled back to":     {v1alpha1.ReleaseActive, "RolledBack", "1.4.3", v1alpha1.ReleaseDeprecated, true},
 		"failed":             {v1alpha1.ReleaseError, "AnalysisFailed", "1.4.2", v1alpha1.ReleaseCanary, true},
-		"turned down":        {v1alpha1.ReleaseError, "Aborted", "1.4.2", v1alpha1.ReleasePending, true},
+		"aborted":            {v1alpha1.ReleaseError, "Aborted", "1.4.2", v1alpha1.ReleasePending, true},
 		"never was up":       {v1alpha1.ReleaseError, "CrashLoopBackOff", "1.4.2", v1alpha1.ReleasePending, true},
 		"reported already":   {v1alpha1.ReleaseActive, "Promoted", "1.4.3", v1alpha1.ReleaseActive, false},
-		"under way":          {v1alpha1.ReleaseCanary, "Step", "1.4.2", v1alpha1.ReleasePending, false},
+		"in progress":        {v1alpha1.ReleaseCanary, "Step", "1.4.2", v1alpha1.ReleasePending, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,7 +86,7 @@ func TestEachGateInItsPlace(t *testing.T) {
 
 // Row 62: what says nothing has not agreed. Only an answer of 200 to 204 is a yes,
 // and a hook without an address is none.
-func TestNothingIsNoYes(t *testing.T) {
+func TestNoHookMeansNotApproved(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		url     string

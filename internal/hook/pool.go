@@ -57,7 +57,7 @@ type Pool struct {
 	now         func() time.Time
 	wait        func(int) time.Duration
 
-	places *outbound.Places
+	slots *outbound.Slots
 
 	mu       sync.Mutex
 	ctx      context.Context
@@ -96,7 +96,7 @@ func NewPool(o Options) (*Pool, error) {
 	}
 	p := &Pool{
 		policy: o.Policy, shared: shared, credentials: o.Credentials, userAgent: o.UserAgent, observe: o.Observe, now: o.Now, wait: o.Wait,
-		places:   outbound.NewPlaces(outbound.Bounds{All: maxCalls, Namespace: maxShare, Host: maxShare, NamespaceHost: maxHostCalls}),
+		slots:    outbound.NewSlots(outbound.Bounds{All: maxCalls, Namespace: maxShare, Host: maxShare, NamespaceHost: maxHostCalls}),
 		releases: map[types.NamespacedName]*deliveries{},
 	}
 	if p.observe == nil {

@@ -46,7 +46,7 @@ func play(t *testing.T, receive http.HandlerFunc, options ...func(*Options)) *wo
 	o := Options{
 		Policy: policy, UserAgent: "heighliner/test", Wait: func(int) time.Duration { return time.Millisecond },
 		Credentials: func(context.Context, string, *v1alpha1.Hook) (Credentials, error) {
-			return Credentials{}, errors.New("nobody should ask")
+			return Credentials{}, errors.New("this must not be called")
 		},
 	}
 	for _, change := range options {
@@ -111,8 +111,8 @@ func TestAnswers(t *testing.T) {
 			}
 			http.Redirect(w, r, "/other", http.StatusTemporaryRedirect)
 		}, want{false, "HTTP 307: redirects are not followed"}},
-		"what nobody can print": {status(409, "a\x00b\x1b[31mc"), want{false, "HTTP 409: a b [31mc"}},
-		"a long answer":         {status(409, strings.Repeat("x", 1<<20)), want{false, "HTTP 409: " + strings.Repeat("x", maxMessage-10)}},
+		"unprintable characters": {status(409, "a\x00b\x1b[31mc"), want{false, "HTTP 409: a b [31mc"}},
+		"a long answer":          {status(409, strings.Repeat("x", 1<<20)), want{false, "HTTP 409: " + strings.Repeat("x", maxMessage-10)}},
 		"a connection that ends": {func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err == nil {
@@ -203,7 +203,7 @@ func TestSign(t *testing.T) {
 }
 
 // What shows of a failure holds neither the query of the URL nor the key.
-func TestFailuresTellNoSecrets(t *testing.T) {
+func TestFailuresContainNoSecrets(t *testing.T) {
 	t.Parallel()
 	w := play(t, status(200, ""))
 	down := httptest.NewServer(nil)
@@ -212,10 +212,10 @@ func TestFailuresTellNoSecrets(t *testing.T) {
 		change func(*Call)
 		want   string
 	}{
-		"nobody listens":   {func(q *Call) { q.Hook.URL = down.URL + "/?token=abc" }, "connection refused"},
+		"nothing listens":  {func(q *Call) { q.Hook.URL = down.URL + "/?token=abc" }, "connection refused"},
 		"a refused range":  {func(q *Call) { q.Hook.URL = "http://[fe80::1]/?token=abc" }, "--outbound-allow"},
 		"metadata":         {func(q *Call) { q.Hook.URL = "http://169.254.169.254/?token=abc" }, "metadata service"},
-		"a missing Secret": {func(q *Call) { q.Hook.SecretRef = &v1alpha1.Reference{Name: "key"} }, "nobody should ask"},
+		"a missing Secret": {func(q *Call) { q.Hook.SecretRef = &v1alpha1.Reference{Name: "key"} }, "this must not be called"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := w.question(v1alpha1.HookPreRollout, name)
@@ -242,7 +242,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// A server with a certificate of its own is trusted by its CA, and by no other.
+// A server with its own certificate is trusted by its CA, and by no other.
 func TestCA(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(status(200, ""))
@@ -285,7 +285,7 @@ func TestRetries(t *testing.T) {
 		"a check is not repeated":             {v1alpha1.HookPreRollout, nil, 1, Outcome{Attempts: 1, Message: "HTTP 500"}},
 		"a check with retries":                {v1alpha1.HookRollout, &three, 3, Outcome{Yes: true, Attempts: 4, Message: "HTTP 200"}},
 		"a message is repeated":               {v1alpha1.HookEvent, nil, 2, Outcome{Yes: true, Attempts: 3, Message: "HTTP 200"}},
-		"a message that nobody takes":         {v1alpha1.HookPostRollout, nil, 9, Outcome{Attempts: 4, Message: "HTTP 500"}},
+		"a message that is not accepted":      {v1alpha1.HookPostRollout, nil, 9, Outcome{Attempts: 4, Message: "HTTP 500"}},
 		"a gate has its interval for that":    {v1alpha1.HookConfirmPromotion, nil, 1, Outcome{Attempts: 1, Message: "HTTP 500"}},
 		"a rollback has its interval as well": {v1alpha1.HookRollback, nil, 1, Outcome{Attempts: 1, Message: "HTTP 500"}},
 	} {
@@ -317,9 +317,9 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// No one's answer is not a verdict: a check is asked again, and only what the receiver itself
+// A missing answer decides nothing: a check is asked again, and only what the receiver itself
 // answers is a yes or a no.
-func TestNoAnswerIsNoVerdict(t *testing.T) {
+func TestNoAnswerDecidesNothing(t *testing.T) {
 	t.Parallel()
 	hangUp := func(w http.ResponseWriter, _ *http.Request) {
 		if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
@@ -333,7 +333,7 @@ func TestNoAnswerIsNoVerdict(t *testing.T) {
 		change  func(*v1alpha1.Hook)
 		verdict bool
 	}{
-		"nobody listens":        {nil, func(h *v1alpha1.Hook) { h.URL = down.URL }, false},
+		"nothing listens":       {nil, func(h *v1alpha1.Hook) { h.URL = down.URL }, false},
 		"the connection ends":   {hangUp, nil, false},
 		"too many requests":     {status(429, ""), nil, false},
 		"bad gateway":           {status(502, ""), nil, false},
@@ -381,8 +381,8 @@ func TestNoAnswerIsNoVerdict(t *testing.T) {
 	})
 }
 
-// A check that no one answered is asked again, each time later, until it is answered, and at
-// once where it was mended.
+// A check that no one answered is asked again, each time later, until it is answered, and
+// immediately where it was fixed.
 func TestCheckIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	var away atomic.Bool
@@ -423,7 +423,7 @@ func TestCheckIsAskedAgain(t *testing.T) {
 	away.Store(false)
 	q.Hook.Metadata = map[string]v1alpha1.HookMetadataValue{"suite": "short"}
 	if at := w.ask(q); !at.IsZero() {
-		t.Fatalf("it was mended, and waits until %s", at)
+		t.Fatalf("it was fixed, and waits until %s", at)
 	}
 	if o := attempts(5); !o.Yes || o.Unanswered {
 		t.Errorf("%+v", o)
@@ -521,10 +521,10 @@ func TestEditedHook(t *testing.T) {
 	q.Hook.Interval = "1h"
 	w.ask(q)
 	if o := w.outcome(t, "id"); !o.Edited.IsZero() {
-		t.Errorf("nobody edited it: %+v", o)
+		t.Errorf("it was not edited: %+v", o)
 	}
 	clock.Store(int64(time.Second))
-	q.Hook.URL = w.server.URL + "/mended"
+	q.Hook.URL = w.server.URL + "/fixed"
 	w.ask(q)
 	for {
 		if o := w.outcome(t, "id"); o.Attempts == 2 {
@@ -555,8 +555,8 @@ func TestUncallable(t *testing.T) {
 	}
 }
 
-// What is asked no more is given up; a message is not.
-func TestGivenUp(t *testing.T) {
+// A call that is not wanted any more ends; a message does not.
+func TestAbandoned(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		kind v1alpha1.HookType
@@ -597,13 +597,13 @@ func TestGivenUp(t *testing.T) {
 			}
 			await.Receive(t, "the end of the call", gone)
 			if len(w.requeued) > 0 {
-				t.Error("what was given up requeues")
+				t.Error("what was abandoned requeues")
 			}
 		})
 	}
 }
 
-// Messages of one hook come in their order and one at a time, whoever is slow.
+// Messages of one hook come in their order and one at a time, whichever is slow.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -704,8 +704,8 @@ func TestBounds(t *testing.T) {
 	w.Ask(shop, nil, nil)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.releases) != 0 || w.places.Taken() != 0 {
-		t.Errorf("left behind: %d releases, %d places", len(w.releases), w.places.Taken())
+	if len(w.releases) != 0 || w.slots.Taken() != 0 {
+		t.Errorf("left behind: %d releases, %d slots", len(w.releases), w.slots.Taken())
 	}
 }
 
@@ -757,15 +757,15 @@ func TestOneNamespaceStopsNoOther(t *testing.T) {
 			if o := w.outcome(t, "mine"); !o.Yes {
 				t.Errorf("another namespace: %+v", o)
 			}
-			if got := w.places.Taken(); got > test.want {
-				t.Errorf("%d calls of one namespace are under way, want at most %d", got, test.want)
+			if got := w.slots.Taken(); got > test.want {
+				t.Errorf("%d calls of one namespace are in progress, want at most %d", got, test.want)
 			}
 			w.stop()
 		})
 	}
 }
 
-// loopback is where all names lead.
+// loopback is what all names resolve to.
 type loopback struct{}
 
 func (loopback) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {

@@ -44,13 +44,13 @@ func backOff(retry int) time.Duration {
 // try calls until the answer is yes, or the retries are used up. It returns false if ctx ended.
 func (p *Pool) try(ctx context.Context, namespace string, q Call, attempts int, before <-chan struct{}) (Outcome, bool) {
 	if before != nil {
-		<-before // even if given up: the next delivery waits for all that came before
+		<-before // even if abandoned: the next delivery waits for all that came before
 	}
 	for retry := 0; ; retry++ {
 		if retry > 0 && !sleep(ctx, p.wait(retry)) {
 			return Outcome{}, false
 		}
-		leave, ok := p.places.Enter(ctx, namespace, q.Hook.URL)
+		leave, ok := p.slots.Enter(ctx, namespace, q.Hook.URL)
 		if !ok {
 			return Outcome{}, false
 		}

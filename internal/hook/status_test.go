@@ -72,7 +72,7 @@ func TestFold(t *testing.T) {
 				t.Errorf("before any answer: %q, want %q", got, phases.unanswered)
 			}
 			if len(Due(asked, questions)) != 1 {
-				t.Error("what nobody answered is not due")
+				t.Error("what was not answered is not due")
 			}
 			answers := []struct {
 				outcome Outcome
@@ -174,7 +174,7 @@ func TestFoldOverTime(t *testing.T) {
 			t.Errorf("(-before +after):\n%s", diff)
 		}
 	})
-	t.Run("an open gate stays when the run goes on", func(t *testing.T) {
+	t.Run("an open gate stays when the rollout continues", func(t *testing.T) {
 		t.Parallel()
 		open := p.Fold(first, questions, map[string]Outcome{id: {Yes: true, Attempts: 2}}, start)
 		if diff := cmp.Diff(open, p.Fold(open, nil, nil, start.Add(time.Hour))); diff != "" {
@@ -197,7 +197,7 @@ func TestFoldOverTime(t *testing.T) {
 			t.Errorf("left: %+v", got)
 		}
 	})
-	t.Run("a check of a round that nobody answered stays while the run goes on", func(t *testing.T) {
+	t.Run("a check of a round without an answer stays while the rollout continues", func(t *testing.T) {
 		t.Parallel()
 		q := one(v1alpha1.HookRollout)
 		asked := q.Calls(nil)
@@ -219,7 +219,7 @@ func TestFoldOverTime(t *testing.T) {
 		reported := q.Calls(nil)
 		late := q.Fold(nil, reported, nil, start)
 		if got := q.Fold(late, nil, nil, start.Add(time.Hour)); !cmp.Equal(late, got) {
-			t.Errorf("while it is under way: %+v", got)
+			t.Errorf("while it is in progress: %+v", got)
 		}
 		got := q.Fold(late, nil, map[string]Outcome{reported[0].Body.ID: {Yes: true, Attempts: 3}}, start.Add(time.Hour))
 		if len(got) != 1 || got[0].Phase != v1alpha1.HookDelivered || got[0].Attempts != 3 {

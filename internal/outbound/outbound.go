@@ -10,7 +10,7 @@
 //	elements.go  a bound on the values of JSON
 //	decoding.go  a bound on the memory of answers that are decoded at a time
 //	errors.go    the errors
-//	places.go    bounds on what is in progress at a time, in shares
+//	slots.go     bounds on what is in progress at a time, in shares
 package outbound
 
 import (
@@ -239,7 +239,7 @@ func (p *Policy) Vet(ctx context.Context, host, port string) error {
 }
 
 // endsInNumber finds hosts like 2852039166 and 0xa9.0xfea9fe, which are IPv4
-// addresses to some resolvers. No name of a server looks so.
+// addresses to some resolvers. No name of a server has this form.
 func endsInNumber(host string) bool {
 	last := strings.ToLower(host[strings.LastIndexByte(host, '.')+1:])
 	digits, hex := strings.CutPrefix(last, "0x")

@@ -188,12 +188,12 @@ func TestNotRefused(t *testing.T) {
 		"6to4":                          {"2002:808:808::1", Config{}},
 		"ISATAP":                        {"2001:db8::5efe:808:808", Config{}},
 		"no ISATAP, another identifier": {"2001:db8::1:5efe:a9fe:a9fe", Config{}},
-		"no Teredo, beside it":          {"2001:1::5601:5601", Config{}},
-		"no local NAT64, beside it":     {"64:ff9b:2::a9fe:a9fe", Config{}},
+		"no Teredo, next to it":         {"2001:1::5601:5601", Config{}},
+		"no local NAT64, next to it":    {"64:ff9b:2::a9fe:a9fe", Config{}},
 		"local NAT64, opened":           {"64:ff9b:1::808:808", Config{Allow: []string{"64:ff9b:1::/48"}}},
 		"local NAT64, opened, a subnet": {"64:ff9b:1:7f00::808:808", Config{Allow: []string{"64:ff9b:1:7f00::/96"}}},
 		"Teredo, opened":                {"2001:0:808:808:0:0:f7f7:f7f7", Config{Allow: []string{"2001::/32"}}},
-		"network's own NAT64":           {"2001:db8:64::a9fe:a9fe", Config{}}, // nothing says that it is one
+		"network's own NAT64":           {"2001:db8:64::a9fe:a9fe", Config{}}, // nothing marks it as one
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -100,7 +100,7 @@ type Pool struct {
 	now       func() time.Time
 	wait      func(int) time.Duration
 
-	places *outbound.Places
+	slots  *outbound.Slots
 	budget *rate.Limiter
 
 	mu       sync.Mutex
@@ -119,7 +119,7 @@ type asked struct {
 func New(o Options) *Pool {
 	p := &Pool{
 		outbound: o.Outbound, userAgent: o.UserAgent, observe: o.Observe, now: o.Now, wait: o.Wait,
-		places:   outbound.NewPlaces(outbound.Bounds{All: maxRequests, Namespace: maxShare, Host: maxAddress, NamespaceHost: maxNamespaceAddress}),
+		slots:    outbound.NewSlots(outbound.Bounds{All: maxRequests, Namespace: maxShare, Host: maxAddress, NamespaceHost: maxNamespaceAddress}),
 		budget:   rate.NewLimiter(perSecond, burst),
 		policies: map[types.NamespacedName]map[providers.Probe]*asked{},
 	}
@@ -171,7 +171,7 @@ func (p *Pool) Known(policy types.NamespacedName) map[providers.Probe]providers.
 }
 
 // Ask has a policy's probes asked, but for those that are being asked or were answered
-// rightly. What is not among them any more is given up and forgotten.
+// correctly. Probes that are no longer among them are stopped and forgotten.
 func (p *Pool) Ask(policy types.NamespacedName, probes []providers.Probe) {
 	if p == nil {
 		return
@@ -240,7 +240,7 @@ func (p *Pool) run(ctx context.Context, policy types.NamespacedName, probe provi
 // round asks until one answer is not right, or enough in a row were; false: it was
 // restored up.
 func (p *Pool) round(ctx context.Context, namespace string, probe providers.Probe) (problem string, ok bool) {
-	finalize, ok := p.places.Enter(ctx, namespace, "http://"+address(probe))
+	finalize, ok := p.slots.Enter(ctx, namespace, "http://"+address(probe))
 	if !ok {
 		return "", false
 	}

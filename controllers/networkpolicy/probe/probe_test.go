@@ -114,8 +114,8 @@ func answers(hosts ...string) http.HandlerFunc {
 	}
 }
 
-// TestInARow: so many right answers, one after the other and each on a connection of
-// its own, and no redirect is followed.
+// TestInARow: so many right answers, one after the other and each on its own
+// connection, and no redirect is followed.
 func TestInARow(t *testing.T) {
 	for name, test := range map[string]struct {
 		hosts []string
@@ -158,7 +158,7 @@ func TestInARow(t *testing.T) {
 	}
 }
 
-// TestWrongAnswers: what is no proof, and what is known of it.
+// TestWrongAnswers: answers that prove nothing, and what is known of them.
 func TestWrongAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer http.HandlerFunc
@@ -194,7 +194,7 @@ func TestWrongAnswers(t *testing.T) {
 	}
 }
 
-// TestOtherServices: what is at an address that is no gateway's is not reported to the one who
+// TestOtherServices: what another server than a gateway answers is not reported to the one who
 // reads the status of a policy.
 func TestOtherServices(t *testing.T) {
 	const secret = "vault-internal"
@@ -203,13 +203,13 @@ func TestOtherServices(t *testing.T) {
 		tls    bool
 		want   string
 	}{
-		"another protocol":  {"+OK " + secret + " 3.1\r\n\r\n", false, "its response is not HTTP, or its header is too large"},
-		"a code that is no": {"HTTP/1.1 " + secret + "\r\n\r\n", false, "its response is not HTTP, or its header is too large"},
-		"a bad header":      {"HTTP/1.1 200 OK\r\n" + secret + "\r\n\r\n", false, "its response is not HTTP, or its header is too large"},
-		"half an answer":    {"HTTP/1.1 200 OK\r\nX-Name: " + secret, false, "it closes the connection without a response"},
-		"no TLS":            {"+OK " + secret + "\r\n", true, "it does not accept TLS connections for the host"},
-		"HTTP without TLS":  {"HTTP/1.1 200 " + secret + "\r\n\r\n", true, "it does not accept TLS connections for the host"},
-		"silence":           {"", false, "it closes the connection without a response"},
+		"another protocol": {"+OK " + secret + " 3.1\r\n\r\n", false, "its response is not HTTP, or its header is too large"},
+		"an invalid code":  {"HTTP/1.1 " + secret + "\r\n\r\n", false, "its response is not HTTP, or its header is too large"},
+		"a bad header":     {"HTTP/1.1 200 OK\r\n" + secret + "\r\n\r\n", false, "its response is not HTTP, or its header is too large"},
+		"half an answer":   {"HTTP/1.1 200 OK\r\nX-Name: " + secret, false, "it closes the connection without a response"},
+		"no TLS":           {"+OK " + secret + "\r\n", true, "it does not accept TLS connections for the host"},
+		"HTTP without TLS": {"HTTP/1.1 200 " + secret + "\r\n\r\n", true, "it does not accept TLS connections for the host"},
+		"silence":          {"", false, "it closes the connection without a response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -240,8 +240,8 @@ func TestOtherServices(t *testing.T) {
 	}
 }
 
-// TestNobodyThere: the cause is reported as the system gives it.
-func TestNobodyThere(t *testing.T) {
+// TestNoServer: the cause is reported as the system gives it.
+func TestNoServer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -300,7 +300,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestTimeout: an address that reports nothing holds nothing up.
+// TestTimeout: an address that answers nothing blocks nothing.
 func TestTimeout(t *testing.T) {
 	release := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
@@ -359,7 +359,7 @@ func TestRefusedAddresses(t *testing.T) {
 	}
 }
 
-// TestWhatIsKnownIsNotAskedAgain, and what is not asked any more is given up.
+// TestWhatIsKnownIsNotAskedAgain, and what is not asked any more is stopped.
 func TestWhatIsKnownIsNotAskedAgain(t *testing.T) {
 	var requests atomic.Int64
 	serve := answers(asWritten)
@@ -395,12 +395,12 @@ func TestWhatIsKnownIsNotAskedAgain(t *testing.T) {
 // settled waits until no request is in progress.
 func settled(s *setup) int {
 	s.t.Helper()
-	s.until("requests to end", func() bool { return s.places.Taken() == 0 })
+	s.until("requests to end", func() bool { return s.slots.Taken() == 0 })
 	return s.count(Earlier)
 }
 
 // TestShares: however much is to be asked, one address is asked by so many at a time,
-// and one that hangs leaves the others their places.
+// and one that hangs leaves the others their slots.
 func TestShares(t *testing.T) {
 	var now, most atomic.Int64
 	release := make(chan struct{})
@@ -419,7 +419,7 @@ func TestShares(t *testing.T) {
 	for i := range 40 {
 		s.Ask(types.NamespacedName{Namespace: fmt.Sprint(i % 4), Name: fmt.Sprint(i)}, []providers.Probe{at(t, hanging, func(p *providers.Probe) { p.Route = types.UID(fmt.Sprint(i)) })})
 	}
-	s.until("all places of the address to be taken", func() bool { return now.Load() == maxAddress })
+	s.until("all slots of the address to be taken", func() bool { return now.Load() == maxAddress })
 	s.Ask(shop, []providers.Probe{at(t, well, func(p *providers.Probe) { p.Address = "localhost" })})
 	s.await()
 	if got := most.Load(); got > maxAddress {

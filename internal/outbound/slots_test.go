@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// fits says whether there is a place now. It needs the time of a bubble, which passes
+// fits reports whether there is a slot now. It needs the time of a bubble, which passes
 // only when all that is in it waits.
-func fits(t *testing.T, p *Places, namespace, address string) bool {
+func fits(t *testing.T, p *Slots, namespace, address string) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -22,8 +22,8 @@ func fits(t *testing.T, p *Places, namespace, address string) bool {
 	return ok
 }
 
-// TestPlaces: what is taken leaves others their share.
-func TestPlaces(t *testing.T) {
+// TestSlots: what is taken leaves others their share.
+func TestSlots(t *testing.T) {
 	t.Parallel()
 	bounds := Bounds{All: 8, Namespace: 4, Host: 4, NamespaceHost: 2}
 	type ask struct{ namespace, address string }
@@ -59,53 +59,53 @@ func TestPlaces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				p := NewPlaces(test.bounds)
+				p := NewSlots(test.bounds)
 				var leave []func()
 				for _, a := range test.taken {
 					gone, ok := p.Enter(t.Context(), a.namespace, a.address)
 					if !ok {
-						t.Fatalf("no place for %+v", a)
+						t.Fatalf("no slot for %+v", a)
 					}
 					leave = append(leave, gone)
 				}
 				if got := fits(t, p, test.next.namespace, test.next.address); got != test.want {
-					t.Errorf("a place: %t, want %t", got, test.want)
+					t.Errorf("a slot: %t, want %t", got, test.want)
 				}
 				if got := p.Taken(); got != len(test.taken) {
-					t.Errorf("%d places are taken, want %d", got, len(test.taken))
+					t.Errorf("%d slots are taken, want %d", got, len(test.taken))
 				}
 				for _, gone := range leave {
 					gone()
 				}
 				if !fits(t, p, test.next.namespace, test.next.address) {
-					t.Error("no place after all have left")
+					t.Error("no slot after all have left")
 				}
 				if len(p.shares) != 0 {
-					t.Errorf("%d shares are left behind", len(p.shares))
+					t.Errorf("%d shares remain", len(p.shares))
 				}
 			})
 		})
 	}
 }
 
-// TestPlacesGivenUp: who gave up takes no place, and who waits gets the next.
-func TestPlacesGivenUp(t *testing.T) {
+// TestSlotsOfEndedContexts: a request whose context ended takes no slot, and one that waits gets the next.
+func TestSlotsOfEndedContexts(t *testing.T) {
 	t.Parallel()
-	p := NewPlaces(Bounds{All: 1})
+	p := NewSlots(Bounds{All: 1})
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, ok := p.Enter(ended, "a", "http://x"); ok {
-		t.Error("a place for a context that has ended")
+		t.Error("a slot for a context that has ended")
 	}
 	leave, ok := p.Enter(t.Context(), "a", "http://x")
 	if !ok {
-		t.Fatal("no place")
+		t.Fatal("no slot")
 	}
 	var waiting sync.WaitGroup
 	for i := range 20 {
 		waiting.Go(func() {
 			if next, ok := p.Enter(t.Context(), fmt.Sprint(i%3), fmt.Sprint("http://", i%4)); !ok {
-				t.Error("no place for who waits")
+				t.Error("no slot for a request that waits")
 			} else {
 				next()
 			}
@@ -114,7 +114,7 @@ func TestPlacesGivenUp(t *testing.T) {
 	leave()
 	waiting.Wait()
 	if len(p.shares) != 0 {
-		t.Errorf("%d shares are left behind", len(p.shares))
+		t.Errorf("%d shares remain", len(p.shares))
 	}
 }
 

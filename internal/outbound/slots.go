@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Bounds of [Places]. Values below 1 count as 1.
+// Bounds of [Slots]. Values below 1 count as 1.
 type Bounds struct {
 	// All is the number of concurrent requests.
 	All int
@@ -21,9 +21,9 @@ type Bounds struct {
 	NamespaceHost int
 }
 
-// Places limit concurrent requests by namespace and host. They are safe for concurrent use.
-// Create them with [NewPlaces].
-type Places struct {
+// Slots limit concurrent requests by namespace and host. They are safe for concurrent use.
+// Create them with [NewSlots].
+type Slots struct {
 	bounds Bounds
 
 	mu     sync.Mutex
@@ -38,8 +38,8 @@ type scope struct {
 
 type level int
 
-// The levels, in the order in which places are taken. A request that waits at one level holds
-// places of the previous levels, which are of its own namespace first.
+// The levels, in the order in which slots are taken. A request that waits at one level holds
+// slots of the previous levels, those of its namespace first.
 const (
 	namespaceHost level = iota
 	namespaceOnly
@@ -52,18 +52,18 @@ var everything = scope{level: all}
 
 // room of a scope. It is removed when it is unused.
 type room struct {
-	places chan struct{}
-	users  int
+	slots chan struct{}
+	users int
 }
 
-// NewPlaces returns places with the given bounds.
-func NewPlaces(bounds Bounds) *Places {
-	return &Places{bounds: bounds, shares: map[scope]*room{}}
+// NewSlots returns slots with the given bounds.
+func NewSlots(bounds Bounds) *Slots {
+	return &Slots{bounds: bounds, shares: map[scope]*room{}}
 }
 
-// Enter waits for a place for a request of a namespace to a URL. It returns the function that
+// Enter waits for a slot for a request of a namespace to a URL. It returns the function that
 // releases it, to be called once, or false if ctx ends first.
-func (p *Places) Enter(ctx context.Context, namespace, address string) (leave func(), ok bool) {
+func (p *Slots) Enter(ctx context.Context, namespace, address string) (leave func(), ok bool) {
 	host := HostOf(address)
 	var held []func()
 	leave = func() {
@@ -87,12 +87,12 @@ func (p *Places) Enter(ctx context.Context, namespace, address string) (leave fu
 	return leave, true
 }
 
-// take waits for a place of a scope.
-func (p *Places) take(ctx context.Context, s scope) (free func(), ok bool) {
+// take waits for a slot of a scope.
+func (p *Slots) take(ctx context.Context, s scope) (free func(), ok bool) {
 	p.mu.Lock()
 	r := p.shares[s]
 	if r == nil {
-		r = &room{places: make(chan struct{}, p.size(s.level))}
+		r = &room{slots: make(chan struct{}, p.size(s.level))}
 		p.shares[s] = r
 	}
 	r.users++
@@ -109,26 +109,26 @@ func (p *Places) take(ctx context.Context, s scope) (free func(), ok bool) {
 		return nil, false
 	}
 	select {
-	case r.places <- struct{}{}:
-		return func() { <-r.places; gone() }, true
+	case r.slots <- struct{}{}:
+		return func() { <-r.slots; gone() }, true
 	case <-ctx.Done():
 		gone()
 		return nil, false
 	}
 }
 
-func (p *Places) size(l level) int {
+func (p *Slots) size(l level) int {
 	return max(1, map[level]int{
 		namespaceHost: p.bounds.NamespaceHost, namespaceOnly: p.bounds.Namespace, hostOnly: p.bounds.Host, all: p.bounds.All,
 	}[l])
 }
 
-// Taken returns the number of requests that have a place.
-func (p *Places) Taken() int {
+// Taken returns the number of requests that have a slot.
+func (p *Slots) Taken() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r := p.shares[everything]; r != nil {
-		return len(r.places)
+		return len(r.slots)
 	}
 	return 0
 }
