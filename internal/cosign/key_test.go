@@ -63,7 +63,7 @@ func TestParseKeys(t *testing.T) {
 		"private key of cosign": {data: map[string][]byte{SecretKey: block("ENCRYPTED SIGSTORE PRIVATE KEY", []byte("hunter2"))}, says: "contains a private key: store the public key there, and generate a new key pair"},
 		"private key, PKCS 8":   {data: map[string][]byte{SecretKey: pkcs8}, says: "contains a private key"},
 		"private key, broken":   {data: map[string][]byte{SecretKey: []byte("-----BEGIN EC PRIVATE KEY-----\nhunter2")}, says: "contains a private key"},
-		"private beside public": {data: map[string][]byte{SecretKey: append(bytes.Clone(p256), pkcs8...)}, says: "contains a private key"},
+		"private with public":   {data: map[string][]byte{SecretKey: append(bytes.Clone(p256), pkcs8...)}, says: "contains a private key"},
 		"certificate":           {data: map[string][]byte{SecretKey: certificate}, says: "contains a certificate"},
 		"RSA":                   {data: map[string][]byte{SecretKey: block("PUBLIC KEY", rsaKey)}, says: "contains an RSA key: use ECDSA P-256"},
 		"RSA, PKCS 1":           {data: map[string][]byte{SecretKey: block("RSA PUBLIC KEY", x509.MarshalPKCS1PublicKey(&private.PublicKey))}, says: "contains an RSA key"},

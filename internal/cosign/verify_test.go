@@ -119,12 +119,12 @@ func TestVerify(t *testing.T) {
 		"payload of another kind": {sign: func(s *registrytest.Server, digest string) {
 			pushSigned(t, s, digest, key.Layer(t, bytes.ReplaceAll(payload(digest), []byte("cosign container"), []byte("atomic container"))))
 		}, want: Invalid, reason: "has type"},
-		"payload that is no JSON": {sign: func(s *registrytest.Server, digest string) { pushSigned(t, s, digest, key.Layer(t, []byte(digest))) },
+		"payload that is not JSON": {sign: func(s *registrytest.Server, digest string) { pushSigned(t, s, digest, key.Layer(t, []byte(digest))) },
 			want: Invalid, reason: "not a simple signing payload"},
 		"no annotation": {sign: func(s *registrytest.Server, digest string) {
 			pushSigned(t, s, digest, cosigntest.Layer(payload(digest), ""))
 		}, want: Invalid, reason: "lacks the annotation"},
-		"annotation that is no base64": {sign: func(s *registrytest.Server, digest string) {
+		"annotation that is not base64": {sign: func(s *registrytest.Server, digest string) {
 			pushSigned(t, s, digest, cosigntest.Layer(payload(digest), "!"))
 		}, want: Invalid, reason: "lacks the annotation"},
 		"keyless, by tag": {sign: func(s *registrytest.Server, digest string) {
@@ -141,7 +141,7 @@ func TestVerify(t *testing.T) {
 		"bundle of a message": {sign: func(s *registrytest.Server, digest string) {
 			bundle(s, digest, cosigntest.BundleOf([]byte(`{"messageSignature":{}}`)))
 		}, want: Invalid, reason: "no DSSE envelope"},
-		"bundle that is no JSON": {sign: func(s *registrytest.Server, digest string) { bundle(s, digest, cosigntest.BundleOf([]byte("{"))) },
+		"bundle that is not JSON": {sign: func(s *registrytest.Server, digest string) { bundle(s, digest, cosigntest.BundleOf([]byte("{"))) },
 			want: Invalid, reason: "cannot be read"},
 		"bundle of something else": {sign: func(s *registrytest.Server, digest string) {
 			bundle(s, digest, key.BundleLayer(t, []byte(`{"_type":"https://example.com/Statement"}`)))
@@ -194,7 +194,7 @@ func TestVerify(t *testing.T) {
 }
 
 // A registry that does not answer gives no verdict, and a later answer does.
-func TestErrorsAreNoVerdict(t *testing.T) {
+func TestErrorsDecideNothing(t *testing.T) {
 	sig := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, ".sig") }
 	referrers := func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/referrers/") }
 	blobs := func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/blobs/") }
@@ -329,7 +329,7 @@ func TestVerifiedIsRemembered(t *testing.T) {
 }
 
 // Images that are not signed cost a login and few requests, and the less often any the
-// longer they have not been. A look that is asked for, and one that is due, finds the
+// longer they have not been. A scan that is requested, and one that is due, finds the
 // signature.
 func TestRefusalIsRememberedForAWhile(t *testing.T) {
 	t.Parallel()

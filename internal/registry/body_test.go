@@ -66,8 +66,8 @@ func TestPaceOfABody(t *testing.T) {
 	}
 }
 
-// A registry that begins an answer and stops is given up long before the timeout.
-func TestListGivesUpASlowAnswer(t *testing.T) {
+// A request ends long before the timeout when the registry begins an answer and stops.
+func TestListEndsASlowAnswer(t *testing.T) {
 	t.Parallel()
 	clock, server := newClock(), registrytest.New(t)
 	server.Fail(registrytest.List, -1, registrytest.Slow())

@@ -202,8 +202,8 @@ func TestPlainRegistryThatBreaksOff(t *testing.T) {
 	}
 }
 
-// A server that wants a client certificate may end the connection before it says so.
-// Whatever comes of that, nobody is advised to do without certificates.
+// A server that wants a client certificate may end the connection before it reports that.
+// Whatever comes of that, no user is advised to do without certificates.
 func TestNoAdviceAgainstCertificates(t *testing.T) {
 	t.Parallel()
 	authority := registrytest.NewAuthority(t)

@@ -257,7 +257,7 @@ func (e *Error) setNetwork(err error, t target) {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &request) && request.Timeout():
 		e.set(Unreachable, "no complete response in time", "the request is retried; increase spec.timeout for a slow registry")
 	case !t.plain() && (errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, new(tls.RecordHeaderError))):
-		e.set(Untrusted, "the registry speaks plain HTTP", plainMend(own))
+		e.set(Untrusted, "the registry speaks plain HTTP", plainRemedy(own))
 	case errors.As(err, &operation) && operation.Op == "remote error": // the alert that ends a TLS handshake, in the words of the TLS specification
 		e.set(Untrusted, fmt.Sprintf("the registry aborts the TLS handshake (%v)", operation.Err), clientRemedy(own))
 	case errors.As(err, &dns):
@@ -275,7 +275,7 @@ func (e *Error) setNetwork(err error, t target) {
 	}
 }
 
-func plainMend(own TLS) string {
+func plainRemedy(own TLS) string {
 	if own.Default() {
 		return "set spec.insecure if that is intended"
 	}

@@ -198,7 +198,7 @@ func FuzzRepository(f *testing.F) {
 	})
 }
 
-// A link to the next page leads to the same registry, whatever the answer says.
+// A link to the next page stays at the same registry, whatever the answer says.
 func FuzzLink(f *testing.F) {
 	f.Add(`</v2/a/tags/list?last=x>; rel="next"`)
 	f.Add(`<http://r.example:80/v2/>; rel="next"`)

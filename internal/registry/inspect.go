@@ -35,7 +35,7 @@ func (s *Scanner) inspect(ctx context.Context, r Request, digest, platform strin
 // platform.
 func (s *Scanner) whole(ctx context.Context, t target, digest, platform string) (Image, error) {
 	d, err := s.behind(ctx, t, digest)
-	if err != nil || len(d.children) == 0 {
+	if err != nil || len(d.images) == 0 {
 		return d.Image, err
 	}
 	inner, err := s.behind(ctx, t, d.imageFor(platform))
@@ -53,12 +53,12 @@ func (s *Scanner) whole(ctx context.Context, t target, digest, platform string) 
 
 // imageFor returns the digest of the image for a platform, else of the first one.
 func (d described) imageFor(platform string) string {
-	for _, c := range d.children {
+	for _, c := range d.images {
 		if supports([]string{c.platform}, platform) {
 			return c.digest
 		}
 	}
-	return d.children[0].digest
+	return d.images[0].digest
 }
 
 // Bounds of Image.Labels.
@@ -163,7 +163,7 @@ func (d described) bytes() int {
 	for _, p := range d.Platforms {
 		n += field + len(p)
 	}
-	for _, c := range d.children {
+	for _, c := range d.images {
 		n += 2*field + len(c.platform) + len(c.digest)
 	}
 	for key, value := range d.Labels {

@@ -50,8 +50,8 @@ func digestOf(t *testing.T, x interface{ Digest() (v1.Hash, error) }) string {
 	return digest.String()
 }
 
-// artifact returns a manifest of something that is no image, as a chart is, with an empty
-// configuration of a type of its own.
+// artifact returns a manifest of something other than an image, such as a chart, with an empty
+// configuration of another type.
 func artifact(configuration types.MediaType) v1.Image {
 	return mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), configuration)
 }
@@ -94,7 +94,7 @@ type product struct {
 	of      registrytest.Product
 	auth    Credential
 	scanner *Scanner
-	path    string // each case has one of its own
+	path    string // each case has its own
 }
 
 func (p *product) request() Request {
@@ -204,7 +204,7 @@ var productCases = map[string]func(*product){
 			p.Errorf("Resolve = %v, want %q", err, Unreachable)
 		}
 		if _, err := p.scanner.Gone(p.Context(), p.request(), "2.0.0", "", tags[0]); KindOf(err) != Unreachable {
-			p.Errorf("Gone = %v, want %q: what is away is no proof", err, Unreachable)
+			p.Errorf("Gone = %v, want %q: a registry that is away proves nothing", err, Unreachable)
 		}
 		if err := p.Start(); err != nil {
 			p.Fatal(err)
@@ -231,7 +231,7 @@ var productCases = map[string]func(*product){
 		if p.auth == (Credential{}) {
 			return
 		}
-		for what, credential := range map[string]Credential{"nobody": {}, "another": {Username: registrytest.Robot, Password: "a guess"}} {
+		for what, credential := range map[string]Credential{"anonymous": {}, "another": {Username: registrytest.Robot, Password: "a guess"}} {
 			r := p.request()
 			r.Auth = credential
 			if _, err := p.scanner.List(p.Context(), r); KindOf(err) != Unauthorized {
@@ -359,7 +359,7 @@ var productCases = map[string]func(*product){
 	},
 }
 
-// TestProducts reads registries of others, each of which runs in a process of its own, for
+// TestProducts reads registries of other vendors, each of which runs in its own process, for
 // everybody and with each form of login. Those that make test-registries builds are
 // skipped where they were not built.
 func TestProducts(t *testing.T) {

@@ -148,11 +148,11 @@ func (s *Scanner) complete(ctx context.Context, t target, digest string, d descr
 			continue
 		}
 		for _, p := range image.Platforms {
-			d.children = append(d.children, child{p, inner})
+			d.images = append(d.images, platformImage{p, inner})
 		}
 	}
 	if len(d.unnamed) > 0 {
-		d.Platforms, d.unnamed = platforms(d.children), nil
+		d.Platforms, d.unnamed = platforms(d.images), nil
 	}
 	s.images.add(t.key+" "+digest, d)
 	return d, nil
@@ -182,7 +182,7 @@ const (
 // described is the content of a digest.
 type described struct {
 	Image
-	children []child // of an index
+	images []platformImage // of an index
 	// unnamed are the images of an index that does not contain their platforms, by digest.
 	unnamed []string
 }
@@ -190,8 +190,8 @@ type described struct {
 // maxUnnamed is how many images of an index are read for their platforms.
 const maxUnnamed = 8
 
-// child is an image of an index.
-type child struct{ platform, digest string }
+// platformImage is an image of an index.
+type platformImage struct{ platform, digest string }
 
 func describe(desc *remote.Descriptor) (described, error) {
 	switch {
@@ -200,8 +200,8 @@ func describe(desc *remote.Descriptor) (described, error) {
 		if err != nil {
 			return described{}, errManifest
 		}
-		d := described{children: children(index), unnamed: unnamed(index)}
-		d.Platforms = platforms(d.children)
+		d := described{images: platformImages(index), unnamed: unnamed(index)}
+		d.Platforms = platforms(d.images)
 		d.Created = annotatedTime(index.Annotations)
 		d.Labels = labels(index.Annotations)
 		return d, nil
@@ -266,12 +266,12 @@ func buildTime(t time.Time) time.Time {
 	return t.UTC()
 }
 
-// children returns the images of an index with a platform.
-func children(index *v1.IndexManifest) []child {
-	var found []child
+// platformImages returns those of an index with a platform.
+func platformImages(index *v1.IndexManifest) []platformImage {
+	var found []platformImage
 	for _, m := range index.Manifests {
 		if p, ok := platformName(m.Platform); ok {
-			found = append(found, child{p, m.Digest.String()})
+			found = append(found, platformImage{p, m.Digest.String()})
 		}
 	}
 	return found
@@ -288,9 +288,9 @@ func unnamed(index *v1.IndexManifest) []string {
 	return found
 }
 
-func platforms(children []child) []string {
+func platforms(images []platformImage) []string {
 	var found []string
-	for _, c := range children {
+	for _, c := range images {
 		found = append(found, c.platform)
 	}
 	slices.Sort(found)

@@ -19,17 +19,17 @@ func TestLinksToTheNextPage(t *testing.T) {
 		link func(host, port string) string
 		want Kind
 	}{
-		"relative":              {link: func(_, _ string) string { return "/v2/acme/web/tags/list?n=2&from=2" }},
-		"relative to the page":  {link: func(_, _ string) string { return "list?n=2&from=2" }},
-		"absolute":              {link: func(h, p string) string { return "http://" + h + ":" + p + "/v2/acme/web/tags/list?n=2&from=2" }},
-		"port stripped":         {link: func(h, _ string) string { return "http://" + h + "/v2/acme/web/tags/list?n=2&from=2" }},
-		"another port":          {link: func(h, _ string) string { return "http://" + h + ":1/v2/acme/web/tags/list?n=2&from=2" }},
-		"another scheme":        {link: func(h, p string) string { return "https://" + h + ":" + p + "/v2/acme/web/tags/list?n=2&from=2" }},
-		"scheme and port":       {link: func(h, _ string) string { return "https://" + h + "/v2/acme/web/tags/list?n=2&from=2" }},
-		"with somebody's login": {link: func(h, p string) string { return "http://me:too@" + h + ":" + p + "/v2/acme/web/tags/list?n=2&from=2" }},
-		"another host":          {link: func(_, _ string) string { return "http://other.invalid/v2/acme/web/tags/list?n=2&from=2" }},
-		"another path":          {link: func(_, _ string) string { return "/artifactory/api/docker/web/v2/acme/web/tags/list?n=2&from=2" }},
-		"query alone":           {link: func(_, _ string) string { return "?n=2&from=2" }},
+		"relative":             {link: func(_, _ string) string { return "/v2/acme/web/tags/list?n=2&from=2" }},
+		"relative to the page": {link: func(_, _ string) string { return "list?n=2&from=2" }},
+		"absolute":             {link: func(h, p string) string { return "http://" + h + ":" + p + "/v2/acme/web/tags/list?n=2&from=2" }},
+		"port stripped":        {link: func(h, _ string) string { return "http://" + h + "/v2/acme/web/tags/list?n=2&from=2" }},
+		"another port":         {link: func(h, _ string) string { return "http://" + h + ":1/v2/acme/web/tags/list?n=2&from=2" }},
+		"another scheme":       {link: func(h, p string) string { return "https://" + h + ":" + p + "/v2/acme/web/tags/list?n=2&from=2" }},
+		"scheme and port":      {link: func(h, _ string) string { return "https://" + h + "/v2/acme/web/tags/list?n=2&from=2" }},
+		"with another's login": {link: func(h, p string) string { return "http://me:too@" + h + ":" + p + "/v2/acme/web/tags/list?n=2&from=2" }},
+		"another host":         {link: func(_, _ string) string { return "http://other.invalid/v2/acme/web/tags/list?n=2&from=2" }},
+		"another path":         {link: func(_, _ string) string { return "/artifactory/api/docker/web/v2/acme/web/tags/list?n=2&from=2" }},
+		"query alone":          {link: func(_, _ string) string { return "?n=2&from=2" }},
 		"another host's beginning": {link: func(h, p string) string {
 			return "http://" + h + ".other.invalid:" + p + "/v2/acme/web/tags/list?n=2&from=2"
 		}},
@@ -179,7 +179,7 @@ func TestEndlessList(t *testing.T) {
 	}
 }
 
-// Who is refused is let in with the Secret's next content, at once.
+// Who is refused is let in with the Secret's next content, immediately.
 func TestRotatedSecret(t *testing.T) {
 	for scheme, require := range map[string]func(*registrytest.Server, string, string){
 		"basic": (*registrytest.Server).RequireBasic, "bearer": (*registrytest.Server).RequireBearer,
@@ -208,7 +208,7 @@ func TestRotatedSecret(t *testing.T) {
 	}
 }
 
-// An index that lacks the wanted platform is there, and says what it is for.
+// An index that lacks the wanted platform is there, and its platforms are reported.
 func TestIndexWithoutThePlatform(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)

@@ -304,7 +304,7 @@ func TestProtocols(t *testing.T) {
 	}{
 		"plain":                 {address: plain.Host(), want: Untrusted, says: "set spec.insecure"},
 		"plain and allowed":     {address: plain.Host(), insecure: true},
-		"certificate of nobody": {address: encrypted.Listener.Addr().String(), want: Untrusted, says: "certificate is not trusted"},
+		"untrusted certificate": {address: encrypted.Listener.Addr().String(), want: Untrusted, says: "certificate is not trusted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			transport := NewTransport(nil)
@@ -346,7 +346,7 @@ func TestListCacheIsBounded(t *testing.T) {
 	if len(scanner.lists.scans) != 4 || scanner.lists.size != 4*weight(list) {
 		t.Errorf("%d lists of weight %d, want 4 of %d", len(scanner.lists.scans), scanner.lists.size, 4*weight(list))
 	}
-	if _, ok := scanner.lists.get("nobody's"); ok {
+	if _, ok := scanner.lists.get("unknown"); ok {
 		t.Error("found what was never added")
 	}
 }
@@ -412,8 +412,8 @@ func TestManyPoliciesOneListPerInterval(t *testing.T) {
 	}
 }
 
-// Who has no right, or another credential, is never answered from what somebody
-// else was reported.
+// Who has no right, or another credential, is never answered from what another
+// user got.
 func TestTenantsDoNotShare(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -585,7 +585,7 @@ func (fs *flights) callers() (n int) {
 	return n
 }
 
-// Work that nobody waits for ends: a bound on the callers bounds the work.
+// Work that no caller waits for ends: a bound on the callers bounds the work.
 func TestLastCallerEndsTheWork(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -882,16 +882,16 @@ func TestSupports(t *testing.T) {
 		wanted string
 		want   bool
 	}{
-		"same":                {[]string{"linux/amd64"}, "linux/amd64", true},
-		"other":               {[]string{"linux/arm64"}, "linux/amd64", false},
-		"one of several":      {[]string{"linux/arm64", "linux/amd64"}, "linux/amd64", true},
-		"any variant":         {[]string{"linux/arm/v6"}, "linux/arm", true},
-		"wrong variant":       {[]string{"linux/arm/v6"}, "linux/arm/v7", false},
-		"arm is arm/v7":       {[]string{"linux/arm"}, "linux/arm/v7", true},
-		"arm64 is arm64/v8":   {[]string{"linux/arm64"}, "linux/arm64/v8", true},
-		"arm64/v8 is arm64":   {[]string{"linux/arm64/v8"}, "linux/arm64", true},
-		"amd64/v3 is no base": {[]string{"linux/amd64/v3"}, "linux/amd64/v2", false},
-		"says none":           {nil, "linux/amd64", false},
+		"same":                   {[]string{"linux/amd64"}, "linux/amd64", true},
+		"other":                  {[]string{"linux/arm64"}, "linux/amd64", false},
+		"one of several":         {[]string{"linux/arm64", "linux/amd64"}, "linux/amd64", true},
+		"any variant":            {[]string{"linux/arm/v6"}, "linux/arm", true},
+		"wrong variant":          {[]string{"linux/arm/v6"}, "linux/arm/v7", false},
+		"arm is arm/v7":          {[]string{"linux/arm"}, "linux/arm/v7", true},
+		"arm64 is arm64/v8":      {[]string{"linux/arm64"}, "linux/arm64/v8", true},
+		"arm64/v8 is arm64":      {[]string{"linux/arm64/v8"}, "linux/arm64", true},
+		"amd64/v3 is not a base": {[]string{"linux/amd64/v3"}, "linux/amd64/v2", false},
+		"says none":              {nil, "linux/amd64", false},
 	} {
 		if got := (Image{Platforms: tc.has}).Supports(tc.wanted); got != tc.want {
 			t.Errorf("%s: Supports(%q) = %t, want %t", name, tc.wanted, got, tc.want)
@@ -909,7 +909,7 @@ func TestOutboundPolicyHoldsForRegistries(t *testing.T) {
 	for name, tc := range map[string]struct {
 		host   string
 		config outbound.Config
-		says   string // "" is no error
+		says   string // "": no error
 	}{
 		"loopback":                  {host: server.Host(), says: `it is a loopback address: use a registry on another address, or name this one in the manager's flag --outbound-allow`},
 		"loopback by name":          {host: "localhost:" + port, says: `"localhost" is not contacted: it is a loopback address`},

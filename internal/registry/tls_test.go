@@ -53,7 +53,7 @@ func TestParseTLS(t *testing.T) {
 			want: TLS{Certificate: string(join(certificate, ca)), Key: string(key)}},
 		"another type":           {kind: TypeBasicAuth, data: map[string][]byte{"ca.crt": ca}, says: `has type "kubernetes.io/basic-auth"`},
 		"empty":                  {kind: TypeOpaque, says: "set ca.crt, or tls.crt and tls.key"},
-		"authority is no PEM":    {data: map[string][]byte{"ca.crt": []byte("hunter2")}, says: `key "ca.crt" contains no certificate in PEM`},
+		"authority is not PEM":   {data: map[string][]byte{"ca.crt": []byte("hunter2")}, says: `key "ca.crt" contains no certificate in PEM`},
 		"authority is broken":    {data: map[string][]byte{"ca.crt": broken}, says: `key "ca.crt": certificate 1 cannot be read`},
 		"authority is a key":     {data: map[string][]byte{"ca.crt": key}, says: `key "ca.crt" contains a private key`},
 		"authority is a request": {data: map[string][]byte{"ca.crt": request}, says: `block of type "CERTIFICATE REQUEST"`},
@@ -61,8 +61,8 @@ func TestParseTLS(t *testing.T) {
 		"authority is too large": {data: map[string][]byte{"ca.crt": join(ca, make([]byte, maxPEM))}, says: `key "ca.crt" has more than`},
 		"key only":               {data: map[string][]byte{"tls.key": key}, says: `key "tls.key" is set without "tls.crt"`},
 		"certificate only":       {kind: TypeTLS, data: map[string][]byte{"tls.crt": certificate}, says: `key "tls.crt" is set without "tls.key"`},
-		"client is no PEM":       {data: map[string][]byte{"tls.crt": []byte("hunter2"), "tls.key": key}, says: `key "tls.crt" contains no certificate`},
-		"key is no PEM":          {data: map[string][]byte{"tls.crt": certificate, "tls.key": []byte("hunter2")}, says: `key "tls.key" has no private key`},
+		"client is not PEM":      {data: map[string][]byte{"tls.crt": []byte("hunter2"), "tls.key": key}, says: `key "tls.crt" contains no certificate`},
+		"key is not PEM":         {data: map[string][]byte{"tls.crt": certificate, "tls.key": []byte("hunter2")}, says: `key "tls.key" has no private key`},
 		"key is encrypted":       {data: map[string][]byte{"tls.crt": certificate, "tls.key": encrypted}, says: `key "tls.key" is encrypted`},
 		"key is encrypted, old":  {data: map[string][]byte{"tls.crt": certificate, "tls.key": legacy}, says: `key "tls.key" is encrypted`},
 		"key of another":         {data: map[string][]byte{"tls.crt": certificate, "tls.key": otherKey}, says: `key "tls.key" is not the private key`},
@@ -97,7 +97,7 @@ func TestParseTLS(t *testing.T) {
 	}
 }
 
-// A registry with certificates of its own is read with them, all pages and images
+// A registry with its own certificates is read with them, all pages and images
 // included, and refused without.
 func TestOwnCertificates(t *testing.T) {
 	authority, other := registrytest.NewAuthority(t), registrytest.NewAuthority(t)
@@ -164,7 +164,7 @@ func TestCertificatesForbidPlainHTTP(t *testing.T) {
 	r := Request{Repository: server.Repository("acme/web"), Insecure: true, TLS: TLS{CA: string(registrytest.NewAuthority(t).PEM())}, Auth: Credential{Username: "robot", Password: "hunter2"}}
 	_, err := scannerAt(newClock()).List(t.Context(), r)
 	if KindOf(err) != Untrusted || !strings.Contains(err.Error(), "name its port for HTTPS in spec.image") {
-		t.Errorf("List: %v, want %q that says how to allow it", err, Untrusted)
+		t.Errorf("List: %v, want %q with how to allow it", err, Untrusted)
 	}
 	if n := server.Total(); n != 0 {
 		t.Errorf("%d requests in clear, want none", n)
@@ -192,7 +192,7 @@ func TestCertificatesPartTenants(t *testing.T) {
 	}
 	r.TLS.Certificate, r.TLS.Key = string(other), string(otherKey)
 	if _, err := scanner.List(t.Context(), r); err != nil || server.Requests(registrytest.List) != 2 {
-		t.Errorf("another certificate: %v after %d lists, want one of its own", err, server.Requests(registrytest.List))
+		t.Errorf("another certificate: %v after %d lists, want a separate one", err, server.Requests(registrytest.List))
 	}
 	r.TLS.Certificate, r.TLS.Key = "", ""
 	if _, err := scanner.List(t.Context(), r); KindOf(err) != Untrusted {

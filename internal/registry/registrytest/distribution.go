@@ -60,7 +60,7 @@ func prepareDistribution(p *Process) ([]string, error) {
 	return []string{"serve", config}, err
 }
 
-// distributionAuth returns the part of the configuration that says who may read. That of an earlier
+// distributionAuth returns the part of the configuration that restricts who may read. That of an earlier
 // start stays.
 func (p *Process) distributionAuth() (string, error) {
 	file := filepath.Join(p.data, "auth.yml")

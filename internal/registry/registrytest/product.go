@@ -44,16 +44,16 @@ const (
 	RobotPassword = "hunter2"
 )
 
-// Product is a registry of others, which a test runs in a process of its own.
+// Product is a registry of another vendor, which a test runs in its own process.
 type Product struct {
 	Name   string
 	Logins []Login
-	// Pages says that it gives lists in pages of the size that is asked for.
+	// Pages: it gives lists in pages of the size that is asked for.
 	Pages bool
-	// DeletesTags says that a request deletes a tag alone.
+	// DeletesTags: a request deletes a tag alone.
 	DeletesTags bool
 
-	// program finds what is run; a test is skipped, or fails where program says so, without.
+	// program finds what is run; a test is skipped, or fails where program decides so, without.
 	program func(testing.TB) string
 	// prepare writes the configuration for p.address, and gives the arguments.
 	prepare func(p *Process) (arguments []string, err error)
@@ -173,7 +173,7 @@ func (p *Process) environment() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.data}
 }
 
-// answers says that a registry serves at the address.
+// answers reports whether a registry serves at the address.
 func answers(address string) bool {
 	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + address + "/v2/")

@@ -361,7 +361,7 @@ func Huge(n int) http.HandlerFunc {
 	}
 }
 
-// Slow begins an answer and never ends it; the client has to give up.
+// Slow begins an answer and never ends it; the client has to end it.
 func Slow() http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -371,7 +371,7 @@ func Slow() http.HandlerFunc {
 	}
 }
 
-// Text answers 200 with a text that is no JSON, as a page of maintenance does.
+// Text answers 200 with a text that is not JSON, as a page of maintenance does.
 func Text(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) }
 }

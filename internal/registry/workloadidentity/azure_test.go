@@ -27,7 +27,7 @@ const (
 	acr           = "acmeshop.azurecr.io"
 )
 
-// azureAt returns the cloud behind a server that all names lead to.
+// azureAt returns the cloud behind a server that all names resolve to.
 func azureAt(e *exchange) *Identity {
 	t := e.Client().Transport.(*http.Transport).Clone()
 	t.TLSClientConfig.InsecureSkipVerify = true
