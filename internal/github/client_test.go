@@ -241,7 +241,7 @@ func TestReads(t *testing.T) {
 	w.repo.Publish(githubtest.Release{Tag: "v1.0.0", Name: "One"})
 	w.repo.Publish(githubtest.Release{Tag: "v1.1.0-rc.1", Prerelease: true})
 	w.repo.Publish(githubtest.Release{Tag: "v2.0.0", Draft: true})
-	w.repo.Publish(githubtest.Release{Tag: "v0.9.0", Draft: true, Published: w.clock.Now()}) // taken back
+	w.repo.Publish(githubtest.Release{Tag: "v0.9.0", Draft: true, Published: w.clock.Now()}) // withdrawn
 	c := w.token()
 
 	opened := time.Date(2100, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -400,7 +400,7 @@ func TestFailingPageFailsTheList(t *testing.T) {
 			got, err := w.token().OpenPullRequests(t.Context(), shop)
 			isKind(t, err, Unreachable)
 			if len(got.Items) != 0 {
-				t.Errorf("%d pull requests beside an error", len(got.Items))
+				t.Errorf("%d pull requests with an error", len(got.Items))
 			}
 			if got := must(w.token().OpenPullRequests(t.Context(), shop))(t); len(got.Items) != 201 {
 				t.Errorf("%d pull requests afterwards, want 201", len(got.Items))
@@ -428,7 +428,7 @@ func TestRenamedRepository(t *testing.T) {
 
 	another := w.AddRepository(shop.String())
 	if got := must(c.Repository(t.Context(), shop))(t); got.ID != another.ID() || got.Repo != shop {
-		t.Errorf("the previous name leads to %s of ID %d, want the one that has it now, of ID %d", got.Repo, got.ID, another.ID())
+		t.Errorf("the previous name refers to %s of ID %d, want the one that has it now, of ID %d", got.Repo, got.ID, another.ID())
 	}
 }
 
@@ -524,7 +524,7 @@ func TestUndocumentedAnswers(t *testing.T) {
 			got, err := c.OpenPullRequests(t.Context(), shop)
 			isKind(t, err, test.want)
 			if len(got.Items) != 0 {
-				t.Errorf("items %v beside an error", got.Items)
+				t.Errorf("items %v with an error", got.Items)
 			}
 		})
 	}
@@ -617,7 +617,7 @@ func TestListWithoutEndIsTruncated(t *testing.T) {
 	}
 }
 
-func TestMovedWriteIsNoRead(t *testing.T) {
+func TestMovedWriteDoesNotBecomeARead(t *testing.T) {
 	var methods []string
 	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		methods = append(methods, r.Method)
@@ -695,15 +695,15 @@ func TestBaseURL(t *testing.T) {
 	}
 }
 
-// TestTokensStayApart has tenants with tokens of their own on one server.
+// TestTokensStayApart has tenants with different tokens on one server.
 func TestTokensStayApart(t *testing.T) {
 	w := newWorld(t)
 	w.repo.SetPrivate(true)
 	w.open(1)
 	w.AddToken("secret-b", githubtest.Access{Repositories: []string{"acme/other"}})
 	w.AddToken("secret-c", githubtest.Access{})
-	a, b, nobody := w.token(), w.client(Credential{Token: "secret-b"}), w.client(Credential{})
-	if a == b || b == nobody || a.api.Client() == b.api.Client() {
+	a, b, anonymous := w.token(), w.client(Credential{Token: "secret-b"}), w.client(Credential{})
+	if a == b || b == anonymous || a.api.Client() == b.api.Client() {
 		t.Fatal("credentials share a client")
 	}
 	if w.token() != a {
@@ -715,7 +715,7 @@ func TestTokensStayApart(t *testing.T) {
 		}
 		_, err := b.OpenPullRequests(t.Context(), shop)
 		isKind(t, err, NotFound)
-		_, err = nobody.OpenPullRequests(t.Context(), shop)
+		_, err = anonymous.OpenPullRequests(t.Context(), shop)
 		isKind(t, err, NotFound)
 	}
 	want := []string{"Bearer secret-a", "Bearer secret-b", "", "Bearer secret-a", "Bearer secret-b", ""}

@@ -49,7 +49,7 @@ func TestRefusalsAreDistinguished(t *testing.T) {
 		avoid  string
 	}{
 		"locked":                          {403, nil, said("Unable to create comment because issue is locked."), Locked, "unlock it", "permission"},
-		"locked, beside permissions":      {403, map[string]string{"X-Accepted-GitHub-Permissions": "issues=write; pull_requests=write"}, said("Unable to create comment because issue is locked."), Locked, "unlock it", "permission"},
+		"locked, next to permissions":     {403, map[string]string{"X-Accepted-GitHub-Permissions": "issues=write; pull_requests=write"}, said("Unable to create comment because issue is locked."), Locked, "unlock it", "permission"},
 		"lacks a permission":              {403, map[string]string{"X-Accepted-GitHub-Permissions": "issues=write"}, said("Resource not accessible by integration"), Forbidden, "issues=write", ""},
 		"token lacks a permission":        {403, nil, said("Resource not accessible by personal access token"), Forbidden, "pull_requests=write", ""},
 		"needs rights":                    {403, nil, said("Must have admin rights to Repository."), Forbidden, "pull_requests=write", ""},

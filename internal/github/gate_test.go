@@ -33,7 +33,7 @@ func get(t *testing.T, address string) *http.Request {
 	return must(http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil))(t)
 }
 
-func TestFewRequestsAtOnce(t *testing.T) {
+func TestFewConcurrentRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var inside atomic.Int32
 		leave := make(chan struct{})
@@ -42,23 +42,23 @@ func TestFewRequestsAtOnce(t *testing.T) {
 			<-leave
 			return reply(200), nil
 		}), testclock.NewFakeClock(time.Now()))
-		for range 3 * requestsAtOnce {
+		for range 3 * maxConcurrent {
 			go g.RoundTrip(get(t, "http://ghe.example/"))
 		}
 		synctest.Wait()
-		if got := inside.Load(); got != requestsAtOnce {
-			t.Errorf("%d requests at once, want %d", got, requestsAtOnce)
+		if got := inside.Load(); got != maxConcurrent {
+			t.Errorf("%d requests at a time, want %d", got, maxConcurrent)
 		}
 		close(leave)
 		synctest.Wait()
-		if got := inside.Load(); got != 3*requestsAtOnce {
-			t.Errorf("%d requests in all, want %d", got, 3*requestsAtOnce)
+		if got := inside.Load(); got != 3*maxConcurrent {
+			t.Errorf("%d requests in all, want %d", got, 3*maxConcurrent)
 		}
 	})
 }
 
-// TestAnswersOvertakeOneAnother: what was reported later is not always what is later.
-func TestAnswersOvertakeOneAnother(t *testing.T) {
+// TestAnswersOutOfOrder: what was reported later is not always what is later.
+func TestAnswersOutOfOrder(t *testing.T) {
 	start := time.Unix(4_000_000_000, 0)
 	clock := testclock.NewFakeClock(start)
 	g := newGate(nil, clock)

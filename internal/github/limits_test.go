@@ -79,7 +79,7 @@ func TestLastRequestOfTheHour(t *testing.T) {
 	w.counts(map[githubtest.Request]int{{Route: pullRoute, Status: 200}: 1})
 }
 
-func TestReserveIsLeftToWrites(t *testing.T) {
+func TestReserveIsForWrites(t *testing.T) {
 	w := newWorld(t)
 	w.open(1)
 	w.SetLimit("secret-a", 100, 11, 20*time.Minute)
@@ -171,8 +171,8 @@ func TestPausesGrow(t *testing.T) {
 	w.retryAt(err, time.Minute)
 }
 
-// TestMissingPermissionIsNoLimit: 403 alone pauses nothing.
-func TestMissingPermissionIsNoLimit(t *testing.T) {
+// TestMissingPermissionPausesNothing: 403 alone pauses nothing.
+func TestMissingPermissionPausesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.open(1)
 	w.AddToken("secret-b", githubtest.Access{Permissions: map[string]string{"pull_requests": "read", "deployments": "read"}})
@@ -215,19 +215,19 @@ func TestWritesArePaced(t *testing.T) {
 		_, err := c.EnsureDeployment(t.Context(), shop, Deployment{SHA: sha, Environment: fmt.Sprintf("pr-1-%d", i), Marker: "m"})
 		return err
 	}
-	for i := range writesAtOnce {
+	for i := range writeBurst {
 		if err := write(i); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err := write(writesAtOnce)
+	err := write(writeBurst)
 	isKind(t, err, RateLimited)
 	w.retryAt(err, 2*time.Second)
-	if got := len(w.repo.Deployments()); got != writesAtOnce {
-		t.Errorf("%d deployments, want %d", got, writesAtOnce)
+	if got := len(w.repo.Deployments()); got != writeBurst {
+		t.Errorf("%d deployments, want %d", got, writeBurst)
 	}
 	w.clock.Step(2 * time.Second)
-	if err := write(writesAtOnce); err != nil {
+	if err := write(writeBurst); err != nil {
 		t.Error(err)
 	}
 }

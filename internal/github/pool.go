@@ -141,7 +141,7 @@ func (p *Pool) Requests() map[int]int {
 	return maps.Clone(p.codes.count)
 }
 
-// evict forgets the clients that no one used for long, and, to make room for one
+// evict forgets the clients that no one used for long, and, to have a slot for one
 // more, the one used longest ago. One that GitHub paused goes last.
 func (p *Pool) evict(now time.Time) {
 	for key, c := range p.clients {

@@ -27,12 +27,12 @@ const (
 // minute has more than 60, and no hour more than 500.
 const (
 	writesPerSecond = 0.5
-	writesAtOnce    = 30
-	writesPerHour   = 250 // on top of as many at once
+	writeBurst      = 30
+	writesPerHour   = 250 // on top of a burst of as many
 )
 
-// requestsAtOnce with one credential; GitHub wants few.
-const requestsAtOnce = 4
+// maxConcurrent requests with one credential; GitHub wants few.
+const maxConcurrent = 4
 
 // reserve is the part of the hourly limit that reads leave to writes: one tenth.
 const reserve = 10
@@ -54,7 +54,7 @@ type Budget struct {
 type gate struct {
 	next   http.RoundTripper
 	clock  clock.PassiveClock
-	places chan struct{}
+	slots  chan struct{}
 	writes []*rate.Limiter
 
 	mu        sync.Mutex
@@ -66,8 +66,8 @@ type gate struct {
 }
 
 func newGate(next http.RoundTripper, c clock.PassiveClock) *gate {
-	return &gate{next: next, clock: c, places: make(chan struct{}, requestsAtOnce), writes: []*rate.Limiter{
-		rate.NewLimiter(writesPerSecond, writesAtOnce), rate.NewLimiter(writesPerHour/3600.0, writesPerHour),
+	return &gate{next: next, clock: c, slots: make(chan struct{}, maxConcurrent), writes: []*rate.Limiter{
+		rate.NewLimiter(writesPerSecond, writeBurst), rate.NewLimiter(writesPerHour/3600.0, writesPerHour),
 	}}
 }
 
@@ -80,8 +80,8 @@ func forWriting(ctx context.Context) context.Context { return context.WithValue(
 // and when the answer reports a limit.
 func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
 	select {
-	case g.places <- struct{}{}:
-		defer func() { <-g.places }()
+	case g.slots <- struct{}{}:
+		defer func() { <-g.slots }()
 	case <-r.Context().Done():
 		closeBody(r)
 		return nil, r.Context().Err()
@@ -191,7 +191,7 @@ func (g *gate) noteBudget(h http.Header, now time.Time) {
 	if !reset.After(now) {
 		return // of an hour that has ended, or by a server whose clock is behind
 	}
-	// Answers overtake one another: within an hour the least that was reported holds.
+	// Answers can arrive out of order: within an hour the least that was reported holds.
 	if reset.Equal(g.reset) && limit == g.limit {
 		remaining = min(remaining, g.remaining)
 	}

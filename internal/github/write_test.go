@@ -222,7 +222,7 @@ func TestCommentIsOne(t *testing.T) {
 	}
 }
 
-// A copy of our comment that another user made is his, whatever becomes of ours, and
+// A copy of the client's comment that another user made is theirs, whatever becomes of the original, and
 // whether the process knows who we are or not.
 func TestCommentOfAnother(t *testing.T) {
 	for name, restarts := range map[string]bool{"in one process": false, "after a restart": true} {
@@ -277,7 +277,7 @@ func TestCommentOfAStranger(t *testing.T) {
 			first := w.repo.Comments(1)[0].Body
 			for n := 2; n <= 3; n++ {
 				w.repo.Comment(n, "mallory", strings.Replace(first, "1", "2", 1))
-				w.repo.Comment(n, "mallory", Comment{Key: "uid"}.mark(n)+"\nas if she knew it")
+				w.repo.Comment(n, "mallory", Comment{Key: "uid"}.mark(n)+"\nas if they knew it")
 			}
 			w.restart()
 			for n := 2; n <= 3; n++ {
@@ -340,7 +340,7 @@ func TestCommentNeedsThePullRequest(t *testing.T) {
 	got, err := c.EnsureComment(t.Context(), shop, 1, state, Comment{Key: "m", Body: "c"})
 	isKind(t, err, NotFound)
 	if got != state {
-		t.Errorf("state %+v beside an error, want %+v", got, state)
+		t.Errorf("state %+v with an error, want %+v", got, state)
 	}
 	w.Heal()
 	w.Fail(githubtest.Fault{Route: commentRoute, Answer: githubtest.Gone, Times: 1})
@@ -411,7 +411,7 @@ func TestDeploymentsAreFoundByPrefix(t *testing.T) {
 		"of a prefix":     {"uid-1:", "", []MadeDeployment{want[1], want[0]}},
 		"of all":          {"", "", []MadeDeployment{want[2], want[1], want[0]}},
 		"and environment": {"uid-1:", "pr-1/a", want[:1]},
-		"of nobody":       {"uid-3:", "", nil},
+		"of no one":       {"uid-3:", "", nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

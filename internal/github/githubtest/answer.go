@@ -80,7 +80,7 @@ func (s *Server) answer(x *exchange) {
 
 // fill returns an example with other values, and notes a field that it lacks.
 func (s *Server) fill(name string, values fields) map[string]any {
-	body, err := s.book.fill(name, values)
+	body, err := s.reference.fill(name, values)
 	if err != nil {
 		s.fail("%v", err)
 	}

@@ -56,15 +56,15 @@ func (r route) match(method, requested string) (map[string]string, bool) {
 	return parameters, true
 }
 
-// book is the reference, read.
-type book struct {
+// apiReference is what the files of the reference contain.
+type apiReference struct {
 	routes     []route
 	everywhere map[int]bool // statuses that any route may answer
 	examples   map[string]example
 }
 
-func readBook() (*book, error) {
-	b := &book{everywhere: map[int]bool{}, examples: map[string]example{}}
+func readReference() (*apiReference, error) {
+	b := &apiReference{everywhere: map[int]bool{}, examples: map[string]example{}}
 	var index struct {
 		Everywhere []struct {
 			Statuses []int `json:"statuses"`
@@ -105,7 +105,7 @@ func readBook() (*book, error) {
 }
 
 // find returns the route of a request.
-func (b *book) find(method, path string) (route, map[string]string, bool) {
+func (b *apiReference) find(method, path string) (route, map[string]string, bool) {
 	for _, r := range b.routes {
 		if parameters, ok := r.match(method, path); ok {
 			return r, parameters, true
@@ -119,7 +119,7 @@ type fields map[string]any
 
 // fill returns an example with other values. It fails for a field that the example does not have:
 // the reference does not know it.
-func (b *book) fill(name string, values fields) (map[string]any, error) {
+func (b *apiReference) fill(name string, values fields) (map[string]any, error) {
 	e, ok := b.examples[name]
 	if !ok {
 		return nil, fmt.Errorf("fill %q: the reference has no such answer", name)

@@ -61,8 +61,8 @@ type Options struct {
 // Server is the GitHub server, an http.Handler. All methods may be called while it
 // serves.
 type Server struct {
-	options Options
-	book    *book
+	options   Options
+	reference *apiReference
 
 	mu       sync.Mutex
 	last     int64
@@ -79,7 +79,7 @@ type Server struct {
 	lag        time.Duration
 }
 
-// actor is who a credential stands for, with the limit of his own.
+// actor is who a credential stands for, with their rate limit.
 type actor struct {
 	login       string
 	token       string
@@ -153,7 +153,7 @@ const (
 
 // New returns a server without repositories and credentials. Errors: the reference cannot be read.
 func New(o Options) (*Server, error) {
-	b, err := readBook()
+	b, err := readReference()
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func New(o Options) (*Server, error) {
 		o.Clock = clock.RealClock{}
 	}
 	return &Server{
-		options: o, book: b, last: 1000,
+		options: o, reference: b, last: 1000,
 		repos: map[int64]*Repository{}, previous: map[string]int64{}, apps: map[int64]*app{}, counted: map[Request]int{},
 		actors: map[string]*actor{"": {limit: AnonymousLimit}},
 	}, nil
@@ -187,7 +187,7 @@ func (s *Server) AddRepository(fullName string) *Repository {
 	defer s.mu.Unlock()
 	r := &Repository{s: s, id: s.nextID(), commits: map[string]time.Time{}, parents: map[string][]string{}, commitStatuses: map[string][]CommitStatus{}}
 	r.owner, r.name, _ = strings.Cut(fullName, "/")
-	delete(s.previous, strings.ToLower(fullName)) // it does not lead to another one any more
+	delete(s.previous, strings.ToLower(fullName)) // it does not refer to another one any more
 	s.repos[r.id] = r
 	return r
 }
@@ -382,7 +382,7 @@ func (s *Server) Failures() []string {
 	return slices.Clone(s.failures)
 }
 
-// exchange is one request on its way.
+// exchange is one request that is being answered.
 type exchange struct {
 	w      http.ResponseWriter
 	r      *http.Request
@@ -423,7 +423,7 @@ func (s *Server) serve(x *exchange, text []byte) {
 		requested = "/repos/" + s.repos[id].FullName() + rest
 	}
 	if found {
-		x.route, x.params, found = s.book.find(x.r.Method, requested)
+		x.route, x.params, found = s.reference.find(x.r.Method, requested)
 	}
 	if !found {
 		s.fail("%s %s: the reference does not describe it", x.r.Method, x.r.URL.Path)
@@ -472,7 +472,7 @@ func (s *Server) serve(x *exchange, text []byte) {
 	}
 }
 
-// byID reads the path of a repository by its number, to which a previous name leads.
+// byID reads the path of a repository by its number, to which a previous name refers.
 func (s *Server) byID(path string) (int64, string, bool) {
 	rest, ok := strings.CutPrefix(path, "/repositories/")
 	if !ok {
@@ -495,7 +495,7 @@ func (s *Server) readParameters(x *exchange, text []byte) string {
 	}
 	if len(bytes.TrimSpace(text)) > 0 {
 		if err := json.Unmarshal(text, &x.body); err != nil {
-			return "the body is no object of JSON"
+			return "the body is not an object of JSON"
 		}
 	}
 	for name := range x.body {
@@ -640,7 +640,7 @@ func (s *Server) permitted(x *exchange) bool {
 // refuse answers with an error of the reference.
 func (s *Server) refuse(x *exchange, name string, headers map[string]string) {
 	name = "error-" + strings.TrimPrefix(name, "error-")
-	e, ok := s.book.examples[name]
+	e, ok := s.reference.examples[name]
 	if !ok {
 		s.fail("answer %q: the reference has no such answer", name)
 		e.Status = http.StatusInternalServerError
@@ -653,7 +653,7 @@ func (s *Server) refuse(x *exchange, name string, headers map[string]string) {
 
 // write sends an answer, counts it, and notes one that the route does not have.
 func (s *Server) write(x *exchange, status int, body any, link string) {
-	if x.route.Path != "" && !slices.Contains(x.route.Statuses, status) && !s.book.everywhere[status] {
+	if x.route.Path != "" && !slices.Contains(x.route.Statuses, status) && !s.reference.everywhere[status] {
 		s.fail("%s: the reference has no answer %d there", x.route.name(), status)
 	}
 	text, problems := answerText(x.route.name(), status, body)

@@ -44,14 +44,14 @@ func ask(t *testing.T, s *Server, method, path, body string, headers ...string) 
 
 // TestReference holds all of it to the rule that each part names its page.
 func TestReference(t *testing.T) {
-	b, err := readBook()
+	b, err := readReference()
 	if err != nil {
 		t.Fatal(err)
 	}
 	page := regexp.MustCompile(`^https://docs\.github\.com/en/[a-z/-]+(#[a-z0-9_-]+)?$`)
 	for name, e := range b.examples {
 		if !page.MatchString(e.Reference) {
-			t.Errorf("example %s: %q is no page of the reference", name, e.Reference)
+			t.Errorf("example %s: %q is not a page of the reference", name, e.Reference)
 		}
 		if strings.HasPrefix(name, "error-") != (e.Status != 0) {
 			t.Errorf("example %s: status %d", name, e.Status)
@@ -59,7 +59,7 @@ func TestReference(t *testing.T) {
 	}
 	for _, r := range b.routes {
 		if !page.MatchString(r.Reference) {
-			t.Errorf("%s: %q is no page of the reference", r.name(), r.Reference)
+			t.Errorf("%s: %q is not a page of the reference", r.name(), r.Reference)
 		}
 		if len(r.Statuses) == 0 {
 			t.Errorf("%s: no answer", r.name())
@@ -77,7 +77,7 @@ func TestEveryRouteIsServed(t *testing.T) {
 	s := newServer(t, Options{})
 	repo := s.AddRepository("acme/shop")
 	repo.Open(PullRequest{HeadRef: "topic"})
-	for _, r := range s.book.routes {
+	for _, r := range s.reference.routes {
 		path := strings.NewReplacer("{owner}", "acme", "{repo}", "shop", "{pull_number}", "1", "{issue_number}", "1").Replace(r.Path)
 		if response := ask(t, s, r.Method, path, ""); response.StatusCode >= 500 {
 			t.Errorf("%s answers %d", r.name(), response.StatusCode)
@@ -95,15 +95,15 @@ func TestUndescribedRequestsAreRefused(t *testing.T) {
 		want               int
 		failures           []string
 	}{
-		"path":      {"GET", "/repos/acme/shop/secrets", "", 404, []string{"does not describe"}},
-		"method":    {"DELETE", "/repos/acme/shop/pulls/1", "", 404, []string{"does not describe"}},
-		"query":     {"GET", "/repos/acme/shop/pulls?labels=x", "", 422, []string{`description has no query parameter "labels"`, `reference has no query parameter "labels"`}},
-		"body":      {"POST", "/repos/acme/shop/deployments", `{"ref":"x","force":true}`, 422, []string{`description has no field "force"`, `reference has no parameter "force"`}},
-		"no object": {"POST", "/repos/acme/shop/deployments", `[1]`, 422, []string{"not an object", "no object"}},
-		"state":     {"GET", "/repos/acme/shop/pulls?state=merged", "", 422, []string{"query.state", "state=merged"}},
-		"page":      {"GET", "/repos/acme/shop/pulls?page=x", "", 200, []string{"query.page"}},
-		"type":      {"POST", "/repos/acme/shop/deployments", `{"ref":1}`, 422, []string{"body.ref"}},
-		"value":     {"POST", "/repos/acme/shop/issues/1/comments", `{}`, 422, []string{"body.body"}},
+		"path":          {"GET", "/repos/acme/shop/secrets", "", 404, []string{"does not describe"}},
+		"method":        {"DELETE", "/repos/acme/shop/pulls/1", "", 404, []string{"does not describe"}},
+		"query":         {"GET", "/repos/acme/shop/pulls?labels=x", "", 422, []string{`description has no query parameter "labels"`, `reference has no query parameter "labels"`}},
+		"body":          {"POST", "/repos/acme/shop/deployments", `{"ref":"x","force":true}`, 422, []string{`description has no field "force"`, `reference has no parameter "force"`}},
+		"not an object": {"POST", "/repos/acme/shop/deployments", `[1]`, 422, []string{"not an object", "not an object"}},
+		"state":         {"GET", "/repos/acme/shop/pulls?state=merged", "", 422, []string{"query.state", "state=merged"}},
+		"page":          {"GET", "/repos/acme/shop/pulls?page=x", "", 200, []string{"query.page"}},
+		"type":          {"POST", "/repos/acme/shop/deployments", `{"ref":1}`, 422, []string{"body.ref"}},
+		"value":         {"POST", "/repos/acme/shop/issues/1/comments", `{}`, 422, []string{"body.body"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -193,7 +193,7 @@ func TestUndocumentedFaultIsAFailure(t *testing.T) {
 }
 
 func TestFieldsOfTheReferenceOnly(t *testing.T) {
-	b, err := readBook()
+	b, err := readReference()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +297,7 @@ func TestMergesAreLate(t *testing.T) {
 	first := list()
 	r.Push(n)
 	if got := list(); got != first || got == nil {
-		t.Errorf("merge %v after a push, want that of before: %v", got, first)
+		t.Errorf("merge %v after a push, want the previous one: %v", got, first)
 	}
 	if got := single(); got != first {
 		t.Errorf("merge %v in the answer that makes the next one, want %v", got, first)

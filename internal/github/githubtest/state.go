@@ -278,7 +278,7 @@ func (r *Repository) SetBehind(behind bool) { r.change(func() { r.behind = behin
 // with 409 then.
 func (r *Repository) SetChecksPending(pending bool) { r.change(func() { r.checks = pending }) }
 
-// Rename returns the repository another full name. Requests for the previous one are led to it.
+// Rename returns the repository another full name. Requests for the previous one are redirected to it.
 func (r *Repository) Rename(fullName string) {
 	r.change(func() {
 		r.s.previous[strings.ToLower(r.FullName())] = r.id

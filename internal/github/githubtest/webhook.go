@@ -48,7 +48,7 @@ func Sign(payload, secret []byte) string {
 }
 
 // Send sends a delivery, and gives the status of the answer. Call it again to send
-// it again, as the button of GitHub's settings does; nothing is sent by itself.
+// it again, as the button of GitHub's settings does; nothing is sent automatically.
 func (d Delivery) Send(ctx context.Context, client *http.Client, address string, secret []byte) (int, error) {
 	r, err := d.Request(ctx, address, secret)
 	if err != nil {
