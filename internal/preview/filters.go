@@ -65,7 +65,7 @@ func whole(field, pattern string) (*regexp.Regexp, error) {
 		return nil, nil
 	}
 	if _, err := regexp.Compile(pattern); err != nil {
-		return nil, fmt.Errorf("%s: %q is not a valid regular expression: use RE2 syntax, which has no look-around and no back-references", field, pattern)
+		return nil, fmt.Errorf("%s: %q is not a valid regular expression: use RE2 syntax, which has no lookaround and no backreferences", field, pattern)
 	}
 	return regexp.Compile(`^(?:` + pattern + `)$`)
 }

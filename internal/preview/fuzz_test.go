@@ -20,7 +20,7 @@ func FuzzSlug(f *testing.F) {
 		}
 		slug := Slug(branch, number)
 		if !dnsLabel.MatchString(slug) {
-			t.Fatalf("%q of %q is no DNS label", slug, branch)
+			t.Fatalf("%q of %q is not a DNS label", slug, branch)
 		}
 		if n, ok := Number(slug); !ok || n != number {
 			t.Fatalf("%q is read as %d, %t", slug, n, ok)
@@ -51,7 +51,7 @@ func FuzzTags(f *testing.F) {
 		}
 		for _, tag := range c.Tags(pr) {
 			if !version.IsTag(tag.Name) {
-				t.Fatalf("%q is no tag", tag.Name)
+				t.Fatalf("%q is not a tag", tag.Name)
 			}
 			other := *pr
 			other.HeadSHA = strings.Repeat("b", 40)

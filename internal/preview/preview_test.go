@@ -58,10 +58,10 @@ func TestChoose(t *testing.T) {
 			Choice{Verdict: "PullRequest", Reason: `its base branch "main" does not match base "mai|ain"`}},
 		"head": {spec{Head: "fix/.*"}, pull(),
 			Choice{Verdict: "PullRequest", Reason: `its head branch "feature/Cart" does not match head "fix/.*"`}},
-		"drafts are left out": {spec{}, pull(draft), Choice{Verdict: "PullRequest", Reason: "it is a draft (draft Exclude)"}},
-		"drafts as well":      {spec{Draft: v1alpha1.DraftInclude}, pull(draft), Choice{}},
-		"drafts only":         {spec{Draft: v1alpha1.DraftOnly}, pull(), Choice{Verdict: "PullRequest", Reason: "it is not a draft (draft Only)"}},
-		"association":         {spec{Associations: []v1alpha1.AuthorAssociation{"Owner", "Member"}}, pull(), Choice{}},
+		"drafts are omitted": {spec{}, pull(draft), Choice{Verdict: "PullRequest", Reason: "it is a draft (draft Exclude)"}},
+		"drafts as well":     {spec{Draft: v1alpha1.DraftInclude}, pull(draft), Choice{}},
+		"drafts only":        {spec{Draft: v1alpha1.DraftOnly}, pull(), Choice{Verdict: "PullRequest", Reason: "it is not a draft (draft Only)"}},
+		"association":        {spec{Associations: []v1alpha1.AuthorAssociation{"Owner", "Member"}}, pull(), Choice{}},
 		"another association": {spec{Associations: []v1alpha1.AuthorAssociation{"Owner"}}, pull(),
 			Choice{Verdict: "PullRequest", Reason: `the association of its author, "Member", is not in associations`}},
 		"forks by default": {spec{}, pull(fork), Choice{Verdict: "Fork", Reason: "it is from a fork, and forks.policy is Deny"}},
@@ -76,16 +76,16 @@ func TestChoose(t *testing.T) {
 				pr.HeadSHA, pr.Labels = "", []v1alpha1.PullRequestLabel{{Name: "new"}}
 			}),
 			Choice{Verdict: "Fork", Reason: `the label "new" does not approve a commit, because it is not known when it was added: review this commit, remove the label, and add it again after the next poll`}},
-		"fork approved by a label that names its commit": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "look:{{.SHA}}"}},
+		"fork approved by a label that names its commit": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "check:{{.SHA}}"}},
 			pull(fork, func(pr *v1alpha1.PullRequest) {
-				pr.Labels = []v1alpha1.PullRequestLabel{{Name: "Look:" + strings.ToUpper(commit)}}
+				pr.Labels = []v1alpha1.PullRequestLabel{{Name: "Check:" + strings.ToUpper(commit)}}
 			}), Choice{}},
-		"fork approved by a label that names earlier commits": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "look:{{.SHA}}"}},
+		"fork approved by a label that names earlier commits": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "check:{{.SHA}}"}},
 			pull(fork, func(pr *v1alpha1.PullRequest) {
-				pr.Labels = []v1alpha1.PullRequestLabel{{Name: "look:" + older, SHA: commit}, {Name: "look:" + strings.Repeat("1", 40)}, {Name: "a look:" + commit}}
+				pr.Labels = []v1alpha1.PullRequestLabel{{Name: "check:" + older, SHA: commit}, {Name: "check:" + strings.Repeat("1", 40)}, {Name: "a check:" + commit}}
 			}),
 			Choice{Verdict: "Fork", Approved: []string{older, strings.Repeat("1", 40)},
-				Reason: `it is from a fork, and does not have the label that approves its commit: review commit ` + commit + `, and add the label "look:` + commit + `"`}},
+				Reason: `it is from a fork, and does not have the label that approves its commit: review commit ` + commit + `, and add the label "check:` + commit + `"`}},
 		"a label that names seven digits approves nothing": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "{{.SHA}}.ok"}},
 			pull(fork, func(pr *v1alpha1.PullRequest) {
 				pr.Labels = []v1alpha1.PullRequestLabel{{Name: commit[:7] + ".ok", SHA: commit}, {Name: commit + "-ok", SHA: commit}}
@@ -139,7 +139,7 @@ func TestTags(t *testing.T) {
 			[]Tag{{Name: "feature-cart-12", Moves: true, Inspect: true}, {Name: "feature-cart-a1b2c3d"}}},
 		"no tags":                 {nil, false, []string{"pr/{{.Number}}", "x{{.SHA}}{{.SHA}}{{.SHA}}{{.SHA}}"}, nil},
 		"a fork that is approved": {&v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}, true, nil, []Tag{{Name: commit, Approved: true, Inspect: true}}},
-		"beside forks": {&v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}, false, nil,
+		"next to forks": {&v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}, false, nil,
 			[]Tag{{Name: "pr-12-a1b2c3d", Inspect: true}, {Name: "sha-a1b2c3d", Inspect: true}, {Name: commit}, {Name: "pr-12", Moves: true, Inspect: true}}},
 		"a fork that is allowed": {&v1alpha1.Forks{Policy: v1alpha1.ForksAllow}, true, []string{"{{.SHA7}}", "{{.SHA}}"},
 			[]Tag{{Name: commit[:7], Inspect: true}, {Name: commit}}},
@@ -174,7 +174,7 @@ func TestOfHead(t *testing.T) {
 	}{
 		"revision is the head":                         {pr, moves, Image{Digest: "sha256:2", Revision: commit}, true},
 		"revision is the merge":                        {pr, moves, Image{Digest: "sha256:2", Revision: merge}, true},
-		"revision of the head, image of before":        {pr, moves, Image{Digest: previous, Revision: commit}, true},
+		"revision of the head, previous image":         {pr, moves, Image{Digest: previous, Revision: commit}, true},
 		"revision of the head, built before":           {pr, moves, Image{Digest: "sha256:2", Revision: commit, Created: pushed.Add(-time.Hour)}, true},
 		"built after the push":                         {pr, moves, Image{Digest: "sha256:2", Created: pushed.Add(time.Second)}, true},
 		"built after the push, of an earlier merge":    {pr, moves, Image{Digest: "sha256:2", Created: pushed.Add(time.Second), Revision: "d"}, false},
@@ -190,7 +190,7 @@ func TestOfHead(t *testing.T) {
 		"fork, built after the push":                   {fork, moves, Image{Digest: "sha256:2", Created: pushed.Add(time.Second)}, false},
 		"fork, of a later push":                        {fork, moves, Image{Digest: "sha256:2", Created: pushed.Add(time.Second), Revision: older}, false},
 
-		"revision is the merge, image of before":       {pr, moves, Image{Digest: previous, Revision: merge}, false},
+		"revision is the merge, previous image":        {pr, moves, Image{Digest: previous, Revision: merge}, false},
 		"tag of the commit, no revision":               {pr, short, Image{Digest: "sha256:2"}, true},
 		"tag of the commit, revision of a base image":  {pr, short, Image{Digest: "sha256:2", Revision: older}, true},
 		"tag of the first digits, of another commit":   {pr, short, Image{Digest: "sha256:2", Revision: commit[:7] + older[7:]}, false},
@@ -236,7 +236,7 @@ func TestSlugProperties(t *testing.T) {
 		b, m := branches.Draw(t, "other branch"), numbers.Draw(t, "other number")
 		slug := Slug(a, n)
 		if !dnsLabel.MatchString(slug) {
-			t.Errorf("%q is no DNS label", slug)
+			t.Errorf("%q is not a DNS label", slug)
 		}
 		if got, ok := Number(slug); !ok || got != n {
 			t.Errorf("number of %q: %d, want %d", slug, got, n)

@@ -17,14 +17,14 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// A pass that ends in an error with a long back-off, and that wants to be repeated at a
-// time of its own, is repeated at that time.
+// A pass that ends in an error with a long back-off, and that wants to be repeated at another
+// time, is repeated at that time.
 func TestRequeuesKeepTheTimeOfAPassThatFails(t *testing.T) {
 	t.Parallel()
 	var requeues status.Requeues
 	var passes atomic.Int32
 	third := make(chan struct{})
-	c, err := controller.NewUnmanaged("wakes", controller.Options{
+	c, err := controller.NewUnmanaged("requeues", controller.Options{
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](24*time.Hour, 24*time.Hour),
 		Reconciler: reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 			if passes.Add(1) == 3 {

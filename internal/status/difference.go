@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// difference returns the merge patch that turns the status of before into that of obj, with before's resourceVersion as a
+// difference returns the merge patch that turns before's status into that of obj, with before's resourceVersion as a
 // precondition if locked; nil if nothing differs. The rest of the objects, such as pod templates, is neither encoded nor
 // compared.
 func difference(obj, before client.Object, locked bool) ([]byte, error) {

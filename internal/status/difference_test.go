@@ -41,14 +41,14 @@ func TestDifference(t *testing.T) {
 		locked      bool
 		want        string
 	}{
-		"same":                      {withStatus(1, "Ready"), withStatus(1, "Ready"), true, ""},
-		"differs beside its status": {moved, withStatus(1), false, ""},
-		"changed":                   {withStatus(2), withStatus(1), false, `{"status":{"observedGeneration":2}}`},
-		"changed, locked":           {withStatus(2), withStatus(1), true, `{"metadata":{"resourceVersion":"42"},"status":{"observedGeneration":2}}`},
-		"removed":                   {withStatus(0), withStatus(1, "Ready"), false, `{"status":{"conditions":null,"observedGeneration":null}}`},
-		"unstructured":              {node(map[string]any{"a": "b"}), node(nil), true, `{"metadata":{"resourceVersion":"7"},"status":{"a":"b"}}`},
-		"unstructured, same":        {node(nil), node(nil), true, ""},
-		"unstructured, removed":     {node(nil), node(map[string]any{"a": "b"}), false, `{"status":{"a":null}}`},
+		"same":                       {withStatus(1, "Ready"), withStatus(1, "Ready"), true, ""},
+		"differs outside its status": {moved, withStatus(1), false, ""},
+		"changed":                    {withStatus(2), withStatus(1), false, `{"status":{"observedGeneration":2}}`},
+		"changed, locked":            {withStatus(2), withStatus(1), true, `{"metadata":{"resourceVersion":"42"},"status":{"observedGeneration":2}}`},
+		"removed":                    {withStatus(0), withStatus(1, "Ready"), false, `{"status":{"conditions":null,"observedGeneration":null}}`},
+		"unstructured":               {node(map[string]any{"a": "b"}), node(nil), true, `{"metadata":{"resourceVersion":"7"},"status":{"a":"b"}}`},
+		"unstructured, same":         {node(nil), node(nil), true, ""},
+		"unstructured, removed":      {node(nil), node(map[string]any{"a": "b"}), false, `{"status":{"a":null}}`},
 	} {
 		got, err := difference(tc.obj, tc.before, tc.locked)
 		if err != nil {

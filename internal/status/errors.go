@@ -128,8 +128,8 @@ func namespaceGone(err error) bool {
 // afterConflict is how long a reconcile waits for the cache after a conflict.
 const afterConflict = 200 * time.Millisecond
 
-// Again ends a reconcile that failed: it is retried with back-off. A conflict, or an object of
-// ours that already exists, is not an error: the cache does not contain it yet, and the
+// Again ends a reconcile that failed: it is retried with back-off. A conflict, or an object that this
+// reconciler created before, is not an error: the cache does not contain it yet, and the
 // reconcile is retried shortly, without a report. A reconcile that is interrupted because the
 // manager stops is not an error either.
 func Again(ctx context.Context, err error) (reconcile.Result, error) {

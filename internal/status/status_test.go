@@ -78,7 +78,7 @@ func TestKstatus(t *testing.T) {
 	}
 	since := conds[1].LastTransitionTime
 	if status.Set(&conds, 2, "Ready", metav1.ConditionTrue, status.ReasonSucceeded, "") {
-		t.Error("setting the same again says that something changed")
+		t.Error("setting the same again reports a change")
 	}
 	status.Set(&conds, 3, "Ready", metav1.ConditionTrue, "Other", "")
 	if !conds[1].LastTransitionTime.Equal(&since) {
@@ -173,7 +173,7 @@ func TestTransitions(t *testing.T) {
 			recorded{"Warning A Run x"}},
 		"two reasons": {nil, append(cond("False", "A", "x"), metav1.Condition{Type: "Reachable", Status: "False", Reason: "B", Message: "y"}),
 			recorded{"Warning A Run x", "Warning B Run y"}},
-		"nobody worried": {nil, []metav1.Condition{{Type: "Reachable", Status: "True", Reason: "A"}}, nil},
+		"no worry": {nil, []metav1.Condition{{Type: "Reachable", Status: "True", Reason: "A"}}, nil},
 		"no worry any more": {[]metav1.Condition{{Type: "Reachable", Status: "False", Reason: "A"}}, []metav1.Condition{{Type: "Reachable", Status: "True", Reason: "B", Message: "x"}},
 			recorded{"Normal B Run x"}},
 		"first it passes":       {nil, cond("False", "Soon", "x"), nil},

@@ -15,8 +15,8 @@ import (
 //
 //   - a bound that names a pre-release (">=1.2.0-rc.2") and "!=1.2.3": precedence;
 //   - a bound with fewer than three numbers ("1.x", ">=1.2") names a line, and a
-//     pre-release is in the line of the version that it leads to;
-//   - "<" and "<=" judge the version that it leads to;
+//     pre-release is in the line of the version that it precedes;
+//   - "<" and "<=" judge the version that it precedes;
 //   - all others (">=", ">", "=", "~", "^") judge the pre-release by precedence.
 type constraint struct {
 	text   string

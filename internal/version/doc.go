@@ -1,8 +1,8 @@
 // Package version decides which tags of an image are versions, and which of
 // these an ImagePolicy offers. It is pure: no clock, no network, no logger.
 //
-// A tag passes these filters in this order; the first that refuses it is its
-// verdict:
+// A tag passes these filters in this order; the first that refuses it
+// gives the reason:
 //
 //	Name       the tag is not a tag by the OCI specification
 //	Exclude    a signature, attestation or bill of materials, or tagFilter.exclude
@@ -32,7 +32,7 @@
 //	semver.go      parses and compares semantic versions
 //	constraint.go  ranges
 //	group.go       which versions replace each other
-//	filter.go      the filters, and the verdict of a tag
+//	filter.go      the filters, and the decision on a tag
 //	select.go      what is offered of all tags
 //	push_times.go  versions that are push times
 //	withdraw.go    versions that are no longer offered, and why

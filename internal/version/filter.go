@@ -27,7 +27,7 @@ const (
 	VerdictLimits    Verdict = "Limits"
 )
 
-// candidate is a tag on its way through the filters.
+// candidate is a tag that passes through the filters.
 type candidate struct {
 	tag     string
 	text    string   // what the version is read from

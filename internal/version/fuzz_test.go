@@ -146,7 +146,7 @@ func FuzzSelect(f *testing.F) {
 		}
 		// What was offered, is still listed but is not offered to anyone now (as limits): not withdrawn as long as rules admit it.
 		if w := s.Withdrawn(now, nil, nil); len(w) > 0 && rules.Scheme != SchemePushTime {
-			t.Fatalf("the rules admit it, and it is withdrawn when it is merely absent: %+v, rules %+v", w, rules)
+			t.Fatalf("the rules admit it, and it is withdrawn because the list lacks it: %+v, rules %+v", w, rules)
 		}
 		again := rank(offeredTags(got)).Offer(held, nil)
 		if diff := gocmp.Diff(got.Offered, again.Offered); diff != "" {
@@ -182,7 +182,7 @@ func FuzzNames(f *testing.F) {
 		}
 		for _, o := range a.Offered {
 			if !IsTag(o.Tag) {
-				t.Fatalf("%q is offered, and is no tag", o.Tag)
+				t.Fatalf("%q is offered, and is not a tag", o.Tag)
 			}
 		}
 	})

@@ -81,12 +81,12 @@ type FieldError struct {
 	// Field is the path below spec, as in "versioning.range" or "deny[2]".
 	Field string
 	// Problem describes what is wrong, Remedy what to write instead.
-	Problem, Mend string
+	Problem, Remedy string
 }
 
 // Error returns field, problem and remedy in one line.
 func (e FieldError) Error() string {
-	return "spec." + e.Field + ": " + e.Problem + ": " + e.Mend
+	return "spec." + e.Field + ": " + e.Problem + ": " + e.Remedy
 }
 
 // Validate returns every error of the rules, in the order of the fields; none when Compile
@@ -224,7 +224,7 @@ func badPattern(field, text string, err error) FieldError {
 	if errors.As(err, &malformed) {
 		reason = malformed.Code.String()
 	}
-	return FieldError{field, fmt.Sprintf("%q is not a valid regular expression (%s)", text, reason), "use RE2 syntax, which has no look-around and no back-references"}
+	return FieldError{field, fmt.Sprintf("%q is not a valid regular expression (%s)", text, reason), "use RE2 syntax, which has no lookaround and no backreferences"}
 }
 
 // templateGroup matches what regexp.Expand reads as the name of a group.

@@ -125,20 +125,20 @@ func TestSchemeErrors(t *testing.T) {
 		rules Rules
 		want  string
 	}{
-		"unknown":              {Rules{Scheme: "CalVer"}, `spec.versioning.scheme: "CalVer" is not known: write SemVer, Tuple, Regexp`},
-		"too many parts":       {Rules{Scheme: SchemeTuple, Parts: 7}, "spec.versioning.parts: 7 is not between 1 and 6"},
-		"groups by too much":   {Rules{Scheme: SchemeTuple, Parts: 2, GroupBy: GroupByMinor}, "spec.versioning.groupBy: Minor requires versions with 3 numbers, but versions have 2"},
-		"no pattern":           {Rules{Scheme: SchemeRegexp}, "spec.tagFilter.pattern: \"\" has no group major"},
-		"no major":             {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<minor>1)`}}, "has no group major"},
-		"another group":        {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<major>1)(?P<year>2)`}}, `the group "year" is unknown`},
-		"a group twice":        {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<major>1)|(?P<major>2)`}}, "spec.tagFilter.pattern: "},
-		"extract":              {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<major>1)`, Extract: "$major"}}, "spec.tagFilter.extract: is not used"},
-		"suffix":               {Rules{Scheme: SchemeRegexp, Suffix: "-a", TagFilter: TagFilter{Pattern: `(?P<major>1)`}}, "spec.versioning.suffix: is not used"},
-		"a pattern that is no": {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(`}}, "is not a valid regular expression"},
-		"time, suffix":         {Rules{Scheme: SchemePushTime, Suffix: "-a"}, "spec.versioning.suffix: is not used with versioning.scheme PushTime"},
-		"time, extract":        {Rules{Scheme: SchemePushTime, TagFilter: TagFilter{Pattern: `(1)`, Extract: "$1"}}, "spec.tagFilter.extract: is not used"},
-		"time, level":          {Rules{Scheme: SchemePushTime, Level: LevelCandidate}, "spec.versioning.level: is Candidate"},
-		"a denied day":         {Rules{Scheme: SchemeTuple, Deny: []string{"yesterday"}}, "spec.deny[0]: "},
+		"unknown":            {Rules{Scheme: "CalVer"}, `spec.versioning.scheme: "CalVer" is not known: write SemVer, Tuple, Regexp`},
+		"too many parts":     {Rules{Scheme: SchemeTuple, Parts: 7}, "spec.versioning.parts: 7 is not between 1 and 6"},
+		"groups by too much": {Rules{Scheme: SchemeTuple, Parts: 2, GroupBy: GroupByMinor}, "spec.versioning.groupBy: Minor requires versions with 3 numbers, but versions have 2"},
+		"no pattern":         {Rules{Scheme: SchemeRegexp}, "spec.tagFilter.pattern: \"\" has no group major"},
+		"no major":           {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<minor>1)`}}, "has no group major"},
+		"another group":      {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<major>1)(?P<year>2)`}}, `the group "year" is unknown`},
+		"a group twice":      {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<major>1)|(?P<major>2)`}}, "spec.tagFilter.pattern: "},
+		"extract":            {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<major>1)`, Extract: "$major"}}, "spec.tagFilter.extract: is not used"},
+		"suffix":             {Rules{Scheme: SchemeRegexp, Suffix: "-a", TagFilter: TagFilter{Pattern: `(?P<major>1)`}}, "spec.versioning.suffix: is not used"},
+		"an invalid pattern": {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(`}}, "is not a valid regular expression"},
+		"time, suffix":       {Rules{Scheme: SchemePushTime, Suffix: "-a"}, "spec.versioning.suffix: is not used with versioning.scheme PushTime"},
+		"time, extract":      {Rules{Scheme: SchemePushTime, TagFilter: TagFilter{Pattern: `(1)`, Extract: "$1"}}, "spec.tagFilter.extract: is not used"},
+		"time, level":        {Rules{Scheme: SchemePushTime, Level: LevelCandidate}, "spec.versioning.level: is Candidate"},
+		"a denied day":       {Rules{Scheme: SchemeTuple, Deny: []string{"yesterday"}}, "spec.deny[0]: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Compile(tc.rules)

@@ -48,7 +48,7 @@ type Held struct {
 	Tag string
 }
 
-// Refusal is a verdict of the caller on a tag: VerdictMinAge, VerdictExists,
+// Refusal is a decision of the caller on a tag: VerdictMinAge, VerdictExists,
 // VerdictPlatform, VerdictLabels or VerdictVerify, with the reason.
 type Refusal struct {
 	Verdict Verdict

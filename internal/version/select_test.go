@@ -59,7 +59,7 @@ func TestSelect(t *testing.T) {
 			tags: []string{"1.0.0", "1.10.0", "1.9.0", "v2.0.0"},
 			want: []string{"release/2.0.0@v2.0.0", "release/1.10.0", "release/1.9.0", "release/1.0.0"},
 		},
-		"what is no version": {
+		"what is not a version": {
 			tags: []string{"latest", "1.2", "20240105", "1234567", "bad tag", "1.0.0", "sha256-" + strings.Repeat("0", 64) + ".sig"},
 			want: []string{"release/1.0.0"},
 			rejected: map[string]Verdict{"latest": VerdictParse, "1.2": VerdictParse, "20240105": VerdictParse, "1234567": VerdictParse,
@@ -78,7 +78,7 @@ func TestSelect(t *testing.T) {
 			rules: Rules{Level: LevelCandidate}, tags: []string{"1.0.0", "1.1.0-rc.10", "1.1.0-rc.9"},
 			want: []string{"candidate/1.1.0-rc.10", "candidate/1.1.0-rc.9", "candidate/1.0.0"},
 		},
-		"a pre-release is in the group it leads to": {
+		"a pre-release is in the group of its version": {
 			rules: Rules{Level: LevelCandidate, GroupBy: GroupByMinor}, tags: []string{"1.2.0-rc.1", "1.1.9", "1.2.0"},
 			want: []string{"1.2.x/1.2.0", "1.2.x/1.2.0-rc.1", "1.1.x/1.1.9"},
 		},
@@ -221,20 +221,20 @@ func TestValidate(t *testing.T) {
 		rules Rules
 		want  map[string]string // field: part of the message
 	}{
-		"zero":              {},
-		"all good":          {rules: Rules{TagFilter: TagFilter{Pattern: `^(?P<version>.*)-(\d+)$`, Extract: "${version}_$2$$", Exclude: []string{"x"}}, Range: "1.x", Deny: []string{"1.2", "1.2.3", ">1"}}},
-		"range":             {rules: Rules{Range: "latest"}, want: map[string]string{"versioning.range": "leave it empty for all versions"}},
-		"trap":              {rules: Rules{Range: "~0.0.0"}, want: map[string]string{"versioning.range": "would allow every version"}},
-		"hyphen":            {rules: Rules{Range: "1.2-1.4.5"}, want: map[string]string{"versioning.range": "spaces around the hyphen"}},
-		"deny":              {rules: Rules{Deny: []string{"1.2.3", "nonsense"}}, want: map[string]string{"deny[1]": "no version"}},
-		"deny hyphen":       {rules: Rules{Deny: []string{"1.2.0-1.4.5"}}, want: map[string]string{"deny[0]": "spaces around the hyphen"}},
-		"deny everything":   {rules: Rules{Deny: []string{"~0.0.0"}}, want: map[string]string{"deny[0]": "would allow every version"}},
-		"pattern":           {rules: Rules{TagFilter: TagFilter{Pattern: "(?=x)"}}, want: map[string]string{"tagFilter.pattern": "no look-around"}},
-		"exclude":           {rules: Rules{TagFilter: TagFilter{Exclude: []string{"a", "("}}}, want: map[string]string{"tagFilter.exclude[1]": "RE2"}},
-		"extract alone":     {rules: Rules{TagFilter: TagFilter{Extract: "$1"}}, want: map[string]string{"tagFilter.extract": "set the pattern too"}},
-		"extract of nobody": {rules: Rules{TagFilter: TagFilter{Pattern: "(a)", Extract: "$version"}}, want: map[string]string{"tagFilter.extract": `group "version"`}},
-		"extract runs on":   {rules: Rules{TagFilter: TagFilter{Pattern: "(a)", Extract: "$1x"}}, want: map[string]string{"tagFilter.extract": "in braces"}},
-		"extract beyond":    {rules: Rules{TagFilter: TagFilter{Pattern: "(a)", Extract: "$2"}}, want: map[string]string{"tagFilter.extract": `group "2"`}},
+		"zero":                {},
+		"all good":            {rules: Rules{TagFilter: TagFilter{Pattern: `^(?P<version>.*)-(\d+)$`, Extract: "${version}_$2$$", Exclude: []string{"x"}}, Range: "1.x", Deny: []string{"1.2", "1.2.3", ">1"}}},
+		"range":               {rules: Rules{Range: "latest"}, want: map[string]string{"versioning.range": "leave it empty for all versions"}},
+		"trap":                {rules: Rules{Range: "~0.0.0"}, want: map[string]string{"versioning.range": "would allow every version"}},
+		"hyphen":              {rules: Rules{Range: "1.2-1.4.5"}, want: map[string]string{"versioning.range": "spaces around the hyphen"}},
+		"deny":                {rules: Rules{Deny: []string{"1.2.3", "nonsense"}}, want: map[string]string{"deny[1]": "no version"}},
+		"deny hyphen":         {rules: Rules{Deny: []string{"1.2.0-1.4.5"}}, want: map[string]string{"deny[0]": "spaces around the hyphen"}},
+		"deny everything":     {rules: Rules{Deny: []string{"~0.0.0"}}, want: map[string]string{"deny[0]": "would allow every version"}},
+		"pattern":             {rules: Rules{TagFilter: TagFilter{Pattern: "(?=x)"}}, want: map[string]string{"tagFilter.pattern": "no lookaround"}},
+		"exclude":             {rules: Rules{TagFilter: TagFilter{Exclude: []string{"a", "("}}}, want: map[string]string{"tagFilter.exclude[1]": "RE2"}},
+		"extract alone":       {rules: Rules{TagFilter: TagFilter{Extract: "$1"}}, want: map[string]string{"tagFilter.extract": "set the pattern too"}},
+		"extract of no group": {rules: Rules{TagFilter: TagFilter{Pattern: "(a)", Extract: "$version"}}, want: map[string]string{"tagFilter.extract": `group "version"`}},
+		"extract runs on":     {rules: Rules{TagFilter: TagFilter{Pattern: "(a)", Extract: "$1x"}}, want: map[string]string{"tagFilter.extract": "in braces"}},
+		"extract beyond":      {rules: Rules{TagFilter: TagFilter{Pattern: "(a)", Extract: "$2"}}, want: map[string]string{"tagFilter.extract": `group "2"`}},
 		"enums": {rules: Rules{Level: "release", GroupBy: "major", TwoParts: "Yes"}, want: map[string]string{
 			"versioning.level": "write Release, Candidate", "versioning.groupBy": "write All, Major, Minor, Patch", "versioning.twoParts": "write Deny, Allow"}},
 		"limits below":    {rules: Rules{Limits: Limits{Groups: -1, ReleasesPerGroup: -1}}, want: map[string]string{"limits.groups": "1 or more", "limits.releasesPerGroup": "1 or more"}},
@@ -419,7 +419,7 @@ func checkHeld(t *rapid.T, s *Selector, tags []string, held []Held, refused map[
 		unheld = append(unheld, o.Slug+"/"+o.Version)
 	}
 	if diff := cmp.Diff(unheld, unmarked); diff != "" {
-		t.Errorf("offered if nobody held anything, and not marked as held (-want +got):\n%s", diff)
+		t.Errorf("offered if nothing was held, and not marked as held (-want +got):\n%s", diff)
 	}
 	// An empty list withdraws nothing that a full one did not, except what the full one offers by another tag.
 	if len(refused) > 0 {

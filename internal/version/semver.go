@@ -33,7 +33,7 @@ const maxLength = 128
 // Parse reads a version. One leading "v" is omitted, "_" stands for the "+" of
 // build metadata (which no tag can hold), and leading zeros of the three numbers
 // are dropped, so that 2024.01.05 is 2024.1.5. Numbers are below 2^64.
-// The version's Original is its normal form, as String gives it. The error says
+// The version's Original is its normal form, as String gives it. The error shows
 // what is missing and is the same for the same text.
 func Parse(text string, parts TwoParts) (*Version, error) {
 	if len(text) > maxLength {
@@ -124,7 +124,7 @@ func Compare(a, b string) int {
 }
 
 // plainNumbers reads a version of two or three short numbers and nothing else, as nearly all
-// are, without memory of its own; ok is false for any other text.
+// are, without allocating memory; ok is false for any other text.
 func plainNumbers(text string) (numbers [3]uint64, ok bool) {
 	part, digits := 0, 0
 	for i := range len(text) {

@@ -166,7 +166,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("Parse(%q) is longer than %d", text, maxLength)
 		}
 		if !isLabel(Slug(Rules{GroupBy: GroupByPatch}.nameOf(Rules{GroupBy: GroupByPatch}.keyOf(v)))) {
-			t.Errorf("the group of %q is no DNS label", text)
+			t.Errorf("the group of %q is not a DNS label", text)
 		}
 	})
 }
