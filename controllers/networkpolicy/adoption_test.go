@@ -235,7 +235,7 @@ func TestServerRefusesToAdopt(t *testing.T) {
 			p.pod("a")
 			p.policy("shop", "{{.ReleaseGroupName}}.{{.Namespace}}.example.com", adopting(v1alpha1.DeletionOrphan))
 			p.eventually("shop", "condition", has(v1alpha1.ConditionServiceAdopted, tc.reason))
-			p.eventually("shop", "the rest goes on", confirmed("1-x", 1, "a"))
+			p.eventually("shop", "the rest continues", confirmed("1-x", 1, "a"))
 			refs := v1alpha1.ConditionResolvedRefs
 			if tc.reason == traffic.ReasonAdoptedMissing {
 				refs = traffic.ReasonAdoptedMissing
@@ -246,7 +246,7 @@ func TestServerRefusesToAdopt(t *testing.T) {
 }
 
 // The pods of the first release may bear the labels that the Service selects by: they
-// are no pods of before.
+// are not pods of the Deployment.
 func TestServerAdoptsUnderTheSameLabels(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -238,7 +238,7 @@ func (r *Reconciler) patchAdopted(ctx context.Context, live, next *corev1.Servic
 func (r *Reconciler) carryOut(ctx context.Context, f *traffic.Observed) (time.Duration, error) {
 	out := traffic.Plan(f)
 	if now, more := traffic.Reserve(f, out); more {
-		return 0, r.save(ctx, f.Policy, now) // The event of our own write triggers the next reconcile.
+		return 0, r.save(ctx, f.Policy, now) // The event of this write triggers the next reconcile.
 	}
 	w, failed := r.write(ctx, f, out)
 	if name := client.ObjectKeyFromObject(f.Policy); !conflictAlone(w) {

@@ -171,7 +171,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return r.finalize(ctx, &policy)
 	}
 	if changed, err := r.ensureFinalizer(ctx, &policy); err != nil || changed {
-		return status.Again(ctx, err) // The event of our own write triggers the next reconcile.
+		return status.Again(ctx, err) // The event of this write triggers the next reconcile.
 	}
 	if r.journal.Behind(&policy) {
 		return ctrl.Result{}, nil // The event of our last status write triggers the next reconcile.

@@ -172,7 +172,7 @@ func TestServerForeignService(t *testing.T) {
 	p.policy("shop", "foreign.example.com")
 	p.pod("a")
 	p.eventually("shop", "conflict", has("NameConflict", "NameConflict"))
-	p.eventually("shop", "the rest goes on", confirmed("1-x", 1, "a"))
+	p.eventually("shop", "the rest continues", confirmed("1-x", 1, "a"))
 	var now corev1.Service
 	p.get("shop", &now)
 	if now.ResourceVersion != own.ResourceVersion {
@@ -227,7 +227,7 @@ func TestServerLeavesWhatOthersSet(t *testing.T) {
 	p.eventually("shop", "ready", has("Ready", "Programmed"))
 	route := p.route()
 	route.Annotations["example.com/note"] = "mine"
-	if err := server.Update(t.Context(), route, client.FieldOwner("somebody")); err != nil {
+	if err := server.Update(t.Context(), route, client.FieldOwner("someone")); err != nil {
 		t.Fatal(err)
 	}
 	p.quiet()
@@ -431,7 +431,7 @@ func TestServerRefusedSpecificationKeepsNoTraffic(t *testing.T) {
 		}
 		return nil
 	})
-	p.eventually("shop", "masked", func(h *v1alpha1.NetworkPolicy) bool {
+	p.eventually("shop", "withheld", func(h *v1alpha1.NetworkPolicy) bool {
 		return has("Accepted", status.ReasonInvalid)(h) && slices.Contains(traffic.Find(h.Status.Groups, "1-x").Withheld, "b")
 	})
 	time.Sleep(time.Second) // The pass that its own report requeues tries what is refused once more.
@@ -441,5 +441,5 @@ func TestServerRefusedSpecificationKeepsNoTraffic(t *testing.T) {
 		policy.Spec.Provider.Gateway.Filters = nil
 		return server.Update(ctx, &policy)
 	})
-	p.eventually("shop", "mended", func(h *v1alpha1.NetworkPolicy) bool { return has("Ready", "Programmed")(h) })
+	p.eventually("shop", "fixed", func(h *v1alpha1.NetworkPolicy) bool { return has("Ready", "Programmed")(h) })
 }

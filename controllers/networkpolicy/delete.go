@@ -53,7 +53,7 @@ func (r *Reconciler) finalize(ctx context.Context, policy *v1alpha1.NetworkPolic
 		return ctrl.Result{}, nil // Its objects are garbage collected.
 	}
 	if r.journal.Behind(policy) {
-		return ctrl.Result{}, nil // The event of our own last report comes.
+		return ctrl.Result{}, nil // The event of the last report comes.
 	}
 	late := r.Now().Sub(policy.DeletionTimestamp.Time) > deletionDeadline
 	going, err := apply.NamespaceGoes(ctx, r.Live, policy.Namespace)

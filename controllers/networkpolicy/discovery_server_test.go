@@ -165,16 +165,16 @@ func TestServerKindThatCannotBeListed(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "manager"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "manager"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "manager", APIGroup: rbacv1.GroupName}},
 	})
-	nobody := "https://127.0.0.1:1/convert"
+	unreachable := "https://127.0.0.1:1/convert"
 	away := &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter, Webhook: &apiextensionsv1.WebhookConversion{
-		ClientConfig: &apiextensionsv1.WebhookClientConfig{URL: &nobody}, ConversionReviewVersions: []string{"v1"},
+		ClientConfig: &apiextensionsv1.WebhookClientConfig{URL: &unreachable}, ConversionReviewVersions: []string{"v1"},
 	}}
 	install := func(crd *apiextensionsv1.CustomResourceDefinition, spec map[string]any) {
 		t.Helper()
 		create(crd)
 		theirs := map[string]any{
 			"apiVersion": crd.Spec.Group + "/" + storedVersion, "kind": crd.Spec.Names.Kind, "spec": spec,
-			"metadata": map[string]any{"name": "theirs", "namespace": namespace, "labels": map[string]any{v1alpha1.LabelPolicy: "former"}},
+			"metadata": map[string]any{"name": "theirs", "namespace": namespace, "labels": map[string]any{v1alpha1.LabelPolicy: "previous"}},
 		}
 		await.Nil(t, func(ctx context.Context) error { // The kind is served a moment later.
 			return a.Client.Create(ctx, &unstructured.Unstructured{Object: theirs})
@@ -192,7 +192,7 @@ func TestServerKindThatCannotBeListed(t *testing.T) {
 		}
 	}
 	// A policy that has nothing to do with the kind is accepted while it cannot be listed.
-	calm := func(name string) {
+	accepted := func(name string) {
 		t.Helper()
 		a.eventually(a.policy(namespace, name), has("Accepted", v1alpha1.ConditionAccepted))
 	}
@@ -211,13 +211,13 @@ func TestServerKindThatCannotBeListed(t *testing.T) {
 		p.Spec.Domains[0].TLS = &v1alpha1.DomainTLS{SecretName: "tls", IssuerRef: &v1alpha1.IssuerReference{Name: "ca"}}
 	})
 	a.eventually(encrypts, note("forbidden"))
-	calm("first")
+	accepted("first")
 	rights.Rules[0].APIGroups = append(rights.Rules[0].APIGroups, "cert-manager.io")
 	if err := a.Client.Update(ctx, rights); err != nil {
 		t.Fatal(err)
 	}
 	a.eventually(encrypts, note("conversion webhook"))
-	calm("second")
+	accepted("second")
 
 	install(definition(t, apiserver.APISIX, "ApisixRoute.yaml", away), map[string]any{"http": []any{map[string]any{
 		"name": "theirs", "match": map[string]any{"paths": []any{"/*"}}, "backends": []any{map[string]any{"serviceName": "theirs", "servicePort": int64(80)}},
@@ -226,7 +226,7 @@ func TestServerKindThatCannotBeListed(t *testing.T) {
 		p.Spec.Provider = &v1alpha1.NetworkProvider{APISIX: &v1alpha1.APISIXProvider{}}
 	})
 	a.eventually(routes, note("conversion webhook"))
-	calm("third")
+	accepted("third")
 
 	convert("certificates.cert-manager.io")
 	a.eventually(encrypts, has("Accepted", v1alpha1.ConditionAccepted))

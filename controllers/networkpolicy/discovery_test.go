@@ -54,7 +54,7 @@ func TestOnlyKindsThatExistAreWatched(t *testing.T) {
 		mapper.Add(gvk, meta.RESTScopeNamespace)
 	}
 	k, started := watched(mapper, time.Nanosecond)
-	for range 2 { // A second look starts nothing twice.
+	for range 2 { // A second discovery starts nothing twice.
 		k.discover(traffic.AllKinds())
 	}
 	if diff := cmp.Diff([]string{"v1 Gateway (read)", "v1 HTTPRoute", "v1alpha2 TCPRoute"}, *started); diff != "" {
@@ -107,7 +107,7 @@ func TestAWatchThatFailsIsStartedAgain(t *testing.T) {
 			want(t, "tries", tries, 1)
 			want(t, "missing", k.lacks(tc.kinds), true)
 			p := k.problem(tc.kinds)
-			want(t, "told", p != nil, tc.reason != "")
+			want(t, "reported", p != nil, tc.reason != "")
 			if p != nil {
 				want(t, "reason", p.Reason, tc.reason)
 				want(t, "kind and cause are named", strings.Contains(p.Message, tc.kinds[0].Kind) && strings.Contains(p.Message, tc.err.Error()), true)
@@ -121,13 +121,13 @@ func TestAWatchThatFailsIsStartedAgain(t *testing.T) {
 	}
 }
 
-// While one reconcile waits for a kind, others go on without it.
+// While one reconcile waits for a kind, others continue without it.
 func TestDiscoveryBlocksNoOne(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(gatewayGVK("v1", "Gateway"), meta.RESTScopeNamespace)
 	k, _ := watched(mapper, time.Hour)
-	begun, goOn := make(chan struct{}), make(chan struct{})
-	k.watch = func(schema.GroupVersionKind, bool) error { close(begun); <-goOn; return nil }
+	begun, resume := make(chan struct{}), make(chan struct{})
+	k.watch = func(schema.GroupVersionKind, bool) error { close(begun); <-resume; return nil }
 	gateways := []providers.Kind{{Group: gatewayv1.GroupName, Kind: "Gateway", Versions: []string{"v1"}}}
 	done := make(chan struct{})
 	go func() { k.discover(gateways); close(done) }()
@@ -135,7 +135,7 @@ func TestDiscoveryBlocksNoOne(t *testing.T) {
 	k.discover(gateways)
 	want(t, "known meanwhile", len(k.known()), 0)
 	want(t, "missing meanwhile", k.lacks(gateways), true)
-	close(goOn)
+	close(resume)
 	<-done
 	want(t, "known", len(k.known()), 1)
 }
@@ -279,7 +279,7 @@ func (kindGone) List(context.Context, client.ObjectList, ...client.ListOption) e
 	return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "apisix.apache.org", Kind: "ApisixRoute"}}
 }
 
-// What the cache remembers of a kind that the server has lost is no route.
+// What the cache remembers of a kind that the server has lost does not count as a route.
 func TestPreviousKindIsReadFromTheServer(t *testing.T) {
 	f := newFleet(t, 1)
 	var policy v1alpha1.NetworkPolicy

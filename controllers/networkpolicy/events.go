@@ -21,9 +21,9 @@ const (
 	actionDelete = "Delete"
 )
 
-// movedAtOnceEvent returns the event of a domain or Service that moved to another release group
+// movedWithoutStepsEvent returns the event of a domain or Service that moved to another release group
 // without canary steps.
-func movedAtOnceEvent(what, from, to string) status.Event {
+func movedWithoutStepsEvent(what, from, to string) status.Event {
 	return status.WarningEvent(v1alpha1.ConditionDomainShared, actionRoute, fmt.Sprintf("%s moved from release group %q to %q without canary steps", what, from, to))
 }
 
@@ -78,21 +78,21 @@ func (r *Reconciler) announce(policy *v1alpha1.NetworkPolicy, before, now v1alph
 	for _, d := range now.Domains {
 		for _, old := range before.Domains {
 			if old.Domain == d.Domain && old.Path == d.Path && old.Group != d.Group && old.Group != "" && d.Programmed && !stepwise(old.Backends, d.Backends) {
-				r.Events.Record(policy, movedAtOnceEvent(fmt.Sprintf("domain %q", d.Domain), old.Group, d.Group))
+				r.Events.Record(policy, movedWithoutStepsEvent(fmt.Sprintf("domain %q", d.Domain), old.Group, d.Group))
 			}
 		}
 	}
 	for _, l := range now.Listeners {
 		for _, old := range before.Listeners {
 			if old.Name == l.Name && old.Group != l.Group && old.Group != "" && l.Programmed && !stepwise(old.Backends, l.Backends) {
-				r.Events.Record(policy, movedAtOnceEvent(fmt.Sprintf("listener %q", l.Name), old.Group, l.Group))
+				r.Events.Record(policy, movedWithoutStepsEvent(fmt.Sprintf("listener %q", l.Name), old.Group, l.Group))
 			}
 		}
 	}
 	for _, u := range now.Routes {
 		for _, old := range before.Routes {
 			if old.Kind == u.Kind && old.Name == u.Name && old.Group != u.Group && old.Group != "" && u.Programmed && !stepwise(old.Backends, u.Backends) && len(now.Domains) == 0 {
-				r.Events.Record(policy, movedAtOnceEvent(fmt.Sprintf("the rules of %s %q", u.Kind, u.Name), old.Group, u.Group))
+				r.Events.Record(policy, movedWithoutStepsEvent(fmt.Sprintf("the rules of %s %q", u.Kind, u.Name), old.Group, u.Group))
 			}
 		}
 	}

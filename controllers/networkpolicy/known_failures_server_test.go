@@ -21,7 +21,7 @@ import (
 
 // Row 45: what a user changes in a route is put back when it changes, and not when
 // the cache is next read again.
-func TestServerDriftIsRepairedAtOnce(t *testing.T) {
+func TestServerDriftIsRepairedImmediately(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.microservice(stepOf(1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
@@ -31,7 +31,7 @@ func TestServerDriftIsRepairedAtOnce(t *testing.T) {
 	p.eventually("shop", "canary", confirmed("1-x", 1, "a", "b"))
 	p.endpoints(resources.ReleaseServiceName("shop", "shop", "b"))
 	p.quiet()
-	carried := p.route().DeepCopy().Spec
+	written := p.route().DeepCopy().Spec
 	for name, edit := range map[string]func(*gatewayv1.HTTPRoute){
 		"weights":   func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[0].BackendRefs[0].Weight = new(int32(1000)) },
 		"a backend": func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[0].BackendRefs = r.Spec.Rules[0].BackendRefs[:1] },
@@ -45,13 +45,13 @@ func TestServerDriftIsRepairedAtOnce(t *testing.T) {
 		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the gateway writes its status
 			route := p.route()
 			edit(route)
-			return server.Update(t.Context(), route, client.FieldOwner("somebody"))
+			return server.Update(t.Context(), route, client.FieldOwner("someone"))
 		}); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		await.Nil(t, func(context.Context) error {
-			if now := p.route().Spec; mustJSON(now) != mustJSON(carried) {
-				return fmt.Errorf("%s: not put back: %s", name, cmp.Diff(carried, now))
+			if now := p.route().Spec; mustJSON(now) != mustJSON(written) {
+				return fmt.Errorf("%s: not put back: %s", name, cmp.Diff(written, now))
 			}
 			return nil
 		})
@@ -87,7 +87,7 @@ func TestServerKeepsWhatIsNotItsOwn(t *testing.T) {
 	service.Spec.Type = corev1.ServiceTypeNodePort
 	service.Labels["team"], service.Annotations["example.com/note"] = "a", "mine"
 	service.Finalizers = []string{"example.com/hold"}
-	if err := server.Update(t.Context(), &service, client.FieldOwner("somebody")); err != nil {
+	if err := server.Update(t.Context(), &service, client.FieldOwner("someone")); err != nil {
 		t.Fatal(err)
 	}
 	node, ip := service.Spec.Ports[0].NodePort, service.Spec.ClusterIP
@@ -228,7 +228,7 @@ func TestServerDeletionEnds(t *testing.T) {
 	}
 }
 
-// noOldPods ends the pods of the Deployment of before.
+// noOldPods ends the pods of the previous Deployment.
 func (p *place) noOldPods() {
 	p.t.Helper()
 	if err := server.DeleteAllOf(p.t.Context(), &corev1.Pod{}, client.InNamespace(p.namespace), client.MatchingLabels(oldSelector), client.GracePeriodSeconds(0)); err != nil {

@@ -26,8 +26,8 @@ import (
 )
 
 // playedGateway serves the routes of a namespace on the loopback as it read them some
-// time ago, as a gateway with a throttle does. It accepts nothing: acceptRoutes does, at
-// once, which is what makes acceptance no proof.
+// time ago, as a gateway with a throttle does. It accepts nothing: acceptRoutes does,
+// immediately, which is why acceptance proves nothing.
 type playedGateway struct {
 	*httptest.Server
 	mu       sync.Mutex

@@ -76,7 +76,7 @@ func (r *record) in(namespace string) (out []string) {
 	return out
 }
 
-// recorded is a transport that notes what is no read.
+// recorded is a transport that notes all requests but reads.
 type recorded struct{ next http.RoundTripper }
 
 func (t recorded) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -126,7 +126,7 @@ var startServer = sync.OnceValue(func() error {
 	}
 	public, class := openGateway(), networkingv1.IngressClassSpec{Controller: "example.com/ingress"}
 	for _, o := range []client.Object{
-		// Endpoints on a Node that is not there are left out of EndpointSlices.
+		// EndpointSlices omit endpoints on a Node that does not exist.
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "none"}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "infra"}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: managerNamespace}},

@@ -32,8 +32,8 @@ func (p *place) routeOfHost(host string) *gatewayv1.HTTPRoute {
 	return nil
 }
 
-// The backends of a host as the status shows them, such as "1.0.0=90 2.0.0=10".
-func leads(host, wanted string) func(*v1alpha1.NetworkPolicy) bool {
+// routesTo: the backends of a host as the status shows them, such as "1.0.0=90 2.0.0=10".
+func routesTo(host, wanted string) func(*v1alpha1.NetworkPolicy) bool {
 	return func(p *v1alpha1.NetworkPolicy) bool {
 		for _, d := range p.Status.Domains {
 			if d.Domain != host || !d.Programmed {
@@ -79,8 +79,8 @@ func TestServerMovesToANewerGroup(t *testing.T) {
 		p.rollout(group("2-x", revision, fmt.Sprintf("b 2.0.0 canary %d", weight)), before)
 		p.eventually("shop", split, confirmed("2-x", revision, "b"))
 		p.eventually("shop", split, confirmed("1-x", 1, "a"))
-		now := p.eventually("shop", split, leads(shared, split))
-		want(t, "its own domain", leads(newer, "2.0.0=100")(now), true)
+		now := p.eventually("shop", split, routesTo(shared, split))
+		want(t, "its own domain", routesTo(newer, "2.0.0=100")(now), true)
 		want(t, "ready", has("Ready", "Programmed")(now), true)
 		p.quiet()
 		p.atMost(then, writes)
@@ -94,7 +94,7 @@ func TestServerMovesToANewerGroup(t *testing.T) {
 
 	p.rollout(group("2-x", 4, "b 2.0.0 error 0"), before)
 	p.eventually("shop", "back", confirmed("2-x", 4))
-	p.eventually("shop", "back", leads(shared, "1.0.0=100"))
+	p.eventually("shop", "back", routesTo(shared, "1.0.0=100"))
 	p.gone(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: resources.GroupServiceName("shop", "2-x")}})
 	if route := p.routeOfHost(newer); route != nil {
 		t.Errorf("route %s still has the domain of the group that was rejected", route.Name)
@@ -103,11 +103,11 @@ func TestServerMovesToANewerGroup(t *testing.T) {
 
 	step(5, 50, "1.0.0=50 2.0.0=50", 9)
 	p.rollout(group("2-x", 6, "b 2.0.0 active 100"), before)
-	p.eventually("shop", "promotion", leads(shared, "2.0.0=100"))
+	p.eventually("shop", "promotion", routesTo(shared, "2.0.0=100"))
 	now = p.eventually("shop", "promotion", confirmed("2-x", 6, "b"))
 	want(t, "the newest domains are in 2.x", traffic.Find(now.Status.Groups, "2-x").Newest, true)
 	want(t, "and not in 1.x", traffic.Find(now.Status.Groups, "1-x").Newest, false)
-	want(t, "the older domain", leads(older, "1.0.0=100")(now), true)
+	want(t, "the older domain", routesTo(older, "1.0.0=100")(now), true)
 	want(t, "the same route", p.routeOfHost(shared).UID, kept.UID)
 	want(t, "the route of the older group", p.routeOfHost(older).Generation, own.Generation)
 	p.quiet()
@@ -136,7 +136,7 @@ func TestServerMoveOfAnIngress(t *testing.T) {
 	want(t, "nothing is confirmed", traffic.Find(now.Status.Groups, "2-x").Revision, int64(0))
 	p.rollout(group("2-x", 3, "b 2.0.0 canary 10"), group("1-x", 4, "c 1.1.0 active 100"))
 	p.eventually("shop", "two releases", confirmed("2-x", 3, "b"))
-	p.eventually("shop", "two releases", leads(shared, "1.1.0=90 2.0.0=10"))
+	p.eventually("shop", "two releases", routesTo(shared, "1.1.0=90 2.0.0=10"))
 	p.eventually("shop", "two releases", has("Ready", "Programmed"))
 	p.quiet()
 }

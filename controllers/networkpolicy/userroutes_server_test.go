@@ -127,7 +127,7 @@ func (p *place) oldService() {
 }
 
 // TestServerRoutesRulesOfAUser plays a canary on a rule of a route that another user
-// writes, who goes on editing: all but the backendRefs of that rule survives.
+// writes, who continues to edit it: all but the backendRefs of that rule survives.
 func TestServerRoutesRulesOfAUser(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -151,7 +151,7 @@ func TestServerRoutesRulesOfAUser(t *testing.T) {
 	p.eventuallyWeb("canary", "main", "shop/a=90 shop/b=10")
 	p.eventually("shop", "canary", confirmed("1-x", 2, "a", "b"))
 
-	// Somebody adds a rule before the others, and a filter to ours.
+	// A user adds a rule before the others, and a filter to ours.
 	p.editWeb(func(rules []any) {
 		rules[1].(map[string]any)["filters"] = append(rules[1].(map[string]any)["filters"].([]any), map[string]any{
 			"type": "RequestHeaderModifier", "requestHeaderModifier": map[string]any{"add": []any{map[string]any{"name": "X-Team", "value": "web"}}},
@@ -165,7 +165,7 @@ func TestServerRoutesRulesOfAUser(t *testing.T) {
 		want(t, "the route keeps "+text, strings.Contains(mustJSON(u.Object), text), true)
 	}
 
-	// A user applies the whole route again, with the backendRefs of before and a rule
+	// A user applies the whole route again, with the previous backendRefs and a rule
 	// more in front, as a tool that forces its fields does.
 	applied := p.webRoute()
 	rules, _, _ := unstructured.NestedSlice(applied.Object, "spec", "rules")
@@ -182,7 +182,7 @@ func TestServerRoutesRulesOfAUser(t *testing.T) {
 		return confirmed("1-x", 3, "a", "b")(p) && has("Ready", "Programmed")(p)
 	})
 
-	// Somebody takes our mark off, and then sets our backendRefs: they are what is given
+	// A user takes our mark off, and then sets our backendRefs: they are what is given
 	// back, as nothing else is known.
 	p.updateWeb(func(u *unstructured.Unstructured) { u.SetAnnotations(nil) })
 	p.eventually("shop", "mark", func(*v1alpha1.NetworkPolicy) bool { return len(p.readWeb().GetAnnotations()) > 0 })
@@ -230,7 +230,7 @@ func TestServerFollowsReleasesDuringDeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.eventuallyWeb("a canary without pods", "main", "shop/a=100")
-	p.eventually("shop", "mask", func(h *v1alpha1.NetworkPolicy) bool {
+	p.eventually("shop", "withhold", func(h *v1alpha1.NetworkPolicy) bool {
 		return slices.Equal(traffic.Find(h.Status.Groups, "1-x").Withheld, []string{"b"})
 	})
 	p.rollout(group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100"))

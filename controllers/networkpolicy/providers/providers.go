@@ -241,12 +241,12 @@ func BySecret(routes []Route) map[string][]string {
 // nothing replaces stays as it is.
 func Undecided(hosts []string, decided []Route, live map[string]*Live) []string {
 	return slices.DeleteFunc(slices.Clone(hosts), func(host string) bool {
-		return !carried(live, host) || slices.ContainsFunc(decided, func(r Route) bool { return slices.Contains(r.Hostnames, host) })
+		return !hasHost(live, host) || slices.ContainsFunc(decided, func(r Route) bool { return slices.Contains(r.Hostnames, host) })
 	})
 }
 
-// carried reports whether a live route has a host.
-func carried(live map[string]*Live, host string) bool {
+// hasHost reports whether a live route has a host.
+func hasHost(live map[string]*Live, host string) bool {
 	for _, r := range live {
 		if !r.Deleting && slices.Contains(r.Hostnames, host) {
 			return true
@@ -283,7 +283,7 @@ type Live struct {
 	Managed *resources.Taken
 }
 
-// Stamp of the rollout state that a live route carries; ok is false where there is none.
+// Stamp of the rollout state that a live route bears; ok is false where there is none.
 func (l *Live) Stamp() (stamp resources.Stamp, ok bool) {
 	if l.User {
 		if l.Managed == nil {
@@ -311,7 +311,7 @@ func (l *Live) Pinned() bool {
 	return l.Objects[0].GetLabels()[v1alpha1.LabelRelease] != ""
 }
 
-// UserRoute returns the name of a route of another user. No route of ours has one like it.
+// UserRoute returns the name of a route of another user. No managed route has one like it.
 func UserRoute(kind, name string) string { return kind + "/" + name }
 
 // Problem is a CamelCase reason, and a message that names the field or object and the fix.

@@ -91,7 +91,7 @@ func noWeightWithoutEndpoint(t *testing.T, c Case, w *World) {
 		}
 	}
 	if withheld := w.GroupTraffic("1-x").Withheld; !c.Whole {
-		want(t, "masked", strings.Join(withheld, " "), "b")
+		want(t, "withheld", strings.Join(withheld, " "), "b")
 	}
 	w.Ready["b"] = 1
 	w.Settle()
@@ -174,7 +174,7 @@ func hostsStay(t *testing.T, c Case, w *World) {
 		}
 		return out
 	}
-	places := func() map[string]string {
+	backends := func() map[string]string {
 		out := map[string]string{}
 		for name, live := range w.Observed().Live {
 			if n := len(live.Hostnames); n > providers.MaxHostnames {
@@ -191,13 +191,13 @@ func hostsStay(t *testing.T, c Case, w *World) {
 	}
 	w.Change(func(s *v1alpha1.NetworkPolicySpec) { c.Spec(s, many(0, 40)...) })
 	w.Settle()
-	before := places()
+	before := backends()
 	want(t, "hosts", len(before), 40)
 	w.Change(func(s *v1alpha1.NetworkPolicySpec) {
 		c.Spec(s, slices.Concat(many(0, 3), many(9, 40), many(50, 55))...)
 	})
 	w.Settle()
-	after := places()
+	after := backends()
 	want(t, "hosts afterwards", len(after), 39)
 	for host := range maps.Keys(after) {
 		if was := before[host]; was != "" && was != after[host] {

@@ -66,7 +66,7 @@ func NewWorld(t fatal, groups ...v1alpha1.ReleaseGroup) *World {
 			},
 		},
 		Microservice: &v1alpha1.Microservice{
-			ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod", UID: "ledger"},
+			ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod", UID: "shop-uid"},
 			Status:     v1alpha1.MicroserviceStatus{Internal: &v1alpha1.MicroserviceInternal{Sequence: 1}, ReleaseGroups: groups},
 		},
 		Services: map[string]*corev1.Service{}, Routes: map[string]*gatewayv1.HTTPRoute{}, Others: map[string]resources.Object{}, Users: map[string]*unstructured.Unstructured{}, Ready: map[string]int{}, Written: map[string]time.Time{},

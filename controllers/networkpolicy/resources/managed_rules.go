@@ -14,8 +14,8 @@ import (
 // Taken is what a policy has in a route that another user wrote. It is kept in an
 // annotation of the route, of which each policy has its own.
 type Taken struct {
-	// Group, Revision and Ledger are the stamp: the state of the rollout state that the rules
-	// carry.
+	// Group, Revision and RolloutState are the stamp: the rollout state from which the rules
+	// were written.
 	Group        string `json:"group"`
 	Revision     int64  `json:"revision"`
 	RolloutState string `json:"ledger"`
@@ -52,7 +52,7 @@ func (t *Taken) String() string {
 	return string(text)
 }
 
-// Stamp of the rollout state that the rules carry.
+// Stamp of the rollout state from which the rules were written.
 func (t *Taken) Stamp() Stamp {
 	s := Stamp{Group: t.Group, Revision: t.Revision}
 	if uid, sequence, found := strings.Cut(t.RolloutState, "/"); found {

@@ -83,7 +83,7 @@ func affinity(policy *v1alpha1.NetworkPolicy, s *corev1.ServiceSpec) {
 	}
 }
 
-// Labels of the children of a policy: what they are found by, and the group that they
+// Labels of the child objects of a policy: what they are found by, and the group that they
 // are of.
 func Labels(policy *v1alpha1.NetworkPolicy, microservice, group string) map[string]string {
 	labels := map[string]string{

@@ -30,7 +30,7 @@ type Stamp struct {
 	Group string
 	// Revision is the group's traffic revision.
 	Revision int64
-	// Ledger is the UID of the Microservice.
+	// RolloutState is the UID of the Microservice.
 	RolloutState types.UID
 	// Sequence of the Microservice's status.
 	Sequence int64

@@ -105,7 +105,7 @@ func TestWithheld(t *testing.T) {
 	w.ready["a"] = 0
 	w.settle()
 	want(t, "stand-in", w.split(host), "1.1.0=100")
-	want(t, "masked", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").Withheld), "")
+	want(t, "withheld", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").Withheld), "")
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 	want(t, "references without the withheld, but for the Service", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
 
@@ -118,7 +118,7 @@ func TestWithheld(t *testing.T) {
 	w.rollout(canary(2))
 	w.settle()
 	want(t, "back when available", w.split(host), "1.0.0=90 1.1.0=10")
-	want(t, "masked", len(w.groupTraffic("1-x").Withheld), 0)
+	want(t, "withheld", len(w.groupTraffic("1-x").Withheld), 0)
 
 	t.Run("an abort takes the canary out although nothing is ready", func(t *testing.T) {
 		w.ready["a"], w.ready["b"] = 0, 0
@@ -137,13 +137,13 @@ func TestUnmaskIsNotReportedBeforeItIsAccepted(t *testing.T) {
 	w.ready["a"] = 1
 	w.settle()
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
-	want(t, "masked", cmp.Diff([]string{"b"}, w.groupTraffic("1-x").Withheld), "")
+	want(t, "withheld", cmp.Diff([]string{"b"}, w.groupTraffic("1-x").Withheld), "")
 	w.ready["b"] = 1
 	w.pass()
 	want(t, "split as written", w.split(host), "1.0.0=90 1.1.0=10")
 	want(t, "withheld until accepted", cmp.Diff([]string{"b"}, w.groupTraffic("1-x").Withheld), "")
 	w.settle()
-	want(t, "masked", len(w.groupTraffic("1-x").Withheld), 0)
+	want(t, "withheld", len(w.groupTraffic("1-x").Withheld), 0)
 }
 
 func TestServicesOnly(t *testing.T) {
@@ -294,11 +294,11 @@ func TestInvalidDomainKeepsWhatIsLive(t *testing.T) {
 	w.rollout(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	w.ready["b"] = 1
 	w.settle()
-	want(t, "it goes on with the releases", w.split(host), "1.1.0=100")
+	want(t, "it follows the releases", w.split(host), "1.1.0=100")
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 	w.policy.Spec.Domains[0].Domain = "good.example.com"
 	w.settle()
-	want(t, "mended", w.split("good.example.com"), "1.1.0=100")
+	want(t, "fixed", w.split("good.example.com"), "1.1.0=100")
 	want(t, "the old host", w.split(host), "")
 	want(t, "ready", w.condition("Ready"), "True Programmed")
 }
@@ -378,7 +378,7 @@ func TestNoAnswerBecomesAFaultAfterTheGrace(t *testing.T) {
 	want(t, "ready", w.condition("Ready"), "True Programmed")
 }
 
-func TestNameConflictLeavesTheRestGoingOn(t *testing.T) {
+func TestNameConflictDoesNotStopTheRest(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.foreign["shop"] = true
 	w.ready["a"] = 1
@@ -536,7 +536,7 @@ func TestBranchNamedLikeAHostOfAnotherPolicy(t *testing.T) {
 	w.ready["a"] = 1
 	w.claims = []Claim{{host: host, path: "/", policy: "other/shop", literal: true, younger: true}}
 	w.settle()
-	want(t, "a group that is no preview", w.split(host), "1.0.0=100")
+	want(t, "a group other than a preview", w.split(host), "1.0.0=100")
 }
 
 // Previews that are opened take no host away that is served, nor one of a group that is
@@ -600,7 +600,7 @@ func TestTooManyPreviews(t *testing.T) {
 
 // A group or version that is not there takes nothing away, and what stays follows the
 // releases.
-func TestWhatADomainCannotLeadToTakesNothingAway(t *testing.T) {
+func TestWhatADomainCannotTargetTakesNothingAway(t *testing.T) {
 	named := func(names ...string) *v1alpha1.DomainGroups {
 		return &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: names}
 	}

@@ -44,19 +44,19 @@ func (d *planner) fit(rows []*Row) []*Row {
 	if len(rows) <= maxRows {
 		return rows
 	}
-	carried := map[string]bool{}
+	routed := map[string]bool{}
 	for _, route := range d.Live {
 		for _, host := range route.Hostnames {
-			carried[host] = true
+			routed[host] = true
 		}
 	}
 	rank := func(r *Row) int {
 		switch {
-		case preview(r) && !carried[r.host]:
+		case preview(r) && !routed[r.host]:
 			return 3
 		case preview(r):
 			return 2
-		case !carried[r.host]:
+		case !routed[r.host]:
 			return 1
 		}
 		return 0

@@ -165,7 +165,7 @@ func (d *planner) follows(route *providers.Live, out *Decision) *RouteDecision {
 		return nil
 	}
 	g := out.groups[i]
-	if m := d.onItsWay(route, out); m != nil {
+	if m := d.movingFrom(route, out); m != nil {
 		g = m
 	}
 	if len(g.weights) == 0 {
@@ -203,10 +203,10 @@ func (d *planner) followsCanary(route *providers.Live, out *Decision) (r *RouteD
 	return nil, true
 }
 
-// onItsWay returns the split between the group of a live route that stays and the newer one to
+// movingFrom returns the split between the group of a live route that stays and the newer one to
 // which it is moving, or nil: it gives the newer group no traffic, or the route that replaces it
 // does not move one of its hosts.
-func (d *planner) onItsWay(route *providers.Live, out *Decision) *groupDecision {
+func (d *planner) movingFrom(route *providers.Live, out *Decision) *groupDecision {
 	for way, m := range out.moves { // At most one group is moving in.
 		if way.from != route.Group() || !slices.ContainsFunc(d.releasesOf(route.Services), func(name string) bool {
 			of := d.rollout.groupOf[name]

@@ -21,18 +21,18 @@ import (
 // Names begin with the row of docs/design/known-failures.md.
 func TestKnownFailures(t *testing.T) {
 	for name, play := range map[string]func(*testing.T){
-		"03 nothing names a release that was rolled back":  nothingNamesWhatWasTakenBack,
-		"05 the split that is reported is the one carried": splitIsTheOneCarried,
-		"09 no rule of a step outlives it":                 noRuleOutlivesItsStep,
-		"10 a canary that is displaced leaves no rule":     displacedCanaryLeavesNoRule,
-		"11 many passes make one rule":                     manyPassesMakeOneRule,
-		"12 edits of a policy keep the step":               editsKeepTheStep,
-		"14 the order of headers is no difference":         orderOfHeadersIsNoDifference,
-		"28 one ready endpoint of many moves the Service":  oneEndpointMovesTheService,
-		"65 a restart forgets nothing":                     restartForgetsNothing,
-		"67 objects that a user emptied":                   emptiedObjects,
-		"68 a name without a namespace":                    nameWithoutANamespace,
-		"72 an abort with Services only":                   abortWithServicesOnly,
+		"03 nothing names a release that was rolled back": nothingNamesWhatWasRolledBack,
+		"05 the split that is reported is the one in use": splitIsTheOneInUse,
+		"09 no rule of a step outlives it":                noRuleOutlivesItsStep,
+		"10 a canary that is displaced leaves no rule":    displacedCanaryLeavesNoRule,
+		"11 many passes make one rule":                    manyPassesMakeOneRule,
+		"12 edits of a policy keep the step":              editsKeepTheStep,
+		"14 the order of headers makes no difference":     orderOfHeadersMakesNoDifference,
+		"28 one ready endpoint of many moves the Service": oneEndpointMovesTheService,
+		"65 a restart forgets nothing":                    restartForgetsNothing,
+		"67 objects that a user emptied":                  emptiedObjects,
+		"68 a name without a namespace":                   nameWithoutANamespace,
+		"72 an abort with Services only":                  abortWithServicesOnly,
 	} {
 		t.Run(name, play)
 	}
@@ -45,12 +45,12 @@ func stepOf(revision int64, rows ...string) v1alpha1.ReleaseGroup {
 
 // Whatever ends a canary, no route names a Service without a ready endpoint, and
 // every Service that routes anywhere but to one release routes to the active one.
-func nothingNamesWhatWasTakenBack(t *testing.T) {
+func nothingNamesWhatWasRolledBack(t *testing.T) {
 	for name, rows := range map[string][]string{
-		"failed":    {"b 1.1.0 error 0", "a 1.0.0 active 100"},
-		"overtaken": {"c 1.2.0 pending 0", "b 1.1.0 deprecated 0", "a 1.0.0 active 100"},
-		"displaced": {"c 1.2.0 canary 10", "b 1.1.0 deprecated 0", "a 1.0.0 active 90"},
-		"forgotten": {"a 1.0.0 active 100"},
+		"failed":     {"b 1.1.0 error 0", "a 1.0.0 active 100"},
+		"superseded": {"c 1.2.0 pending 0", "b 1.1.0 deprecated 0", "a 1.0.0 active 100"},
+		"displaced":  {"c 1.2.0 canary 10", "b 1.1.0 deprecated 0", "a 1.0.0 active 90"},
+		"forgotten":  {"a 1.0.0 active 100"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, stepOf(2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
@@ -87,10 +87,10 @@ func nothingNamesWhatWasTakenBack(t *testing.T) {
 
 // At every reconcile of a whole upgrade the split in the status is one that the routes
 // contain or contained until just now, and in a stable state it is the one they contain.
-func splitIsTheOneCarried(t *testing.T) {
+func splitIsTheOneInUse(t *testing.T) {
 	w := newWorld(t, stepOf(1, "a 1.0.0 active 100"))
 	w.ready["a"], w.ready["b"] = 1, 1
-	carried := []string{""}
+	routed := []string{""}
 	for revision, rows := range [][]string{
 		{"a 1.0.0 active 100"},
 		{"b 1.1.0 canary 0", "a 1.0.0 active 100"},
@@ -103,9 +103,9 @@ func splitIsTheOneCarried(t *testing.T) {
 		w.rollout(stepOf(int64(revision+1), rows...))
 		for range 6 {
 			w.pass()
-			carried = append(carried, w.split(host))
-			if note := w.policy.Status.Summary.Split; !slices.Contains(carried, note) {
-				t.Errorf("revision %d: the status reports %q, the routes carried %q", revision+1, note, carried)
+			routed = append(routed, w.split(host))
+			if note := w.policy.Status.Summary.Split; !slices.Contains(routed, note) {
+				t.Errorf("revision %d: the status reports %q, the routes had %q", revision+1, note, routed)
 			}
 			if w.groupTraffic("1-x").Revision == int64(revision+1) {
 				want(t, "split once confirmed", w.policy.Status.Summary.Split, w.split(host))
@@ -118,7 +118,7 @@ func splitIsTheOneCarried(t *testing.T) {
 		want(t, "split without an endpoint of 1.1.0", w.policy.Status.Summary.Split, w.split(host))
 		w.ready["b"] = 1
 		w.settle()
-		carried = []string{w.split(host)}
+		routed = []string{w.split(host)}
 	}
 }
 
@@ -260,7 +260,7 @@ func splitOf(w *world, route *gatewayv1.HTTPRoute) string {
 	return only.split(hostsOf(route)[0])
 }
 
-func orderOfHeadersIsNoDifference(t *testing.T) {
+func orderOfHeadersMakesNoDifference(t *testing.T) {
 	build := func(matches []v1alpha1.CanaryMatch) resources.Object {
 		w := newWorld(t)
 		return gatewayapi.Provider{}.See(w.scene(w.policy)).Build(providers.Route{
@@ -409,7 +409,7 @@ func nameWithoutANamespace(t *testing.T) {
 	for _, n := range []string{resources.ReleaseServiceName("shop", "shop", "my.shop-1.0.0-abc"), resources.RouteName("shop", "group/1.x", "/a.b", "http", 0)} {
 		for _, c := range n {
 			if c == '.' {
-				t.Errorf("%q is no DNS label", n)
+				t.Errorf("%q is not a DNS label", n)
 			}
 		}
 	}

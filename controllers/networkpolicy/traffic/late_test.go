@@ -109,9 +109,9 @@ func TestGatewayIsAwayForAWhile(t *testing.T) {
 	want(t, "revision", got.Revision, 1)
 	want(t, "reason", got.Reason, reasonParentNotFound)
 	want(t, "message "+got.Message, strings.Contains(got.Message, `Gateway "infra/public" does not exist`), true)
-	want(t, "masked", len(got.Withheld), 0)
+	want(t, "withheld", len(got.Withheld), 0)
 	want(t, "domain", w.policy.Status.Domains[0].Reason, reasonParentNotFound)
-	want(t, "what it carried last", cmp.Diff([]v1alpha1.DomainBackend{{Release: "a", Version: "1.0.0", Weight: 100}}, w.policy.Status.Domains[0].Backends), "")
+	want(t, "its last split", cmp.Diff([]v1alpha1.DomainBackend{{Release: "a", Version: "1.0.0", Weight: 100}}, w.policy.Status.Domains[0].Backends), "")
 	want(t, "condition", w.condition("Ready"), "False "+reasonParentNotFound)
 	w.gateways = there
 	w.settle()
@@ -120,8 +120,8 @@ func TestGatewayIsAwayForAWhile(t *testing.T) {
 }
 
 // Whether a pause proves anything is not reported by the revision of a report, which stays:
-// without its Gateway a policy carries nothing, with one domain that is not programmed it
-// carries the others, and with an active release that has no endpoints the routes carry the
+// without its Gateway a policy routes nothing, with one domain that is not programmed it
+// serves the others, and with an active release that has no endpoints its routes target the
 // canary, which may be the fix.
 func TestPausesAndTheReasonsOfReports(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -216,7 +216,7 @@ func TestGroupClosesBehindASharedRoute(t *testing.T) {
 }
 
 // A domain is edited while it moves from a group that closes: until the gateway has taken the
-// route, it serves the host of before, and that routes to the group that closes.
+// route, it serves the previous host, which routes to the group that closes.
 func TestGroupClosesBehindADomainThatIsEdited(t *testing.T) {
 	const renamed, again = "store.example.com", "store.example.org"
 	for name, edits := range map[string][]v1alpha1.Domain{
@@ -312,7 +312,7 @@ func TestCanaryStandsInWhereNothingSplits(t *testing.T) {
 	w.settle()
 	want(t, "the fix", split(), "1.0.1=100")
 	want(t, "confirmed", w.groupTraffic("1-x").Revision, 2)
-	want(t, "masked", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").Withheld), "")
+	want(t, "withheld", cmp.Diff([]string{"a"}, w.groupTraffic("1-x").Withheld), "")
 	want(t, "mode", w.groupTraffic("1-x").Split, v1alpha1.SplitWhole)
 	w.ready["a"] = 1
 	w.settle()

@@ -41,7 +41,7 @@ func onlyRoute(t *testing.T, w *world) *gatewayv1.HTTPRoute {
 	return nil
 }
 
-func TestMatchStepLeadsChosenRequestsToTheCanary(t *testing.T) {
+func TestMatchStepRoutesChosenRequestsToTheCanary(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.policy.Spec.Domains[0].CanaryMatches = beta()
 	w.ready["a"], w.ready["b"] = 1, 1
@@ -87,7 +87,7 @@ func TestChosenRequestsGoToTheActiveWhileTheCanaryIsDown(t *testing.T) {
 	route := onlyRoute(t, w)
 	want(t, "rules while it is down", len(route.Spec.Rules), 1)
 	want(t, "filters while it is down", len(route.Spec.Rules[0].Filters), 0)
-	want(t, "masked", cmp.Diff([]string{"b"}, w.groupTraffic("1-x").Withheld), "")
+	want(t, "withheld", cmp.Diff([]string{"b"}, w.groupTraffic("1-x").Withheld), "")
 }
 
 func TestMirrorStepCopiesRequests(t *testing.T) {
@@ -113,7 +113,7 @@ func TestMirrorStepCopiesRequests(t *testing.T) {
 	}
 }
 
-func TestDomainsWithOtherMatchesHaveRoutesOfTheirOwn(t *testing.T) {
+func TestDomainsWithOtherMatchesHaveTheirOwnRoutes(t *testing.T) {
 	w := newWorld(t, testTraffic(group("1-x", 1, "b 1.1.0 canary 0", "a 1.0.0 active 100"), true, 0))
 	w.policy.Spec.Domains = []v1alpha1.Domain{
 		{Domain: "plain.example.com"},
@@ -161,7 +161,7 @@ func TestCookieMatch(t *testing.T) {
 }
 
 // Row 14 of the known failures: the order of a list that has none is not a difference.
-func TestTheOrderOfMatchedValuesIsNoDifference(t *testing.T) {
+func TestTheOrderOfMatchedValuesMakesNoDifference(t *testing.T) {
 	w := newWorld(t, testTraffic(group("1-x", 1, "b 1.1.0 canary 0", "a 1.0.0 active 100"), true, 0))
 	w.policy.Spec.Domains[0].CanaryMatches = beta()
 	w.ready["a"], w.ready["b"] = 1, 1

@@ -158,7 +158,7 @@ func TestAnUnreadableListTakesNothingAway(t *testing.T) {
 
 	w.rollout(group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	w.settle()
-	want(t, "what is served goes on with the releases", w.split(host), "1.1.0=100")
+	want(t, "what is served follows the releases", w.split(host), "1.1.0=100")
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 	want(t, "the new group", w.groupTraffic("2-x").Reason, ReasonDomainsUnreadable)
 	want(t, "hosts", cmp.Diff([]string{host}, w.routedHosts()), "")

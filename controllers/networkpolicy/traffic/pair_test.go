@@ -106,7 +106,7 @@ var pairHappenings = []pairHappening{
 	{"time", 16, func(p *pair, a, b int) {
 		p.advance([]time.Duration{time.Second, 5 * time.Second, 6 * time.Second, 30 * time.Second, time.Minute, 11 * time.Minute}[a%6])
 	}},
-	{"wake", 10, func(p *pair, a, b int) {
+	{"requeue", 10, func(p *pair, a, b int) {
 		if p.requeueAt.After(p.now) {
 			p.advance(p.requeueAt.Sub(p.now))
 		}

@@ -107,7 +107,7 @@ func newPair() *pair {
 		now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), config: "c1", room: -1,
 		spec:   release.Spec{Replicas: 2, Standby: 1, MinimumAvailable: 2, Deadline: 10 * time.Minute, Drain: 5 * time.Second, Previews: release.Previews{MaxGroups: 20}},
 		offers: map[string]release.Candidate{}, objects: map[string]*object{}, nets: map[string]*front{}, broken: map[string]bool{}, denied: map[string]bool{}, unstamped: map[string]bool{}, hooks: map[release.Point]string{}, quality: map[string]release.VerdictPhase{}, closed: map[string]bool{}, misled: map[string]misled{}, named: map[string]time.Time{},
-		ms: &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod", UID: "ledger"}},
+		ms: &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod", UID: "shop-uid"}},
 	}
 	p.setSteps(nil)
 	return p
@@ -780,7 +780,7 @@ func (n *front) names() map[string]string {
 }
 
 // untaken reports whether another route has some of these hosts by now, and the gateway has
-// not taken it. Until it has, that shows that it may serve the deleted one of before.
+// not taken it. Until it has, that shows that it may still serve the deleted one.
 func (n *front) untaken(d *planner, hosts []string) bool {
 	for name, live := range d.Live {
 		if _, taken := n.serves[name]; !taken && !d.previous(live) && slices.ContainsFunc(live.Hostnames, func(host string) bool { return slices.Contains(hosts, host) }) {
@@ -874,8 +874,8 @@ func (p *pair) run(d time.Duration) {
 
 // --- what a user may expect ---
 
-// checkRoutes: while the active release of a group has endpoints, all that its routes
-// carry goes to releases that are active or canary and have endpoints as well.
+// checkRoutes: while the active release of a group has endpoints, its routes
+// target only releases that are active or canary and have endpoints as well.
 func (p *pair) checkRoutes(name string, f *Observed, out *Decision) {
 	d := newPlanner(f)
 	for _, r := range out.Routes {
@@ -961,7 +961,7 @@ func (p *pair) checkRetire(k *object, x release.Retire) {
 		if x.Delete || k.ready > 0 && k.Available > 0 && !p.withholds(x.Release) {
 			p.fail("%s while it is active, with %d pods ready", what, k.ready)
 		}
-		return // It answers nothing, and makes room.
+		return // It answers nothing, and is replaced.
 	}
 	if !x.Delete && x.Replicas > 0 && k.ready <= x.Replicas {
 		return

@@ -42,7 +42,7 @@ func TestParentThatDoesNotExistTakesNothingAway(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"] = 2
 	w.settle()
-	w.policy.Spec.Provider.Gateway.ParentRefs = []v1alpha1.ParentReference{{Namespace: "infra", Name: "nobody"}}
+	w.policy.Spec.Provider.Gateway.ParentRefs = []v1alpha1.ParentReference{{Namespace: "infra", Name: "absent"}}
 	w.policy.Generation++
 	w.pass()
 	for name, route := range w.routes {
@@ -52,7 +52,7 @@ func TestParentThatDoesNotExistTakesNothingAway(t *testing.T) {
 		w.routes[name] = route
 	}
 	w.pass()
-	want(t, "parents", parentNames(w), "nobody public")
+	want(t, "parents", parentNames(w), "absent public")
 	want(t, "refs", w.condition("ResolvedRefs"), "False ParentNotFound")
 }
 

@@ -62,7 +62,7 @@ func TestPreviousFollowsUnconfirmed(t *testing.T) {
 }
 
 // The previous gateway is waited for as long as it may still answer, so that a canary that
-// it still serves has pods; one that is gone holds nothing up.
+// it still serves has pods; one that is gone blocks nothing.
 func TestPreviousIsWaitedFor(t *testing.T) {
 	w := routedBy(t, byGateway)
 	w.goTo(&byNginx)
@@ -178,13 +178,13 @@ func TestDrainOfPrevious(t *testing.T) {
 			want(t, "switching at the end", w.switching(), "")
 		})
 	}
-	t.Run("anew", func(t *testing.T) {
+	t.Run("again", func(t *testing.T) {
 		w := routedBy(t, byGateway)
 		w.goTo(&byNginx)
 		w.settle()
 		w.now = w.now.Add(29 * time.Second)
 		w.settle()
-		w.now = w.now.Add(time.Hour) // No one looks.
+		w.now = w.now.Add(time.Hour) // No one polls.
 		w.goTo(&byGateway)
 		w.settle()
 		want(t, "routes half way back", w.routesBy(), "gateway ingress")
@@ -445,7 +445,7 @@ func TestPreviousStaysAsItIs(t *testing.T) {
 	})
 }
 
-// What the previous route cannot be reported is specified, and holds nothing up: what it names is
+// What cannot be reported of the previous route is specified, and blocks nothing: what it names is
 // kept by that.
 func TestPreviousIsRefused(t *testing.T) {
 	w := routedBy(t, byGateway)

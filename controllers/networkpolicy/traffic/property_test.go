@@ -33,7 +33,7 @@ func TestPropertiesOverHistoriesOfProviders(t *testing.T) {
 	})
 }
 
-// playTheSame has a run without a seed of its own play the same histories each time: a test that gates a change must not
+// playTheSame has a run without its own seed play the same histories each time: a test that gates a change must not
 // fail by luck. "make sim-policies" plays other ones, and docs/design/findings.md lists what it found that is still open.
 func playTheSame(t *testing.T) {
 	seed := flag.Lookup("rapid.seed").Value
@@ -115,12 +115,12 @@ func (h history) play() {
 		h.Fatalf("a reconcile stable writes")
 	}
 	h.noGroupIsStuck()
-	h.nothingSharedIsLeft()
+	h.nothingSharedRemains()
 }
 
-// nothingSharedIsLeft: in a stable state only the listeners and certificates of existing routes
+// nothingSharedRemains: in a stable state only the listeners and certificates of existing routes
 // exist, unless a live route is kept because there is no better one.
-func (h history) nothingSharedIsLeft() {
+func (h history) nothingSharedRemains() {
 	f := h.w.facts()
 	out := Plan(f)
 	decided, wanted := map[string]bool{}, map[string]bool{}
@@ -436,8 +436,8 @@ func (h history) readyCanary(f *Observed, groups ...*v1alpha1.ReleaseGroup) stri
 	return ""
 }
 
-// bothLeadToTheSame: the routes of a provider that was left carry what the routes of the
-// current one carry, as far as both providers can: an Ingress without annotations for a canary gives all to one
+// bothRouteToTheSame: the routes of a previous provider target what the routes of the
+// current one target, as far as both providers can: an Ingress without annotations for a canary gives all to one
 // release. So do those that wait to be replaced by
 // another one of their provider, but that they begin no move to a newer group.
 func (h history) bothRouteToTheSame(out *Decision) {
@@ -491,7 +491,7 @@ func oneAndMany(a *providers.Live, inA map[string]int, b *providers.Live, inB ma
 	return "", nil
 }
 
-// nothingIsLeftBehind: once the current provider serves all, and the drain is over, no
+// nothingRemains: once the current provider serves all, and the drain is over, no
 // route of another one is there.
 func (h history) nothingRemains() {
 	h.w.now = h.w.now.Add(time.Hour)

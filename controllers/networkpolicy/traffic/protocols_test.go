@@ -86,7 +86,7 @@ func TestRoutesAreWrittenInTheVersionThatIsServed(t *testing.T) {
 	}
 }
 
-func TestEveryProtocolAtOnce(t *testing.T) {
+func TestEveryProtocolInOnePolicy(t *testing.T) {
 	w := manyPorts(t)
 	for _, port := range []string{"http", "https", "grpc", "tls"} {
 		w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: port + ".example.com", Port: port})
@@ -116,7 +116,7 @@ func TestEveryProtocolAtOnce(t *testing.T) {
 	}
 }
 
-// A port may change its protocol under load: the route of before goes when the new one
+// A port may change its protocol under load: the previous route goes when the new one
 // is accepted.
 func TestAChangeOfProtocolKeepsTheRouteUntilTheOtherIsThere(t *testing.T) {
 	w := manyPorts(t)
@@ -177,7 +177,7 @@ func TestListenerConflicts(t *testing.T) {
 	want(t, "claims of an older policy", fmt.Sprint(got), "[{listener infra/public/first  a/shop false false}]")
 }
 
-func TestADomainMayHaveParentsOfItsOwn(t *testing.T) {
+func TestADomainMayHaveItsOwnParents(t *testing.T) {
 	w := manyPorts(t)
 	w.gateways["infra/private"] = openGateway()
 	w.policy.Spec.Domains = []v1alpha1.Domain{
@@ -280,7 +280,7 @@ func TestAffinityByAddressIsOfTheServices(t *testing.T) {
 	want(t, "affinity", fmt.Sprint(s.SessionAffinity, *s.SessionAffinityConfig.ClientIP.TimeoutSeconds), "ClientIP10800")
 	w.policy.Spec.SessionAffinity = nil
 	w.settle()
-	want(t, "affinity of before", string(w.services["shop"].Spec.SessionAffinity), "")
+	want(t, "previous affinity", string(w.services["shop"].Spec.SessionAffinity), "")
 }
 
 // However many hosts there are, and in whatever order: no route has more than it may,

@@ -93,7 +93,7 @@ func TestProviderKindMissing(t *testing.T) {
 	want(t, "what is live", w.split(shopHost), "1.0.0=90 1.1.0=10")
 	w.rollout(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	w.settle()
-	want(t, "revision that is not carried", w.groupTraffic("1-x").Revision, 1)
+	want(t, "revision that is not programmed", w.groupTraffic("1-x").Revision, 1)
 	want(t, "why", w.groupTraffic("1-x").Reason, providers.ReasonProviderAPIMissing)
 	want(t, "domain", w.policy.Status.Domains[0].Reason, providers.ReasonProviderAPIMissing)
 	if m := w.policy.Status.Domains[0].Message; !strings.Contains(m, "ApisixRoute of apisix.apache.org/v2") {
@@ -126,14 +126,14 @@ func TestProviderCannotExpress(t *testing.T) {
 	}
 	want(t, "what is live", w.splitOf(shopHost), "1.0.0=90 1.1.0=10")
 
-	// Beside a domain that is in order, the other one still keeps the group from counting.
+	// Next to a domain that is in order, the other one still keeps the group from counting.
 	w.change(func(s *v1alpha1.NetworkPolicySpec) {
 		s.Domains = append(s.Domains, v1alpha1.Domain{Domain: "other.example.com"})
 	})
 	w.rollout(group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
 	w.settle()
 	want(t, "split of the other", w.splitOf("other.example.com"), "1.0.0=50 1.1.0=50")
-	want(t, "revision that is not carried", w.groupTraffic("1-x").Revision, 1)
+	want(t, "revision that is not programmed", w.groupTraffic("1-x").Revision, 1)
 	want(t, "why", w.groupTraffic("1-x").Reason, ReasonNotSupported)
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].CanaryMatches = nil })
 	w.settle()

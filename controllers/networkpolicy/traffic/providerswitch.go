@@ -51,11 +51,11 @@ func (d *planner) addPrevious(out *Decision, groups map[string]*groupDecision) {
 		if len(rows) == 0 && len(old.Hostnames) > 0 && routed(d.Policy) {
 			continue // Its hosts were removed from the specification: it is deleted.
 		}
-		carried := d.carry(out, old, rows, groups)
-		if g := d.rollout.bySlug[old.Group()]; g != nil && !live(g) && len(carried.Backends) == 0 {
+		kept := d.carry(out, old, rows, groups)
+		if g := d.rollout.bySlug[old.Group()]; g != nil && !live(g) && len(kept.Backends) == 0 {
 			continue // It is deleted with its group, and does not route to another one.
 		}
-		if g := groups[old.Group()]; g != nil && g.absent && len(carried.Backends) == 0 {
+		if g := groups[old.Group()]; g != nil && g.absent && len(kept.Backends) == 0 {
 			continue // Its group must not be reachable any more.
 		}
 		for _, r := range rows {
@@ -68,7 +68,7 @@ func (d *planner) addPrevious(out *Decision, groups map[string]*groupDecision) {
 				out.unreplaced(p.Message)
 			}
 		}
-		out.Previous = append(out.Previous, carried)
+		out.Previous = append(out.Previous, kept)
 	}
 	if len(out.Previous) == 0 {
 		return

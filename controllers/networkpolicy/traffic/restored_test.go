@@ -62,7 +62,7 @@ func TestRestoreDuringARollout(t *testing.T) {
 }
 
 // restored plays a history after the first release, 1.0.0, loses all statuses, and expects that the version which was active is
-// active again, whoever acts first.
+// active again, whichever controller acts first.
 func restored(t *testing.T, name, want string, play func(p *pair)) {
 	for _, releases := range []bool{false, true} {
 		for _, by := range []string{"planner first", "policy first", "releases, then planner"} {

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// The status of a new policy is not written while all that is missing is on its way, so that a
+// The status of a new policy is not written while all that is missing is in progress, so that a
 // policy that is applied with its Microservice has the status of what came of it.
 func TestSilenceOfANewPolicy(t *testing.T) {
 	group := func(revision int64, references ...string) []v1alpha1.GroupTraffic {

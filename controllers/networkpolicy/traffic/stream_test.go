@@ -148,7 +148,7 @@ func TestNewestDomainBetweenGroups(t *testing.T) {
 			}
 			w.settle()
 			want(t, "split", w.split(newestHost), tc.split)
-			want(t, "masked", cmp.Diff(tc.withheld, w.groupTraffic("2-x").Withheld), "")
+			want(t, "withheld", cmp.Diff(tc.withheld, w.groupTraffic("2-x").Withheld), "")
 		})
 	}
 }
@@ -245,7 +245,7 @@ func TestMovesImmediately(t *testing.T) {
 }
 
 // A domain for the canary follows no weight: nothing moves it by steps.
-func TestCanaryDomainIsNoStream(t *testing.T) {
+func TestCanaryDomainIsNotMovedBySteps(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: "try.example.com", Release: canaryOf("")})
 	w.ready = map[string]int{"a": 1}

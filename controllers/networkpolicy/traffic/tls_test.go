@@ -405,7 +405,7 @@ func TestCertificateOfOthers(t *testing.T) {
 	want(t, "revision", w.groupTraffic("1-x").Revision, 1)
 }
 
-// Ingresses say which Secret has the certificate of which host.
+// Ingresses name the Secret that has the certificate of a host.
 func TestIngressTLS(t *testing.T) {
 	w := encrypted(t, byNginx, &v1alpha1.DomainTLS{SecretName: "shop-tls"})
 	w.policy.Spec.Domains[0].RecordTTLSeconds = 300
@@ -525,7 +525,7 @@ func TestListenersOfTheGateway(t *testing.T) {
 	}
 }
 
-// A gateway that turns routes down because their listener has no certificate is not
+// A gateway that rejects routes because their listener has no certificate is not
 // misread: the certificate is named.
 func TestRouteRefusedForItsCertificate(t *testing.T) {
 	w := encrypted(t, byGateway, &v1alpha1.DomainTLS{})

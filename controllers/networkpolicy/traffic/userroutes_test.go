@@ -120,7 +120,7 @@ func TestRulesOfAUsersRoute(t *testing.T) {
 		"an older rival that has it": {[]string{"main"}, func(w *world) {
 			w.rival("main")
 			w.annotate("hlnr.io/rules.shop", "")
-			w.annotate("hlnr.io/rules.older", `{"group":"1-x","revision":1,"ledger":"ledger/1","before":{"main":null}}`)
+			w.annotate("hlnr.io/rules.older", `{"group":"1-x","revision":1,"ledger":"shop-uid/1","before":{"main":null}}`)
 		}, "a=100", kept, "False RuleConflict"},
 		"closed": {[]string{"main"}, func(w *world) {
 			g := group("1-x", 2, "a 1.0.0 deprecated 0")
@@ -186,7 +186,7 @@ func TestADeletedPolicyTakesNothing(t *testing.T) {
 	want(t, "main", w.shares("main"), "a=100")
 	want(t, "static", w.shares("static"), "users-static=<nil>")
 	want(t, "Services", len(w.services), before)
-	want(t, "masked", mustJSON(w.groupTraffic("1-x").Withheld), `["b"]`)
+	want(t, "withheld", mustJSON(w.groupTraffic("1-x").Withheld), `["b"]`)
 }
 
 func (w *world) ref() *v1alpha1.RouteReference { return w.policy.Spec.Provider.RouteRef }
@@ -225,10 +225,10 @@ func TestAnOlderRivalComesFirst(t *testing.T) {
 // A rule of a younger policy is taken over with the original backendRefs that the policy stored.
 func TestARuleIsTakenFromAYoungerPolicy(t *testing.T) {
 	w := borrowing(t, "main")
-	w.annotate("hlnr.io/rules.younger", `{"group":"1-x","revision":1,"ledger":"ledger/1","before":{"main":[{"name":"users-first","port":80,"weight":1}],"static":null}}`)
+	w.annotate("hlnr.io/rules.younger", `{"group":"1-x","revision":1,"ledger":"shop-uid/1","before":{"main":[{"name":"users-first","port":80,"weight":1}],"static":null}}`)
 	w.settle()
 	want(t, "main", w.shares("main"), "a=100")
-	want(t, "what the younger one has", w.users["HTTPRoute/web"].GetAnnotations()["hlnr.io/rules.younger"], `{"group":"1-x","revision":1,"ledger":"ledger/1","before":{"static":null}}`)
+	want(t, "what the younger one has", w.users["HTTPRoute/web"].GetAnnotations()["hlnr.io/rules.younger"], `{"group":"1-x","revision":1,"ledger":"shop-uid/1","before":{"static":null}}`)
 	w.policy.Spec.Provider = nil
 	w.settle()
 	w.now = w.now.Add(time.Hour)
@@ -256,7 +256,7 @@ func TestARouteIsNotedBeforeItIsRouted(t *testing.T) {
 
 // A provider is changed without a moment in which a host has neither the one nor the
 // other route, and both route to the same meanwhile.
-func TestAUsersRouteTakesOverFromRoutesOfOurs(t *testing.T) {
+func TestAUsersRouteTakesOverFromManagedRoutes(t *testing.T) {
 	w := borrowing(t, "main")
 	ref := w.policy.Spec.Provider
 	ours := func() {
@@ -269,7 +269,7 @@ func TestAUsersRouteTakesOverFromRoutesOfOurs(t *testing.T) {
 	}
 	ours()
 	w.settle()
-	want(t, "routes of ours", len(w.routes), 1)
+	want(t, "managed routes", len(w.routes), 1)
 	w.policy.Spec.Provider, w.policy.Spec.Domains = ref, nil
 	delete(w.users, "HTTPRoute/web")
 	w.settle()

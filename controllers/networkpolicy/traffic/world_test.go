@@ -128,7 +128,7 @@ func newWorld(t fatal, groups ...v1alpha1.ReleaseGroup) *world {
 			},
 		},
 		ms: &v1alpha1.Microservice{
-			ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod", UID: "ledger"},
+			ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod", UID: "shop-uid"},
 			Status:     v1alpha1.MicroserviceStatus{Internal: &v1alpha1.MicroserviceInternal{Sequence: 1}, ReleaseGroups: groups},
 		},
 		services: map[string]*corev1.Service{}, routes: map[string]*gatewayv1.HTTPRoute{}, others: map[string]resources.Object{}, users: map[string]*unstructured.Unstructured{}, ready: map[string]int{}, written: map[string]time.Time{},
@@ -612,7 +612,7 @@ func common(o resources.Object) (*gatewayv1.CommonRouteSpec, *gatewayv1.RouteSta
 	case *networkingv1.Ingress, *apisix.ApisixRoute, *apisix.ApisixTls, *certmanager.Certificate, *gatewayv1.ListenerSet, *gatewayapi.XListenerSet:
 		return &gatewayv1.CommonRouteSpec{}, &gatewayv1.RouteStatus{} // They have no parents.
 	}
-	panic(fmt.Sprintf("%T is no route", o))
+	panic(fmt.Sprintf("%T is not a route", o))
 }
 
 func answer(p gatewayv1.ParentReference, generation int64, accepted metav1.ConditionStatus, reason string) gatewayv1.RouteParentStatus {

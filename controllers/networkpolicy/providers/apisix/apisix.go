@@ -91,7 +91,7 @@ func (Provider) See(s providers.Scene) providers.View {
 	return v
 }
 
-// read a route of ours: its last rule is the one that splits.
+// read a managed route: its last rule is the one that splits.
 func read(r *ApisixRoute) *providers.Live {
 	out := &providers.Live{
 		Name: r.Name, Objects: []resources.Object{r}, Deleting: r.DeletionTimestamp != nil, Path: "/", Weights: map[string]int{},

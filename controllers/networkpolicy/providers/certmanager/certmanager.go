@@ -53,8 +53,8 @@ func Missing(s providers.Scene, t providers.TLS) *providers.Problem {
 }
 
 // Shared returns the Certificates that the hosts of routes need: one for each Secret that has an
-// issuer, named as the Secret, as cert-manager itself does it. Of what live routes carry next to,
-// nothing is taken out of them.
+// issuer, named as the Secret, as cert-manager itself does it. Hosts that the Certificates of live
+// routes have already are kept.
 func Shared(s providers.Scene, routes []providers.Route, live map[string]*providers.Live) []providers.Shared {
 	issuers, had, hosts := map[string]v1alpha1.IssuerReference{}, map[string][]string{}, providers.BySecret(routes)
 	for _, r := range routes {

@@ -52,7 +52,7 @@ func (v *view) answer(route resources.Object, p attachment) providers.Verdict {
 	case several(route) && v.noListener(p):
 		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNoMatchingParent), Message: "it has no such listener"}
 	case p.set == "" && !admits(g, p.SectionName, v.Policy.Namespace):
-		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNotAllowedByListeners), Message: "its listeners accept only routes of their own namespace"}
+		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNotAllowedByListeners), Message: "its listeners accept only routes in the Gateway's namespace"}
 	}
 	return a
 }

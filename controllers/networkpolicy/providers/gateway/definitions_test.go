@@ -123,14 +123,14 @@ func TestDefinitionsTakeTheRoutes(t *testing.T) {
 				r := fullRoute(protocol)
 				seen := left.Live()[r.Name]
 				if again := providers.Carry(left, seen, r); again != nil {
-					t.Errorf("%s: carried as it is, it is written: %s", protocol, cmp.Diff(specOf(t, live), specOf(t, again[0])))
+					t.Errorf("%s: kept as it is, it is written: %s", protocol, cmp.Diff(specOf(t, live), specOf(t, again[0])))
 				}
 				r.Backends = []providers.Backend{{Service: "shop-a", Weight: 50}, {Service: "shop-b", Weight: 50}}
-				carried := providers.Carry(left, seen, r)
-				if len(carried) != 1 {
-					t.Fatalf("%s: %d objects are carried", protocol, len(carried))
+				kept := providers.Carry(left, seen, r)
+				if len(kept) != 1 {
+					t.Fatalf("%s: %d objects are kept", protocol, len(kept))
 				}
-				if err := env.Client.Update(t.Context(), onto(live, carried[0]), client.FieldValidation("Strict")); err != nil {
+				if err := env.Client.Update(t.Context(), onto(live, kept[0]), client.FieldValidation("Strict")); err != nil {
 					t.Errorf("%s: %v", protocol, err)
 				}
 			}
@@ -139,7 +139,7 @@ func TestDefinitionsTakeTheRoutes(t *testing.T) {
 	}
 }
 
-// TestFormerDefinitionTakesListenerSets does the same with a ListenerSet under its previous
+// TestPreviousDefinitionTakesListenerSets does the same with a ListenerSet under its previous
 // name.
 func TestPreviousDefinitionTakesListenerSets(t *testing.T) {
 	env, err := apiserver.Start(apiserver.Options{})

@@ -161,7 +161,7 @@ func grpcBackends(rule gatewayv1.GRPCRouteRule) []gatewayv1.BackendRef {
 	return out
 }
 
-// pathOf returns the path prefix of a route of ours: that of the rule that splits, which is the
+// pathOf returns the path prefix of a managed route: that of the rule that splits, which is the
 // last.
 func pathOf(route *gatewayv1.HTTPRoute) string {
 	for _, rule := range slices.Backward(route.Spec.Rules) {
@@ -174,7 +174,7 @@ func pathOf(route *gatewayv1.HTTPRoute) string {
 	return "/"
 }
 
-// sameRules reports whether two routes route the same requests to the same places. Only
+// sameRules reports whether two routes route the same requests to the same backends. Only
 // what we write is compared: what a server adds again after each write, such as a
 // default for timeouts, must not keep a route from ever being confirmed.
 func sameRules(old, want resources.Object) bool {

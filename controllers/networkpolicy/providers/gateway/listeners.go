@@ -64,7 +64,7 @@ func listenerSet(o resources.Object) *gatewayv1.ListenerSet {
 	return nil
 }
 
-// listenerName is the name of the one listener in a ListenerSet of ours. Each host has a
+// listenerName is the name of the one listener in a managed ListenerSet. Each host has
 // its own set: what is wrong with one must not keep the others from being served, and
 // where two sets claim a host its own age decides.
 const listenerName = "https"

@@ -210,7 +210,7 @@ func addressesOf(g *gatewayv1.Gateway) []string {
 }
 
 // listeners of a parent that serve a route, as far as they are in order: one that lacks
-// its certificate holds up nothing, and Serves reports it. Where a Gateway has none in
+// its certificate blocks nothing, and Serves reports it. Where a Gateway has none in
 // order, those that are not have to answer.
 func (v *view) listeners(g *gatewayv1.Gateway, p attachment, r providers.Route) []gatewayv1.Listener {
 	if p.set != "" {

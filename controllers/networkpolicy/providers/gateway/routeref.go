@@ -119,7 +119,7 @@ type user struct {
 }
 
 // point finds the rules that the policy is to have: those that it names, and what has become
-// of these since it took them. Where none can be had, it goes on with those that it has: bad
+// of these since it took them. Where none can be had, it continues with those that it has: bad
 // input takes nothing away.
 func (v *userView) point(ref *v1alpha1.RouteReference) (held map[int]string, problem *providers.Problem) {
 	const field = "spec.provider.routeRef"

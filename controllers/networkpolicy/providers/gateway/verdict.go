@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// fixes of the reasons for which parents turn routes down.
+// fixes of the reasons for which parents reject routes.
 var fixes = map[string]string{
 	string(gatewayv1.RouteReasonNotAllowedByListeners):      "allow %ss from namespace %q in allowedRoutes of a listener",
 	string(gatewayv1.RouteReasonNoMatchingListenerHostname): "add a listener whose hostname matches spec.domains to the Gateway (%s, namespace %q)",

@@ -138,7 +138,7 @@ func read(name string, main, second *networkingv1.Ingress) *providers.Live {
 			continue
 		}
 		out.Objects = append(out.Objects, i)
-		out.Hostnames, out.Path = places(i)
+		out.Hostnames, out.Path = hostsAndPath(i)
 		services[service(i)] = true
 	}
 	delete(services, "")
@@ -147,7 +147,7 @@ func read(name string, main, second *networkingv1.Ingress) *providers.Live {
 		return out
 	}
 	out.Deleting = main.DeletionTimestamp != nil
-	out.Hostnames, out.Path = places(main)
+	out.Hostnames, out.Path = hostsAndPath(main)
 	rest := 100
 	if second != nil && second.DeletionTimestamp == nil {
 		if w := weight(second); w > 0 {
@@ -161,8 +161,8 @@ func read(name string, main, second *networkingv1.Ingress) *providers.Live {
 	return out
 }
 
-// places returns the hosts and the path of an Ingress of ours.
-func places(i *networkingv1.Ingress) (hosts []string, path string) {
+// hostsAndPath returns the hosts and the path of a managed Ingress.
+func hostsAndPath(i *networkingv1.Ingress) (hosts []string, path string) {
 	path = "/"
 	for _, rule := range i.Spec.Rules {
 		hosts = append(hosts, rule.Host)
@@ -173,7 +173,7 @@ func places(i *networkingv1.Ingress) (hosts []string, path string) {
 	return hosts, path
 }
 
-// service behind an Ingress of ours.
+// service behind a managed Ingress.
 func service(i *networkingv1.Ingress) string {
 	for _, rule := range i.Spec.Rules {
 		if rule.HTTP != nil && len(rule.HTTP.Paths) > 0 && rule.HTTP.Paths[0].Backend.Service != nil {
@@ -470,7 +470,7 @@ func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object
 // or serve either.
 func (v *view) Apart() bool { return true }
 
-// port of the Service behind an Ingress of ours.
+// port of the Service behind a managed Ingress.
 func port(i *networkingv1.Ingress) int32 {
 	for _, rule := range i.Spec.Rules {
 		if rule.HTTP != nil && len(rule.HTTP.Paths) > 0 && rule.HTTP.Paths[0].Backend.Service != nil {
