@@ -84,7 +84,7 @@ func adopt(o *observed, now time.Time) *adoption {
 	case !servesSomewhere(o.ms):
 		return say(reasonNoActiveRelease, "Deployment %q serves until a release is active and available", name)
 	}
-	led := time.Time{}
+	moved := time.Time{}
 	adopting := 0
 	for i := range o.policies {
 		p := &o.policies[i]
@@ -95,14 +95,14 @@ func adopt(o *observed, now time.Time) *adoption {
 		if p.Status.Adopted == nil || p.Status.Adopted.AdoptedTime == nil {
 			return say(reasonServiceNotAdopted, "Deployment %q serves until networkpolicies.hlnr.io %q routes Service %q to the active release", name, p.Name, p.Spec.AdoptFrom.ServiceName)
 		}
-		if at := p.Status.Adopted.AdoptedTime.Time; at.After(led) {
-			led = at
+		if at := p.Status.Adopted.AdoptedTime.Time; at.After(moved) {
+			moved = at
 		}
 	}
 	if len(o.policies) > 0 && adopting == 0 {
 		return say(reasonServiceNotAdopted, "Deployment %q serves until a networkpolicies.hlnr.io object adopts its Service: set spec.adoptFrom.serviceName of that object", name)
 	}
-	if end := led.Add(o.facts.Spec.Drain); now.Before(end) {
+	if end := moved.Add(o.facts.Spec.Drain); now.Before(end) {
 		a := say(reasonDraining, "Deployment %q finishes open requests until %s", name, end.UTC().Format(time.RFC3339))
 		a.requeue = end
 		return a

@@ -57,8 +57,8 @@ func (s *story) previousReplicas() int32 {
 	return replicas(&d)
 }
 
-// leads lets the policy report the Service that it adopts.
-func (s *story) leads(release string) {
+// routesTo lets the policy report the Service that it adopts.
+func (s *story) routesTo(release string) {
 	s.Helper()
 	p := &v1alpha1.NetworkPolicy{}
 	s.get("shop", p)
@@ -112,13 +112,13 @@ func TestAdoptionScalesThePreviousDeploymentLast(t *testing.T) {
 	same(t, "before the Service moved", wording(condition(s.ms(), v1alpha1.ConditionDeploymentAdopted)), "False ServiceNotAdopted")
 	same(t, "replicas before the Service moved", s.previousReplicas(), int32(3))
 
-	s.leads(s.release("1.0.0").Name)
+	s.routesTo(s.release("1.0.0").Name)
 	s.pass()
 	same(t, "in the drain", wording(condition(s.ms(), v1alpha1.ConditionDeploymentAdopted)), "False Draining")
 	same(t, "replicas in the drain", s.previousReplicas(), int32(3))
-	led := s.clock.Now()
+	moved := s.clock.Now()
 	s.play(func() bool { return s.previousReplicas() == 0 })
-	if waited := s.clock.Now().Sub(led); waited < 30*time.Second {
+	if waited := s.clock.Now().Sub(moved); waited < 30*time.Second {
 		t.Errorf("scaled to zero %s after the Service moved, want the drain of 30s", waited)
 	}
 	s.play()
@@ -141,7 +141,7 @@ func TestAdoptionScalesThePreviousDeploymentLast(t *testing.T) {
 	s.run(3)
 	s.pass()
 	same(t, "held while the Service routes to the release", s.removed(), false)
-	s.leads("")
+	s.routesTo("")
 	s.pass()
 	same(t, "held in the drain", s.removed(), false)
 	s.clock.Step(31 * time.Second)
@@ -161,7 +161,7 @@ func TestReleasesOutliveTheRoutes(t *testing.T) {
 	s.adoptingRoute()
 	s.offer("1.0.0")
 	s.play()
-	s.leads(s.release("1.0.0").Name)
+	s.routesTo(s.release("1.0.0").Name)
 	s.play(func() bool { return s.previousReplicas() == 0 })
 	policy := &v1alpha1.NetworkPolicy{}
 	s.get("shop", policy)
@@ -175,7 +175,7 @@ func TestReleasesOutliveTheRoutes(t *testing.T) {
 	s.remove()
 	s.pass()
 	s.run(3)
-	s.leads("") // its Service is led back, and its routes are still there
+	s.routesTo("") // its Service is restored, and its routes are still there
 	for range 3 {
 		s.clock.Step(31 * time.Second)
 		s.pass()

@@ -6,7 +6,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-func TestAnalysisThatIsNoCEL(t *testing.T) {
+func TestAnalysisThatIsNotCEL(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
 	s.route()
@@ -20,5 +20,5 @@ func TestAnalysisThatIsNoCEL(t *testing.T) {
 	s.offer("1.1.0", "1.0.0")
 	s.play()
 	same(t, "Ready", wording(condition(s.ms(), "Ready")), "False AnalysisInvalid")
-	same(t, "ledger", s.rolloutState(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas"))
+	same(t, "rollout state", s.rolloutState(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas"))
 }

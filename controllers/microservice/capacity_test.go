@@ -74,7 +74,7 @@ func TestAbortedCanaryKeepsItsAutoscaler(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.before = func(what string) error {
-		if what == "ledger" {
+		if what == "status" {
 			s.keepsAutoscaler("1.1.0")
 		}
 		return nil

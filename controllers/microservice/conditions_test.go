@@ -52,7 +52,7 @@ func TestSchemaAdmitsAllConditions(t *testing.T) {
 
 // conditionsOfTheCode finds the types of all conditions that this package sets, in its
 // source: by status.Set, for the notes of a plan, and by the functions of package status
-// that say whether all is well.
+// that report whether all is well.
 func conditionsOfTheCode(t *testing.T) []string {
 	t.Helper()
 	found := map[string]bool{}

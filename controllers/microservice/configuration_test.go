@@ -171,7 +171,7 @@ func TestConfigurationIsARelease(t *testing.T) {
 			}
 		}
 	})
-	t.Run("labels and annotations are no content", func(t *testing.T) {
+	t.Run("labels and annotations are not content", func(t *testing.T) {
 		c := &corev1.ConfigMap{}
 		s.get("settings", c)
 		c.Labels, c.Annotations = map[string]string{"a": "b"}, map[string]string{"c": "d"}
@@ -213,7 +213,7 @@ func TestConfigurationMissing(t *testing.T) {
 	s.delete(&corev1.ConfigMap{}, "settings")
 	s.play()
 	same(t, "Stalled", condition(s.ms(), "Stalled"), "True ConfigurationMissing: "+missing)
-	same(t, "ledger", s.rolloutState(), lines(
+	same(t, "rollout state", s.rolloutState(), lines(
 		"release Live target Held",
 		"  1.1.0 active 100% Promoted, 2 replicas",
 		"  1.0.0 deprecated 0% Replaced, 1 replicas",
@@ -236,7 +236,7 @@ func TestConfigurationMissing(t *testing.T) {
 	same(t, "Stalled when it is back", condition(s.ms(), "Stalled"), "")
 }
 
-// deny makes the ImagePolicy take versions back.
+// deny makes the ImagePolicy withdraw versions.
 func (s *story) deny(versions ...string) {
 	s.Helper()
 	p := &v1alpha1.ImagePolicy{}
@@ -252,7 +252,7 @@ func (s *story) deny(versions ...string) {
 }
 
 // What is withdrawn does not keep serving because nothing new can start.
-func TestTakenBackWithoutATemplate(t *testing.T) {
+func TestWithdrawnWithoutATemplate(t *testing.T) {
 	t.Parallel()
 	for name, without := range map[string]func(*story){
 		"ConfigurationMissing": func(s *story) { s.delete(&corev1.ConfigMap{}, "settings") },
@@ -295,7 +295,7 @@ func TestTakenBackWithoutATemplate(t *testing.T) {
 			without(s)
 			s.pulls(nil, 7)
 			s.play()
-			same(t, "ledger", s.rolloutState(), "")
+			same(t, "rollout state", s.rolloutState(), "")
 		})
 	}
 	t.Run("SecretsForbidden", func(t *testing.T) {
@@ -479,7 +479,7 @@ func TestTrimmedConfigurationIsTheSame(t *testing.T) {
 }
 
 // A copy that a user deletes is made again while it is known what it held, and a
-// condition says so when it is not.
+// condition reports it when it is not.
 func TestDeletedCopies(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"))
@@ -702,7 +702,7 @@ func TestCopyOfAReleaseThatIsMadeAgain(t *testing.T) {
 // The content is in copies, and nowhere else.
 func TestContentIsNotReported(t *testing.T) {
 	t.Parallel()
-	const hidden = "a-value-that-nobody-may-read"
+	const hidden = "a-value-that-no-one-may-read"
 	s := begin(t, names("settings"), namesSecret("password"), track(v1alpha1.TrackAll))
 	var logs strings.Builder
 	s.logger = funcr.NewJSON(func(line string) { logs.WriteString(line + "\n") }, funcr.Options{Verbosity: 10})
@@ -769,7 +769,7 @@ func TestSecretsAreAPartOfARelease(t *testing.T) {
 		t.Errorf("the copy is %v", mine.ObjectMeta)
 	}
 	result, _ := s.pass()
-	same(t, "next look", result.RequeueAfter, requeueSecrets)
+	same(t, "next requeue", result.RequeueAfter, requeueSecrets)
 
 	certificate.StringData = map[string]string{"tls.crt": "renewed", "tls.key": ""}
 	if err := env.Client.Update(t.Context(), certificate); err != nil {
@@ -872,7 +872,7 @@ func TestCrashesWithConfiguration(t *testing.T) {
 				s.play()
 				s.write("settings", "red")
 				s.play()
-				same(t, "ledger", strings.ReplaceAll(s.rolloutState(), "Rebuilt", "First"), lines(
+				same(t, "rollout state", strings.ReplaceAll(s.rolloutState(), "Rebuilt", "First"), lines(
 					"release Live target Latest",
 					"  1.0.0 active 100% Promoted, 2 replicas",
 					"  1.0.0 deprecated 0% Replaced, 1 replicas",
@@ -915,13 +915,13 @@ func TestOrphanKeepsCopies(t *testing.T) {
 		same(t, "labels", len(o.GetLabels()), 0)
 		same(t, "annotations", len(o.GetAnnotations()), 1)
 		if o.GetAnnotations()[resources.AnnotationSource] == "" {
-			t.Errorf("%T does not say what it is a copy of", o)
+			t.Errorf("%T does not name its source", o)
 		}
 	}
 }
 
 // What a Microservice left behind is not the next one's, though it has its name.
-func TestCopiesOfAFormerMicroservice(t *testing.T) {
+func TestCopiesOfAPreviousMicroservice(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"), namesSecret("licence"), track(v1alpha1.TrackAll), func(ms *v1alpha1.Microservice) {
 		ms.Spec.DeletionPolicy = v1alpha1.DeletionOrphan

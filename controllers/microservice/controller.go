@@ -6,7 +6,7 @@
 // thin.
 //
 //	controller.go            options, watches, and Reconcile as a table of contents
-//	observe.go               observed: what is read, and how it looks to the planner
+//	observe.go               observed: what is read, and the planner's view of it
 //	plan.go                  plan: the actions of a reconcile; pure
 //	apply.go                 applied: what is written in addition to the status
 //	status.go                the one write of the status, and its summary
@@ -177,7 +177,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err != nil {
 			return r.fail(ctx, err)
 		}
-		return ctrl.Result{}, nil // The event of our own write triggers the next pass.
+		return ctrl.Result{}, nil // The event of this write triggers the next pass.
 	}
 	if r.journal.Behind(&ms) {
 		return ctrl.Result{}, nil // the watch delivers our own last write (protocol rule 2)

@@ -70,7 +70,7 @@ func TestWhatOthersHoldStartsNoGroup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t)
 			test.play(s)
-			same(t, "ledger", s.rolloutState(), test.want)
+			same(t, "rollout state", s.rolloutState(), test.want)
 		})
 	}
 }

@@ -33,7 +33,7 @@ func TestReadSpec(t *testing.T) {
 		"previews": {v1alpha1.MicroserviceSpec{Previews: &v1alpha1.Previews{MaxAge: "48h", KeepAfterClose: "1h30m"}}, defaults(func(s *release.Spec) {
 			s.Previews.MaxAge, s.Previews.KeepAfterClose = 48*time.Hour, 90*time.Minute
 		}), ""},
-		"places of previews": {v1alpha1.MicroserviceSpec{Previews: &v1alpha1.Previews{MaxGroups: 5}}, defaults(func(s *release.Spec) {
+		"slots of previews": {v1alpha1.MicroserviceSpec{Previews: &v1alpha1.Previews{MaxGroups: 5}}, defaults(func(s *release.Spec) {
 			s.Previews.MaxGroups = 5
 		}), ""},
 		"an autoscaler's least replicas": {v1alpha1.MicroserviceSpec{Availability: v1alpha1.Availability{
@@ -208,7 +208,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-func TestAVerdictOfAnEditedAnalysisIsNone(t *testing.T) {
+func TestResultsOfAnEditedAnalysisDoNotCount(t *testing.T) {
 	spec := func(count int32) *v1alpha1.CanaryAnalysis {
 		return &v1alpha1.CanaryAnalysis{Count: count, Metrics: []v1alpha1.AnalysisMetric{{Name: "a", SuccessRate: &v1alpha1.SuccessRateMetric{}, ThresholdRange: v1alpha1.ValueRange{Min: new(99.0)}}}}
 	}

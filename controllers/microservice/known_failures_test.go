@@ -72,7 +72,7 @@ func (s *story) meddle(what string, n int) bool {
 			return false
 		}
 		o = object
-	} else if verb != "ledger" {
+	} else if verb != "status" {
 		return false
 	}
 	before := o.DeepCopyObject().(client.Object)
@@ -129,7 +129,7 @@ func TestReadsOfAPass(t *testing.T) {
 	}
 }
 
-// Rows 47 and 69: what is made carries labels of ours alone, so that a GitOps tool
+// Rows 47 and 69: what is made has only Heighliner's labels, so that a GitOps tool
 // does not take it for its own, and no finalizer.
 func TestObjectsCarryOnlyWhatIsOurs(t *testing.T) {
 	t.Parallel()
@@ -173,7 +173,7 @@ func TestConfigurationOfUsersIsNotTouched(t *testing.T) {
 	for name, c := range s.copies() {
 		for _, owner := range c.OwnerReferences {
 			if owner.APIVersion != v1alpha1.GroupVersion.String() || s.objects()[owner.Name] == nil || s.objects()[owner.Name].UID != owner.UID {
-				t.Errorf("copy %s is owned by %v, which is no release of its namespace", name, owner)
+				t.Errorf("copy %s is owned by %v, which is not a release of its namespace", name, owner)
 			}
 		}
 		if len(c.OwnerReferences) != 1 {
@@ -183,7 +183,7 @@ func TestConfigurationOfUsersIsNotTouched(t *testing.T) {
 }
 
 // Row 25: a Deployment that was taken over comes back as it was: its replicas, and
-// nothing of ours left on it.
+// nothing of Heighliner's is on it.
 func TestDeploymentComesBackAsItWas(t *testing.T) {
 	t.Parallel()
 	s := begin(t, adopts(v1alpha1.DeletionRestore))

@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 var errCrash = errors.New("the manager died")
 
 // story is one namespace with the Microservice shop, and with stand-ins for its
-// neighbours: pods are there at once unless a version is broken, and a
-// NetworkPolicy, where there is one, confirms what the rollout state says. The reconciler
+// neighbours: pods are there immediately unless a version is broken, and a
+// NetworkPolicy, where there is one, confirms the rollout state. The reconciler
 // is run by hand over the API server itself, with a clock of the test's own.
 type story struct {
 	testing.TB
@@ -110,7 +110,7 @@ func begin(t testing.TB, edit ...func(*v1alpha1.Microservice)) *story {
 			return write("delete "+obj.GetName(), func() error { return c.Delete(ctx, obj, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-			return write("ledger", func() error { return c.SubResource(sub).Patch(ctx, obj, patch, opts...) })
+			return write("status", func() error { return c.SubResource(sub).Patch(ctx, obj, patch, opts...) })
 		},
 	})
 	s.restart()
@@ -230,7 +230,7 @@ func (s *story) pass() (ctrl.Result, error) {
 	result, err := s.reconciler.Reconcile(log.IntoContext(s.Context(), s.logger), ctrl.Request{NamespacedName: key})
 	rolloutStates := 0
 	for _, w := range s.writes[first:] {
-		if w == "ledger" {
+		if w == "status" {
 			rolloutStates++
 		}
 	}
@@ -244,7 +244,7 @@ func (s *story) pass() (ctrl.Result, error) {
 }
 
 // play lets everybody act, and the clock run, until nothing happens any more or done
-// says so. A pass that dies is followed by a restart.
+// reports true. A pass that dies is followed by a restart.
 func (s *story) play(done ...func() bool) {
 	s.Helper()
 	for range 500 {
@@ -318,11 +318,11 @@ func (s *story) gateway() bool {
 	}
 	before := p.DeepCopy()
 	p.Status.Provider, p.Status.Groups = "gateway", nil
-	led := !s.newest
+	found := !s.newest
 	for _, g := range s.ms().Status.ReleaseGroups {
 		report := v1alpha1.GroupTraffic{Slug: g.Slug, Revision: g.TrafficRevision, Split: v1alpha1.SplitWeighted}
-		if !led && activeRow(&g) != nil {
-			report.Newest, led = true, true
+		if !found && activeRow(&g) != nil {
+			report.Newest, found = true, true
 		}
 		for _, r := range g.Releases {
 			if r.Weight > 0 || r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseCanary {

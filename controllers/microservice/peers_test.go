@@ -33,7 +33,7 @@ func TestTogether(t *testing.T) {
 			s.play()
 			s.offer("1.1.0", "1.0.0")
 			s.play()
-			if run := s.underWay(); run == nil || run.Gate != v1alpha1.GateTogether || !s.until("1.1.0 canary 10%")() {
+			if run := s.inProgress(); run == nil || run.Gate != v1alpha1.GateTogether || !s.until("1.1.0 canary 10%")() {
 				t.Fatalf("it does not wait: %+v\n%s", run, s.rolloutState())
 			}
 			same(t, "Progressing", condition(s.ms(), "Progressing"), "True Together: 1.1.0 is waiting at 10% for Microservice cart")
@@ -62,7 +62,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// Whoever waits for a Microservice hears of its rollout state, and of its end.
+// A Microservice that waits for another one is notified of its rollout state, and of its end.
 func TestForPeers(t *testing.T) {
 	t.Parallel()
 	s := begin(t, steps(v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}, Together: &v1alpha1.TogetherStrategy{Name: "checkout"}}))

@@ -82,11 +82,11 @@ func TestLifeOfAPreview(t *testing.T) {
 	same(t, "the old one serves", s.rolloutState(), lines(
 		"feature-7 Live target Held", "  ddddddd error 0% CrashLoopBackOff, 0 replicas", "  aaaaaaa active 100% First, 2 replicas"))
 	same(t, "failed", condition(s.ms(), "PreviewsReady"), "True PreviewsFailed: 1 of 1; failed: #7 (CrashLoopBackOff)")
-	same(t, "a preview is no failed release", condition(s.ms(), "ReleaseFailed"), "")
+	same(t, "a preview is not a failed release", condition(s.ms(), "ReleaseFailed"), "")
 	same(t, "ready all the same", condition(s.ms(), "Ready"), "True Succeeded: all release groups are previews of pull requests")
 	s.pulls([]v1alpha1.OfferedRelease{s.pull(7, "eeeeeee")})
 	s.play()
-	same(t, "mended", s.rolloutState(), lines("feature-7 Live target Latest", "  eeeeeee active 100% Promoted, 2 replicas"))
+	same(t, "fixed", s.rolloutState(), lines("feature-7 Live target Latest", "  eeeeeee active 100% Promoted, 2 replicas"))
 
 	// Closed: it stays for an hour, to the second.
 	s.pulls(nil, 7)
@@ -117,8 +117,8 @@ func TestLifeOfAPreview(t *testing.T) {
 	same(t, "events", strings.Join(reported, " "), "Started Promoted Started Superseded Started Superseded Started ReleaseFailed Started Promoted Closed")
 }
 
-// TestPreviewsWithoutPlace has more pull requests than places, and one that is too old.
-func TestPreviewsWithoutPlace(t *testing.T) {
+// TestPreviewsWithoutSlot has more pull requests than slots, and one that is too old.
+func TestPreviewsWithoutSlot(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {
 		ms.Spec.Previews = &v1alpha1.Previews{MaxGroups: 1, MaxAge: "2h"}
@@ -159,13 +159,13 @@ func TestReleasesAndPreviewsSideBySide(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.play()
-	same(t, "ledger", s.rolloutState(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas", "feature-7 Live target ", "  aaaaaaa error 0% CrashLoopBackOff, 0 replicas"))
+	same(t, "rollout state", s.rolloutState(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas", "feature-7 Live target ", "  aaaaaaa error 0% CrashLoopBackOff, 0 replicas"))
 	same(t, "summary", s.ms().Status.Summary, v1alpha1.MicroserviceSummary{Active: "1.0.0", Groups: "1/1", Previews: "0/1"})
 	same(t, "ready", condition(s.ms(), "Ready"), "True Succeeded: active: 1.0.0 in group release")
 	same(t, "previews", condition(s.ms(), "PreviewsReady"), "False PreviewsFailed: 0 of 1; failed: #7 (CrashLoopBackOff)")
 }
 
-// TestImagesInStep returns each container its image, and says which one is missing.
+// TestImagesInStep returns each container its image, and names the one that is missing.
 func TestImagesInStep(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {
@@ -214,7 +214,7 @@ func TestRebuiltPreviewKeepsItsNumber(t *testing.T) {
 	}
 	s.restart()
 	s.play()
-	same(t, "ledger", s.rolloutState(), lines("feature-7 Live target Held", "  aaaaaaa active 100% Rebuilt, 2 replicas"))
+	same(t, "rollout state", s.rolloutState(), lines("feature-7 Live target Held", "  aaaaaaa active 100% Rebuilt, 2 replicas"))
 	same(t, "number", s.ms().Status.ReleaseGroups[0].PullRequest, int64(7))
 	var list v1alpha1.VersionedMicroserviceList
 	if err := env.Client.List(t.Context(), &list, client.InNamespace(s.namespace), client.MatchingLabels{v1alpha1.LabelPullRequest: "7"}); err != nil {
@@ -223,8 +223,8 @@ func TestRebuiltPreviewKeepsItsNumber(t *testing.T) {
 	same(t, "found by its number", len(list.Items), 1)
 }
 
-// TestPreviewsTakeOverFromNobody keeps a Deployment of before while only a preview serves.
-func TestPreviewsTakeOverFromNobody(t *testing.T) {
+// TestPreviewsTakeOverFromNothing keeps the previous Deployment while only a preview serves.
+func TestPreviewsTakeOverFromNothing(t *testing.T) {
 	t.Parallel()
 	serving := func(level v1alpha1.ReleaseLevel) v1alpha1.ReleaseGroup {
 		return v1alpha1.ReleaseGroup{Slug: string(level), Level: level, Phase: v1alpha1.GroupLive, Releases: []v1alpha1.Release{{Status: v1alpha1.ReleaseActive, Available: true}}}

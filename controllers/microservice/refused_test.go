@@ -23,10 +23,10 @@ func TestRefusedRolloutState(t *testing.T) {
 	refused := true
 	s.before = func(what string) error {
 		// The conditions are accepted: it is the second write of such a pass.
-		if what == "ledger" && refused {
+		if what == "status" && refused {
 			refused = false
 			return apierrors.NewInvalid(schema.GroupKind{Group: "hlnr.io", Kind: "Microservice"}, "shop",
-				field.ErrorList{field.TooMany(field.NewPath("status", "releaseGroups").Index(0).Child("releases"), 33, 32)})
+				field.ErrorList{field.TooMany(field.NewPath("status", "releaseGroups[0]", "releases"), 33, 32)})
 		}
 		return nil
 	}
@@ -48,7 +48,7 @@ func TestRefusedRolloutState(t *testing.T) {
 		t.Errorf("it was\n%s\nand is\n%s", before, s.rolloutState())
 	}
 	s.before = func(what string) error {
-		if what == "ledger" {
+		if what == "status" {
 			return apierrors.NewInternalError(errors.New("down"))
 		}
 		return nil

@@ -127,7 +127,7 @@ func group(t *rapid.T) release.Group {
 		PullRequest: int64(count(t, "number")), Head: word(t, "head"), HeadTime: maybe(t, "pushed"),
 		Target:          release.Target{Release: word(t, "target"), Reason: release.Reason(word(t, "why")), ResolvedFrom: word(t, "from")},
 		TrafficRevision: int64(count(t, "revision")), TrafficTime: maybe(t, "raised"),
-		SettledRevision: int64(count(t, "settled")), Superseded: count(t, "overtaken"),
+		SettledRevision: int64(count(t, "settled")), Superseded: count(t, "superseded"),
 		Failed:   release.Failed{Version: word(t, "forgotten"), Config: word(t, "forgotten config")},
 		Releases: rapid.SliceOfN(rapid.Custom(row), 0, 3).Draw(t, "rows"),
 	}

@@ -66,7 +66,7 @@ func running(g v1alpha1.ReleaseGroup, release string, step int32) v1alpha1.Relea
 
 func TestConditions(t *testing.T) {
 	t.Parallel()
-	carried := []release.Policy{{Name: "shop", Groups: []release.Report{{Slug: "1-x", Revision: 1}, {Slug: "2-x", Revision: 1}}}}
+	programmed := []release.Policy{{Name: "shop", Groups: []release.Report{{Slug: "1-x", Revision: 1}, {Slug: "2-x", Revision: 1}}}}
 	state := func(reason, message string) release.Note {
 		return release.Note{Reason: release.Reason(reason), Message: message}
 	}
@@ -165,7 +165,7 @@ func TestConditions(t *testing.T) {
 			"Progressing True Canary: 1.1.0 of group 1.x is in progress",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 50% step 2/2", Groups: "1/1"}},
-		"overtaken": {[]v1alpha1.ReleaseGroup{live("1.x", "1.1.0 deprecated 0", "1.0.0 active 100")}, nil, nil, nil, shown{Conditions: []string{
+		"superseded": {[]v1alpha1.ReleaseGroup{live("1.x", "1.1.0 deprecated 0", "1.0.0 active 100")}, nil, nil, nil, shown{Conditions: []string{
 			"Progressing True Draining: 1.1.0 of group 1.x is draining",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Groups: "1/1"}},
@@ -239,7 +239,7 @@ func TestConditions(t *testing.T) {
 			ms.Spec.ImagePolicyRef.Name = "shop"
 			ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: make([]v1alpha1.CanaryStep, 2)}
 			ms.Status.ReleaseGroups = test.groups
-			w := &pass{observed: observed{ms: ms, facts: release.Observed{Policies: carried}}, plan: plan{Result: release.Result{Notes: test.notes}}}
+			w := &pass{observed: observed{ms: ms, facts: release.Observed{Policies: programmed}}, plan: plan{Result: release.Result{Notes: test.notes}}}
 			if test.edit != nil {
 				test.edit(w)
 			}
@@ -260,7 +260,7 @@ func TestConditions(t *testing.T) {
 
 			// What no longer holds goes away.
 			ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}
-			w.plan, w.facts, w.objects = plan{}, release.Observed{Policies: carried}, nil
+			w.plan, w.facts, w.objects = plan{}, release.Observed{Policies: programmed}, nil
 			setConditions(w, nil)
 			summarize(&pass{observed: observed{ms: ms}})
 			same(t, "stable again", show(ms), shown{Conditions: []string{"Ready True Succeeded: active: 1.0.0 in group 1.x"}, Active: "1.0.0", Groups: "1/1"})
@@ -307,7 +307,7 @@ func TestMetrics(t *testing.T) {
 	same(t, "metrics", got, map[string]bool{"heighliner_release_events_total": true, "heighliner_release_promotion_seconds": true, "heighliner_releases": true})
 }
 
-// Each event has a key of its own: one that is folded into an earlier one loses its
+// Each event has its own key: one that is folded into an earlier one loses its
 // note, and is written again minutes later. Eventf of the story checks it.
 func TestEventsOfSteps(t *testing.T) {
 	t.Parallel()

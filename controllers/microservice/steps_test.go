@@ -18,8 +18,8 @@ func steps(c v1alpha1.CanaryStrategy) func(*v1alpha1.Microservice) {
 	return func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.Canary = &c }
 }
 
-// underWay returns the rollout of the one group; nil: no rollout is in progress.
-func (s *story) underWay() *v1alpha1.Rollout {
+// inProgress returns the rollout of the one group; nil: no rollout is in progress.
+func (s *story) inProgress() *v1alpha1.Rollout {
 	s.Helper()
 	for _, g := range s.ms().Status.ReleaseGroups {
 		if g.Rollout != nil {
@@ -34,7 +34,7 @@ func (s *story) outcome(version string, write func(*v1alpha1.VersionedMicroservi
 	s.Helper()
 	c := s.release(version)
 	before := c.DeepCopy()
-	write(&c.Status, s.underWay())
+	write(&c.Status, s.inProgress())
 	s.report(c, before)
 }
 
@@ -82,7 +82,7 @@ func (s *story) rest() {
 	s.Fatalf("it does not rest: %s", s.rolloutState())
 }
 
-// Each gate holds the rollout at its point until its hooks agree, and says so.
+// Each gate holds the rollout at its point until its hooks agree, and reports it.
 func TestGates(t *testing.T) {
 	t.Parallel()
 	hook := func(kind v1alpha1.HookType) v1alpha1.Hook {
@@ -110,7 +110,7 @@ func TestGates(t *testing.T) {
 		{"1.1.0", "ConfirmPromotion", "Open", "1.1.0 canary 50%", 2},
 	} {
 		s.rest()
-		run := s.underWay()
+		run := s.inProgress()
 		if run == nil || run.Gate != at.gate || run.GateTime == nil {
 			t.Fatalf("the run is at %+v, want gate %s: %s", run, at.gate, s.rolloutState())
 		}
@@ -143,7 +143,7 @@ func TestGates(t *testing.T) {
 	same(t, "active in the end", s.active().Spec.SemVer.Version, "1.1.0")
 }
 
-// A verdict passes its step, holds it, or takes the release back.
+// The result of an analysis passes its step, holds it, or rolls the release back.
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	s := begin(t, steps(v1alpha1.CanaryStrategy{
@@ -176,10 +176,10 @@ func TestVerdicts(t *testing.T) {
 	if !s.until("1.1.0 canary 50%")() {
 		t.Fatalf("it does not continue: %s", s.rolloutState())
 	}
-	first := s.underWay().Sequence
+	first := s.inProgress().Sequence
 	s.verdict("1.1.0", v1alpha1.AnalysisFailed, "rate is 94")
 	s.rest()
-	same(t, "ledger", s.rolloutState(), lines(
+	same(t, "rollout state", s.rolloutState(), lines(
 		"release Live target Latest",
 		"  1.1.0 error 0% AnalysisFailed, 2 replicas",
 		"  1.0.0 active 100% First, 2 replicas",
@@ -195,8 +195,8 @@ func TestVerdicts(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.rest()
-	if run := s.underWay(); run == nil || run.Sequence <= first || !s.until("1.1.0 canary 10%")() {
-		t.Errorf("a verdict of the rollout before counts for a retry: %+v %s", run, s.rolloutState())
+	if run := s.inProgress(); run == nil || run.Sequence <= first || !s.until("1.1.0 canary 10%")() {
+		t.Errorf("a result of the previous rollout counts for a retry: %+v %s", run, s.rolloutState())
 	}
 }
 
@@ -292,11 +292,11 @@ func TestRollbackHook(t *testing.T) {
 		})
 		s.rest()
 	}
-	asks(s.underWay().Sequence - 1)
+	asks(s.inProgress().Sequence - 1)
 	if !s.until("1.1.0 canary 10%")() {
-		t.Errorf("an answer to another run takes it back: %s", s.rolloutState())
+		t.Errorf("an answer to another run rolls it back: %s", s.rolloutState())
 	}
-	asks(s.underWay().Sequence)
+	asks(s.inProgress().Sequence)
 	if !s.until("1.1.0 error 0% RollbackRequested")() {
 		t.Errorf("it is not rolled back: %s", s.rolloutState())
 	}

@@ -100,7 +100,7 @@ func TestUpgrades(t *testing.T) {
 		same(t, "groups", ms.Status.ReleaseGroups, groups)
 		same(t, "sequence", ms.Status.Sequence(), sequence)
 		same(t, "generation", ms.Status.ObservedGeneration, ms.Generation)
-		same(t, "writes", s.writes[writes:], []string{"ledger"})
+		same(t, "writes", s.writes[writes:], []string{"status"})
 	})
 }
 
@@ -145,7 +145,7 @@ func TestCanary(t *testing.T) {
 func TestApprovalAndDecisions(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {
-		ms.Spec.UpdateStrategy.Canary.Steps[0] = v1alpha1.CanaryStep{Name: "look", Weight: 10, Approval: &v1alpha1.CanaryApproval{}}
+		ms.Spec.UpdateStrategy.Canary.Steps[0] = v1alpha1.CanaryStep{Name: "check", Weight: 10, Approval: &v1alpha1.CanaryApproval{}}
 	})
 	decide := func(version string, d v1alpha1.Decision, by string) {
 		t.Helper()
@@ -173,19 +173,19 @@ func TestApprovalAndDecisions(t *testing.T) {
 	s.offer("1.1.0", "1.0.0")
 	s.play()
 	name := s.release("1.1.0").Name
-	same(t, "Progressing", condition(s.ms(), "Progressing"), `True Approval: 1.1.0 is waiting at 10% for approval: set spec.decision.action: Continue on VersionedMicroservice `+name+`, with spec.decision.step: "look"`)
+	same(t, "Progressing", condition(s.ms(), "Progressing"), `True Approval: 1.1.0 is waiting at 10% for approval: set spec.decision.action: Continue on VersionedMicroservice `+name+`, with spec.decision.step: "check"`)
 	same(t, "canary", s.ms().Status.Summary.Canary, "1.1.0 10% step 1/2 Approval")
 
 	long := strings.Repeat("mallory", 100)
 	decide("1.1.0", v1alpha1.Decision{Action: "Continue", ID: "1", Step: "other"}, long)
 	s.play()
 	same(t, "a wrong step", decision("1.1.0"), v1alpha1.HandledDecision{
-		ID: "1", Action: "Continue", By: long[:250] + "…", Outcome: `DecisionNotApplicable: the canary is in step "look", not in step "other"`,
+		ID: "1", Action: "Continue", By: long[:250] + "…", Outcome: `DecisionNotApplicable: the canary is in step "check", not in step "other"`,
 	})
-	decide("1.1.0", v1alpha1.Decision{Action: "Continue", ID: "2", Step: "look"}, "alice")
+	decide("1.1.0", v1alpha1.Decision{Action: "Continue", ID: "2", Step: "check"}, "alice")
 	s.play()
 	same(t, "the right step", decision("1.1.0"), v1alpha1.HandledDecision{ID: "2", Action: "Continue", By: "alice", Outcome: "Applied"})
-	same(t, "ledger", s.rolloutState(), rests["1.1.0"])
+	same(t, "rollout state", s.rolloutState(), rests["1.1.0"])
 
 	s.offer("1.2.0", "1.1.0", "1.0.0")
 	s.play()
@@ -197,7 +197,7 @@ func TestApprovalAndDecisions(t *testing.T) {
 	s.play(s.until("1.2.0 canary"))
 	decide("1.2.0", v1alpha1.Decision{Action: "Adopt", ID: "5"}, "bob")
 	s.play()
-	same(t, "ledger", s.rolloutState(), lines(
+	same(t, "rollout state", s.rolloutState(), lines(
 		"release Live target Latest",
 		"  1.2.0 active 100% Adopted, 2 replicas",
 		"  1.1.0 deprecated 0% Replaced, 1 replicas",
@@ -219,7 +219,7 @@ func TestPins(t *testing.T) {
 	}
 	pin("1.1.0", "incident 7")
 	same(t, "Pinned", condition(s.ms(), "Pinned"), `True Pinned: group release is pinned to 1.1.0; strategy latest would select 1.1.1 ("incident 7")`)
-	same(t, "ledger", s.rolloutState(), lines(
+	same(t, "rollout state", s.rolloutState(), lines(
 		"release Live target Pinned",
 		"  1.2.0 error 0% CrashLoopBackOff, 0 replicas",
 		"  1.1.1 deprecated 0% Replaced, 1 replicas",
@@ -241,8 +241,8 @@ func TestPins(t *testing.T) {
 	s.play()
 	s.play()
 	stray := `spec.updateStrategy.manual.groups[0].name: group "Release" does not exist (existing groups: release); no release starts in groups without a pin; correct the name, or remove the pin`
-	same(t, "Pinned by a name that is no group", condition(s.ms(), "Pinned"), "False PinnedVersionMissing: "+stray)
-	same(t, "Stalled by a name that is no group", condition(s.ms(), "Stalled"), "True PinnedVersionMissing: "+stray)
+	same(t, "Pinned by a name without a group", condition(s.ms(), "Pinned"), "False PinnedVersionMissing: "+stray)
+	same(t, "Stalled by a name without a group", condition(s.ms(), "Stalled"), "True PinnedVersionMissing: "+stray)
 	same(t, "events", s.events, []string{"PinnedVersionMissing: " + stray})
 	s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.UpdateStrategy.Manual = nil })
 	s.play()
@@ -318,7 +318,7 @@ func TestProblems(t *testing.T) {
 			}
 			same(t, "generation", ms.Status.ObservedGeneration, ms.Generation)
 			if test.next > 0 && result.RequeueAfter != test.next {
-				t.Errorf("it looks again in %s, want %s", result.RequeueAfter, test.next)
+				t.Errorf("it is requeued after %s, want %s", result.RequeueAfter, test.next)
 			}
 			writes := len(s.writes)
 			for range 3 {
@@ -335,7 +335,7 @@ func TestProblems(t *testing.T) {
 }
 
 // A release that cannot be made does not keep a bad canary in the traffic.
-func TestRefusedSuccessorHoldsNothingUp(t *testing.T) {
+func TestRefusedSuccessorBlocksNothing(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
 	s.route()
@@ -405,7 +405,7 @@ func TestConcurrentRolloutStateWrite(t *testing.T) {
 	s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.UpdateStrategy.MinimumAvailable = 1 })
 	before, events := s.rolloutState(), len(s.events)
 	s.before = func(what string) error {
-		if what == "ledger" {
+		if what == "status" {
 			s.before = nil
 			ms := s.ms()
 			ms.Status.Summary.Failed = "another leader was here"
@@ -419,7 +419,7 @@ func TestConcurrentRolloutStateWrite(t *testing.T) {
 	if err != nil || result.RequeueAfter == 0 {
 		t.Errorf("a conflict ends in %v, %v: want a quiet requeue", result, err)
 	}
-	same(t, "ledger", s.rolloutState(), before)
+	same(t, "rollout state", s.rolloutState(), before)
 	same(t, "events", len(s.events), events)
 	s.play()
 	if s.until("1.1.0")() {

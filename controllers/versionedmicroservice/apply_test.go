@@ -102,7 +102,7 @@ func TestDeploymentRefusedByAWebhookThatIsDown(t *testing.T) {
 	}
 }
 
-// A Deployment that cannot be written, and of which the status is of before, is not
+// A Deployment that cannot be written, and whose status is the previous one, is not
 // reported on.
 func TestUnspoken(t *testing.T) {
 	t.Parallel()

@@ -81,7 +81,7 @@ func (s *sizes) mark() {
 }
 
 // size waits until the Deployment has that many replicas, all of them available, and
-// the release says so.
+// the release reports it.
 func size(t *testing.T, release *v1alpha1.VersionedMicroservice, want int32) {
 	t.Helper()
 	d := deploymentOf(release)
@@ -152,7 +152,7 @@ func TestAutoscalingSwitchedOn(t *testing.T) {
 	})
 	size(t, release, 6)
 	if all := seen.all(); slices.Min(all) < 3 || !slices.IsSorted(all) {
-		t.Errorf("on its way from 3 to 6 replicas it had %v", all)
+		t.Errorf("while it scaled from 3 to 6 replicas it had %v", all)
 	}
 
 	// The writes of a pass would be seen, and the load changes nothing.
@@ -227,7 +227,7 @@ func TestActiveKeepsItsCapacity(t *testing.T) {
 }
 
 // An autoscaler that a user edits or deletes is put right, and one of another user
-// is left alone.
+// is not changed.
 func TestAutoscalerIsKept(t *testing.T) {
 	t.Parallel()
 	release, _ := autoscaledRelease(t, 2, halfUsed(4))

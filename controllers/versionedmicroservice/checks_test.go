@@ -122,7 +122,7 @@ func TestListenAsks(t *testing.T) {
 		"a step with a mirror":            {both(run(func(_ *v1alpha1.Rollout, row *v1alpha1.Release) { row.Weight, row.MirrorPercent = 0, 5 })), time.Second, "rollout rollback event"},
 		"paused at a gate, measured on":   {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.Gate = v1alpha1.GateConfirmPromotion })), time.Minute, "round at 1m0s of " + releaseName + " rollout rollback event"},
 		"stable":                          {both(func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups[1].Rollout = nil }), time.Minute, "measure nothing"},
-		"another release is under way":    {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.Release = "other" })), time.Minute, "measure nothing"},
+		"another release is in progress":  {both(run(func(r *v1alpha1.Rollout, _ *v1alpha1.Release) { r.Release = "other" })), time.Minute, "measure nothing"},
 		"no row":                          {func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups = nil }, time.Minute, "forget"},
 		"hooks without an analysis":       {hooked(v1alpha1.HookRollout), time.Second, "rollout"},
 		"neither":                         {func(*v1alpha1.Microservice) {}, time.Minute, "measure nothing"},
@@ -202,15 +202,15 @@ func (p *player) answer(name string, yes bool) {
 	if i < 0 {
 		p.Fatalf("%s is not asked", name)
 	}
-	p.a.outcomes[questions[i].Body.ID] = hook.Outcome{Yes: yes, Attempts: 1, Message: "said so"}
+	p.a.outcomes[questions[i].Body.ID] = hook.Outcome{Yes: yes, Attempts: 1, Message: "its answer"}
 }
 
 // no one answers a hook.
-func (p *player) nobody(name string) {
+func (p *player) unanswered(name string) {
 	p.Helper()
 	p.answer(name, false)
 	for id, o := range p.a.outcomes {
-		if o.Message == "said so" && !o.Yes {
+		if o.Message == "its answer" && !o.Yes {
 			o.Unanswered, o.Message = true, "HTTP 503"
 			p.a.outcomes[id] = o
 		}
@@ -235,17 +235,17 @@ func TestRoundOfMetricsAndHooks(t *testing.T) {
 	p.want(time.Minute, "step 1 Running 0/0") // the hook is silent
 	p.answer("rollout", true)
 	p.want(61*time.Second, "step 1 Passed 1/0, rollout Delivered")
-	if p.pass(62 * time.Second); !slices.Equal(p.a.asked, []string{"rollout", "rollout"}) { // pass looks twice
+	if p.pass(62 * time.Second); !slices.Equal(p.a.asked, []string{"rollout", "rollout"}) { // pass reconciles twice
 		t.Errorf("at the beginning of the next interval: %q", p.a.asked)
 	}
 	p.answer("rollout", false)
 	p.want(90*time.Second, "step 1 Passed 1/0, rollout Failed")
 	p.want(121*time.Second, "step 1 Failed 1/1, rollout Failed")
-	if got := p.said.analysis.Message; !strings.Contains(got, "hook rollout: said so") {
+	if got := p.said.analysis.Message; !strings.Contains(got, "hook rollout: its answer") {
 		t.Errorf("message %q does not name the hook", got)
 	}
 	if p.pass(5 * time.Minute); len(p.a.asked) > 0 {
-		t.Errorf("after the verdict: %q", p.a.asked)
+		t.Errorf("after the result: %q", p.a.asked)
 	}
 }
 
@@ -264,7 +264,7 @@ func TestMetricsAlone(t *testing.T) {
 	p.want(61*time.Second, "step 1 Failed 0/1")
 }
 
-// Hooks make rounds of their own where nothing is measured: the first at once, and
+// Hooks have their own rounds where nothing is measured: the first immediately, and
 // each failure counts.
 func TestHooksAlone(t *testing.T) {
 	t.Parallel()
@@ -279,7 +279,7 @@ func TestHooksAlone(t *testing.T) {
 		t.Errorf("wants to look at %s, want %s", p.said.requeueAt, want)
 	}
 	if p.pass(66 * time.Second); len(p.a.asked) == 0 {
-		t.Error("the second round asks nobody")
+		t.Error("the second round asks no receiver")
 	}
 	p.answer("rollout", false)
 	p.want(67*time.Second, "step 1 Failed 1/1, rollout Failed")
@@ -289,7 +289,7 @@ func TestHooksAlone(t *testing.T) {
 func TestHookWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	p := playWay(t, hooked(v1alpha1.HookRollout))
-	p.nobody("rollout")
+	p.unanswered("rollout")
 	p.want(2*time.Second, "step 1 Running 0/0, rollout Waiting")
 	if got := p.said.analysis; got.Errors != 1 || !strings.Contains(got.Message, "hook rollout did not respond: HTTP 503") {
 		t.Errorf("%+v", got)
@@ -301,18 +301,18 @@ func TestHookWithoutAnAnswer(t *testing.T) {
 
 // A metric that fails counts while no one answers a hook, and an answer that comes within the
 // round counts too.
-func TestMetricsBesideAHookWithoutAnAnswer(t *testing.T) {
+func TestMetricsNextToAHookWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	both := func(ms *v1alpha1.Microservice) { measured(ms); hooked(v1alpha1.HookRollout)(ms) }
 	p := playWay(t, both)
 	p.want(0, "step 1 Running 0/0")
-	p.nobody("rollout")
+	p.unanswered("rollout")
 	p.measure(v1alpha1.MeasurementFailed)
 	p.want(61*time.Second, "step 1 Failed 0/1, rollout Waiting")
 
 	p = playWay(t, both)
 	p.want(0, "step 1 Running 0/0")
-	p.nobody("rollout")
+	p.unanswered("rollout")
 	p.want(30*time.Second, "step 1 Running 0/0, rollout Waiting")
 	p.answer("rollout", true)
 	p.measure(v1alpha1.MeasurementPassed)

@@ -474,7 +474,7 @@ func TestReadinessFailing(t *testing.T) {
 	if release.Status.Message != want {
 		t.Errorf("message %q, want %q", release.Status.Message, want)
 	}
-	// The verdict is written before the release is made smaller, as the Microservice's controller does.
+	// The rollback is written before the release is made smaller, as the Microservice's controller does.
 	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Name: "1.x", Slug: "1-x", Phase: v1alpha1.GroupLive, Releases: []v1alpha1.Release{{
 		VersionedMicroservice: release.Name, SemVer: release.Spec.SemVer, Status: v1alpha1.ReleaseError, LastTransitionTime: metav1.NowMicro(), Reason: v1alpha1.FailureReadinessFailing}}}}
 	if err := world.Status().Update(t.Context(), ms); err != nil {

@@ -48,7 +48,7 @@ func TestDiagnose(t *testing.T) {
 			o.microservice.Spec.UpdateStrategy.ProgressDeadlineSeconds = seconds
 		}
 	}
-	givenUp := func(reason string) func(*observed) {
+	rolledBack := func(reason string) func(*observed) {
 		return func(o *observed) {
 			o.microservice = inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: reason}, nil)
 			o.microservice.Spec.UpdateStrategy.ProgressDeadlineSeconds = 30
@@ -86,8 +86,8 @@ func TestDiagnose(t *testing.T) {
 		"never ready":                    {pods: []corev1.Pod{pod(running(30 * time.Second))}, want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" runs, but its readiness probe fails`}},
 		"half the deadline":              {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: deadline(20), want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" runs, but its readiness probe fails`}},
 		"young for its deadline":         {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: deadline(30), want: failure{requeueAt: noon.Add(5 * time.Second)}},
-		"given up while it was young":    {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: givenUp("ProgressDeadlineExceeded"), want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" runs, but its readiness probe fails`}},
-		"turned down while it was young": {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: givenUp("TurnedDown"), want: failure{requeueAt: noon.Add(5 * time.Second)}},
+		"rolled back while it was young": {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: rolledBack("ProgressDeadlineExceeded"), want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" runs, but its readiness probe fails`}},
+		"aborted while it was young":     {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: rolledBack("Aborted"), want: failure{requeueAt: noon.Add(5 * time.Second)}},
 		"what the probe got": {pods: []corev1.Pod{pod(running(time.Minute))}, seen: func(o *observed) {
 			o.probeMessages = map[string]string{"shop": "HTTP probe failed with statuscode: 503", "proxy": "no"}
 		},
@@ -269,7 +269,7 @@ func TestWhoseFaultAMissingSidecarIs(t *testing.T) {
 		"the sidecar of half is being made, that of others not pulled":   {"mmpp", v1alpha1.FailureImagePullBackOff},
 		"the sidecar was pulled at last, and the application has time":   {"bb", ""},
 		"the sidecar of one was pulled at last":                          {"pppb", v1alpha1.FailureImagePullBackOff},
-		"a sidecar that starts anew gives the application no more time":  {"B", v1alpha1.FailureReadinessFailing},
+		"a sidecar that starts again gives the application no more time": {"B", v1alpha1.FailureReadinessFailing},
 		"an init container waits for its image, one replica":             {"n", v1alpha1.FailureImagePullBackOff},
 		"an init container waits for its image, four replicas":           {"nnnn", v1alpha1.FailureImagePullBackOff},
 		"an init container of half waits, the others are ready":          {"rrnn", v1alpha1.FailureImagePullBackOff},
@@ -317,16 +317,16 @@ func TestEndedFromOutside(t *testing.T) {
 		pods []corev1.Pod
 		want string
 	}{
-		"evicted, and its successor has no room":        {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "ContainerStatusUnknown")), noRoom}, v1alpha1.FailureUnschedulable},
-		"evicted while it was killed for its memory":    {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "OOMKilled")), noRoom}, v1alpha1.FailureUnschedulable},
-		"the node shut down, no room":                   {[]corev1.Pod{gone(corev1.PodFailed, "Terminated", ended(143, "Error")), noRoom}, v1alpha1.FailureUnschedulable},
-		"the node shut down, and it ended well":         {[]corev1.Pod{gone(corev1.PodSucceeded, "", ended(0, "Completed")), noRoom}, v1alpha1.FailureUnschedulable},
-		"evicted long ago, its successor is starting":   {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "Error")), shop(corev1.ContainerStatus{State: waiting("ContainerCreating")})}, ""},
-		"evicted, and its successor crashes":            {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "Error")), shop(corev1.ContainerStatus{State: ended(1, "Error")})}, v1alpha1.FailureCrashLoopBackOff},
-		"the node started anew, the container starts":   {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("ContainerCreating"), LastTerminationState: ended(255, "Unknown")})}, ""},
-		"the container runtime lost it":                 {[]corev1.Pod{shop(corev1.ContainerStatus{State: ended(137, "ContainerStatusUnknown")})}, ""},
-		"its end was not seen, and it ended too often":  {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("CrashLoopBackOff"), LastTerminationState: ended(255, "Unknown")})}, v1alpha1.FailureCrashLoopBackOff},
-		"the node started anew, and the container ends": {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("ContainerCreating"), LastTerminationState: ended(1, "Error")})}, v1alpha1.FailureCrashLoopBackOff},
+		"evicted, and its successor has no room":       {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "ContainerStatusUnknown")), noRoom}, v1alpha1.FailureUnschedulable},
+		"evicted while it was killed for its memory":   {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "OOMKilled")), noRoom}, v1alpha1.FailureUnschedulable},
+		"the node shut down, no room":                  {[]corev1.Pod{gone(corev1.PodFailed, "Terminated", ended(143, "Error")), noRoom}, v1alpha1.FailureUnschedulable},
+		"the node shut down, and it ended well":        {[]corev1.Pod{gone(corev1.PodSucceeded, "", ended(0, "Completed")), noRoom}, v1alpha1.FailureUnschedulable},
+		"evicted long ago, its successor is starting":  {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "Error")), shop(corev1.ContainerStatus{State: waiting("ContainerCreating")})}, ""},
+		"evicted, and its successor crashes":           {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "Error")), shop(corev1.ContainerStatus{State: ended(1, "Error")})}, v1alpha1.FailureCrashLoopBackOff},
+		"the node restarted, the container starts":     {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("ContainerCreating"), LastTerminationState: ended(255, "Unknown")})}, ""},
+		"the container runtime lost it":                {[]corev1.Pod{shop(corev1.ContainerStatus{State: ended(137, "ContainerStatusUnknown")})}, ""},
+		"its end was not seen, and it ended too often": {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("CrashLoopBackOff"), LastTerminationState: ended(255, "Unknown")})}, v1alpha1.FailureCrashLoopBackOff},
+		"the node restarted, and the container ends":   {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("ContainerCreating"), LastTerminationState: ended(1, "Error")})}, v1alpha1.FailureCrashLoopBackOff},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

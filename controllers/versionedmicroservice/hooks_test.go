@@ -99,7 +99,7 @@ type stage struct {
 	ms      *v1alpha1.Microservice
 	release *v1alpha1.VersionedMicroservice
 	// older is the group from which domains move to the release; nil: it is not the first
-	// of its own group.
+	// of its group.
 	older *v1alpha1.ReleaseGroup
 }
 
@@ -329,7 +329,7 @@ func TestDeletedReleaseIsAskedNoMore(t *testing.T) {
 	t.Cleanup(server.Close)
 	s := newStage(t, &v1alpha1.CanaryStrategy{
 		Steps: []v1alpha1.CanaryStep{{Weight: 10}},
-		Hooks: []v1alpha1.Hook{{Name: "told", Type: v1alpha1.HookEvent, URL: server.URL, Timeout: "1m"}},
+		Hooks: []v1alpha1.Hook{{Name: "notified", Type: v1alpha1.HookEvent, URL: server.URL, Timeout: "1m"}},
 	})
 	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.Rollout{Sequence: 5, Step: 1})
 	<-came
@@ -339,7 +339,7 @@ func TestDeletedReleaseIsAskedNoMore(t *testing.T) {
 	await.Receive(t, "the end of the call", gone)
 }
 
-// What keeps a hook from being called is said, and is mended without a restart.
+// What keeps a hook from being called is reported, and can be fixed without a restart.
 func TestHookWithoutItsSecret(t *testing.T) {
 	t.Parallel()
 	r := receive(t, "a key")
@@ -366,7 +366,7 @@ func TestHookWithoutItsSecret(t *testing.T) {
 }
 
 // A hook that no manager may call is reported once, and a hook that was fixed is called
-// at once, whatever its interval is.
+// immediately, whatever its interval is.
 func TestHookThatCannotBeCalled(t *testing.T) {
 	t.Parallel()
 	r := receive(t, "a key")
@@ -393,8 +393,8 @@ func TestHookThatCannotBeCalled(t *testing.T) {
 	})
 }
 
-// A bad canary is measured with a server that speaks as Prometheus does, and its
-// verdict stands in the status, with what it is made from.
+// A bad canary is measured with a server that speaks as Prometheus does, and the
+// result is in the status, with the measurements.
 func TestAnalysisOfARelease(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -437,7 +437,7 @@ func TestAnalysisOfARelease(t *testing.T) {
 	})
 	a := s.release.Status.Analysis
 	if a.Run != 5 || a.Step != 1 || !a.Since.Time.Equal(since.Time) || a.Failures != 1 || len(a.Metrics) != 1 || a.Metrics[0].Measurements[0].Value != "7" {
-		t.Errorf("the verdict is %+v", a)
+		t.Errorf("the result is %+v", a)
 	}
 	if a.LastTime.Time.Before(since.Add(10 * time.Second)) {
 		t.Errorf("the first round is of %s, less than an interval after %s", a.LastTime, since)
@@ -506,7 +506,7 @@ func TestAnalysisFromAnOlderGroup(t *testing.T) {
 	defer mu.Unlock()
 	for _, query := range []string{`errors{of="` + releaseName + `/2-x/inside"}`, `errors{of="old/1-x/inside-old"}`} {
 		if !asked[query] {
-			t.Errorf("nobody asked %q, only %v", query, asked)
+			t.Errorf("%q was not asked, only %v", query, asked)
 		}
 	}
 }

@@ -27,21 +27,21 @@ func TestDecideRetry(t *testing.T) {
 		last    *retry
 		room    string
 		want    *retry
-		look    time.Time
+		requeue time.Time
 	}{
 		"nothing is refused":             {since: time.Hour},
 		"refused by a decision":          {message: `admission webhook "x" denied the request`, since: time.Hour},
-		"webhook just went down":         {message: webhook, since: time.Second, look: noon.Add(14 * time.Second)},
+		"webhook just went down":         {message: webhook, since: time.Second, requeue: noon.Add(14 * time.Second)},
 		"webhook is down":                {message: webhook, since: retryInterval, want: &retry{at: noon}},
-		"webhook is down, just retried":  {message: webhook, since: time.Hour, last: &retry{at: noon.Add(-5 * time.Second)}, look: noon.Add(10 * time.Second)},
+		"webhook is down, just retried":  {message: webhook, since: time.Hour, last: &retry{at: noon.Add(-5 * time.Second)}, requeue: noon.Add(10 * time.Second)},
 		"webhook is down, retried":       {message: webhook, since: time.Hour, last: &retry{at: noon.Add(-retryInterval)}, want: &retry{at: noon}},
-		"webhook is down again":          {message: webhook, since: time.Second, last: &retry{at: noon.Add(-time.Hour)}, look: noon.Add(14 * time.Second)},
-		"the clock went back":            {message: webhook, since: time.Hour, last: &retry{at: noon.Add(time.Hour)}, look: noon.Add(retryInterval)},
-		"quota, just refused":            {message: quota, since: 0, room: "full", look: noon.Add(retryInterval)},
+		"webhook is down again":          {message: webhook, since: time.Second, last: &retry{at: noon.Add(-time.Hour)}, requeue: noon.Add(14 * time.Second)},
+		"the clock went back":            {message: webhook, since: time.Hour, last: &retry{at: noon.Add(time.Hour)}, requeue: noon.Add(retryInterval)},
+		"quota, just refused":            {message: quota, since: 0, room: "full", requeue: noon.Add(retryInterval)},
 		"quota, not retried yet":         {message: quota, since: time.Hour, room: "full", want: &retry{noon, "full"}},
 		"quota, nothing changed":         {message: quota, since: time.Hour, room: "full", last: &retry{noon.Add(-time.Hour), "full"}},
 		"quota, changed":                 {message: quota, since: time.Hour, room: "more", last: &retry{noon.Add(-time.Hour), "full"}, want: &retry{noon, "more"}},
-		"quota, changed again and again": {message: quota, since: time.Hour, room: "more", last: &retry{noon.Add(-time.Second), "full"}, look: noon.Add(14 * time.Second)},
+		"quota, changed again and again": {message: quota, since: time.Hour, room: "more", last: &retry{noon.Add(-time.Second), "full"}, requeue: noon.Add(14 * time.Second)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -56,11 +56,11 @@ func TestDecideRetry(t *testing.T) {
 			if test.last != nil {
 				resources.Annotate(o.deployment, resources.AnnotationRetry, test.last.String())
 			}
-			due, look := planRetry(o, noon)
-			if diff := cmp.Diff([]any{test.want, test.look}, []any{due, look}, cmp.AllowUnexported(retry{})); diff != "" {
+			due, requeue := planRetry(o, noon)
+			if diff := cmp.Diff([]any{test.want, test.requeue}, []any{due, requeue}, cmp.AllowUnexported(retry{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			// The same facts, with the retry that was decided, are at rest.
+			// The same facts, with the retry that was decided, are stable.
 			if due != nil {
 				resources.Annotate(o.deployment, resources.AnnotationRetry, due.String())
 				if again, _ := planRetry(o, noon.Add(time.Second)); again != nil {
@@ -105,8 +105,8 @@ func TestGrew(t *testing.T) {
 	}
 }
 
-// asked waits until the ReplicaSet of a release was asked to try again, which it does at
-// once, whatever its back-off.
+// asked waits until the ReplicaSet of a release was asked to try again, which it does
+// immediately, whatever its back-off.
 func asked(t *testing.T, release *v1alpha1.VersionedMicroservice, unlike string) string {
 	t.Helper()
 	var last string

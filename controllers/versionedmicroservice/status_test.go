@@ -109,7 +109,7 @@ func TestReport(t *testing.T) {
 				o.microservice = inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "X"}, nil)
 			}),
 			want: "3: error 0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/CrashLoopBackOff Stalled=True/CrashLoopBackOff CrashLoopBackOff"},
-		"given up, and its pods still show why": {
+		"failed, and its pods still show why": {
 			seen: with(scene(0, 0), func(o *observed) {
 				o.release.Status = v1alpha1.VersionedMicroserviceStatus{ObservedGeneration: 2, Ready: "0/2"}
 				o.microservice = inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "ProgressDeadlineExceeded"}, nil)
@@ -117,7 +117,7 @@ func TestReport(t *testing.T) {
 					Name: "shop", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon)}}}}}}}
 			}), did: applied{deploymentWritten: true},
 			want: "2: error 0/2 ReadinessFailing"},
-		"given up, and its pods are gone": {
+		"failed, and its pods are gone": {
 			seen: with(scene(0, 0), func(o *observed) {
 				o.microservice = inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "ProgressDeadlineExceeded"}, nil)
 			}),
@@ -128,7 +128,7 @@ func TestReport(t *testing.T) {
 				o.microservice = inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseCanary}, nil)
 			}),
 			want: "3: canary 0/0 " + isZero + " CrashLoopBackOff"},
-		"turned down": {
+		"aborted": {
 			seen: with(scene(0, 0), func(o *observed) {
 				o.microservice = inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "Aborted"}, nil)
 			}),
@@ -279,9 +279,9 @@ func TestDecide(t *testing.T) {
 		"a fixed number again": {with(scene(2, 2), func(o *observed) {
 			o.autoscaler = &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{OwnerReferences: o.deployment.OwnerReferences}}
 		}), "unscale"},
-		"an autoscaler of somebody else": {with(scene(2, 2), func(o *observed) { o.autoscaler = &autoscalingv2.HorizontalPodAutoscaler{} }), ""},
-		"old budget":                     {with(scene(2, 2), func(o *observed) { o.budget = budgetOf(o, true) }), "retire"},
-		"foreign old budget":             {with(scene(2, 2), func(o *observed) { o.budget = budgetOf(o, false) }), ""},
+		"an autoscaler of another user": {with(scene(2, 2), func(o *observed) { o.autoscaler = &autoscalingv2.HorizontalPodAutoscaler{} }), ""},
+		"old budget":                    {with(scene(2, 2), func(o *observed) { o.budget = budgetOf(o, true) }), "retire"},
+		"foreign old budget":            {with(scene(2, 2), func(o *observed) { o.budget = budgetOf(o, false) }), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -376,8 +376,8 @@ func TestVerdict(t *testing.T) {
 		analysis *v1alpha1.ReleaseAnalysis
 		want     string
 	}{
-		"turned down":             {row: rolloutState{reason: "Aborted", decision: turned}, want: "alice decided Deprecate"},
-		"turned down, by nobody":  {row: rolloutState{reason: "Aborted", decision: &v1alpha1.HandledDecision{}}},
+		"aborted":                 {row: rolloutState{reason: "Aborted", decision: turned}, want: "alice decided Deprecate"},
+		"aborted, by no one":      {row: rolloutState{reason: "Aborted", decision: &v1alpha1.HandledDecision{}}},
 		"measured":                {row: rolloutState{reason: "AnalysisFailed"}, analysis: measured, want: "errors: 0.2 is above 0.01"},
 		"measured, not the cause": {row: rolloutState{reason: "ProgressDeadlineExceeded"}, analysis: measured},
 		"measured well":           {row: rolloutState{reason: "AnalysisFailed"}, analysis: &v1alpha1.ReleaseAnalysis{Phase: v1alpha1.AnalysisPassed, Message: "good"}},

@@ -1,4 +1,4 @@
-// Package resources builds the children of a VersionedMicroservice. It is pure:
+// Package resources builds the child objects of a VersionedMicroservice. It is pure:
 // the same release gives the same objects.
 //
 //	deployment.go  the Deployment
@@ -34,7 +34,7 @@ const history = 1
 // enforces the only deadline.
 const noDeadline = math.MaxInt32
 
-// Labels of the children of a release.
+// Labels of the child objects of a release.
 func Labels(release *v1alpha1.VersionedMicroservice) map[string]string {
 	labels := map[string]string{
 		v1alpha1.LabelMicroservice: release.Spec.MicroserviceName,

@@ -17,7 +17,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 func release() *v1alpha1.VersionedMicroservice {
 	half := intstr.FromString("50%")
@@ -99,7 +99,7 @@ func TestBuildersChangeNothing(t *testing.T) {
 	}
 	r.Spec.Availability.DisruptionBudget = nil
 	if b := resources.Budget(r); b != nil {
-		t.Errorf("a budget that nobody asked for: %v", b)
+		t.Errorf("a budget that was not requested: %v", b)
 	}
 }
 
