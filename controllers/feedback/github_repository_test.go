@@ -40,7 +40,7 @@ func (s *story) recorded() []string {
 	return out
 }
 
-// TestAnotherRepository: what was written at the previous repository is taken back
+// TestAnotherRepository: what was written at the previous repository is withdrawn
 // there, and nothing of it counts in the new one.
 func TestAnotherRepository(t *testing.T) {
 	s := begin(t)
@@ -129,7 +129,7 @@ func TestRenamed(t *testing.T) {
 }
 
 // TestShutOut: where the credentials are not let in any more, nothing is said to be
-// inactive, the new repository is reported nevertheless, and the previous one is given up in the end.
+// inactive, the new repository is reported nevertheless, and the previous one is abandoned in the end.
 func TestShutOut(t *testing.T) {
 	s := begin(t)
 	sha := s.ready()
@@ -157,7 +157,7 @@ func TestShutOut(t *testing.T) {
 		wait = s.settle()
 	}
 	if diff := cmp.Diff([]string{here}, s.recorded()); diff != "" {
-		t.Errorf("records after it was given up (-want +got):\n%s", diff)
+		t.Errorf("records after it was abandoned (-want +got):\n%s", diff)
 	}
 	if got := s.condition(); got != allWritten {
 		t.Errorf("condition %q", got)

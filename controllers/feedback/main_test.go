@@ -297,7 +297,7 @@ func groupWith(number int64, slug string, rows ...string) v1alpha1.ReleaseGroup 
 }
 
 // route makes a NetworkPolicy of the Microservice, and later sets what it says of the
-// group: the release that it leads to, and whether that is programmed.
+// group: the release that it routes to, and whether that is programmed.
 func (s *story) route(slug, sha string, programmed bool) {
 	s.Helper()
 	key := client.ObjectKey{Namespace: s.namespace, Name: msName}

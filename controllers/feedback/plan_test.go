@@ -111,13 +111,13 @@ func TestJudge(t *testing.T) {
 			s.failures[msName+"-"+short(head)] = v1alpha1.FailureImageNotFound
 		}, releaseState{state: "failure", description: "ImageNotFound: the image does not exist in the registry."}},
 		"failed, no word": {group(head + " error"), nil, releaseState{state: "failure", description: "Failed: the release did not become available."}},
-		"turned down":     {group(head + " deprecated"), nil, releaseState{state: "inactive", description: "Replaced by another release."}},
+		"aborted":         {group(head + " deprecated"), nil, releaseState{state: "inactive", description: "Replaced by another release."}},
 		"configuration changed": {group(head+" pending", head+" +active"), nil,
 			releaseState{state: "success", description: "The release is available.", active: true}},
 		"too old": {phase(v1alpha1.GroupExpired, head, "MaxAge"), nil,
 			releaseState{state: "inactive", description: "The preview expired because of its age. The next push creates it again."}},
 		"too old, and pushed": {phase(v1alpha1.GroupExpired, commit("b"), "MaxAge"), nil, releaseState{state: "queued", description: "Waiting for the image."}},
-		"no place":            {phase(v1alpha1.GroupExpired, head, "NoSlot"), nil, releaseState{state: "queued", description: "Waiting for a preview slot: the limit of previews is reached."}},
+		"no slot":             {phase(v1alpha1.GroupExpired, head, "NoSlot"), nil, releaseState{state: "queued", description: "Waiting for a preview slot: the limit of previews is reached."}},
 		"closing":             {phase(v1alpha1.GroupClosing, "", ""), nil, releaseState{state: "inactive", description: "The preview is being deleted."}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -89,7 +89,7 @@ func TestLifeOfAPreview(t *testing.T) {
 	s.expect("closed", env+" queued in_progress in_progress success inactive")
 	s.commented("closed", 1, "is closed")
 	if ghr := s.get(); len(ghr.Finalizers) != 0 {
-		t.Errorf("finalizers %q stay while nothing is to be taken back", ghr.Finalizers)
+		t.Errorf("finalizers %q stay while nothing is to be withdrawn", ghr.Finalizers)
 	}
 	// A pull request that is forgotten after that gets no report.
 	s.server.ResetCounts()
@@ -338,7 +338,7 @@ func TestHangingGitHub(t *testing.T) {
 		s.once() // GitHub answers after it.
 	}
 	if s.remembered().task == nil {
-		t.Error("nothing is under way: a pass waited for GitHub until it gave up")
+		t.Error("no task is in progress: a pass waited for GitHub until its time limit")
 	}
 	s.hang.Store(nil)
 	close(hang)
@@ -369,7 +369,7 @@ func TestMissingPermission(t *testing.T) {
 			if d, c := len(s.repo.Deployments()), len(s.repo.Comments(1)); d != test.deployments || c != test.comments {
 				t.Errorf("%d Deployments and %d comments", d, c)
 			}
-			// A person who mends it and asks is served at once.
+			// A user who fixes it and asks is served immediately.
 			s.server.AddToken(token, githubtest.Access{})
 			s.edit(func(g *v1alpha1.GitHubRepository) {
 				g.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "now"}
@@ -405,7 +405,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestEnds: a repository that is deleted, or whose feedback is, takes all back.
+// TestEnds: a repository that is deleted, or whose feedback is, withdraws everything.
 func TestEnds(t *testing.T) {
 	for name, end := range map[string]func(*story){
 		"deleted": func(s *story) {
@@ -446,8 +446,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestDeletedWhileDown: GitHub holds a deletion up for the deadline, and not longer; a
-// Secret that is gone before holds nothing up.
+// TestDeletedWhileDown: GitHub blocks a deletion for the deadline, and not longer; a
+// Secret that is gone before blocks nothing.
 func TestDeletedWhileDown(t *testing.T) {
 	s := begin(t)
 	s.open(feature())
@@ -462,7 +462,7 @@ func TestDeletedWhileDown(t *testing.T) {
 	s.clock.SetTime(time.Now().Add(cleanupDeadline + 2*time.Second))
 	s.settle()
 	if s.get() != nil {
-		t.Error("it is held back beyond the deadline")
+		t.Error("it is blocked beyond the deadline")
 	}
 	if got := s.events[len(s.events)-1]; got != "Warning FeedbackNotRemoved" {
 		t.Errorf("events %q", s.events)
@@ -553,7 +553,7 @@ func TestReleases(t *testing.T) {
 }
 
 // TestTwoWriters: the controller that looks at GitHub writes the same status. Neither
-// undoes the other, whoever comes first.
+// undoes the other, in either order.
 func TestTwoWriters(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
@@ -636,7 +636,7 @@ func TestManyPullRequests(t *testing.T) {
 	}
 }
 
-// TestOnlyComments: whoever turns Deployments off needs no permission for them.
+// TestOnlyComments: a user who turns Deployments off needs no permission for them.
 func TestOnlyComments(t *testing.T) {
 	s := begin(t, func(spec *v1alpha1.GitHubRepositorySpec) { spec.Feedback.Deployments.PullRequests = ptr.To(false) })
 	s.server.AddToken(token, githubtest.Access{Permissions: map[string]string{"pull_requests": "write"}})

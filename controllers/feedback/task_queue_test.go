@@ -13,9 +13,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestSlowHostStopsNobodyElse: repositories at a host that hangs, however many and of
-// however many namespaces, leave places for others.
-func TestSlowHostStopsNobodyElse(t *testing.T) {
+// TestSlowHostStopsNoOneElse: repositories at a host that hangs, however many and of
+// however many namespaces, leave slots for others.
+func TestSlowHostStopsNoOneElse(t *testing.T) {
 	t.Parallel()
 	w := newTaskQueue(testingclock.NewFakeClock(time.Now()), 8)
 	requeued := make(chan types.NamespacedName, 100)

@@ -108,11 +108,11 @@ func TestApprovalOfAHeadThatWasSwapped(t *testing.T) {
 	s.poll("shop")
 	s.repo.Edit(n, "synchronize", func(p *githubtest.PullRequest) { p.HeadSHA = evil })
 	if pr := pull(t, s.poll("shop"), n); takes(t, pr) {
-		t.Errorf("commit %s is taken, which never carried the label: %+v", evil, pr.Labels)
+		t.Errorf("commit %s is taken, which never had the label: %+v", evil, pr.Labels)
 	}
 }
 
-func TestApprovalThatNobodySaw(t *testing.T) {
+func TestApprovalThatNoPollSaw(t *testing.T) {
 	for name, unseen := range map[string]func(*story, int){
 		"the manager was down":      func(s *story, _ int) { s.restart() },
 		"GitHub was not asked long": func(s *story, _ int) { s.clock.Step(time.Hour) },

@@ -159,7 +159,7 @@ func TestClosed(t *testing.T) {
 	s.down.Store(false)
 	s.github.Fail(githubtest.Fault{Route: routePull, Answer: githubtest.NotFound, Times: 1})
 	r = s.poll("shop")
-	same(t, "while nobody answers for the number", numbers(r, v1alpha1.PullRequestOpen), []int64{2, 1})
+	same(t, "while nothing answers for the number", numbers(r, v1alpha1.PullRequestOpen), []int64{2, 1})
 	same(t, "asked for what is unsettled", s.github.Count(routePull, 404), 1)
 	s.poll("shop")
 	same(t, "asked again within ten minutes", s.github.Count(routePull, 200), 0)
@@ -188,7 +188,7 @@ func TestClosed(t *testing.T) {
 	same(t, "closed while it is offered", numbers(r, v1alpha1.PullRequestClosed), []int64{1})
 	s.offer("previews", 2)
 	r = s.poll("shop")
-	same(t, "closed when nobody offers it", numbers(r, v1alpha1.PullRequestClosed), []int64(nil))
+	same(t, "closed when no policy offers it", numbers(r, v1alpha1.PullRequestClosed), []int64(nil))
 }
 
 // offer makes an ImagePolicy offer a pull request alone.
@@ -209,7 +209,7 @@ func (s *story) offer(policy string, number int64) {
 }
 
 // As many as are missing are asked for a bounded number at a time.
-func TestManyClosedAtOnce(t *testing.T) {
+func TestManyClosedTogether(t *testing.T) {
 	s := begin(t)
 	s.many(45)
 	s.repository("shop")
@@ -282,7 +282,7 @@ func TestLifeOfAPullRequest(t *testing.T) {
 
 // A GitHubRepository that was made again asks for what an ImagePolicy holds and the list
 // lacks.
-func TestClosedWhileItWasMadeAnew(t *testing.T) {
+func TestClosedWhileItWasMadeAgain(t *testing.T) {
 	s := begin(t)
 	s.many(2)
 	s.repository("shop")
@@ -300,7 +300,7 @@ func TestClosedWhileItWasMadeAnew(t *testing.T) {
 	same(t, "asked by number", s.github.Count(routePull, 200), 1)
 }
 
-// A stranger opens a pull request from a branch whose name is a space to whoever reads
+// A stranger opens a pull request from a branch whose name is a space to those who read
 // it, which git takes: no other one suffers.
 func TestBranchWithoutAName(t *testing.T) {
 	s := begin(t)
@@ -463,7 +463,7 @@ func TestReplacedRepository(t *testing.T) {
 }
 
 // A name may be taken between two requests of one poll.
-func TestReplacedInTheMiddleOfALook(t *testing.T) {
+func TestReplacedInTheMiddleOfAPoll(t *testing.T) {
 	s := begin(t)
 	s.many(3)
 	s.repository("shop")
@@ -493,7 +493,7 @@ func TestCredentials(t *testing.T) {
 	s.secret("absent", "token", "wrong")
 	r = s.poll("shop")
 	says(t, r, "Stalled", "True Unauthorized: ")
-	same(t, "known of a repository that nobody may see", len(r.Status.PullRequests), 0)
+	same(t, "known of a repository that no one may see", len(r.Status.PullRequests), 0)
 	s.secret("absent", "token", "good")
 	r = s.poll("shop")
 	says(t, r, "Ready", "True Succeeded")
@@ -519,14 +519,14 @@ func TestTenantsAreApart(t *testing.T) {
 	s.secret("evil", "token", "evil")
 	s.repository("shop")
 	s.repository("evil", func(r *v1alpha1.GitHubRepositorySpec) { r.CredentialsSecretRef.Name = "evil" })
-	s.repository("nobody", func(r *v1alpha1.GitHubRepositorySpec) { r.CredentialsSecretRef = nil })
-	for _, name := range []string{"shop", "evil", "nobody"} {
+	s.repository("anonymous", func(r *v1alpha1.GitHubRepositorySpec) { r.CredentialsSecretRef = nil })
+	for _, name := range []string{"shop", "evil", "anonymous"} {
 		s.policy(name, name, ofPulls)
 	}
 	for range 2 {
 		r := s.poll("shop")
 		same(t, "known by its owner", numbers(r, v1alpha1.PullRequestOpen), []int64{1})
-		for _, name := range []string{"evil", "nobody"} {
+		for _, name := range []string{"evil", "anonymous"} {
 			r := s.poll(name)
 			says(t, r, "Ready", "False NotFound: ")
 			same(t, "known by "+name, len(r.Status.PullRequests), 0)
@@ -625,7 +625,7 @@ func TestReadsWhatIsWanted(t *testing.T) {
 	r, next := s.pass("shop")
 	same(t, "Ready", condition(r, "Ready"), "True Succeeded: GitHub is reachable; no ImagePolicy that is allowed to use this repository reads from it")
 	if next < 9*time.Minute {
-		t.Errorf("polls again in %s at what nobody reads", next)
+		t.Errorf("polls again in %s at what no policy reads", next)
 	}
 	same(t, "requests", len(s.github.Counts()), 1)
 
@@ -652,7 +652,7 @@ func TestReadsWhatIsWanted(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = s.poll("shop")
-	same(t, "tags that nobody wants", len(r.Status.Tags), 0)
+	same(t, "tags that no policy wants", len(r.Status.Tags), 0)
 	same(t, "releases", len(r.Status.Releases), 2)
 }
 
@@ -692,7 +692,7 @@ func selector(key, value string) *v1alpha1.AllowedNamespaces {
 	return &v1alpha1.AllowedNamespaces{From: v1alpha1.NamespacesSelector, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}}
 }
 
-func TestAskedForALook(t *testing.T) {
+func TestAskedForAPoll(t *testing.T) {
 	s := begin(t)
 	s.many(1)
 	s.repository("shop")
@@ -706,7 +706,7 @@ func TestAskedForALook(t *testing.T) {
 	})
 	s.clock.Step(time.Millisecond)
 	r, _ = s.pass("shop")
-	same(t, "known when somebody asked", len(r.Status.PullRequests), 2)
+	same(t, "known when a user asked", len(r.Status.PullRequests), 2)
 	same(t, "handled", r.Status.LastHandledRequest, "now")
 	s.many(1)
 	s.clock.Step(time.Millisecond)

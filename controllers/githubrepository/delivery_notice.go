@@ -48,7 +48,7 @@ func (l *poll) expect(announced map[int64]notice) {
 }
 
 // findMissing finds what was announced and is not in the answers yet. After too many reads it
-// is left to the next regular poll.
+// waits for the next regular poll.
 func (l *poll) findMissing() {
 	for n, what := range l.announced {
 		switch {

@@ -110,7 +110,7 @@ func TestReadAgainWhileReplicasLag(t *testing.T) {
 }
 
 // Replicas that never hold what was delivered are read a few times, and then with the
-// interval; deliveries about what is of no interest here lead to one poll.
+// interval; deliveries about what is of no interest here cause one poll.
 func TestReadsForADeliveryAreBounded(t *testing.T) {
 	d := serve(t)
 	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Interval = "1h" })

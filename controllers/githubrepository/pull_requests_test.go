@@ -70,7 +70,7 @@ func drawPoll(t *rapid.T) (*pullRequests, mergeContext) {
 // drawKnown draws what several polls made known.
 func drawKnown(t *rapid.T) []v1alpha1.PullRequest {
 	var known []v1alpha1.PullRequest
-	for range rapid.IntRange(0, 3).Draw(t, "looks") {
+	for range rapid.IntRange(0, 3).Draw(t, "polls") {
 		known = merge(known, first(drawPoll(t)), mergeContext{})
 	}
 	return known
@@ -111,7 +111,7 @@ func TestMergeProperties(t *testing.T) {
 				t.Fatalf("pull request %d was lost", n)
 			case !asked && !in:
 				if d := fmt.Sprint(pr) == fmt.Sprint(k); !d {
-					t.Fatalf("pull request %d changed though nobody answered for it: %v, was %v", n, pr, k)
+					t.Fatalf("pull request %d changed though no poll answered for it: %v, was %v", n, pr, k)
 				}
 			case k.State == v1alpha1.PullRequestOpen && pr.State == v1alpha1.PullRequestClosed && (!asked || answer.State != github.Closed):
 				t.Fatalf("pull request %d was closed without an answer", n)
@@ -136,9 +136,9 @@ func TestMergeProperties(t *testing.T) {
 				case i >= 0 && k.Labels[i].SHA != label.SHA:
 					t.Fatalf("label %q of pull request %d moved to another commit", label.Name, n)
 				case i < 0 && label.SHA != "" && (pr.Fork || was) && (!was || k.HeadSHA != pr.HeadSHA || label.SHA != k.HeadSHA):
-					t.Fatalf("label %q of pull request %d approves commit %s that nobody saw with it", label.Name, n, label.SHA)
+					t.Fatalf("label %q of pull request %d approves commit %s that no poll saw with it", label.Name, n, label.SHA)
 				case i < 0 && label.SHA != "" && pr.Fork && (m.gap || k.State == v1alpha1.PullRequestClosed):
-					t.Fatalf("label %q of pull request %d approves commit %s, though nobody polled", label.Name, n, label.SHA)
+					t.Fatalf("label %q of pull request %d approves commit %s, though there was no poll", label.Name, n, label.SHA)
 				}
 			}
 			_, asked := p.asked[n]
@@ -212,7 +212,7 @@ func TestRetainProperties(t *testing.T) {
 			if _, ok := there[pr.Number]; !ok && held[pr.Number] {
 				for _, k := range kept {
 					if !held[k.Number] {
-						t.Fatalf("pull request %d, which somebody holds, went before %d", pr.Number, k.Number)
+						t.Fatalf("pull request %d, which is held, went before %d", pr.Number, k.Number)
 					}
 				}
 			}
@@ -284,7 +284,7 @@ func TestLateDate(t *testing.T) {
 	poll.dates[sha(2)] = epoch.Add(-24 * time.Hour) // what the committer wrote
 	got := merge(known, poll, mergeContext{lastPoll: epoch, pushes: again})[0].HeadTime
 	same(t, "time", got, &metav1.Time{Time: epoch.Add(-time.Minute)})
-	same(t, "pushes that are left", len(pushTimes(known, poll, mergeContext{lastPoll: epoch, pushes: again})), 0)
+	same(t, "pushes that remain", len(pushTimes(known, poll, mergeContext{lastPoll: epoch, pushes: again})), 0)
 }
 
 // What an ImagePolicy offers is known however many others are newer, whatever strangers
@@ -316,7 +316,7 @@ func TestRetainWhatIsOffered(t *testing.T) {
 	} {
 		kept, left := retainPullRequests(test.all, test.held, epoch, maxBytes)
 		if _, ok := byNumber(kept)[1]; !ok || left == 0 {
-			t.Errorf("%s: known is %t, and %d are left out", name, ok, left)
+			t.Errorf("%s: known is %t, and %d are omitted", name, ok, left)
 		}
 	}
 }
@@ -380,7 +380,7 @@ func TestTagsOfTwoPolicies(t *testing.T) {
 		}
 		same(t, name, got, test.want)
 		if name == "two" && (left != 500 || tags[0].Name != "web/v1.599.0") {
-			t.Errorf("%s: %d are left out, first is %s", name, left, tags[0].Name)
+			t.Errorf("%s: %d are omitted, first is %s", name, left, tags[0].Name)
 		}
 	}
 }

@@ -187,7 +187,7 @@ func TestHints(t *testing.T) {
 			t.Errorf("%s: answered %d", what, code)
 		}
 	}
-	same(t, "passed on at once", d.after(coalesceDelay/2), []string(nil))
+	same(t, "passed on immediately", d.after(coalesceDelay/2), []string(nil))
 	same(t, "passed on after a second", d.after(coalesceDelay/2), []string{"shop [1 3]", "shop shop"})
 	same(t, "answer to what comes again", d.send(first, "signs"), 202)
 	same(t, "passed on of what comes again", d.after(coalesceDelay), []string(nil))
@@ -203,7 +203,7 @@ func TestHints(t *testing.T) {
 	same(t, "passed on once the time is over", d.after(coalesceDelay), []string{"shop [1]"})
 }
 
-// However many hints come, polls are few, and the last hint leads to one.
+// However many hints come, polls are few, and the last hint causes one.
 func TestHintsAreBounded(t *testing.T) {
 	d := serve(t)
 	d.repo.Open(githubtest.PullRequest{HeadRef: "feature"})
@@ -217,7 +217,7 @@ func TestHintsAreBounded(t *testing.T) {
 	}
 	d.send(d.repo.PullRequestEvent(1, "closed"), "signs")
 	if got := d.after(pollInterval); len(got) == 0 {
-		t.Error("the last hint led to nothing")
+		t.Error("the last hint caused no poll")
 	}
 
 	codes := map[int]int{}
@@ -230,7 +230,7 @@ func TestHintsAreBounded(t *testing.T) {
 }
 
 // What anybody may send takes nothing from what is signed: neither its rate nor its
-// places, and few reads of Secrets.
+// slots, and few reads of Secrets.
 func TestUnsignedDeliveries(t *testing.T) {
 	d := serve(t)
 	reads := &countingReader{Reader: d.hooks.secrets}
@@ -246,8 +246,8 @@ func TestUnsignedDeliveries(t *testing.T) {
 
 	d.secret("webhook", "secret", "changed")
 	d.clock.Step(secretAge)
-	same(t, "answer by the Secret of before", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 401)
-	same(t, "answer by the Secret of now", d.send(d.repo.PullRequestEvent(n, "edited"), "changed"), 202)
+	same(t, "answer by the previous Secret", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 401)
+	same(t, "answer by the current Secret", d.send(d.repo.PullRequestEvent(n, "edited"), "changed"), 202)
 	same(t, "reads of the Secret", reads.count, 2)
 }
 
@@ -285,7 +285,7 @@ func TestSlowDeliveries(t *testing.T) {
 	}
 	await.Nil(t, func(context.Context) error {
 		if n := d.hooks.slots.count("all"); n != maxDeliveriesFrom-1 {
-			return fmt.Errorf("%d deliveries are under way", n)
+			return fmt.Errorf("%d deliveries are in progress", n)
 		}
 		return nil
 	})
@@ -293,9 +293,9 @@ func TestSlowDeliveries(t *testing.T) {
 	same(t, "answer for the same repository", d.send(d.repo.PullRequestEvent(n, "opened"), "signs"), 202)
 	leave, ok := d.hooks.slots.enter(slot{"from 127.0.0.1", maxDeliveriesFrom})
 	if !ok {
-		t.Fatal("the address has no place")
+		t.Fatal("the address has no slot")
 	}
-	same(t, "answer while the address has no place", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 503)
+	same(t, "answer while the address has no slot", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 503)
 	leave()
 	same(t, "answer then", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 202)
 }
@@ -351,7 +351,7 @@ func TestReplicasAskTheLeader(t *testing.T) {
 	same(t, "passed on here", d.after(coalesceDelay), []string(nil))
 	await.Nil(t, func(context.Context) error {
 		if d.get("shop").Annotations[v1alpha1.AnnotationRequestedAt] == "" {
-			return errors.New("nobody asked for a poll")
+			return errors.New("no poll was requested")
 		}
 		return nil
 	})
@@ -388,7 +388,7 @@ func TestServerEnds(t *testing.T) {
 		t.Errorf("at no address: %v", err)
 	}
 	if s.NeedLeaderElection() {
-		t.Error("replicas that do not lead take no deliveries")
+		t.Error("replicas other than the leader take no deliveries")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -24,7 +24,7 @@ import (
 
 func byTime(p *v1alpha1.ImagePolicySpec) { p.Versioning.Scheme = v1alpha1.SchemePushTime }
 
-// built pushes an image that says when it was built, some time before the story's clock.
+// built pushes an image with the time when it was built, some time before the story's clock.
 func (s *story) built(tag string, ago time.Duration) (digest string) {
 	s.Helper()
 	return s.server.PushImage(s, path, tag, registrytest.Image(s, tag, "linux/amd64", s.clock.Now().Add(-ago)))
@@ -76,7 +76,7 @@ func TestByTime(t *testing.T) {
 
 // What is known is not asked for again, nothing is written while nothing changes, and a
 // restart gives the same.
-func TestByTimeAtRest(t *testing.T) {
+func TestByTimeStable(t *testing.T) {
 	s := begin(t)
 	for i := range 30 {
 		s.built(fmt.Sprintf("sha-%02d", (i*7)%30), time.Duration(i+1)*time.Hour)
@@ -209,7 +209,7 @@ func TestByTimeWithFailures(t *testing.T) {
 	s.server.Fail(registrytest.List, -1, registrytest.Status(503, "UNAVAILABLE"))
 	same(t, "offered while the registry is away", tagged(s.scan("shop")), tagged(p))
 	s.server.Heal()
-	// One that is listed and not there is asked for again, and holds up nobody.
+	// One that is listed and not there is asked for again, and blocks nothing else.
 	s.server.FailWhen(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/manifests/d") }, -1, registrytest.Status(404, "MANIFEST_UNKNOWN"))
 	s.built("d", 0)
 	p = s.scan("shop")
@@ -261,7 +261,7 @@ func TestByTimeInsteadOfSemVer(t *testing.T) {
 	}
 }
 
-// The dry run asks for all times at once, and gives what the cluster offers.
+// The dry run asks for all times in one run, and gives what the cluster offers.
 func TestExplainByTime(t *testing.T) {
 	server := registrytest.New(t)
 	start := time.Now().Add(-time.Hour).UTC()
@@ -282,7 +282,7 @@ func TestExplainByTime(t *testing.T) {
 }
 
 // The times of 1,500 images are asked for in one run: each once, whatever becomes of it,
-// and it says how far it has come. A registry that fails, or a caller who waits no
+// and it reports its progress. A registry that fails, or a caller who waits no
 // longer, ends it at the next images, and then none is judged.
 func TestExplainTimesOfManyImages(t *testing.T) {
 	const many = 1500
@@ -323,7 +323,7 @@ func TestExplainTimesOfManyImages(t *testing.T) {
 		}
 		bounded(t, before, many)
 	})
-	t.Run("until nobody waits", func(t *testing.T) {
+	t.Run("until no one waits", func(t *testing.T) {
 		reason := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		before := server.Total()
@@ -394,7 +394,7 @@ func TestAtTime(t *testing.T) {
 	for _, d := range []time.Duration{0, time.Second, 2 * time.Second, time.Minute, 9 * time.Hour, 10 * time.Hour, 31 * 24 * time.Hour, 300 * 24 * time.Hour, 9000 * 24 * time.Hour} {
 		v := atTime(start.Add(d).In(time.FixedZone("east", 3600)))
 		if !isTime(v) {
-			t.Errorf("%q is no time", v)
+			t.Errorf("%q is not a time", v)
 		}
 		versions = append(versions, v)
 	}

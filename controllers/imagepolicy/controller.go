@@ -202,7 +202,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	known := r.scans.entry(req.NamespacedName)
-	s := selectReleases(o, known.reader(o, r.clock), known.absent, known.firstSeen)
+	s := selectReleases(o, known.reader(o, r.clock), known.absentSince, known.firstSeen)
 	if s.scanned {
 		r.scans.setFirstSeen(req.NamespacedName, s.firstSeen)
 	}
@@ -266,7 +266,7 @@ func (r *Reconciler) rescan(ctx context.Context, repository types.NamespacedName
 // startScan requests in the background everything that a selection of the current state
 // needs. The selection is repeated with the results, and the state at that time.
 func (r *Reconciler) startScan(o *observed, l *scanRecord, known cacheEntry) {
-	current, absent := *o, maps.Clone(known.absent)
+	current, absent := *o, maps.Clone(known.absentSince)
 	current.policy = o.policy.DeepCopy() // the reconcile continues to write the status
 	r.scans.start(client.ObjectKeyFromObject(o.policy), l, func(ctx context.Context, l *scanRecord) {
 		started := r.clock.Now()

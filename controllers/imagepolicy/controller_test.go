@@ -163,7 +163,7 @@ func TestHeldGroupsAreMarked(t *testing.T) {
 	s.hold("old", "4-x 4.0.0")
 	s.microservice("new", "shop", "4-x 4.0.0")
 	p = s.scan("shop")
-	same(t, "offered when nobody holds it", offered(p), []string{"4.0.0 in 4-x"})
+	same(t, "offered when nothing holds it", offered(p), []string{"4.0.0 in 4-x"})
 }
 
 func TestWithdrawals(t *testing.T) {
@@ -221,7 +221,7 @@ func TestWithdrawals(t *testing.T) {
 			s.hold("shop", "release 1.0.0")
 			p = s.scan("shop")
 			if name != "another grouping" {
-				same(t, "withdrawn when nobody holds it", taken(p), []string(nil))
+				same(t, "withdrawn when nothing holds it", taken(p), []string(nil))
 			}
 		})
 	}
@@ -254,7 +254,7 @@ func TestGoneNeedsTwoScans(t *testing.T) {
 	p := s.scan("shop")
 	same(t, "after one scan", taken(p), []string(nil))
 	asked := s.server.Total()
-	for range 3 { // events are no scans
+	for range 3 { // events cause no scans
 		p, _ = s.pass("shop")
 	}
 	same(t, "after events", taken(p), []string(nil))
@@ -270,7 +270,7 @@ func TestGoneNeedsTwoScans(t *testing.T) {
 }
 
 // A registry that fails, in whatever way, takes nothing away, is not asked by
-// events, and says what is wrong.
+// events, and its error is reported.
 func TestFailuresLoseNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		fail         func(*registrytest.Server)
@@ -342,7 +342,7 @@ func TestFailuresLoseNothing(t *testing.T) {
 					}
 				}
 			}
-			check("at once")
+			check("immediately")
 			if test.next > 0 && next != test.next {
 				t.Errorf("next scan in %s, want %s", next, test.next)
 			}
@@ -493,8 +493,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// A registry that does not answer holds back no word about what is known: rules that
-// take something back hold at once, and a new policy says that it waits.
+// A registry that does not answer delays no report of what is known: rules that
+// withdraw something hold immediately, and a new policy reports that it waits.
 func TestNothingWaitsForARegistry(t *testing.T) {
 	hang := func(s *story) (entered chan struct{}) {
 		entered = make(chan struct{}, 10)
@@ -524,7 +524,7 @@ func TestNothingWaitsForARegistry(t *testing.T) {
 		same(t, "withdrawn", taken(p), []string{"1.2.0 in release: Denied"})
 		same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 1 in 1 group")
 		s.server.Heal()
-		s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Timeout = "29s" }) // another question, asked at once
+		s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Timeout = "29s" }) // another question, asked immediately
 		p, _ = s.pass("shop")
 		same(t, "offered with the next one", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 	})
@@ -615,7 +615,7 @@ func TestRefusedImages(t *testing.T) {
 	}
 	same(t, "candidates", reasons, []string{"1.3.0 Exists", "1.2.0 Exists", "1.1.0 Platform"})
 	same(t, "platform", p.Status.Candidates[2].Reason, "the image supports linux/arm64 but not linux/amd64: build it for that platform, or set spec.platforms")
-	same(t, "Ready: one bad tag is no bad registry", condition(p, "Ready"), "True Succeeded: offers 1 in 1 group")
+	same(t, "Ready: one bad tag does not make a bad registry", condition(p, "Ready"), "True Succeeded: offers 1 in 1 group")
 	asked := s.server.Total()
 	s.pass("shop")
 	same(t, "requests of an event", s.server.Total(), asked)
@@ -733,7 +733,7 @@ func TestAnotherImage(t *testing.T) {
 
 // Policies over one repository and credential share a list and its digests, and
 // none is staler than its interval.
-func TestPoliciesShareALook(t *testing.T) {
+func TestPoliciesShareAScan(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0", "2.0.0")
 	names := []string{"one", "two", "three"}

@@ -16,7 +16,7 @@ import (
 
 // Explanation is what an ImagePolicy would offer in its first scan, with no version in use.
 type Explanation struct {
-	// Result has a verdict for each tag.
+	// Result has the decision for each tag.
 	version.Result
 	// Images that are offered, by tag; empty without a scan of the registry.
 	Images map[string]v1alpha1.ReleaseImage
@@ -47,7 +47,7 @@ type Progress struct {
 	Images int
 }
 
-// Explain scans the source of the policy as the controller does, and returns the verdict of
+// Explain scans the source of the policy as the controller does, and returns the decision on
 // each tag. auth is the credential for all repositories of the registry of spec.image, tls
 // the content of spec.certSecretRef, and platform the default of spec.platforms. Signatures
 // are not verified: see Unverified. A GitHub source is an error, because it needs a cluster.
@@ -89,7 +89,7 @@ func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, 
 	return explanation, err
 }
 
-// ExplainTags returns the verdict of each tag of a list, without a registry: each counts as
+// ExplainTags returns the decision on each tag of a list, without a registry: each counts as
 // an image for all platforms. For a policy with an explicit list, a tag that is not in tags
 // does not exist.
 func ExplainTags(policy *v1alpha1.ImagePolicy, tags []string) (Explanation, error) {

@@ -140,7 +140,7 @@ func (seen *firstSeen) of(rel version.Release) time.Time {
 	return seen.base
 }
 
-// lacksImage reports whether a verdict means that there is no image yet.
+// lacksImage reports whether a tag is refused because there is no image yet.
 func lacksImage(v version.Verdict) bool {
 	return v == version.VerdictExists || v == version.VerdictPlatform
 }

@@ -94,7 +94,7 @@ func verdicts(p *v1alpha1.ImagePolicy) []string {
 	return out
 }
 
-// heighliner-2018, appendix D 8 and 15: an empty list takes nothing back, and a name
+// heighliner-2018, appendix D 8 and 15: an empty list withdraws nothing, and a name
 // that does not match, or has no image, hides no other.
 func TestReleasesOfGitHub(t *testing.T) {
 	s := begin(t)
@@ -142,8 +142,8 @@ func TestReleasesOfGitHub(t *testing.T) {
 	}
 }
 
-// A release counts as a candidate when GitHub says that it is a pre-release, also
-// when it says so later.
+// A release counts as a candidate when GitHub marks it as a pre-release, also
+// when it does so later.
 func TestPrereleasesOfGitHub(t *testing.T) {
 	s := begin(t)
 	s.repository("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
@@ -235,7 +235,7 @@ func TestMinAgeOfLateImages(t *testing.T) {
 			s.push("1.0.0")
 			between(s)
 			p = s.scan("shop")
-			same(t, "offered at once", offered(p), []string{"0.9.0 in release"})
+			same(t, "offered immediately", offered(p), []string{"0.9.0 in release"})
 			same(t, "refused", verdicts(p), []string{"1.1.0 Exists", "1.0.0 MinAge"})
 			same(t, "young", young(p), map[string]string{"1.0.0": "MinAge " + formatTime(s.clock.Now())})
 			s.scan("shop")
@@ -284,7 +284,7 @@ func TestGitHubRepositoryProblems(t *testing.T) {
 		"not read yet": {func(s *story) {
 			s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { *st = v1alpha1.GitHubRepositoryStatus{} })
 		}, `False RepositoryNotReady: spec.source.github.repositoryRef: GitHubRepository "shop" has not been polled yet: it has no status yet`},
-		"needs somebody": {func(s *story) {
+		"needs a user": {func(s *story) {
 			s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 				status.Stalled(&st.Conditions, 1, "Unauthorized", "the token is refused")
 			})
@@ -490,7 +490,7 @@ func TestLabels(t *testing.T) {
 }
 
 // What is offered is judged once more when the specification asks for a label, and
-// only then; a registry that does not answer takes nothing back.
+// only then; a registry that does not answer withdraws nothing.
 func TestLabelsThatAreAskedForLater(t *testing.T) {
 	s := begin(t)
 	s.build(path, "1.0.0", time.Time{}, map[string]string{"team": "a"})
@@ -507,7 +507,7 @@ func TestLabelsThatAreAskedForLater(t *testing.T) {
 	same(t, "offered while the registry is down", len(offered(p)), 2)
 	same(t, "withdrawn while the registry is down", taken(p), []string(nil))
 	if p.Status.ObservedGeneration == p.Generation {
-		t.Error("the status says that it speaks of the new specification")
+		t.Error("the status claims to reflect the new specification")
 	}
 	s.server.Heal()
 	for range 3 {
@@ -563,7 +563,7 @@ func TestShrinkGuard(t *testing.T) {
 }
 
 // Scans without news come less often, and with the interval again once there is some,
-// or somebody asks.
+// or a user asks.
 func TestPaceOfScans(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0")

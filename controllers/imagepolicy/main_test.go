@@ -95,7 +95,7 @@ func (s *story) reported() []string {
 	return reported
 }
 
-// restart makes the reconciler and the scanner anew, as a manager's restart does.
+// restart makes the reconciler and the scanner again, as a manager's restart does.
 func (s *story) restart() { s.identify(nil) }
 
 // identify restarts with an identity of the manager.

@@ -56,8 +56,8 @@ func (s *story) run() {
 }
 
 // More policies than workers, over a registry that gives a byte now and then, stop
-// neither another registry of their namespace, nor a change of their own rules.
-func TestSlowRegistryStopsNobodyElse(t *testing.T) {
+// neither another registry of their namespace, nor a change of the policies' rules.
+func TestSlowRegistryStopsNoOneElse(t *testing.T) {
 	s := begin(t)
 	asked := make(chan struct{}, 100)
 	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -163,7 +163,7 @@ func TestWatches(t *testing.T) {
 	eventually("1.4.0 in release")
 }
 
-// A change of what a GitHubRepository says is acted on at once.
+// A change of a GitHubRepository's status takes effect immediately.
 func TestGitHubRepositoryRequeuesPolicies(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(1, "one", sha("1")))

@@ -19,8 +19,8 @@ func TestPackages(t *testing.T) {
 	same(t, "before the interval", previews(p), []string(nil))
 	var requeued []types.NamespacedName
 	s.reconciler.rescan(t.Context(), s.key("shop"), func(request ctrl.Request) { requeued = append(requeued, request.NamespacedName) })
-	same(t, "woken", requeued, []types.NamespacedName{s.key("shop")})
+	same(t, "requeued", requeued, []types.NamespacedName{s.key("shop")})
 	p, _ = s.pass("shop")
 	same(t, "after a hint", previews(p), []string{"one-1 1111 sha-1111111"})
-	same(t, "hints that are left", s.reconciler.scans.entry(s.key("shop")).stale, false)
+	same(t, "hints that remain", s.reconciler.scans.entry(s.key("shop")).stale, false)
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// The life of versions in registries of others, each in a process of its own: what is
-// no image is refused, an index with attestations is offered, a registry that is away takes
-// nothing back, a deleted tag is reported, a deleted image withdrawn after two scans, times and
+// The life of versions in registries of other vendors, each in its own process: what is
+// not an image is refused, an index with attestations is offered, a registry that is away withdraws
+// nothing, a deleted tag is reported, a deleted image withdrawn after two scans, times and
 // signatures are read. internal/registry.TestProducts has the details.
 func TestPoliciesOfProducts(t *testing.T) {
 	for _, product := range registrytest.Products() {

@@ -137,7 +137,7 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	p, _ = s.pass("shop")
 	same2("when it is closed", p)
 	s.says("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.PullRequests = nil })
-	same2("when nobody names it", s.scan("shop"))
+	same2("when no one names it", s.scan("shop"))
 	s.restart()
 	same2("after a restart", s.scan("shop"))
 
@@ -149,14 +149,14 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	same(t, "offered when it is opened again", previews(p), []string{"feature-cart-12 bbbb pr-12-bbbbbbb"})
 	same(t, "withdrawn when it is opened again", taken(p), []string(nil))
 
-	// Nobody holds what is closed: nothing is withdrawn.
+	// Nothing holds what is closed: nothing is withdrawn.
 	s.hold("shop")
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.State = v1alpha1.PullRequestClosed })
 	p = s.scan("shop")
 	same(t, "offered and withdrawn at the end", append(previews(p), taken(p)...), []string(nil))
 }
 
-// The wait for an image grows, and begins anew with a push or a request.
+// The wait for an image grows, and begins again with a push or a request.
 func TestWaitForAnImage(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(1, "fix", sha("a")))
@@ -192,7 +192,7 @@ func TestTagsThatMove(t *testing.T) {
 	s.build(path, "pr-7", pushed.Add(-time.Minute), nil)
 	s.policy("shop", pulls(nil))
 	p, _ := s.pass("shop")
-	same(t, "offered with an image of before", previews(p), []string(nil))
+	same(t, "offered with the previous image", previews(p), []string(nil))
 	same(t, "refused", p.Status.Candidates[0].Reason, "pull request 7 (fix): no image yet: tag pr-7: it has no revision label, and was built before the head commit was pushed")
 	s.build(path, "pr-7", pushed.Add(time.Minute), nil)
 	same(t, "offered with a newer image", previews(s.scan("shop")), []string{"fix-7 aaaa pr-7"})
@@ -212,7 +212,7 @@ func TestTagsThatMove(t *testing.T) {
 }
 
 // What the filters no longer select is withdrawn when GitHub was polled, not earlier.
-func TestFiltersTakeBack(t *testing.T) {
+func TestFiltersWithdraw(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec func(*v1alpha1.GitHubPullRequests)
 		edit func(*v1alpha1.PullRequest)
@@ -276,14 +276,14 @@ func TestForks(t *testing.T) {
 	same(t, "one branch of two forks", previews(p), []string{"patch-2 bbbb sha-bbbbbbb", "patch-1 aaaa sha-aaaaaaa"})
 	for _, rel := range p.Status.Releases {
 		if !rel.Fork {
-			t.Errorf("%s is offered as if it were no fork's", rel.Group)
+			t.Errorf("%s is offered as if it were not of a fork", rel.Group)
 		}
 	}
 	p, _ = s.pass("shop")
 	same(t, "offered without approval", previews(p), []string(nil))
 	s.microservice("shop", "shop", "patch-1 "+sha("a"))
 
-	// Approved, pushed, approved again, and taken back.
+	// Approved, pushed, approved again, and withdrawn.
 	approve := func(commit string) func(*v1alpha1.PullRequest) {
 		return func(pr *v1alpha1.PullRequest) {
 			pr.Labels = []v1alpha1.PullRequestLabel{{Name: "ok", SHA: commit}}
@@ -467,7 +467,7 @@ func TestLimitOfPullRequests(t *testing.T) {
 	same(t, "offered with one more", previews(p), []string{"four-4 4444 sha-4444444", "three-3 3333 sha-3333333", "two-2 2222 sha-2222222 held"})
 }
 
-// A registry that asks for a pause is left alone by looks at pull requests too.
+// A registry that asks for a pause gets no request from scans for pull requests either.
 func TestPullRequestsHeedAPause(t *testing.T) {
 	s := begin(t)
 	for _, name := range []string{"shop", "web"} {
@@ -601,7 +601,7 @@ func TestIDOfARepository(t *testing.T) {
 }
 
 // The group of a pull request whose branch was renamed is known by its number, also to
-// an ImagePolicy that was made anew.
+// an ImagePolicy that was made again.
 func TestRenamedBranchAndNewPolicy(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(12, "old", sha("1")))
@@ -620,7 +620,7 @@ func TestRenamedBranchAndNewPolicy(t *testing.T) {
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadRef = "new" })
 	s.policy("shop", pulls(nil))
 	p := s.scan("shop")
-	same(t, "made anew", append(previews(p), taken(p)...), []string{"old-12 1111 sha-1111111"})
+	same(t, "made again", append(previews(p), taken(p)...), []string{"old-12 1111 sha-1111111"})
 	s.hold("shop", "old-12 "+sha("1"), "new-12 "+sha("1")) // as one that knew the branch only had it
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.State = v1alpha1.PullRequestClosed })
 	p = s.scan("shop")
@@ -642,7 +642,7 @@ func approvedAt(commit string) func(*v1alpha1.PullRequest) {
 }
 
 // The revision label of a fork's image may come from its Dockerfile: an image of a commit
-// that was not approved says that it is of the approved one. Only a tag with the whole
+// that was not approved claims to be of the approved one. Only a tag with the whole
 // commit, which CI writes, counts, but not if the label contradicts it.
 func TestForkOverwritesItsTag(t *testing.T) {
 	s := begin(t)
@@ -650,7 +650,7 @@ func TestForkOverwritesItsTag(t *testing.T) {
 	s.opens(pull(1, "patch", sha("a"), at(pushed), approvedAt(sha("a"))))
 	s.policy("shop", pulls(approvedForks))
 	for name, labels := range map[string]map[string]string{
-		"of a later push": {revision: sha("b")}, "that says nothing": nil, "that says that it is of the approved commit": {revision: sha("a")},
+		"of a later push": {revision: sha("b")}, "that says nothing": nil, "that claims the approved commit": {revision: sha("a")},
 	} {
 		s.build(path, "pr-1", pushed.Add(time.Minute), labels)
 		s.build(path, "sha-aaaaaaa", pushed.Add(time.Minute), labels)
@@ -681,7 +681,7 @@ func TestForkWithTheSameDigits(t *testing.T) {
 	same(t, "offered by the whole commit", previews(s.scan("shop")), []string{"ours-14 4c1a sha-4c1a2b3", "nice-12 4c1a " + good})
 }
 
-// What was offered of forks while all were allowed is taken back when they need an
+// What was offered of forks while all were allowed is withdrawn when they need an
 // approval, unless its tag holds the commit that is approved.
 func TestForksNeedAnApprovalNow(t *testing.T) {
 	s := begin(t)
@@ -756,7 +756,7 @@ func TestImageOfThePushBefore(t *testing.T) {
 	same(t, "offered with the merge of the head", append(previews(p), p.Status.Releases[0].Images[0].Digest), []string{"fix-7 bbbb pr-7", after})
 }
 
-// What is offered says when it was pushed, as soon as that is known.
+// What is offered has the time of its push, as soon as that is known.
 func TestPushTime(t *testing.T) {
 	s := begin(t)
 	made, pushed := metav1.NewTime(s.clock.Now().Add(-48*time.Hour)), metav1.NewTime(s.clock.Now().Add(-time.Hour))
@@ -771,7 +771,7 @@ func TestPushTime(t *testing.T) {
 }
 
 // Every limit that the schema takes for pull requests is one.
-func TestManyPullRequestsAreNoMistake(t *testing.T) {
+func TestManyPullRequestsAreValid(t *testing.T) {
 	policy := &v1alpha1.ImagePolicy{}
 	pulls(nil)(&policy.Spec)
 	policy.Spec.Limits = v1alpha1.ImageLimits{Groups: 256, ReleasesPerGroup: 10}

@@ -55,7 +55,7 @@ func newShelf(n int, at time.Time) *shelf {
 	return &shelf{registry.Scan{Tags: tags, Checksum: "a", Time: at}}
 }
 
-// rulesOfLooks are those of the policies that share a shelf.
+// rulesOfScans are those of the policies that share a shelf.
 var rulesOfScans = []v1alpha1.ImagePolicySpec{
 	{},
 	{Versioning: v1alpha1.Versioning{Level: v1alpha1.LevelCandidate, GroupBy: v1alpha1.GroupByMinor, Range: ">=1.0.0 <5.0.0"}, Deny: []string{"2.3.x", "4.0.0"}},
@@ -73,10 +73,10 @@ func observedShelf(t testing.TB, spec v1alpha1.ImagePolicySpec, n int) *observed
 }
 
 // A scan over as many tags as the schema takes, with the pass that reports it, never
-// has more than 64 MiB that no collection can free: what sixteen looks at once need is
+// has more than 64 MiB that no collection can free: what sixteen concurrent scans need is
 // below a gigabyte, and the rest is the collector's choice (GOGC, GOMEMLIMIT). The list
-// itself is the registry's, and shared. No other test runs beside this one.
-func TestMemoryOfALook(t *testing.T) {
+// itself is the registry's, and shared. No other test runs at the same time.
+func TestMemoryOfAScan(t *testing.T) {
 	const n, needs = 100_000, 64 << 20
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -133,8 +133,8 @@ func peak(f func()) int64 {
 // BenchmarkScan is a whole scan of each of twenty policies over one repository, with
 // the pass that reports it. cpu-ms/scan is the processor time of one scan, collection
 // of garbage included; KiB-live the memory that all twenty together keep until the next;
-// B/op and allocs/op, of all twenty, what is allocated and mostly free again at once.
-// TestMemoryOfALook bounds what one needs at any time.
+// B/op and allocs/op, of all twenty, what is allocated and mostly free again immediately.
+// TestMemoryOfAScan bounds what one needs at any time.
 func BenchmarkScan(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -162,7 +162,7 @@ func BenchmarkScan(b *testing.B) {
 					}
 				}
 			}
-			b.ReportMetric(float64((cpu(b)-before).Microseconds())/1000/float64(b.N*policies), "cpu-ms/look")
+			b.ReportMetric(float64((cpu(b)-before).Microseconds())/1000/float64(b.N*policies), "cpu-ms/scan")
 			b.ReportMetric(float64(heap()-live)/1024, "KiB-live")
 			runtime.KeepAlive(kept)
 		})

@@ -50,9 +50,9 @@ type cacheEntry struct {
 	task *scanTask
 	// stale reports that there may be changes since the last scan started.
 	stale bool
-	// absent has the time of the first scan that proved that a tag is absent. Only
+	// absentSince has the time of the first scan that proved that a tag is absent. Only
 	// reconciles of the policy, which are sequential, access it.
-	absent map[string]time.Time
+	absentSince map[string]time.Time
 	// firstSeen is when tags were first seen; nil before the first list. It is immutable.
 	firstSeen *firstSeen
 }
@@ -118,7 +118,7 @@ func (ls *scanCache) entry(policy types.NamespacedName) cacheEntry {
 
 func (ls *scanCache) ensure(policy types.NamespacedName) *cacheEntry {
 	if ls.policies[policy] == nil {
-		ls.policies[policy] = &cacheEntry{absent: map[string]time.Time{}}
+		ls.policies[policy] = &cacheEntry{absentSince: map[string]time.Time{}}
 	}
 	return ls.policies[policy]
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// crowd is scans that do not end by themselves.
+// crowd is scans that end only when the test ends them.
 type crowd struct {
 	*testing.T
 	scans    *scanCache
@@ -61,7 +61,7 @@ func (c *crowd) size(waiting, running int) {
 }
 
 // One tenant, one registry, and one credential take a part of the scans only; who
-// comes after them goes on.
+// comes after them continues.
 func TestSharesOfScans(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -73,7 +73,7 @@ func TestSharesOfScans(t *testing.T) {
 			func(c *crowd, i int) { c.begin("evil", fmt.Sprint(i), fmt.Sprintf("slow.example/x%d", i), "") }, 2,
 			func(c *crowd) { c.begin("evil", "good", "good.example/x", "") },
 		},
-		"others at that registry, as nobody either": {
+		"others at that registry, anonymous too": {
 			func(c *crowd, i int) { c.begin("evil", fmt.Sprint(i), fmt.Sprintf("hub.example/x%d", i), "") }, 2,
 			func(c *crowd) { c.begin("good", "good", "hub.example/x", "") },
 		},
@@ -130,19 +130,19 @@ func TestScansAreBounded(t *testing.T) {
 	}
 	for i := range 24 {
 		c.finish <- struct{}{}
-		await.Receive(t, "woken", c.requeued)
+		await.Receive(t, "requeued", c.requeued)
 		c.size(23-i, 16)
 	}
 	for range 16 {
 		c.finish <- struct{}{}
-		await.Receive(t, "woken", c.requeued)
+		await.Receive(t, "requeued", c.requeued)
 	}
 	c.size(0, 0)
-	same(t, "places that are kept", len(c.scans.running), 0)
+	same(t, "slots that are kept", len(c.scans.running), 0)
 }
 
-// A policy has one task. What it is not about any more ends, requeues nobody, and keeps
-// its places until it has ended.
+// A policy has one task. What it is not about any more ends, requeues nothing, and keeps
+// its slots until it has ended.
 func TestTasksEnd(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
@@ -155,7 +155,7 @@ func TestTasksEnd(t *testing.T) {
 	await.Receive(t, "begun again", c.began)
 	same(t, "present task", c.scans.entry(evil).task.record.query.repository, "b.example/x")
 	c.finish <- struct{}{}
-	await.Receive(t, "woken", c.requeued)
+	await.Receive(t, "requeued", c.requeued)
 	same(t, "present scan", c.scans.entry(evil).record.query.repository, "b.example/x")
 
 	c.begin("evil", "p", "c.example/x", "")

@@ -96,7 +96,7 @@ type scanRecord struct {
 	images    map[ref]answer[registry.Image]
 	details   map[ref]answer[registry.Image]
 	verified  map[ref]answer[cosign.Result]
-	absent    map[string]answer[bool]
+	absences  map[string]answer[bool]
 	// heads are the results for head commits of pull requests, by number.
 	heads map[int64]head
 	// times are the build times of images, by tag, if they are the versions; untimed reports
@@ -120,7 +120,7 @@ func newScanRecord(q query, by access, impatient bool) *scanRecord {
 	return &scanRecord{
 		query: q, access: by, immediate: impatient,
 		images: map[ref]answer[registry.Image]{}, details: map[ref]answer[registry.Image]{}, verified: map[ref]answer[cosign.Result]{},
-		absent: map[string]answer[bool]{}, heads: map[int64]head{}, times: map[string]answer[buildTime]{},
+		absences: map[string]answer[bool]{}, heads: map[int64]head{}, times: map[string]answer[buildTime]{},
 	}
 }
 
@@ -160,7 +160,7 @@ func (l *scanRecord) measure() {
 func (l *scanRecord) clone() *scanRecord {
 	c := *l
 	c.images, c.details, c.verified = maps.Clone(l.images), maps.Clone(l.details), maps.Clone(l.verified)
-	c.absent, c.heads, c.times = maps.Clone(l.absent), maps.Clone(l.heads), maps.Clone(l.times)
+	c.absences, c.heads, c.times = maps.Clone(l.absences), maps.Clone(l.heads), maps.Clone(l.times)
 	return &c
 }
 
@@ -288,7 +288,7 @@ func (a *recordReader) Verify(image int, digest string) (cosign.Result, error) {
 
 // Gone requests a proof of absence once per scan; without a digest, for the tag only.
 func (a *recordReader) Gone(tag, digest, witness string) (bool, error) {
-	return cached(a, a.absent, tag+"@"+digest, 0, func(r registry.Request) (bool, error) {
+	return cached(a, a.absences, tag+"@"+digest, 0, func(r registry.Request) (bool, error) {
 		return a.scanner.Gone(a.ctx, r, tag, digest, witness)
 	})
 }

@@ -20,7 +20,7 @@ func (*silentRegistry) List(ctx context.Context, _ registry.Request) (registry.S
 	return registry.Scan{}, ctx.Err()
 }
 
-// A scan that takes too long says so, keeps what was offered, and is begun anew soon.
+// A scan that takes too long is reported, keeps what was offered, and is started again soon.
 func TestLateScan(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// A registry with an authority of its own, which wants a certificate of its clients, is
+// A registry with its own authority, which wants a certificate of its clients, is
 // read with the Secret of spec.certSecretRef, and once that holds what it takes.
 func TestCertificatesOfARegistry(t *testing.T) {
 	s := begin(t)

@@ -203,7 +203,7 @@ func TestVerifyPullRequests(t *testing.T) {
 
 // Secrets that are missing or broken are problems that name the field, and never a
 // scan without them.
-func TestSecretsOfALook(t *testing.T) {
+func TestSecretsOfAScan(t *testing.T) {
 	for name, test := range map[string]struct {
 		data map[string][]byte // nil: there is none
 		edit func(*v1alpha1.ImagePolicySpec)
@@ -239,9 +239,9 @@ func TestSecretsOfALook(t *testing.T) {
 	}
 }
 
-// A key that is replaced takes back what only it had signed: in the running manager, after
+// A key that is replaced withdraws what only it had signed: in the running manager, after
 // a restart, and when the registry first fails.
-func TestReplacedKeyTakesBack(t *testing.T) {
+func TestReplacedKeyWithdraws(t *testing.T) {
 	for name, between := range map[string]func(*story){
 		"running":         func(*story) {},
 		"after a restart": func(s *story) { s.restart() },
@@ -278,7 +278,7 @@ func TestReplacedKeyTakesBack(t *testing.T) {
 
 // The same for pull requests, which no push follows: the image of the head commit, and that
 // of the commit before, whose head has none yet.
-func TestReplacedKeyTakesBackPreviews(t *testing.T) {
+func TestReplacedKeyWithdrawsPreviews(t *testing.T) {
 	for name, between := range map[string]func(*story){
 		"running":         func(*story) {},
 		"after a restart": func(s *story) { s.restart() },
