@@ -25,8 +25,7 @@ type request struct {
 	failed   bool // answered with an error
 }
 
-// lease reports whether the request is for a Lease. Leases are not counted:
-// they depend on time, not on what happens.
+// lease writes do not count: they depend on the time and not on what happens.
 func (r request) lease() bool { return r.resource == "leases.coordination.k8s.io" }
 
 func (r request) writes() bool {

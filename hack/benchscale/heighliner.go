@@ -304,8 +304,7 @@ func release(o client.Object, version string) *v1alpha1.Release {
 	return nil
 }
 
-// activeAt reports whether a version is active, available and routed everywhere, and nothing but the drain of its predecessor is in
-// progress.
+// activeAt reports whether a version is active, available and routed everywhere, and nothing but its predecessor's drain is in progress.
 func activeAt(version string) func(client.Object) bool {
 	return func(o client.Object) bool {
 		r := release(o, version)

@@ -134,7 +134,7 @@ func main() {
 	}
 }
 
-// run plays the story with each product, on a separate control plane.
+// run plays the story with each product, on its own control plane.
 func run(ctx context.Context, o *options) error {
 	if err := o.validate(); err != nil {
 		return err

@@ -77,7 +77,7 @@ func (p *page) add(node *html.Node) {
 	}
 }
 
-// check follows the links within the website, and describes the broken ones.
+// check follows the links that stay within the website, and describes those without a target.
 func check(dir string, pages map[string]page) (links int, broken []string) {
 	for name, p := range pages {
 		for _, link := range p.links {
@@ -98,7 +98,7 @@ func check(dir string, pages map[string]page) (links int, broken []string) {
 	return links, broken
 }
 
-// follow returns the reason why a link is broken; "" if it is not.
+// follow returns the reason why a link has no target; "" for none.
 func follow(dir string, pages map[string]page, from string, u *url.URL) string {
 	target := from
 	if u.Path != "" {

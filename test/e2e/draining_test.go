@@ -180,7 +180,7 @@ func openSocket(ctx context.Context, host, version string) (io.ReadWriteCloser, 
 	return socket, echo(socket)
 }
 
-// echo sends one text in a frame, and reads it back. A mask of zeros does not change it.
+// echo sends one text in a frame, and reads it back. A key of zeros leaves it as it is.
 func echo(socket io.ReadWriteCloser) error {
 	const text = "hello"
 	late := time.AfterFunc(5*time.Second, func() { _ = socket.Close() })

@@ -83,20 +83,20 @@ func TestDecision(t *testing.T) {
 	}{
 		"a signed decision":                  {patch: `{` + signed(alice) + `, "spec": {` + adopt + `}}`},
 		"a second decision":                  {before: "bob", patch: `{` + signed(alice) + `, "spec": {"decision": {"action": "Adopt", "id": "2"}}}`},
-		"a decision taken back":              {before: "bob", patch: `{` + signed(alice) + `, "spec": {"decision": null}}`},
+		"a decision withdrawn":               {before: "bob", patch: `{` + signed(alice) + `, "spec": {"decision": null}}`},
 		"nothing at all":                     {patch: `{}`},
 		"a decision without a signature":     {patch: `{"spec": {` + adopt + `}}`, refused: "set the annotation hlnr.io/decided-by to 'alice@example.com'"},
-		"a decision in somebody else's name": {patch: `{` + signed("bob") + `, "spec": {` + adopt + `}}`, refused: "set the annotation hlnr.io/decided-by to 'alice@example.com'"},
+		"a decision in another user's name":  {patch: `{` + signed("bob") + `, "spec": {` + adopt + `}}`, refused: "set the annotation hlnr.io/decided-by to 'alice@example.com'"},
 		"a decision under the old signature": {before: "bob", patch: `{"spec": {"decision": {"action": "Adopt", "id": "2"}}}`, refused: "set the annotation"},
 		"another step of the same decision":  {before: "bob", patch: `{"spec": {"decision": {"reason": "because"}}}`, refused: "set the annotation"},
-		"a decision taken back unsigned":     {before: "bob", patch: `{"spec": {"decision": null}}`, refused: "set the annotation"},
+		"a decision withdrawn unsigned":      {before: "bob", patch: `{"spec": {"decision": null}}`, refused: "set the annotation"},
 		"a signature without a decision":     {patch: `{` + signed(alice) + `}`, refused: "set the annotation"},
 		"a signature changed afterwards":     {before: "bob", patch: `{` + signed(alice) + `}`, refused: "set the annotation"},
 		"a signature taken off":              {before: "bob", patch: `{"metadata": {"annotations": {"hlnr.io/decided-by": null}}}`, refused: "set the annotation"},
 		"groups of one's own":                {patch: `{` + signed(alice) + `, "spec": {"decision": {"action": "Adopt", "id": "1", "groups": ["system:masters", "system:authenticated"]}}}`},
 		"a group of others":                  {patch: `{` + signed(alice) + `, "spec": {"decision": {"action": "Adopt", "id": "1", "groups": ["system:masters", "sre", "owners"]}}}`, refused: "'alice@example.com' is not a member of sre, owners"},
 		"replicas":                           {patch: `{"spec": {"replicas": 5}}`, refused: "only spec.decision of a release may be changed"},
-		"replicas beside a decision":         {patch: `{` + signed(alice) + `, "spec": {"replicas": 5, ` + adopt + `}}`, refused: "only spec.decision of a release may be changed"},
+		"replicas next to a decision":        {patch: `{` + signed(alice) + `, "spec": {"replicas": 5, ` + adopt + `}}`, refused: "only spec.decision of a release may be changed"},
 		"availability added":                 {patch: `{"spec": {"availability": {"minReadySeconds": 5}}}`, refused: "only spec.decision of a release may be changed"},
 		"a label":                            {patch: `{"metadata": {"labels": {"hlnr.io/microservice": "other"}}}`, refused: "only the annotation hlnr.io/decided-by"},
 		"all labels":                         {patch: `{"metadata": {"labels": null}}`, refused: "only the annotation hlnr.io/decided-by"},
@@ -275,8 +275,8 @@ func TestReleasesAreDeleted(t *testing.T) {
 		// The collector deletes objects that it learned of after the deletion of the owner; it receives releases in the
 		// order of their creation.
 		later := release(t, made.Namespace, func(r *hlnr.VersionedMicroservice) {
-			r.Name = "of-nobody"
-			r.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "nobody", UID: "nobody"}}
+			r.Name = "of-no-one"
+			r.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "unknown", UID: "unknown"}}
 		})
 		gone(t, later)
 		if err := env.Client.Delete(t.Context(), owner, client.PropagationPolicy(metav1.DeletePropagationOrphan)); err != nil {

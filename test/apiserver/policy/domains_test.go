@@ -24,8 +24,8 @@ const domainsPolicy = "domains.hlnr.io"
 // The namespaces of these tests have the name of the test; $NS is replaced by it.
 func withName(text, namespace string) string { return strings.ReplaceAll(text, "$NS", namespace) }
 
-// owned creates a namespace with a separate list of domains, and waits until the
-// policy uses it.
+// owned makes a namespace whose domains are judged by its own list, and waits
+// until it is so.
 func owned(t *testing.T, labels map[string]string, list *corev1.ConfigMap) (*corev1.Namespace, *corev1.ConfigMap) {
 	t.Helper()
 	ctx := t.Context()
@@ -139,7 +139,7 @@ func TestDomains(t *testing.T) {
 		"a wildcard above":                             {"*.example.com", notAllowed},
 		"another's":                                    {"a.other.example.com", notAllowed},
 		"another's, by name":                           {"www.other.example.com", notAllowed},
-		"nobody's":                                     {"example.net", notAllowed},
+		"no one's":                                     {"example.net", notAllowed},
 		"one label":                                    {"localhost", notAllowed},
 		"reserved for another, below own":              {"admin.free.example.com", "'admin.free.example.com' is not allowed in namespace '$NS': it can become admin.free.example.com"},
 		"below a wildcard, listed by name for both":    {"both.free.example.com", fine},
@@ -152,7 +152,7 @@ func TestDomains(t *testing.T) {
 		"several fields":                               {"{{.Version}}.{{.StreamName}}.{{.FullName}}.preview.example.com", fine},
 		"the group, deep":                              {"{{.ReleaseGroupName}}.a.preview.example.com", fine},
 		"a wildcard for each group":                    {"*.{{.ReleaseGroupName}}.preview.example.com", fine},
-		"the group beside www":                         {"{{.ReleaseGroupName}}.example.com", "its hosts need '*.example.com' listed by an administrator in ConfigMap $NS/heighliner-domains"},
+		"the group next to www":                        {"{{.ReleaseGroupName}}.example.com", "its hosts need '*.example.com' listed by an administrator in ConfigMap $NS/heighliner-domains"},
 		"the group in the domain itself":               {"www.{{.ReleaseGroupName}}.com", "its hosts need '*.com'"},
 		"the group as the last label":                  {"www.example.{{.ReleaseGroupName}}", "write the end of the host out"},
 		"the group and nothing":                        {"{{.StreamName}}", "write the end of the host out"},
@@ -217,8 +217,8 @@ func TestDomains(t *testing.T) {
 	}
 }
 
-// TestDomainsList checks that an invalid list rejects every domain and names the
-// location, in the policy and in internal/domains.
+// TestDomainsList: a list that is not understood refuses every domain and reports
+// where, in the policy and in internal/domains.
 func TestDomainsList(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -243,7 +243,7 @@ func TestDomainsList(t *testing.T) {
 		"a dot at the end":          {list: data("$NS", "a.example.com\nb.example.com."), refused: "line 'b.example.com.'"},
 		"a long label":              {list: data("$NS", "a.example.com\n"+strings.Repeat("a", 64)), refused: "is not understood"},
 		"a long host":               {list: data("$NS", "a.example.com\n"+strings.Repeat("a.", 126)+"aa"), refused: "is not understood"},
-		"a key that is no name":     {list: data("$NS", "a.example.com", "x_y", "b.example.com"), refused: "key 'x_y' is not understood"},
+		"a key that is not a name":  {list: data("$NS", "a.example.com", "x_y", "b.example.com"), refused: "key 'x_y' is not understood"},
 		"a selector of nothing":     {list: data("$NS", "a.example.com\nnamespaces:"), refused: "line 'namespaces:'"},
 		"a selector of all":         {list: data("$NS", "a.example.com\nnamespaces: *"), refused: "line 'namespaces: *'"},
 		"a selector of a set":       {list: data("$NS", "a.example.com\nnamespaces: team in (shop)"), refused: "line 'namespaces: team in (shop)'"},
@@ -414,7 +414,7 @@ func TestDomainsAtMost(t *testing.T) {
 			err = env.Client.Create(t.Context(), routes(namespace.Name, test.domains...), client.DryRunAll)
 			check(t, err, test.refused)
 			if err != nil && strings.Contains(err.Error(), "cost") {
-				t.Errorf("the server gave up: %v", err)
+				t.Errorf("the rule exceeds the server's cost limit: %v", err)
 			}
 		})
 	}

@@ -53,8 +53,8 @@ func TestDefinitionsAreApplied(t *testing.T) {
 	}
 }
 
-// TestOwnFieldsAreExplained checks that each field of hlnr.io has a description that
-// starts with its name, for kubectl explain.
+// TestOwnFieldsAreExplained: each of Heighliner's fields has a description that starts
+// with its name, so that kubectl explain reads well.
 func TestOwnFieldsAreExplained(t *testing.T) {
 	for kind, definition := range definitions(t) {
 		walk("", schemaOf(definition), func(path string, schema *apiextensionsv1.JSONSchemaProps) {
@@ -270,8 +270,8 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestCategories checks that "kubectl get all" shows Microservices, and "kubectl
-// delete all" deletes no other objects of hlnr.io.
+// TestCategories: "kubectl get all" shows Microservices, and "kubectl delete
+// all" takes none of Heighliner's other objects with it.
 func TestCategories(t *testing.T) {
 	for kind, definition := range definitions(t) {
 		want := []string{"hlnr"}
@@ -360,9 +360,9 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// A Microservice from before the rule about spec.containerName can still be updated:
-// its status and its other fields can be written, otherwise it would stop working.
-func TestMicroserviceOfBeforeTheRuleOnContainers(t *testing.T) {
+// A Microservice that was made before the server asked for spec.containerName is not
+// locked: its status and its other fields can be written, or nothing would run on.
+func TestMicroserviceFromBeforeTheRuleOnContainers(t *testing.T) {
 	t.Parallel()
 	definition := definitions(t)["Microservice"].DeepCopy()
 	definition.Spec.Group = "before.test"

@@ -62,7 +62,7 @@ spec:
 	"imgp long name of a key":           {kind: "ImagePolicy", patch: `spec: {verify: {cosign: {keySecretRef: {name: ` + long(254) + `}}}}`, refused: "spec.verify.cosign.keySecretRef.name"},
 	"imgp long container":               {kind: "ImagePolicy", patch: `spec: {additionalImages: [{containerName: ` + long(64) + `, image: registry.example.com/a}]}`, refused: "spec.additionalImages[0].containerName"},
 	"imgp long further image":           {kind: "ImagePolicy", patch: `spec: {additionalImages: [{containerName: a, image: ` + long(256) + `}]}`, refused: "spec.additionalImages[0].image"},
-	"imgp nine associations":            {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {associations: [Owner, Member, Collaborator, Contributor, FirstTimeContributor, FirstTimer, Mannequin, None, Nobody]}}}}`, refused: "spec.source.github.pullRequests.associations"},
+	"imgp nine associations":            {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {associations: [Owner, Member, Collaborator, Contributor, FirstTimeContributor, FirstTimer, Mannequin, None, Unknown]}}}}`, refused: "spec.source.github.pullRequests.associations"},
 	"imgp long base":                    {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {base: ` + long(257) + `}}}}`, refused: "spec.source.github.pullRequests.base"},
 	"imgp long head":                    {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {head: ` + long(257) + `}}}}`, refused: "spec.source.github.pullRequests.head"},
 	"imgp other drafts":                 {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, pullRequests: {draft: Perhaps}}}}`, refused: "spec.source.github.pullRequests.draft"},
@@ -92,7 +92,7 @@ spec:
   allowedNamespaces: {from: Selector, selector: {matchLabels: {team: shop}}}
   feedback: {deployments: {pullRequests: true, releases: true}, environment: "pr-{{.Number}}/{{.Microservice}}", comment: false}`},
 	"ghr feedback as it comes":        {kind: "GitHubRepository", patch: `spec: {credentialsSecretRef: {name: app}, feedback: {}}`},
-	"ghr feedback of nobody":          {kind: "GitHubRepository", patch: `spec: {feedback: {}}`, refused: "spec.feedback requires spec.credentialsSecretRef"},
+	"ghr feedback of no login":        {kind: "GitHubRepository", patch: `spec: {feedback: {}}`, refused: "spec.feedback requires spec.credentialsSecretRef"},
 	"ghr no owner":                    {kind: "GitHubRepository", patch: `spec: {owner: null}`, refused: "spec.owner: Required value"},
 	"ghr owner with a slash":          {kind: "GitHubRepository", patch: `spec: {owner: acme/shop}`, refused: "write owner: acme and repo: shop"},
 	"ghr repo of another folder":      {kind: "GitHubRepository", patch: `spec: {repo: ".."}`, refused: "spec.repo must be the name of a repository"},

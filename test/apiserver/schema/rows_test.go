@@ -30,7 +30,7 @@ func repeat(item string, n int) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + "]"
 }
 
-// numbered replaces # in each item by its number.
+// numbered replaces # in item by a different number each time.
 func numbered(item string, n int) string {
 	items := make([]string, n)
 	for i := range items {
@@ -366,12 +366,12 @@ var networkPolicyRows = map[string]row{
 	"hnp app protocol":                      {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80, appProtocol: kubernetes.io/h2c}]}`},
 	"hnp app protocol empty":                {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80, appProtocol: ""}]}`, refused: "spec.ports[0].appProtocol"},
 	"hnp provider empty":                    {kind: "NetworkPolicy", patch: `spec: {provider: {gateway: null}}`, refused: "spec.provider: set exactly one of gateway, ingress, apisix and routeRef"},
-	"hnp route of somebody else":            {kind: "NetworkPolicy", patch: `spec: {deletionPolicy: Restore, provider: {gateway: null, routeRef: {kind: HTTPRoute, name: web, ruleNames: [main, api]}}}`},
+	"hnp route of another user":             {kind: "NetworkPolicy", patch: `spec: {deletionPolicy: Restore, provider: {gateway: null, routeRef: {kind: HTTPRoute, name: web, ruleNames: [main, api]}}}`},
 	"hnp route with one rule":               {kind: "NetworkPolicy", patch: `spec: {deletionPolicy: Orphan, provider: {gateway: null, routeRef: {kind: GRPCRoute, name: web}}}`},
 	"hnp route of a group":                  {kind: "NetworkPolicy", patch: `spec: {deletionPolicy: Orphan, provider: {gateway: null, routeRef: {kind: TLSRoute, name: web, groups: {policy: Named, names: [1.x]}}}}`},
 	"hnp route of each group":               {kind: "NetworkPolicy", patch: `spec: {deletionPolicy: Orphan, provider: {gateway: null, routeRef: {kind: TLSRoute, name: web, groups: {policy: Each}}}}`, refused: "spec.provider.routeRef.groups.policy must be Newest or Named"},
 	"hnp route pinned twice":                {kind: "NetworkPolicy", patch: `spec: {deletionPolicy: Orphan, provider: {gateway: null, routeRef: {kind: TLSRoute, name: web, groups: {policy: Newest}, release: {version: 1.0.0}}}}`, refused: "spec.provider.routeRef: set at most one of groups and release"},
-	"hnp route beside a gateway":            {kind: "NetworkPolicy", patch: `spec: {deletionPolicy: Restore, provider: {routeRef: {kind: HTTPRoute, name: web}}}`, refused: "spec.provider: set exactly one of gateway, ingress, apisix and routeRef"},
+	"hnp route next to a gateway":           {kind: "NetworkPolicy", patch: `spec: {deletionPolicy: Restore, provider: {routeRef: {kind: HTTPRoute, name: web}}}`, refused: "spec.provider: set exactly one of gateway, ingress, apisix and routeRef"},
 	"hnp route of another kind":             {kind: "NetworkPolicy", patch: `spec: {deletionPolicy: Restore, provider: {gateway: null, routeRef: {kind: IngressRoute, name: web}}}`, refused: "spec.provider.routeRef.kind: Unsupported value"},
 	"hnp route without a name":              {kind: "NetworkPolicy", patch: `spec: {deletionPolicy: Restore, provider: {gateway: null, routeRef: {kind: HTTPRoute, name: ""}}}`, refused: "spec.provider.routeRef.name"},
 	"hnp route without a way back":          {kind: "NetworkPolicy", patch: `spec: {provider: {gateway: null, routeRef: {kind: HTTPRoute, name: web}}}`, refused: "spec.deletionPolicy must be Restore or Orphan together with spec.provider.routeRef"},
@@ -456,7 +456,7 @@ var networkPolicyRows = map[string]row{
 	"hnp domain's port too long":            {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, port: ` + long(64) + `}]}`, refused: "spec.domains[0].port: Too long"},
 	"hnp domain's port is TCP":              {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80, protocol: TCP}], domains: [{domain: shop.example.com}]}`, refused: "spec.domains[].port must name a port of protocol HTTP"},
 	"hnp domain names a UDP port":           {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80}, {name: b, port: 53, protocol: UDP}], domains: [{domain: shop.example.com, port: b}]}`, refused: "spec.domains[].port must name a port of protocol HTTP"},
-	"hnp domain beside a TCP port":          {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80, protocol: HTTP}, {name: b, port: 53, protocol: TCP}], domains: [{domain: shop.example.com, port: a}]}`},
+	"hnp domain next to a TCP port":         {kind: "NetworkPolicy", patch: `spec: {ports: [{name: a, port: 80, protocol: HTTP}, {name: b, port: 53, protocol: TCP}], domains: [{domain: shop.example.com, port: a}]}`},
 	"hnp path without a slash":              {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, path: cart}]}`, refused: "spec.domains[0].path"},
 	"hnp path with two slashes":             {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, path: '/cart//'}]}`, refused: "spec.domains[0].path"},
 	"hnp path with two slashes inside":      {kind: "NetworkPolicy", patch: `spec: {domains: [{domain: shop.example.com, path: '/a//b'}]}`, refused: "spec.domains[0].path"},

@@ -39,7 +39,7 @@ func TestObjectsStaySmall(t *testing.T) {
 		"an image policy":                       {fullImagePolicy(t, ordinary), 256 * kib},
 		"a rollout state of 20 previews":        {fullPreviews(t, ordinary, 20), 256 * kib},
 		"a rollout state of 256 previews":       {fullPreviews(t, ordinary, mostGroups), 512 * kib},
-		"a release on its way":                  {fullRelease(t, ordinary), 64 * kib},
+		"a release in progress":                 {fullRelease(t, ordinary), 64 * kib},
 		"a network policy":                      {fullNetworkPolicy(t, ordinary), 256 * kib},
 		"a network policy, the longest name":    {fullNetworkPolicy(t, longest), 256 * kib},
 	} {
@@ -127,9 +127,9 @@ func fullMicroservice(t *testing.T, name string) client.Object {
 	return m
 }
 
-// fullPreviews returns the maximum number of pull requests. Those with a preview slot
-// have an active release and the next one.
-func fullPreviews(t *testing.T, name string, places int) client.Object {
+// fullPreviews has as many pull requests as there may be. Those that have a slot have a
+// release that serves, and one that is next.
+func fullPreviews(t *testing.T, name string, slots int) client.Object {
 	m := typed[hlnr.Microservice](t, "Microservice", name)
 	now := metav1.NewMicroTime(time.Now())
 	for g := range mostGroups {
@@ -140,7 +140,7 @@ func fullPreviews(t *testing.T, name string, places int) client.Object {
 			Target:          hlnr.GroupTarget{Release: releaseName(name, g, 1), Reason: "Latest"},
 			TrafficRevision: 12345, TrafficTime: &now,
 		}
-		if g >= places {
+		if g >= slots {
 			group.Phase, group.Active, group.Target = hlnr.GroupExpired, "", hlnr.GroupTarget{Reason: "NoSlot"}
 			m.Status.ReleaseGroups = append(m.Status.ReleaseGroups, group)
 			continue
