@@ -157,7 +157,7 @@ func TestFind(t *testing.T) {
 		"it is\n// led to":                           {"led"},
 		"ledgerOfGroup, handled, DNSLedger":          {"ledger/ledgers", "ledger/ledgers"},
 		"there is no release":                        nil,
-		"that is no release":                         {"!there is/are/was/were no !longer/more"},
+		"that is no release":                         {"!there is/are/was/were no !longer/more/match"},
 		"it is no longer there":                      nil,
 		"look up a name; it looks like one":          nil,
 		"a look ends; LookAgain":                     {"look/looks !up/at/for/like/into/as/through/inside/path", "look/looks !up/at/for/like/into/as/through/inside/path", "look again"},
