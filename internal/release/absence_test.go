@@ -12,7 +12,7 @@ func TestDeadlineAfterAnAbsence(t *testing.T) {
 	started := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
 		deadline time.Duration
-		// began is when the manager began to look, now the time of the plan: both after the start of the rollout; 0: always.
+		// began is when the manager began to observe, now the time of the plan: both after the start of the rollout; 0: always.
 		began, now time.Duration
 		// grace is the end of the moment that was given before.
 		grace   time.Duration

@@ -101,7 +101,7 @@ func describe(o Observed, p Result) string {
 	return fmt.Sprintf("%+v\noffered %+v\nwithdrawn %+v%s\n%s", o.Spec, o.Candidates, o.Withdrawn, &b, render(p))
 }
 
-// copied returns a group with memory of its own.
+// copied returns a group with its own memory.
 func (g Group) copied() Group {
 	if g.Rollout != nil {
 		g.Rollout = new(*g.Rollout)
@@ -223,7 +223,7 @@ func (d draws) run(release string) *Rollout {
 func (d draws) group(slug string, consistent bool) Group {
 	g := Group{
 		Slug: slug, Name: oneOf(d, "name", "1.x", "2.x", "release", "main"), Level: oneOf(d, "level", "Release", "Candidate", preview), Phase: Live,
-		TrafficRevision: int64(d.number(0, 20, "revision")), TrafficTime: d.time("traffic"), SettledRevision: int64(d.number(0, 20, "settled")), Superseded: d.number(0, 4, "overtaken"),
+		TrafficRevision: int64(d.number(0, 20, "revision")), TrafficTime: d.time("traffic"), SettledRevision: int64(d.number(0, 20, "settled")), Superseded: d.number(0, 4, "superseded"),
 	}
 	if g.Level == preview {
 		g.PullRequest, g.Head, g.HeadTime = int64(d.number(0, 9, "pull request")), d.version("head"), d.time("head pushed")
@@ -344,8 +344,8 @@ func (d draws) policy(name string, releases []string) Policy {
 			for range d.number(0, 2, "references") {
 				r.References = append(r.References, oneOf(d, "reference", releases...))
 			}
-			if d.rarely(4, "masks") {
-				r.Withheld = []string{oneOf(d, "masked", releases...)}
+			if d.rarely(4, "withholds") {
+				r.Withheld = []string{oneOf(d, "withheld", releases...)}
 			}
 			if d.rarely(4, "pins") {
 				r.Pinned = []string{oneOf(d, "pinned", releases...)}

@@ -238,13 +238,13 @@ func reversed(s []string) []string {
 	return s
 }
 
-// checkLedger holds one write of the rollout state against the invariants that speak of
+// checkRolloutState holds one write of the rollout state against the invariants that speak of
 // changes.
 func (w *world) checkRolloutState(o Observed, old, next State) {
 	if next.Sequence <= old.Sequence {
 		w.fail("the sequence goes from %d to %d", old.Sequence, next.Sequence)
 	}
-	w.checkPlaces(o, old, next)
+	w.checkSlots(o, old, next)
 	for i := range next.Groups {
 		h := &next.Groups[i]
 		g := old.group(h.Slug)
@@ -524,7 +524,7 @@ func (w *world) checkGone(o Observed, g, h *Group, r Row) {
 	case r.Status == Error:
 		c := objectOf(o, r.Release)
 		if h.Phase != Live || c.Decision != nil && c.Decision.Action == Retry {
-			return // the end, or retried by a person and superseded at once
+			return // the end, or retried by a person and superseded immediately
 		}
 		_, offered := slices.BinarySearchFunc(sortedOffers(o), r.Release, func(c Candidate, s string) int { return cmp.Compare(c.Release, s) })
 		a := h.ActiveRow()
@@ -532,7 +532,7 @@ func (w *world) checkGone(o Observed, g, h *Group, r Row) {
 		if offered && !withdrawn && r.Config == o.Config && !h.forgot(r.Version, r.Config) && (a == nil || compare(r.Version, a.Version) > 0) {
 			w.fail("rule 3: the failure of %s is forgotten, and it could be chosen again\n%s%s", r.Release, renderGroup(g), renderGroup(h))
 		}
-	case r.Status == Pending: // superseded, and as it never had traffic gone at once
+	case r.Status == Pending: // superseded, and as it never had traffic gone immediately
 	case r.Status != Deprecated:
 		w.fail("rule 40: %s is gone from %s", r.Release, r.Status)
 	}
@@ -577,7 +577,7 @@ func (w *world) checkCapacity(o Observed, g, h *Group) {
 	}
 }
 
-// mayMove reports whether some policy has newest domains, or none says whether it has.
+// mayMove reports whether some policy has newest domains, or no policy reports whether it has any.
 func mayMove(o Observed) bool {
 	silent := true
 	for _, p := range o.Policies {
@@ -616,7 +616,7 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 		if row := g.Row(o.Release); row != nil {
 			run := g.Rollout != nil && g.Rollout.Release == o.Release
 			serves := row.Status == Active || row.Status == Canary || row.Status == Pending || run
-			// One that answers nothing makes room for its fix, and keeps a pod.
+			// One that does not respond frees capacity for its fix, and keeps a pod.
 			dead := row.Status == Active && !r.Delete && r.Replicas > 0 && unavailable
 			if serves && !dead && (r.Delete || r.Replicas < asked) {
 				w.fail("rule 2: %s while it is %s", what, row.Status)

@@ -31,7 +31,7 @@ func TestHistoriesSurviveCrashes(t *testing.T) {
 	}
 }
 
-// tellCrash plays a history in which the manager ends before a write.
+// playTaleCrash plays a history in which the manager ends before a write.
 func playTaleCrash(play func(tale), at, late int) *world {
 	w := newWorld()
 	w.quick = true

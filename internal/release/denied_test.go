@@ -5,7 +5,7 @@ import "time"
 // denials are histories of versions that are denied: they get no traffic while another
 // version can have it, whatever else holds the group where it is.
 var denials = []scene{
-	{"rule 24: what replaces a first release that is denied is no version, and the event reports that", func(h tale) {
+	{"rule 24: no version replaces a first release that is denied, and the event reports that", func(h tale) {
 		h.policy("web")
 		h.gates(ConfirmRollout)
 		h.hooks[ConfirmRollout] = "no"
@@ -73,7 +73,7 @@ var denials = []scene{
 		h.want("gone", map[string]string{"1.1.0": "active 100", "1.0.0": "deprecated 0"})
 		h.state("gone", "Pinned", true)
 	}},
-	{"rule 15: a denied active version makes room while a pin with a typo holds the groups", func(h tale) {
+	{"rule 15: a denied active version is replaced while a pin with a typo holds the groups", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -83,7 +83,7 @@ var denials = []scene{
 		h.want("denied", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 		h.state("denied", "PinnedVersionMissing", true)
 	}},
-	{"rule 04: a denied active version makes room for one that is retained and not offered any more", func(h tale) {
+	{"rule 04: a denied active version is replaced by one that is retained and no longer offered", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -108,7 +108,7 @@ var denials = []scene{
 		h.want("lost", map[string]string{"1.0.0": "pending 0", "1.1.0": "deprecated 0"})
 		h.object("1.0.0").why = ""
 		h.run(time.Hour)
-		h.want("mended", map[string]string{"1.0.0": "active 100"})
+		h.want("fixed", map[string]string{"1.0.0": "active 100"})
 	}},
 	{"rule 31: a lost active release is followed by the one before the one that is denied", func(h tale) {
 		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 4 })
@@ -184,7 +184,7 @@ var denials = []scene{
 		h.run(time.Hour)
 		h.want("an hour later", map[string]string{"1.0.0": "active 100", "1.2.0": ""})
 	}},
-	{"rule 22: a canary that is denied while paused makes room, and what is offered instead waits", func(h tale) {
+	{"rule 22: a canary that is denied while paused is rolled back, and what is offered instead waits", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: 24 * time.Hour})
 		h.broken["1.1.0"] = "CrashLoopBackOff"
@@ -206,7 +206,7 @@ var denials = []scene{
 		h.run(time.Hour)
 		h.want("paused", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10", "1.2.0": ""})
 	}},
-	{"rule 22: a denied active version makes room for a retained one while paused, and for no new one", func(h tale) {
+	{"rule 22: a denied active version is replaced by a retained one while paused, and by no new one", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)

@@ -106,7 +106,7 @@ var named = []scene{
 		h.run(time.Hour)
 		h.want("gone", map[string]string{"1.0.0": "", "2.0.0": "active 100"})
 		if n := len(h.objects); n != 1 {
-			h.fail("%d objects are left", n)
+			h.fail("%d objects remain", n)
 		}
 		h.push("1.1.0", "2.1.0")
 		h.run(time.Hour)

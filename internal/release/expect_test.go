@@ -18,7 +18,7 @@ func denied(o Observed, slug, version string) bool {
 
 // checkOlder holds a write of the rollout state against what a user expects of versions: no older
 // one starts, or becomes active, for a cause outside of the newer one. Only a pin, the
-// withdrawal of the newer one, its loss, or a fault of its own does that.
+// withdrawal of the newer one, its loss, or its own fault does that.
 func (w *world) checkOlder(o Observed, g, h *Group) {
 	if h.Level == preview || g.Phase != Live || h.Phase != Live || len(g.Releases) == 0 {
 		return
@@ -37,7 +37,7 @@ func (w *world) checkOlder(o Observed, g, h *Group) {
 		}
 		names := func(p Pin) bool { return p.names(g.Slug, g.Name, g.PullRequest) }
 		if a := g.ActiveRow(); (o.Spec.Paused || o.Spec.Freeze != nil || slices.ContainsFunc(o.Spec.Pins, names)) && was != nil && was.Promoted > 0 && a != nil && denied(o, g.Slug, a.Version) {
-			continue // what is denied makes room for what is retained, and nothing that is new or that a pin left starts
+			continue // what is denied is replaced by what is retained, and nothing that is new or that a pin left starts
 		}
 		if newer := w.newerThan(o, g, h, r.Version); newer != "" {
 			w.fail("older: %s starts or becomes active (%s), and %s is wanted\n%s%s", r.Release, r.Reason, newer, renderGroup(g), renderGroup(h))
@@ -46,7 +46,7 @@ func (w *world) checkOlder(o Observed, g, h *Group) {
 }
 
 // newerThan finds a release of a group above a version that could serve: one that is offered or
-// in progress, is not withdrawn, and has not failed for a cause of its own.
+// in progress, is not withdrawn, and has not failed for its own cause.
 func (w *world) newerThan(o Observed, g, h *Group, version string) string {
 	good := func(release, v, config string) bool {
 		r := h.Row(release)
@@ -59,10 +59,10 @@ func (w *world) newerThan(o Observed, g, h *Group, version string) string {
 		}
 	}
 	for _, r := range g.Releases {
-		current := o.Config == "" || r.Config == o.Config // one of another template is no candidate
+		current := o.Config == "" || r.Config == o.Config // one of another template is not a candidate
 		serves := r.Status == Active || current && g.Rollout != nil && g.Rollout.Release == r.Release
 		if h.Row(r.Release) == nil && r.Config != o.Config {
-			continue // it failed, and with another template that is forgotten at once
+			continue // it failed, and with another template that is forgotten immediately
 		}
 		if h.Row(r.Release) == nil && slices.ContainsFunc(h.Releases, func(x Row) bool { return x.Reason == "Aborted" && compare(x.Version, r.Version) > 0 }) {
 			continue // superseded by one that a person then deprecated, in the same write

@@ -9,7 +9,7 @@ import (
 
 // asks reports whether hooks have to agree at a point of a release's rollout. Before its
 // pods and before its first traffic they are asked for every version that was not active
-// yet: the first release of a group gets all traffic at once, so that nothing after these
+// yet: the first release of a group gets all traffic immediately, so that nothing after these
 // two points could protect it. The other points are those of a canary.
 func (s *scope) asks(p Point, r *Row) bool {
 	switch {

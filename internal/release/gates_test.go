@@ -151,7 +151,7 @@ var gated = []scene{
 		h.run(time.Minute)
 		h.want("end", map[string]string{"pr-7-b": "active 100", "pr-8-a": "active 100"})
 	}},
-	{"hooks: a release that waits for ConfirmRollout makes room after any number of displaced ones", func(h tale) {
+	{"hooks: a release that waits for ConfirmRollout is superseded after any number of displaced ones", func(h tale) {
 		h.live()
 		h.gates(ConfirmRollout)
 		h.hooks[ConfirmRollout] = "no"
@@ -381,7 +381,7 @@ func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
 		"those of one of two do":       {0, []Report{{Revision: 8, CanaryDomains: true, Canary: "new"}, {Revision: 8, CanaryDomains: true}}, false},
 		"of a policy never confirmed":  {0, []Report{{Revision: 8, CanaryDomains: true, Canary: "new"}, {CanaryDomains: true}}, true},
 		"of a policy that was left":    {8, []Report{{Revision: 8, CanaryDomains: true, Canary: "new"}, {Revision: 5, CanaryDomains: true}}, true},
-		"of a policy, which says why":  {0, []Report{{Revision: 8, CanaryDomains: true, Message: "no listener"}}, false},
+		"of a policy, with the reason": {0, []Report{{Revision: 8, CanaryDomains: true, Message: "no listener"}}, false},
 		"of a policy without revision": {0, []Report{{Revision: 8}, {CanaryDomains: true}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -447,8 +447,8 @@ func TestPreRolloutIsAskedAgainWhenTheDomainsWereElsewhere(t *testing.T) {
 }
 
 // Domains of the canary that a gateway does not take are a cause outside of the release: its hooks
-// are not asked, since they would try another one, and from the deadline on the run says what it
-// waits for, holds no newer version up, and continues when the cause is gone.
+// are not asked, since they would try another one, and from the deadline on the rollout reports what
+// it waits for, blocks no newer version, and continues when the cause is gone.
 func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
 	t.Parallel()
 	const slug = "1-x"
@@ -500,7 +500,7 @@ func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
 	}
 	p = Plan(o, t0.Add(9*time.Minute))
 	if got := message(p, Blocked, false); got != "" || p.RequeueTime.IsZero() {
-		t.Errorf("before the deadline it is blocked (%q), and looks again at %s", got, p.RequeueTime)
+		t.Errorf("before the deadline it is blocked (%q), and requeues after %s", got, p.RequeueTime)
 	}
 	p = Plan(o, p.RequeueTime)
 	o.State = p.State

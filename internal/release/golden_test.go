@@ -81,10 +81,10 @@ var stories = map[string]func(tale){
 	},
 	"continue": func(h tale) {
 		h.live()
-		h.steps(Step{Name: "look", Weight: 20, Approval: true})
+		h.steps(Step{Name: "check", Weight: 20, Approval: true})
 		h.push("1.1.0")
 		h.run(time.Hour)
-		h.word("1.1.0", Continue, "look")
+		h.word("1.1.0", Continue, "check")
 		h.run(time.Hour)
 	},
 	"paused": func(h tale) {
@@ -98,7 +98,7 @@ var stories = map[string]func(tale){
 		h.edit("not paused", func(s *Spec) { s.Paused = false })
 		h.run(time.Hour)
 	},
-	"overtaken": func(h tale) {
+	"superseded": func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")

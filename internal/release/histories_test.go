@@ -52,7 +52,7 @@ func (h tale) state(when string, reason Reason, there bool) {
 // requeues reports whether the next plan is asked for within a time.
 func (h tale) requeues(what string, within time.Duration) {
 	if at := h.requeue(); at.IsZero() || at.Sub(h.now) > within {
-		h.fail("no one looks again at %s, but at %s", what, at)
+		h.fail("%s: the requeue is at %s", what, at)
 	}
 }
 
@@ -93,7 +93,7 @@ func (h tale) steps(steps ...Step) { h.edit("steps", func(s *Spec) { s.Steps = s
 
 // histories are named after the rules of the protocol that they force.
 var histories = []scene{
-	{"first release is active at once", func(h tale) {
+	{"first release is active immediately", func(h tale) {
 		h.steps(twoSteps...)
 		h.live()
 	}},
@@ -123,7 +123,7 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.want("above it", map[string]string{"1.3.0": "active 100", "1.2.0": ""})
 	}},
-	{"rule 04: absence is no fact, a denial is", func(h tale) {
+	{"rule 04: absence is not a fact, a denial is", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -176,7 +176,7 @@ var histories = []scene{
 		h.steps(twoSteps...)
 		h.push("1.1.0")
 		h.run(time.Hour)
-		h.want("mended", map[string]string{"1.1.0": "active 100"})
+		h.want("fixed", map[string]string{"1.1.0": "active 100"})
 	}},
 	{"a dead first release whose policy comes later does not keep its fix from going live", func(h tale) {
 		h.push("1.0.0")
@@ -186,7 +186,7 @@ var histories = []scene{
 		h.policy("web")
 		h.push("1.1.0")
 		h.run(5 * time.Minute)
-		h.want("mended", map[string]string{"1.1.0": "active 100"})
+		h.want("fixed", map[string]string{"1.1.0": "active 100"})
 	}},
 	{"a failed rollback leaves the release among the kept", func(h tale) {
 		h.live()
@@ -362,14 +362,14 @@ var histories = []scene{
 	}},
 	{"rule 21: Continue passes an approval", func(h tale) {
 		h.live()
-		h.steps(Step{Name: "look", Weight: 20, Approval: true})
+		h.steps(Step{Name: "check", Weight: 20, Approval: true})
 		h.push("1.1.0")
 		h.run(24 * time.Hour)
 		h.want("waits", map[string]string{"1.1.0": "canary 20"})
 		h.word("1.1.0", Continue, "other")
 		h.run(time.Hour)
 		h.want("another step", map[string]string{"1.1.0": "canary 20"})
-		h.word("1.1.0", Continue, "look")
+		h.word("1.1.0", Continue, "check")
 		h.run(time.Minute)
 		h.want("passed", map[string]string{"1.1.0": "active 100"})
 	}},
@@ -414,7 +414,7 @@ var histories = []scene{
 		h.want("pause", map[string]string{"1.1.0": "canary 20"})
 		h.spoil(h.object("1.1.0"), "CrashLoopBackOff")
 		h.run(30 * time.Minute)
-		h.want("given up", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
 	{"rule 23: the healthy part of a pause counts, the other does not", func(h tale) {
 		h.live()
@@ -437,7 +437,7 @@ var histories = []scene{
 		h.run(time.Second)
 		h.push("1.2.0")
 		h.run(time.Second)
-		h.want("overtaken", map[string]string{"1.1.0": "deprecated 0", "1.2.0": "canary 10"})
+		h.want("superseded", map[string]string{"1.1.0": "deprecated 0", "1.2.0": "canary 10"})
 		h.run(40 * time.Second)
 		h.want("drained", map[string]string{"1.1.0": "", "1.2.0": "canary 10"})
 	}},
@@ -451,7 +451,7 @@ var histories = []scene{
 		h.startup = time.Hour
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
 		h.run(time.Second)
-		h.want("at once", map[string]string{"1.0.0": "active 100"})
+		h.want("immediately", map[string]string{"1.0.0": "active 100"})
 	}},
 	{"rule 28: a tag every minute does not keep everything from going live", func(h tale) {
 		h.live()
@@ -529,7 +529,7 @@ var histories = []scene{
 		h.run(time.Second)
 		h.want("pinned", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0", "1.2.0": "deprecated 0"})
 	}},
-	{"rule 29: a release that finds no room waits for it, and has it at once", func(h tale) {
+	{"rule 29: a release that finds no room waits for it, and gets it immediately", func(h tale) {
 		h.live()
 		h.broken["1.1.0"] = "Unschedulable"
 		h.push("1.1.0")
@@ -714,7 +714,7 @@ var histories = []scene{
 		g.Releases, g.Rollout, g.TrafficRevision = g.Releases[1:], nil, g.TrafficRevision+1
 		g.Releases[0].Weight = 100
 		h.rolloutState.Groups, h.version = []Group{g}, h.version+1
-		h.neighbours() // No route names it any more when the manager looks.
+		h.neighbours() // No route names it any more when the manager checks.
 		h.run(h.spec.Drain - time.Second)
 		if h.object("1.1.0").Terminating {
 			h.fail("it goes before its drain is over")
@@ -810,7 +810,7 @@ var histories = []scene{
 		h.broken["1.2.0"] = "CrashLoopBackOff"
 		h.push("1.2.0")
 		h.run(h.spec.Deadline - time.Second)
-		h.want("overtaken", map[string]string{"1.1.0": "deprecated 0", "1.2.0": "pending 0"})
+		h.want("superseded", map[string]string{"1.1.0": "deprecated 0", "1.2.0": "pending 0"})
 		h.run(time.Minute)
 		h.want("the newer one failed", map[string]string{"1.1.0": "canary 10", "1.2.0": "error 0"})
 		if h.object("1.1.0").uid != before {
@@ -856,7 +856,7 @@ var histories = []scene{
 		h.run(time.Second)
 		h.push("1.3.0")
 		h.run(time.Second)
-		h.want("overtaken", map[string]string{"1.2.0": "deprecated 0", "1.3.0": "canary 10"})
+		h.want("superseded", map[string]string{"1.2.0": "deprecated 0", "1.3.0": "canary 10"})
 		h.edit("paused, and fewer are retained", func(s *Spec) { s.Paused, s.MinimumAvailable = true, 1 })
 		h.run(time.Hour)
 		h.want("paused", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 90", "1.2.0": "", "1.3.0": "canary 10"})
@@ -1094,7 +1094,7 @@ var histories = []scene{
 		h.kill(h.object("1.1.0"), 2)
 		h.object("1.1.0").up = h.now.Add(5 * time.Minute)
 		h.run(time.Hour)
-		h.want("the day at the gate is no part of the deadline", map[string]string{"1.1.0": "canary 10"})
+		h.want("the day at the gate is not part of the deadline", map[string]string{"1.1.0": "canary 10"})
 		h.hooks[ConfirmTrafficIncrease], h.hooks[ConfirmPromotion] = "", "no"
 		h.run(24 * time.Hour)
 		h.want("before the promotion", map[string]string{"1.1.0": "canary 50"})
@@ -1328,7 +1328,7 @@ var histories = []scene{
 		h.run(30 * time.Minute)
 		h.want("healthy at its weight", map[string]string{"1.1.0": "canary 10"})
 		h.run(2 * time.Hour)
-		h.want("given up", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
 	{"a failure of an old template is forgotten", func(h tale) {
 		h.live()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestImports holds the package pure: what it is made of has no client, network,
-// clock of its own, randomness or log. Of the packages below its imports, os,
+// TestImports keeps the package pure: what it is made of has no client, network,
+// clock, randomness or log. Of the packages below its imports, os,
 // syscall and context come with fmt and the version library.
 func TestImports(t *testing.T) {
 	deps, err := exec.Command("go", "list", "-deps", ".").Output()

@@ -56,7 +56,7 @@ var knownFailures = []scene{
 			h.fail("a route names the displaced canary")
 		}
 	}},
-	{"12 edits of what is no step move no weight", func(h tale) {
+	{"12 edits outside of the steps move no weight", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10}, Step{Weight: 50, Pause: 24 * time.Hour})
 		h.push("1.1.0")
@@ -76,7 +76,7 @@ var knownFailures = []scene{
 			h.fail("edits that change no traffic raised its revision from %d to %d", revision, now)
 		}
 	}},
-	{"16 retained releases make room for one that finds none", func(h tale) {
+	{"16 retained releases free capacity for one that finds none", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -92,7 +92,7 @@ var knownFailures = []scene{
 		h.run(time.Minute)
 		h.want("there is room", map[string]string{"1.2.0": "active 100"})
 	}},
-	{"16 a dead active release makes room for its fix", func(h tale) {
+	{"16 a dead active release frees capacity for its fix", func(h tale) {
 		h.live()
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
 		h.run(time.Hour)
@@ -150,7 +150,7 @@ var knownFailures = []scene{
 		h.run(time.Second)
 		h.object("1.1.0").ready = 3
 		h.run(11 * time.Minute)
-		h.want("given up", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
 	{"29 a canary that comes and goes", func(h tale) {
 		h.live()
@@ -163,9 +163,9 @@ var knownFailures = []scene{
 			h.object("1.1.0").up = h.now.Add(50 * time.Second)
 			h.run(time.Minute)
 		}
-		h.want("given up", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"29 ready pods that come and go are no progress", func(h tale) {
+	{"29 ready pods that come and go are not progress", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas = 4 })
 		h.live()
 		h.broken["1.1.0"] = "CrashLoopBackOff"
@@ -174,9 +174,9 @@ var knownFailures = []scene{
 			h.run(30 * time.Second)
 			h.object("1.1.0").ready = i % 4
 		}
-		h.want("given up", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"30 a dead active release does not hold up its fix", func(h tale) {
+	{"30 a dead active release does not block its fix", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
@@ -184,7 +184,7 @@ var knownFailures = []scene{
 		h.want("dead for a day", map[string]string{"1.0.0": "active 100"})
 		h.push("1.1.0")
 		h.run(5 * time.Minute)
-		h.want("mended", map[string]string{"1.1.0": "active 100"})
+		h.want("fixed", map[string]string{"1.1.0": "active 100"})
 	}},
 	{"31 no deadline while a healthy release waits", func(h tale) {
 		h.live()
@@ -275,10 +275,10 @@ var knownFailures = []scene{
 		h.run(time.Second)
 		h.push("1.1.1")
 		h.run(time.Second)
-		h.want("two at once", map[string]string{"1.0.0": "active 60", "1.1.0": "deprecated 0", "1.1.1": "canary 40"})
+		h.want("two at a time", map[string]string{"1.0.0": "active 60", "1.1.0": "deprecated 0", "1.1.1": "canary 40"})
 		h.push("1.2.0")
 		h.run(time.Second)
-		h.want("three at once", map[string]string{"1.0.0": "active 60", "1.1.0": "deprecated 0", "1.1.1": "deprecated 0", "1.2.0": "canary 40"})
+		h.want("three at a time", map[string]string{"1.0.0": "active 60", "1.1.0": "deprecated 0", "1.1.1": "deprecated 0", "1.2.0": "canary 40"})
 		for _, v := range []string{"1.0.0", "1.1.0", "1.1.1", "1.2.0"} {
 			h.ready("in the drain", v, 3)
 		}
@@ -318,7 +318,7 @@ var knownFailures = []scene{
 			h.fail("scaling is taken for a release: %s", renderGroup(&g))
 		}
 	}},
-	{"41 a verdict of an earlier run decides nothing", func(h tale) {
+	{"41 a result of an earlier rollout decides nothing", func(h tale) {
 		h.analysed(Step{Weight: 10}, Step{Weight: 50})
 		h.push("1.1.0")
 		h.run(time.Second)
@@ -334,7 +334,7 @@ var knownFailures = []scene{
 		h.run(2 * interval)
 		h.want("its own verdicts", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"41 a verdict on a displaced release touches no other", func(h tale) {
+	{"41 a result of a displaced release affects no other", func(h tale) {
 		h.analysed(Step{Weight: 10}, Step{Weight: 50})
 		h.push("1.1.0")
 		h.run(time.Second)
@@ -485,7 +485,7 @@ func TestAbortsAtEachStep(t *testing.T) {
 // release's life. An entry is what the row is a moment later, "" where the decision
 // does not fit and changes nothing.
 func TestDecisionsOnEachStatus(t *testing.T) {
-	step := Step{Name: "look", Weight: 20, Approval: true}
+	step := Step{Name: "check", Weight: 20, Approval: true}
 	canary := func(h tale) {
 		h.live()
 		h.steps(step)
@@ -536,7 +536,7 @@ func TestDecisionsOnEachStatus(t *testing.T) {
 			h.pin(Pin{Group: "1.x", Version: "1.1.0"})
 			h.run(time.Second)
 		}, m{}},
-		"overtaken": {func(h tale) {
+		"superseded": {func(h tale) {
 			canary(h)
 			h.steps(step, Step{Weight: 50}) // from the last step on nothing supersedes
 			h.push("1.2.0")
@@ -554,7 +554,7 @@ func TestDecisionsOnEachStatus(t *testing.T) {
 					test.play(h)
 					release := h.release("1.1.0")
 					before := h.stand(release)
-					h.word("1.1.0", action, "look")
+					h.word("1.1.0", action, "check")
 					h.run(time.Second)
 					want, applied := test.then[action]
 					if !applied {
@@ -620,7 +620,7 @@ func TestAnySizesEnd(t *testing.T) {
 // middle of a rollout, in each of its steps. The run ends, and no pods stay behind.
 func TestStepListsAreSwitched(t *testing.T) {
 	lists := map[string][]Step{
-		"at once":    nil,
+		"no steps":   nil,
 		"canary":     {{Weight: 10, Pause: 5 * time.Minute}, {Weight: 50, Pause: 5 * time.Minute}, {Weight: 90, Pause: 5 * time.Minute}},
 		"blue/green": {{Weight: 0, Pause: 5 * time.Minute}, {Weight: 100, Pause: 5 * time.Minute}},
 		"one step":   {{Weight: 40, Pause: 5 * time.Minute}},

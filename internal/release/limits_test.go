@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// limits are histories that fill the status. They are long, so they are no part of the
+// limits are histories that fill the status. They are long, so they are not part of the
 // histories that are played with crashes at each write.
 var limits = []scene{
 	{"more versions fail than a group has rows", func(h tale) {

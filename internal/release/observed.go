@@ -166,7 +166,7 @@ type Pin struct {
 	Field string
 	// Group by name, slug or number of a pull request; empty for every group that has the version.
 	Group string
-	// A Global pin holds back every group while no group has the version (rule 15).
+	// A Global pin stops every group while no group has the version (rule 15).
 	Global bool
 	// Version to run; "" if Release is set.
 	Version string
@@ -266,7 +266,7 @@ type Object struct {
 // VerdictPhase is the result of the measurements of a step.
 type VerdictPhase string
 
-// The phases of a verdict.
+// The phases of a result.
 const (
 	VerdictRunning      VerdictPhase = "Running"
 	VerdictPassed       VerdictPhase = "Passed"

@@ -116,7 +116,7 @@ var pins = []scene{
 		h.run(time.Hour)
 		h.active("the version as it is now", "1.1.0-c1-m1")
 	}},
-	{"rule 15: a pin by a name that is no group holds what no other pin names", func(h tale) {
+	{"rule 15: a pin by a name that is not a group holds what no other pin names", func(h tale) {
 		h.live()
 		h.push("2.0.0")
 		h.run(time.Minute)
@@ -218,7 +218,7 @@ var pins = []scene{
 		h.want("it continues", map[string]string{"1.4.0": "pending 0", "1.1.0": ""})
 		h.state("it continues", "PinnedVersionMissing", true)
 	}},
-	{"a pin says what would be there without it", func(h tale) {
+	{"a pin reports what would be there without it", func(h tale) {
 		h.live()
 		h.pin(Pin{Group: "1.x", Version: "1.0.0", Reason: "sales"})
 		h.run(time.Minute)
@@ -245,7 +245,7 @@ var pins = []scene{
 		h.run(time.Hour)
 		h.want("unpinned", map[string]string{"1.1.0": ""})
 	}},
-	{"rule 21: Retry of a release that would be superseded at once is refused", func(h tale) {
+	{"rule 21: Retry of a release that would be superseded immediately is refused", func(h tale) {
 		h.live()
 		h.broken["1.1.0"] = "CrashLoopBackOff"
 		h.push("1.1.0")
@@ -541,7 +541,7 @@ func TestPinOfAPullRequestThatIsNotOpen(t *testing.T) {
 	}
 }
 
-// pinOf finds the pin of a group, in words of its own: one by name, else one for any
+// pinOf finds the pin of a group independently of the planner: one by name, else one for any
 // group where this group holds the version. missing: one for any group, which none holds,
 // or another one by name that contradicts it.
 func (w *world) pinOf(g *Group) (found *Pin, missing bool) {
@@ -594,7 +594,7 @@ func (w *world) checkPin(g *Group, failed bool) {
 			reach, broken = true, broken || r.Status == Error
 		}
 	}
-	if slices.ContainsFunc(w.takenBack(), func(x Withdrawal) bool { return x.Slug == g.Slug && x.Version == pin.Version }) {
+	if slices.ContainsFunc(w.withdrawals(), func(x Withdrawal) bool { return x.Slug == g.Slug && x.Version == pin.Version }) {
 		return // a pin does not bring it back
 	}
 	switch a := g.ActiveRow(); {

@@ -59,7 +59,7 @@ func TestSameGroup(t *testing.T) {
 	}
 }
 
-// TestNothingIsTakenFromANewerLedger: what a newer rollout state than the one that is read has
+// TestNothingIsTakenFromANewerRolloutState: what a newer rollout state than the one that is read has
 // made or revived is neither scaled down nor deleted (rule 2); the rollout state is written
 // first, which fails where it is old.
 func TestNothingIsTakenFromANewerRolloutState(t *testing.T) {

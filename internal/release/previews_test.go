@@ -43,7 +43,7 @@ func (h tale) bounds(p Previews) { h.edit("previews", func(s *Spec) { s.Previews
 // empty reports whether nothing remains of anything.
 func (h tale) empty(when string) {
 	if len(h.rolloutState.Groups)+len(h.objects) > 0 {
-		h.fail("%s: %d groups and %d objects are left", when, len(h.rolloutState.Groups), len(h.objects))
+		h.fail("%s: %d groups and %d objects remain", when, len(h.rolloutState.Groups), len(h.objects))
 	}
 }
 
@@ -71,14 +71,14 @@ func (w *world) checkStarting() {
 	}
 }
 
-// checkPlaces holds a write of the rollout state against rule 26: there are no more previews
-// than places, one that runs keeps its slot while there are enough, and one that is
+// checkSlots holds a write of the rollout state against rule 26: there are no more previews
+// than slots, one that runs keeps its slot while there are enough, and one that is
 // too old comes back with another head only.
-func (w *world) checkPlaces(o Observed, old, next State) {
+func (w *world) checkSlots(o Observed, old, next State) {
 	most := max(1, o.Spec.Previews.MaxGroups)
 	stopped := o.Spec.Paused || o.Spec.Freeze != nil // what was recovered stays as it is: no rollout begins that would supersede it
 	if n := placed(next); n > most && !stopped {
-		w.fail("rule 26: %d previews have %d places", n, most)
+		w.fail("rule 26: %d previews have %d slots", n, most)
 	}
 	for i := range next.Groups {
 		h := &next.Groups[i]
@@ -93,26 +93,26 @@ func (w *world) checkPlaces(o Observed, old, next State) {
 		case h.Level == preview && pending > 1 && !stopped:
 			w.fail("rule 25: preview %s has %d pending releases", h.Slug, pending)
 		case h.Level != preview && (h.Phase == Expired || h.Head != "" || h.PullRequest != 0):
-			w.fail("rule 26: group %s is no preview and has %s, %q, %d", h.Slug, h.Phase, h.Head, h.PullRequest)
+			w.fail("rule 26: group %s is not a preview and has %s, %q, %d", h.Slug, h.Phase, h.Head, h.PullRequest)
 		case h.Phase == Expired && h.Target.Reason != NoSlot && h.Target.Reason != MaxAge:
 			w.fail("rule 26: group %s is Expired for %q", h.Slug, h.Target.Reason)
 		case g == nil:
 		case g.Phase == Live && (g.ActiveRow() != nil || g.Rollout != nil) && !w.lost[g.Slug] && mayRun(o, g.Slug) && h.Phase == Expired && h.Target.Reason == NoSlot && placed(old) <= most:
-			w.fail("rule 26: %s loses its place, of %d previews in %d places", h.Slug, placed(old), most)
+			w.fail("rule 26: %s loses its slot, of %d previews in %d slots", h.Slug, placed(old), most)
 		case g.Phase == Expired && g.Target.Reason == MaxAge && h.Phase == Live && g.Head == h.Head:
 			w.fail("rule 26: %s comes back with %s, which is too old", h.Slug, h.Head)
 		}
 	}
 }
 
-// mayRun reports whether nothing but the number of places keeps a group from running.
+// mayRun reports whether nothing but the number of slots keeps a group from running.
 func mayRun(o Observed, slug string) bool {
 	return len(o.Spec.Pins) == 0 && slices.ContainsFunc(o.Candidates, func(c Candidate) bool { return c.Slug == slug }) &&
 		!slices.ContainsFunc(o.Withdrawn, func(x Withdrawal) bool { return x.Slug == slug })
 }
 
 // checkExpired holds a preview that has expired against rule 26, at the end of a
-// history: nothing remains of it, and it waits for no place that is free.
+// history: nothing remains of it, and it does not wait while a slot is free.
 func (w *world) checkExpired(g *Group) {
 	if len(g.Releases) > 0 {
 		w.fail("rule 26: %s has expired and has releases\n%s", g.Slug, renderGroup(g))
@@ -131,7 +131,7 @@ func (w *world) checkExpired(g *Group) {
 	}
 	pinned := len(w.spec.Pins) > 0 // which may leave it nothing to run
 	if offered && !pinned && g.Target.Reason == NoSlot && placed(w.rolloutState) < max(1, w.spec.Previews.MaxGroups) {
-		w.fail("liveness: %s waits for a place, and there is one", g.Slug)
+		w.fail("liveness: %s waits for a slot, and one is free", g.Slug)
 	}
 }
 
@@ -158,7 +158,7 @@ var previews = []scene{
 		h.want("failed", map[string]string{"pr-7-a": "active 100", "pr-7-b": "error 0"})
 		h.push("pr-7-c")
 		h.run(time.Hour)
-		h.want("mended", map[string]string{"pr-7-a": "", "pr-7-b": "", "pr-7-c": "active 100"})
+		h.want("fixed", map[string]string{"pr-7-a": "", "pr-7-b": "", "pr-7-c": "active 100"})
 	}},
 	{"a first release that a user deprecated is not tried again when the end of its group is undone during its drain", func(h tale) {
 		h.steps(twoSteps...)
@@ -284,7 +284,7 @@ var previews = []scene{
 			h.run(5 * time.Second)
 			h.want("pushed", map[string]string{"pr-7-a": "active 100", v: "pending 0"})
 		}
-		h.want("overtaken", map[string]string{"pr-7-b": "", "pr-7-c": ""})
+		h.want("superseded", map[string]string{"pr-7-b": "", "pr-7-c": ""})
 		h.run(time.Hour)
 		h.want("the last one", map[string]string{"pr-7-a": "", "pr-7-d": "active 100"})
 	}},
@@ -388,7 +388,7 @@ var previews = []scene{
 		h.run(time.Hour)
 		h.empty("excluded")
 	}},
-	{"a preview is no heir of a release", func(h tale) {
+	{"a preview is not an heir of a release", func(h tale) {
 		h.live()
 		h.push("pr-7-z")
 		h.run(time.Minute)
@@ -409,7 +409,7 @@ var previews = []scene{
 		h.run(24 * time.Hour)
 		h.phase("later", "pr-7", "Expired MaxAge")
 		if n := len(h.objects); n > 0 {
-			h.fail("%d objects are left", n)
+			h.fail("%d objects remain", n)
 		}
 		h.bounds(Previews{MaxGroups: 20})
 		h.drop("pr-7-a")
@@ -457,7 +457,7 @@ var previews = []scene{
 		h.run(24 * time.Hour)
 		h.want("absent", map[string]string{"pr-7-a": "active 100"})
 	}},
-	{"rule 26: more pull requests than places", func(h tale) {
+	{"rule 26: more pull requests than slots", func(h tale) {
 		h.policy("web")
 		h.bounds(Previews{MaxGroups: 2})
 		for _, v := range []string{"pr-1-a", "pr-2-a", "pr-3-a", "pr-4-a"} {
@@ -474,12 +474,12 @@ var previews = []scene{
 		h.want("the newest push", map[string]string{"pr-3-b": "active 100", "pr-4-a": ""})
 		h.bounds(Previews{MaxGroups: 1})
 		h.run(time.Hour)
-		h.want("fewer places", map[string]string{"pr-2-a": "", "pr-3-b": "active 100", "pr-4-a": ""})
+		h.want("fewer slots", map[string]string{"pr-2-a": "", "pr-3-b": "active 100", "pr-4-a": ""})
 		h.bounds(Previews{MaxGroups: 3})
 		h.run(time.Hour)
-		h.want("more places", map[string]string{"pr-2-a": "active 100", "pr-3-b": "active 100", "pr-4-a": "active 100"})
+		h.want("more slots", map[string]string{"pr-2-a": "active 100", "pr-3-b": "active 100", "pr-4-a": "active 100"})
 	}},
-	{"rule 26: fewer places, and the newest push was denied before it ran", func(h tale) {
+	{"rule 26: fewer slots, and the newest push was denied before it ran", func(h tale) {
 		h.policy("web")
 		h.push("pr-7-b")
 		h.push("pr-9-a")
@@ -504,7 +504,7 @@ var previews = []scene{
 		h.run(time.Minute)
 		h.want("as it was", map[string]string{"pr-7-a": "", "pr-7-b": "active 100"})
 	}},
-	{"rule 26: what waits for a place ages too", func(h tale) {
+	{"rule 26: a preview that waits for a slot ages too", func(h tale) {
 		h.policy("web")
 		h.bounds(Previews{MaxGroups: 1, MaxAge: 2 * time.Hour})
 		h.push("pr-1-a", "pr-2-a")
@@ -591,7 +591,7 @@ var previews = []scene{
 	}},
 }
 
-// crowds are histories of many pull requests. They are long, so they are no part of the
+// crowds are histories of many pull requests. They are long, so they are not part of the
 // histories that are played with crashes at each write.
 var crowds = []scene{
 	{"rule 41: a Secret of 200 previews rotates", func(h tale) {
@@ -614,7 +614,7 @@ var crowds = []scene{
 		h.state("opened", "AwaitingTurn", true)
 		h.run(30 * time.Minute)
 		if n := len(h.objects); n != 200 || placed(h.rolloutState) != 200 {
-			h.fail("%d objects, %d places", n, placed(h.rolloutState))
+			h.fail("%d objects, %d slots", n, placed(h.rolloutState))
 		}
 		h.state("all there", "AwaitingTurn", false)
 		h.run(time.Minute)
@@ -632,7 +632,7 @@ var crowds = []scene{
 			}
 		}
 	}},
-	{"200 pull requests, 20 places, and everything closes", func(h tale) {
+	{"200 pull requests, 20 slots, and everything closes", func(h tale) {
 		h.policy("web")
 		for i := 1; i <= 200; i++ {
 			h.push(fmt.Sprintf("pr-%d-a", i))
@@ -640,7 +640,7 @@ var crowds = []scene{
 		}
 		h.run(time.Hour)
 		if len(h.objects) != 20 || placed(h.rolloutState) != 20 || len(h.rolloutState.Groups) != 200 {
-			h.fail("%d objects, %d places, %d groups", len(h.objects), placed(h.rolloutState), len(h.rolloutState.Groups))
+			h.fail("%d objects, %d slots, %d groups", len(h.objects), placed(h.rolloutState), len(h.rolloutState.Groups))
 		}
 		h.want("the newest", map[string]string{"pr-200-a": "active 100", "pr-181-a": "active 100", "pr-180-a": ""})
 		for i := 101; i <= 200; i++ {

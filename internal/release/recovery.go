@@ -181,7 +181,7 @@ func leftovers(s *scope) {
 		if c.Slug != s.g.Slug || c.Terminating || !s.referenced(c.Release) {
 			continue
 		}
-		if s.g.Row(c.Release) == nil && s.makeRoom() {
+		if s.g.Row(c.Release) == nil && s.freeRow() {
 			s.g.Releases = append(s.g.Releases, Row{Release: c.Release, Name: c.Name, Version: c.Version, Config: c.Config, Status: Deprecated, Reason: leftover, Since: s.now})
 		}
 		if r := s.g.Row(c.Release); r == nil || r.Reason == leftover {

@@ -24,7 +24,7 @@ var restored = []scene{
 		h.run(time.Hour)
 		h.want("it fails again", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
 	}},
-	{"rule 31: a release whose object shows that it failed is no retained one when the record is lost", func(h tale) {
+	{"rule 31: a release whose object shows that it failed is not a retained one when the record is lost", func(h tale) {
 		h.live()
 		for _, v := range []string{"1.1.0", "1.2.0"} {
 			h.push(v)

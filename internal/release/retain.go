@@ -106,9 +106,9 @@ func (b *planner) rows() (n int) {
 	return n
 }
 
-// makeRoom makes room for one more row, and reports whether there is any: a full group forgets
-// failures. Releases that serve, are retained, or are named by a route stay.
-func (s *scope) makeRoom() bool {
+// freeRow reports whether there is a row for one more release, and frees one if none is: a full group
+// forgets failures. Releases that serve, are retained, or are named by a route stay.
+func (s *scope) freeRow() bool {
 	for len(s.g.Releases) >= s.quota() || s.rows() >= maxAllRows {
 		if !s.forget() {
 			return false

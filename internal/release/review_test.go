@@ -43,8 +43,8 @@ var causes = []scene{
 		o := h.object("1.1.0")
 		o.ready, o.why = 1, "CrashLoopBackOff"
 		h.run(time.Hour)
-		h.want("given up", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
-		h.state("given up", "OnlyServing", false)
+		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.state("rolled back", "OnlyServing", false)
 	}},
 	{"a denied canary does not go live while a pin with a typo holds the groups", func(h tale) {
 		h.live()
@@ -97,7 +97,7 @@ var causes = []scene{
 		h.phase("the heir is active", "1-x", "")
 		h.want("the heir is active", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
 	}},
-	{"a canary that is denied while the template has no configuration makes room", func(h tale) {
+	{"a canary that is denied while the template has no configuration is rolled back", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
@@ -193,7 +193,7 @@ var causes = []scene{
 		h.want("replaced", map[string]string{"pr-7-c": "active 100", "pr-7-b": "", "pr-7-a": "deprecated 0"})
 		h.says("replaced", "TrafficUnconfirmed", `pr-7-a keeps its pods until it is confirmed that no route points to it: networkpolicies.hlnr.io "odd": NotAccepted`)
 	}},
-	{"a release with pods waits for a gateway that is not there when the record is lost, and says so", func(h tale) {
+	{"a release with pods waits for a gateway that is not there when the record is lost, and reports it", func(h tale) {
 		h.reviewed()
 		odd := h.policy("odd")
 		h.run(time.Minute)
@@ -279,7 +279,7 @@ var causes = []scene{
 		h.run(time.Minute)
 		h.want("denied", map[string]string{"1.2.0": "deprecated 0", "1.0.0": "active 100"})
 	}},
-	{"a group that is to end says what its successor waits for", func(h tale) {
+	{"a group that is to end reports what its successor waits for", func(h tale) {
 		h.newest(twoSteps...)
 		h.push("1.0.0")
 		h.run(time.Minute)
@@ -552,7 +552,7 @@ func regrouped(other Row, candidates ...string) Observed {
 	return o
 }
 
-// serve makes and carries out plans, with pods that come up at once, until nothing changes.
+// serve makes and carries out plans, with pods that come up immediately, until nothing changes.
 func serve(t *testing.T, o Observed) State {
 	t.Helper()
 	for range 20 {

@@ -201,7 +201,7 @@ func start(s *scope) {
 		if !ok {
 			return
 		}
-		if !s.makeRoom() {
+		if !s.freeRow() {
 			s.crowded(cand.Version)
 			return
 		}

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// protocol are histories of rules that the others have no history of their own for.
+// protocol are histories of rules that the other histories do not cover.
 // They are played with the others, and with crashes at each of their writes.
 var protocol = []scene{
-	{"rule 01: equal weights are no confirmation", func(h tale) {
+	{"rule 01: equal weights are not a confirmation", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour})
 		web := h.nets["web"]
@@ -20,7 +20,7 @@ var protocol = []scene{
 		h.settle()
 		h.run(time.Second)
 		h.want("step 1", map[string]string{"1.1.0": "canary 10"})
-		web.stuck = true // what is written from here on is not carried yet
+		web.stuck = true // what is written from here on is not programmed yet
 		h.word("1.1.0", Deprecate, "")
 		h.run(time.Second)
 		h.word("1.1.0", Retry, "")
@@ -33,7 +33,7 @@ var protocol = []scene{
 		}
 		h.word("1.1.0", Retry, "")
 		h.run(time.Minute)
-		h.want("no step before the last change is carried", map[string]string{"1.1.0": "pending 0"})
+		h.want("no step before the last change is programmed", map[string]string{"1.1.0": "pending 0"})
 		web.stuck = false
 		h.run(time.Second)
 		h.want("again", map[string]string{"1.1.0": "canary 10"})
@@ -63,7 +63,7 @@ var protocol = []scene{
 		h.run(time.Second)
 		h.push("1.1.1")
 		h.run(time.Second)
-		h.want("overtaken", map[string]string{"1.1.0": "deprecated 0", "1.1.1": "canary 10"})
+		h.want("superseded", map[string]string{"1.1.0": "deprecated 0", "1.1.1": "canary 10"})
 		h.advance(h.spec.Drain)
 		old := h.leaders[1]
 		h.plan(old, lags{})
@@ -83,7 +83,7 @@ var protocol = []scene{
 		h.run(time.Second)
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
 		h.run(time.Second)
-		h.served("masked", map[string]int{"1.1.0": 100})
+		h.served("withheld", map[string]int{"1.1.0": 100})
 		h.run(5 * time.Minute)
 		h.want("the fix goes through", map[string]string{"1.1.0": "active 100"})
 	}},
@@ -95,7 +95,7 @@ var protocol = []scene{
 		h.kill(h.object("1.1.0"), 2)
 		h.object("1.1.0").up = h.now.Add(5 * time.Minute)
 		h.run(4 * time.Minute)
-		h.served("masked", map[string]int{"1.0.0": 100})
+		h.served("withheld", map[string]int{"1.0.0": 100})
 		h.want("no step", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		h.run(90 * time.Second)
 		h.served("back", map[string]int{"1.0.0": 90, "1.1.0": 10})
@@ -128,9 +128,9 @@ var protocol = []scene{
 		h.state("named", "PolicyNotProgrammed", true)
 		h.nets["odd"].stuck = false
 		h.run(time.Minute)
-		h.state("mended", "PolicyNotProgrammed", false)
+		h.state("fixed", "PolicyNotProgrammed", false)
 	}},
-	{"rule 10: a policy that never confirmed and names nothing holds up no drain", func(h tale) {
+	{"rule 10: a policy that never confirmed and names nothing blocks no drain", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Second)
@@ -372,7 +372,7 @@ var protocol = []scene{
 		h.run(time.Minute)
 		h.ready("and as small", "1.0.0", 1)
 	}},
-	{"rule 35: retained releases give up their pods when a run finds no room", func(h tale) {
+	{"rule 35: retained releases lose their pods when a rollout finds no room", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -434,7 +434,7 @@ var protocol = []scene{
 			}
 			h.report(h.object("1.0.0"))
 		}
-		h.want("at once", map[string]string{"1.0.0": "active 100"})
+		h.want("immediately", map[string]string{"1.0.0": "active 100"})
 	}},
 	{"rule 22: a first release waits for the end of paused", func(h tale) {
 		h.policy("web")
@@ -459,12 +459,12 @@ var protocol = []scene{
 		h.want("20 is asked for", map[string]string{"1.1.0": "canary 20"})
 		h.word("1.1.0", Adopt, "")
 		h.run(time.Minute)
-		h.want("it is not carried yet", map[string]string{"1.1.0": "canary 20"})
+		h.want("it is not programmed yet", map[string]string{"1.1.0": "canary 20"})
 		h.nets["web"].stuck = false
 		h.run(time.Second)
 		h.want("it is", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"a dead active release whose change is not carried holds up nothing", func(h tale) {
+	{"a dead active release whose change is not programmed blocks nothing", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
@@ -475,7 +475,7 @@ var protocol = []scene{
 		slow.stuck = true
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
 		h.run(time.Second)
-		h.want("not carried", map[string]string{"1.0.0": "active 100"})
+		h.want("not programmed", map[string]string{"1.0.0": "active 100"})
 		h.pin()
 		h.drop("1.1.0")
 		h.push("1.2.0")
@@ -496,7 +496,7 @@ func (h tale) served(when string, want map[string]int) {
 		got[h.objects[release].Version] = weight
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
-		h.fail("%s: the gateway carries %v, want %v", when, got, want)
+		h.fail("%s: the gateway routes to %v, want %v", when, got, want)
 	}
 }
 
@@ -513,8 +513,8 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// What a policy confirmed decides what it holds up, what is said of it, and when that is
-// to be looked at again.
+// What a policy confirmed decides what it blocks, what is reported of it, and when that is
+// to be checked again.
 func TestConfirmations(t *testing.T) {
 	t.Parallel()
 	const deadline, drain = 10 * time.Minute, 30 * time.Second

@@ -69,7 +69,7 @@ var happenings = []happening{
 	{"time", 12, func(w *world, a, b int) {
 		w.advance([]time.Duration{time.Second, 5 * time.Second, 6 * time.Second, 30 * time.Second, time.Minute, 11 * time.Minute}[a%6])
 	}},
-	{"wake", 12, func(w *world, a, b int) {
+	{"requeue", 12, func(w *world, a, b int) {
 		if at := w.requeue(); at.After(w.now) {
 			w.advance(at.Sub(w.now))
 		}
@@ -116,8 +116,8 @@ var happenings = []happening{
 	{"push to a pull request", 6, func(w *world, a, b int) {
 		w.push([]string{"pr-7-a", "pr-7-b", "pr-7-c", "pr-8-a", "pr-8-b", "pr-9-a"}[a%6])
 	}},
-	{"places of previews", 1, func(w *world, a, b int) {
-		w.edit("places of previews", func(s *Spec) { s.Previews.MaxGroups = 1 + a%3 })
+	{"preview slots", 1, func(w *world, a, b int) {
+		w.edit("preview slots", func(s *Spec) { s.Previews.MaxGroups = 1 + a%3 })
 	}},
 	{"age of previews", 1, func(w *world, a, b int) {
 		w.edit("age of previews", func(s *Spec) {
@@ -547,7 +547,7 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 		return slices.ContainsFunc(notes, func(n Note) bool { return n.Slug == g.Slug && slices.Contains(reasons, n.Reason) })
 	}
 	if a := g.ActiveRow(); waits("TrafficUnconfirmed") && (a == nil || w.objects[a.Release].ready == 0) {
-		return // the routes keep what still answers, and say so
+		return // the routes keep what still answers, and report it
 	}
 	if w.endedByUser(g) && g.Phase == Live && !waits("GroupExcluded") {
 		w.fail("liveness: group %s is ended, and stays\n%s", g.Slug, renderGroup(g))

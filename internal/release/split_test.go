@@ -33,7 +33,7 @@ func TestSplit(t *testing.T) {
 	}{
 		"as asked":                                    {[]Share{active(90), canary(10)}, m{"a": 90, "c": 10}, nil},
 		"one of two":                                  {[]Share{active(100)}, m{"a": 100}, nil},
-		"weight 0 is no backend":                      {[]Share{active(100), canary(0)}, m{"a": 100}, nil},
+		"weight 0 is not a backend":                   {[]Share{active(100), canary(0)}, m{"a": 100}, nil},
 		"the active is dead":                          {[]Share{active(90, dead), canary(10)}, m{"c": 100}, []string{"a"}},
 		"the canary is dead":                          {[]Share{active(90), canary(10, dead)}, m{"a": 100}, []string{"c"}},
 		"a canary without weight stands in":           {[]Share{active(100, dead), canary(0)}, m{"c": 100}, []string{"a"}},
@@ -74,7 +74,7 @@ func TestSplitIsSafe(t *testing.T) {
 			s := Share{
 				Release: name, Status: rapid.SampledFrom([]Status{Pending, Canary, Active, Error, Deprecated}).Draw(t, "status"),
 				Weight: rapid.IntRange(0, 100).Draw(t, "weight"), Ready: rapid.Bool().Draw(t, "ready"),
-				Available: rapid.Bool().Draw(t, "available"), Withheld: rapid.Bool().Draw(t, "masked"),
+				Available: rapid.Bool().Draw(t, "available"), Withheld: rapid.Bool().Draw(t, "withheld"),
 			}
 			shares = append(shares, s)
 			if (s.Status == Active || s.Status == Canary) && s.Ready {

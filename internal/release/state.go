@@ -46,7 +46,7 @@ type State struct {
 	Groups []Group
 }
 
-// Group is a stream of versions that replace each other.
+// Group is a release group: versions that replace each other.
 type Group struct {
 	Slug, Name, Level string
 	// PullRequest is the number of the group's pull request; 0 if the group is not a preview.
@@ -115,7 +115,7 @@ type Rollout struct {
 	Gate     Point
 	GateTime time.Time
 	// From is the slug of the group from which the newest domains move to this release; "" if it takes
-	// over the traffic of its own group.
+	// over the traffic of the group that it belongs to.
 	From string
 	// WaitsFor is the cause outside of the release that the rollout waits for, with its clock stopped;
 	// "" for none (rule 29).

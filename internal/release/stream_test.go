@@ -17,7 +17,7 @@ func (h tale) newest(steps ...Step) {
 	h.run(time.Minute)
 }
 
-// carries reports what the newest domains carry, as "1.0.0=90 2.0.0=10".
+// carries reports what the newest domains route to, as "1.0.0=90 2.0.0=10".
 func (h tale) carries(when, want string) {
 	var parts []string
 	if s := h.nets["web"].stream; s != nil {
@@ -27,7 +27,7 @@ func (h tale) carries(when, want string) {
 		}
 	}
 	if got := strings.Join(parts, " "); got != want {
-		h.fail("%s: the newest domains carry %q, want %q", when, got, want)
+		h.fail("%s: the newest domains route to %q, want %q", when, got, want)
 	}
 }
 
@@ -65,7 +65,7 @@ var streams = []scene{
 		h.run(time.Second)
 		h.want("no domains", map[string]string{"3.0.0": "active 100"})
 	}},
-	{"newest domains of a policy that never confirmed hold up no newer group", func(h tale) {
+	{"newest domains of a policy that never confirmed block no newer group", func(h tale) {
 		h.steps(twoSteps...)
 		h.live()
 		odd := h.policy("odd")
@@ -77,7 +77,7 @@ var streams = []scene{
 		h.run(10 * time.Minute)
 		h.want("another policy confirms", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
 	}},
-	{"newest domains of a policy that was left behind hold up no newer group", func(h tale) {
+	{"newest domains of a policy that was left behind block no newer group", func(h tale) {
 		h.newest(twoSteps...)
 		h.policy("api")
 		h.run(time.Minute)
@@ -90,7 +90,7 @@ var streams = []scene{
 		h.run(10 * time.Minute)
 		h.want("another policy confirms", map[string]string{"1.1.0": "active 100", "2.0.0": "active 100"})
 	}},
-	{"newest domains of a policy that comes late hold up the next step", func(h tale) {
+	{"newest domains of a policy that comes late block the next step", func(h tale) {
 		h.steps(held...)
 		h.live()
 		odd := h.policy("odd")
@@ -115,7 +115,7 @@ var streams = []scene{
 		h.run(time.Second)
 		h.spoil(h.object("2.0.0"), "CrashLoopBackOff")
 		h.run(time.Second)
-		h.carries("masked", "1.0.0=100")
+		h.carries("withheld", "1.0.0=100")
 		h.run(time.Hour)
 		h.want("failed", map[string]string{"1.0.0": "active 100", "2.0.0": "error 0"})
 		h.carries("failed", "1.0.0=100")
@@ -218,7 +218,7 @@ var streams = []scene{
 		h.carries("both", "1.0.0=81 1.0.1=9 2.0.0=10")
 		h.word("1.0.1", Continue, "1")
 		h.run(5 * time.Minute)
-		h.carries("mended", "1.0.1=90 2.0.0=10")
+		h.carries("fixed", "1.0.1=90 2.0.0=10")
 	}},
 	{"a newer version of the newer group takes its place", func(h tale) {
 		h.newest(held...)
@@ -226,8 +226,8 @@ var streams = []scene{
 		h.run(time.Minute)
 		h.push("2.0.1")
 		h.run(10 * time.Minute)
-		h.want("overtaken", map[string]string{"1.0.0": "active 100", "2.0.0": "", "2.0.1": "canary 10"})
-		h.carries("overtaken", "1.0.0=90 2.0.1=10")
+		h.want("superseded", map[string]string{"1.0.0": "active 100", "2.0.0": "", "2.0.1": "canary 10"})
+		h.carries("superseded", "1.0.0=90 2.0.1=10")
 	}},
 	{"the newer group is withdrawn on the way", func(h tale) {
 		h.newest(held...)
@@ -472,7 +472,7 @@ func TestQueued(t *testing.T) {
 		"not yet":         {func(g *Group) { g.Releases[0].Status = Pending }, false},
 		"its row is gone": {func(g *Group) { g.Releases = nil }, false},
 		"no more":         {func(g *Group) { g.Rollout = nil }, false},
-		"of its own":      {func(g *Group) { g.Releases = append(g.Releases, Row{Release: "1", Status: Active}) }, false},
+		"its own":         {func(g *Group) { g.Releases = append(g.Releases, Row{Release: "1", Status: Active}) }, false},
 		"it closes":       {func(g *Group) { g.Phase = Closing }, false},
 		"a preview":       {func(g *Group) { g.Level = preview }, false},
 		"it is the same":  {func(g *Group) { g.Slug = "3-x" }, false},
@@ -490,8 +490,8 @@ func TestQueued(t *testing.T) {
 	}
 }
 
-// TestConfirmedOnTheWay: who has to confirm what the newest domains carry in progress
-// from 1.x to 2.x, whose revision is 5.
+// TestConfirmedOnTheWay: which policies have to confirm what the newest domains route to while
+// they move from 1.x to 2.x, whose revision is 5.
 func TestConfirmedOnTheWay(t *testing.T) {
 	policy := func(name string, newest bool, older, newer int64) Policy {
 		return Policy{Name: name, Groups: []Report{{Slug: "1-x", Revision: older, Newest: newest, policy: name}, {Slug: "2-x", Revision: newer, policy: name}}}

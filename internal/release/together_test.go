@@ -13,7 +13,7 @@ import (
 type choir map[string]tale
 
 // sing makes so many of them, with 1.0.0 active under a policy.
-func sing(n int, takeBack bool) choir {
+func sing(n int, rollBack bool) choir {
 	c := choir{}
 	for i := range n {
 		c[fmt.Sprintf("m%d", i+1)] = tale{newWorld()}
@@ -26,7 +26,7 @@ func sing(n int, takeBack bool) choir {
 			}
 		}
 		h.live()
-		h.edit("together", func(s *Spec) { s.RollBack = takeBack })
+		h.edit("together", func(s *Spec) { s.RollBack = rollBack })
 	}
 	return c
 }
@@ -162,7 +162,7 @@ var together = map[string]func() choir{
 		c.each(func(h tale) { h.want("end", map[string]string{"1.2.0": "active 100"}) })
 		return c
 	},
-	"Adopt continues alone, and a pin takes one back": func() choir {
+	"Adopt continues alone, and a pin rolls one back": func() choir {
 		c := sing(2, false)
 		c.each(func(h tale) { h.steps(twoSteps...) })
 		c["m1"].push("1.1.0")
@@ -234,11 +234,11 @@ func TestTogether(t *testing.T) {
 		})
 	}
 	for _, members := range []int{2, 3} {
-		for _, takeBack := range []bool{false, true} {
+		for _, rollBack := range []bool{false, true} {
 			for _, f := range failuresTogether {
-				t.Run(fmt.Sprintf("%d members, rolled back %t, one fails %s", members, takeBack, f.point), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%d members, rolled back %t, one fails %s", members, rollBack, f.point), func(t *testing.T) {
 					t.Parallel()
-					c := sing(members, takeBack)
+					c := sing(members, rollBack)
 					c.each(func(h tale) { h.steps(twoSteps...) })
 					bad := c[fmt.Sprintf("m%d", members)]
 					if f.after == 0 {
@@ -251,11 +251,11 @@ func TestTogether(t *testing.T) {
 					}
 					c.run(24 * time.Hour)
 					others := f.held
-					if takeBack {
+					if rollBack {
 						others = "error 0"
 					}
 					c.want("after it", strings.Repeat(others+", ", members-1)+"error 0")
-					c["m1"].state("after it", "TogetherHeld", !takeBack)
+					c["m1"].state("after it", "TogetherHeld", !rollBack)
 					c.each(func(h tale) { h.push("1.2.0") })
 					c.run(24 * time.Hour)
 					c.each(func(h tale) { h.want("the fix", map[string]string{"1.2.0": "active 100"}) })

@@ -13,8 +13,8 @@ import (
 // load is the required content of routes: weights, matches, mirrors, the active release, and
 // whether the group exists.
 type load struct {
-	phase Phase
-	lanes []lane
+	phase    Phase
+	backends []backend
 }
 
 // asked is the required content of routes, since which revision it is required, and which releases
@@ -40,8 +40,8 @@ func (a asked) zero(release string) *Zero {
 	return nil
 }
 
-// lane is the required content of routes for one release.
-type lane struct {
+// backend is the required content of routes for one release.
+type backend struct {
 	release        string
 	weight, mirror int
 	match          bool
@@ -52,26 +52,26 @@ func traffic(g *Group) load {
 	l := load{phase: g.Phase}
 	for i := range g.Releases {
 		if r := &g.Releases[i]; r.Weight > 0 || r.Status == Active || r.Status == Canary {
-			l.lanes = append(l.lanes, lane{r.Release, r.Weight, r.Mirror, r.Match, r.Status})
+			l.backends = append(l.backends, backend{r.Release, r.Weight, r.Mirror, r.Match, r.Status})
 		}
 	}
 	return l
 }
 
 func (l load) has(release string) bool {
-	return slices.ContainsFunc(l.lanes, func(x lane) bool { return x.release == release })
+	return slices.ContainsFunc(l.backends, func(x backend) bool { return x.release == release })
 }
 
 func (l load) equal(m load) bool {
-	return l.phase == m.phase && len(l.lanes) == len(m.lanes) &&
-		!slices.ContainsFunc(l.lanes, func(x lane) bool { return !slices.Contains(m.lanes, x) })
+	return l.phase == m.phase && len(l.backends) == len(m.backends) &&
+		!slices.ContainsFunc(l.backends, func(x backend) bool { return !slices.Contains(m.backends, x) })
 }
 
 // counts reports whether a report is from a policy that has confirmed the group and is not behind
 // the settled revision.
 func (r Report) counts(g *Group) bool { return r.Revision > 0 && r.Revision >= g.SettledRevision }
 
-// confirmed reports whether the routes carry a revision: at least one policy must confirm it, and
+// confirmed reports whether the routes have a revision: at least one policy must confirm it, and
 // so must every policy that ever confirmed the group, except those that did not confirm for the
 // duration of the deadline while the group was stable. Without policies there is nothing to confirm
 // (rule 10).

@@ -105,7 +105,7 @@ func (s *scope) firstStepWait(r *Row) *wait {
 }
 
 // passageWaits returns the waits that the current step defines: an approval, a pause, or the
-// verdict of the measurements.
+// result of the measurements.
 func (s *scope) passageWaits(run *Rollout, r *Row, c Object, since time.Time) []*wait {
 	steps := s.steps()
 	if run.Step > len(steps) {

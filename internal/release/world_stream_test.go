@@ -8,7 +8,7 @@ import (
 
 // stream is the route of the domains that route to the newest group.
 type stream struct {
-	carried
+	routed
 	// slug of the group that they route to, and newer of the one to which they move.
 	slug, newer string
 	// sequence of the rollout state by which it was written, and revisions by group.
@@ -20,15 +20,15 @@ type stream struct {
 const streamKey = "newest"
 
 // objects are all that a policy wrote.
-func (n *net) objects() iter.Seq2[string, *carried] {
-	return func(yield func(string, *carried) bool) {
+func (n *net) objects() iter.Seq2[string, *routed] {
+	return func(yield func(string, *routed) bool) {
 		for slug, c := range n.routes {
 			if !yield(slug, c) {
 				return
 			}
 		}
 		if n.stream != nil {
-			yield(streamKey, &n.stream.carried)
+			yield(streamKey, &n.stream.routed)
 		}
 	}
 }
@@ -47,9 +47,9 @@ func mainOf(g *Group) string {
 	return ""
 }
 
-// turnedDown reports whether nothing of a group is to serve, and that what was written for it
+// neverServed reports whether nothing of a group is to serve, and that what was written for it
 // never was active.
-func turnedDown(last map[string]int, g *Group) bool {
+func neverServed(last map[string]int, g *Group) bool {
 	if mainOf(g) != "" {
 		return false
 	}
@@ -192,18 +192,18 @@ func (w *world) checkStream(n *net, base *Group, had bool) {
 		serves = serves || weight > 0 && n.pass.ready[release] > 0
 	}
 	if len(n.stream.written) > 0 && sum != 100 {
-		w.fail("invariant 2: the newest domains carry %v", n.stream.written)
+		w.fail("invariant 2: the newest domains route to %v", n.stream.written)
 	}
 	if had && len(n.stream.written) == 0 {
-		w.fail("invariant 3: the newest domains lead nowhere any more")
+		w.fail("invariant 3: the newest domains do not route to any release any more")
 	}
 	if a := base.ActiveRow(); a != nil && n.pass.ready[a.Release] > 0 && !serves {
-		w.fail("invariant 3: the newest domains carry %v, and %s has endpoints", n.stream.written, a.Release)
+		w.fail("invariant 3: the newest domains route to %v, and %s has endpoints", n.stream.written, a.Release)
 	}
 	if a := base.ActiveRow(); a != nil && n.pass.ready[a.Release] > 0 {
 		for release, weight := range n.stream.written {
 			if weight > 0 && n.pass.ready[release] == 0 {
-				w.fail("invariant 3: the newest domains carry %v, and %s has no endpoint", n.stream.written, release)
+				w.fail("invariant 3: the newest domains route to %v, and %s has no endpoint", n.stream.written, release)
 			}
 		}
 	}
@@ -280,6 +280,6 @@ func (w *world) checkMove(o Observed, g, h *Group) {
 		}
 	}
 	if serves {
-		w.fail("the newest domains move to %s at once", a.Release)
+		w.fail("the newest domains move to %s immediately", a.Release)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // world is all that surrounds the planner, faked: the registry, the releases'
 // objects with their pods, the NetworkPolicies with their gateways, and up to two
-// managers of which one may believe for too long that it leads. Time is virtual.
+// managers of which one may believe for too long that it is the leader. Time is virtual.
 //
 // Every write goes through a method that checks the invariants; the first
 // violation stays in err.
@@ -37,7 +37,7 @@ type world struct {
 	startup time.Duration     // from a pod's start to its readiness
 	broken  map[string]string // versions whose pods never get ready, and why
 
-	quality map[string]VerdictPhase // by version, what measurements give; absent: Passed
+	quality map[string]VerdictPhase // by version, what measurements give; Passed if there is none
 	hooks   map[Point]string        // what hooks answer: "" yes, "no", "fail"
 	back    map[string]bool         // versions that a hook wants to go back from
 
@@ -64,7 +64,7 @@ type world struct {
 	pulls     bool         // the source is pull requests
 	began     [2]time.Time // when each manager began
 	aware     bool         // managers know when they began
-	blind     bool         // a policy sees the endpoints of what it has a Service for, which it makes
+	blind     bool         // a policy sees the endpoints of what it has a Service for, which it creates
 	room      int          // pods that find room in the cluster; below 0: any number
 	crowd     string       // why the others find none
 	refuse    bool         // an admission webhook is down: what is created is refused
@@ -112,7 +112,7 @@ type net struct {
 	seen   int64
 	pins   []string
 	pass   *pass
-	routes map[string]*carried
+	routes map[string]*routed
 	// newest: it has domains that route to the newest group; stream is their route, nil
 	// until there is one.
 	newest   bool
@@ -131,8 +131,8 @@ type pass struct {
 	saw          map[string]int // versions of the groups' objects, preconditions of the write
 }
 
-// carried is what the objects of a group say.
-type carried struct {
+// routed is what the objects of a group route to.
+type routed struct {
 	rv                int
 	revision          int64
 	answers           bool
@@ -142,7 +142,7 @@ type carried struct {
 	withheld          []string
 }
 
-func (c *carried) names() []string {
+func (c *routed) names() []string {
 	set := map[string]bool{}
 	for r := range c.written {
 		set[r] = true
@@ -160,12 +160,12 @@ func (c *carried) names() []string {
 }
 
 // accepts reports whether the gateway has a release in its routes.
-func (c *carried) accepts(release string) bool {
+func (c *routed) accepts(release string) bool {
 	_, there := c.accepted[release]
 	return there
 }
 
-// leader is a manager that believes that it leads, with the rest of its plan.
+// leader is a manager that believes that it is the leader, with the rest of its plan.
 type leader struct {
 	last int64
 	todo []write
@@ -293,9 +293,9 @@ func (w *world) regroup(scheme string) {
 	}
 }
 
-// takenBack returns the withdrawals that an ImagePolicy lists, by the groups in which the versions
+// withdrawals returns the withdrawals that an ImagePolicy lists, by the groups in which the versions
 // are held: of a group that the current scheme does not make, all of it.
-func (w *world) takenBack() []Withdrawal {
+func (w *world) withdrawals() []Withdrawal {
 	out := slices.Clone(w.withdrawn)
 	if w.scheme == "" && !w.regrouped {
 		return out
@@ -564,8 +564,8 @@ const interval = 30 * time.Second
 // measure lets the controller of a release do what the rollout in the rollout state asks for, lag
 // snapshots old: ask hooks, and measure.
 func (w *world) measure(o *object, lag int) bool {
-	led := w.ago(lag).rolloutState
-	g := led.group(o.Slug)
+	seen := w.ago(lag).rolloutState
+	g := seen.group(o.Slug)
 	if g == nil || g.Rollout == nil || g.Rollout.Release != o.Release || o.Terminating {
 		return false
 	}
@@ -652,7 +652,7 @@ func (w *world) collect() bool {
 // --- network policies ---
 
 func (w *world) policy(name string) *net {
-	n := &net{name: name, routes: map[string]*carried{}, reports: map[string]Report{}, serves: map[string]bool{}}
+	n := &net{name: name, routes: map[string]*routed{}, reports: map[string]Report{}, serves: map[string]bool{}}
 	w.say("policy %s", name)
 	w.nets[name] = n
 	return n
@@ -707,7 +707,7 @@ func (w *world) write(n *net) {
 		return
 	}
 	routes, stream := n.routes, n.stream
-	n.routes = map[string]*carried{}
+	n.routes = map[string]*routed{}
 	for slug, c := range routes {
 		n.routes[slug] = new(*c)
 	}
@@ -735,7 +735,7 @@ func (n *net) serve() {
 
 // announce reports what is about to be written for groups that were never confirmed, and
 // reports whether that is more than is known.
-func (w *world) announce(n *net, live map[string]*carried) (more bool) {
+func (w *world) announce(n *net, live map[string]*routed) (more bool) {
 	for i := range n.pass.rolloutState.Groups {
 		g := &n.pass.rolloutState.Groups[i]
 		c, rep := n.routes[g.Slug], n.reports[g.Slug]
@@ -762,7 +762,7 @@ func (w *world) put(n *net) {
 		known[g.Slug] = true
 		c := n.routes[g.Slug]
 		if c == nil {
-			c = &carried{}
+			c = &routed{}
 			n.routes[g.Slug] = c
 		}
 		if c.rv != n.pass.saw[g.Slug] {
@@ -787,7 +787,7 @@ func (w *world) put(n *net) {
 }
 
 // carry writes one group.
-func (w *world) carry(n *net, g *Group, c *carried) {
+func (w *world) carry(n *net, g *Group, c *routed) {
 	if g.Phase != Live {
 		c.written, c.service, c.pinned, c.withheld, c.revision, c.answers = nil, "", nil, nil, g.TrafficRevision, true
 		c.accepted = nil // the objects are gone, and nothing shows what a gateway still serves of them
@@ -801,7 +801,7 @@ func (w *world) carry(n *net, g *Group, c *carried) {
 	}
 	weights, withheld := Split(shares)
 	c.revision, c.answers, c.withheld = g.TrafficRevision, true, withheld
-	if weights == nil && !turnedDown(c.written, g) {
+	if weights == nil && !neverServed(c.written, g) {
 		weights, c.answers = holdRoutes(c.written, g)
 	}
 	for _, r := range g.Releases {
@@ -814,7 +814,7 @@ func (w *world) carry(n *net, g *Group, c *carried) {
 		}
 	}
 	c.written = weights
-	if c.service == "" || g.Row(c.service) == nil || n.pass.ready[active] > 0 || active == "" && turnedDown(map[string]int{c.service: 100}, g) {
+	if c.service == "" || g.Row(c.service) == nil || n.pass.ready[active] > 0 || active == "" && neverServed(map[string]int{c.service: 100}, g) {
 		c.service = active
 	}
 	c.pinned = nil
@@ -1057,7 +1057,7 @@ func (w *world) snapOffers(s, last *snapshot) {
 	if s.gone = last.gone; !w.regrouped && slices.Equal(w.withdrawn, last.gone) {
 		return
 	}
-	if gone := w.takenBack(); !slices.Equal(gone, last.gone) {
+	if gone := w.withdrawals(); !slices.Equal(gone, last.gone) {
 		s.gone = gone
 	}
 }
@@ -1099,21 +1099,21 @@ type lags struct{ rolloutState, objects, policies, offers int }
 // for, and policies are known within the least drain.
 func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 	w.snap()
-	led, obj, pol, off := w.before(l.rolloutState), w.before(l.objects), w.before(l.policies), w.before(l.offers)
+	seen, obj, pol, off := w.before(l.rolloutState), w.before(l.objects), w.before(l.policies), w.before(l.offers)
 	for i := l.policies; w.now.Sub(pol.at) > 4*time.Second && i > 0; i-- {
 		pol = w.before(i - 1)
 	}
-	o := Observed{Spec: led.spec, Config: led.config, State: led.rolloutState, Policies: pol.policies, Withdrawn: off.gone, SourceStale: w.stale || led.config == "", PullRequests: w.pulls}
+	o := Observed{Spec: seen.spec, Config: seen.config, State: seen.rolloutState, Policies: pol.policies, Withdrawn: off.gone, SourceStale: w.stale || seen.config == "", PullRequests: w.pulls}
 	o.Spec.Steps = w.windows(o.Spec.Steps)
-	for _, name := range slices.Backward(slices.Sorted(maps.Keys(w.peers))) { // a cache has an order of its own
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(w.peers))) { // a cache has its own order
 		o.Peers = append(o.Peers, Peer{Name: name, Groups: w.peers[name].rolloutState.Groups})
 	}
-	o.Candidates = w.candidates(off.offers, led.config)
+	o.Candidates = w.candidates(off.offers, seen.config)
 	names, objects := obj.names, obj.objects
-	if led.rolloutState.Sequence == 0 {
+	if seen.rolloutState.Sequence == 0 {
 		names, objects = w.before(0).names, w.before(0).objects // a lost record: the server is asked
 	}
-	for _, g := range led.rolloutState.Groups {
+	for _, g := range seen.rolloutState.Groups {
 		for _, r := range g.Releases {
 			if live := w.objects[r.Release]; objects[r.Release] == nil && live != nil {
 				c := *live
@@ -1127,7 +1127,7 @@ func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 	for _, name := range names {
 		o.Objects = append(o.Objects, objects[name].Object)
 	}
-	return o, led.version, objects
+	return o, seen.version, objects
 }
 
 // candidates returns the offers with the releases that a template makes of them.
@@ -1210,7 +1210,7 @@ func (w *world) plan(l *leader, lag lags) {
 	for i := range p.Ensure {
 		e := &p.Ensure[i]
 		if e.Create && w.refuse && w.objects[e.Release] == nil {
-			continue // what is refused holds up nothing else
+			continue // what is refused blocks nothing else
 		}
 		if !e.Create && w.denied[e.Release] {
 			continue
