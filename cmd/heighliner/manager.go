@@ -253,7 +253,7 @@ func managerOptions(o options) ctrl.Options {
 		LeaderElection:          o.leaderElect,
 		LeaderElectionID:        leaseName,
 		LeaderElectionNamespace: o.leaderNamespace,
-		// The binary ends when the manager does: the Lease may go at once.
+		// The binary ends when the manager does: the Lease can be released immediately.
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       &release,
 		Cache:                         cacheOptions(o),

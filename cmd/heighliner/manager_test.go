@@ -87,7 +87,7 @@ func TestManagerOptions(t *testing.T) {
 				t.Errorf("it watches %v", got.Cache.DefaultNamespaces)
 			}
 			if !got.Cache.ReaderFailOnMissingInformer {
-				t.Error("a read may start an informer that nobody meant to")
+				t.Error("a read may start an informer that is not intended")
 			}
 			secrets := false
 			for _, obj := range got.Client.Cache.DisableFor {

@@ -177,7 +177,7 @@ func alone(t *testing.T) {
 	for _, ns := range namespaces.Items {
 		for _, o := range []client.Object{&v1alpha1.Microservice{}, &v1alpha1.ImagePolicy{}, &v1alpha1.NetworkPolicy{}, &v1alpha1.VersionedMicroservice{}} {
 			if err := env.Client.DeleteAllOf(t.Context(), o, client.InNamespace(ns.Name)); err != nil {
-				t.Fatalf("delete what is left in %s: %v", ns.Name, err)
+				t.Fatalf("delete what remains in %s: %v", ns.Name, err)
 			}
 		}
 	}
@@ -344,7 +344,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 		return resp.StatusCode, string(body)
 	}
 	if code, _ := get(""); code != http.StatusUnauthorized {
-		t.Errorf("metrics for nobody: %d", code)
+		t.Errorf("metrics without credentials: %d", code)
 	}
 	token := serviceAccount(t, namespace, "stranger")
 	if code, _ := get("Bearer " + token); code != http.StatusForbidden {
@@ -530,7 +530,7 @@ func pullRequests(t *testing.T, namespace, elsewhere, webhooks string) {
 			t.Errorf("delivery that %s: got %d, %v, want %d", secret, got, err, want)
 		}
 	}
-	known("[1 Closed] 1 tags at " + path) // the next look by itself is in an hour
+	known("[1 Closed] 1 tags at " + path) // without a delivery, the next scan is in an hour
 }
 
 // copied waits until the one release owns a copy of its ConfigMap and of its Secret,
@@ -575,7 +575,7 @@ func serviceAccount(t *testing.T, namespace, name string) string {
 	return token.Status.Token
 }
 
-// borrowed lets a policy lead the rule of a route of another user, and give it back.
+// borrowed lets a policy manage a rule of another user's route, and restores it.
 func borrowed(t *testing.T, namespace string) {
 	t.Helper()
 	about := metav1.ObjectMeta{Namespace: namespace, Name: "borrowed"}
@@ -583,7 +583,7 @@ func borrowed(t *testing.T, namespace string) {
 	route := &gatewayv1.HTTPRoute{ObjectMeta: about}
 	route.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "public"}}
 	route.Spec.Rules = []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{
-		BackendObjectReference: gatewayv1.BackendObjectReference{Name: "former", Namespace: &elsewhere, Port: new(gatewayv1.PortNumber(80))},
+		BackendObjectReference: gatewayv1.BackendObjectReference{Name: "previous", Namespace: &elsewhere, Port: new(gatewayv1.PortNumber(80))},
 	}}}}}
 	policy := &v1alpha1.NetworkPolicy{ObjectMeta: about}
 	policy.Spec.MicroserviceRef = &v1alpha1.Reference{Name: "shop"}
@@ -599,20 +599,20 @@ func borrowed(t *testing.T, namespace string) {
 				return err
 			}
 			if !ok() {
-				return fmt.Errorf("not %s: the rule leads to %v", what, route.Spec.Rules[0].BackendRefs)
+				return fmt.Errorf("not %s: the rule routes to %v", what, route.Spec.Rules[0].BackendRefs)
 			}
 			return nil
 		})
 	}
-	leads := func(service string) bool {
+	routesTo := func(service string) bool {
 		refs := route.Spec.Rules[0].BackendRefs
 		return len(refs) == 1 && strings.HasPrefix(string(refs[0].Name), service)
 	}
-	until("led", func() bool { return leads("borrowed-") })
+	until("routed to the release", func() bool { return routesTo("borrowed-") })
 	if err := env.Client.Delete(t.Context(), policy); err != nil {
 		t.Fatal(err)
 	}
-	until("given back", func() bool { return leads("former") })
+	until("restored", func() bool { return routesTo("previous") })
 	until("gone", func() bool {
 		return apierrors.IsNotFound(env.Client.Get(t.Context(), client.ObjectKeyFromObject(policy), policy))
 	})

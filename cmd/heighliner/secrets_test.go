@@ -157,7 +157,7 @@ func (a *tenant) denied() {
 		}
 		escaped := strings.ReplaceAll(says, `"`, `\"`)
 		if len(releases.Items) != 1 || !strings.Contains(words(&releases.Items[0]), escaped) {
-			return fmt.Errorf("no release whose hook says what it lacks: %s", words(&releases))
+			return fmt.Errorf("no release whose hook reports what it lacks: %s", words(&releases))
 		}
 		return nil
 	})
@@ -331,7 +331,7 @@ func uninstall(t *testing.T, namespace string) {
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "heighliner-read-secrets"}},
 	} {
 		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); !apierrors.IsNotFound(err) {
-			t.Errorf("%T %s is left: %v", obj, obj.GetName(), err)
+			t.Errorf("%T %s remains: %v", obj, obj.GetName(), err)
 		}
 	}
 }

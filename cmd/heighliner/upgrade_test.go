@@ -171,7 +171,7 @@ func (m *manager) stop() {
 func (m *manager) reconciled(controller string) int {
 	resp, err := http.Get("http://" + m.metrics + "/metrics")
 	if err != nil {
-		return 0 // it is on its way
+		return 0 // it has not started yet
 	}
 	defer resp.Body.Close()
 	sum := 0.0
@@ -235,8 +235,8 @@ var (
 	upgradeVersions = flag.Int("upgrade.versions", 3, "versions of each, which it keeps; 2 or more")
 )
 
-// A manager of another build, with another version in its name, that starts over a
-// cluster at rest makes no release, changes no Deployment's template, and writes
+// A manager of another build, with another version in its name, that starts in a
+// stable cluster makes no release, changes no Deployment's template, and writes
 // nothing at all.
 func TestUpgradeWritesNothing(t *testing.T) {
 	t.Parallel()
@@ -278,9 +278,9 @@ func TestUpgradeWritesNothing(t *testing.T) {
 		}
 		waitFor(t, version, 15*time.Minute, func() string { return missing(t, namespace, version, services*(v+1)) })
 	}
-	waitFor(t, "rest", await.Limit, func() string {
+	waitFor(t, "stable", await.Limit, func() string {
 		if writes := proxy.clear(); len(writes) > 0 || !proxy.quiet(2*time.Second) {
-			return fmt.Sprintf("%d writes since the last look", len(writes))
+			return fmt.Sprintf("%d writes since the last check", len(writes))
 		}
 		return ""
 	})

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(manager.Run(m, &cluster))
 }
 
-// person is a user at a terminal, in a separate namespace.
+// person is a user at a terminal, in their own namespace.
 type person struct {
 	testing.TB
 	*manager.Cluster
@@ -271,7 +271,7 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-// A field that a GitOps tool set is not changed: the patch is printed, and nothing is written.
+// A field that a GitOps tool set stays with Git: the patch is printed, and nothing is written.
 func TestGitOps(t *testing.T) {
 	t.Parallel()
 	p := shop(t)

@@ -58,7 +58,7 @@ func TestOwnerOf(t *testing.T) {
 		"sets other fields": {[]metav1.ManagedFieldsEntry{entry("argocd-controller", "", `{"f:spec":{"f:updateStrategy":{".":{},"f:canary":{}}}}`)}, gitOwner{"Argo CD", "argocd-controller", false}},
 		"only labels":       {[]metav1.ManagedFieldsEntry{entry("argocd-controller", "", `{"f:metadata":{"f:labels":{}}}`)}, gitOwner{}},
 		"a subresource":     {[]metav1.ManagedFieldsEntry{entry("argocd-controller", "status", pins)}, gitOwner{}},
-		"what is no JSON":   {[]metav1.ManagedFieldsEntry{entry("argocd-controller", "", "{"), {Manager: "flux"}}, gitOwner{}},
+		"invalid JSON":      {[]metav1.ManagedFieldsEntry{entry("argocd-controller", "", "{"), {Manager: "flux"}}, gitOwner{}},
 	} {
 		if diff := cmp.Diff(c.want, ownerOf(c.fields, pinField...)); diff != "" {
 			t.Errorf("%s: -want +got\n%s", name, diff)

@@ -14,7 +14,7 @@ import (
 type Field struct {
 	// Path such as spec.template.spec.containers[shop].image.
 	Path string `json:"path"`
-	// Before and After as JSON; "" if the field is not set. Values that may be secret are omitted.
+	// Before and After as JSON; "" where the field is not set. Values that may be secret are omitted.
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`
 }
@@ -49,7 +49,7 @@ func fields(path string, before, after any) []Field {
 	}
 	var out []Field
 	if name, is := x["name"].(string); is && secret.MatchString(name) {
-		path += "(secret)" // an environment variable, whose value is secret if its name suggests so
+		path += "(secret)" // an environment variable: its name reveals what its value is
 	}
 	for _, k := range keys {
 		next := path + "." + k
@@ -64,7 +64,7 @@ func fields(path string, before, after any) []Field {
 	return out
 }
 
-// nested reports whether a value has fields.
+// nested reports whether a value has its own fields.
 func nested(v any) bool {
 	m, is := asMap(v)
 	return is && len(m) > 0

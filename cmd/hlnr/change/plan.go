@@ -334,7 +334,7 @@ func (p *planner) serverCheck(ctx context.Context, out *Object, before, after cl
 	}
 	probe, ok := after.DeepCopyObject().(client.Object)
 	if !ok {
-		return fmt.Errorf("%T is no object", after)
+		return fmt.Errorf("%T is not an object", after)
 	}
 	probe.SetManagedFields(nil)
 	var err error

@@ -198,7 +198,7 @@ func status(code int, reason, message, details string) string {
 	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":%q,"message":%q,"details":%s,"code":%d}`, reason, message, details, code)
 }
 
-// Error responses of the cluster end with a message that contains the fix.
+// A failed request ends with a message that gives the fix.
 func TestErrorsOfTheCluster(t *testing.T) {
 	t.Parallel()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")

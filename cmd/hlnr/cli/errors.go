@@ -136,7 +136,7 @@ func (f *Factory) explainStatus(err error) error {
 	case apierrors.IsForbidden(err):
 		m := refused.FindStringSubmatch(message)
 		if m == nil {
-			return Failed(err) // from an admission policy, whose message has the fix
+			return Failed(err) // an admission policy, whose message gives the fix
 		}
 		return Failed(errors.New(Forbidden(Right{User: m[1], Verb: m[2], Resource: resource(m[3], m[4]), Namespace: m[5]})))
 	case strings.Contains(message, strictPrefix):

@@ -16,7 +16,7 @@ const (
 	ExitFailed Code = 1
 	// ExitUsage: the question is wrong: a flag, an argument, a name that does not exist, or a file.
 	ExitUsage Code = 2
-	// ExitNo: the answer is no, or the action is not possible in the current state.
+	// ExitNo: a negative answer, or the action is not possible in the current state.
 	ExitNo Code = 3
 	// ExitTimeout: the timeout of a flag expired before there was an answer.
 	ExitTimeout Code = 4

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// usage is the template of help. The global options, which are those of kubectl, have a separate
+// usage is the template of help: the global options, which are those of kubectl, have their own
 // command.
 const usage = `Usage:{{if .Runnable}}
   {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}

@@ -180,7 +180,7 @@ func sameSchema(x, y *apiextensionsv1.CustomResourceValidation) bool {
 	return reflect.DeepEqual(decoded[0], decoded[1])
 }
 
-// checkRights checks what the user may do. Missing rights are not a fault.
+// checkRights asks what the user may do. A missing permission is not a fault.
 func (d *doctor) checkRights(ctx context.Context) {
 	var may, not []string
 	for _, r := range []struct{ verb, plural, what string }{

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// Progress is reported every few seconds, but not immediately.
+// Progress is reported every few seconds, and not immediately.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -37,8 +37,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// Progress goes to standard error only, and the run ends with an error that contains
-// the fix.
+// The progress of a run is on standard error alone, and it ends with an error that
+// gives the fix.
 func TestExplainOfManyTimes(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)

@@ -57,7 +57,7 @@ type refusedCount struct {
 	Tags    int    `json:"tags"`
 }
 
-// judged is one tag with its verdict.
+// judged is one tag with its result.
 type judged struct {
 	Tag string `json:"tag"`
 	// Version in normal form; Group and Level of an offered version.

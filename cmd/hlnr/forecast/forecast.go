@@ -1,7 +1,7 @@
-// Package forecast computes what the planner would do: it reads the facts about a Microservice, and
-// simulates the resulting plans under ideal conditions. Pods are available and routes are programmed
-// immediately, hooks agree, measurements pass; only pauses, windows, drains and people take time. The
-// times are therefore the shortest possible ones.
+// Package forecast shows what the planner would do: it reads the facts about a Microservice, and plays the
+// plans that follow from them in a world in which everything goes well. Pods are available immediately, routes
+// are programmed immediately, hooks agree, measurements pass; only pauses, windows, drains and people take
+// time. So the times are the shortest possible ones.
 //
 //	forecast.go  the facts
 //	play.go      the simulation; pure

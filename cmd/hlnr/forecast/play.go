@@ -82,7 +82,7 @@ func (f *Facts) Play(now time.Time) Forecast {
 	if f.Problem != nil {
 		p.forecast.Events = append(p.forecast.Events, Event{Text: f.Problem.Error()})
 	}
-	// What would happen without a change is included: it also results from the facts.
+	// What happens anyway is shown too: it is what follows from the facts.
 	for range maxPlans {
 		result := p.plan()
 		p.record(result)

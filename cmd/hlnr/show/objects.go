@@ -33,7 +33,7 @@ func queryOf(f *cli.Factory, scope *cli.Scope) (query, error) {
 	return query{namespace: namespace, selector: selector}, err
 }
 
-// objects reads the input of a view. What the user may not read is reported once and is omitted.
+// objects reads what a view is made from. What the user may not read is reported once and is omitted.
 func objects(ctx context.Context, f *cli.Factory, q query) (view.Input, error) {
 	in, _, err := readable(ctx, f, q)
 	return in, err

@@ -137,11 +137,11 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 	if run != nil && run.Step > 0 {
 		lines = append(lines, line{"step " + strconv.Itoa(int(run.Step)), q.step(s.ms, g, row)})
 	}
-	return lines, q.judgeRun(s, g, row, run)
+	return lines, q.judgeRollout(s, g, row, run)
 }
 
-// judgeRun returns the answer about a release whose rollout is in progress.
-func (q question) judgeRun(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, run *v1alpha1.Rollout) *answer {
+// judgeRollout answers about a release whose rollout is in progress.
+func (q question) judgeRollout(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, run *v1alpha1.Rollout) *answer {
 	approval := false
 	if run != nil && run.Step > 0 {
 		number := int(run.Step)

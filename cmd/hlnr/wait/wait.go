@@ -1,5 +1,5 @@
 // Package wait is the command "hlnr wait": it waits for a state of a version, for pipelines, with one line
-// per change and an exit code for the result.
+// per change and an exit code for how it ended.
 //
 //	wait.go    the command and its watches
 //	judge.go   what is known about a version, and the answer; pure
