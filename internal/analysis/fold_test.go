@@ -78,52 +78,52 @@ func TestVerdict(t *testing.T) {
 		change func(*v1alpha1.CanaryAnalysis)
 		want   counters
 	}{
-		"none":                               {"", nil, counters{Phase: "Running"}},
-		"one of two":                         {"P", nil, counters{Phase: "Running", Rounds: 1}},
-		"two of two":                         {"P P", nil, counters{Phase: "Passed", Rounds: 2}},
-		"goes on after passing":              {"P P P", nil, counters{Phase: "Passed", Rounds: 3}},
-		"one failed metric fails the round":  {"PF", nil, counters{Phase: "Failed", Failures: 1, Row: 1}},
-		"fails at once by default":           {"P F", nil, counters{Phase: "Failed", Rounds: 1, Failures: 1, Row: 1}},
-		"fails after having passed":          {"P P F", nil, counters{Phase: "Failed", Rounds: 2, Failures: 1, Row: 1}},
-		"failed is final":                    {"F P P P", nil, counters{Phase: "Failed", Failures: 1, Row: 1}},
-		"tolerated":                          {"F P", limits(ptr[int32](1), nil), counters{Phase: "Running", Rounds: 1, Failures: 1}},
-		"tolerated and passed":               {"F P P", limits(ptr[int32](1), nil), counters{Phase: "Passed", Rounds: 2, Failures: 1}},
-		"the budget is cumulative":           {"F P P F", limits(ptr[int32](1), nil), counters{Phase: "Failed", Rounds: 2, Failures: 2, Row: 1}},
-		"in a row":                           {"F F", limits(nil, ptr[int32](1)), counters{Phase: "Failed", Failures: 2, Row: 2}},
-		"not in a row":                       {"F P F P F", limits(nil, ptr[int32](1)), counters{Phase: "Passed", Rounds: 2, Failures: 3, Row: 1}},
-		"no traffic does not break a row":    {"F N F", limits(nil, ptr[int32](1)), counters{Phase: "Failed", Failures: 2, Row: 2}},
-		"an error does not break a row":      {"F E F", limits(nil, ptr[int32](1)), counters{Phase: "Failed", Failures: 2, Row: 2}},
-		"both limits, total":                 {"F P F", limits(ptr[int32](1), ptr[int32](5)), counters{Phase: "Failed", Rounds: 1, Failures: 2, Row: 1}},
-		"both limits, row":                   {"F F", limits(ptr[int32](5), ptr[int32](1)), counters{Phase: "Failed", Failures: 2, Row: 2}},
-		"a row of none":                      {"F", limits(nil, ptr[int32](0)), counters{Phase: "Failed", Failures: 1, Row: 1}},
-		"inconclusive":                       {"I", nil, counters{Phase: "Inconclusive", Unclear: 1}},
-		"inconclusive waits for a person":    {"I P P P", nil, counters{Phase: "Inconclusive", Rounds: 3, Unclear: 1}},
-		"inconclusive after having passed":   {"P P I", nil, counters{Phase: "Inconclusive", Rounds: 2, Unclear: 1}},
-		"inconclusive can still fail":        {"I F", nil, counters{Phase: "Failed", Failures: 1, Row: 1, Unclear: 1}},
-		"failed is worse than inconclusive":  {"IF", nil, counters{Phase: "Failed", Failures: 1, Row: 1}},
-		"inconclusive is worse than passed":  {"PI", nil, counters{Phase: "Inconclusive", Unclear: 1}},
-		"an error is no failure":             {"E", nil, counters{Phase: "Running", Trouble: 1}},
-		"an error is no success":             {"P E", nil, counters{Phase: "Running", Rounds: 1, Trouble: 1}},
-		"failed is worse than an error":      {"EF", nil, counters{Phase: "Failed", Failures: 1, Row: 1}},
-		"four errors":                        {"E E E E", nil, counters{Phase: "Running", Trouble: 4}},
-		"five errors ask a person":           {"E E E E E", nil, counters{Phase: "Inconclusive", Trouble: 5}},
-		"errors end by themselves":           {"E E E E E P P", nil, counters{Phase: "Passed", Rounds: 2}},
-		"errors after having passed":         {"P P E E E E", nil, counters{Phase: "Passed", Rounds: 2, Trouble: 4}},
-		"no traffic waits":                   {"N", nil, counters{Phase: "NoTraffic"}},
-		"no traffic of one metric waits":     {"PN", nil, counters{Phase: "NoTraffic"}},
-		"traffic comes back":                 {"N P P", nil, counters{Phase: "Passed", Rounds: 2}},
-		"no traffic after having passed":     {"P P N", nil, counters{Phase: "Passed", Rounds: 2}},
-		"no traffic fails":                   {"N", noTraffic(v1alpha1.NoTrafficFail), counters{Phase: "Failed", Failures: 1, Row: 1}},
-		"no traffic is ignored":              {"N N", noTraffic(v1alpha1.NoTrafficIgnore), counters{Phase: "Passed", Rounds: 2}},
-		"ignored, and another fails":         {"NF", noTraffic(v1alpha1.NoTrafficIgnore), counters{Phase: "Failed", Failures: 1, Row: 1}},
-		"ignored, and another is an error":   {"NE", noTraffic(v1alpha1.NoTrafficIgnore), counters{Phase: "Running", Trouble: 1}},
-		"an error is worse than no traffic":  {"NE", nil, counters{Phase: "Running", Trouble: 1}},
-		"skipped decides nothing":            {"S S", nil, counters{Phase: "Passed", Rounds: 2}},
-		"a dry run that fails":               {"PPF PPF", nil, counters{Phase: "Passed", Rounds: 2}},
-		"a dry run that is inconclusive":     {"PPI PPI", nil, counters{Phase: "Passed", Rounds: 2}},
-		"a dry run with errors":              {"PPE PPE PPE PPE PPE", nil, counters{Phase: "Passed", Rounds: 5}},
-		"a dry run without traffic":          {"PPN PPN", noTraffic(v1alpha1.NoTrafficFail), counters{Phase: "Passed", Rounds: 2}},
-		"a dry run that passes saves nobody": {"FPP", nil, counters{Phase: "Failed", Failures: 1, Row: 1}},
+		"none":                                  {"", nil, counters{Phase: "Running"}},
+		"one of two":                            {"P", nil, counters{Phase: "Running", Rounds: 1}},
+		"two of two":                            {"P P", nil, counters{Phase: "Passed", Rounds: 2}},
+		"continues after passing":               {"P P P", nil, counters{Phase: "Passed", Rounds: 3}},
+		"one failed metric fails the round":     {"PF", nil, counters{Phase: "Failed", Failures: 1, Row: 1}},
+		"fails immediately by default":          {"P F", nil, counters{Phase: "Failed", Rounds: 1, Failures: 1, Row: 1}},
+		"fails after having passed":             {"P P F", nil, counters{Phase: "Failed", Rounds: 2, Failures: 1, Row: 1}},
+		"failed is final":                       {"F P P P", nil, counters{Phase: "Failed", Failures: 1, Row: 1}},
+		"tolerated":                             {"F P", limits(ptr[int32](1), nil), counters{Phase: "Running", Rounds: 1, Failures: 1}},
+		"tolerated and passed":                  {"F P P", limits(ptr[int32](1), nil), counters{Phase: "Passed", Rounds: 2, Failures: 1}},
+		"the budget is cumulative":              {"F P P F", limits(ptr[int32](1), nil), counters{Phase: "Failed", Rounds: 2, Failures: 2, Row: 1}},
+		"in a row":                              {"F F", limits(nil, ptr[int32](1)), counters{Phase: "Failed", Failures: 2, Row: 2}},
+		"not in a row":                          {"F P F P F", limits(nil, ptr[int32](1)), counters{Phase: "Passed", Rounds: 2, Failures: 3, Row: 1}},
+		"no traffic does not break a row":       {"F N F", limits(nil, ptr[int32](1)), counters{Phase: "Failed", Failures: 2, Row: 2}},
+		"an error does not break a row":         {"F E F", limits(nil, ptr[int32](1)), counters{Phase: "Failed", Failures: 2, Row: 2}},
+		"both limits, total":                    {"F P F", limits(ptr[int32](1), ptr[int32](5)), counters{Phase: "Failed", Rounds: 1, Failures: 2, Row: 1}},
+		"both limits, row":                      {"F F", limits(ptr[int32](5), ptr[int32](1)), counters{Phase: "Failed", Failures: 2, Row: 2}},
+		"a row of none":                         {"F", limits(nil, ptr[int32](0)), counters{Phase: "Failed", Failures: 1, Row: 1}},
+		"inconclusive":                          {"I", nil, counters{Phase: "Inconclusive", Unclear: 1}},
+		"inconclusive waits for a person":       {"I P P P", nil, counters{Phase: "Inconclusive", Rounds: 3, Unclear: 1}},
+		"inconclusive after having passed":      {"P P I", nil, counters{Phase: "Inconclusive", Rounds: 2, Unclear: 1}},
+		"inconclusive can still fail":           {"I F", nil, counters{Phase: "Failed", Failures: 1, Row: 1, Unclear: 1}},
+		"failed is worse than inconclusive":     {"IF", nil, counters{Phase: "Failed", Failures: 1, Row: 1}},
+		"inconclusive is worse than passed":     {"PI", nil, counters{Phase: "Inconclusive", Unclear: 1}},
+		"an error is not a failure":             {"E", nil, counters{Phase: "Running", Trouble: 1}},
+		"an error is not a success":             {"P E", nil, counters{Phase: "Running", Rounds: 1, Trouble: 1}},
+		"failed is worse than an error":         {"EF", nil, counters{Phase: "Failed", Failures: 1, Row: 1}},
+		"four errors":                           {"E E E E", nil, counters{Phase: "Running", Trouble: 4}},
+		"five errors ask a person":              {"E E E E E", nil, counters{Phase: "Inconclusive", Trouble: 5}},
+		"errors end without a person":           {"E E E E E P P", nil, counters{Phase: "Passed", Rounds: 2}},
+		"errors after having passed":            {"P P E E E E", nil, counters{Phase: "Passed", Rounds: 2, Trouble: 4}},
+		"no traffic waits":                      {"N", nil, counters{Phase: "NoTraffic"}},
+		"no traffic of one metric waits":        {"PN", nil, counters{Phase: "NoTraffic"}},
+		"traffic comes back":                    {"N P P", nil, counters{Phase: "Passed", Rounds: 2}},
+		"no traffic after having passed":        {"P P N", nil, counters{Phase: "Passed", Rounds: 2}},
+		"no traffic fails":                      {"N", noTraffic(v1alpha1.NoTrafficFail), counters{Phase: "Failed", Failures: 1, Row: 1}},
+		"no traffic is ignored":                 {"N N", noTraffic(v1alpha1.NoTrafficIgnore), counters{Phase: "Passed", Rounds: 2}},
+		"ignored, and another fails":            {"NF", noTraffic(v1alpha1.NoTrafficIgnore), counters{Phase: "Failed", Failures: 1, Row: 1}},
+		"ignored, and another is an error":      {"NE", noTraffic(v1alpha1.NoTrafficIgnore), counters{Phase: "Running", Trouble: 1}},
+		"an error is worse than no traffic":     {"NE", nil, counters{Phase: "Running", Trouble: 1}},
+		"skipped decides nothing":               {"S S", nil, counters{Phase: "Passed", Rounds: 2}},
+		"a dry run that fails":                  {"PPF PPF", nil, counters{Phase: "Passed", Rounds: 2}},
+		"a dry run that is inconclusive":        {"PPI PPI", nil, counters{Phase: "Passed", Rounds: 2}},
+		"a dry run with errors":                 {"PPE PPE PPE PPE PPE", nil, counters{Phase: "Passed", Rounds: 5}},
+		"a dry run without traffic":             {"PPN PPN", noTraffic(v1alpha1.NoTrafficFail), counters{Phase: "Passed", Rounds: 2}},
+		"a dry run that passes changes nothing": {"FPP", nil, counters{Phase: "Failed", Failures: 1, Row: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -197,7 +197,7 @@ func TestHookErrors(t *testing.T) {
 	failed := roundOf(start.Add(time.Minute), "FPP")
 	failed.HookErrors = []string{"hook smoke gave no answer: HTTP 503"}
 	if got := Fold(nil, specOf(nil), point, failed); got.Failures != 1 {
-		t.Errorf("a metric failed beside it: %+v", got)
+		t.Errorf("a metric failed in addition to it: %+v", got)
 	}
 }
 
@@ -287,7 +287,7 @@ func TestEdited(t *testing.T) {
 		"after a failed round":           {"F P P", added, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Running", Failures: 1}},
 		"in a row of failures":           {"F F", added, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Running", Failures: 2, ConsecutiveFailures: 2}},
 		"after an unclear round":         {"P I", added, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Inconclusive", Inconclusive: 1}},
-		"after the verdict Failed":       {"F F F", added, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Failed", Failures: 3, ConsecutiveFailures: 3}},
+		"after the phase Failed":         {"F F F", added, v1alpha1.ReleaseAnalysis{Run: 7, Step: 1, Phase: "Failed", Failures: 3, ConsecutiveFailures: 3}},
 		"how many failures, no new one":  {"P P", func(s *v1alpha1.CanaryAnalysis) { s.FailureLimit = ptr[int32](9) }, passed},
 		"how long to wait, no new one":   {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Provider.Timeout = "3s" }, passed},
 		"the order of names, no new one": {"P P", func(s *v1alpha1.CanaryAnalysis) { s.Metrics[0], s.Metrics[1] = s.Metrics[1], s.Metrics[0] }, passed},
@@ -305,7 +305,7 @@ func TestEdited(t *testing.T) {
 				t.Errorf("once more gives something else:\n%s", cmp.Diff(got, again))
 			}
 			if got.Phase == v1alpha1.AnalysisFailed && cmp.Diff(before, got) != "" {
-				t.Errorf("a verdict changed:\n%s", cmp.Diff(before, got))
+				t.Errorf("a result changed:\n%s", cmp.Diff(before, got))
 			}
 		})
 	}

@@ -40,8 +40,7 @@ func FuzzCEL(f *testing.F) {
 	})
 }
 
-// For any answer, judge returns a result with a message, and never passes what is not a
-// number.
+// judge: every answer gets a result with a message, and what is not a number never passes.
 func FuzzJudge(f *testing.F) {
 	f.Add(99.0, 98.0, 95.0, 100.0, 90.0, 101.0, uint8(0), uint8(3))
 	f.Add(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, uint8(1), uint8(15))
@@ -76,7 +75,7 @@ func FuzzJudge(f *testing.F) {
 	})
 }
 
-// No value changes the host of a URL, or the structure of a body.
+// No value changes the host of a URL, nor the structure of a body.
 func FuzzFillURL(f *testing.F) {
 	f.Add("https://x.example/api/{{.Version}}?ns={{ .Namespace }}", "1.0.0", "prod/../..")
 	f.Add("https://{{.Namespace}}.example/", "1.0.0", "a@evil")
@@ -93,7 +92,7 @@ func FuzzFillURL(f *testing.F) {
 			return
 		}
 		if e1 != nil || u.Host != w.Host || u.Scheme != w.Scheme {
-			t.Fatalf("%q leads to %v (%v), and with x to %v", template, u, e1, w)
+			t.Fatalf("%q has the URL %v (%v), and with x %v", template, u, e1, w)
 		}
 	})
 }

@@ -128,7 +128,7 @@ func TestUnitsOfSources(t *testing.T) {
 		spec := specOf(func(a *v1alpha1.CanaryAnalysis) { a.Source = name })
 		rate, err := builtin(spec, &v1alpha1.AnalysisMetric{SuccessRate: &v1alpha1.SuccessRateMetric{}}, target)
 		if err != nil || !strings.HasPrefix(rate, "100 * (") {
-			t.Errorf("%s: the success rate is no percentage: %s %v", name, rate, err)
+			t.Errorf("%s: the success rate is not a percentage: %s %v", name, rate, err)
 		}
 		if s.buckets == "" {
 			continue

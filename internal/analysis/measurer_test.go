@@ -233,8 +233,8 @@ func TestBounded(t *testing.T) {
 			if got := most.Load(); got > test.want {
 				t.Errorf("%d questions at a time to one provider, want at most %d of 16 workers", got, test.want)
 			}
-			if n := m.pool.places.Taken(); n != 0 {
-				t.Errorf("%d places are still taken", n)
+			if n := m.pool.slots.Taken(); n != 0 {
+				t.Errorf("%d slots are still taken", n)
 			}
 		})
 	}
@@ -292,12 +292,12 @@ func TestOneNamespaceStopsNoOther(t *testing.T) {
 	if got, _ := m.Ask(keyOf("cart-1"), request); got.Measurements[0].Result != v1alpha1.MeasurementPassed {
 		t.Errorf("%+v", got.Measurements)
 	}
-	if got := m.pool.places.Taken(); got > 8 {
-		t.Errorf("%d of 32 places are taken by one namespace, want at most 8", got)
+	if got := m.pool.slots.Taken(); got > 8 {
+		t.Errorf("%d of 32 slots are taken by one namespace, want at most 8", got)
 	}
 }
 
-// loopback resolves all names to loopback.
+// loopback resolves all names to the loopback address.
 type loopback struct{}
 
 func (loopback) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
@@ -333,8 +333,8 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestThrottled checks that a provider that throttles gets no queries for as long
-// as it requests, and that others are not affected.
+// TestThrottled: a provider that answers "too many" gets no requests for as long as it
+// asks for; all others do.
 func TestThrottled(t *testing.T) {
 	t.Parallel()
 	c := &clock{now: start}

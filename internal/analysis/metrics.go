@@ -12,7 +12,7 @@ import (
 //	    queries that were sent; provider is prometheus or web, result is Value,
 //	    NoTraffic or the reason of the error
 //	heighliner_analysis_query_duration_seconds{provider}
-//	    time to the answer, without waiting for a free slot in the pool
+//	    time to the answer, without waiting for a slot in the pool
 type metrics struct {
 	queries *prometheus.CounterVec
 	seconds *prometheus.HistogramVec

@@ -15,8 +15,8 @@ const (
 	keepAnswers = time.Minute
 	// keepEndpoints is how long an endpoint without queries is remembered.
 	keepEndpoints = 10 * time.Minute
-	// defaultRetryAfter is how long an endpoint that throttles gets no queries if its response does
-	// not specify a time, and maxRetryAfter is the longest such time.
+	// defaultRetryAfter is how long an endpoint that answers "too many" gets no requests,
+	// where it does not give a time, and maxRetryAfter is the longest.
 	defaultRetryAfter = 30 * time.Second
 	maxRetryAfter     = 5 * time.Minute
 )
@@ -24,10 +24,10 @@ const (
 // pool limits how many queries run at a time and how often one endpoint is queried, and sends
 // equal queries once.
 type pool struct {
-	ctx    context.Context
-	places *outbound.Slots
-	rate   float64
-	now    func() time.Time
+	ctx   context.Context
+	slots *outbound.Places
+	rate  float64
+	now   func() time.Time
 
 	mu        sync.Mutex
 	calls     map[query]*call
@@ -46,14 +46,14 @@ type call struct {
 type endpoint struct {
 	limiter *rate.Limiter
 	used    time.Time
-	closed  time.Time // no queries until then
+	closed  time.Time // until then it wants no requests
 }
 
 func newPool(ctx context.Context, workers int, perSecond float64, now func() time.Time) *pool {
 	return &pool{
 		ctx: ctx, rate: perSecond, now: now,
-		places: outbound.NewSlots(outbound.Bounds{All: workers, Namespace: workers / 4, Host: workers / 4, NamespaceHost: workers / 8}),
-		calls:  map[query]*call{}, endpoints: map[string]*endpoint{},
+		slots: outbound.NewPlaces(outbound.Bounds{All: workers, Namespace: workers / 4, Host: workers / 4, NamespaceHost: workers / 8}),
+		calls: map[query]*call{}, endpoints: map[string]*endpoint{},
 	}
 }
 
@@ -89,7 +89,7 @@ func (p *pool) do(ctx context.Context, q query, timeout time.Duration, send func
 // send sends a query when there is a free slot.
 func (p *pool) send(ctx context.Context, q query, timeout time.Duration, send func(context.Context) answer) answer {
 	full := answer{err: errorf(Timeout, "the query was queued during the whole round: providers of this namespace are slow, or the manager runs too many queries")}
-	leave, ok := p.places.Enter(ctx, q.namespace, q.address)
+	leave, ok := p.slots.Enter(ctx, q.namespace, q.address)
 	if !ok {
 		return full
 	}
@@ -122,7 +122,7 @@ func (p *pool) endpoint(name string) *endpoint {
 	return e
 }
 
-// leave sends no queries to an endpoint for the given time.
+// leave sends no requests to an endpoint for a while.
 func (p *pool) leave(e *endpoint, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -301,7 +301,7 @@ func TestOperatorsAddress(t *testing.T) {
 	check(t, answered{reason: Refused}, s.send(t.Context(), q))
 }
 
-// TestAuthority uses a server with a self-signed certificate.
+// TestAuthority: a server with its own certificate.
 func TestAuthority(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(answers(200, `{"v": 1}`))
@@ -335,7 +335,7 @@ func TestWebAnswers(t *testing.T) {
 		"an item":                {200, `{"a": [{"b": 1}, {"b": 2}]}`, `body.a[1].b`, answered{value: 2}},
 		"a size":                 {200, `{"a": [1, 2, 3]}`, `size(body.a)`, answered{value: 3}},
 		"a choice":               {200, `{"status": "ok"}`, `body.status == "ok" ? 1.0 : 0.0`, answered{value: 1}},
-		"null is no traffic":     {200, `{"score": null}`, `body.score`, answered{noTraffic: true}},
+		"null without traffic":   {200, `{"score": null}`, `body.score`, answered{noTraffic: true}},
 		"a guarded field":        {200, `{}`, `has(body.score) ? body.score : null`, answered{noTraffic: true}},
 		"a missing field":        {200, `{}`, `body.score`, answered{reason: BadAnswer}},
 		"a field of a list":      {200, `[]`, `body.score`, answered{reason: BadAnswer}},
@@ -487,7 +487,7 @@ func FuzzWeb(f *testing.F) {
 		plainOrTyped(t, a)
 		var document map[string]any
 		if a.err == nil && !a.noTraffic && json.Unmarshal(raw, &document) != nil {
-			t.Errorf("%v out of %q, which is no object", a.value, raw)
+			t.Errorf("%v out of %q, which is not an object", a.value, raw)
 		}
 	})
 }
@@ -561,7 +561,7 @@ func TestConnections(t *testing.T) {
 	}
 	await.Nil(t, func(context.Context) error {
 		if n := open.Load(); n > 0 {
-			return fmt.Errorf("%d connections are left open", n)
+			return fmt.Errorf("%d connections stay open", n)
 		}
 		return nil
 	})

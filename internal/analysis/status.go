@@ -48,7 +48,7 @@ func Begin(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, poin
 	status.SpecHash = SpecHash(spec)
 	switch {
 	case status.Step != point.Step:
-		status.Inconclusive = 0 // a person continued the rollout, or it was 0
+		status.Inconclusive = 0 // a person continued, or nothing was inconclusive
 	case status.Since.Time.Equal(since.Time) && measured == status.SpecHash:
 		return settled(status, spec)
 	case status.Since.Time.Equal(since.Time):

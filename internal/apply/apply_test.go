@@ -126,9 +126,9 @@ func TestApplyWritesOnlyDifferences(t *testing.T) {
 	}
 }
 
-// TestApplyWithWhatTheServerInsistsOn omits a field that the server sets within a
-// list that must be equal (row 15 of the known failures): one call that changes
-// nothing does not count as a write.
+// TestApplyWithWhatTheServerInsistsOn leaves a field out that the server fills in
+// within a list of which nothing may differ (row 15 of the known failures): a call
+// that changes nothing does not count as a write.
 func TestApplyWithWhatTheServerInsistsOn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -58,8 +58,8 @@ func text(object map[string]any, field string) string {
 	return t
 }
 
-// Read reads a stream of YAML or JSON documents. Empty documents are omitted; duplicate keys are an error.
-// A List is replaced by its items.
+// Read reads a stream of YAML or JSON documents. Empty documents are omitted; duplicate keys
+// are an error. A List gives its items.
 func Read(stream []byte) ([]Object, error) {
 	var objects []Object
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(stream)))

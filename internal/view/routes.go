@@ -27,7 +27,7 @@ func GatewaysOf(p *v1alpha1.NetworkPolicy) (out [][2]string) {
 }
 
 // gatewayLines adds the status of the routes and Gateways of a domain, if they were read.
-func (p place) gatewayLines(a *Answer) {
+func (p policyDomain) gatewayLines(a *Answer) {
 	for i := range p.service.Routes {
 		r := &p.service.Routes[i]
 		if r.Namespace == p.policy.Namespace && slices.Contains(r.Spec.Hostnames, gatewayv1.Hostname(p.domain.Domain)) {

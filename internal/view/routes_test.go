@@ -63,7 +63,7 @@ func TestGatewayLines(t *testing.T) {
 			gateway.Status.Listeners = []gatewayv1.ListenerStatus{{Name: "http", AttachedRoutes: 3, Conditions: test.listener}}
 			x := &index{Input: Input{Routes: []gatewayv1.HTTPRoute{other, route}, Gateways: []gatewayv1.Gateway{gateway, {ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "other"}}}}}
 			var a Answer
-			place{x.service(&v1alpha1.Microservice{}), policy, &v1alpha1.DomainStatus{Domain: "shop.example.com"}}.gatewayLines(&a)
+			policyDomain{x.service(&v1alpha1.Microservice{}), policy, &v1alpha1.DomainStatus{Domain: "shop.example.com"}}.gatewayLines(&a)
 			want := []Line{{"httproute", test.route, "HTTPRoute shop/shop-1-x"}, {"gateway", test.has, "Gateway infra/public"}}
 			if len(a.Lines) != 2 || a.Lines[0] != want[0] || a.Lines[1] != want[1] {
 				t.Errorf("%+v, want %+v", a.Lines, want)

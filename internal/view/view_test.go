@@ -124,7 +124,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestUnknownIsEmpty checks that what was not read is omitted.
+// TestUnknownIsEmpty: what was not read is omitted.
 func TestUnknownIsEmpty(t *testing.T) {
 	t.Parallel()
 	for _, s := range viewtest.Stories() {

@@ -101,8 +101,8 @@ func (a *Answer) conclude(subject string, s State) {
 // object returns the name of an object of the service.
 func (s *service) object(kind, name string) string { return kind + " " + s.ms.Namespace + "/" + name }
 
-// place is a domain of a policy.
-type place struct {
+// policyDomain is a domain of a policy.
+type policyDomain struct {
 	service *service
 	policy  *v1alpha1.NetworkPolicy
 	domain  *v1alpha1.DomainStatus
@@ -113,7 +113,7 @@ type place struct {
 func WhyHost(in Input, host, path string, now time.Time) (Answer, error) {
 	x := newIndex(in, now)
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	found, names := x.places(host, path)
+	found, names := x.domainsOf(host, path)
 	if len(found) == 0 && !strings.Contains(host, ".") {
 		for i := range in.Microservices { // A word without a dot is unlikely to be a host.
 			names = append(names, in.Microservices[i].Name)
@@ -133,9 +133,9 @@ func WhyHost(in Input, host, path string, now time.Time) (Answer, error) {
 	return found[0].answer(host, path), nil
 }
 
-// places returns the domains with a host: those with the longest path, and of these the programmed
-// ones, if there are any.
-func (x *index) places(host, path string) (best []place, names []string) {
+// domainsOf returns the domains that have a host: of those with the longest path, the ones that are
+// programmed, if any is.
+func (x *index) domainsOf(host, path string) (best []policyDomain, names []string) {
 	length, programmed, exact := -1, false, false
 	for i := range x.NetworkPolicies {
 		p := &x.NetworkPolicies[i]
@@ -152,7 +152,7 @@ func (x *index) places(host, path string) (best []place, names []string) {
 			case len(best) == 0 || c > 0:
 				best, length, programmed, exact = nil, len(d.Path), d.Programmed, same
 			}
-			best = append(best, place{x.serviceNamed(p.Namespace, p.MicroserviceName()), p, d})
+			best = append(best, policyDomain{x.serviceNamed(p.Namespace, p.MicroserviceName()), p, d})
 		}
 	}
 	return best, names
@@ -182,8 +182,8 @@ func covers(d *v1alpha1.DomainStatus, host, path string) bool {
 	return prefix == "" || path == prefix || strings.HasPrefix(path, prefix+"/")
 }
 
-// answer explains one domain.
-func (p place) answer(host, path string) Answer {
+// answer for one domain.
+func (p policyDomain) answer(host, path string) Answer {
 	s, d := p.service, p.domain
 	a := s.index.answer("why " + host + path)
 	policy := s.object("NetworkPolicy", p.policy.Name)
@@ -239,8 +239,8 @@ func (s *service) groupBySlug(slug string) *v1alpha1.ReleaseGroup {
 	return nil
 }
 
-// choice describes why a domain routes to its group, if its entry of the specification is known.
-func (p place) choice() string {
+// choice returns why a domain routes to its group, where its entry of the specification is known.
+func (p policyDomain) choice() string {
 	for i := range p.policy.Spec.Domains {
 		e := &p.policy.Spec.Domains[i]
 		if e.Domain != p.domain.Domain || strings.TrimSuffix(e.Path, "/") != strings.TrimSuffix(p.domain.Path, "/") {
@@ -392,7 +392,7 @@ func (s *service) offers(wanted string) *v1alpha1.OfferedRelease {
 	return nil
 }
 
-// rejects returns the verdict on a version, or nil.
+// rejects returns the rejection of a version, or nil.
 func (s *service) rejects(wanted string) *v1alpha1.RefusedCandidate {
 	if p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]; p != nil {
 		for i := range p.Status.Candidates {

@@ -27,7 +27,7 @@ func addSeeds(f *testing.F) {
 // different amounts.
 var zones = []string{"", "Europe/Zurich", "America/St_Johns", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Casablanca", "America/New_York", "Africa/Cairo", "Asia/Gaza", "America/Nuuk", "Pacific/Chatham", "Antarctica/Troll", "Africa/El_Aaiun", "Asia/Beirut", "America/Havana", "America/Asuncion", "Europe/Dublin"}
 
-// A window changes at the reported time, and one that ever opens reports when.
+// A window changes at the time that it reports, and one that ever opens reports when.
 func anyWindow(t *rapid.T) {
 	clock := rapid.Custom(func(t *rapid.T) v1alpha1.ClockTime {
 		if rapid.Bool().Draw(t, "night") { // when clocks change

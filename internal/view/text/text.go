@@ -70,7 +70,7 @@ type page struct {
 	b strings.Builder
 }
 
-// write writes the page in one call of Write.
+// write writes the page to a writer in one call.
 func (p *page) write(out io.Writer) error {
 	text := p.b.String()
 	if !p.Unicode {

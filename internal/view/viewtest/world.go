@@ -1,6 +1,6 @@
-// Package viewtest plays short histories with the real planner, and returns the resulting
-// objects, for tests of views. What surrounds the planner is simple: pods become available when
-// they are created, or never, and a policy confirms immediately, or not.
+// Package viewtest plays small histories with the real planner, and gives the objects that they
+// leave, for tests of views. What surrounds the planner is simple: pods are available when they
+// are created, or never, and a policy confirms immediately, or never.
 //
 //	world.go    the planner, the pods and the policy
 //	record.go   the rollout state as stored in the status
