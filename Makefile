@@ -211,7 +211,7 @@ sim-pair: ## The second part of sim; SIM=n for another number, SEED=n from that 
 	@CGO_ENABLED=0 go test -trimpath ./controllers/networkpolicy/traffic -v -count=1 -timeout 60m -run TestPlannerAndPolicies -pair.histories $(or $(SIM),20000) -pair.seed $(or $(SEED),0)
 
 .PHONY: sim-policies
-sim-policies: ## Play SIM=2000 random histories of policies alone, with ledgers that no planner writes; SEED=n for the same again
+sim-policies: ## Play SIM=2000 random histories of policies alone, with rollout states that no planner writes; SEED=n for the same again
 	@CGO_ENABLED=0 go test -trimpath ./controllers/networkpolicy/traffic -count=1 -timeout 60m -run 'TestPropertiesOverHistories' -rapid.checks $(or $(SIM),2000) -rapid.seed $(or $(SEED),$(shell od -An -N6 -tu8 /dev/urandom | tr -d ' ')) -rapid.nofailfile
 
 .PHONY: upgrade

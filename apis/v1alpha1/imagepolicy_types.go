@@ -447,7 +447,7 @@ type ImagePolicyStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// lastHandledRequest is the last value of the annotation hlnr.io/requestedAt
-	// that led to a scan.
+	// that caused a scan.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	LastHandledRequest string `json:"lastHandledRequest,omitempty"`
