@@ -53,9 +53,9 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 		GroupID: cli.GroupCheck,
 		Use:     "explain -f POLICY [--tags FILE]",
 		Short:   "Show which tags an ImagePolicy offers, and why it rejects the others",
-		Long: `explain runs the first scan of an ImagePolicy without a cluster, and prints for each tag
-whether it is offered, or why it is rejected, in the order of selection: the newest
-version first, and tags that are not versions last.
+		Long: `explain runs the first scan of an ImagePolicy without a cluster, and prints for
+each tag whether it is offered, or why it is rejected, in the order of selection: the
+newest version first, and tags that are not versions last.
 
 The manifest is validated as by an API server. The tags come from its registry, or
 from a file; in the latter case the registry is not used, and every tag counts as an
