@@ -25,7 +25,7 @@ type GroupTarget struct {
 	Release string `json:"release,omitempty"`
 
 	// reason why this release is the target: Latest, Pinned, Held, …; for a group in phase
-	// Expired, why it has no target: MaxAge or NoSlot.
+	// Expired, why it has no target: MaxAge, NoSlot, NothingToStart or a reason of its pin.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`

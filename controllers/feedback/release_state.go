@@ -36,8 +36,8 @@ type releaseState struct {
 	unstable bool
 }
 
-// reasonMaxAge is the reason of a group's target for a preview that is too old.
-const reasonMaxAge = "MaxAge"
+// reasonMaxAge is the reason of a group's target for a preview that is too old, and reasonNoSlot for one that waits for a slot.
+const reasonMaxAge, reasonNoSlot = "MaxAge", "NoSlot"
 
 // severity orders states: an environment with several Microservices has the most severe.
 var severity = map[v1alpha1.DeploymentState]int{
@@ -119,6 +119,8 @@ func (s *service) stateOf(g *v1alpha1.ReleaseGroup, version string) releaseState
 		return releaseState{state: v1alpha1.DeploymentQueued, description: "Waiting for the image."}
 	case g.Phase == v1alpha1.GroupExpired && g.Target.Reason == reasonMaxAge && g.Head == version:
 		return releaseState{state: v1alpha1.DeploymentInactive, description: "The preview expired because of its age. The next push creates it again."}
+	case g.Phase == v1alpha1.GroupExpired && g.Head == version && g.Target.Reason != reasonNoSlot:
+		return releaseState{state: v1alpha1.DeploymentInactive, description: "This version does not start: it is denied or failed, or the preview is pinned to another one."}
 	case g.Phase == v1alpha1.GroupExpired && g.Head == version:
 		return releaseState{state: v1alpha1.DeploymentQueued, description: "Waiting for a preview slot: the limit of previews is reached."}
 	case g.Phase == v1alpha1.GroupClosing:

@@ -333,7 +333,5 @@ func (r *Reconciler) observePolicies(ctx context.Context, o *observed) error {
 }
 
 // unreported reports whether a NetworkPolicy has no status that shows where it routes: it was just created, lost its status,
-// or cannot read its routes.
-func unreported(s *v1alpha1.NetworkPolicyStatus) bool {
-	return s.Provider == "" && len(s.Groups) == 0
-}
+// cannot read its routes, or has only reserved what it is about to write. Each complete status has a provider.
+func unreported(s *v1alpha1.NetworkPolicyStatus) bool { return s.Provider == "" }

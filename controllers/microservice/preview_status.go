@@ -44,8 +44,9 @@ type previewCount struct {
 	groups, live, available int
 	// starting previews, and those that wait their turn until fewer start.
 	starting, turn int
-	// place counts previews without a slot; old those that expired by age.
-	place, old int
+	// slotless counts previews without a slot, old those that expired by age, and idle those whose pin or
+	// versions leave nothing to start.
+	slotless, old, idle int
 	// failed previews as "#12 (CrashLoopBackOff)"; the previous release continues to serve.
 	failed []string
 }
@@ -59,9 +60,11 @@ func countPreviews(w *pass) (p previewCount) {
 		p.groups++
 		switch {
 		case g.Phase == v1alpha1.GroupExpired && g.Target.Reason == string(release.NoSlot):
-			p.place++
-		case g.Phase == v1alpha1.GroupExpired:
+			p.slotless++
+		case g.Phase == v1alpha1.GroupExpired && g.Target.Reason == string(release.MaxAge):
 			p.old++
+		case g.Phase == v1alpha1.GroupExpired:
+			p.idle++
 		case g.Phase == v1alpha1.GroupLive:
 			p.live++
 			p.count(w, g)
@@ -112,8 +115,9 @@ func setPreviews(w *pass) {
 	}
 	say(p.starting, "starting")
 	say(p.turn, "waiting for their turn")
-	say(p.place, "without a slot (spec.previews.maxGroups)")
+	say(p.slotless, "without a slot (spec.previews.maxGroups)")
 	say(p.old, "expired (spec.previews.maxAge)")
+	say(p.idle, "with nothing to start (pinned, denied or failed)")
 	if len(p.failed) > 0 {
 		parts = append(parts, "failed: "+strings.Join(p.failed, ", "))
 	}

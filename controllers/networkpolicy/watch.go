@@ -128,17 +128,22 @@ var claimsChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		old, now := e.ObjectOld.(*v1alpha1.NetworkPolicy), e.ObjectNew.(*v1alpha1.NetworkPolicy)
 		return !slices.Equal(claimed(old), claimed(now)) || !equality.Semantic.DeepEqual(old.Spec.Listeners, now.Spec.Listeners) || !equality.Semantic.DeepEqual(old.Spec.Provider, now.Spec.Provider) ||
+			!equality.Semantic.DeepEqual(old.Spec.Domains, now.Spec.Domains) || // With a pending route the status is that of the previous Gateway.
 			(old.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil)
 	},
 }
 
+// claimed returns what [traffic.ClaimsOf] reads of the status of a policy.
 func claimed(p *v1alpha1.NetworkPolicy) []string {
 	var out []string
 	for _, d := range p.Status.Domains {
-		out = append(out, fmt.Sprint(d.Domain, d.Path, d.Programmed, d.Reason == traffic.ReasonPending))
+		out = append(out, fmt.Sprint(d.Domain, d.Path, d.Programmed, traffic.Holds(d), strings.HasPrefix(d.URL, "tls://")))
 	}
 	for _, l := range p.Status.Listeners {
-		out = append(out, fmt.Sprint(l.Name, l.Programmed, l.Reason == traffic.ReasonPending))
+		out = append(out, fmt.Sprint(l.Name, traffic.HoldsListener(l)))
+	}
+	if s := p.Status.ProviderSwitch; s != nil {
+		out = append(out, s.From...)
 	}
 	return out
 }

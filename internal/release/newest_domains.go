@@ -15,8 +15,8 @@ func (b *planner) followed() bool {
 }
 
 // older returns the group from which the newest domains move to the first release of this one, step
-// by step, or nil. If all policies are gone, a canary waits for one (rule 10); if a policy was
-// created again, for its report.
+// by step, or nil. If all policies are gone, a canary waits for one (rule 10). A policy that has not
+// reported, because it was created again or lost its status, may have such domains.
 func (s *scope) older() *scope {
 	if s.g.Rollout == nil {
 		return nil
@@ -33,7 +33,7 @@ func (s *scope) olderThan(r Row) *scope {
 	if s.g.Phase != Live || s.g.ActiveRow() != nil || len(s.steps()) == 0 {
 		return nil
 	}
-	if r.Promoted > 0 || !s.followed() && !(r.Status == Canary && (len(s.reports) == 0 || s.unreported())) {
+	if r.Promoted > 0 || !s.followed() && !s.unreported() && !(r.Status == Canary && len(s.reports) == 0) {
 		return nil
 	}
 	g := s.servingGroup()
@@ -79,7 +79,7 @@ func (s *scope) successorGroup() *Group {
 		if g.Phase != Live || g.Level == preview || g.ActiveRow() != nil || byNewest(g, s.g) >= 0 || s.ended(g.Slug, g.Name, g.PullRequest) {
 			continue
 		}
-		if s.followed() || s.planner.scope(g).older() != nil {
+		if s.followed() || s.unreported() || s.planner.scope(g).older() != nil {
 			return g
 		}
 	}
@@ -87,11 +87,12 @@ func (s *scope) successorGroup() *Group {
 }
 
 // arrives reports whether the newest domains route to an older group, from which they move in
-// steps. It depends only on the policies, not on the rollout state.
+// steps, or may route to the active release of one, because a policy has not reported. Otherwise it
+// depends only on the policies, not on the rollout state.
 func (s *scope) arrives() bool {
 	return len(s.steps()) > 0 && slices.ContainsFunc(s.groups, func(g Group) bool {
-		return g.Phase == Live && g.Level != preview && byNewest(&g, s.g) > 0 &&
-			slices.ContainsFunc(s.planner.reportsOf(g.Slug), func(r Report) bool { return r.Newest && r.Active != "" })
+		return g.Phase == Live && g.Level != preview && byNewest(&g, s.g) > 0 && (s.unreported() && g.ActiveRow() != nil ||
+			slices.ContainsFunc(s.planner.reportsOf(g.Slug), func(r Report) bool { return r.Newest && r.Active != "" }))
 	})
 }
 

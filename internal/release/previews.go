@@ -29,14 +29,17 @@ func (b *planner) assignSlots() {
 		case b.ends(g.Slug), b.ended(g.Slug, g.Name, g.PullRequest): // in this plan
 		case g.Phase == Live && len(g.Releases) == 0 && !b.wants(*g):
 			g.Phase, g.Target = Expired, Target{Reason: NoSlot}
+			b.noteIdle(g)
 		case g.Phase == Live && old:
 			b.expire(g, MaxAge, fmt.Sprintf("the last push, at %s, is older than spec.previews.maxAge (%s): push a commit to start the preview again", g.HeadTime.Format(time.RFC3339), b.o.Spec.Previews.MaxAge))
 		case g.Phase == Live:
 			live = append(live, g)
 		case g.Phase == Expired && old:
 			g.Target.Reason = MaxAge
-		case g.Phase == Expired && g.Target.Reason == NoSlot && !b.withdrawnGroup(g.Slug) && b.wants(*g):
-			waiting = append(waiting, g)
+		case g.Phase == Expired && g.Target.Reason != MaxAge && !b.withdrawnGroup(g.Slug):
+			if b.noteIdle(g); b.wants(*g) {
+				waiting = append(waiting, g)
+			}
 		}
 	}
 	most := max(1, b.o.Spec.Previews.MaxGroups)
@@ -142,6 +145,25 @@ func (b *planner) wants(g Group) bool {
 	g.Phase = Live
 	target, _ := b.scope(&g).choose()
 	return target.Release != ""
+}
+
+// noteIdle records why a preview without a release would not start one if it had a slot: its pin, or nothing that is
+// offered may start. It only waits for a slot otherwise.
+func (b *planner) noteIdle(g *Group) {
+	if b.o.SourceStale || len(b.perGroup[g.Slug]) == 0 {
+		return // It is not known what it would start.
+	}
+	live := *g
+	live.Phase = Live
+	target, notes := b.scope(&live).choose()
+	if target.Release != "" {
+		g.Target = Target{Reason: NoSlot}
+		return
+	}
+	g.Target = Target{Reason: or(target.Reason, NothingToStart)}
+	for _, n := range notes {
+		b.note(n)
+	}
 }
 
 // byRight orders previews so that those that lose their slot come last: those with nothing to serve

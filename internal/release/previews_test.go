@@ -94,7 +94,7 @@ func (w *world) checkSlots(o Observed, old, next State) {
 			w.fail("rule 25: preview %s has %d pending releases", h.Slug, pending)
 		case h.Level != preview && (h.Phase == Expired || h.Head != "" || h.PullRequest != 0):
 			w.fail("rule 26: group %s is not a preview and has %s, %q, %d", h.Slug, h.Phase, h.Head, h.PullRequest)
-		case h.Phase == Expired && h.Target.Reason != NoSlot && h.Target.Reason != MaxAge:
+		case h.Phase == Expired && !slices.Contains([]Reason{NoSlot, MaxAge, NothingToStart, PinnedVersionMissing, PinnedReleaseFailed, PinsConflict}, h.Target.Reason):
 			w.fail("rule 26: group %s is Expired for %q", h.Slug, h.Target.Reason)
 		case g == nil:
 		case g.Phase == Live && (g.ActiveRow() != nil || g.Rollout != nil) && !w.lost[g.Slug] && mayRun(o, g.Slug) && h.Phase == Expired && h.Target.Reason == NoSlot && placed(old) <= most:
@@ -129,8 +129,7 @@ func (w *world) checkExpired(g *Group) {
 	for _, x := range w.withdrawn {
 		offered = offered && (x.Slug != g.Slug || x.Version != "" || x.Reason == Denied || x.Reason == Gone)
 	}
-	pinned := len(w.spec.Pins) > 0 // which may leave it nothing to run
-	if offered && !pinned && g.Target.Reason == NoSlot && placed(w.rolloutState) < max(1, w.spec.Previews.MaxGroups) {
+	if offered && g.Target.Reason == NoSlot && placed(w.rolloutState) < max(1, w.spec.Previews.MaxGroups) {
 		w.fail("liveness: %s waits for a slot, and one is free", g.Slug)
 	}
 }

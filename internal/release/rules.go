@@ -160,7 +160,10 @@ func supersede(s *scope) {
 		if r.Release == s.g.Target.Release || r.Status != Pending && r.Status != Canary && !running {
 			continue
 		}
-		if s.g.Target.Reason == Latest && !s.free(r) && s.halted(s.g.Row(s.g.Target.Release)) {
+		if next := s.g.Target.Release; s.g.Target.Reason == Latest && !s.free(r) && s.halted(s.g.Row(next)) {
+			if r.Status == Pending {
+				s.record(s.haltWait(s.g.Row(next), "%s is waiting", s.versionOf(next)))
+			}
 			continue
 		}
 		if running {

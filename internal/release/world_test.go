@@ -1036,7 +1036,7 @@ func (w *world) snapPolicies(s, last *snapshot) {
 }
 
 // unreported reports whether a policy has no status.
-func (n *net) unreported() bool { return !n.answered && len(n.reports) == 0 }
+func (n *net) unreported() bool { return !n.answered }
 
 // slugs of the groups of which a policy reports something, in order.
 func (n *net) slugs() []string { return sortedKeys(&n.reported, n.reports) }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -83,6 +84,13 @@ func (s *service) expired(g *v1alpha1.ReleaseGroup) State {
 			x.Detail = fmt.Sprintf("its last push is older than %s; push a commit to start it again", Age(s.ms.Spec.Previews.MaxAge.Std(time.Duration(0))))
 		}
 		return x
+	}
+	if g.Target.Reason != "" && g.Target.Reason != "NoSlot" {
+		detail := "no version may start: its commits are denied, gone or failed"
+		if strings.HasPrefix(g.Target.Reason, "Pin") {
+			detail = "its pin leaves no version to start"
+		}
+		return State{Word: WordEmpty, Class: Failed, Reason: g.Target.Reason, Detail: detail}
 	}
 	return State{Word: WordNoSlot, Class: Moving, Reason: cmp.Or(g.Target.Reason, "NoSlot"), Since: micros(g.HeadTime)}
 }

@@ -424,6 +424,12 @@ func (r Route) Kept(policy *v1alpha1.NetworkPolicy, microservice string, live re
 	}
 	delete(out.Labels, v1alpha1.LabelRelease)
 	delete(out.Annotations, apply.AnnotationApplied)
+	if out.Labels == nil { // Another user removed them.
+		out.Labels = map[string]string{}
+	}
+	if out.Annotations == nil {
+		out.Annotations = map[string]string{}
+	}
 	labels, annotations := r.Metadata(policy, microservice)
 	maps.Copy(out.Labels, labels)
 	maps.Copy(out.Annotations, annotations)

@@ -80,12 +80,30 @@ func (d *planner) settleClaims(rows []*Row) {
 	}
 }
 
-// keepsHost reports whether a row keeps a host that a newer group renders as well: a route routes
-// it to the group of the row, and the release of the newer one has no ready endpoint.
+// keepsHost reports whether a row keeps a host that a newer group renders as well: the release of the
+// newer one has no ready endpoint, and a route routes the host to the group of the row, or, if no route
+// has it, the active release of the group of the row can serve.
 func (d *planner) keepsHost(r *Row, newer *v1alpha1.ReleaseGroup) bool {
-	a := activeOf(newer)
-	return (a == nil || !d.ready(a.VersionedMicroservice)) && d.hostGroup(r.host, r.path) == r.group.Slug
+	if a := activeOf(newer); a != nil && d.ready(a.VersionedMicroservice) {
+		return false
+	}
+	switch d.hostGroup(r.host, r.path) {
+	case r.group.Slug:
+		return true
+	case "":
+		a := activeOf(r.group)
+		return a != nil && d.ready(a.VersionedMicroservice)
+	}
+	return false
 }
+
+// Holds reports whether a policy with this status holds the host: it is or will be served.
+func Holds(d v1alpha1.DomainStatus) bool {
+	return d.URL != "" && (d.Programmed || d.Reason == ReasonPending || d.Reason == ReasonCertificateNotReady || d.Reason == ReasonListenerNotReady)
+}
+
+// HoldsListener reports whether a policy with this status holds the listener.
+func HoldsListener(l v1alpha1.ListenerStatus) bool { return l.Programmed || l.Reason == ReasonPending }
 
 // ClaimsOf returns the claims of policies whose routes could conflict with the policy's: the hosts
 // that are or will be served for older policies, and those that are served for younger ones and
@@ -107,7 +125,7 @@ func ClaimsOf(f *Observed, others []v1alpha1.NetworkPolicy) []Claim {
 			if younger && !(literal && d.Programmed) {
 				continue
 			}
-			if d.URL != "" && (d.Programmed || d.Reason == ReasonPending || d.Reason == ReasonCertificateNotReady || d.Reason == ReasonListenerNotReady) {
+			if Holds(d) {
 				path := cmp.Or(d.Path, "/")
 				if strings.HasPrefix(d.URL, "tls://") {
 					path = pathOfTLS
@@ -117,7 +135,7 @@ func ClaimsOf(f *Observed, others []v1alpha1.NetworkPolicy) []Claim {
 		}
 		for _, s := range o.Status.Listeners {
 			i := slices.IndexFunc(o.Spec.Listeners, func(l v1alpha1.Listener) bool { return l.Name == s.Name })
-			if i >= 0 && !younger && (s.Programmed || s.Reason == ReasonPending) {
+			if i >= 0 && !younger && HoldsListener(s) {
 				out = append(out, Claim{host: ListenerHost(o, o.Spec.Listeners[i]), policy: o.Namespace + "/" + o.Name})
 			}
 		}

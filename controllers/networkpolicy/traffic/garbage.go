@@ -46,6 +46,7 @@ func (d *planner) obsoleteRoutes(out *Decision) {
 		if d.previous(route) {
 			if r := d.stuck(out, route); r != nil {
 				out.held[name] = r
+				out.unreplaced(r.message)
 			} else if !stays[name] {
 				out.DeleteRoutes = append(out.DeleteRoutes, name)
 			}

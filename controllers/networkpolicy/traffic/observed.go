@@ -148,6 +148,9 @@ func (f *Observed) previous(route *providers.Live) bool {
 // shares reports whether the routes of the policy could conflict with those of another policy.
 // By default, routes of the same provider could.
 func (f *Observed) shares(other *v1alpha1.NetworkPolicy) bool {
+	if s := other.Status.ProviderSwitch; s != nil && slices.Contains(s.From, ProviderOf(f.Policy).Name()) {
+		return true // Its previous routes serve until they are deleted.
+	}
 	if s, ok := f.View.(providers.Sharer); ok {
 		return s.Shares(other)
 	}

@@ -165,7 +165,7 @@ func (p *pair) policy(name string) *front {
 	w := newWorld(p)
 	w.policy.Name, w.policy.UID = name, ""
 	w.policy.Spec.MicroserviceRef = &v1alpha1.Reference{Name: "shop"}
-	w.now, w.shared = p.now, &snapshot{}
+	w.now, w.shared, w.stepwise = p.now, &snapshot{}, true
 	n := &front{world: w, serves: map[string]answering{}}
 	p.nets[name] = n
 	return n
@@ -663,9 +663,10 @@ func (p *pair) pass(name string, lag int) (did bool) {
 		f = n.facts()
 	}
 	writes := n.writes
-	out, _ := n.pass()
-	p.checkRoutes(name, f, out)
-	p.checkGap(name, f, out)
+	if out, _ := n.pass(); out != nil {
+		p.checkRoutes(name, f, out)
+		p.checkGap(name, f, out)
+	}
 	n.ms = p.ms
 	n.noteDeleted()
 	if provider := n.policy.Spec.Provider; provider != nil && provider.Gateway == nil {

@@ -171,7 +171,13 @@ func (r *reporter) unwantedVerdict(left []string) verdict {
 	for _, name := range SortedKeys(r.Live) {
 		live := r.Live[name]
 		wanted := slices.ContainsFunc(r.out.Routes, func(route *RouteDecision) bool { return route.Name == name })
-		if wanted || live.User || live.Deleting || live.Taken || r.previous(live) {
+		if wanted || live.Deleting || live.Taken && !(live.User && r.writes.touched(RouteName(name))) || r.previous(live) {
+			continue
+		}
+		if live.User {
+			if slices.ContainsFunc(backendsOf(r.Policy.Status.Routes, name), func(b v1alpha1.DomainBackend) bool { return slices.Contains(left, b.Release) }) {
+				return verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("the restored rules of %s are not accepted yet", ObjectName(live.Objects[0]))}
+			}
 			continue
 		}
 		if slices.ContainsFunc(r.Policy.Status.Domains, func(d v1alpha1.DomainStatus) bool {

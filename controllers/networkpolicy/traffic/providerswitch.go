@@ -48,8 +48,13 @@ func (d *planner) addPrevious(out *Decision, groups map[string]*groupDecision) {
 			continue
 		}
 		rows := d.wantedBy(old, out.rows)
-		if len(rows) == 0 && len(old.Hostnames) > 0 && routed(d.Policy) {
+		replacing := slices.Clone(rows)
+		rows = slices.DeleteFunc(rows, func(r *Row) bool { return r.user == "" && !samePath(r.path, old.Path) })
+		if len(replacing) == 0 && len(old.Hostnames) > 0 && routed(d.Policy) {
 			continue // Its hosts were removed from the specification: it is deleted.
+		}
+		if len(rows) > 0 {
+			replacing = rows
 		}
 		kept := d.carry(out, old, rows, groups)
 		if g := d.rollout.bySlug[old.Group()]; g != nil && !live(g) && len(kept.Backends) == 0 {
@@ -58,7 +63,7 @@ func (d *planner) addPrevious(out *Decision, groups map[string]*groupDecision) {
 		if g := groups[old.Group()]; g != nil && g.absent && len(kept.Backends) == 0 {
 			continue // Its group must not be reachable any more.
 		}
-		for _, r := range rows {
+		for _, r := range replacing {
 			route := routeOf[r]
 			if route == nil {
 				out.unreplaced(fmt.Sprintf("%s: %s", r.field, cmp.Or(r.message, "it has no route yet")))
@@ -99,7 +104,7 @@ func (d *planner) replacedByServices(out *Decision) {
 	}
 }
 
-// wantedBy returns the rows for the hosts that a live route of a previous provider serves. Rows without a target are
+// wantedBy returns the rows for the hosts that a live route of a previous provider serves, whatever their paths. Rows without a target are
 // excluded, because no route of the current provider would ever replace it.
 func (d *planner) wantedBy(live *providers.Live, rows []*Row) []*Row {
 	return slices.DeleteFunc(slices.Clone(rows), func(r *Row) bool {
@@ -107,7 +112,7 @@ func (d *planner) wantedBy(live *providers.Live, rows []*Row) []*Row {
 			return !d.sharesHosts(live, d.Live[r.user])
 		}
 		unserved := r.reason == reasonNoCanary || r.reason == reasonPinnedUnavailable && !r.kept
-		return r.host == "" || unserved || !slices.Contains(live.Hostnames, r.host) || !samePath(r.path, live.Path)
+		return r.host == "" || unserved || !slices.Contains(live.Hostnames, r.host)
 	})
 }
 

@@ -47,6 +47,9 @@ func (r *reporter) asAcknowledged(d v1alpha1.DomainStatus) v1alpha1.DomainStatus
 				now[i].Version = cmp.Or(r.versionBefore(now[i].Release), now[i].Version)
 			}
 			d.Backends = now
+			if d.Reason == ReasonPending {
+				d.Programmed, d.Reason, d.Message = true, "", ""
+			}
 		}
 		break
 	}
@@ -81,6 +84,9 @@ func (r *reporter) userReports(now *v1alpha1.NetworkPolicyStatus) {
 			is.Group = row.group.Slug
 		}
 		is = r.routed(row, is, nil)
+		if r.routeOf(row) == nil {
+			is.Backends = r.restoredBackends(row.user)
+		}
 		if p := providers.Referent(r.View); p != nil && is.Reason == "" {
 			is.Reason, is.Message = p.Reason, status.Line(p.Message)
 		}
@@ -101,6 +107,26 @@ func (r *reporter) userReports(now *v1alpha1.NetworkPolicyStatus) {
 			})
 		}
 	}
+}
+
+// restoredBackends returns the last reported backends of a user-managed route whose rules were restored, as long as
+// its gateway has not accepted that: it may still route to them.
+func (r *reporter) restoredBackends(name string) []v1alpha1.DomainBackend {
+	live := r.Live[name]
+	if live == nil || live.Deleting || live.Taken && !r.writes.touched(RouteName(name)) {
+		return nil
+	}
+	return backendsOf(r.Policy.Status.Routes, name)
+}
+
+// backendsOf returns the reported backends of a user-managed route.
+func backendsOf(routes []v1alpha1.RouteStatus, name string) []v1alpha1.DomainBackend {
+	for _, s := range routes {
+		if s.Kind+"/"+s.Name == name {
+			return s.Backends
+		}
+	}
+	return nil
 }
 
 // userDomain returns the report of a host of a user-managed route.

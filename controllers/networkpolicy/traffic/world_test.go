@@ -62,6 +62,8 @@ type world struct {
 	// probed is what gateways answered to probes.
 	probed  map[providers.Probe]providers.Probed
 	foreign map[string]bool
+	// stepwise ends a pass with the write of Reserve, as the controller does: others act before the next one.
+	stepwise bool
 	// full reports that no Service can be created, for a quota that may be raised.
 	full bool
 	// lag keeps EndpointSlices of following Services as they were.
@@ -86,6 +88,7 @@ type snapshot struct {
 	routes   map[string]*gatewayv1.HTTPRoute
 	others   map[string]resources.Object
 	gateways map[string]*gatewayv1.Gateway
+	users    map[string]*unstructured.Unstructured
 	seen     *Observed
 	// number of the snapshot, which grows, and of the one that was checked last.
 	number, checked int
@@ -94,7 +97,7 @@ type snapshot struct {
 // current reports whether a world has the same objects still.
 func (s *snapshot) current(w *world) bool {
 	return s.seen != nil && s.policy == w.policy && maps.Equal(s.services, w.services) && maps.Equal(s.routes, w.routes) &&
-		maps.Equal(s.others, w.others) && maps.Equal(s.gateways, w.gateways)
+		maps.Equal(s.others, w.others) && maps.Equal(s.gateways, w.gateways) && maps.Equal(s.users, w.users)
 }
 
 // refresh returns the number of the present snapshot, which is another one if an object is.
@@ -102,7 +105,7 @@ func (w *world) refresh() int {
 	s := w.shared
 	if !s.current(w) {
 		*s = snapshot{
-			policy: w.policy, services: maps.Clone(w.services), routes: maps.Clone(w.routes), others: maps.Clone(w.others), gateways: maps.Clone(w.gateways),
+			policy: w.policy, services: maps.Clone(w.services), routes: maps.Clone(w.routes), others: maps.Clone(w.others), gateways: maps.Clone(w.gateways), users: maps.Clone(w.users),
 			seen: &Observed{Policy: w.policy}, number: s.number + 1, checked: s.checked,
 		}
 		s.seen.See(w.scene(w.policy))
@@ -280,6 +283,9 @@ func (w *world) pass() (*Decision, v1alpha1.NetworkPolicyStatus) {
 	if now, more := Reserve(f, out); more {
 		w.report(now)
 		w.writes++
+		if w.stepwise {
+			return nil, now
+		}
 		f = w.facts()
 		out = Plan(f)
 	}
@@ -491,6 +497,9 @@ func (w *world) accept() {
 			parents = append(parents, said)
 		}
 		users[name].Object["status"] = map[string]any{"parents": parents}
+		if mustJSON(users[name]) == mustJSON(u) {
+			users[name] = u
+		}
 	}
 	w.users = users
 	others := map[string]resources.Object{}

@@ -1,0 +1,218 @@
+package traffic
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
+)
+
+// TestRouteWithoutAnnotations checks that a reconcile survives that another user removed all annotations of a route.
+func TestRouteWithoutAnnotations(t *testing.T) {
+	strip := func(w *world) {
+		w.routes = maps.Clone(w.routes)
+		for name, r := range w.routes {
+			r = r.DeepCopy()
+			r.Annotations = nil
+			w.routes[name] = r
+		}
+		w.others = maps.Clone(w.others)
+		for name, o := range w.others {
+			o = o.DeepCopyObject().(resources.Object)
+			o.SetAnnotations(nil)
+			w.others[name] = o
+		}
+	}
+	for name, play := range map[string]func(t *testing.T){
+		"switch from a Gateway": func(t *testing.T) {
+			w := routedBy(t, byGateway)
+			strip(w)
+			w.goTo(&byNginx)
+			w.pass()
+		},
+		"switch from APISIX": func(t *testing.T) {
+			w := routedBy(t, byAPISIX)
+			strip(w)
+			w.goTo(&byGateway)
+			w.pass()
+		},
+		"switch from Ingresses": func(t *testing.T) {
+			w := routedBy(t, byNginx)
+			strip(w)
+			w.goTo(&byGateway)
+			w.pass()
+		},
+		"a path is edited, and the canary moves on": func(t *testing.T) {
+			w := routedBy(t, byGateway)
+			strip(w)
+			w.policy = w.policy.DeepCopy()
+			w.policy.Spec.Domains[0].Path = "/v2"
+			w.rollout(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+			w.pass()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if x := recover(); x != nil {
+					t.Errorf("panic: %v", x)
+				}
+			}()
+			play(t)
+		})
+	}
+}
+
+// TestPathEditedWithProvider checks that a route of the previous provider stays until the routes of its hosts are accepted, also
+// when the path of the domain is changed in the same edit.
+func TestPathEditedWithProvider(t *testing.T) {
+	for name, to := range map[string]v1alpha1.NetworkProvider{
+		"a Gateway that answers later": byGateway,
+		"a Gateway that does not exist": {Gateway: &v1alpha1.GatewayProvider{ParentRefs: []v1alpha1.ParentReference{
+			{Namespace: "infra", Name: "typo"}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+			w.policy.Spec.Provider, w.policy.Spec.Domains = &byNginx, []v1alpha1.Domain{{Domain: "www.example.com", Path: "/shop"}}
+			w.ready["a"] = 2
+			w.settle()
+			want(t, "before", splitOfEntry(w.facts(), "www.example.com", "ingress"), "1.0.0=100")
+			w.change(func(s *v1alpha1.NetworkPolicySpec) {
+				s.Provider, s.Domains = &to, []v1alpha1.Domain{{Domain: "www.example.com"}}
+			})
+			w.pass() // No gateway has answered yet.
+			w.pass()
+			want(t, "the Ingress, while no gateway has accepted the route that replaces it", splitOfEntry(w.facts(), "www.example.com", "ingress"), "1.0.0=100")
+		})
+	}
+}
+
+// TestHostOfTwoGroups checks that of two groups that render the same host the older one has it while the newer one never had a
+// ready endpoint.
+func TestHostOfTwoGroups(t *testing.T) {
+	w := newWorld(t, group("1-x", 1, "b 1.1.0 active 100"), group("release", 1, "a 1.1.0 active 100"))
+	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "{{.Version}}.example.com"}}
+	w.ready["a"] = 2
+	w.settle()
+	want(t, "split", w.split("1.1.0.example.com"), "1.1.0=100")
+}
+
+// TestStatusOfAcceptedRouteWithoutGroups checks that the status of a domain shows that its route was accepted, also while the
+// rollout state has no group.
+func TestStatusOfAcceptedRouteWithoutGroups(t *testing.T) {
+	p := newPair()
+	n := p.policy("shop")
+	n.policy.Spec.Domains = someDomains(1)
+	p.push("1.0.0")
+	p.plan(0)
+	p.pods()
+	p.plan(0)
+	n.policy.Spec.Domains = someDomains(2)
+	p.pass("shop", 0)
+	p.pass("shop", 0)
+	p.accept("shop")
+	n.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains = someDomains(2 | 128) })
+	p.pass("shop", 0)
+	p.loseRecord()
+	delete(p.offers, "1.0.0")
+	p.advance(0)
+	p.accept("shop")
+	for range 3 {
+		p.pass("shop", 0)
+		p.accept("shop")
+		p.advance(3600e9)
+	}
+	for _, d := range n.policy.Status.Domains {
+		if d.Reason == ReasonPending {
+			t.Errorf("three hours after the gateway accepted it: %+v", d)
+		}
+	}
+}
+
+// TestSwitchingPolicyHoldsItsHosts checks that a policy that moves from a Gateway to Ingresses holds its hosts at the Gateway until
+// its HTTPRoutes are deleted: the older route has the requests.
+func TestSwitchingPolicyHoldsItsHosts(t *testing.T) {
+	a := routedBy(t, byGateway)
+	a.policy.CreationTimestamp.Time = a.now.Add(-time.Hour)
+	younger := func() *world {
+		b := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+		b.policy.Name, b.policy.Namespace, b.policy.UID = "other", "other", "other"
+		b.policy.CreationTimestamp.Time = b.now
+		b.policy.Spec.Domains = []v1alpha1.Domain{{Domain: shopHost}}
+		b.ready["a"] = 1
+		f := b.facts()
+		b.claims = ClaimsOf(f, []v1alpha1.NetworkPolicy{*a.policy})
+		b.settle()
+		return b
+	}
+	want(t, "before: reason at the younger policy", younger().policy.Status.Domains[0].Reason, "DomainConflict")
+	a.goTo(&byNginx)
+	a.settle()
+	want(t, "the older one has routes by", a.routesBy(), "gateway ingress")
+	b := younger()
+	want(t, "during the drain: reason at the younger policy", b.policy.Status.Domains[0].Reason, "DomainConflict")
+	want(t, "during the drain: programmed at the younger policy", b.policy.Status.Domains[0].Programmed, false)
+}
+
+// TestHeldRoutesDoNotDrain checks that the condition of a policy that moves to a rule which does not exist shows what its routes
+// wait for, and no time that has passed.
+func TestHeldRoutesDoNotDrain(t *testing.T) {
+	w := borrowing(t, "none")
+	to := w.policy.Spec.Provider
+	w.policy.Spec.Provider, w.policy.Spec.Domains = &byGateway, []v1alpha1.Domain{{Domain: shopHost}}
+	w.ready["a"] = 1
+	w.settle()
+	w.goTo(to)
+	w.policy = w.policy.DeepCopy()
+	w.policy.Spec.Domains = nil
+	w.settle()
+	for range 3 {
+		w.now = w.now.Add(time.Hour)
+		w.settle()
+	}
+	want(t, "routes by", w.routesBy(), "gateway route")
+	want(t, "switching", w.switching(), "True Replacing")
+}
+
+// TestRestoredRuleKeepsPodsUntilItIsAccepted checks that the pods of a group that ends stay until the gateway has accepted the restored
+// rules of a user-managed route, and go then.
+func TestRestoredRuleKeepsPodsUntilItIsAccepted(t *testing.T) {
+	p := newPair()
+	p.policy("shop")
+	n := p.nets["shop"]
+	n.users["HTTPRoute/web"] = parse(strings.ReplaceAll(usersRoute, "{name: public}", "{name: public, namespace: infra}"))
+	n.change(func(s *v1alpha1.NetworkPolicySpec) {
+		s.Provider = &v1alpha1.NetworkProvider{RouteRef: &v1alpha1.RouteReference{Kind: "HTTPRoute", Name: "web", RuleNames: []string{"main"}}}
+		s.Domains, s.DeletionPolicy = nil, v1alpha1.DeletionRestore
+	})
+	p.push("1.0.0")
+	p.settle()
+	r := n.policy.Status.Routes[0]
+	if !r.Programmed || len(p.objects) != 1 {
+		t.Fatalf("before: %+v, %v", r, p.objects)
+	}
+	p.spec.Ended = []string{"1.x"}
+	play := func(accepts bool) {
+		for range 20 {
+			if accepts {
+				n.world.accept()
+			}
+			p.plan(0)
+			p.endpoints()
+			n.ms = p.ms
+			n.world.pass()
+			p.now = p.now.Add(5 * time.Second)
+			n.now = p.now
+		}
+	}
+	play(false)
+	if len(p.objects) == 0 {
+		t.Errorf("the pods are gone, and the gateway has not accepted the restored route: %+v", n.policy.Status.Groups)
+	}
+	play(true)
+	if len(p.objects) != 0 {
+		t.Errorf("pods stay although the gateway has accepted the restored route: %+v", n.policy.Status.Groups)
+	}
+}

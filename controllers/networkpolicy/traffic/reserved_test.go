@@ -1,0 +1,47 @@
+package traffic
+
+import (
+	"testing"
+	"time"
+
+	"github.com/heighliner/heighliner/internal/release"
+)
+
+// TestCanaryOfPolicyMadeAgain checks that a canary of the newest domains keeps its steps when its policy is deleted and created
+// again, whose first status names only what it is about to write.
+func TestCanaryOfPolicyMadeAgain(t *testing.T) {
+	p := newPair()
+	p.spec.Replicas, p.startup = 4, 5*time.Second
+	p.setSteps([]release.Step{{Weight: 10, Pause: 5 * time.Hour}})
+	p.policy("shop").policy.Spec.Domains = someDomains(1)
+	p.push("1.0.0")
+	p.run(time.Minute)
+	p.push("2.0.0")
+	p.run(5 * time.Minute)
+	status := func(when string) {
+		t.Helper()
+		for _, g := range p.rollout.Groups {
+			for _, r := range g.Releases {
+				if r.Version == "2.0.0" && (r.Status != release.Canary || r.Weight != 10) {
+					t.Fatalf("%s: 2.0.0 is %s with %d%%", when, r.Status, r.Weight)
+				}
+			}
+		}
+	}
+	status("before")
+	p.lose("shop")
+	p.policy("shop").policy.Spec.Domains = someDomains(1)
+	p.plan(0)
+	status("without a status")
+	p.pass("shop", 0)
+	if s := p.nets["shop"].policy.Status; s.Provider != "" || len(s.Groups) == 0 {
+		t.Fatalf("its first status is %+v", s)
+	}
+	p.plan(0) // The event of that write.
+	status("with its first status")
+	p.run(time.Minute)
+	status("with its routes")
+	if p.err != nil {
+		t.Error(p.err)
+	}
+}
