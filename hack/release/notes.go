@@ -19,7 +19,7 @@ func releaseNotes(in input) ([]byte, error) {
 			return []byte("# Heighliner " + in.version + "\n\n" + section + "\n"), nil
 		}
 	}
-	return nil, fmt.Errorf("CHANGELOG.md has neither a section for %s nor one for what is not released", in.version)
+	return nil, fmt.Errorf("CHANGELOG.md has neither a section for %s nor an Unreleased section", in.version)
 }
 
 // section returns the section of a changelog below a heading, without links at its end; "" if there is none.

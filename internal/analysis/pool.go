@@ -25,7 +25,7 @@ const (
 // equal queries once.
 type pool struct {
 	ctx   context.Context
-	slots *outbound.Places
+	slots *outbound.Slots
 	rate  float64
 	now   func() time.Time
 
@@ -52,7 +52,7 @@ type endpoint struct {
 func newPool(ctx context.Context, workers int, perSecond float64, now func() time.Time) *pool {
 	return &pool{
 		ctx: ctx, rate: perSecond, now: now,
-		slots: outbound.NewPlaces(outbound.Bounds{All: workers, Namespace: workers / 4, Host: workers / 4, NamespaceHost: workers / 8}),
+		slots: outbound.NewSlots(outbound.Bounds{All: workers, Namespace: workers / 4, Host: workers / 4, NamespaceHost: workers / 8}),
 		calls: map[query]*call{}, endpoints: map[string]*endpoint{},
 	}
 }

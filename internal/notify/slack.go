@@ -100,7 +100,7 @@ func (s *Sender) slack(ctx context.Context, api *url.URL, channel string, c Cred
 	}
 	var answer slackAnswer
 	if err := json.Unmarshal(text, &answer); err != nil {
-		return "", errorf("the answer of Slack cannot be read: is the address that of its Web API?")
+		return "", errorf("the response of Slack cannot be parsed: check that url is the address of the Slack Web API")
 	}
 	switch {
 	case answer.OK && answer.Channel != "" && answer.TS != "" && len(answer.Channel)+len(answer.TS) < maxText:

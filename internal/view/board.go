@@ -209,9 +209,9 @@ type Release struct {
 	// FirstActive is when it became active for the first time; nil if it was never active, or if that is not known.
 	FirstActive *metav1.Time `json:"firstActive,omitempty"`
 	State       State        `json:"state"`
-	Share   Share        `json:"share"`
-	Pods    *Pods        `json:"pods,omitempty"`
-	Images  []string     `json:"images,omitempty"`
+	Share       Share        `json:"share"`
+	Pods        *Pods        `json:"pods,omitempty"`
+	Images      []string     `json:"images,omitempty"`
 	// Commit that the release was built from, if its source names one.
 	Commit string `json:"commit,omitempty"`
 	// Retained: the release was active, and a rollback to it needs no steps.

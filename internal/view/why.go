@@ -550,9 +550,16 @@ func (s *service) whyAbsent(a *Answer, wanted string) {
 		text += ", of which the newest is " + status.Short(p.Status.Latest)
 	}
 	if int(total) > len(p.Status.Candidates) {
-		text += fmt.Sprintf("; of %d rejected tags the verdicts of %d are recorded: see hlnr explain for the others", total, len(p.Status.Candidates))
+		text += fmt.Sprintf("; the status lists %d of %d rejected tags: see hlnr explain for the others", len(p.Status.Candidates), total)
 	} else if p.Status.Scan != nil {
-		text += fmt.Sprintf("; there is no such tag among %d tags", p.Status.Scan.Tags)
+		switch n := p.Status.Scan.Tags; n {
+		case 0:
+			text += "; the repository has no tags"
+		case 1:
+			text += "; its only tag does not match"
+		default:
+			text += fmt.Sprintf("; none of the %d tags matches", n)
+		}
 	}
 	a.add("found", object, "%s", text)
 	if d := s.discovery(); d != nil && !d.Ready && d.Message != "" {
@@ -573,7 +580,7 @@ func (s *service) whyNotStarted(a *Answer, o *v1alpha1.OfferedRelease) {
 		cause = "spec.paused is set"
 		a.Next = []Action{s.act("resume")}
 	case g == nil && o.Held:
-		cause = "it is beyond spec.limits of the ImagePolicy, and no group of this service holds it"
+		cause = "it is beyond spec.limits of the ImagePolicy, and no group of this service retains it"
 	case g != nil && g.Target.Reason == "Pinned":
 		cause = "group " + g.Name + " is pinned to " + targetOf(g)
 		a.Next = []Action{s.act("unpin")}

@@ -103,7 +103,7 @@ func (s *Server) moments(ctx context.Context) (*moments, <-chan struct{}, error)
 	if s.Access != nil {
 		var err error
 		if scope, err = s.Access.Scope(ctx, ReaderOf(ctx), s.namespaces.of(data)); err != nil {
-			return nil, changed, &Problem{Status: http.StatusServiceUnavailable, Title: "What you may see cannot be known now", Text: "The API server does not answer: " + err.Error() + ". Load the page again in some seconds."}
+			return nil, changed, &Problem{Status: http.StatusServiceUnavailable, Title: "Your permissions cannot be checked at the moment", Text: "The API server does not answer: " + err.Error() + ". Reload the page in a few seconds."}
 		}
 	}
 	m, err := s.boards.of(scope.Key).get(s, data, scope)

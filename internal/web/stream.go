@@ -128,8 +128,8 @@ type stream struct {
 // errEnded ends a stream whose page must be loaded again.
 var errEnded = errors.New("the stream ended")
 
-// begin sends only a keep-alive if the page shows the current state; otherwise it tells the client to load the page
-// again.
+// begin sends only a keep-alive if the page shows the current state; otherwise it requests the client to load the
+// page again.
 func (s *stream) begin(r *http.Request, seen string) error {
 	p, err := s.render(r)
 	if err != nil {

@@ -141,7 +141,7 @@ func (f *Factory) explainStatus(err error) error {
 		return Failed(errors.New(Forbidden(Right{User: m[1], Verb: m[2], Resource: resource(m[3], m[4]), Namespace: m[5]})))
 	case strings.Contains(message, strictPrefix):
 		_, fields, _ := strings.Cut(message, strictPrefix)
-		return Failed(fmt.Errorf("the CRDs of the cluster are of another version than this command, and do not have a field that it writes: %s; nothing was written: %s", fields, installHint))
+		return Failed(fmt.Errorf("the CRDs of the cluster have another version than this command, and lack a field that it writes: %s; nothing was written: %s", fields, installHint))
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return Usage(err)
 	case apierrors.IsConflict(err):

@@ -213,10 +213,10 @@ func (d *doctor) checkRights(ctx context.Context) {
 // checkAdmission checks that the admission policies exist and are enforced.
 func (d *doctor) checkAdmission(ctx context.Context) {
 	for name, without := range map[string]string{
-		"decisions.hlnr.io": "any user who may patch a release can change all of it, and decisions are not signed",
+		"decisions.hlnr.io": "any user who may patch a release can change all its fields, and decisions are not signed",
 		"domains.hlnr.io":   "the list of domains is not enforced",
-		"freezes.hlnr.io":   "freezes are not signed, and any user who may write them can name another one",
-		"pins.hlnr.io":      "any user who may set a pin can name another one as its author",
+		"freezes.hlnr.io":   "freezes are not signed, and any user who may write them can name another user as author",
+		"pins.hlnr.io":      "any user who may set a pin can name another user as its author",
 	} {
 		var policy admissionv1.ValidatingAdmissionPolicy
 		var binding admissionv1.ValidatingAdmissionPolicyBinding

@@ -17,7 +17,7 @@ import (
 func newStatus(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [MICROSERVICE...]",
-		Short: "Show what each service does or waits for, those that wait for you first",
+		Short: "Show the state of each service; services that wait for you come first",
 		Long: `Show a line for each group of each service: the active version, the canary with
 its share, and what it does or waits for. Services that wait for a person come first,
 then those that failed, then those with a rollout in progress. Freezes that apply, and

@@ -25,9 +25,9 @@ func newWhy(f *cli.Factory) *cobra.Command {
 		Short: "Explain why a version is live or not, and what a host or a pod serves",
 		Long: `Answer one question with the whole chain: from the host through its route and the
 weights to releases, images and the verdicts on newer versions; or from a version to what
-it waits for or why it failed. The name of a Microservice stands for the version that needs
-most attention: in progress, failed, or else active. Each line names the object that it comes
-from. The last line names what to do.
+it waits for or why it failed. For the name of a Microservice, the answer is about the
+version that needs most attention: in progress, failed, or else active. Each line names the
+object that it comes from. The last line names what to do.
 
 Exit codes: 0 it is serving, 3 it is not, 5 it is not serving yet, and waits for a person.`,
 		Example: `  hlnr why https://shop.example.com/cart

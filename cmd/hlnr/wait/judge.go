@@ -189,7 +189,7 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 		return &answer{cli.ExitNo, text}
 	}
 	if g.Active != "" && version.Compare(g.Active, q.version) > 0 && !s.pinnedTo(g, q.version) {
-		return &answer{cli.ExitNo, fmt.Sprintf("%s is superseded: %s is active in group %s; %q goes back", q.version, g.Active, g.Name, q.command("pin", s, q.version))}
+		return &answer{cli.ExitNo, fmt.Sprintf("%s is superseded: %s is active in group %s; to return to it, run %q", q.version, g.Active, g.Name, q.command("pin", s, q.version))}
 	}
 	return q.stopped(s)
 }

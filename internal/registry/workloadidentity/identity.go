@@ -134,7 +134,7 @@ func (i *Identity) source(host string) (source, string) {
 func (i *Identity) Credential(ctx context.Context, host string) (registry.Credential, error) {
 	source, scope := i.source(host)
 	if source == nil {
-		return registry.Credential{}, &Error{Service: "the registry " + host, Detail: "belongs to no cloud that is used"}
+		return registry.Credential{}, &Error{Service: "the registry " + host, Detail: "does not belong to a cloud with workload identity enabled"}
 	}
 	if k := i.recall(scope); k != nil {
 		return k.credential, k.err

@@ -202,7 +202,7 @@ func TestServes(t *testing.T) {
 			t.Errorf("only with google: %q is served: %v", host, got)
 		}
 	}
-	if _, err := google.Credential(t.Context(), "acmeshop.azurecr.io"); err == nil || !strings.Contains(err.Error(), "belongs to no cloud that is used") {
+	if _, err := google.Credential(t.Context(), "acmeshop.azurecr.io"); err == nil || !strings.Contains(err.Error(), "does not belong to a cloud with workload identity enabled") {
 		t.Errorf("a registry of another cloud: %v", err)
 	}
 }

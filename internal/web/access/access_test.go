@@ -201,7 +201,7 @@ func TestScope(t *testing.T) {
 		missing []string
 	}{
 		"everything":    {everything("ana", "*"), map[string]string{"freezes": "bank shop", "of the cluster": "bank shop", "labels": "bank shop", "services": "bank shop", "pods": "bank shop", "events": "bank shop", "releases": "bank shop"}, nil},
-		"nothing":       {nil, map[string]string{"freezes": "nil", "of the cluster": "nil", "labels": "nil", "services": "nil", "pods": "nil", "events": "nil", "releases": "nil"}, []string{"you (ana) may not list Microservices in any namespace with a service: ask an administrator for the ClusterRole heighliner-view, or for view in a namespace"}},
+		"nothing":       {nil, map[string]string{"freezes": "nil", "of the cluster": "nil", "labels": "nil", "services": "nil", "pods": "nil", "events": "nil", "releases": "nil"}, []string{"you (ana) may not list Microservices in any namespace with a service: ask an administrator for the ClusterRole heighliner-view, or for the ClusterRole view in a namespace"}},
 		"one namespace": {everything("ana", "shop"), map[string]string{"freezes": "shop", "of the cluster": "nil", "labels": "shop", "services": "shop", "pods": "shop", "events": "shop", "releases": "shop"}, nil},
 		"pods without services": {[]string{"ana list pods *", "ana list microservices shop"}, map[string]string{"freezes": "nil", "of the cluster": "nil", "labels": "shop", "services": "shop", "pods": "bank shop", "events": "nil", "releases": "nil"},
 			[]string{"versionedmicroservices in namespace shop", "networkpolicies in namespace shop", "imagepolicies in namespace shop", "githubrepositories in namespace shop", "freezes in namespace shop", "events in namespace shop"}},
@@ -283,7 +283,7 @@ func TestScopeOfNewNamespaces(t *testing.T) {
 	if got := names(o.Microservices, func(x v1alpha1.Microservice) string { return x.Namespace }); got != "shop" || during.Key != before.Key {
 		t.Errorf("services of %s, key %q, want %q", got, during.Key, before.Key)
 	}
-	if diff := cmp.Diff([]string{"the API server does not answer whether you (ana) may read namespace bank: it is asked again"}, during.Missing); diff != "" {
+	if diff := cmp.Diff([]string{"the API server did not respond to the check whether you (ana) may read namespace bank; the check is repeated"}, during.Missing); diff != "" {
 		t.Error(diff)
 	}
 	s.set(nil, append(everything("ana", "shop"), everything("ana", "bank")...)...)

@@ -19,7 +19,7 @@ type Claims struct {
 func (c Claims) reader(claims map[string]any) (web.Reader, error) {
 	user, ok := claims[c.User].(string)
 	if !ok || user == "" {
-		return web.Reader{}, badToken("it has no claim %q with a text: see --oidc-username-claim", c.User)
+		return web.Reader{}, badToken("the claim %q is missing or not a string: see --oidc-username-claim", c.User)
 	}
 	if c.User == "email" {
 		// As in the API server: an address that the provider has not verified can belong to anyone.
@@ -58,7 +58,7 @@ func (c Claims) groups(claims map[string]any) ([]string, error) {
 		}
 		return groups, nil
 	}
-	return nil, badToken("its claim %q is not a list of texts: see --oidc-groups-claim", c.Groups)
+	return nil, badToken("the claim %q is not a list of strings: see --oidc-groups-claim", c.Groups)
 }
 
 func badToken(format string, args ...any) *web.Problem {

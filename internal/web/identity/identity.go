@@ -57,7 +57,7 @@ func (r Rules) Reader(user string, groups []string) (web.Reader, error) {
 		}
 	}
 	if len(out.Groups) > maxGroups {
-		return web.Reader{}, refused("You are in %d groups, at most %d are possible: an administrator of the board can name those that count.", len(out.Groups), maxGroups)
+		return web.Reader{}, refused("You are in %d groups; at most %d are supported. Ask an administrator of the board to list the groups to use.", len(out.Groups), maxGroups)
 	}
 	slices.Sort(out.Groups)
 	return out, nil

@@ -239,7 +239,7 @@ func (o *OIDC) finish(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if len(value) > maxCookie {
-		return refused("You are in %d groups, which is too many for a cookie: an administrator of the board can name those that count, by --groups.", len(s.Groups))
+		return refused("You are in %d groups, too many for a cookie. Ask an administrator of the board to list the groups to use with --groups.", len(s.Groups))
 	}
 	http.SetCookie(w, cookie(sessionCookie, value, int(s.Expires.Sub(o.Clock.Now()).Seconds())))
 	http.Redirect(w, r, l.Return, http.StatusSeeOther)
@@ -252,7 +252,7 @@ func (o *OIDC) answered(ctx context.Context, l login, q url.Values) (session, er
 		return session{}, refused("The identity provider refused: %s.", cmp.Or(q.Get("error_description"), code))
 	}
 	if iss := q.Get("iss"); iss != "" && iss != o.Issuer { // RFC 9207
-		return session{}, refused("The answer is of another identity provider, %q.", short(iss))
+		return session{}, refused("The response comes from another identity provider, %q.", short(iss))
 	}
 	ctx, cancel := o.context(ctx)
 	defer cancel()

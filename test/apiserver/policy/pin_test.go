@@ -35,7 +35,7 @@ func TestPinNamesItsAuthor(t *testing.T) {
 		"another reason, for all groups":     {before: bobs, patch: `{"reason": "a holiday"}`, refused: refused},
 		"another end, for all groups":        {before: bobs, patch: `{"expireTime": "2030-01-31T18:00:00Z"}`, refused: refused},
 		"another author, for all groups":     {before: bobs, patch: `{"by": "carol"}`, refused: refused},
-		"the own name on another's pin":      {before: bobs, patch: `{"reason": "a holiday", "by": "alice@example.com"}`},
+		"the user takes over a pin":          {before: bobs, patch: `{"reason": "a holiday", "by": "alice@example.com"}`},
 		"the author is removed":              {before: bobs, patch: `{"by": null}`},
 		"a pin is removed":                   {before: bobs, patch: `{"groups": null}`},
 		"all pins are removed":               {before: bobs, patch: `null`},
