@@ -3,18 +3,28 @@ package microservice
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
 )
 
-// TestReservedStatusHasNotReported checks that the first status of a policy, which names what it is about to write, does not count
-// as a report of where its domains route.
-func TestReservedStatusHasNotReported(t *testing.T) {
-	reserved := v1alpha1.NetworkPolicyStatus{Groups: []v1alpha1.GroupTraffic{{Slug: "1-x", Split: v1alpha1.SplitWeighted, References: []string{"one"}, Reason: "Pending"}}}
-	if !unreported(&reserved) {
-		t.Error("a policy that has only reserved its references counts as one that has reported its domains")
+// TestPolicyThatReadsNoRoutesHasNotReported: a policy lost its status, and the kind of its routes cannot be read: what it routes
+// to is as unknown as before. The status is the one of controllers/networkpolicy.blind.
+func TestPolicyThatReadsNoRoutesHasNotReported(t *testing.T) {
+	t.Parallel()
+	var s v1alpha1.NetworkPolicyStatus
+	if !unreported(&s) {
+		t.Fatal("a policy without a status counts as one that routes to nothing")
 	}
-	reserved.Provider = "gateway"
-	if unreported(&reserved) {
-		t.Error("a policy with a complete status has not reported")
+	s.ObservedGeneration = 3
+	status.Set(&s.Conditions, 3, v1alpha1.ConditionAccepted, metav1.ConditionFalse, "GatewayAPIMissing", "HTTPRoutes cannot be read")
+	status.Stalled(&s.Conditions, 3, "GatewayAPIMissing", "HTTPRoutes cannot be read")
+	if !unreported(&s) {
+		t.Error("a policy that cannot read its routes counts as one that routes to nothing")
+	}
+	s = v1alpha1.NetworkPolicyStatus{ObservedGeneration: 3, Provider: "gateway"} // one that has decided, and has no groups
+	if unreported(&s) {
+		t.Error("a policy without groups, which was reconciled, counts as one without a status")
 	}
 }

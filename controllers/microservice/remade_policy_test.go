@@ -1,0 +1,20 @@
+package microservice
+
+import (
+	"testing"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// TestReservedStatusHasNotReported checks that the first status of a policy, which names what it is about to write, does not count
+// as a report of where its domains route.
+func TestReservedStatusHasNotReported(t *testing.T) {
+	reserved := v1alpha1.NetworkPolicyStatus{Groups: []v1alpha1.GroupTraffic{{Slug: "1-x", Split: v1alpha1.SplitWeighted, References: []string{"one"}, Reason: "Pending"}}}
+	if !unreported(&reserved) {
+		t.Error("a policy that has only reserved its references counts as one that has reported its domains")
+	}
+	reserved.Provider = "gateway"
+	if unreported(&reserved) {
+		t.Error("a policy with a complete status has not reported")
+	}
+}
