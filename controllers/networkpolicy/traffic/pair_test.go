@@ -325,7 +325,8 @@ var pairHappenings = []pairHappening{
 				p.say("Service %s of policy %s is deleted by hand", service, name)
 				n.services = maps.Clone(n.services)
 				delete(n.services, service)
-				p.pass(name, 0)
+				for p.pass(name, 0) && n.services[service] == nil { // The first pass may only report what it is about to write.
+				}
 			}
 		}
 	}},
