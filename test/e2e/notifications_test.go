@@ -139,10 +139,13 @@ func (in *inbox) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		in.accept(w, req, m, json.Unmarshal(body, &m), "hook", body, func() { in.messages = append(in.messages, m) })
 	case req.URL.Path == "/broker":
 		var event struct {
-			CustomData notification `json:"customData"`
+			Data struct {
+				CustomData notification `json:"customData"`
+			} `json:"data"`
 		}
 		err := json.Unmarshal(body, &event)
-		in.accept(w, req, event.CustomData, err, "broker", nil, func() { in.messages = append(in.messages, event.CustomData) })
+		m := event.Data.CustomData
+		in.accept(w, req, m, err, "broker", nil, func() { in.messages = append(in.messages, m) })
 	case strings.HasPrefix(req.URL.Path, chatPath):
 		in.post(w, req, body)
 	default:
