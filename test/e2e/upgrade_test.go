@@ -57,7 +57,7 @@ func TestUpgrade(t *testing.T) {
 		if diff := cmp.Diff(was, s.state()); diff != "" {
 			t.Errorf("%s changed what runs (-before +after):\n%.4000s", to.name, diff)
 		}
-		writes, err := harness.AuditWrites(env.AuditLog, harness.AuditFilter{Since: began, UserAgentPrefix: heighlinerAgent, IgnoreResources: []string{harness.Leases, "events.events.k8s.io"}})
+		writes, err := harness.AuditWrites(env.AuditLog, harness.AuditFilter{Since: began, UserAgentPrefix: heighlinerAgent, IgnoreResources: []string{harness.Leases, "events", "events.events.k8s.io"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,6 +79,7 @@ func TestUpgrade(t *testing.T) {
 	s.active("1.1.0")
 	s.push("1.2.0")
 	s.weight("1.2.0", 10)
+	quiet(t, 10*time.Second)
 	was := s.state()
 	l.Mark(now.name)
 	now.install(t)
