@@ -120,7 +120,7 @@ func (s *service) stateOf(g *v1alpha1.ReleaseGroup, version string) releaseState
 	case g.Phase == v1alpha1.GroupExpired && g.Target.Reason == reasonMaxAge && g.Head == version:
 		return releaseState{state: v1alpha1.DeploymentInactive, description: "The preview expired because of its age. The next push creates it again."}
 	case g.Phase == v1alpha1.GroupExpired && g.Head == version && g.Target.Reason != reasonNoSlot:
-		return releaseState{state: v1alpha1.DeploymentInactive, description: "This version does not start: it is denied or failed, or the preview is pinned to another one."}
+		return releaseState{state: v1alpha1.DeploymentInactive, description: "This version does not start: it is denied or gone, or the preview is pinned to another one."}
 	case g.Phase == v1alpha1.GroupExpired && g.Head == version:
 		return releaseState{state: v1alpha1.DeploymentQueued, description: "Waiting for a preview slot: the limit of previews is reached."}
 	case g.Phase == v1alpha1.GroupClosing:

@@ -280,7 +280,7 @@ func setProgressing(ms *v1alpha1.Microservice, plan release.Result) {
 }
 
 // arrives reports whether a group without an active release takes no traffic from other groups:
-// the newest domains stay with an older group until its first release has completed the steps.
+// the newest domains stay with an older group until its first release has completed the steps, also while a policy has not reported.
 func arrives(w *pass, g *v1alpha1.ReleaseGroup) bool {
 	c := w.ms.Spec.UpdateStrategy.Canary
 	if c == nil || len(c.Steps) == 0 {
@@ -290,7 +290,8 @@ func arrives(w *pass, g *v1alpha1.ReleaseGroup) bool {
 	at := slices.IndexFunc(groups, func(x v1alpha1.ReleaseGroup) bool { return x.Slug == g.Slug })
 	for _, older := range groups[at+1:] {
 		for _, p := range w.facts.Policies {
-			if slices.ContainsFunc(p.Groups, func(r release.Report) bool { return r.Slug == older.Slug && r.Newest }) && older.Phase == v1alpha1.GroupLive && activeRow(&older) != nil {
+			follows := p.Unreported || slices.ContainsFunc(p.Groups, func(r release.Report) bool { return r.Slug == older.Slug && r.Newest })
+			if follows && older.Phase == v1alpha1.GroupLive && activeRow(&older) != nil {
 				return true
 			}
 		}

@@ -117,7 +117,7 @@ func setPreviews(w *pass) {
 	say(p.turn, "waiting for their turn")
 	say(p.slotless, "without a slot (spec.previews.maxGroups)")
 	say(p.old, "expired (spec.previews.maxAge)")
-	say(p.idle, "with nothing to start (pinned, denied or failed)")
+	say(p.idle, "with nothing to start (pinned, denied or gone)")
 	if len(p.failed) > 0 {
 		parts = append(parts, "failed: "+strings.Join(p.failed, ", "))
 	}

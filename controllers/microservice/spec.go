@@ -117,21 +117,21 @@ func readPins(m *v1alpha1.ManualUpdateStrategy) []release.Pin {
 	}
 	var pins []release.Pin
 	if v := m.SemVer; v != nil {
-		pin := release.Pin{Field: "spec.updateStrategy.manual.semVer.name", Group: v.Name, Global: true, Version: v.Version, Current: m.Configuration == v1alpha1.PinCurrent, Reason: m.Reason, By: m.By}
+		pin := release.Pin{Field: "spec.updateStrategy.manual.semVer.name", Group: v.Name, Global: true, Version: v.Version, Current: m.Configuration == v1alpha1.PinCurrent, Reason: m.Reason, By: m.Author.Of(v.Version)}
 		if m.ExpireTime != nil {
 			pin.Expire = m.ExpireTime.Time
 		}
 		pins = append(pins, pin)
 	}
 	if m.Release != "" {
-		pin := release.Pin{Field: "spec.updateStrategy.manual.release", Global: true, Release: m.Release, Reason: m.Reason, By: m.By}
+		pin := release.Pin{Field: "spec.updateStrategy.manual.release", Global: true, Release: m.Release, Reason: m.Reason, By: m.Author.Of(m.Release)}
 		if m.ExpireTime != nil {
 			pin.Expire = m.ExpireTime.Time
 		}
 		pins = append(pins, pin)
 	}
 	for i, g := range m.Groups {
-		pin := release.Pin{Field: fmt.Sprintf("spec.updateStrategy.manual.groups[%d].name", i), Group: g.Name, Version: g.Version, Release: g.Release, Current: g.Configuration == v1alpha1.PinCurrent, Reason: g.Reason, By: g.By}
+		pin := release.Pin{Field: fmt.Sprintf("spec.updateStrategy.manual.groups[%d].name", i), Group: g.Name, Version: g.Version, Release: g.Release, Current: g.Configuration == v1alpha1.PinCurrent, Reason: g.Reason, By: g.Author.Of(g.Version + g.Release)}
 		if g.ExpireTime != nil {
 			pin.Expire = g.ExpireTime.Time
 		}

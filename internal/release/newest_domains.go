@@ -33,7 +33,7 @@ func (s *scope) olderThan(r Row) *scope {
 	if s.g.Phase != Live || s.g.ActiveRow() != nil || len(s.steps()) == 0 {
 		return nil
 	}
-	if r.Promoted > 0 || !s.followed() && !s.unreported() && !(r.Status == Canary && len(s.reports) == 0) {
+	if r.Promoted > 0 || !s.followed() && !(r.Status == Canary && len(s.reports) == 0) && !s.mayFollow(r) {
 		return nil
 	}
 	g := s.servingGroup()
@@ -41,6 +41,22 @@ func (s *scope) olderThan(r Row) *scope {
 		return nil
 	}
 	return s.planner.scope(g)
+}
+
+// mayFollow reports whether a policy that has not reported may have newest domains, so that a release takes
+// its steps. A policy that does not report until the deadline of a release that has no steps yet, because the
+// manager cannot read its routes, say, does not count (rule 12).
+func (s *scope) mayFollow(r Row) bool {
+	run := s.g.Rollout
+	if !s.unreported() || r.Status == Canary || run == nil {
+		return s.unreported()
+	}
+	until := run.Started.Add(s.o.Spec.Deadline)
+	if !s.now.Before(until) {
+		return false
+	}
+	s.requeueAt(until)
+	return true
 }
 
 // rival returns the active release that has the rest of the traffic during a rollout, and its

@@ -26,8 +26,7 @@ const (
 	// NoSlot: there is no slot for the preview among Spec.Previews.MaxGroups. It starts when a slot
 	// becomes free.
 	NoSlot Reason = "NoSlot"
-	// NothingToStart is the reason of a preview without a release: all its versions are withdrawn, denied
-	// or failed.
+	// NothingToStart is the reason of a preview without a release: its head commit is denied or gone.
 	NothingToStart Reason = "NothingToStart"
 	// MaxAge: the last push is too long ago. Only another head commit starts it again.
 	MaxAge Reason = "MaxAge"

@@ -150,12 +150,21 @@ func (b *planner) wants(g Group) bool {
 // noteIdle records why a preview without a release would not start one if it had a slot: its pin, or nothing that is
 // offered may start. It only waits for a slot otherwise.
 func (b *planner) noteIdle(g *Group) {
-	if b.o.SourceStale || len(b.perGroup[g.Slug]) == 0 {
+	if b.o.SourceStale {
 		return // It is not known what it would start.
 	}
 	live := *g
 	live.Phase = Live
-	target, notes := b.scope(&live).choose()
+	s := b.scope(&live)
+	if len(b.perGroup[g.Slug]) == 0 {
+		if _, out := s.withdrawn(g.Head); out {
+			g.Target = Target{Reason: NothingToStart}
+		} else if pin, _, _ := s.pin(); pin == nil && g.Target.Reason != NothingToStart {
+			g.Target = Target{Reason: NoSlot}
+		}
+		return
+	}
+	target, notes := s.choose()
 	if target.Release != "" {
 		g.Target = Target{Reason: NoSlot}
 		return

@@ -124,12 +124,16 @@ var unreported = []scene{
 	{"a preview whose only commit is denied reports that nothing may start, and no missing slot", func(h tale) {
 		h.pulls = true
 		h.policy("web")
+		h.edit("one slot", func(s *Spec) { s.Previews.MaxGroups = 1 })
+		h.push("pr-6-a")
+		h.run(time.Minute)
 		h.push("pr-7-a")
-		h.withdrawn = append(h.withdrawn, Withdrawal{Slug: "pr-7", Version: "pr-7-a", Reason: Denied})
+		h.run(time.Minute)
+		h.phase("it waits for a slot", "pr-7", "Expired NoSlot")
+		h.withdraw("pr-7-a", Denied)
 		h.run(time.Hour)
-		if g := h.rolloutState.group("pr-7"); g != nil {
-			h.phase("denied", "pr-7", "Expired NothingToStart")
-		}
+		h.phase("denied", "pr-7", "Expired NothingToStart")
+		h.edit("two slots", func(s *Spec) { s.Previews.MaxGroups = 2 })
 		h.push("pr-7-b")
 		h.run(time.Hour)
 		h.want("another commit", map[string]string{"pr-7-b": "active 100"})
@@ -175,5 +179,9 @@ func TestUnreportedPolicyMayHaveNewestDomains(t *testing.T) {
 		if g := p.State.group("1-x"); g.Phase != Live {
 			t.Errorf("%s: 1.x is %s although no newer group serves", name, g.Phase)
 		}
+	}
+	p := Plan(newerGroup(Policy{Name: "web", Unreported: true}), t0.Add(11*time.Minute))
+	if r := p.State.group("2-x").Row("two"); r.Status != Active {
+		t.Errorf("2.0.0 is %s although the policy has not reported within the deadline", r.Status)
 	}
 }

@@ -86,7 +86,7 @@ func (s *service) expired(g *v1alpha1.ReleaseGroup) State {
 		return x
 	}
 	if g.Target.Reason != "" && g.Target.Reason != "NoSlot" {
-		detail := "no version may start: its commits are denied, gone or failed"
+		detail := "no version may start: its head commit is denied or gone"
 		if strings.HasPrefix(g.Target.Reason, "Pin") {
 			detail = "its pin leaves no version to start"
 		}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
@@ -179,9 +181,34 @@ func TestHeldRoutesDoNotDrain(t *testing.T) {
 // TestRestoredRuleKeepsPodsUntilItIsAccepted checks that the pods of a group that ends stay until the gateway has accepted the restored
 // rules of a user-managed route, and go then.
 func TestRestoredRuleKeepsPodsUntilItIsAccepted(t *testing.T) {
-	p := newPair()
+	p, n, play := restoredRule(t)
+	play(false)
+	if len(p.objects) == 0 {
+		t.Errorf("the pods are gone, and the gateway has not accepted the restored route: %+v", n.policy.Status.Groups)
+	}
+	play(true)
+	if len(p.objects) != 0 {
+		t.Errorf("pods stay although the gateway has accepted the restored route: %+v", n.policy.Status.Groups)
+	}
+}
+
+// TestRestoredRuleOfAGatewayThatIsGone checks that a Gateway that does not exist keeps no pods behind restored rules.
+func TestRestoredRuleOfAGatewayThatIsGone(t *testing.T) {
+	p, n, play := restoredRule(t)
+	n.gateways = map[string]*gatewayv1.Gateway{}
+	play(false)
+	if len(p.objects) != 0 {
+		t.Errorf("pods stay for a Gateway that is gone: %+v", n.policy.Status.Groups)
+	}
+}
+
+// restoredRule plays a policy that manages a rule of a user's route, and whose only group ends. play lets the policy restore the rule, and
+// its gateway accept that or not.
+func restoredRule(t *testing.T) (p *pair, n *front, play func(accepts bool)) {
+	t.Helper()
+	p = newPair()
 	p.policy("shop")
-	n := p.nets["shop"]
+	n = p.nets["shop"]
 	n.users["HTTPRoute/web"] = parse(strings.ReplaceAll(usersRoute, "{name: public}", "{name: public, namespace: infra}"))
 	n.change(func(s *v1alpha1.NetworkPolicySpec) {
 		s.Provider = &v1alpha1.NetworkProvider{RouteRef: &v1alpha1.RouteReference{Kind: "HTTPRoute", Name: "web", RuleNames: []string{"main"}}}
@@ -194,7 +221,7 @@ func TestRestoredRuleKeepsPodsUntilItIsAccepted(t *testing.T) {
 		t.Fatalf("before: %+v, %v", r, p.objects)
 	}
 	p.spec.Ended = []string{"1.x"}
-	play := func(accepts bool) {
+	play = func(accepts bool) {
 		for range 20 {
 			if accepts {
 				n.world.accept()
@@ -207,12 +234,5 @@ func TestRestoredRuleKeepsPodsUntilItIsAccepted(t *testing.T) {
 			n.now = p.now
 		}
 	}
-	play(false)
-	if len(p.objects) == 0 {
-		t.Errorf("the pods are gone, and the gateway has not accepted the restored route: %+v", n.policy.Status.Groups)
-	}
-	play(true)
-	if len(p.objects) != 0 {
-		t.Errorf("pods stay although the gateway has accepted the restored route: %+v", n.policy.Status.Groups)
-	}
+	return p, n, play
 }

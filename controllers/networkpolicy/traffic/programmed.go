@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
 // groupVerdict returns whether every object of a group has its revision and is accepted.
@@ -176,7 +177,7 @@ func (r *reporter) unwantedVerdict(left []string) verdict {
 		}
 		if live.User {
 			if slices.ContainsFunc(backendsOf(r.Policy.Status.Routes, name), func(b v1alpha1.DomainBackend) bool { return slices.Contains(left, b.Release) }) {
-				return verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("the restored rules of %s are not accepted yet", ObjectName(live.Objects[0]))}
+				return verdict{Pending: true, Late: providers.ReasonNotAccepted, Reason: ReasonPending, Message: fmt.Sprintf("the restored rules of %s are not accepted yet by all of its Gateways", ObjectName(live.Objects[0]))}
 			}
 			continue
 		}

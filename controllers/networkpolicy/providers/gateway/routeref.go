@@ -67,7 +67,7 @@ func (RouteRef) See(s providers.Scene) providers.View {
 			continue
 		}
 		v.live[name] = &providers.Live{
-			Name: name, Objects: []resources.Object{u}, Deleting: u.GetDeletionTimestamp() != nil, User: true, Managed: t, Taken: Settled(u),
+			Name: name, Objects: []resources.Object{u}, Deleting: u.GetDeletionTimestamp() != nil, User: true, Managed: t, Taken: v.settled(user{u, p}),
 			Hostnames: p.hostnames(), Weights: weightsOf(u, t, s.Releases), Services: providers.Sorted(p.services),
 		}
 	}
@@ -392,6 +392,14 @@ func GatewaysOf(u *unstructured.Unstructured) (refs []providers.Reference) {
 		}
 	}
 	return refs
+}
+
+// settled reports whether all parents of a route that exist have accepted it as it is now.
+func (v *userView) settled(u user) bool {
+	return !slices.ContainsFunc(u.parents, func(parent gatewayv1.ParentReference) bool {
+		said := v.accepted(u, parent)
+		return !said.Accepted && said.Reason != providers.ReasonParentNotFound
+	})
 }
 
 // Settled reports whether all parents of a route have accepted it as it is now.
