@@ -264,13 +264,11 @@ type ManualUpdateStrategy struct {
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
 
-	// by is the name of the user who set the pin, shown in condition Pinned. The API server admits
-	// no other name than that of the user who sets or changes the pin. Omit it in manifests that a
-	// GitOps tool applies: the history of the repository shows the author.
+	// author is the user who set the pin. The API server admits no other name than that of the
+	// user who sets or changes it. Omit it in manifests that a GitOps tool applies: the history of
+	// the repository shows the author.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	By string `json:"by,omitempty"`
+	Author *PinAuthor `json:"author,omitempty"`
 
 	// groups pins additional groups, each by name.
 	// +optional
@@ -278,6 +276,31 @@ type ManualUpdateStrategy struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
 	Groups []GroupPin `json:"groups,omitempty"`
+}
+
+// PinAuthor is the user who set a pin. It is shown only while the pin is to what this user chose, so
+// that a change by another user or tool is not attributed to them.
+type PinAuthor struct {
+	// name of the user, as the API server knows it.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// pinned is the version or release that the user chose.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	Pinned string `json:"pinned"`
+}
+
+// Of returns the name of the author of a pin to a version or release; "" if it is not known who chose
+// that.
+func (a *PinAuthor) Of(pinned string) string {
+	if a == nil || a.Pinned != pinned {
+		return ""
+	}
+	return a.Name
 }
 
 // GroupPin pins one group to a version or a release.
@@ -317,13 +340,11 @@ type GroupPin struct {
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
 
-	// by is the name of the user who set the pin, shown in condition Pinned. The API server admits
-	// no other name than that of the user who sets or changes the pin. Omit it in manifests that a
-	// GitOps tool applies: the history of the repository shows the author.
+	// author is the user who set the pin. The API server admits no other name than that of the
+	// user who sets or changes it. Omit it in manifests that a GitOps tool applies: the history of
+	// the repository shows the author.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	By string `json:"by,omitempty"`
+	Author *PinAuthor `json:"author,omitempty"`
 }
 
 // CanaryStrategy defines how a new release receives the traffic of a group.

@@ -188,13 +188,13 @@ func pinsOf(ms *v1alpha1.Microservice, now time.Time) (out []Pin) {
 		}
 	}
 	if m.SemVer != nil {
-		add(Pin{Group: m.SemVer.Name, Version: m.SemVer.Version, Until: metas(m.ExpireTime), Reason: m.Reason, By: m.By})
+		add(Pin{Group: m.SemVer.Name, Version: m.SemVer.Version, Until: metas(m.ExpireTime), Reason: m.Reason, By: m.Author.Of(m.SemVer.Version)})
 	}
 	if m.Release != "" {
-		add(Pin{Release: m.Release, Until: metas(m.ExpireTime), Reason: m.Reason, By: m.By})
+		add(Pin{Release: m.Release, Until: metas(m.ExpireTime), Reason: m.Reason, By: m.Author.Of(m.Release)})
 	}
 	for _, g := range m.Groups {
-		add(Pin{Group: g.Name, Version: g.Version, Release: g.Release, Until: metas(g.ExpireTime), Reason: g.Reason, By: g.By})
+		add(Pin{Group: g.Name, Version: g.Version, Release: g.Release, Until: metas(g.ExpireTime), Reason: g.Reason, By: g.Author.Of(g.Version + g.Release)})
 	}
 	return out
 }

@@ -219,7 +219,7 @@ func TestPins(t *testing.T) {
 	old := p.await("1.0.0", v1alpha1.ReleaseDeprecated).Name
 
 	patch := p.want(cli.ExitYes, "kind: Microservice", "rollback", "shop", "--print-patch")
-	if !strings.Contains(patch, "release: "+old) || strings.Contains(patch, "by:") || p.spec().UpdateStrategy.Manual != nil {
+	if !strings.Contains(patch, "release: "+old) || strings.Contains(patch, "author") || p.spec().UpdateStrategy.Manual != nil {
 		t.Errorf("patch for Git: %s, pins %+v", patch, p.spec().UpdateStrategy.Manual)
 	}
 	if effects := p.want(cli.ExitYes, "Nothing was written", "rollback", "shop", "--dry-run"); !strings.Contains(effects, "1.0.0") || p.spec().UpdateStrategy.Manual != nil {
@@ -227,7 +227,7 @@ func TestPins(t *testing.T) {
 	}
 	p.want(cli.ExitYes, "it is retained, and returns without canary steps", "rollback", "shop", "--until", "3d", "--reason", "sessions lost")
 	m := p.spec().UpdateStrategy.Manual
-	if m == nil || len(m.Groups) != 1 || m.Groups[0].Name != "1.x" || m.Groups[0].Release != old || m.Groups[0].Reason != "sessions lost" || m.Groups[0].By != "ana" || time.Until(m.Groups[0].ExpireTime.Time) < 70*time.Hour {
+	if m == nil || len(m.Groups) != 1 || m.Groups[0].Name != "1.x" || m.Groups[0].Release != old || m.Groups[0].Reason != "sessions lost" || m.Groups[0].Author.Of(old) != "ana" || time.Until(m.Groups[0].ExpireTime.Time) < 70*time.Hour {
 		t.Fatalf("pins %+v", m)
 	}
 	p.await("1.0.0", v1alpha1.ReleaseActive)

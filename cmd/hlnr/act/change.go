@@ -102,6 +102,9 @@ func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e 
 		return nil, owner, err
 	}
 	done.By = by
+	if owner.Owns {
+		by = "" // Git, which will write the field again, cannot remove an author that it does not know.
+	}
 	options := []client.PatchOption{client.FieldOwner(cli.FieldManager)}
 	if c.dryRun {
 		facts, err := forecast.Read(ctx, s.client, e.after(ms, by), s.Now())
@@ -151,9 +154,22 @@ func (s *scope) write(ctx context.Context, ms *v1alpha1.Microservice, apply func
 	return fmt.Errorf("Microservice %s/%s is written too often: run the command again", ms.Namespace, ms.Name)
 }
 
+// withoutAuthors returns an object whose pins name no author, because the history in Git shows them.
+func withoutAuthors(ms *v1alpha1.Microservice) *v1alpha1.Microservice {
+	out := ms.DeepCopy()
+	if m := out.Spec.UpdateStrategy.Manual; m != nil {
+		m.Author = nil
+		for i := range m.Groups {
+			m.Groups[i].Author = nil
+		}
+	}
+	return out
+}
+
 // patchForGit prints the change as a merge patch with the object's name, in the form that kustomize
 // accepts.
 func (c *change) patchForGit(s *scope, before, after *v1alpha1.Microservice) error {
+	before, after = withoutAuthors(before), withoutAuthors(after)
 	raw, err := client.MergeFrom(before).Data(after)
 	if err != nil {
 		return fmt.Errorf("make the patch: %w", err)

@@ -26,7 +26,7 @@ type pinOptions struct {
 // pinField is the field of the specification with the pins.
 var pinField = []string{"updateStrategy", "manual"}
 
-// maxAuthor is how long the field by of a pin may be; a longer name is omitted.
+// maxAuthor is the maximum length of the name of the author of a pin; a longer name is omitted.
 const maxAuthor = 253
 
 func (o *pinOptions) addPinFlags(cmd *cobra.Command) {
@@ -322,8 +322,8 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 		field: pinField,
 		apply: func(spec *v1alpha1.MicroserviceSpec, by string) {
 			pin := w.pin
-			if len(by) <= maxAuthor {
-				pin.By = by
+			if by != "" && len(by) <= maxAuthor {
+				pin.Author = &v1alpha1.PinAuthor{Name: by, Pinned: pin.Version + pin.Release}
 			}
 			setPin(spec, w.group, pin)
 		},

@@ -244,7 +244,10 @@ func (w *world) microservice() v1alpha1.Microservice {
 		ms.Spec.UpdateStrategy.Canary = w.canary()
 	}
 	for _, p := range w.spec.Pins {
-		pin := v1alpha1.GroupPin{Name: p.Group, Version: p.Version, Reason: p.Reason, By: p.By}
+		pin := v1alpha1.GroupPin{Name: p.Group, Version: p.Version, Reason: p.Reason}
+		if p.By != "" {
+			pin.Author = &v1alpha1.PinAuthor{Name: p.By, Pinned: p.Version}
+		}
 		if !p.Expire.IsZero() {
 			pin.ExpireTime = &metav1.Time{Time: p.Expire}
 		}

@@ -12,35 +12,46 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/test/apiserver"
 	"github.com/heighliner/heighliner/test/await"
 )
 
 // TestPinNamesItsAuthor: a pin names the user who sets or changes it, or no one.
 func TestPinNamesItsAuthor(t *testing.T) {
 	t.Parallel()
-	const refused = "set by to 'alice@example.com' in spec.updateStrategy.manual, or remove it there"
+	const refused = "set author.name to 'alice@example.com' in spec.updateStrategy.manual, or remove author there"
 	manual := func(text string) string { return `{"spec": {"updateStrategy": {"manual": ` + text + `}}}` }
-	const bobs = `{"semVer": {"version": "1.0.0"}, "by": "bob", "reason": "sessions lost", "groups": [{"name": "2.x", "version": "2.0.0", "by": "bob"}]}`
+	author := func(name, pinned string) string {
+		return `"author": {"name": "` + name + `", "pinned": "` + pinned + `"}`
+	}
+	group := func(name, version, by string) string {
+		text := `{"name": "` + name + `", "version": "` + version + `"`
+		if by != "" {
+			text += ", " + author(by, version)
+		}
+		return text + "}"
+	}
+	bobs := `{"semVer": {"version": "1.0.0"}, ` + author("bob", "1.0.0") + `, "expireTime": "2030-01-31T19:00:00+01:00", "groups": [` + group("2.x", "2.0.0", "bob") + `]}`
 	for name, tc := range map[string]struct{ before, patch, refused string }{
-		"no author":                          {patch: `{"groups": [{"name": "1.x", "version": "1.0.0"}]}`},
-		"the user":                           {patch: `{"groups": [{"name": "1.x", "version": "1.0.0", "by": "alice@example.com"}]}`},
-		"another user":                       {patch: `{"groups": [{"name": "1.x", "version": "1.0.0", "by": "bob"}]}`, refused: refused},
-		"the user, for all groups":           {patch: `{"semVer": {"version": "1.0.0"}, "by": "alice@example.com"}`},
-		"another user, for all groups":       {patch: `{"semVer": {"version": "1.0.0"}, "by": "bob"}`, refused: refused},
-		"another user's release":             {patch: `{"release": "shop-1-0-0-a", "by": "bob"}`, refused: refused},
-		"a second pin":                       {before: bobs, patch: `{"groups": [{"name": "2.x", "version": "2.0.0", "by": "bob"}, {"name": "1.x", "version": "1.0.0", "by": "alice@example.com"}]}`},
-		"a second pin by another user":       {before: bobs, patch: `{"groups": [{"name": "2.x", "version": "2.0.0", "by": "bob"}, {"name": "1.x", "version": "1.0.0", "by": "bob"}]}`, refused: refused},
-		"another version, same author":       {before: bobs, patch: `{"groups": [{"name": "2.x", "version": "2.0.1", "by": "bob"}]}`, refused: refused},
-		"another version, for all groups":    {before: bobs, patch: `{"semVer": {"version": "1.0.1"}}`, refused: refused},
-		"another reason, for all groups":     {before: bobs, patch: `{"reason": "a holiday"}`, refused: refused},
-		"another end, for all groups":        {before: bobs, patch: `{"expireTime": "2030-01-31T18:00:00Z"}`, refused: refused},
-		"another author, for all groups":     {before: bobs, patch: `{"by": "carol"}`, refused: refused},
-		"the user takes over a pin":          {before: bobs, patch: `{"reason": "a holiday", "by": "alice@example.com"}`},
-		"the author is removed":              {before: bobs, patch: `{"by": null}`},
-		"a pin is removed":                   {before: bobs, patch: `{"groups": null}`},
-		"all pins are removed":               {before: bobs, patch: `null`},
-		"what was pinned moves to a group":   {before: bobs, patch: `{"semVer": null, "by": null, "groups": [{"name": "2.x", "version": "1.0.0", "by": "bob"}]}`, refused: refused},
-		"a pin for all groups, and the rest": {before: bobs, patch: `{"semVer": {"version": "1.0.1"}, "by": "alice@example.com"}`},
+		"no author":                        {patch: `{"groups": [` + group("1.x", "1.0.0", "") + `]}`},
+		"the user":                         {patch: `{"groups": [` + group("1.x", "1.0.0", alice) + `]}`},
+		"another user":                     {patch: `{"groups": [` + group("1.x", "1.0.0", "bob") + `]}`, refused: refused},
+		"the user, for all groups":         {patch: `{"semVer": {"version": "1.0.0"}, ` + author(alice, "1.0.0") + `}`},
+		"another user, for all groups":     {patch: `{"semVer": {"version": "1.0.0"}, ` + author("bob", "1.0.0") + `}`, refused: refused},
+		"another user's release":           {patch: `{"release": "shop-1-0-0-a", ` + author("bob", "shop-1-0-0-a") + `}`, refused: refused},
+		"a second pin":                     {before: bobs, patch: `{"groups": [` + group("2.x", "2.0.0", "bob") + `, ` + group("1.x", "1.0.0", alice) + `]}`},
+		"a second pin by another user":     {before: bobs, patch: `{"groups": [` + group("2.x", "2.0.0", "bob") + `, ` + group("1.x", "1.0.0", "bob") + `]}`, refused: refused},
+		"another choice by another user":   {before: bobs, patch: `{"groups": [` + group("2.x", "2.0.1", "bob") + `]}`, refused: refused},
+		"another choice, for all groups":   {before: bobs, patch: `{"semVer": {"version": "1.0.1"}, ` + author("bob", "1.0.1") + `}`, refused: refused},
+		"a change that keeps the author":   {before: bobs, patch: `{"semVer": {"version": "1.0.1"}}`}, // The author is not shown for it.
+		"another reason":                   {before: bobs, patch: `{"reason": "a holiday"}`},
+		"another time zone":                {before: bobs, patch: `{"expireTime": "2030-01-31T18:00:00Z"}`},
+		"another author, for all groups":   {before: bobs, patch: `{"author": {"name": "carol"}}`, refused: refused},
+		"the user takes over a pin":        {before: bobs, patch: `{"reason": "a holiday", ` + author(alice, "1.0.0") + `}`},
+		"the author is removed":            {before: bobs, patch: `{"author": null}`},
+		"a pin is removed":                 {before: bobs, patch: `{"groups": null}`},
+		"all pins are removed":             {before: bobs, patch: `null`},
+		"what was pinned moves to a group": {before: bobs, patch: `{"semVer": null, "author": null, "groups": [` + group("1.x", "1.0.0", "bob") + `]}`, refused: refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -60,24 +71,54 @@ func TestPinNamesItsAuthor(t *testing.T) {
 	}
 }
 
-// TestPinOfACreation: a Microservice that is created with a pin names who creates it; a user who may impersonate the author, as an
-// administrator who restores a backup, may name another one.
+// TestPinOfACreation checks that a Microservice that is created with a pin names who creates it, and that a user who may impersonate
+// others, as an administrator who restores a backup, may name any number of other authors.
 func TestPinOfACreation(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
 	bindDeployer(t, namespace, alice)
-	pinned := func(name, by string) *hlnr.Microservice {
+	pinned := func(name string, by ...string) *hlnr.Microservice {
 		ms := &hlnr.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: hlnr.MicroserviceSpec{ImagePolicyRef: hlnr.Reference{Name: "shop"}, Template: newRelease(namespace).Spec.Template}}
 		ms.Spec.Template.Spec.Containers[0].Name = name
-		ms.Spec.UpdateStrategy.Manual = &hlnr.ManualUpdateStrategy{Groups: []hlnr.GroupPin{{Name: "1.x", Version: "1.0.0", By: by}}}
+		ms.Spec.UpdateStrategy.Manual = &hlnr.ManualUpdateStrategy{}
+		for i, user := range by {
+			pin := hlnr.GroupPin{Name: fmt.Sprintf("%d.x", i), Version: "1.0.0"}
+			if user != "" {
+				pin.Author = &hlnr.PinAuthor{Name: user, Pinned: "1.0.0"}
+			}
+			ms.Spec.UpdateStrategy.Manual.Groups = append(ms.Spec.UpdateStrategy.Manual.Groups, pin)
+		}
 		return ms
 	}
-	check(t, env.As(t, alice).Create(t.Context(), pinned("first", "bob")), "set by to 'alice@example.com'")
+	check(t, env.As(t, alice).Create(t.Context(), pinned("first", "bob")), "set author.name to 'alice@example.com'")
 	check(t, env.As(t, alice).Create(t.Context(), pinned("second", alice)), "")
 	check(t, env.As(t, alice).Create(t.Context(), pinned("third", "")), "")
-	check(t, env.As(t, "restore", masters).Create(t.Context(), pinned("fourth", "bob")), "")
+	many := make([]string, 32)
+	for i := range many {
+		many[i] = fmt.Sprintf("user-%d", i)
+	}
+	check(t, env.As(t, "restore", masters).Create(t.Context(), pinned("fourth", many...)), "")
 	status := client.RawPatch(types.MergePatchType, []byte(`{"status": {"observedGeneration": 1}}`))
-	check(t, env.As(t, "system:serviceaccount:heighliner-system:heighliner", masters).Status().Patch(t.Context(), pinned("fourth", "bob"), status), "")
+	check(t, env.As(t, apiserver.ManagerUser, masters).Status().Patch(t.Context(), pinned("fourth", many...), status), "")
+}
+
+// TestPinAndGitOps checks that a tool which applies a pin without an author, as documented, can change it after a user has set it.
+func TestPinAndGitOps(t *testing.T) {
+	t.Parallel()
+	namespace := env.Namespace(t)
+	bindDeployer(t, namespace, alice)
+	bindDeployer(t, namespace, "gitops")
+	ms := &hlnr.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"}, Spec: hlnr.MicroserviceSpec{ImagePolicyRef: hlnr.Reference{Name: "shop"}, Template: newRelease(namespace).Spec.Template}}
+	if err := env.Client.Create(t.Context(), ms); err != nil {
+		t.Fatal(err)
+	}
+	pin := `{"spec": {"updateStrategy": {"manual": {"groups": [{"name": "1.x", "version": "1.0.0", "author": {"name": "alice@example.com", "pinned": "1.0.0"}}]}}}}`
+	check(t, env.As(t, alice).Patch(t.Context(), ms, client.RawPatch(types.MergePatchType, []byte(pin)), client.FieldOwner("hlnr")), "")
+	apply := `{"apiVersion": "hlnr.io/v1alpha1", "kind": "Microservice", "metadata": {"name": "shop", "namespace": "` + namespace + `"}, "spec": {"updateStrategy": {"manual": {"groups": [{"name": "1.x", "version": "1.0.1"}]}}}}`
+	check(t, env.As(t, "gitops").Patch(t.Context(), ms, client.RawPatch(types.ApplyPatchType, []byte(apply)), client.FieldOwner("kustomize-controller"), client.ForceOwnership), "")
+	if by := ms.Spec.UpdateStrategy.Manual.Groups[0].Author.Of("1.0.1"); by != "" {
+		t.Errorf("a pin of the tool names %q", by)
+	}
 }
 
 // bindDeployer lets a user create and change Microservices of a namespace, and waits until that applies.
