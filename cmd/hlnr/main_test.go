@@ -59,7 +59,7 @@ func TestVersionAndHelp(t *testing.T) {
 func TestBinary(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "hlnr")
-	args := []string{"build", "-ldflags", "-X main.version=v1.2.3", "-o", binary}
+	args := []string{"build", "-trimpath", "-ldflags", "-X main.version=v1.2.3", "-o", binary}
 	if raceDetector() {
 		args = append(args, "-race") // The packages are already compiled that way; compiling all of them again takes minutes.
 	}
