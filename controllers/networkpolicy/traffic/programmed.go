@@ -190,6 +190,16 @@ func (r *reporter) unwantedVerdict(left []string) verdict {
 	return verdict{Accepted: true}
 }
 
+// backendsOf returns the reported backends of a user-managed route.
+func backendsOf(routes []v1alpha1.RouteStatus, name string) []v1alpha1.DomainBackend {
+	for _, s := range routes {
+		if s.Kind+"/"+s.Name == name {
+			return s.Backends
+		}
+	}
+	return nil
+}
+
 func (r *reporter) routeState(route *RouteDecision) verdict {
 	if err := r.writes.Refused[RouteName(route.Name)]; err != nil {
 		return verdict{Reason: err.Reason, Message: err.Error()}

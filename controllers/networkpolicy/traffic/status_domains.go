@@ -119,16 +119,6 @@ func (r *reporter) restoredBackends(name string) []v1alpha1.DomainBackend {
 	return backendsOf(r.Policy.Status.Routes, name)
 }
 
-// backendsOf returns the reported backends of a user-managed route.
-func backendsOf(routes []v1alpha1.RouteStatus, name string) []v1alpha1.DomainBackend {
-	for _, s := range routes {
-		if s.Kind+"/"+s.Name == name {
-			return s.Backends
-		}
-	}
-	return nil
-}
-
 // userDomain returns the report of a host of a user-managed route.
 func (r *reporter) userDomain(row *Row, is v1alpha1.DomainStatus, host string) v1alpha1.DomainStatus {
 	var unserved *providers.Problem
