@@ -156,10 +156,14 @@ func (s *scope) withheld(release string) bool {
 // them.
 func (s *scope) referenced(release string) bool { return s.references[release] }
 
-// unanswered reports whether a policy has written a release into an object, and the gateway has
-// never confirmed it: whether the gateway routes to the release is not known.
+// unanswered reports whether a policy has written a release into an object, and the gateway has never
+// confirmed that policy for the group: whether the gateway routes to the release is not known. A route
+// that two groups share is reported for one of them while the rollout state is lost.
 func (s *scope) unanswered(release string) bool {
-	return slices.ContainsFunc(s.reports, func(r Report) bool { return r.Revision == 0 && slices.Contains(r.References, release) })
+	return slices.ContainsFunc(s.o.Policies, func(p Policy) bool {
+		confirmed := slices.ContainsFunc(p.Groups, func(r Report) bool { return r.Slug == s.g.Slug && r.Revision > 0 })
+		return !confirmed && slices.ContainsFunc(p.Groups, func(r Report) bool { return slices.Contains(r.References, release) })
+	})
 }
 
 // pinnedByDomain reports whether a domain with a version names a release.
