@@ -1,6 +1,9 @@
 package release
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // follows reports whether a policy has domains that route to the newest group.
 func (b *planner) follows(policy string) bool {
@@ -47,17 +50,11 @@ func (s *scope) olderThan(r Row) *scope {
 // its steps. A policy that does not report until the deadline of a release that has no steps yet, because the
 // manager cannot read its routes, say, does not count (rule 12).
 func (s *scope) mayFollow(r Row) bool {
-	run := s.g.Rollout
-	if !s.unreported() || r.Status == Canary || run == nil {
-		return s.unreported()
-	}
-	until := run.Started.Add(s.o.Spec.Deadline)
-	if !s.now.Before(until) {
-		return false
-	}
-	s.requeueAt(until)
-	return true
+	return s.unreported() && (r.Status == Canary || s.g.Rollout == nil || s.now.Before(s.silentFrom()))
 }
+
+// silentFrom returns from when a policy that has not reported does not count for the rollout of the group.
+func (s *scope) silentFrom() time.Time { return s.g.Rollout.Started.Add(s.o.Spec.Deadline) }
 
 // rival returns the active release that has the rest of the traffic during a rollout, and its
 // group: this group, or the group from which the newest domains move. Both are nil if there is

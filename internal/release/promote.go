@@ -19,7 +19,13 @@ func (s *scope) rollout() (*Rollout, *Row, Object) {
 // a gateway confirms its routes (rule 12), unless the newest domains move to it in steps.
 func promoteFirst(s *scope) {
 	run, r, c := s.rollout()
-	if run == nil || s.g.ActiveRow() != nil || s.older() != nil || s.arrived[s.g.Slug] {
+	if run == nil || s.g.ActiveRow() != nil || s.arrived[s.g.Slug] {
+		return
+	}
+	if s.older() != nil {
+		if s.unreported() {
+			s.requeueAt(s.silentFrom()) // Then it may have no steps to take.
+		}
 		return
 	}
 	if !c.ok() || !c.has(s.full()) {
