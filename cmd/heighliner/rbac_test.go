@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -156,15 +157,20 @@ func create(t *testing.T, obj client.Object) {
 	}
 }
 
-// freeAddress is one on loopback that no one listens on.
+// freeAddress is one on loopback that no one listens on. It is below the ports that Linux gives to connections, each of which
+// might take it before the manager does.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(10000)))
+		if err != nil {
+			continue
+		}
+		defer l.Close()
+		return l.Addr().String()
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("found no port on loopback that no one listens on")
+	return ""
 }
 
 // alone removes what other tests left: this manager would work on it, and count it.
