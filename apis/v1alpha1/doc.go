@@ -21,7 +21,7 @@
 //	freeze_types.go                 Freeze and ClusterFreeze
 //	githubrepository_types.go       GitHubRepository
 //	githubsource_types.go           versions from GitHub: releases, tags, pull requests
-//	hook_types.go                   hooks and gates of a rollout
+//	hook_types.go                   hooks, their Jobs, and gates of a rollout
 //	imagepolicy_types.go            ImagePolicy
 //	microservice_types.go           Microservice and its update strategy
 //	microservicestatus_types.go     status of a Microservice: the rollout state

@@ -1,6 +1,9 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // HookType defines when during a rollout a hook is called, and the effect of its response.
 // +kubebuilder:validation:Enum=ConfirmRollout;PreRollout;Rollout;ConfirmTrafficIncrease;ConfirmPromotion;PostRollout;Rollback;Event
@@ -31,10 +34,14 @@ const (
 	HookEvent HookType = "Event"
 )
 
-// Hook is an HTTP endpoint that is called during the rollout of a release. A response with a
-// status code from 200 to 204 means yes. 429, 502, 503 and 504, and a timeout, count as no
-// response, and the call is repeated. All other responses mean no. Gates are called again
-// after a no, except that 412 is a final no: the release fails.
+// Hook is an HTTP endpoint that is called during the rollout of a release, or a Job that runs in
+// place of the call. A response with a status code from 200 to 204 means yes. 429, 502, 503 and 504,
+// and a timeout, count as no response, and the call is repeated. All other responses mean no. Gates
+// are called again after a no, except that 412 is a final no: the release fails. A Job runs once: its
+// success means yes, and its failure is a final no.
+// +kubebuilder:validation:XValidation:rule="has(self.url) != has(self.job)",message="spec.updateStrategy.canary.hooks: set exactly one of url and job"
+// +kubebuilder:validation:XValidation:rule="!has(self.job) || !(self.type in ['Rollback', 'Event'])",message="spec.updateStrategy.canary.hooks: job is not allowed for the types Rollback and Event, which are called repeatedly"
+// +kubebuilder:validation:XValidation:rule="!has(self.job) || !has(self.timeout) && !has(self.retries) && !has(self.interval) && !has(self.secretRef) && !has(self.caSecretRef) && !has(self.metadata)",message="spec.updateStrategy.canary.hooks: timeout, retries, interval, secretRef, caSecretRef and metadata are for a url; a job has job.timeout, job.backoffLimit and job.env"
 // +kubebuilder:validation:XValidation:rule="!has(self.steps) || self.type in ['Rollout', 'ConfirmTrafficIncrease']",message="spec.updateStrategy.canary.hooks: steps is allowed only for the types Rollout and ConfirmTrafficIncrease"
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || self.type in ['ConfirmRollout', 'ConfirmTrafficIncrease', 'ConfirmPromotion', 'Rollback']",message="spec.updateStrategy.canary.hooks: interval is allowed only for the types that are called periodically: ConfirmRollout, ConfirmTrafficIncrease, ConfirmPromotion and Rollback"
 // +kubebuilder:validation:XValidation:rule="!has(self.retries) || self.type in ['PreRollout', 'Rollout', 'PostRollout', 'Event']",message="spec.updateStrategy.canary.hooks: retries is allowed only for the types PreRollout, Rollout, PostRollout and Event; other hooks are called again at each interval"
@@ -52,11 +59,15 @@ type Hook struct {
 
 	// url to call, http or https, without a user name or password; use secretRef to sign calls.
 	// The manager does not call some addresses, such as link-local ones, and reports this in the
-	// message in status.
-	// +required
+	// message in status. Exactly one of url and job is required.
+	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without user name, password or fragment, such as https://tests.example.com/smoke; sign calls with secretRef"
-	URL string `json:"url"`
+	URL string `json:"url,omitempty"`
+
+	// job runs in place of a call.
+	// +optional
+	Job *HookJob `json:"job,omitempty"`
 
 	// timeout of one call, including the response. Defaults to 10s.
 	// +optional
@@ -106,6 +117,104 @@ type Hook struct {
 	// pull requests. Defaults to false.
 	// +optional
 	Previews bool `json:"previews,omitempty"`
+}
+
+// LabelHook on a Job and its pods names the hook that they run for.
+const LabelHook = "hlnr.io/hook"
+
+// AnnotationHookCall on a Job is the id of the call that it answers, as in the status of the hook.
+const AnnotationHookCall = "hlnr.io/hook-call"
+
+// AnnotationHookType on a Job is the type of its hook when it was created.
+const AnnotationHookType = "hlnr.io/hook-type"
+
+// HookJob is a Job that runs once for each call of a hook. Its pod is the pod of the release, with
+// the release's image, configuration, volumes and ServiceAccount, except that only the container of
+// the release runs, with another command, and that no Service selects it. It therefore has no access
+// that the release does not have; Jobs of pull requests from forks are confined like their pods.
+// Success is a yes, failure a no. A pod that is evicted or preempted does not count as failed, and
+// runs again.
+type HookJob struct {
+	// command to run in place of the entrypoint of the image. Defaults to the command of the container.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=4096
+	Command []string `json:"command,omitempty"`
+
+	// args of the command. Defaults to none if a command is set, and to the args of the container
+	// otherwise.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=4096
+	Args []string `json:"args,omitempty"`
+
+	// image to run. Defaults to the image of the release.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Image string `json:"image,omitempty"`
+
+	// env are variables in addition to those of the container. The Job also has variables that
+	// describe the call, such as HLNR_VERSION and HLNR_URL.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	Env []HookJobVariable `json:"env,omitempty"`
+
+	// resources of the container. Defaults to those of the release's container.
+	// +optional
+	Resources *HookJobResources `json:"resources,omitempty"`
+
+	// timeout of one pod of the Job, from when it is assigned to a node. A pod that is not done by
+	// then is stopped, and counts as failed. Defaults to 10m.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="job.timeout must be between 1s and 24h"
+	Timeout Duration `json:"timeout,omitempty"`
+
+	// backoffLimit is the number of times that a failed pod is replaced before the Job fails.
+	// Defaults to 0: what is not known to be repeatable is not repeated.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10
+	BackoffLimit int32 `json:"backoffLimit,omitempty"`
+
+	// ttlAfterFinished is how long a finished Job is kept after its result is in the status of the
+	// hook. It is deleted with its release in any case. Defaults to 24h.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('720h')",message="job.ttlAfterFinished must be between 1m and 720h"
+	TTLAfterFinished Duration `json:"ttlAfterFinished,omitempty"`
+}
+
+// HookJobVariable is an environment variable of a Job.
+type HookJobVariable struct {
+	// name of the variable. Names that begin with HLNR_ are reserved.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z_][A-Za-z0-9_]*$') && !self.startsWith('HLNR_')",message="the name of a variable must consist of letters, digits and '_', begin with no digit, and not with HLNR_, which is reserved"
+	Name string `json:"name"`
+
+	// value of the variable.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Value string `json:"value,omitempty"`
+}
+
+// HookJobResources are the resources of the container of a Job.
+type HookJobResources struct {
+	// limits are the most that the container may use, by resource, such as cpu and memory.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.size() <= 8",message="job.resources: at most 8 resources"
+	Limits corev1.ResourceList `json:"limits,omitempty"`
+
+	// requests are what is reserved on the node. Defaults to the limits.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.size() <= 8",message="job.resources: at most 8 resources"
+	Requests corev1.ResourceList `json:"requests,omitempty"`
 }
 
 // HookMetadataValue is one value of a hook's metadata.
@@ -165,10 +274,21 @@ type HookStatus struct {
 	// +optional
 	Time *metav1.MicroTime `json:"time,omitempty"`
 
-	// message is the first line of the response, or why there is none.
+	// message is the first line of the response, or why there is none; for a Job it is the result.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`
+
+	// job is the name of the Job that ran last for the hook.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Job string `json:"job,omitempty"`
+
+	// log is what the Job wrote to its termination message, or the last lines of its log if it failed.
+	// It is empty for Jobs that run the code of forks.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	Log string `json:"log,omitempty"`
 }
 
 // Gate is a point of a rollout at which hooks, or other Microservices, decide whether it

@@ -114,5 +114,8 @@ func answered(h v1alpha1.HookStatus) string {
 	if h.Message == "" {
 		return fmt.Sprintf("%s is %s", h.Name, strings.ToLower(string(h.Phase)))
 	}
+	if h.Job != "" {
+		return fmt.Sprintf("%s: %s", h.Name, h.Message)
+	}
 	return fmt.Sprintf("%s responded: %s", h.Name, h.Message)
 }

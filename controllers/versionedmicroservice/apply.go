@@ -34,11 +34,13 @@ type applied struct {
 	budget *status.Error
 	// autoscaler is why the HorizontalPodAutoscaler could not be written, or nil.
 	autoscaler *status.Error
+	// jobs is why Jobs of hooks could not be created or deleted, or nil.
+	jobs *status.Error
 }
 
 // errors returns the errors of all child objects, the most important first.
 func (o applied) errors() []*status.Error {
-	return []*status.Error{o.deployment, o.autoscaler, o.budget}
+	return []*status.Error{o.deployment, o.jobs, o.autoscaler, o.budget}
 }
 
 // transient returns the first error to retry with back-off, or nil.

@@ -2,6 +2,7 @@ package versionedmicroservice
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -31,6 +32,8 @@ type checker interface {
 type checks struct {
 	analysis *v1alpha1.ReleaseAnalysis
 	hooks    []v1alpha1.HookStatus
+	// jobs are the writes of Jobs that hooks need.
+	jobs jobPlan
 	// requeueAt is when to reconcile without an event; zero for never.
 	requeueAt time.Time
 }
@@ -52,15 +55,27 @@ func runChecks(ask checker, o *observed, now time.Time) checks {
 		rollout.place.Round = roundOf(h.analysis, rollout.spec(), now)
 	}
 	questions := rollout.place.Calls(h.hooks)
-	h.hooks = rollout.place.Fold(h.hooks, questions, ask.Outcomes(key), now)
+	outcomes := o.jobOutcomes(questions)
+	maps.Copy(outcomes, ask.Outcomes(key))
+	h.hooks = rollout.place.Fold(h.hooks, questions, outcomes, now)
 	if rollout.point != nil {
 		h.analysis = rollout.measure(ask, key, h, questions, now)
 		if at := h.analysis.NextTime; at != nil && at.After(now) {
 			h.requeueBy(at.Time) // a measurement that is due enqueues the release when it is done
 		}
 	}
-	h.requeueBy(ask.Ask(key, questions, hook.Due(h.hooks, questions)))
+	due, calls := hook.Due(h.hooks, questions), hook.ToURLs(questions)
+	h.jobs = planJobs(o, questions, due, now)
+	h.requeueBy(h.jobs.next)
+	h.requeueBy(ask.Ask(key, calls, hook.ToURLs(due)))
 	return h
+}
+
+// wait records that calls wait for Jobs that could not be created.
+func (h *checks) wait(o *observed, waiting map[string]hook.Outcome, now time.Time) {
+	if len(waiting) > 0 {
+		h.hooks = o.rollout.place.Fold(h.hooks, o.rollout.place.Calls(h.hooks), waiting, now)
+	}
 }
 
 func (h *checks) requeueBy(t time.Time) {

@@ -1,6 +1,6 @@
 // Package versionedmicroservice runs releases: each VersionedMicroservice owns one
-// Deployment and, where it asks for them, a HorizontalPodAutoscaler and a
-// PodDisruptionBudget, and its status reports whether it is available, or why not.
+// Deployment and, where it asks for them, a HorizontalPodAutoscaler, a PodDisruptionBudget
+// and the Jobs of hooks, and its status reports whether it is available, or why not.
 //
 // Analyses and hooks of a release in a rollout run in the background: a reconcile records
 // the results that are there, and requests those that are missing. The Microservice
@@ -17,6 +17,7 @@
 //	check_inputs.go      what analyses and hooks need to know of a rollout
 //	rollout_state.go     the state that a release repeats from its Microservice
 //	checks.go            results of analyses and hooks
+//	jobs.go              the Jobs of hooks
 //	pools.go             the background workers of analyses and hooks
 //	secrets.go           credentials of analyses and hooks
 //	failure.go           why pods are not available
@@ -32,6 +33,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/utils/clock"
@@ -56,6 +58,7 @@ import (
 // +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods;services,verbs=get;list;watch
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=resourcequotas,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch;list
 
@@ -132,6 +135,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Owns(&appsv1.Deployment{}, builder.WithPredicates(changed())).
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(budgetChanged())).
 		Owns(&autoscalingv2.HorizontalPodAutoscaler{}, builder.WithPredicates(autoscalerChanged())).
+		Owns(&batchv1.Job{}, builder.WithPredicates(changed())).
 		Watches(&corev1.Pod{}, podToRelease(), builder.WithPredicates(podChanged())).
 		Watches(&corev1.ResourceQuota{}, r.quotaToReleases(), builder.WithPredicates(quotaRelaxed())).
 		Watches(&v1alpha1.Microservice{}, statesToReleases()).
@@ -160,6 +164,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return status.Again(ctx, err)
 	}
 	results := runChecks(r.checks, observed, r.clock.Now())
+	waiting, err := r.applyJobs(ctx, observed, results.jobs)
+	done.jobs = status.Classify(err)
+	results.wait(observed, waiting, r.clock.Now())
 	next, requeueAt := newStatus(observed, done, results, r.clock.Now())
 	paced, err := r.writeStatus(ctx, observed, next)
 	if err != nil {

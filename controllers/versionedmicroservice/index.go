@@ -5,6 +5,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -36,6 +37,7 @@ func CacheByObject() map[client.Object]cache.ByObject {
 		&appsv1.Deployment{}:                     {Label: labels.NewSelector().Add(*ours)},
 		&policyv1.PodDisruptionBudget{}:          {Label: labels.NewSelector().Add(*ours)},
 		&autoscalingv2.HorizontalPodAutoscaler{}: {Label: labels.NewSelector().Add(*ours)},
+		&batchv1.Job{}:                           {Label: labels.NewSelector().Add(*ours), Transform: trimJob},
 	}
 }
 
@@ -48,6 +50,14 @@ func trimPod(obj any) (any, error) {
 	pod.ManagedFields, pod.Annotations = nil, nil
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
 	return pod, nil
+}
+
+// trimJob keeps a Job's metadata and status: nothing else is read.
+func trimJob(obj any) (any, error) {
+	if job, ok := obj.(*batchv1.Job); ok {
+		job.ManagedFields, job.Spec = nil, batchv1.JobSpec{}
+	}
+	return obj, nil
 }
 
 // changed admits all events but resyncs. Writes of the release's own status are admitted

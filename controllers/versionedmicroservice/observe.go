@@ -32,6 +32,7 @@ type observed struct {
 	pods          []corev1.Pod                           // read only while they may explain a failure
 	probeMessages map[string]string                      // messages of failing probes, by container
 	rollout       *rollout                               // nil if the rollout state does not list the release
+	jobs          []hookJob                              // of hooks, with and without results in the status
 	quota         string                                 // hash of the quotas, while one rejects pods
 }
 
@@ -67,6 +68,11 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 	}
 	if o.rollout, err = r.observeRollout(ctx, o); err != nil {
 		return nil, err
+	}
+	if o.rollout != nil {
+		if err := r.observeJobs(ctx, o); err != nil {
+			return nil, err
+		}
 	}
 	state := rolloutStateOf(o.microservice, release.Name)
 	if o.missingReplicas() || o.failedByPods(state) && release.Status.Message == "" {

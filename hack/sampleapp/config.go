@@ -50,6 +50,10 @@ type Config struct {
 	NoMetrics bool
 	// Control enables POST /control. Defaults to false.
 	Control bool
+	// JobURL makes the process run as the Job of a hook and report to this URL, instead of serving. Defaults to "".
+	JobURL string
+	// JobDuration is how long the Job works. Defaults to 0.
+	JobDuration time.Duration
 }
 
 // After is the time at which a fault begins, counted from when the application listens. The zero value is never.
@@ -120,6 +124,8 @@ func ParseConfig(args []string, getenv func(string) string, out io.Writer) (Conf
 	flags.DurationVar(&c.DrainTimeout, "drain-timeout", 10*time.Second, "then wait at most this long for requests in progress")
 	flags.BoolVar(&c.NoMetrics, "no-metrics", false, "answer /metrics with 404")
 	flags.BoolVar(&c.Control, "control", false, "let POST /control change failReadiness, errorRate and latency")
+	flags.StringVar(&c.JobURL, "job-url", "", "run as the Job of a hook, report to this `url`, and do not serve")
+	flags.DurationVar(&c.JobDuration, "job-duration", 0, "work this long as a Job")
 	flags.Usage = func() {}
 
 	if err := setFromEnvironment(flags, getenv); err != nil {
@@ -165,6 +171,7 @@ func (c Config) validate() error {
 	}
 	for name, d := range map[string]time.Duration{
 		"start-delay": c.StartDelay, "shutdown-delay": c.ShutdownDelay, "drain-timeout": c.DrainTimeout,
+		"job-duration": c.JobDuration,
 	} {
 		if d < 0 {
 			return fmt.Errorf("check %s: must be at least 0, not %s", name, d)

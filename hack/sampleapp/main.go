@@ -7,6 +7,7 @@
 //	app.go      handlers and metrics
 //	run.go      listeners, and shutdown
 //	faults.go   faults on demand
+//	job.go      the Job of a hook
 //	grpc.go     gRPC
 //	streams.go  long answers and WebSockets
 package main
@@ -35,6 +36,16 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
+	if config.JobURL != "" {
+		out, closed := endJob()
+		err := RunJob(ctx, config, os.Environ(), out)
+		closed()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "sampleapp:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := Run(ctx, config, network); err != nil {
 		fmt.Fprintln(os.Stderr, "sampleapp:", err)
 		os.Exit(1)

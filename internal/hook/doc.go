@@ -1,4 +1,5 @@
-// Package hook calls the HTTP endpoints of hooks during the rollout of a release.
+// Package hook calls the HTTP endpoints of hooks during the rollout of a release, and reads the
+// results of Jobs that run in place of calls.
 //
 // Calls returns, without side effects, the calls that the state of a rollout needs. A Pool
 // makes them in the background. Fold turns the outcomes into the status of the release, where
@@ -9,6 +10,7 @@
 //	request.go  one HTTP request and its answer
 //	retry.go    timeouts, intervals, retries and their waits
 //	pool.go     runs calls in the background
+//	jobs.go     names, variables and results of Jobs (pure)
 //	status.go   Fold: the outcomes in the status (pure)
 package hook
 

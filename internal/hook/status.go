@@ -19,6 +19,10 @@ type Outcome struct {
 	Refused bool
 	// Unanswered reports that the receiver itself did not answer.
 	Unanswered bool
+	// Running reports that a Job has not ended, or cannot be created yet. It has no answer.
+	Running bool
+	// Job is the name of the Job that answers, and Log what it reports; "" for none.
+	Job, Log string
 	// Attempts is the number of calls of this process.
 	Attempts int
 	// Message is the first line of the answer, or why there is none.
@@ -104,17 +108,19 @@ func answer(s v1alpha1.HookStatus, o Outcome, now time.Time) v1alpha1.HookStatus
 	phase := phaseOf(s.Type, o)
 	edited := s.Time != nil && o.Edited.After(s.Time.Time)
 	recent := s.Time != nil && now.Sub(s.Time.Time) < quiet
-	if s.Phase == phase && s.Attempts > 0 && !edited && (s.Message == o.Message || recent && gist(s.Message) == gist(o.Message)) {
+	if s.Phase == phase && (s.Attempts > 0 || o.Running && s.Message != "") && s.Job == o.Job && !edited && (s.Message == o.Message || recent && gist(s.Message) == gist(o.Message)) {
 		return s
 	}
 	at := metav1.NewMicroTime(now)
-	s.Phase, s.Message, s.Attempts, s.Time = phase, o.Message, int32(o.Attempts), &at
+	s.Phase, s.Message, s.Attempts, s.Time, s.Job, s.Log = phase, o.Message, int32(o.Attempts), &at, o.Job, o.Log
 	return s
 }
 
 // phaseOf returns the phase after an outcome.
 func phaseOf(t v1alpha1.HookType, o Outcome) v1alpha1.HookPhase {
 	switch {
+	case o.Running:
+		return v1alpha1.HookWaiting
 	case o.Refused:
 		return v1alpha1.HookFailed
 	case o.Yes && (gates(t) || t == v1alpha1.HookRollback):

@@ -23,6 +23,7 @@ var controllers = []string{
 	"deployment-controller",
 	"replicaset-controller",
 	"endpointslice-controller",
+	"job-controller",
 	"disruption-controller",
 	"horizontal-pod-autoscaler-controller",
 	"garbage-collector-controller",

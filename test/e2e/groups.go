@@ -24,6 +24,8 @@ var groups = map[string][]string{
 	},
 	// Pull requests.
 	"previews": {"TestPreviews"},
+	// Jobs in place of calls of hooks.
+	"jobs": {"TestJobs"},
 	// Freezes of a namespace.
 	"freeze": {"TestFreeze"},
 	// User actions with hlnr.

@@ -4,6 +4,7 @@
 //	deployment.go  the Deployment
 //	autoscaler.go  the HorizontalPodAutoscaler
 //	budget.go      the PodDisruptionBudget
+//	job.go         the Jobs of hooks
 package resources
 
 import (

@@ -30,6 +30,11 @@ func hooks(items ...string) string {
 	return `spec: {updateStrategy: {canary: {steps: [{weight: 1}, {name: half, weight: 50}], hooks: [` + strings.Join(items, ", ") + `]}}}`
 }
 
+// job returns a patch of a Microservice with one hook that is a Job.
+func job(fields string) string {
+	return hook(`type: ConfirmRollout; url: absent; job: {` + fields + `}`)
+}
+
 func url(value string) string { return hook(`url: "` + value + `"`) }
 
 const (
@@ -37,6 +42,7 @@ const (
 	badInterval = "interval must be between 1s and 1h"
 	badTimeout  = "timeout must be between 1s and 1m"
 	hookField   = "spec.updateStrategy.canary.hooks[0]."
+	jobField    = hookField + "job."
 )
 
 var hookRows = map[string]row{
@@ -51,7 +57,44 @@ var hookRows = map[string]row{
 	"msvc hook's name too long":     {kind: "Microservice", patch: hook("name: " + long(64)), refused: hookField + "name: Too long"},
 	"msvc hook without a type":      {kind: "Microservice", patch: hook("type: absent"), refused: hookField + "type: Required value"},
 	"msvc hook of another type":     {kind: "Microservice", patch: hook("type: event"), refused: `supported values: "ConfirmRollout", "PreRollout", "Rollout", "ConfirmTrafficIncrease", "ConfirmPromotion", "PostRollout", "Rollback", "Event"`},
-	"msvc hook without a url":       {kind: "Microservice", patch: hook("url: absent"), refused: hookField + "url: Required value"},
+	"msvc hook without a url":       {kind: "Microservice", patch: hook("url: absent"), refused: "set exactly one of url and job"},
+	"msvc hook's job":               {kind: "Microservice", patch: job(`command: [migrate]`)},
+	"msvc hook's job, empty":        {kind: "Microservice", patch: job(``)},
+	"msvc hook's job with all":      {kind: "Microservice", patch: job(`command: [sh, -c], args: [a], image: "registry.example.com/a:1", env: [{name: A_1, value: b}], resources: {limits: {memory: 64Mi}}, timeout: 24h, backoffLimit: 10, ttlAfterFinished: 720h`)},
+	"msvc hook with url and job":    {kind: "Microservice", patch: hook(`type: PreRollout; job: {}`), refused: "set exactly one of url and job"},
+	"msvc event as a job":           {kind: "Microservice", patch: hook(`url: absent; job: {}`), refused: "job is not allowed for the types Rollback and Event"},
+	"msvc rollback as a job":        {kind: "Microservice", patch: hook(`type: Rollback; url: absent; job: {}`), refused: "job is not allowed for the types Rollback and Event"},
+	"msvc job with a timeout":       {kind: "Microservice", patch: hook(`type: PreRollout; url: absent; job: {}; timeout: 5s`), refused: "a job has job.timeout"},
+	"msvc job with retries":         {kind: "Microservice", patch: hook(`type: PreRollout; url: absent; job: {}; retries: 1`), refused: "a job has job.timeout"},
+	"msvc job with an interval":     {kind: "Microservice", patch: hook(`type: ConfirmRollout; url: absent; job: {}; interval: 5s`), refused: "a job has job.timeout"},
+	"msvc job with a key":           {kind: "Microservice", patch: hook(`type: PreRollout; url: absent; job: {}; secretRef: {name: a}`), refused: "a job has job.timeout"},
+	"msvc job with authorities":     {kind: "Microservice", patch: hook(`type: PreRollout; url: absent; job: {}; caSecretRef: {name: a}`), refused: "a job has job.timeout"},
+	"msvc job with metadata":        {kind: "Microservice", patch: hook(`type: PreRollout; url: absent; job: {}; metadata: {a: b}`), refused: "a job has job.timeout"},
+	"msvc job's command empty":      {kind: "Microservice", patch: job(`command: []`), refused: jobField + "command"},
+	"msvc job's command too many":   {kind: "Microservice", patch: job(`command: ` + numbered(`a#`, 65)), refused: jobField + "command: Too many"},
+	"msvc job's command too long":   {kind: "Microservice", patch: job(`command: [` + long(4097) + `]`), refused: jobField + "command[0]: Too long"},
+	"msvc job's args too many":      {kind: "Microservice", patch: job(`args: ` + numbered(`a#`, 65)), refused: jobField + "args: Too many"},
+	"msvc job's args too long":      {kind: "Microservice", patch: job(`args: [` + long(4097) + `]`), refused: jobField + "args[0]: Too long"},
+	"msvc job's image empty":        {kind: "Microservice", patch: job(`image: ""`), refused: jobField + "image"},
+	"msvc job's image too long":     {kind: "Microservice", patch: job(`image: ` + long(513)), refused: jobField + "image: Too long"},
+	"msvc job's env too many":       {kind: "Microservice", patch: job(`env: ` + numbered(`{name: A#}`, 33)), refused: jobField + "env: Too many"},
+	"msvc job's env twice":          {kind: "Microservice", patch: job(`env: [{name: A}, {name: A}]`), refused: "Duplicate value"},
+	"msvc job's env reserved":       {kind: "Microservice", patch: job(`env: [{name: HLNR_VERSION}]`), refused: "HLNR_, which is reserved"},
+	"msvc job's env, a digit":       {kind: "Microservice", patch: job(`env: [{name: 1A}]`), refused: "the name of a variable must consist of"},
+	"msvc job's env without a name": {kind: "Microservice", patch: job(`env: [{value: a}]`), refused: jobField + "env[0].name: Required value"},
+	"msvc job's env name empty":     {kind: "Microservice", patch: job(`env: [{name: ""}]`), refused: jobField + "env[0].name"},
+	"msvc job's env name long":      {kind: "Microservice", patch: job(`env: [{name: ` + long(129) + `}]`), refused: jobField + "env[0].name: Too long"},
+	"msvc job's env value long":     {kind: "Microservice", patch: job(`env: [{name: A, value: ` + long(1025) + `}]`), refused: jobField + "env[0].value: Too long"},
+	"msvc job's limits too many":    {kind: "Microservice", patch: job(`resources: {limits: {` + strings.Trim(numbered(`a#: "1"`, 9), "[]") + `}}`), refused: "job.resources: at most 8 resources"},
+	"msvc job's requests too many":  {kind: "Microservice", patch: job(`resources: {requests: {` + strings.Trim(numbered(`a#: "1"`, 9), "[]") + `}}`), refused: "job.resources: at most 8 resources"},
+	"msvc job's limits a word":      {kind: "Microservice", patch: job(`resources: {limits: {memory: much}}`), refused: jobField + "resources.limits.memory"},
+	"msvc job's timeout short":      {kind: "Microservice", patch: job(`timeout: 999ms`), refused: "job.timeout must be between 1s and 24h"},
+	"msvc job's timeout long":       {kind: "Microservice", patch: job(`timeout: 1441m`), refused: "job.timeout must be between 1s and 24h"},
+	"msvc job's retries negative":   {kind: "Microservice", patch: job(`backoffLimit: -1`), refused: jobField + "backoffLimit"},
+	"msvc job's retries too many":   {kind: "Microservice", patch: job(`backoffLimit: 11`), refused: jobField + "backoffLimit"},
+	"msvc job kept shortly":         {kind: "Microservice", patch: job(`ttlAfterFinished: 59s`), refused: "job.ttlAfterFinished must be between 1m and 720h"},
+	"msvc job kept long":            {kind: "Microservice", patch: job(`ttlAfterFinished: 721h`), refused: "job.ttlAfterFinished must be between 1m and 720h"},
+	"msvc job with a typo":          {kind: "Microservice", patch: job(`comand: [a]`), refused: `unknown field "` + jobField + `comand"`},
 	"msvc hook to https and a port": {kind: "Microservice", patch: url("https://tests.example.com:8443/a/b?c=d&e=f")},
 	"msvc hook to a service":        {kind: "Microservice", patch: url("http://tests.qa.svc")},
 	"msvc hook to an IPv6 address":  {kind: "Microservice", patch: url("http://[fd00::1]:8080/a")},

@@ -1,0 +1,184 @@
+package versionedmicroservice
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
+	"github.com/heighliner/heighliner/internal/hook"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// hookJob is a Job of the release that answers a call of a hook.
+type hookJob struct {
+	*batchv1.Job
+	// log is what its last pod reported, read once the Job has ended.
+	log string
+}
+
+// call returns the id of the call that the Job answers.
+func (j hookJob) call() string { return j.Annotations[v1alpha1.AnnotationHookCall] }
+
+// observeJobs reads the Jobs of the release, and what those report that ended since the last status.
+func (r *reconciler) observeJobs(ctx context.Context, o *observed) error {
+	var list batchv1.JobList
+	if err := r.client.List(ctx, &list, client.InNamespace(o.release.Namespace), client.MatchingLabels{v1alpha1.LabelRelease: o.release.Name}, client.HasLabels{v1alpha1.LabelHook}); err != nil {
+		return fmt.Errorf("list Jobs of release %q: %w", o.release.Name, err)
+	}
+	for i := range list.Items {
+		job := hookJob{Job: &list.Items[i]}
+		if !metav1.IsControlledBy(job, o.release) {
+			continue
+		}
+		if hook.Finished(job.Job) != nil && o.awaitsResult(job) && !resources.Confined(o.release) {
+			job.log = r.jobLog(ctx, job)
+		}
+		o.jobs = append(o.jobs, job)
+	}
+	return nil
+}
+
+// awaitsResult reports whether the result of a Job is not in the status yet.
+func (o *observed) awaitsResult(job hookJob) bool {
+	for _, h := range o.release.Status.Hooks {
+		if h.ID == job.call() && h.Phase != v1alpha1.HookWaiting {
+			return false
+		}
+	}
+	return true
+}
+
+// maxJobPods is the number of pods of a Job that are read: one more than backoffLimit allows.
+const maxJobPods = 11
+
+// jobLog returns the termination message of the pod of a Job that ended last, past the cache, which does
+// not contain these pods. Without it the result is less specific.
+func (r *reconciler) jobLog(ctx context.Context, job hookJob) string {
+	var pods corev1.PodList
+	if err := r.live.List(ctx, &pods, client.InNamespace(job.Namespace), client.Limit(maxJobPods), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
+		return ""
+	}
+	var last *corev1.ContainerStateTerminated
+	for i := range pods.Items {
+		if !metav1.IsControlledBy(&pods.Items[i], job) {
+			continue
+		}
+		for _, c := range pods.Items[i].Status.ContainerStatuses {
+			if end := c.State.Terminated; end != nil && (last == nil || last.FinishedAt.Before(&end.FinishedAt)) {
+				last = end
+			}
+		}
+	}
+	if last == nil {
+		return ""
+	}
+	return last.Message
+}
+
+// jobOutcomes returns the outcomes of the calls that Jobs answer, by ID.
+func (o *observed) jobOutcomes(questions []hook.Call) map[string]hook.Outcome {
+	out := map[string]hook.Outcome{}
+	for _, q := range questions {
+		for _, job := range o.jobs {
+			if job.call() == q.Body.ID && q.Hook.Job != nil {
+				out[q.Body.ID] = hook.JobOutcome(job.Job, q.Hook.Type, job.log)
+			}
+		}
+	}
+	return out
+}
+
+// jobPlan is what is written for hooks that are Jobs.
+type jobPlan struct {
+	// create are the calls whose Jobs do not exist.
+	create []hook.Call
+	// remove are Jobs that have no more to do.
+	remove []hookJob
+	// next is when a Job that has ended is to be deleted; zero for never.
+	next time.Time
+}
+
+// planJobs plans the Jobs of the calls that are due. It is pure.
+func planJobs(o *observed, questions, due []hook.Call, now time.Time) jobPlan {
+	var p jobPlan
+	exists := map[string]bool{}
+	for _, job := range o.jobs {
+		exists[job.call()] = true
+		if job.DeletionTimestamp != nil {
+			continue
+		}
+		// The status is that of the API server, not the one that is about to be written.
+		switch obsolete, at := o.rollout.place.Obsolete(job.Job, o.release.Status.Hooks, questions); {
+		case !obsolete:
+		case at.After(now):
+			if p.next.IsZero() || at.Before(p.next) {
+				p.next = at
+			}
+		default:
+			p.remove = append(p.remove, job)
+		}
+	}
+	for _, q := range due {
+		if q.Hook.Job != nil && !exists[q.Body.ID] {
+			p.create = append(p.create, q)
+		}
+	}
+	return p
+}
+
+// applyJobs executes the plan. It returns the calls whose Jobs cannot be created yet, with the reason,
+// and the first error to retry.
+func (r *reconciler) applyJobs(ctx context.Context, o *observed, p jobPlan) (map[string]hook.Outcome, error) {
+	waiting := map[string]hook.Outcome{}
+	var failed error
+	for _, q := range p.create {
+		if err := r.createJob(ctx, o.release, resources.Job(o.release, q)); err != nil {
+			why := status.Classify(err)
+			waiting[q.Body.ID] = hook.NotCreated(q, why.Error())
+			failed = firstError(failed, err)
+		}
+	}
+	for _, job := range p.remove {
+		err := r.client.Delete(ctx, job.Job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &job.UID})
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			failed = firstError(failed, fmt.Errorf("delete Job %q: %w", job.Name, err))
+		}
+	}
+	return waiting, failed
+}
+
+// createJob creates a Job, once: its name depends only on the call, so that a stale cache and a process
+// that ends between its writes do not run it again.
+func (r *reconciler) createJob(ctx context.Context, release *v1alpha1.VersionedMicroservice, job *batchv1.Job) error {
+	if err := controllerutil.SetControllerReference(release, job, r.client.Scheme()); err != nil {
+		return fmt.Errorf("set owner of Job %q: %w", job.Name, err)
+	}
+	err := r.client.Create(ctx, job, client.FieldOwner(fieldOwner))
+	if !apierrors.IsAlreadyExists(err) {
+		if err != nil {
+			return fmt.Errorf("create Job %q: %w", job.Name, err)
+		}
+		return nil
+	}
+	live, err := get(ctx, r.live, client.ObjectKeyFromObject(job), &batchv1.Job{})
+	if err != nil || live == nil {
+		return err
+	}
+	return r.writer.Claim(release, live)
+}
+
+func firstError(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,105 @@
+package resources
+
+import (
+	"maps"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/hook"
+)
+
+// Job returns the Job for a call of a hook. Its pod is that of the release with only the release's
+// container, which runs the command of the hook, and without the labels of the template, so that no
+// Service, budget or policy of the user selects it. The controller reference is not set.
+func Job(release *v1alpha1.VersionedMicroservice, q hook.Call) *batchv1.Job {
+	spec := q.Hook.Job
+	labels := Labels(release)
+	labels[v1alpha1.LabelHook] = q.Hook.Name
+	pod := release.Spec.Template.Spec.DeepCopy()
+	runs := jobContainer(release, q)
+	if !Confined(release) { // The last lines of the log explain a failure.
+		runs.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
+	}
+	pod.Containers = []corev1.Container{runs}
+	pod.RestartPolicy = corev1.RestartPolicyNever
+	pod.ActiveDeadlineSeconds = ptr.To(int64(hook.JobTimeout(spec).Seconds()))
+	pod.TopologySpreadConstraints, pod.ReadinessGates, pod.SchedulingGates = nil, nil, nil
+	if pod.Affinity != nil {
+		pod.Affinity.PodAffinity, pod.Affinity.PodAntiAffinity = nil, nil
+	}
+	return &batchv1.Job{
+		TypeMeta: metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: hook.JobName(q), Namespace: release.Namespace, Labels: labels,
+			Annotations: map[string]string{v1alpha1.AnnotationHookCall: q.Body.ID, v1alpha1.AnnotationHookType: string(q.Hook.Type)},
+		},
+		Spec: batchv1.JobSpec{
+			BackoffLimit: ptr.To(spec.BackoffLimit),
+			// An eviction says nothing about the release: it neither fails the Job nor counts as a retry.
+			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
+				Action:          batchv1.PodFailurePolicyActionIgnore,
+				OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}},
+			}}},
+			// Never two pods at the same time: the next one starts when the previous one has ended.
+			PodReplacementPolicy: ptr.To(batchv1.Failed),
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{
+					Labels:      map[string]string{v1alpha1.LabelHook: q.Hook.Name},
+					Annotations: maps.Clone(release.Spec.Template.Annotations),
+				},
+				Spec: *pod,
+			},
+		},
+	}
+}
+
+// jobContainer returns the container of the release as it runs in the Job of a call.
+func jobContainer(release *v1alpha1.VersionedMicroservice, q hook.Call) corev1.Container {
+	spec := q.Hook.Job
+	c := *mainContainer(release).DeepCopy()
+	c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle, c.Ports = nil, nil, nil, nil, nil
+	c.RestartPolicy, c.Stdin, c.TTY = nil, false, false
+	if spec.Image != "" {
+		c.Image, c.ImagePullPolicy = spec.Image, ""
+	}
+	if len(spec.Command) > 0 {
+		c.Command, c.Args = slices.Clone(spec.Command), nil
+	}
+	if len(spec.Args) > 0 {
+		c.Args = slices.Clone(spec.Args)
+	}
+	if spec.Resources != nil {
+		own := spec.Resources.DeepCopy()
+		c.Resources = corev1.ResourceRequirements{Limits: own.Limits, Requests: own.Requests}
+	}
+	added := hook.Variables(q)
+	c.Env = append(slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool {
+		return slices.ContainsFunc(added, func(a corev1.EnvVar) bool { return a.Name == e.Name })
+	}), added...)
+	return c
+}
+
+// mainContainer returns the container that runs the image of the release.
+func mainContainer(release *v1alpha1.VersionedMicroservice) *corev1.Container {
+	containers := release.Spec.Template.Spec.Containers
+	for _, image := range release.Spec.Images {
+		for i := range containers {
+			if containers[i].Name == image.ContainerName || image.ContainerName == "" && containers[i].Image == image.Image {
+				return &containers[i]
+			}
+		}
+	}
+	return &containers[0] // The API server requires one.
+}
+
+// Confined reports whether the pods of a release have no identity, like those that run the code of forks:
+// what they report is not shown.
+func Confined(release *v1alpha1.VersionedMicroservice) bool {
+	pod := &release.Spec.Template.Spec
+	return pod.ServiceAccountName == "default" && pod.AutomountServiceAccountToken != nil && !*pod.AutomountServiceAccountToken
+}

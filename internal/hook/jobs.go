@@ -1,0 +1,186 @@
+package hook
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// The defaults of Jobs.
+const (
+	defaultJobTimeout = 10 * time.Minute
+	defaultJobTTL     = 24 * time.Hour
+)
+
+// JobTimeout returns the timeout of one pod of a Job.
+func JobTimeout(j *v1alpha1.HookJob) time.Duration { return j.Timeout.Std(defaultJobTimeout) }
+
+// jobTTL returns how long a finished Job is kept. A hook that was removed has the default.
+func jobTTL(j *v1alpha1.HookJob) time.Duration {
+	if j == nil {
+		return defaultJobTTL
+	}
+	return j.TTLAfterFinished.Std(defaultJobTTL)
+}
+
+// maxJobName is the longest name of a Job: its pods have a label with it.
+const maxJobName = 63
+
+// JobName returns the name of the Job for a call. It depends only on the call, so that another
+// manager, or one that restarts, finds the Job and does not run it again.
+func JobName(q Call) string {
+	suffix := "-" + q.Body.ID[:min(10, len(q.Body.ID))]
+	release := q.Body.Release
+	return strings.TrimRight(release[:min(len(release), maxJobName-len(suffix))], "-.") + suffix
+}
+
+// Variables returns the environment of the Job of a call: the body of the call that a URL would
+// receive, and then the variables of the hook, which may refer to them with $(NAME). Existing variables are only ever added to.
+func Variables(q Call) []corev1.EnvVar {
+	b := q.Body
+	out := []corev1.EnvVar{
+		{Name: "HLNR_HOOK", Value: b.Name},
+		{Name: "HLNR_HOOK_TYPE", Value: string(b.Type)},
+		{Name: "HLNR_CALL", Value: b.ID},
+		{Name: "HLNR_NAMESPACE", Value: b.Namespace},
+		{Name: "HLNR_MICROSERVICE", Value: b.Microservice},
+		{Name: "HLNR_GROUP", Value: b.Group},
+		{Name: "HLNR_RELEASE", Value: b.Release},
+		{Name: "HLNR_VERSION", Value: b.Version},
+		{Name: "HLNR_PREVIOUS_VERSION", Value: b.PreviousVersion},
+		{Name: "HLNR_STATUS", Value: string(b.Phase)},
+		{Name: "HLNR_REASON", Value: b.Reason},
+		{Name: "HLNR_STEP", Value: strconv.Itoa(int(b.Step))},
+		{Name: "HLNR_STEP_NAME", Value: b.StepName},
+		{Name: "HLNR_WEIGHT", Value: strconv.Itoa(int(b.Weight))},
+		{Name: "HLNR_SERVICES", Value: strings.Join(b.Services, ",")},
+		{Name: "HLNR_URL", Value: b.URL},
+	}
+	for i := range out { // The kubelet would replace $(NAME).
+		out[i].Value = strings.ReplaceAll(out[i].Value, "$(", "$$(")
+	}
+	for _, e := range q.Hook.Job.Env {
+		out = append(out, corev1.EnvVar{Name: e.Name, Value: e.Value})
+	}
+	return out
+}
+
+// Finished returns the condition with which a Job ended, or nil while it has not.
+func Finished(job *batchv1.Job) *batchv1.JobCondition {
+	for i := range job.Status.Conditions {
+		c := &job.Status.Conditions[i]
+		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
+}
+
+// JobOutcome returns the outcome of a call that a Job answers. log is what its last pod reported.
+func JobOutcome(job *batchv1.Job, t v1alpha1.HookType, log string) Outcome {
+	o := Outcome{Job: job.Name, Log: cutLog(log)}
+	end := Finished(job)
+	switch {
+	case end == nil && job.Status.Active == 0 && job.Status.Failed == 0:
+		o.Running, o.Log, o.Message = true, "", fmt.Sprintf("Job %s has no pod yet", job.Name)
+		return o
+	case end == nil:
+		o.Running, o.Log, o.Message = true, "", fmt.Sprintf("Job %s is running", job.Name)
+		return o
+	}
+	o.Attempts, o.Time = max(1, int(job.Status.Succeeded+job.Status.Failed)), end.LastTransitionTime.Time
+	took := ""
+	if begin := job.Status.StartTime; begin != nil && !end.LastTransitionTime.Time.Before(begin.Time) {
+		took = " after " + end.LastTransitionTime.Sub(begin.Time).Round(time.Second).String()
+	}
+	if end.Type == batchv1.JobComplete {
+		o.Yes, o.Message = true, fmt.Sprintf("Job %s succeeded%s", job.Name, took)
+		return o
+	}
+	o.Refused = gates(t)
+	o.Message = line(fmt.Sprintf("Job %s failed%s: %s", job.Name, took, firstLine(cmp.Or(lastLine(o.Log), end.Message, end.Reason))))
+	return o
+}
+
+// NotCreated returns the outcome of a call whose Job cannot be created yet.
+func NotCreated(q Call, why string) Outcome {
+	return Outcome{Running: true, Job: JobName(q), Message: line(uncreated + JobName(q) + ": " + firstLine(why))}
+}
+
+// uncreated is the prefix of the message of a call whose Job cannot be created.
+const uncreated = "cannot create Job "
+
+// Obsolete reports whether a Job has no more to do, and from when it may be deleted: a check of a step
+// that is over immediately, and one that has ended, with its result in the status, after its time to live.
+// Gates and notifications run to their end, because a migration that is interrupted is worse than one
+// that is not needed.
+func (p *Rollout) Obsolete(job *batchv1.Job, known []v1alpha1.HookStatus, questions []Call) (bool, time.Time) {
+	id := job.Annotations[v1alpha1.AnnotationHookCall]
+	for _, q := range questions {
+		if q.Body.ID != id {
+			continue
+		}
+		if s := find(known, q.Hook.Name); s == nil || s.ID != id || !final(s) {
+			return false, time.Time{}
+		}
+	}
+	end := Finished(job)
+	if end == nil {
+		asked := slices.ContainsFunc(questions, func(q Call) bool { return q.Body.ID == id })
+		return !asked && job.Annotations[v1alpha1.AnnotationHookType] == string(v1alpha1.HookRollout), time.Time{}
+	}
+	var spec *v1alpha1.HookJob
+	for _, h := range p.hooks() {
+		if h.Name == job.Labels[v1alpha1.LabelHook] {
+			spec = h.Job
+		}
+	}
+	return true, end.LastTransitionTime.Add(jobTTL(spec))
+}
+
+// ToURLs returns the calls that no Job answers.
+func ToURLs(calls []Call) []Call {
+	return slices.DeleteFunc(slices.Clone(calls), func(q Call) bool { return q.Hook.Job != nil })
+}
+
+// maxLog is how much of a Job's log is in the status, in bytes.
+const maxLog = 2048
+
+// cutLog returns the end of a log, without characters that terminals interpret.
+func cutLog(log string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) && r != utf8.RuneError {
+			return r
+		}
+		return -1
+	}, log)
+	clean = strings.TrimSpace(clean)
+	if len(clean) > maxLog {
+		clean = clean[len(clean)-maxLog:]
+		for !utf8.RuneStart(clean[0]) {
+			clean = clean[1:]
+		}
+	}
+	return clean
+}
+
+// lastLine returns the last line that is not empty.
+func lastLine(text string) string {
+	last := ""
+	for l := range strings.Lines(text) {
+		if l = strings.TrimSpace(l); l != "" {
+			last = l
+		}
+	}
+	return last
+}

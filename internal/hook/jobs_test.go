@@ -1,0 +1,166 @@
+package hook
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// endedJob returns a Job that ran for 90 s.
+func endedJob(condition batchv1.JobConditionType, message string) *batchv1.Job {
+	begin := metav1.NewTime(time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC))
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "shop-1-0-0-abc", Labels: map[string]string{v1alpha1.LabelHook: "migrate"}, Annotations: map[string]string{
+		v1alpha1.AnnotationHookCall: "a", v1alpha1.AnnotationHookType: string(v1alpha1.HookConfirmRollout),
+	}}}
+	job.Status.StartTime = &begin
+	job.Status.Conditions = []batchv1.JobCondition{{Type: condition, Status: corev1.ConditionTrue, Message: message, LastTransitionTime: metav1.NewTime(begin.Add(90 * time.Second))}}
+	return job
+}
+
+func TestJobName(t *testing.T) {
+	t.Parallel()
+	name := func(release, id string) string {
+		return JobName(Call{Body: Body{Release: release, ID: id}})
+	}
+	const id = "0123456789abcdef0123456789abcdef"
+	for release, want := range map[string]string{
+		"shop-1-0-0-abc":               "shop-1-0-0-abc-0123456789",
+		strings.Repeat("a", 63):        strings.Repeat("a", 52) + "-0123456789",
+		strings.Repeat("a", 51) + "-b": strings.Repeat("a", 51) + "-0123456789",
+	} {
+		if got := name(release, id); got != want || len(got) > 63 {
+			t.Errorf("the Job of %s is %s, want %s", release, got, want)
+		}
+	}
+	if name("shop", id) == name("shop", "1"+id[1:]) {
+		t.Error("two calls have one Job")
+	}
+}
+
+func TestJobOutcome(t *testing.T) {
+	t.Parallel()
+	running := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "shop-1-0-0-abc"}}
+	started := running.DeepCopy()
+	started.Status.Active = 1
+	end := time.Date(2030, 1, 1, 12, 1, 30, 0, time.UTC)
+	for name, test := range map[string]struct {
+		job  *batchv1.Job
+		kind v1alpha1.HookType
+		log  string
+		want Outcome
+	}{
+		"no pod":  {running, v1alpha1.HookConfirmRollout, "", Outcome{Running: true, Job: running.Name, Message: "Job shop-1-0-0-abc has no pod yet"}},
+		"running": {started, v1alpha1.HookConfirmRollout, "a", Outcome{Running: true, Job: running.Name, Message: "Job shop-1-0-0-abc is running"}},
+		"success": {endedJob(batchv1.JobComplete, ""), v1alpha1.HookConfirmRollout, "3 tables\n", Outcome{Yes: true, Attempts: 1, Job: running.Name, Log: "3 tables", Message: "Job shop-1-0-0-abc succeeded after 1m30s", Time: end}},
+		"a gate that fails": {endedJob(batchv1.JobFailed, "Job has reached the specified backoff limit"), v1alpha1.HookConfirmPromotion, "a\n\x1b[31mno table orders\x1b[0m\n", Outcome{
+			Refused: true, Attempts: 1, Job: running.Name, Log: "a\n[31mno table orders[0m", Message: "Job shop-1-0-0-abc failed after 1m30s: [31mno table orders[0m", Time: end,
+		}},
+		"a check that fails": {endedJob(batchv1.JobFailed, "Job has reached the specified backoff limit"), v1alpha1.HookRollout, "", Outcome{
+			Attempts: 1, Job: running.Name, Message: "Job shop-1-0-0-abc failed after 1m30s: Job has reached the specified backoff limit", Time: end,
+		}},
+	} {
+		if diff := cmp.Diff(test.want, JobOutcome(test.job, test.kind, test.log)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	log := JobOutcome(endedJob(batchv1.JobFailed, ""), v1alpha1.HookRollout, strings.Repeat("ä\n", 3000)+"the end").Log
+	if len(log) > maxLog || !strings.HasSuffix(log, "\nthe end") || strings.ContainsRune(log, '\uFFFD') {
+		t.Errorf("the log has %d bytes and ends with %q", len(log), log[max(0, len(log)-20):])
+	}
+}
+
+// TestJobPhase: the outcomes of Jobs become the phases that the gates of a rollout read, and a Job that
+// still runs is written once.
+func TestJobPhase(t *testing.T) {
+	t.Parallel()
+	at := metav1.NowMicro()
+	later := at.Add(time.Hour)
+	for name, test := range map[string]struct {
+		kind v1alpha1.HookType
+		o    Outcome
+		want v1alpha1.HookPhase
+	}{
+		"a gate waits":           {v1alpha1.HookConfirmRollout, Outcome{Running: true, Message: "a"}, v1alpha1.HookWaiting},
+		"a check waits":          {v1alpha1.HookPreRollout, Outcome{Running: true, Message: "a"}, v1alpha1.HookWaiting},
+		"a notification waits":   {v1alpha1.HookPostRollout, Outcome{Running: true, Message: "a"}, v1alpha1.HookWaiting},
+		"a gate opens":           {v1alpha1.HookConfirmRollout, Outcome{Yes: true, Attempts: 1}, v1alpha1.HookOpen},
+		"a gate fails":           {v1alpha1.HookConfirmRollout, Outcome{Refused: true, Attempts: 1}, v1alpha1.HookFailed},
+		"a check passes":         {v1alpha1.HookRollout, Outcome{Yes: true, Attempts: 1}, v1alpha1.HookDelivered},
+		"a check fails":          {v1alpha1.HookRollout, Outcome{Attempts: 1}, v1alpha1.HookFailed},
+		"a notification fails":   {v1alpha1.HookPostRollout, Outcome{Attempts: 1}, v1alpha1.HookFailed},
+		"a notification is done": {v1alpha1.HookPostRollout, Outcome{Yes: true, Attempts: 1}, v1alpha1.HookDelivered},
+	} {
+		first := answer(v1alpha1.HookStatus{Type: test.kind, Phase: v1alpha1.HookWaiting, Time: &at}, test.o, later)
+		if first.Phase != test.want {
+			t.Errorf("%s: %s", name, first.Phase)
+		}
+		if again := answer(first, test.o, later.Add(time.Hour)); test.o.Running && !cmp.Equal(first, again) {
+			t.Errorf("%s: it is written again: %s", name, cmp.Diff(first, again))
+		}
+	}
+}
+
+func TestObsoleteJob(t *testing.T) {
+	t.Parallel()
+	p := &Rollout{Microservice: &v1alpha1.Microservice{}}
+	p.Microservice.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Hooks: []v1alpha1.Hook{{Name: "migrate", Job: &v1alpha1.HookJob{TTLAfterFinished: "1h"}}}}
+	asked := []Call{{Hook: p.hooks()[0], Body: Body{ID: "a"}}}
+	done := endedJob(batchv1.JobComplete, "")
+	end := done.Status.Conditions[0].LastTransitionTime.Time
+	load := &batchv1.Job{ObjectMeta: *done.ObjectMeta.DeepCopy()}
+	load.Annotations[v1alpha1.AnnotationHookType] = string(v1alpha1.HookRollout)
+	status := func(phase v1alpha1.HookPhase) []v1alpha1.HookStatus {
+		return []v1alpha1.HookStatus{{Name: "migrate", ID: "a", Phase: phase}}
+	}
+	for name, test := range map[string]struct {
+		job      *batchv1.Job
+		known    []v1alpha1.HookStatus
+		asked    []Call
+		obsolete bool
+		at       time.Time
+	}{
+		"its result is not in the status":         {done, nil, asked, false, time.Time{}},
+		"it is in the status as running":          {done, status(v1alpha1.HookWaiting), asked, false, time.Time{}},
+		"its result is in the status":             {done, status(v1alpha1.HookOpen), asked, true, end.Add(time.Hour)},
+		"it ended, and is not needed":             {done, nil, nil, true, end.Add(time.Hour)},
+		"a migration runs, and is not needed":     {&batchv1.Job{ObjectMeta: done.ObjectMeta}, nil, nil, false, time.Time{}},
+		"a load test runs":                        {load, nil, asked, false, time.Time{}},
+		"a load test runs in a step that is over": {load, status(v1alpha1.HookDelivered), nil, true, time.Time{}},
+		"the hook is removed: 24 h are the default": {func() *batchv1.Job {
+			j := done.DeepCopy()
+			j.Labels[v1alpha1.LabelHook] = "gone"
+			return j
+		}(), nil, nil, true, end.Add(24 * time.Hour)},
+	} {
+		if obsolete, at := p.Obsolete(test.job, test.known, test.asked); obsolete != test.obsolete || !at.Equal(test.at) {
+			t.Errorf("%s: obsolete %v, at %s", name, obsolete, at)
+		}
+	}
+}
+
+func TestJobVariables(t *testing.T) {
+	t.Parallel()
+	q := Call{
+		Hook: v1alpha1.Hook{Name: "smoke", Type: v1alpha1.HookPreRollout, Job: &v1alpha1.HookJob{Env: []v1alpha1.HookJobVariable{{Name: "TARGET", Value: "$(HLNR_URL)"}}}},
+		Body: Body{ID: "a", Type: v1alpha1.HookPreRollout, Name: "smoke", Namespace: "shop", Microservice: "shop", Group: "1-x", Release: "shop-1", Version: "1.0.0", PreviousVersion: "0.9.0", Services: []string{"web-1", "api-1"}, URL: "https://canary.example.com", Step: 1, StepName: "tenth", Weight: 10, Phase: v1alpha1.ReleaseCanary, Reason: "Started"},
+	}
+	got := map[string]string{}
+	for _, e := range Variables(q) {
+		got[e.Name] = e.Value
+	}
+	want := map[string]string{
+		"HLNR_HOOK": "smoke", "HLNR_HOOK_TYPE": "PreRollout", "HLNR_CALL": "a", "HLNR_NAMESPACE": "shop", "HLNR_MICROSERVICE": "shop", "HLNR_GROUP": "1-x",
+		"HLNR_RELEASE": "shop-1", "HLNR_VERSION": "1.0.0", "HLNR_PREVIOUS_VERSION": "0.9.0", "HLNR_STATUS": "canary", "HLNR_REASON": "Started", "HLNR_STEP": "1",
+		"HLNR_STEP_NAME": "tenth", "HLNR_WEIGHT": "10", "HLNR_SERVICES": "web-1,api-1", "HLNR_URL": "https://canary.example.com", "TARGET": "$(HLNR_URL)",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
