@@ -181,7 +181,7 @@ func installBoard(t *testing.T) *frontProxy {
 		t.Fatal(err)
 	}
 	image, tag, _ := strings.Cut(strings.TrimPrefix(manager.Spec.Template.Spec.Containers[0].Image, env.RegistryInternal), ":")
-	dir, err := os.MkdirTemp(filepath.Join(env.root, ".cache"), "board-")
+	dir, err := os.MkdirTemp(filepath.Join(env.root, ".cache"), "board-") //nolint:usetesting // Paths of an overlay are relative: it must be in the tree.
 	if err != nil {
 		t.Fatal(err)
 	}
