@@ -1,6 +1,7 @@
 package versionedmicroservice
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -144,13 +145,13 @@ func (r *reconciler) applyJobs(ctx context.Context, o *observed, p jobPlan) (map
 		if err := r.createJob(ctx, o.release, resources.Job(o.release, q)); err != nil {
 			why := status.Classify(err)
 			waiting[q.Body.ID] = hook.NotCreated(q, why.Error())
-			failed = firstError(failed, err)
+			failed = cmp.Or(failed, err)
 		}
 	}
 	for _, job := range p.remove {
 		err := r.client.Delete(ctx, job.Job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &job.UID})
 		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-			failed = firstError(failed, fmt.Errorf("delete Job %q: %w", job.Name, err))
+			failed = cmp.Or(failed, fmt.Errorf("delete Job %q: %w", job.Name, err))
 		}
 	}
 	return waiting, failed
@@ -174,11 +175,4 @@ func (r *reconciler) createJob(ctx context.Context, release *v1alpha1.VersionedM
 		return err
 	}
 	return r.writer.Claim(release, live)
-}
-
-func firstError(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }

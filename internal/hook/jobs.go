@@ -45,7 +45,8 @@ func JobName(q Call) string {
 }
 
 // Variables returns the environment of the Job of a call: the body of the call that a URL would
-// receive, and then the variables of the hook, which may refer to them with $(NAME). Existing variables are only ever added to.
+// receive, and then the variables of the hook, which may refer to them
+// with $(NAME). Variables are only ever added.
 func Variables(q Call) []corev1.EnvVar {
 	b := q.Body
 	out := []corev1.EnvVar{
@@ -114,14 +115,11 @@ func JobOutcome(job *batchv1.Job, t v1alpha1.HookType, log string) Outcome {
 
 // NotCreated returns the outcome of a call whose Job cannot be created yet.
 func NotCreated(q Call, why string) Outcome {
-	return Outcome{Running: true, Job: JobName(q), Message: line(uncreated + JobName(q) + ": " + firstLine(why))}
+	return Outcome{Running: true, Job: JobName(q), Message: line("cannot create Job " + JobName(q) + ": " + firstLine(why))}
 }
 
-// uncreated is the prefix of the message of a call whose Job cannot be created.
-const uncreated = "cannot create Job "
-
-// Obsolete reports whether a Job has no more to do, and from when it may be deleted: a check of a step
-// that is over immediately, and one that has ended, with its result in the status, after its time to live.
+// Obsolete reports whether a Job has no more to do, and from when it may be deleted: immediately if it is
+// a check of a step that is over, and after its time to live if it has ended and its result is in the status.
 // Gates and notifications run to their end, because a migration that is interrupted is worse than one
 // that is not needed.
 func (p *Rollout) Obsolete(job *batchv1.Job, known []v1alpha1.HookStatus, questions []Call) (bool, time.Time) {

@@ -63,7 +63,7 @@ func jobContainer(release *v1alpha1.VersionedMicroservice, q hook.Call) corev1.C
 	spec := q.Hook.Job
 	c := *mainContainer(release).DeepCopy()
 	c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle, c.Ports = nil, nil, nil, nil, nil
-	c.RestartPolicy, c.Stdin, c.TTY = nil, false, false
+	c.RestartPolicy, c.RestartPolicyRules, c.ResizePolicy, c.Stdin, c.TTY = nil, nil, nil, false, false
 	if spec.Image != "" {
 		c.Image, c.ImagePullPolicy = spec.Image, ""
 	}
@@ -84,12 +84,13 @@ func jobContainer(release *v1alpha1.VersionedMicroservice, q hook.Call) corev1.C
 	return c
 }
 
-// mainContainer returns the container that runs the image of the release.
+// mainContainer returns the container that runs the image of the release: the one of the image without a
+// containerName. The others are additional images.
 func mainContainer(release *v1alpha1.VersionedMicroservice) *corev1.Container {
 	containers := release.Spec.Template.Spec.Containers
 	for _, image := range release.Spec.Images {
 		for i := range containers {
-			if containers[i].Name == image.ContainerName || image.ContainerName == "" && containers[i].Image == image.Image {
+			if image.ContainerName == "" && containers[i].Image == image.Image {
 				return &containers[i]
 			}
 		}

@@ -18,17 +18,18 @@ func jobRelease() *v1alpha1.VersionedMicroservice {
 	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/"}}}
 	release := &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop-1-0-0-abc"}}
 	release.Spec.MicroserviceName, release.Spec.Group = "shop", "1-x"
-	release.Spec.Images = []v1alpha1.ReleaseImage{{Image: "registry.example.com/shop@sha256:1"}}
+	release.Spec.Images = []v1alpha1.ReleaseImage{{ContainerName: "metrics", Image: "metrics"}, {Image: "registry.example.com/shop@sha256:1"}}
 	release.Spec.Template = corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "shop", v1alpha1.LabelRelease: release.Name}},
 		Spec: corev1.PodSpec{
 			ServiceAccountName: "shop",
 			InitContainers:     []corev1.Container{{Name: "proxy", Image: "proxy", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}},
 			Containers: []corev1.Container{
-				{Name: "metrics", Image: "metrics"},
+				{Name: "metrics", Image: "metrics"}, // an additional image
 				{
 					Name: "shop", Image: "registry.example.com/shop@sha256:1", Command: []string{"/app"}, Args: []string{"serve"},
 					Ports: []corev1.ContainerPort{{ContainerPort: 8080}}, ReadinessProbe: probe, LivenessProbe: probe, StartupProbe: probe,
+					ResizePolicy:    []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.RestartContainer}}, // refused in a pod that never restarts
 					Env:             []corev1.EnvVar{{Name: "DB", Value: "db"}, {Name: "HLNR_GROUP", Value: "from the template"}},
 					EnvFrom:         []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "shop-1-0-0-abc-12345678"}}}},
 					SecurityContext: &corev1.SecurityContext{RunAsNonRoot: ptr.To(true)},
@@ -71,7 +72,7 @@ func TestJobRunsThePodOfTheRelease(t *testing.T) {
 		t.Errorf("the pod is %+v", spec)
 	}
 	c := spec.Containers[0]
-	if c.Name != "shop" || len(c.Ports) > 0 || c.ReadinessProbe != nil || c.LivenessProbe != nil || c.StartupProbe != nil || len(c.Args) > 0 || len(c.EnvFrom) != 1 || !*c.SecurityContext.RunAsNonRoot ||
+	if c.Name != "shop" || len(c.Ports) > 0 || len(c.ResizePolicy) > 0 || c.ReadinessProbe != nil || c.LivenessProbe != nil || c.StartupProbe != nil || len(c.Args) > 0 || len(c.EnvFrom) != 1 || !*c.SecurityContext.RunAsNonRoot ||
 		c.TerminationMessagePolicy != corev1.TerminationMessageFallbackToLogsOnError {
 		t.Errorf("the container is %+v", c)
 	}
