@@ -17,9 +17,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/shard"
 )
 
-// leaseName is the name of the leader election Lease.
+// leaseName is the name of the leader election Lease, without shards.
 const leaseName = "manager.hlnr.io"
 
 // checkPoll is the time between two reads of a check; a manager renews its Lease every two seconds.
@@ -33,9 +34,12 @@ func checkCommand() *cobra.Command {
 		Use:   "check",
 		Short: "Wait until a manager runs in the cluster, for helm test",
 		Long: `check waits until the API server serves all kinds of hlnr.io and a manager renews the leader
-election Lease. It exits non-zero, with what is missing, when that takes longer than --timeout.`,
+election Lease, or those of all shards. It exits non-zero, with what is missing, when that takes longer than --timeout.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.shards < 0 || o.shards > shard.Max {
+				return fmt.Errorf("--shards: %d must be from 0 to %d", o.shards, shard.Max)
+			}
 			if timeout <= 0 {
 				return fmt.Errorf("--timeout: %s must be greater than 0, such as 60s", timeout)
 			}
@@ -49,25 +53,52 @@ election Lease. It exits non-zero, with what is missing, when that takes longer 
 			}
 			ctx, cancel := context.WithTimeout(ctrl.SetupSignalHandler(), timeout)
 			defer cancel()
-			return check(ctx, config, namespace, cmd.OutOrStdout())
+			return check(ctx, config, namespace, leaseNames(o.shards), cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().StringVar(&o.leaderNamespace, "leader-election-namespace", "", "namespace of the Lease; defaults to the namespace of the pod")
+	cmd.Flags().IntVar(&o.shards, "shards", 0, "number of shards, as the managers have it: the Lease of each must be renewed")
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the kinds and the Lease")
 	return cmd
 }
 
-// check returns nil when the API server serves all kinds and the Lease was renewed since the first read, so that the clocks
+// leaseNames returns the Leases that managers renew: one, or one for each shard.
+func leaseNames(shards int) []string {
+	if shards == 0 {
+		return []string{leaseName}
+	}
+	var names []string
+	for i := range shards {
+		names = append(names, shard.LeaseName(i))
+	}
+	return names
+}
+
+// check returns nil when the API server serves all kinds and each Lease was renewed since its first read, so that the clocks
 // need not be synchronized. If ctx ends before that, check returns what is missing.
-func check(ctx context.Context, config *rest.Config, namespace string, out io.Writer) error {
+func check(ctx context.Context, config *rest.Config, namespace string, leases []string, out io.Writer) error {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	var first, holder string
+	for _, lease := range leases {
+		holder, err := waitRenewed(ctx, clients, namespace, lease)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(out, "The API server serves the kinds of %s, and manager %s renews the Lease %s/%s.\n", v1alpha1.GroupVersion, holder, namespace, lease); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waitRenewed returns who renews a Lease, after one renewal.
+func waitRenewed(ctx context.Context, clients kubernetes.Interface, namespace, lease string) (holder string, _ error) {
+	var first string
 	missing := errors.New("the API server does not respond")
-	err = wait.PollUntilContextCancel(ctx, checkPoll, true, func(ctx context.Context) (bool, error) {
-		at, by, err := renewed(ctx, clients, namespace)
+	err := wait.PollUntilContextCancel(ctx, checkPoll, true, func(ctx context.Context) (bool, error) {
+		at, by, err := renewed(ctx, clients, namespace, lease)
 		if ctx.Err() != nil {
 			return false, nil // What the last read found is missing, and not an answer.
 		}
@@ -78,27 +109,26 @@ func check(ctx context.Context, config *rest.Config, namespace string, out io.Wr
 		if first == "" {
 			first = at
 		}
-		holder, missing = by, fmt.Errorf("the manager %s does not renew the Lease %s/%s; see its log", by, namespace, leaseName)
+		holder, missing = by, fmt.Errorf("the manager %s does not renew the Lease %s/%s; see its log", by, namespace, lease)
 		return at != first, nil
 	})
 	if err != nil {
-		return missing
+		return "", missing
 	}
-	_, err = fmt.Fprintf(out, "The API server serves the kinds of %s, and manager %s renews the Lease %s/%s.\n", v1alpha1.GroupVersion, holder, namespace, leaseName)
-	return err
+	return holder, nil
 }
 
-// renewed returns when the Lease was renewed, as text, and by which manager, if the API server serves all kinds.
-func renewed(ctx context.Context, clients kubernetes.Interface, namespace string) (at, holder string, _ error) {
+// renewed returns when a Lease was renewed, as text, and by which manager, if the API server serves all kinds.
+func renewed(ctx context.Context, clients kubernetes.Interface, namespace, name string) (at, holder string, _ error) {
 	if err := servedKinds(clients); err != nil {
 		return "", "", err
 	}
-	lease, err := clients.CoordinationV1().Leases(namespace).Get(ctx, leaseName, metav1.GetOptions{})
+	lease, err := clients.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return "", "", fmt.Errorf("get Lease %q: %w; no manager runs in namespace %q", leaseName, err, namespace)
+		return "", "", fmt.Errorf("get Lease %q: %w; no manager runs in namespace %q", name, err, namespace)
 	}
 	if lease.Spec.HolderIdentity == nil || lease.Spec.RenewTime == nil || *lease.Spec.HolderIdentity == "" {
-		return "", "", fmt.Errorf("the Lease %s/%s has no holder; see the log of Deployment heighliner", namespace, leaseName)
+		return "", "", fmt.Errorf("the Lease %s/%s has no holder; see the log of Deployment heighliner", namespace, name)
 	}
 	holder = *lease.Spec.HolderIdentity
 	return holder + " " + lease.Spec.RenewTime.String(), holder, nil

@@ -20,7 +20,7 @@ func TestCheck(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*checkPoll)
 		defer cancel()
-		if err := check(ctx, env.Config, namespace, &strings.Builder{}); err == nil || !strings.Contains(err.Error(), want) {
+		if err := check(ctx, env.Config, namespace, leaseNames(0), &strings.Builder{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}
 	}
@@ -39,7 +39,7 @@ func TestCheck(t *testing.T) {
 	done := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	defer cancel()
-	go func() { done <- check(ctx, env.Config, namespace, &out) }()
+	go func() { done <- check(ctx, env.Config, namespace, leaseNames(0), &out) }()
 	await.Nil(t, func(ctx context.Context) error { // until the check has read it twice
 		lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
 		if err := env.Client.Update(ctx, lease); err != nil {

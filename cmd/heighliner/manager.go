@@ -21,7 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -48,6 +50,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 	"github.com/heighliner/heighliner/internal/registry/workloadidentity"
 	"github.com/heighliner/heighliner/internal/servicemetrics"
+	"github.com/heighliner/heighliner/internal/shard"
 )
 
 // version is set when the binary is built.
@@ -56,6 +59,7 @@ var version = "dev"
 // options of the manager, one for each flag.
 type options struct {
 	leaderElect     bool
+	shards          int
 	leaderNamespace string
 	metricsAddress  string
 	metricsInsecure bool
@@ -99,7 +103,8 @@ It connects to the cluster of KUBECONFIG, --kubeconfig or the pod's service acco
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.leaderElect, "leader-elect", false, "run only while holding the leader election Lease; required with more than one replica")
-	f.StringVar(&o.leaderNamespace, "leader-election-namespace", "", "namespace of the Lease, and of the ConfigMap that defines which namespaces may use which hosts; defaults to the namespace of the pod")
+	f.IntVar(&o.shards, "shards", 0, "number of shards into which namespaces are divided by a hash; each replica reconciles the shards whose Leases it holds. Replaces --leader-elect, needs as many in all replicas, and must change only while none runs; 0 disables shards")
+	f.StringVar(&o.leaderNamespace, "leader-election-namespace", "", "namespace of the Leases, and of the ConfigMap that defines which namespaces may use which hosts; defaults to the namespace of the pod")
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of the metrics, served over HTTPS to callers that may read /metrics; 0 disables metrics")
 	f.BoolVar(&o.metricsInsecure, "metrics-insecure", false, "serve metrics over HTTP without authorization")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
@@ -138,6 +143,12 @@ func (o options) validate() error {
 	switch {
 	case o.minDrain <= 0:
 		return fmt.Errorf("--min-drain-delay: %s must be greater than 0, such as 5s", o.minDrain)
+	case o.shards < 0 || o.shards > shard.Max:
+		return fmt.Errorf("--shards: %d must be from 0 to %d, such as the number of replicas", o.shards, shard.Max)
+	case o.shards > 0 && o.leaderElect:
+		return errors.New("--shards and --leader-elect: use one of them; each shard has a Lease")
+	case o.shards > 0 && o.ownNamespace() == "":
+		return errors.New("--shards requires --leader-election-namespace, the namespace of the Leases")
 	case o.workers < 1:
 		return fmt.Errorf("--workers: %d must be at least 1", o.workers)
 	case !(o.registryRate >= minRegistryRate && o.registryRate <= maxRegistryRate):
@@ -294,6 +305,34 @@ func labelled(key string) labels.Selector {
 	return labels.NewSelector().Add(*has)
 }
 
+// newShards returns the shards of the namespaces, which the manager runs; nil without --shards.
+func newShards(mgr ctrl.Manager, o options) (*shard.Shards, error) {
+	if o.shards == 0 {
+		return nil, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("name this replica in Leases: %w", err)
+	}
+	config := rest.CopyConfig(mgr.GetConfig())
+	config.Timeout = shard.RenewDeadline / 2
+	leases, err := coordinationv1.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make client of Leases: %w", err)
+	}
+	shards, err := shard.New(shard.Options{
+		Count: o.shards, Namespace: o.ownNamespace(), Identity: host + "_" + string(uuid.NewUUID()),
+		Leases: leases, Metrics: ctrlmetrics.Registry,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--shards: %w", err)
+	}
+	if err := mgr.Add(shards); err != nil {
+		return nil, fmt.Errorf("add shards: %w", err)
+	}
+	return shards, nil
+}
+
 // setup adds the controllers and the probes.
 func setup(mgr ctrl.Manager, o options) error {
 	allowed, err := outbound.New(o.outbound)
@@ -307,6 +346,10 @@ func setup(mgr ctrl.Manager, o options) error {
 		return err
 	}
 	scanner := registry.New(registry.Options{UserAgent: "heighliner/" + version, Outbound: allowed, Identity: identity, PerSecond: o.registryRate})
+	shards, err := newShards(mgr, o)
+	if err != nil {
+		return err
+	}
 	packages := make(chan types.NamespacedName, 64)
 	for _, c := range []struct {
 		name  string
@@ -314,7 +357,7 @@ func setup(mgr ctrl.Manager, o options) error {
 	}{
 		{"githubrepository", func() error {
 			return githubrepository.SetupWithManager(mgr, githubrepository.Options{
-				Pool: pool, Workers: o.workers, WebhookAddress: o.webhookAddress,
+				Pool: pool, Workers: o.workers, Shards: shards, WebhookAddress: o.webhookAddress,
 				Packages: func(repository types.NamespacedName, _ string) {
 					select {
 					case packages <- repository:
@@ -324,32 +367,32 @@ func setup(mgr ctrl.Manager, o options) error {
 			})
 		}},
 		{"feedback", func() error {
-			return feedback.SetupWithManager(mgr, feedback.Options{Pool: pool, Workers: o.workers})
+			return feedback.SetupWithManager(mgr, feedback.Options{Pool: pool, Workers: o.workers, Shards: shards})
 		}},
 		{"imagepolicy", func() error {
 			return imagepolicy.SetupWithManager(mgr, imagepolicy.Options{
-				Workers: o.workers, Scanner: scanner, Packages: packages, Identity: identity, IdentityNamespaces: o.identityNamespaces,
+				Workers: o.workers, Shards: shards, Scanner: scanner, Packages: packages, Identity: identity, IdentityNamespaces: o.identityNamespaces,
 			})
 		}},
 		{"microservice", func() error {
-			return microservice.SetupWithManager(mgr, microservice.Options{MinDrainDelay: o.minDrain, Workers: o.workers})
+			return microservice.SetupWithManager(mgr, microservice.Options{MinDrainDelay: o.minDrain, Workers: o.workers, Shards: shards})
 		}},
 		{"freeze", func() error {
-			return freeze.SetupWithManager(mgr, freeze.Options{})
+			return freeze.SetupWithManager(mgr, freeze.Options{Shards: shards})
 		}},
 		{"notification", func() error {
 			return notification.SetupWithManager(mgr, notification.Options{
-				Namespace: o.ownNamespace(), Namespaces: o.namespaces, Outbound: allowed, GitHub: pool, UserAgent: "heighliner/" + version,
+				Shards: shards, Namespace: o.ownNamespace(), Namespaces: o.namespaces, Outbound: allowed, GitHub: pool, UserAgent: "heighliner/" + version,
 			})
 		}},
 		{"versionedmicroservice", func() error {
 			return versionedmicroservice.SetupWithManager(mgr, versionedmicroservice.Options{
-				Workers: o.workers, PrometheusAddress: o.prometheus, Outbound: allowed, UserAgent: "heighliner/" + version,
+				Workers: o.workers, Shards: shards, PrometheusAddress: o.prometheus, Outbound: allowed, UserAgent: "heighliner/" + version,
 			})
 		}},
 		{"networkpolicy", func() error {
 			return networkpolicy.SetupWithManager(mgr, networkpolicy.Options{
-				Concurrency: o.workers, Namespace: o.ownNamespace(), Namespaces: o.namespaces, Outbound: allowed, UserAgent: "heighliner/" + version,
+				Concurrency: o.workers, Shards: shards, Namespace: o.ownNamespace(), Namespaces: o.namespaces, Outbound: allowed, UserAgent: "heighliner/" + version,
 			})
 		}},
 	} {
@@ -358,7 +401,7 @@ func setup(mgr ctrl.Manager, o options) error {
 		}
 	}
 	if err := ctrlmetrics.Registry.Register(servicemetrics.New(servicemetrics.Options{
-		Cache: mgr.GetCache(), Elected: mgr.Elected(), Limit: o.serviceMetrics, Log: mgr.GetLogger().WithName("servicemetrics"),
+		Cache: mgr.GetCache(), Elected: mgr.Elected(), Reports: shards.HoldsFirst, Limit: o.serviceMetrics, Log: mgr.GetLogger().WithName("servicemetrics"),
 	})); err != nil {
 		return fmt.Errorf("set up metrics of services: %w", err)
 	}

@@ -135,7 +135,7 @@ type manager struct {
 }
 
 // startManager runs this binary as the manager of a version.
-func startManager(t *testing.T, version, kubeconfig, namespace string) *manager {
+func startManager(t *testing.T, version, kubeconfig, namespace string, more ...string) *manager {
 	t.Helper()
 	m := &manager{T: t, metrics: freeAddress(t), log: filepath.Join(t.TempDir(), "log")}
 	log, err := os.Create(m.log)
@@ -143,8 +143,8 @@ func startManager(t *testing.T, version, kubeconfig, namespace string) *manager 
 		t.Fatal(err)
 	}
 	defer log.Close()
-	m.cmd = exec.Command(os.Args[0], "--kubeconfig", kubeconfig, "--namespace", namespace,
-		"--metrics-insecure", "--metrics-bind-address", m.metrics, "--health-probe-bind-address", "0", "--min-drain-delay", "100ms", "--outbound-allow", "127.0.0.1")
+	m.cmd = exec.Command(os.Args[0], append(more, "--kubeconfig", kubeconfig, "--namespace", namespace,
+		"--metrics-insecure", "--metrics-bind-address", m.metrics, "--health-probe-bind-address", "0", "--min-drain-delay", "100ms", "--outbound-allow", "127.0.0.1")...)
 	m.cmd.Env = append(os.Environ(), asManager+"="+version)
 	m.cmd.Stdout, m.cmd.Stderr = log, log
 	if err := m.cmd.Start(); err != nil {

@@ -42,6 +42,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/github"
+	"github.com/heighliner/heighliner/internal/shard"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -66,6 +67,8 @@ type Options struct {
 	Clock clock.PassiveClock
 	// Metrics is where metrics are registered. Defaults to the manager's registry.
 	Metrics prometheus.Registerer
+	// Shards define which namespaces this replica reconciles; nil: all.
+	Shards *shard.Shards
 }
 
 // Reconciler writes feedback of GitHubRepositories.
@@ -113,6 +116,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if err := setupIndexes(context.Background(), mgr); err != nil {
 		return fmt.Errorf("index objects for feedback: %w", err)
 	}
+	gate := o.Shards.Gate(mgr.GetCache(), &v1alpha1.GitHubRepositoryList{})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("feedback").
 		For(&v1alpha1.GitHubRepository{}, repositoryChanged).
@@ -124,8 +128,9 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 			r.tasks.run(ctx, func(repository types.NamespacedName) { q.Add(ctrl.Request{NamespacedName: repository}) })
 			return nil
 		})).
+		WatchesRawSource(gate).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
-		Complete(r)
+		Complete(gate.Reconciler(r))
 }
 
 // Reconcile records the results of the last task of one GitHubRepository, and starts the

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/shard"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -36,6 +37,8 @@ const FieldOwner = "heighliner-freeze"
 type Options struct {
 	// Clock is the only source of time. Defaults to the real clock.
 	Clock clock.PassiveClock
+	// Shards define which namespaces this replica reconciles; nil: all.
+	Shards *shard.Shards
 }
 
 // reconciler reconciles Freezes, or ClusterFreezes.
@@ -59,24 +62,27 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	}
 	for name, of := range map[string]struct {
 		object  client.Object
+		list    client.ObjectList
 		cluster bool
 	}{
-		"freeze":        {&v1alpha1.Freeze{}, false},
-		"clusterfreeze": {&v1alpha1.ClusterFreeze{}, true},
+		"freeze":        {&v1alpha1.Freeze{}, &v1alpha1.FreezeList{}, false},
+		"clusterfreeze": {&v1alpha1.ClusterFreeze{}, &v1alpha1.ClusterFreezeList{}, true},
 	} {
 		r := &reconciler{
 			Client: mgr.GetClient(), clock: o.Clock, cluster: of.cluster,
 			events: status.Recorder{Events: mgr.GetEventRecorder(FieldOwner)},
 		}
+		gate := o.Shards.Gate(mgr.GetCache(), of.list)
 		b := ctrl.NewControllerManagedBy(mgr).
 			Named(name).
 			For(of.object, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 			Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.forMicroservice), builder.WithPredicates(labelsChanged())).
+			WatchesRawSource(gate).
 			WithOptions(controller.Options{RateLimiter: status.RateLimiter()})
 		if of.cluster {
 			b = b.WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.forMicroservice), builder.WithPredicates(labelsChanged()))
 		}
-		if err := b.Complete(r); err != nil {
+		if err := b.Complete(gate.Reconciler(r)); err != nil {
 			return fmt.Errorf("set up controller %s: %w", name, err)
 		}
 	}

@@ -47,6 +47,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github"
+	"github.com/heighliner/heighliner/internal/shard"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -74,6 +75,8 @@ type Options struct {
 	// scan it now. It is called from any goroutine, at most six times in a row and then
 	// every ten seconds for each pair, and must not block. It may be nil.
 	Packages func(repository types.NamespacedName, name string)
+	// Shards define which namespaces this replica reconciles; nil: all.
+	Shards *shard.Shards
 }
 
 // Reconciler reconciles GitHubRepositories.
@@ -134,6 +137,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 			return fmt.Errorf("set up webhooks: %w", err)
 		}
 	}
+	gate := o.Shards.Gate(mgr.GetCache(), &v1alpha1.GitHubRepositoryList{})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("githubrepository").
 		For(&v1alpha1.GitHubRepository{}, requestChanged()).
@@ -142,8 +146,9 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 			ls.run(ctx, func(key types.NamespacedName) { q.Add(ctrl.Request{NamespacedName: key}) })
 			return nil
 		})).
+		WatchesRawSource(gate).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
-		Complete(r)
+		Complete(gate.Reconciler(r))
 }
 
 // setupWebhooks adds the server of webhooks to a manager.
@@ -154,7 +159,7 @@ func (r *Reconciler) setupWebhooks(mgr ctrl.Manager, o Options) error {
 	}
 	return mgr.Add(&webhookServer{address: o.WebhookAddress, handler: (&webhookHandler{
 		repositories: mgr.GetClient(), secrets: r.uncached, writer: mgr.GetClient(), clock: o.Clock,
-		elected: mgr.Elected(), hint: r.polls.hint, packages: o.Packages, count: r.metrics.delivered,
+		elected: mgr.Elected(), holds: o.Shards.Holds, hint: r.polls.hint, packages: o.Packages, count: r.metrics.delivered,
 	}).init()})
 }
 

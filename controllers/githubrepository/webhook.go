@@ -81,6 +81,8 @@ type webhookHandler struct {
 	clock                 clock.WithDelayedExecution
 	// elected is closed on the leader.
 	elected <-chan struct{}
+	// holds reports whether this replica reconciles a namespace, if it is elected.
+	holds func(namespace string) bool
 	hint    func(types.NamespacedName, map[int64]notice)
 	// packages is called for a new version of a package of a repository; it may be nil.
 	packages func(types.NamespacedName, string)
@@ -361,20 +363,29 @@ func (h *webhookHandler) flush(key types.NamespacedName, in *deliveryState, sinc
 	poll, numbers, packages := in.poll, in.numbers, in.packages
 	in.pending, in.poll, in.numbers, in.packages = false, false, map[int64]notice{}, map[string]bool{}
 	in.mu.Unlock()
-	select {
-	case <-h.elected:
-		if poll {
-			h.hint(key, numbers)
-		}
-		for name := range packages {
-			if h.packages != nil {
-				h.packages(key, name)
-			}
-		}
-	default:
+	if !h.reconciles(key.Namespace) {
 		if poll {
 			h.requestPoll(key, since)
 		}
+		return
+	}
+	if poll {
+		h.hint(key, numbers)
+	}
+	for name := range packages {
+		if h.packages != nil {
+			h.packages(key, name)
+		}
+	}
+}
+
+// reconciles returns whether this replica polls the repositories of a namespace.
+func (h *webhookHandler) reconciles(namespace string) bool {
+	select {
+	case <-h.elected:
+		return h.holds(namespace)
+	default:
+		return false
 	}
 }
 

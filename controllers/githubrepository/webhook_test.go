@@ -33,6 +33,8 @@ type door struct {
 	results map[string]int
 	elected chan struct{}
 	hooks   *webhookHandler
+	// elsewhere: another replica reconciles the namespace.
+	elsewhere bool
 }
 
 // serve takes deliveries for the repository shop, of which "signs" is the secret.
@@ -41,7 +43,7 @@ func serve(t *testing.T) *door {
 	d := &door{story: s, results: map[string]int{}, elected: make(chan struct{})}
 	close(d.elected)
 	d.hooks = (&webhookHandler{
-		repositories: s.client, secrets: s.client, writer: s.client, clock: s.clock, elected: d.elected,
+		repositories: s.client, secrets: s.client, writer: s.client, clock: s.clock, elected: d.elected, holds: func(string) bool { return !d.elsewhere },
 		hint: func(key types.NamespacedName, numbers map[int64]notice) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -338,25 +340,33 @@ func TestLargePush(t *testing.T) {
 	same(t, "answer to a wrong signature", d.send(githubtest.Delivery{ID: "2", Event: "push", Payload: []byte(payload)}, "guessed"), 401)
 }
 
-// A replica that is not the leader asks the leader for the poll.
-func TestReplicasAskTheLeader(t *testing.T) {
-	d := serve(t)
-	d.hooks.elected = make(chan struct{})
-	d.repo.Open(githubtest.PullRequest{HeadRef: "feature"})
-	d.policy("previews", "shop", ofPulls)
-	d.pass("shop")
-	d.repo.Close(1, true)
-	same(t, "answer", d.send(d.repo.PullRequestEvent(1, "closed"), "signs"), 202)
-	d.send(d.repo.PackageEvent("package", "shop"), "signs")
-	same(t, "passed on here", d.after(coalesceDelay), []string(nil))
-	await.Nil(t, func(context.Context) error {
-		if d.get("shop").Annotations[v1alpha1.AnnotationRequestedAt] == "" {
-			return errors.New("no poll was requested")
-		}
-		return nil
-	})
-	r, _ := d.story.pass("shop")
-	same(t, "closed", numbers(r, v1alpha1.PullRequestClosed), []int64{1})
+// A replica that does not reconcile the namespace asks the one that does for the poll.
+func TestReplicasAskTheOther(t *testing.T) {
+	for name, other := range map[string]func(*door){
+		"not the leader":      func(d *door) { d.hooks.elected = make(chan struct{}) },
+		"holds another shard": func(d *door) { d.elsewhere = true },
+		"neither of the two":  func(d *door) { d.hooks.elected, d.elsewhere = make(chan struct{}), true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := serve(t)
+			other(d)
+			d.repo.Open(githubtest.PullRequest{HeadRef: "feature"})
+			d.policy("previews", "shop", ofPulls)
+			d.pass("shop")
+			d.repo.Close(1, true)
+			same(t, "answer", d.send(d.repo.PullRequestEvent(1, "closed"), "signs"), 202)
+			d.send(d.repo.PackageEvent("package", "shop"), "signs")
+			same(t, "passed on here", d.after(coalesceDelay), []string(nil))
+			await.Nil(t, func(context.Context) error {
+				if d.get("shop").Annotations[v1alpha1.AnnotationRequestedAt] == "" {
+					return errors.New("no poll was requested")
+				}
+				return nil
+			})
+			r, _ := d.story.pass("shop")
+			same(t, "closed", numbers(r, v1alpha1.PullRequestClosed), []int64{1})
+		})
+	}
 }
 
 func TestWebhookReady(t *testing.T) {

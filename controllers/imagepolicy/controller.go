@@ -47,6 +47,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/cosign"
 	"github.com/heighliner/heighliner/internal/registry"
+	"github.com/heighliner/heighliner/internal/shard"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -99,6 +100,8 @@ type Options struct {
 	// Packages sends GitHubRepositories with a new version of a package: ImagePolicies that
 	// read them scan now. The sender limits the rate. It may be nil.
 	Packages <-chan types.NamespacedName
+	// Shards define which namespaces this replica reconciles; nil: all.
+	Shards *shard.Shards
 }
 
 // Reconciler reconciles ImagePolicies.
@@ -165,6 +168,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if err := setupIndexes(context.Background(), mgr); err != nil {
 		return fmt.Errorf("index ImagePolicies: %w", err)
 	}
+	gate := o.Shards.Gate(mgr.GetCache(), &v1alpha1.ImagePolicyList{})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("imagepolicy").
 		For(&v1alpha1.ImagePolicy{}, requestChanged()).
@@ -176,8 +180,9 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 			go r.watchPackages(ctx, o.Packages, q.Add)
 			return nil
 		})).
+		WatchesRawSource(gate).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
-		Complete(r)
+		Complete(gate.Reconciler(r))
 }
 
 // Reconcile reports what one ImagePolicy offers according to its last scan, and starts a scan if

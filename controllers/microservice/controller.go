@@ -49,6 +49,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/queue"
+	"github.com/heighliner/heighliner/internal/shard"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -70,6 +71,8 @@ type Options struct {
 	Clock clock.PassiveClock
 	// Metrics is where metrics are registered. Defaults to the manager's registry.
 	Metrics prometheus.Registerer
+	// Shards define which namespaces this replica reconciles; nil: all.
+	Shards *shard.Shards
 }
 
 // Reconciler reconciles Microservices.
@@ -147,6 +150,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if err := setupIndexes(context.Background(), mgr); err != nil {
 		return fmt.Errorf("index Microservices: %w", err)
 	}
+	gate := o.Shards.Gate(mgr.GetCache(), &v1alpha1.MicroserviceList{})
 	return r.watchFreezes(ctrl.NewControllerManagedBy(mgr)).
 		Named("microservice").
 		For(&v1alpha1.Microservice{}).
@@ -158,8 +162,9 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Watches(&v1alpha1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(forNetworkPolicy)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.forConfigMap), builder.WithPredicates(configMapChanged())).
 		WatchesRawSource(&r.requeues).
+		WatchesRawSource(gate).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers, RateLimiter: status.RateLimiter()}).
-		Complete(r)
+		Complete(gate.Reconciler(r))
 }
 
 // Reconcile reconciles one Microservice.

@@ -48,6 +48,7 @@ import (
 	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/queue"
+	"github.com/heighliner/heighliner/internal/shard"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -89,6 +90,8 @@ type Options struct {
 	UserAgent string
 	// Metrics to register with. Defaults to those that the manager serves.
 	Metrics prometheus.Registerer
+	// Shards define which namespaces this replica reconciles; nil: all.
+	Shards *shard.Shards
 
 	// pollInterval for objects that are not watched. Defaults to a minute.
 	pollInterval time.Duration
@@ -124,6 +127,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		return fmt.Errorf("register metrics of routes: %w", err)
 	}
 	r.probes = probe.New(probe.Options{Outbound: opts.Outbound, UserAgent: cmp.Or(opts.UserAgent, "heighliner"), Observe: r.metrics.probed, Now: r.Now})
+	gate := opts.Shards.Gate(mgr.GetCache(), &v1alpha1.NetworkPolicyList{})
 	b := ctrl.NewControllerManagedBy(mgr).Named("networkpolicy").
 		For(&v1alpha1.NetworkPolicy{}).
 		Owns(&corev1.Service{}).
@@ -134,6 +138,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Watches(&v1alpha1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(r.byHosts), builder.WithPredicates(claimsChanged)).
 		WatchesRawSource(answered(r.probes)).
 		WatchesRawSource(&r.requeues).
+		WatchesRawSource(gate).
 		WithOptions(controller.Options{MaxConcurrentReconciles: cmp.Or(opts.Concurrency, 2), RateLimiter: status.RateLimiter()})
 	if opts.Namespace != "" {
 		if r.list, err = newDomainList(mgr, opts.Namespace, cmp.Or(opts.pollInterval, pollInterval)); err != nil {
@@ -146,7 +151,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		return err
 	}
 	r.users = users
-	c, err := b.Build(r)
+	c, err := b.Build(gate.Reconciler(r))
 	if err != nil {
 		return fmt.Errorf("build controller networkpolicy: %w", err)
 	}

@@ -39,6 +39,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/notify"
 	"github.com/heighliner/heighliner/internal/outbound"
+	"github.com/heighliner/heighliner/internal/shard"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -69,6 +70,8 @@ type Options struct {
 	Clock clock.PassiveClock
 	// Metrics is where metrics are registered. Defaults to the manager's registry.
 	Metrics prometheus.Registerer
+	// Shards define which namespaces this replica reconciles; nil: all.
+	Shards *shard.Shards
 }
 
 // reconciler reconciles NotificationPolicies.
@@ -110,6 +113,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		events: status.Recorder{Events: mgr.GetEventRecorder(FieldOwner)},
 		tasks:  newTasks(o.Clock, sender.Send, m),
 	}
+	gate := o.Shards.Gate(mgr.GetCache(), &v1alpha1.NotificationPolicyList{})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("notification").
 		For(&v1alpha1.NotificationPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -119,8 +123,9 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 			r.tasks.run(ctx, func(policy types.NamespacedName) { q.Add(ctrl.Request{NamespacedName: policy}) })
 			return nil
 		})).
+		WatchesRawSource(gate).
 		WithOptions(controller.Options{RateLimiter: status.RateLimiter()}).
-		Complete(r)
+		Complete(gate.Reconciler(r))
 }
 
 // Reconcile records what receivers of one policy accepted, and starts to send what is due.

@@ -46,6 +46,7 @@ import (
 	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/queue"
+	"github.com/heighliner/heighliner/internal/shard"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -88,6 +89,8 @@ type Options struct {
 	UserAgent string
 	// Metrics is where metrics are registered. Defaults to the manager's registry.
 	Metrics prometheus.Registerer
+	// Shards define which namespaces this replica reconciles; nil: all.
+	Shards *shard.Shards
 }
 
 type reconciler struct {
@@ -128,6 +131,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		checks:  pools,
 		clock:   opts.Clock,
 	}
+	gate := opts.Shards.Gate(mgr.GetCache(), &v1alpha1.VersionedMicroserviceList{})
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		For(&v1alpha1.VersionedMicroservice{}, builder.WithPredicates(changed())).
@@ -141,8 +145,9 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Watches(&v1alpha1.Microservice{}, statesToReleases()).
 		WatchesRawSource(pools.source()).
 		WatchesRawSource(&r.requeues).
+		WatchesRawSource(gate).
 		WithOptions(controller.Options{MaxConcurrentReconciles: opts.Workers, RateLimiter: status.RateLimiter()}).
-		Complete(r)
+		Complete(gate.Reconciler(r))
 	if err != nil {
 		return fmt.Errorf("set up controller %s: %w", name, err)
 	}

@@ -238,6 +238,10 @@ func TestSameAsKustomize(t *testing.T) {
 			map[string]any{"secrets": map[string]any{"read": []any{"shop"}}},
 			[]map[string]any{install, {"namespace": "shop", "components": []string{"config/components/read-secrets"}}},
 		},
+		"components/shards": {
+			map[string]any{"replicas": 3, "shards": 3},
+			[]map[string]any{{"resources": []string{"config/default"}, "components": []string{"config/components/shards"}}},
+		},
 		"components/alerts": {
 			map[string]any{"metrics": map[string]any{"alerts": map[string]any{"enabled": true}}},
 			[]map[string]any{{"resources": []string{"config/default"}, "components": []string{"config/components/alerts"}}},

@@ -38,6 +38,7 @@ var (
 var variants = map[string]map[string]any{
 	"default":           {},
 	"high availability": {"replicas": 2},
+	"shards":            {"replicas": 3, "shards": 3},
 	"namespaces":        {"namespaces": []any{"shop", "infra"}},
 	"granted secrets":   {"namespaces": []any{"shop", "infra"}, "secrets": map[string]any{"access": "Granted", "read": []any{"shop"}, "track": []any{"shop"}}},
 	"no receiver":       {"webhooks": map[string]any{"enabled": false}, "metrics": map[string]any{"enabled": false}, "crds": map[string]any{"install": false}},

@@ -29,6 +29,8 @@ type Options struct {
 	// Elected is closed when this process becomes the leader; others report nothing, so that each series exists once. nil: it is
 	// the leader.
 	Elected <-chan struct{}
+	// Reports returns whether this process reports, among several that are elected; nil: it does.
+	Reports func() bool
 	// Limit is the number of Microservices up to which there are metrics by namespace, Microservice and group; 0 disables these
 	// metrics.
 	Limit int
@@ -70,6 +72,9 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		if c.Elected != nil {
 			return
 		}
+	}
+	if c.Reports != nil && !c.Reports() {
+		return
 	}
 	// Panics here are not recovered as in a reconcile: one would end the manager.
 	defer func() {

@@ -107,6 +107,23 @@ func story(t testing.TB, name string) viewtest.Story {
 	return s
 }
 
+// TestReports checks that of several elected processes only one reports.
+func TestReports(t *testing.T) {
+	t.Parallel()
+	st := viewtest.Stories()[0]
+	s := scrapedAt(st.Now, 500)
+	s.cached.Input = st.Input
+	reports := false
+	s.Collector.Reports = func() bool { return reports }
+	if got := s.scrape(t, "heighliner_"); len(got) > 0 {
+		t.Errorf("a process that does not report has %v", got)
+	}
+	reports = true
+	if got := s.scrape(t, "heighliner_microservices"); len(got) != 1 {
+		t.Errorf("a process that reports has %v", got)
+	}
+}
+
 // TestStates checks for each story that a scrape has the state that readers see.
 func TestStates(t *testing.T) {
 	t.Parallel()

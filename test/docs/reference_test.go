@@ -117,7 +117,7 @@ func TestChartFlags(t *testing.T) {
 	}
 	set := []string{
 		"kubeconfig", "leader-elect", "leader-election-namespace", "health-probe-bind-address", "metrics-bind-address", "metrics-insecure",
-		"webhook-bind-address", "namespace", "timeout",
+		"webhook-bind-address", "namespace", "timeout", "shards",
 	}
 	set = append(set, flagNamesOf(t, "cmd/heighliner/web")...) // of another command
 	want := slices.DeleteFunc(flagNames(t), func(name string) bool { return slices.Contains(set, name) })

@@ -26,12 +26,13 @@ app.kubernetes.io/component: manager
 {{/*
 Objects of a file below files, with the labels of the chart and the namespace of the release instead of heighliner-system.
 The argument is a dictionary: root, the root context; file; and, optionally, kind, for objects of that kind alone; namespace, for
-objects that have none; and change, a dictionary that is merged into each object.
+objects that have none; leases, a list that replaces the names of the Leases; and change, a dictionary that is merged into each object.
 */}}
 {{- define "heighliner.objects" -}}
 {{- $arguments := . }}
 {{- $labels := include "heighliner.labels" .root | fromYaml }}
 {{- $text := .root.Files.Get .file | replace "heighliner-system" .root.Release.Namespace }}
+{{- with $arguments.leases }}{{ $text = replace "[manager.hlnr.io]" (toJson .) $text }}{{ end }}
 {{- range $document := regexSplit "(?m)^---$" $text -1 }}
 {{- $object := fromYaml $document }}
 {{- if and $object.kind (or (not $arguments.kind) (eq $object.kind (toString $arguments.kind))) }}

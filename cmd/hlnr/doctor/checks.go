@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -284,16 +285,19 @@ func (d *doctor) checkManager(ctx context.Context) {
 	d.add(OK, "Prometheus", "", "the manager queries %s", address)
 }
 
-// checkLease checks that a manager holds the Lease of the leader.
+// checkLease checks that a manager holds the Lease of the leader, or that managers hold those of all shards.
 func (d *doctor) checkLease(ctx context.Context) {
 	var lease coordinationv1.Lease
 	err := d.client.Get(ctx, client.ObjectKey{Namespace: d.manager, Name: "manager.hlnr.io"}, &lease)
 	switch {
-	case apierrors.IsNotFound(err): // without leader election
+	case apierrors.IsNotFound(err): // without leader election, or with shards
+		d.checkShards(ctx)
 	case err != nil:
 		d.unknown("Manager", "the Lease manager.hlnr.io", err)
-	case lease.Spec.RenewTime == nil || d.Now().Sub(lease.Spec.RenewTime.Time) > maxLease:
-		d.add(Problem, "Manager", fmt.Sprintf("kubectl -n %s logs deployment/heighliner", d.manager), "no manager is the leader: the Lease manager.hlnr.io is not renewed")
+	case d.stale(&lease):
+		if !d.checkShards(ctx) {
+			d.add(Problem, "Manager", fmt.Sprintf("kubectl -n %s logs deployment/heighliner", d.manager), "no manager is the leader: the Lease manager.hlnr.io is not renewed")
+		}
 	default:
 		since := ""
 		if t := lease.Spec.AcquireTime; t != nil {
@@ -301,6 +305,35 @@ func (d *doctor) checkLease(ctx context.Context) {
 		}
 		d.add(OK, "Manager", "", "the manager is the leader%s", since)
 	}
+}
+
+func (d *doctor) stale(lease *coordinationv1.Lease) bool {
+	return lease.Spec.RenewTime == nil || d.Now().Sub(lease.Spec.RenewTime.Time) > maxLease
+}
+
+// checkShards checks that the Leases of shards are renewed; false: no manager uses shards. A Lease that was released is one of more
+// shards than there are now, or will be taken in seconds.
+func (d *doctor) checkShards(ctx context.Context) bool {
+	var leases coordinationv1.LeaseList
+	if err := d.client.List(ctx, &leases, client.InNamespace(d.manager)); err != nil {
+		d.unknown("Manager", "the Leases of shards", err)
+		return false
+	}
+	holders, shards := map[string]bool{}, 0
+	for _, lease := range leases.Items {
+		if !strings.HasPrefix(lease.Name, "shard-") || !strings.HasSuffix(lease.Name, ".manager.hlnr.io") || ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
+			continue
+		}
+		if shards++; d.stale(&lease) {
+			d.add(Problem, "Manager", fmt.Sprintf("kubectl -n %s get leases", d.manager), "no manager holds a shard: the Lease %s is not renewed; delete it if there are fewer shards now", lease.Name)
+			continue
+		}
+		holders[*lease.Spec.HolderIdentity] = true
+	}
+	if len(holders) > 0 {
+		d.add(OK, "Manager", "", "%d managers hold the Leases of %d shards", len(holders), shards)
+	}
+	return shards > 0
 }
 
 // checkGatewayKinds checks which kinds of routes exist.

@@ -18,12 +18,16 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -31,6 +35,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/internal/manifest"
+	"github.com/heighliner/heighliner/internal/shard"
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
@@ -409,4 +414,51 @@ func TestTraffic(t *testing.T) {
 	if slow.Level != Warning || slow.Text != "http://p:9090 answers in 4s: the analyses of 12 services may time out" {
 		t.Errorf("%+v", slow)
 	}
+}
+
+// The Lease of the leader counts, or those of shards: renewed ones are fine, those of a manager that ended without releasing them
+// are a problem, and released ones are nothing.
+func TestLeases(t *testing.T) {
+	t.Parallel()
+	namespace, now := env.Namespace(t), time.Now()
+	d := func() (out []string) {
+		d := &doctor{Factory: &cli.Factory{Clock: clocktesting.NewFakeClock(now)}, client: env.Client, manager: namespace}
+		d.checkLease(t.Context())
+		for _, f := range d.result.Findings {
+			out = append(out, string(f.Level)+" "+f.Text)
+		}
+		return out
+	}
+	lease := func(name, holder string, age time.Duration) {
+		t.Helper()
+		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		l.Spec.HolderIdentity, l.Spec.RenewTime = &holder, &metav1.MicroTime{Time: now.Add(-age)}
+		err := env.Client.Create(t.Context(), l)
+		if apierrors.IsAlreadyExists(err) {
+			err = env.Client.Patch(t.Context(), l, client.Merge)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	same := func(want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, d()); diff != "" {
+			t.Errorf("findings (-want +got):\n%s", diff)
+		}
+	}
+	same()
+	lease("manager.hlnr.io", "a", time.Second)
+	same("OK the manager is the leader")
+	lease("manager.hlnr.io", "", time.Hour)
+	same("Problem no manager is the leader: the Lease manager.hlnr.io is not renewed")
+	lease(shard.LeaseName(0), "a", time.Second)
+	lease(shard.LeaseName(1), "b", time.Second)
+	lease(shard.LeaseName(2), "a", time.Second)
+	lease(shard.LeaseName(3), "", time.Hour)
+	lease("another.example.com", "c", time.Hour)
+	same("OK 2 managers hold the Leases of 3 shards")
+	lease(shard.LeaseName(1), "b", time.Hour)
+	same("Problem no manager holds a shard: the Lease shard-1.manager.hlnr.io is not renewed; delete it if there are fewer shards now",
+		"OK 1 managers hold the Leases of 3 shards")
 }

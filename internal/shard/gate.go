@@ -1,0 +1,105 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Gate keeps a controller to the namespaces of this replica. It drops requests of other namespaces, and enqueues all objects of a
+// shard when this replica takes it. It is a source of that controller.
+type Gate struct {
+	shards  *Shards
+	reader  client.Reader
+	objects client.ObjectList
+
+	mu    sync.Mutex
+	queue queue // nil before the controller starts
+}
+
+// Gate returns the gate of a controller that reconciles objects of a kind, given as an empty list, which reader lists from the cache.
+func (s *Shards) Gate(reader client.Reader, objects client.ObjectList) *Gate {
+	g := &Gate{shards: s, reader: reader, objects: objects}
+	if s == nil {
+		return g
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gates = append(s.gates, g)
+	return g
+}
+
+// Start implements source.Source.
+func (g *Gate) Start(_ context.Context, q queue) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.queue = q
+	return nil
+}
+
+// Reconciler returns a reconciler that does nothing for namespaces of other replicas.
+func (g *Gate) Reconciler(r reconcile.Reconciler) reconcile.Reconciler {
+	if g.shards == nil {
+		return r
+	}
+	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		leave, ok := g.shards.pass(req.Namespace)
+		if !ok {
+			return reconcile.Result{}, nil
+		}
+		defer leave()
+		return r.Reconcile(ctx, req)
+	})
+}
+
+// enqueue adds all objects of a shard to the queue, behind everything that changes. Before the controller has started, its watches
+// will add them.
+func (g *Gate) enqueue(ctx context.Context, shard int) error {
+	g.mu.Lock()
+	q := g.queue
+	g.mu.Unlock()
+	if q == nil {
+		return nil
+	}
+	list := g.objects.DeepCopyObject().(client.ObjectList)
+	err := g.reader.List(ctx, list, client.UnsafeDisableDeepCopy)
+	var early *cache.ErrResourceNotCached
+	if errors.As(err, &early) {
+		return nil // The controller is starting: its watch will add them.
+	}
+	if err != nil {
+		return fmt.Errorf("list the objects of shard %d: %w", shard, err)
+	}
+	var requests []reconcile.Request
+	err = meta.EachListItem(list, func(o runtime.Object) error {
+		object := o.(client.Object)
+		if Of(object.GetNamespace(), g.shards.Count) == shard {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}})
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the objects of shard %d: %w", shard, err)
+	}
+	if prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+		prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, requests...)
+		return nil
+	}
+	for _, r := range requests {
+		q.Add(r)
+	}
+	return nil
+}

@@ -1,0 +1,220 @@
+// Package shard divides the namespaces among the replicas of the manager: each namespace belongs to one shard, and each shard to
+// the replica that holds its Lease.
+//
+//	shard.go  the Leases of shards, and who takes which
+//	gate.go   keeps a controller to the namespaces of this replica
+//	turn.go   lets a replica with fewer shards go first
+//
+// A shard is held until its replica ends. Therefore a controller never loses a namespace while it runs, and what it remembers of
+// an object stays true; shards are balanced again by a restart of the replicas.
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+)
+
+// Max is the upper bound of the number of shards: each is a Lease that its holder renews every two seconds.
+const Max = 32
+
+// The times of the Leases, which are those of controller-runtime's leader election.
+const (
+	LeaseDuration = 15 * time.Second
+	RenewDeadline = 10 * time.Second
+	RetryPeriod   = 2 * time.Second
+)
+
+// patience is how long a replica leaves a shard without a holder to others, for each shard that it holds.
+const patience = 10 * time.Second
+
+// LeaseName returns the name of the Lease of a shard, from 0.
+func LeaseName(shard int) string { return fmt.Sprintf("shard-%d.manager.hlnr.io", shard) }
+
+// Of returns the shard of a namespace, of count shards. Objects without a namespace are in the shard of "".
+func Of(namespace string, count int) int {
+	h := fnv.New32a()
+	h.Write([]byte(namespace)) // never fails
+	return int(h.Sum32() % uint32(count))
+}
+
+// Options configure Shards.
+type Options struct {
+	// Count is the number of shards, from 1 to Max. All replicas need the same, and it may change only while none runs: the same
+	// namespace is in different shards with different counts.
+	Count int
+	// Namespace is that of the Leases.
+	Namespace string
+	// Identity names this process in the Leases; it is different for each process, because a process that ended leaves its Leases until they expire.
+	Identity string
+	// Leases is a client whose requests time out before RenewDeadline.
+	Leases coordinationv1.LeasesGetter
+	// Metrics gets the gauge of the shards that this replica holds; nil: there is none.
+	Metrics prometheus.Registerer
+}
+
+// Shards are the shards of all namespaces, and which of them this replica holds. It is a Runnable of controller-runtime. nil Shards
+// hold every namespace.
+type Shards struct {
+	Options
+	// held has true for each shard that this replica holds.
+	held []atomic.Bool
+	// passes is held for reading by each reconcile, and closed at the end of the replica.
+	passes sync.RWMutex
+	closed bool
+	turns  *turns
+	times  times
+
+	mu    sync.Mutex
+	gates []*Gate
+}
+
+// New returns the shards of this replica, which holds none before Start.
+func New(o Options) (*Shards, error) {
+	return newShards(o, times{LeaseDuration, RenewDeadline, RetryPeriod, patience})
+}
+
+// times are those of client-go's leader election, and the patience.
+type times struct{ lease, renew, retry, patience time.Duration }
+
+func newShards(o Options, t times) (*Shards, error) {
+	if o.Count < 1 || o.Count > Max {
+		return nil, fmt.Errorf("%d shards: give from 1 to %d", o.Count, Max)
+	}
+	s := &Shards{Options: o, held: make([]atomic.Bool, o.Count), times: t, turns: newTurns(t.patience)}
+	if o.Metrics == nil {
+		return s, nil
+	}
+	for i := range s.held {
+		gauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name:        "heighliner_shard_held",
+			Help:        "1 while this replica holds the Lease of a shard of the namespaces, otherwise 0",
+			ConstLabels: prometheus.Labels{"shard": fmt.Sprint(i)},
+		}, func() float64 {
+			if s.held[i].Load() {
+				return 1
+			}
+			return 0
+		})
+		if err := o.Metrics.Register(gauge); err != nil {
+			return nil, fmt.Errorf("register the metric of shard %d: %w", i, err)
+		}
+	}
+	return s, nil
+}
+
+// Holds returns whether this replica reconciles the objects of a namespace.
+func (s *Shards) Holds(namespace string) bool {
+	return s == nil || s.held[Of(namespace, s.Count)].Load()
+}
+
+// HoldsFirst returns whether this replica holds the first shard: it does what is done once for all namespaces.
+func (s *Shards) HoldsFirst() bool { return s == nil || s.held[0].Load() }
+
+// ErrLost is returned by Start when a Lease could not be renewed: another replica may hold its shard now, so that the process has
+// to end.
+var ErrLost = errors.New("the Lease of a shard was lost")
+
+// Start takes shards, and holds them until ctx ends. It then waits for the reconciles that run, and releases the Leases, so that
+// other replicas continue immediately.
+func (s *Shards) Start(ctx context.Context) error {
+	// The Leases are renewed until the last reconcile has ended, which is after ctx.
+	held, release := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		s.close()
+		release()
+	})
+	ended := make(chan error, 2*s.Count)
+	var electors sync.WaitGroup
+	for i := range s.Count {
+		elector, err := s.elector(i, func(err error) { ended <- err })
+		if err != nil {
+			return err
+		}
+		electors.Go(func() {
+			elector.Run(held)
+			if held.Err() == nil {
+				ended <- fmt.Errorf("%w: %s", ErrLost, LeaseName(i))
+			}
+		})
+	}
+	select {
+	case err := <-ended: // The process ends, and with ctx the other shards are released.
+		return err
+	case <-ctx.Done():
+		electors.Wait()
+		return nil
+	}
+}
+
+// elector returns what takes and renews the Lease of a shard.
+func (s *Shards) elector(shard int, failed func(error)) (*leaderelection.LeaderElector, error) {
+	lock := &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: s.Namespace, Name: LeaseName(shard)},
+		Client:     s.Leases,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: s.Identity},
+	}
+	e, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &patient{Interface: lock, turns: s.turns}, Name: LeaseName(shard),
+		LeaseDuration: s.times.lease, RenewDeadline: s.times.renew, RetryPeriod: s.times.retry,
+		ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) {
+				if err := s.open(ctx, shard); err != nil && ctx.Err() == nil {
+					failed(err)
+				}
+			},
+			OnStoppedLeading: func() { s.held[shard].Store(false) },
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the election of shard %d: %w", shard, err)
+	}
+	return e, nil
+}
+
+// open lets the reconciles of a shard pass, and enqueues its objects.
+func (s *Shards) open(ctx context.Context, shard int) error {
+	s.held[shard].Store(true)
+	s.mu.Lock()
+	gates := s.gates
+	s.mu.Unlock()
+	for _, g := range gates {
+		if err := g.enqueue(ctx, shard); err != nil {
+			return err
+		}
+	}
+	klog.FromContext(ctx).Info("reconciling the namespaces of a shard", "shard", shard, "of", s.Count)
+	return nil
+}
+
+// close returns when no reconcile runs; none passes afterwards.
+func (s *Shards) close() {
+	s.passes.Lock()
+	defer s.passes.Unlock()
+	s.closed = true
+}
+
+// pass returns whether a reconcile of a namespace may run; leave is called at its end.
+func (s *Shards) pass(namespace string) (leave func(), ok bool) {
+	if !s.Holds(namespace) {
+		return nil, false
+	}
+	s.passes.RLock()
+	if s.closed {
+		s.passes.RUnlock()
+		return nil, false
+	}
+	return s.passes.RUnlock, true
+}

@@ -1,0 +1,367 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
+)
+
+var env *apiserver.Env
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m, apiserver.Options{Empty: true}, &env)) }
+
+func TestOf(t *testing.T) {
+	for _, count := range []int{1, 2, 3, 7, Max} {
+		sizes := make([]int, count)
+		for i := range 1000 * count {
+			sizes[Of(fmt.Sprintf("namespace-%d", i), count)]++
+		}
+		for shard, size := range sizes {
+			if size < 800 || size > 1200 {
+				t.Errorf("of %d shards, shard %d has %d of %d namespaces", count, shard, size, 1000*count)
+			}
+		}
+	}
+	// A change of the hash lets two replicas of different versions reconcile the same namespace.
+	for namespace, want := range map[string]int{"": 1, "default": 0, "shop": 2, "kube-system": 2} {
+		if got := Of(namespace, 3); got != want {
+			t.Errorf("%q is in shard %d of 3, want %d", namespace, got, want)
+		}
+	}
+}
+
+func TestNilHoldsEverything(t *testing.T) {
+	var s *Shards
+	if !s.Holds("shop") || !s.HoldsFirst() {
+		t.Error("nil does not hold a namespace")
+	}
+	called := 0
+	gate := s.Gate(nil, nil)
+	r := gate.Reconciler(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		called++
+		return reconcile.Result{}, nil
+	}))
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{}); err != nil || called != 1 {
+		t.Errorf("it reconciled %d times: %v", called, err)
+	}
+	if err := gate.Start(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNewRefusesCounts(t *testing.T) {
+	for _, count := range []int{-1, 0, Max + 1} {
+		if _, err := New(Options{Count: count}); err == nil {
+			t.Errorf("%d shards are accepted", count)
+		}
+	}
+}
+
+// A replica takes its first shard immediately, and each further one later by the patience, so that three replicas that start together
+// have as many each.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var (
+			mu     sync.Mutex
+			holder = map[int]int{}
+			at     = map[int][]time.Duration{}
+			taken  = errors.New("another replica holds it")
+			began  = time.Now()
+			all    sync.WaitGroup
+		)
+		for replica := range 3 {
+			turns := newTurns(10 * time.Second)
+			for shard := range 6 {
+				all.Go(func() {
+					err := turns.take(t.Context(), time.Now(), func() error {
+						mu.Lock()
+						defer mu.Unlock()
+						if _, held := holder[shard]; held {
+							return taken
+						}
+						holder[shard] = replica
+						at[replica] = append(at[replica], time.Since(began))
+						return nil
+					})
+					if err != nil && !errors.Is(err, taken) {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		all.Wait()
+		for replica := range 3 {
+			if want := []time.Duration{0, 10 * time.Second}; !slices.Equal(at[replica], want) {
+				t.Errorf("replica %d took shards after %v, want %v", replica, at[replica], want)
+			}
+		}
+	})
+}
+
+func TestTurnEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns(time.Hour)
+		turns.held = 1
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := turns.take(ctx, time.Now(), func() error { t.Error("it was taken"); return nil })
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// replica is one process.
+type replica struct {
+	*Shards
+	*testing.T
+	// cut fails all requests while it is true.
+	cut  atomic.Bool
+	stop context.CancelFunc
+	done chan error
+}
+
+// start a replica.
+func start(t *testing.T, namespace, name string, count int) *replica {
+	t.Helper()
+	r := &replica{T: t, done: make(chan error, 1)}
+	config := rest.CopyConfig(env.Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			if r.cut.Load() {
+				return nil, errors.New("the network is cut")
+			}
+			return next.RoundTrip(req)
+		})
+	})
+	leases, err := coordinationv1.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Shards, err = newShards(Options{
+		Count: count, Namespace: namespace, Identity: name, Leases: leases,
+	}, times{lease: 3 * time.Second, renew: 2 * time.Second, retry: 100 * time.Millisecond, patience: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop = cancel
+	go func() { r.done <- r.Start(ctx) }()
+	t.Cleanup(cancel)
+	return r
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// ends waits for the end of a replica.
+func (r *replica) ends() error {
+	r.Helper()
+	select {
+	case err := <-r.done:
+		return err
+	case <-time.After(await.Limit):
+		r.Fatal("the replica does not end")
+		return nil
+	}
+}
+
+// names are three namespaces, one of each of three shards.
+var names = func() (out [3]string) {
+	for i, found := 0, 0; found < 3; i++ {
+		name := fmt.Sprintf("team-%d", i)
+		if out[Of(name, 3)] == "" {
+			out[Of(name, 3)], found = name, found+1
+		}
+	}
+	return out
+}()
+
+// held waits until each shard is held by one of the replicas.
+func held(t *testing.T, replicas ...*replica) {
+	t.Helper()
+	await.Nil(t, func(context.Context) error {
+		for _, name := range names {
+			holders := 0
+			for _, r := range replicas {
+				if r.Holds(name) {
+					holders++
+				}
+			}
+			if holders != 1 {
+				return fmt.Errorf("%d replicas hold %s", holders, name)
+			}
+		}
+		return nil
+	})
+}
+
+// Each shard is held by one replica. One that loses its network ends, and others hold its shards; never two at a time.
+func TestTakeover(t *testing.T) {
+	namespace := env.Namespace(t)
+	a, b := start(t, namespace, "a", 3), start(t, namespace, "b", 3)
+	twice := make(chan string, 1)
+	watched, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() {
+		for watched.Err() == nil {
+			for _, name := range names {
+				if a.Holds(name) && b.Holds(name) {
+					select {
+					case twice <- name:
+					default:
+					}
+				}
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	held(t, a, b)
+	a.cut.Store(true)
+	if err := a.ends(); !errors.Is(err, ErrLost) {
+		t.Errorf("without a network it ended with %v, want %v", err, ErrLost)
+	}
+	held(t, b)
+	select {
+	case name := <-twice:
+		t.Errorf("two replicas held %s at a time", name)
+	default:
+	}
+	b.stop()
+	if err := b.ends(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A Lease is released when the last reconcile has ended, and not before; then another replica has it without waiting for its expiry.
+func TestReleaseAfterReconciles(t *testing.T) {
+	namespace := env.Namespace(t)
+	a := start(t, namespace, "a", 3)
+	held(t, a)
+	begun, end := make(chan struct{}), make(chan struct{})
+	reconciler := a.Gate(nil, nil).Reconciler(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		close(begun)
+		<-end
+		return reconcile.Result{}, nil
+	}))
+	go reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: names[1], Name: "shop"}})
+	<-begun
+	a.stop()
+	time.Sleep(300 * time.Millisecond) // longer than a write of the Leases; a release in this time is the fault
+	for i := range 3 {
+		if holder := holderOf(t, namespace, i); holder != "a" {
+			t.Errorf("shard %d is held by %q during a reconcile", i, holder)
+		}
+	}
+	close(end)
+	if err := a.ends(); err != nil {
+		t.Error(err)
+	}
+	for i := range 3 {
+		if holder := holderOf(t, namespace, i); holder != "" {
+			t.Errorf("shard %d is held by %q after the replica ended", i, holder)
+		}
+	}
+	b := start(t, namespace, "b", 3)
+	held(t, b)
+	if result, err := reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: names[1]}}); err != nil || !result.IsZero() {
+		t.Errorf("a replica that ended reconciled: %v, %v", result, err)
+	}
+}
+
+func holderOf(t *testing.T, namespace string, shard int) string {
+	t.Helper()
+	var lease coordination.Lease
+	if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: LeaseName(shard)}, &lease); err != nil {
+		t.Fatal(err)
+	}
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+// listed is a cache with objects.
+type listed struct {
+	client.Reader
+	leases []coordination.Lease
+}
+
+func (l listed) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	list.(*coordination.LeaseList).Items = l.leases
+	return nil
+}
+
+// A replica enqueues the objects of a shard when it takes it, and reconciles no others.
+func TestGate(t *testing.T) {
+	s, err := New(Options{Count: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var objects []coordination.Lease
+	for _, namespace := range names {
+		objects = append(objects, coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"}})
+	}
+	var reconciled []string
+	gate := s.Gate(listed{leases: objects}, &coordination.LeaseList{})
+	r := gate.Reconciler(reconcile.Func(func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
+		reconciled = append(reconciled, req.Namespace)
+		return reconcile.Result{}, nil
+	}))
+	all := func() {
+		for _, namespace := range names {
+			if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: "shop"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	all()
+	if reconciled != nil {
+		t.Errorf("it reconciled %v and holds nothing", reconciled)
+	}
+	if err := s.open(t.Context(), 0); err != nil { // before the controller starts: its watches add the objects
+		t.Fatal(err)
+	}
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	if err := gate.Start(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	if !s.HoldsFirst() {
+		t.Error("it does not hold the first shard")
+	}
+	if err := s.open(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	if q.Len() != 1 {
+		t.Fatalf("it enqueued %d objects, want 1", q.Len())
+	}
+	if got, _ := q.Get(); got.Namespace != names[2] {
+		t.Errorf("it enqueued %s, want the object in %s", got, names[2])
+	}
+	all()
+	if want := []string{names[0], names[2]}; !slices.Equal(reconciled, want) {
+		t.Errorf("it reconciled %v, want %v", reconciled, want)
+	}
+}

@@ -1,0 +1,79 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// turns orders the acquisitions of a replica: one after another, each later by the patience for every shard that it holds, so that a
+// replica with fewer shards is faster.
+type turns struct {
+	patience time.Duration
+	// next has an element while no acquisition waits or runs; who takes it may use held.
+	next chan struct{}
+	held int
+}
+
+func newTurns(patience time.Duration) *turns {
+	t := &turns{patience: patience, next: make(chan struct{}, 1)}
+	t.next <- struct{}{}
+	return t
+}
+
+// take calls acquire when it is this replica's turn for a shard that it found without a holder at a time.
+func (t *turns) take(ctx context.Context, found time.Time, acquire func() error) error {
+	select {
+	case <-t.next:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for other shards: %w", ctx.Err())
+	}
+	defer func() { t.next <- struct{}{} }()
+	wait := time.NewTimer(time.Until(found.Add(time.Duration(t.held) * t.patience)))
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for other replicas: %w", ctx.Err())
+	}
+	if err := acquire(); err != nil {
+		return err
+	}
+	t.held++
+	return nil
+}
+
+// patient is the lock of a shard that leaves it to other replicas first. client-go writes it only when it is free or held by this
+// replica; if another one takes it meanwhile, the API server refuses the write as a conflict.
+type patient struct {
+	resourcelock.Interface
+	turns *turns
+	// held is true after the first write. The goroutine of one elector uses it.
+	held bool
+}
+
+// Create takes a Lease that does not exist yet.
+func (p *patient) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return p.take(ctx, r, p.Interface.Create)
+}
+
+// Update takes, renews or releases a Lease.
+func (p *patient) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	if p.held {
+		return p.Interface.Update(ctx, r)
+	}
+	return p.take(ctx, r, p.Interface.Update)
+}
+
+func (p *patient) take(ctx context.Context, r resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
+	return p.turns.take(ctx, time.Now(), func() error {
+		r.AcquireTime = metav1.Now() // Later than when the elector began this write.
+		r.RenewTime = r.AcquireTime
+		err := write(ctx, r)
+		p.held = err == nil
+		return err
+	})
+}
