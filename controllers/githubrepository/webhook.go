@@ -83,7 +83,7 @@ type webhookHandler struct {
 	elected <-chan struct{}
 	// holds reports whether this replica reconciles a namespace, if it is elected.
 	holds func(namespace string) bool
-	hint    func(types.NamespacedName, map[int64]notice)
+	hint  func(types.NamespacedName, map[int64]notice)
 	// packages is called for a new version of a package of a repository; it may be nil.
 	packages func(types.NamespacedName, string)
 	count    func(result string)
