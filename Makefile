@@ -41,7 +41,7 @@ PURE := apis/v1alpha1 internal/release internal/version internal/preview interna
 # wider with the race detector.
 PLAIN := test/docs test/words test/layout test/apiserver test/apiserver/policy test/apiserver/schema test/hostile
 # The slowest packages go first, so that none of them is the last to run alone.
-SLOW := cmd/heighliner controllers/networkpolicy controllers/microservice controllers/githubrepository controllers/imagepolicy controllers/feedback
+SLOW := cmd/heighliner controllers/networkpolicy controllers/microservice controllers/githubrepository test/apiserver/policy test/apiserver/schema controllers/imagepolicy controllers/versionedmicroservice controllers/feedback
 space := $(subst ,, )
 
 # Debian packages whose programs tests start.
@@ -56,7 +56,7 @@ define run_tests
 	@echo "building or finding the API server's binaries (the first time this takes about five minutes)"
 	@assets=$$($(LOCALCLUSTER) assets); distribution=$$($(LOCALCLUSTER) programs distribution); \
 		export KUBEBUILDER_ASSETS="$$assets" TEST_DISTRIBUTION="$$distribution"; \
-		$(1) $(TESTFLAGS) $(addprefix ./,$(SLOW)) $$(go list ./... | grep -vE '/($(subst $(space),|,$(strip $(SLOW) $(2))))$$')
+		$(1) $(TESTFLAGS) $(addprefix ./,$(filter-out $(2),$(SLOW))) $$(go list ./... | grep -vE '/($(subst $(space),|,$(strip $(SLOW) $(2))))$$')
 endef
 
 .PHONY: test
@@ -64,7 +64,7 @@ test: $(LOCALCLUSTER) ## Run all tests that need no local cluster, on a real API
 	@$(LOCALCLUSTER) packages $(TESTPACKAGES)
 	$(call run_tests,CGO_ENABLED=0 go test)
 	@cd hack/sampleapp && CGO_ENABLED=0 go test -trimpath -shuffle=on ./...
-	@cd hack/gitops && go test -shuffle=on ./...
+	@cd hack/gitops && CGO_ENABLED=0 go test -trimpath -shuffle=on ./...
 	@cd hack/localcluster && CGO_ENABLED=0 go test -trimpath -shuffle=on ./...
 
 .PHONY: race

@@ -231,21 +231,22 @@ type PrometheusMetric struct {
 }
 
 // WebMetric is a number in the JSON response of a URL.
+// +kubebuilder:validation:XValidation:rule="!has(self.secretRef) || !has(self.headers) || !self.headers.exists(h, h.name.lowerAscii() == 'authorization')",message="web.secretRef sets the header Authorization: remove one of them"
 type WebMetric struct {
-	// url to request, with the fields of prometheus.query. Link-local and loopback addresses
-	// are rejected, and so are redirects to other hosts.
+	// url to request, with the fields of prometheus.query, and {{.Start}} and {{.End}}, the
+	// interval in seconds since 1970. Link-local and loopback addresses are rejected, and so are
+	// redirects to other hosts.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://([^/?#@ {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service) ?[}][}])+([/?]([^# {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service) ?[}][}])*)?$')",message="web.url must be an http or https URL without user or fragment; the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} and {{.Service}}"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://([^/?#@ {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End) ?[}][}])+([/?]([^# {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End) ?[}][}])*)?$')",message="web.url must be an http or https URL without user or fragment; the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}}, {{.Service}}, {{.Start}} and {{.End}}"
 	URL string `json:"url"`
 
-	// body is JSON to send by POST, with the fields of prometheus.query. Without a body the
-	// request is a GET.
+	// body is JSON to send by POST, with the fields of url. Without a body the request is a GET.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([^{]|[{][^{]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service) ?[}][}])*$')",message="web.body: the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} and {{.Service}}, without functions"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([^{]|[{][^{]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End) ?[}][}])*$')",message="web.body: the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}}, {{.Service}}, {{.Start}} and {{.End}}, without functions"
 	Body string `json:"body,omitempty"`
 
 	// value is a CEL expression over body, the JSON of the response (at most 1 MiB), that
@@ -255,15 +256,16 @@ type WebMetric struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Value string `json:"value"`
 
-	// headers of the request. Use secretRef for credentials.
+	// headers of the request.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=8
 	Headers []WebHeader `json:"headers,omitempty"`
 
-	// secretRef names a Secret of this namespace with key token, or with username
-	// and password. The credentials are sent only to the host of the URL.
+	// secretRef names a Secret of this namespace with key token, which is sent as a bearer
+	// token, or with username and password. For other credentials use headers. Credentials are
+	// sent only to the host of the URL.
 	// +optional
 	SecretRef *Reference `json:"secretRef,omitempty"`
 
@@ -274,19 +276,43 @@ type WebMetric struct {
 }
 
 // WebHeader is a header of a request.
+// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.secretKeyRef)",message="web.headers[]: set value or secretKeyRef, and not both"
+// +kubebuilder:validation:XValidation:rule="has(self.secretKeyRef) || self.name.lowerAscii() != 'authorization'",message="web.headers[].name: Authorization needs secretKeyRef, or use web.secretRef"
 type WebHeader struct {
 	// name of the header.
 	// +required
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9-]+$")`,message="web.headers[].name must consist of letters, digits and '-', such as X-Team"
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['authorization', 'proxy-authorization', 'cookie', 'host', 'content-length', 'transfer-encoding', 'connection', 'content-type', 'user-agent', 'accept-encoding'])",message="web.headers[].name: this header must not be set; use secretRef for credentials"
+	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['proxy-authorization', 'cookie', 'host', 'content-length', 'transfer-encoding', 'connection', 'content-type', 'user-agent', 'accept-encoding'])",message="web.headers[].name: this header must not be set; for credentials use secretRef, or Authorization with secretKeyRef"
 	Name string `json:"name"`
 
 	// value of the header, in printable ASCII.
-	// +required
+	// +optional
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[ -~]*$")`,message="web.headers[].value must be printable ASCII"
 	// +kubebuilder:validation:MaxLength=512
-	Value string `json:"value"`
+	Value *string `json:"value,omitempty"`
+
+	// secretKeyRef names a key of a Secret of this namespace with the whole value of the header,
+	// such as "Api-Token …" for Authorization: at most 8 KiB of printable ASCII. A line break at
+	// its end is ignored.
+	// +optional
+	SecretKeyRef *SecretKeyReference `json:"secretKeyRef,omitempty"`
+}
+
+// SecretKeyReference names a key of a Secret of the same namespace.
+type SecretKeyReference struct {
+	// name of the Secret.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// key of the Secret.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[-._a-zA-Z0-9]+$")`,message="secretKeyRef.key must consist of letters, digits, '-', '_' and '.'"
+	Key string `json:"key"`
 }
 
 // ValueRange is a range of numbers, bounds included.

@@ -81,12 +81,27 @@ func (s *sender) clientFor(ctx context.Context, q query) (*http.Client, *Error) 
 	signed := *client
 	transport := &asking{next: client.Transport, userAgent: s.userAgent, now: s.now}
 	signed.Transport = transport
+	if err := s.sign(ctx, q, transport); err != nil {
+		return nil, err
+	}
+	return &signed, nil
+}
+
+// sign adds the credentials of a query to its transport.
+func (s *sender) sign(ctx context.Context, q query, transport *asking) *Error {
+	if q.keys != "" {
+		headers, err := s.headers(ctx, q)
+		if err != nil {
+			return err
+		}
+		transport.headers = headers
+	}
 	if q.secret == "" {
-		return &signed, nil
+		return nil
 	}
 	data, err := s.secret(ctx, q, "secretRef", q.secret)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	token, user, password := value(data["token"]), value(data["username"]), value(data["password"])
 	switch {
@@ -95,9 +110,34 @@ func (s *sender) clientFor(ctx context.Context, q query) (*http.Client, *Error) 
 	case user != "":
 		transport.authorize = func(r *http.Request) { r.SetBasicAuth(user, password) }
 	default:
-		return nil, errorf(BadSecret, "Secret %s has neither key token nor username and password", q.secret)
+		return errorf(BadSecret, "Secret %s has neither key token nor username and password", q.secret)
 	}
-	return &signed, nil
+	return nil
+}
+
+// maxHeader is the maximum size of a header from a Secret.
+const maxHeader = 8 << 10
+
+// headers returns the headers of a query whose values are in Secrets; no error contains a value.
+func (s *sender) headers(ctx context.Context, q query) (map[string]string, *Error) {
+	headers := map[string]string{}
+	for line := range strings.SplitSeq(q.keys, "\n") {
+		of := strings.Fields(line) // names and keys have no spaces
+		header, name, key := of[0], of[1], of[2]
+		data, err := s.secret(ctx, q, "headers[].secretKeyRef", name)
+		if err != nil {
+			return nil, err
+		}
+		text := value(data[key])
+		switch {
+		case text == "":
+			return nil, errorf(BadSecret, "Secret %s has no key %s, which the header %s needs", name, key, header)
+		case len(text) > maxHeader || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }):
+			return nil, errorf(BadSecret, "Secret %s: the key %s must be at most 8 KiB of printable ASCII to be the header %s", name, key, header)
+		}
+		headers[header] = text
+	}
+	return headers, nil
 }
 
 // value returns the value of a key without the line break that editors add.
@@ -124,6 +164,7 @@ func (s *sender) secret(ctx context.Context, q query, field, name string) (map[s
 type asking struct {
 	next      http.RoundTripper
 	authorize func(*http.Request)
+	headers   map[string]string // with credentials
 	userAgent string
 	now       func() time.Time
 }
@@ -132,6 +173,9 @@ func (a *asking) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	if a.userAgent != "" {
 		r.Header.Set("User-Agent", a.userAgent)
+	}
+	for name, value := range a.headers {
+		r.Header.Set(name, value)
 	}
 	if a.authorize != nil {
 		a.authorize(r)
@@ -154,7 +198,7 @@ func (a *asking) refusal(r *http.Response) error {
 	case r.StatusCode == http.StatusTooManyRequests, r.StatusCode == http.StatusServiceUnavailable && wait > 0:
 		return &Error{Reason: Throttled, RetryAfter: wait, Message: "the provider responded with " + r.Status}
 	case r.StatusCode == http.StatusUnauthorized, r.StatusCode == http.StatusForbidden:
-		return errorf(Unauthorized, "the provider responded with %s: check secretRef", r.Status)
+		return errorf(Unauthorized, "the provider responded with %s: check its credentials", r.Status)
 	}
 	return nil
 }

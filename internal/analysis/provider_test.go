@@ -381,13 +381,13 @@ func TestWebRequest(t *testing.T) {
 	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		raw, _ := io.ReadAll(r.Body)
 		got := request{Method: r.Method, URI: r.RequestURI, Body: string(raw), Header: map[string]string{}}
-		for _, name := range []string{"Accept", "Content-Type", "User-Agent", "X-Team", "Authorization"} {
+		for _, name := range []string{"Accept", "Content-Type", "User-Agent", "X-Team", "Authorization", "Api-Key"} {
 			got.Header[name] = r.Header.Get(name)
 		}
 		seen <- got
 		answers(200, `1`)(w, r)
 	})
-	s := openSender(t, secrets{"shop/access": {"token": []byte("abc")}})
+	s := openSender(t, secrets{"shop/access": {"token": []byte("abc"), "header": []byte("Api-Token def\n"), "key": []byte("ghi")}})
 	spec := &v1alpha1.CanaryAnalysis{}
 	target := Target{Namespace: "shop", Release: "cart-1", Version: "1.0.0+x"}
 	for name, test := range map[string]struct {
@@ -395,12 +395,21 @@ func TestWebRequest(t *testing.T) {
 		want request
 	}{
 		"GET": {
-			v1alpha1.WebMetric{URL: address + "/v1/{{.Release}}?version={{ .Version }}", Value: "body", Headers: []v1alpha1.WebHeader{{Name: "X-Team", Value: "shop: a"}}},
-			request{"GET", "/v1/cart-1?version=1.0.0%2Bx", "", map[string]string{"Accept": "application/json", "Content-Type": "", "User-Agent": "heighliner/test", "X-Team": "shop: a", "Authorization": ""}},
+			v1alpha1.WebMetric{URL: address + "/v1/{{.Release}}?version={{ .Version }}", Value: "body", Headers: []v1alpha1.WebHeader{{Name: "X-Team", Value: new("shop: a")}}},
+			request{"GET", "/v1/cart-1?version=1.0.0%2Bx", "", map[string]string{"Accept": "application/json", "Content-Type": "", "User-Agent": "heighliner/test", "X-Team": "shop: a", "Authorization": "", "Api-Key": ""}},
 		},
 		"POST": {
 			v1alpha1.WebMetric{URL: address, Value: "body", Body: `{"release":"{{.Release}}"}`, SecretRef: &v1alpha1.Reference{Name: "access"}},
-			request{"POST", "/", `{"release":"cart-1"}`, map[string]string{"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "heighliner/test", "X-Team": "", "Authorization": "Bearer abc"}},
+			request{"POST", "/", `{"release":"cart-1"}`, map[string]string{"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "heighliner/test", "X-Team": "", "Authorization": "Bearer abc", "Api-Key": ""}},
+		},
+		"headers from a Secret, and times": {
+			v1alpha1.WebMetric{URL: address + "/?from={{.Start}}&to={{.End}}", Value: "body", Body: `{"from":{{.Start}}000,"to":{{.End}}000}`, Headers: []v1alpha1.WebHeader{
+				{Name: "Authorization", SecretKeyRef: &v1alpha1.SecretKeyReference{Name: "access", Key: "header"}},
+				{Name: "Api-Key", SecretKeyRef: &v1alpha1.SecretKeyReference{Name: "access", Key: "key"}},
+			}},
+			request{"POST", fmt.Sprintf("/?from=%d&to=%d", start.Unix()-60, start.Unix()), fmt.Sprintf(`{"from":%d000,"to":%d000}`, start.Unix()-60, start.Unix()), map[string]string{
+				"Accept": "application/json", "Content-Type": "application/json", "User-Agent": "heighliner/test", "X-Team": "", "Authorization": "Api-Token def", "Api-Key": "ghi",
+			}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,6 +35,8 @@ type query struct {
 	latency bool
 	// body and headers of a web request; headers as lines.
 	body, headers string
+	// keys are headers whose values are in Secrets, as lines of header, Secret and key.
+	keys string
 	// namespace of the analysis and of its Secrets.
 	namespace, secret, authority string
 	// at is the time, in nanoseconds since 1970.
@@ -47,17 +50,17 @@ func (q query) endpoint() string {
 	if u, err := url.Parse(q.address); err == nil {
 		server = u.Scheme + "://" + net.JoinHostPort(outbound.HostOf(q.address), u.Port())
 	}
-	if q.secret == "" {
+	if q.secret == "" && q.keys == "" {
 		return server
 	}
-	return strings.Join([]string{server, q.namespace, q.secret}, " ")
+	return strings.Join([]string{server, q.namespace, q.secret, q.keys}, " ")
 }
 
 // question returns the query for a metric of a release.
 func question(spec *v1alpha1.CanaryAnalysis, metric *v1alpha1.AnalysisMetric, t Target, at time.Time, operator string) (query, *Error) {
 	fields := valuesOf(t, intervalOf(spec))
 	if metric.Web != nil {
-		return webQuestion(metric.Web, fields, t.Namespace, at)
+		return webQuestion(metric.Web, fields, t.Namespace, at, intervalOf(spec))
 	}
 	q := query{provider: providerPrometheus, namespace: t.Namespace, at: at.UnixNano(), latency: metric.Latency != nil}
 	var err *Error
@@ -83,24 +86,35 @@ func question(spec *v1alpha1.CanaryAnalysis, metric *v1alpha1.AnalysisMetric, t 
 	return q, nil
 }
 
-func webQuestion(web *v1alpha1.WebMetric, fields values, namespace string, at time.Time) (query, *Error) {
+func webQuestion(web *v1alpha1.WebMetric, fields values, namespace string, at time.Time, interval time.Duration) (query, *Error) {
 	q := query{
 		provider: providerWeb, text: web.Value, namespace: namespace, at: at.UnixNano(),
 		secret: name(web.SecretRef), authority: name(web.CASecretRef),
 	}
 	var err *Error
+	// Only these requests have the times of the interval; Prometheus has them as the time of a query.
+	fields["Start"], fields["End"] = strconv.FormatInt(at.Add(-interval).Unix(), 10), strconv.FormatInt(at.Unix(), 10)
 	if q.address, err = fields.fill(web.URL, inURL); err != nil {
 		return q, err
 	}
 	if q.body, err = fields.fill(web.Body, inQuotes); err != nil {
 		return q, err
 	}
-	var lines []string
+	var lines, keys []string
 	for _, h := range web.Headers {
-		lines = append(lines, h.Name+": "+h.Value)
+		if h.SecretKeyRef != nil {
+			keys = append(keys, h.Name+" "+h.SecretKeyRef.Name+" "+h.SecretKeyRef.Key)
+			continue
+		}
+		text := ""
+		if h.Value != nil {
+			text = *h.Value
+		}
+		lines = append(lines, h.Name+": "+text)
 	}
 	slices.Sort(lines)
-	q.headers = strings.Join(lines, "\n")
+	slices.Sort(keys)
+	q.headers, q.keys = strings.Join(lines, "\n"), strings.Join(keys, "\n")
 	return q, nil
 }
 
