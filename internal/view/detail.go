@@ -31,6 +31,40 @@ type ReleaseDetail struct {
 	More    int           `json:"more,omitempty"`
 	// URL of the source: a release or a pull request on GitHub.
 	URL string `json:"url,omitempty"`
+	// Hooks that were called or ran as Jobs for the release, the oldest first.
+	Hooks []HookRun `json:"hooks,omitempty"`
+}
+
+// HookRun is the last call of a hook, or its last Job.
+type HookRun struct {
+	Name string `json:"name"`
+	// Type is the point at which it is called, such as ConfirmRollout.
+	Type string `json:"type"`
+	// Phase: Waiting, Open, Delivered or Failed.
+	Phase    string       `json:"phase"`
+	Attempts int32        `json:"attempts,omitempty"`
+	Time     *metav1.Time `json:"time,omitempty"`
+	// Message is the first line of the answer, or the result of the Job.
+	Message string `json:"message,omitempty"`
+	// Job is the name of the Job, and Log its termination message or, if it failed, its last lines.
+	Job string `json:"job,omitempty"`
+	Log string `json:"log,omitempty"`
+}
+
+// hooksOf returns the hooks of a release.
+func hooksOf(o *v1alpha1.VersionedMicroservice) (out []HookRun) {
+	for _, h := range o.Status.Hooks {
+		out = append(out, HookRun{
+			Name: h.Name, Type: string(h.Type), Phase: string(h.Phase), Attempts: h.Attempts, Time: micros(h.Time), Message: h.Message, Job: h.Job, Log: h.Log,
+		})
+	}
+	slices.SortStableFunc(out, func(a, b HookRun) int {
+		if a.Time == nil || b.Time == nil {
+			return 0
+		}
+		return a.Time.Compare(b.Time.Time)
+	})
+	return out
 }
 
 // MaxChanges is the maximum number of changes in a [ReleaseDetail].
@@ -53,6 +87,11 @@ func NewRelease(in Input, s Service, name string, now time.Time) (ReleaseDetail,
 			}
 			out := ReleaseDetail{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindRelease}, Time: metav1.Time{Time: now.UTC()}, Namespace: s.Namespace, Service: s.Name, Group: g.Name, Release: r}
 			out.compare(in, g)
+			for i := range in.Releases {
+				if o := &in.Releases[i]; o.Namespace == s.Namespace && o.Name == name {
+					out.Hooks = hooksOf(o)
+				}
+			}
 			if p := g.PullRequest; p != nil {
 				out.URL = p.URL
 			}

@@ -63,3 +63,32 @@ func TestSparkOnPages(t *testing.T) {
 		}
 	}
 }
+
+// TestHooksOnPages checks that the page of a release shows its hooks, in order, and the logs of Jobs as text.
+func TestHooksOnPages(t *testing.T) {
+	t.Parallel()
+	b := story(t, "rolled back")
+	data, _ := b.store.Data()
+	o := data.Objects
+	r := &o.Releases[0]
+	at := func(second int64) *metav1.MicroTime { return new(metav1.NewMicroTime(time.Unix(second, 0))) }
+	r.Status.Hooks = []v1alpha1.HookStatus{
+		{Name: "smoke", Type: v1alpha1.HookPreRollout, ID: "2", Phase: v1alpha1.HookDelivered, Time: at(20), Message: "200 OK"},
+		{Name: "migrate", Type: v1alpha1.HookConfirmRollout, ID: "1", Phase: v1alpha1.HookFailed, Time: at(10), Message: "Job shop-1 failed: no such table", Job: "shop-1", Log: "begin\n<b>no such table</b>"},
+	}
+	b.store.Set(o)
+	b.clock.Step(time.Second)
+	page := b.get("/services/shop/shop/releases/" + r.Name)
+	first, second := strings.Index(page, `migrate <span class="faint">(ConfirmRollout)</span>`), strings.Index(page, `smoke <span class="faint">(PreRollout)</span>`)
+	if first < 0 || second < first {
+		t.Errorf("the hooks are at %d and %d", first, second)
+	}
+	for _, want := range []string{"Job shop-1 failed: no such table", "<summary>Log of Job shop-1</summary><pre>begin\n&lt;b&gt;no such table&lt;/b&gt;</pre>", "200 OK"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %q:\n%s", want, page)
+		}
+	}
+	if faults := faults(t, page); len(faults) > 0 {
+		t.Error(faults)
+	}
+}
