@@ -135,17 +135,23 @@ func (s *Shards) Start(ctx context.Context) error {
 		s.close()
 		release()
 	})
-	ended := make(chan error, 2*s.Count)
+	ended := make(chan error, 1) // the first counts
+	report := func(err error) {
+		select {
+		case ended <- err:
+		default:
+		}
+	}
 	var electors sync.WaitGroup
 	for i := range s.Count {
-		elector, err := s.elector(i, func(err error) { ended <- err })
+		elector, err := s.elector(i, report)
 		if err != nil {
 			return err
 		}
 		electors.Go(func() {
 			elector.Run(held)
 			if held.Err() == nil {
-				ended <- fmt.Errorf("%w: %s", ErrLost, LeaseName(i))
+				report(fmt.Errorf("%w: %s", ErrLost, LeaseName(i)))
 			}
 		})
 	}
@@ -166,7 +172,10 @@ func (s *Shards) elector(shard int, failed func(error)) (*leaderelection.LeaderE
 		LockConfig: resourcelock.ResourceLockConfig{Identity: s.Identity},
 	}
 	e, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &patient{Interface: lock, turns: s.turns}, Name: LeaseName(shard),
+		Lock: &patient{Interface: lock, turns: s.turns, lease: s.times.lease, lost: func() {
+			s.held[shard].Store(false)
+			failed(fmt.Errorf("%w: another replica has %s", ErrLost, LeaseName(shard)))
+		}}, Name: LeaseName(shard),
 		LeaseDuration: s.times.lease, RenewDeadline: s.times.renew, RetryPeriod: s.times.retry,
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{

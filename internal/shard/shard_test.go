@@ -254,6 +254,53 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
+// A Lease that somebody deletes is created again by its holder, which keeps its shards, and not by another replica.
+func TestDeletedLease(t *testing.T) {
+	namespace := env.Namespace(t)
+	a := start(t, namespace, "a", 3)
+	held(t, a)
+	b := start(t, namespace, "b", 3)
+	time.Sleep(time.Second) // b reads the Leases several times
+	for i := range 3 {
+		if err := a.Leases.Leases(namespace).Delete(t.Context(), LeaseName(i), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for end := time.Now().Add(2 * a.times.lease); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		for _, name := range names {
+			if !a.Holds(name) || b.Holds(name) {
+				t.Fatalf("a holds %s: %t, b: %t", name, a.Holds(name), b.Holds(name))
+			}
+		}
+	}
+	for i := range 3 {
+		if holder := holderOf(t, namespace, i); holder != "a" {
+			t.Errorf("shard %d is held by %q", i, holder)
+		}
+	}
+}
+
+// A replica whose Lease another one has, as after an edit by hand, reconciles nothing from its next renewal, and ends.
+func TestTakenLease(t *testing.T) {
+	namespace := env.Namespace(t)
+	a := start(t, namespace, "a", 3)
+	held(t, a)
+	var lease coordination.Lease
+	if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: LeaseName(1)}, &lease); err != nil {
+		t.Fatal(err)
+	}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"holderIdentity":"b"}}`))
+	if err := env.Client.Patch(t.Context(), &lease, patch); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.ends(); !errors.Is(err, ErrLost) {
+		t.Errorf("got %v, want %v", err, ErrLost)
+	}
+	if a.Holds(names[1]) {
+		t.Error("it holds the shard of another replica")
+	}
+}
+
 // A Lease is released when the last reconcile has ended, and not before; then another replica has it without waiting for its expiry.
 func TestReleaseAfterReconciles(t *testing.T) {
 	namespace := env.Namespace(t)

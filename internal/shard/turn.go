@@ -51,12 +51,33 @@ func (t *turns) take(ctx context.Context, found time.Time, acquire func() error)
 type patient struct {
 	resourcelock.Interface
 	turns *turns
-	// held is true after the first write. The goroutine of one elector uses it.
+	// lease is how long a Lease is valid without a renewal.
+	lease time.Duration
+	// lost is called when another replica has the Lease of this one, as after somebody deleted it.
+	lost func()
+	// held is true after the first write, and seen is when another replica was last found to hold the Lease. The goroutine of one
+	// elector uses them.
 	held bool
+	seen time.Time
 }
 
-// Create takes a Lease that does not exist yet.
+// Get reads the Lease, and notices who holds it.
+func (p *patient) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := p.Interface.Get(ctx)
+	if err == nil && record.HolderIdentity != "" && record.HolderIdentity != p.Identity() {
+		if p.seen = time.Now(); p.held {
+			p.lost()
+		}
+	}
+	return record, raw, err
+}
+
+// Create takes a Lease that does not exist yet, or was deleted: its holder creates it again at its next renewal, and others only after it
+// would have expired.
 func (p *patient) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	if p.held {
+		return p.Interface.Create(ctx, r)
+	}
 	return p.take(ctx, r, p.Interface.Create)
 }
 
@@ -69,7 +90,11 @@ func (p *patient) Update(ctx context.Context, r resourcelock.LeaderElectionRecor
 }
 
 func (p *patient) take(ctx context.Context, r resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
-	return p.turns.take(ctx, time.Now(), func() error {
+	found := time.Now()
+	if expiry := p.seen.Add(p.lease); r.LeaderTransitions == 0 && expiry.After(found) {
+		found = expiry // Only a Lease that is created again has no transitions.
+	}
+	return p.turns.take(ctx, found, func() error {
 		r.AcquireTime = metav1.Now() // Later than when the elector began this write.
 		r.RenewTime = r.AcquireTime
 		err := write(ctx, r)
