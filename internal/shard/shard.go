@@ -172,9 +172,9 @@ func (s *Shards) elector(shard int, failed func(error)) (*leaderelection.LeaderE
 		LockConfig: resourcelock.ResourceLockConfig{Identity: s.Identity},
 	}
 	e, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &patient{Interface: lock, turns: s.turns, lease: s.times.lease, lost: func() {
+		Lock: &patient{Interface: lock, turns: s.turns, lease: s.times.lease, keep: s.times.renew + s.times.retry, lost: func() {
 			s.held[shard].Store(false)
-			failed(fmt.Errorf("%w: another replica has %s", ErrLost, LeaseName(shard)))
+			failed(fmt.Errorf("%w: %s was not renewed in time, or another replica has it", ErrLost, LeaseName(shard)))
 		}}, Name: LeaseName(shard),
 		LeaseDuration: s.times.lease, RenewDeadline: s.times.renew, RetryPeriod: s.times.retry,
 		ReleaseOnCancel: true,

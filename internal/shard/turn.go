@@ -53,8 +53,12 @@ type patient struct {
 	turns *turns
 	// lease is how long a Lease is valid without a renewal.
 	lease time.Duration
-	// lost is called when another replica has the Lease of this one, as after somebody deleted it.
+	// keep is how long this replica keeps the shard after it began its last renewal that succeeded: less than lease.
+	keep time.Duration
+	// lost is called when that time ended, or another replica has the Lease of this one, as after an edit by hand.
 	lost func()
+	// expiry calls lost; nil before the first write.
+	expiry *time.Timer
 	// held is true after the first write, and seen is when another replica was last found to hold the Lease. The goroutine of one
 	// elector uses them.
 	held bool
@@ -76,7 +80,7 @@ func (p *patient) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, 
 // would have expired.
 func (p *patient) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	if p.held {
-		return p.Interface.Create(ctx, r)
+		return p.renew(ctx, r, p.Interface.Create)
 	}
 	return p.take(ctx, r, p.Interface.Create)
 }
@@ -84,9 +88,26 @@ func (p *patient) Create(ctx context.Context, r resourcelock.LeaderElectionRecor
 // Update takes, renews or releases a Lease.
 func (p *patient) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	if p.held {
-		return p.Interface.Update(ctx, r)
+		return p.renew(ctx, r, p.Interface.Update)
 	}
 	return p.take(ctx, r, p.Interface.Update)
+}
+
+// renew writes a Lease. The time that remains counts from before the request: other replicas count from when they see it.
+func (p *patient) renew(ctx context.Context, r resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
+	began := time.Now()
+	if err := write(ctx, r); err != nil {
+		return err
+	}
+	switch {
+	case r.HolderIdentity == "": // released
+		p.expiry.Stop()
+	case p.expiry == nil:
+		p.expiry = time.AfterFunc(time.Until(began.Add(p.keep)), p.lost)
+	default:
+		p.expiry.Reset(time.Until(began.Add(p.keep)))
+	}
+	return nil
 }
 
 func (p *patient) take(ctx context.Context, r resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
@@ -97,7 +118,7 @@ func (p *patient) take(ctx context.Context, r resourcelock.LeaderElectionRecord,
 	return p.turns.take(ctx, found, func() error {
 		r.AcquireTime = metav1.Now() // Later than when the elector began this write.
 		r.RenewTime = r.AcquireTime
-		err := write(ctx, r)
+		err := p.renew(ctx, r, write)
 		p.held = err == nil
 		return err
 	})
