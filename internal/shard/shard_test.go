@@ -136,7 +136,9 @@ type replica struct {
 	*Shards
 	*testing.T
 	// cut fails all requests while it is true.
-	cut  atomic.Bool
+	cut atomic.Bool
+	// slow lets writes time out, and reads take nearly as long, while it is true.
+	slow atomic.Bool
 	stop context.CancelFunc
 	done chan error
 }
@@ -146,10 +148,17 @@ func start(t *testing.T, namespace, name string, count int) *replica {
 	t.Helper()
 	r := &replica{T: t, done: make(chan error, 1)}
 	config := rest.CopyConfig(env.Config)
+	config.Timeout = time.Second // half of the time to renew, as the manager has it
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(req *http.Request) (*http.Response, error) {
 			if r.cut.Load() {
 				return nil, errors.New("the network is cut")
+			}
+			if r.slow.Load() && req.Method != http.MethodGet {
+				<-req.Context().Done()
+				return nil, req.Context().Err()
+			} else if r.slow.Load() {
+				time.Sleep(config.Timeout * 4 / 5)
 			}
 			return next.RoundTrip(req)
 		})
@@ -254,7 +263,7 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// A Lease that somebody deletes is created again by its holder, which keeps its shards, and not by another replica.
+// A Lease that a user deletes is created again by its holder, which keeps its shards, and not by another replica.
 func TestDeletedLease(t *testing.T) {
 	namespace := env.Namespace(t)
 	a := start(t, namespace, "a", 3)
@@ -298,6 +307,29 @@ func TestTakenLease(t *testing.T) {
 	}
 	if a.Holds(names[1]) {
 		t.Error("it holds the shard of another replica")
+	}
+}
+
+// A replica whose writes time out, and whose last read returns after the time to renew, ends before another holds its shards.
+func TestSlowServer(t *testing.T) {
+	namespace := env.Namespace(t)
+	a := start(t, namespace, "a", 3)
+	held(t, a)
+	b := start(t, namespace, "b", 3)
+	a.slow.Store(true)
+	for took := 0; took < 3; time.Sleep(time.Millisecond) {
+		took = 0
+		for _, name := range names {
+			if !b.Holds(name) {
+				continue
+			}
+			if took++; a.Holds(name) {
+				t.Fatalf("both hold %s", name)
+			}
+		}
+	}
+	if err := a.ends(); !errors.Is(err, ErrLost) {
+		t.Errorf("got %v, want %v", err, ErrLost)
 	}
 }
 
