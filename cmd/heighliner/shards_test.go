@@ -9,7 +9,9 @@ import (
 	"sync"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
@@ -135,6 +137,36 @@ func TestShards(t *testing.T) {
 	if len(refused.seen) > 0 {
 		slices.Sort(refused.seen)
 		t.Errorf("the API server refused:\n%s", strings.Join(slices.Compact(refused.seen), "\n"))
+	}
+}
+
+// Shards are turned on and off with server-side apply, as Helm 4 and Flux do it: an API server refuses the strategy Recreate next to
+// the default that it had set before.
+func TestShardsByServerSideApply(t *testing.T) {
+	shipped(t)
+	for _, step := range []struct {
+		components []string
+		strategy   appsv1.DeploymentStrategyType
+		argument   string
+	}{
+		{nil, appsv1.RollingUpdateDeploymentStrategyType, "--leader-elect"},
+		{[]string{"shards"}, appsv1.RecreateDeploymentStrategyType, "--shards=3"},
+		{nil, appsv1.RollingUpdateDeploymentStrategyType, "--leader-elect"},
+	} {
+		out, err := env.Kubectl(t, "", "apply", "--server-side", "-k", overlay(t, "", []string{"rbac", "manager"}, step.components...))
+		if err != nil {
+			t.Fatalf("apply with components %v: %v: %s", step.components, err, out)
+		}
+		var manager appsv1.Deployment
+		if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: "heighliner-system", Name: "heighliner"}, &manager); err != nil {
+			t.Fatal(err)
+		}
+		if got := manager.Spec.Strategy.Type; got != step.strategy {
+			t.Errorf("with components %v, the strategy is %s, want %s", step.components, got, step.strategy)
+		}
+		if args := manager.Spec.Template.Spec.Containers[0].Args; args[0] != step.argument {
+			t.Errorf("with components %v, the manager runs with %v, want %s", step.components, args, step.argument)
+		}
 	}
 }
 

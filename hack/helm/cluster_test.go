@@ -250,7 +250,7 @@ func TestUpgradesBetweenVariants(t *testing.T) {
 	delete(metrics, "alerts")
 	values["metrics"] = metrics
 	r.install(nil)
-	for _, next := range []map[string]any{values, variants["granted secrets"], variants["namespaces"], variants["no receiver"], nil} {
+	for _, next := range []map[string]any{values, variants["granted secrets"], variants["namespaces"], variants["shards"], variants["no receiver"], variants["shards"], nil} {
 		r.upgrade(next)
 		for _, plural := range kinds(t) {
 			if definition(t, plural) == nil {
