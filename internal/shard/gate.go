@@ -50,13 +50,14 @@ func (g *Gate) Start(_ context.Context, q queue) error {
 	return nil
 }
 
-// Reconciler returns a reconciler that does nothing for namespaces of other replicas.
+// Reconciler returns a reconciler that does nothing for namespaces of other replicas. The context of a reconcile ends when its shard
+// is lost, with ErrLost as its cause.
 func (g *Gate) Reconciler(r reconcile.Reconciler) reconcile.Reconciler {
 	if g.shards == nil {
 		return r
 	}
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-		leave, ok := g.shards.pass(req.Namespace)
+		ctx, leave, ok := g.shards.pass(ctx, req.Namespace)
 		if !ok {
 			return reconcile.Result{}, nil
 		}

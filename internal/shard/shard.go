@@ -3,10 +3,12 @@
 //
 //	shard.go  the Leases of shards, and who takes which
 //	gate.go   keeps a controller to the namespaces of this replica
+//	lease.go  writes the Lease of a shard, and notices its loss
 //	turn.go   lets a replica with fewer shards go first
 //
-// A shard is held until its replica ends. Therefore a controller never loses a namespace while it runs, and what it remembers of
-// an object stays true; shards are balanced again by a restart of the replicas.
+// A shard is held until its replica ends: one that loses a Lease cancels the reconciles of that shard, and its process ends.
+// Therefore a controller never loses a namespace while it runs, and what it remembers of an object stays true; shards are balanced
+// again by a restart of the replicas.
 package shard
 
 import (
@@ -56,7 +58,8 @@ type Options struct {
 	Count int
 	// Namespace is that of the Leases.
 	Namespace string
-	// Identity names this process in the Leases; it is different for each process, because a process that ended leaves its Leases until they expire.
+	// Identity names this process in the Leases; it is different for each process, because a process that ended leaves its Leases
+	// until they expire.
 	Identity string
 	// Leases is a client whose requests time out before RenewDeadline.
 	Leases coordinationv1.LeasesGetter
@@ -68,17 +71,27 @@ type Options struct {
 // hold every namespace.
 type Shards struct {
 	Options
-	// held has true for each shard that this replica holds.
-	held []atomic.Bool
+	// held has the tenure of each shard.
+	held []tenure
 	// passes is held for reading by each reconcile, and closed at the end of the replica.
 	passes sync.RWMutex
-	closed bool
+	closed atomic.Bool
 	turns  *turns
 	times  times
 
 	mu    sync.Mutex
 	gates []*Gate
 }
+
+// tenure is the time in which this replica holds a shard. It begins and ends at most once.
+type tenure struct {
+	begun atomic.Bool
+	// Context is that of the reconciles: it ends with the tenure.
+	context.Context
+	end context.CancelCauseFunc
+}
+
+func (t *tenure) runs() bool { return t.begun.Load() && t.Err() == nil }
 
 // New returns the shards of this replica, which holds none before Start.
 func New(o Options) (*Shards, error) {
@@ -92,7 +105,10 @@ func newShards(o Options, t times) (*Shards, error) {
 	if o.Count < 1 || o.Count > Max {
 		return nil, fmt.Errorf("%d shards: give from 1 to %d", o.Count, Max)
 	}
-	s := &Shards{Options: o, held: make([]atomic.Bool, o.Count), times: t, turns: newTurns(t.patience)}
+	s := &Shards{Options: o, held: make([]tenure, o.Count), times: t, turns: newTurns(t.patience)}
+	for i := range s.held {
+		s.held[i].Context, s.held[i].end = context.WithCancelCause(context.Background())
+	}
 	if o.Metrics == nil {
 		return s, nil
 	}
@@ -102,7 +118,7 @@ func newShards(o Options, t times) (*Shards, error) {
 			Help:        "1 while this replica holds the Lease of a shard of the namespaces, otherwise 0",
 			ConstLabels: prometheus.Labels{"shard": fmt.Sprint(i)},
 		}, func() float64 {
-			if s.held[i].Load() {
+			if s.held[i].runs() {
 				return 1
 			}
 			return 0
@@ -116,11 +132,11 @@ func newShards(o Options, t times) (*Shards, error) {
 
 // Holds returns whether this replica reconciles the objects of a namespace.
 func (s *Shards) Holds(namespace string) bool {
-	return s == nil || s.held[Of(namespace, s.Count)].Load()
+	return s == nil || s.held[Of(namespace, s.Count)].runs()
 }
 
 // HoldsFirst returns whether this replica holds the first shard: it does what is done once for all namespaces.
-func (s *Shards) HoldsFirst() bool { return s == nil || s.held[0].Load() }
+func (s *Shards) HoldsFirst() bool { return s == nil || s.held[0].runs() }
 
 // ErrLost is returned by Start when a Lease could not be renewed: another replica may hold its shard now, so that the process has
 // to end.
@@ -172,8 +188,8 @@ func (s *Shards) elector(shard int, failed func(error)) (*leaderelection.LeaderE
 		LockConfig: resourcelock.ResourceLockConfig{Identity: s.Identity},
 	}
 	e, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &patient{Interface: lock, turns: s.turns, lease: s.times.lease, keep: s.times.renew + s.times.retry, lost: func() {
-			s.held[shard].Store(false)
+		Lock: &patient{Interface: lock, turns: s.turns, lease: s.times.lease, keep: s.times.renew + s.times.retry, idle: s.closed.Load, lost: func() {
+			s.held[shard].end(ErrLost)
 			failed(fmt.Errorf("%w: %s was not renewed in time, or another replica has it", ErrLost, LeaseName(shard)))
 		}}, Name: LeaseName(shard),
 		LeaseDuration: s.times.lease, RenewDeadline: s.times.renew, RetryPeriod: s.times.retry,
@@ -184,7 +200,7 @@ func (s *Shards) elector(shard int, failed func(error)) (*leaderelection.LeaderE
 					failed(err)
 				}
 			},
-			OnStoppedLeading: func() { s.held[shard].Store(false) },
+			OnStoppedLeading: func() { s.held[shard].end(ErrLost) },
 		},
 	})
 	if err != nil {
@@ -195,7 +211,7 @@ func (s *Shards) elector(shard int, failed func(error)) (*leaderelection.LeaderE
 
 // open lets the reconciles of a shard pass, and enqueues its objects.
 func (s *Shards) open(ctx context.Context, shard int) error {
-	s.held[shard].Store(true)
+	s.held[shard].begun.Store(true)
 	s.mu.Lock()
 	gates := s.gates
 	s.mu.Unlock()
@@ -212,18 +228,23 @@ func (s *Shards) open(ctx context.Context, shard int) error {
 func (s *Shards) close() {
 	s.passes.Lock()
 	defer s.passes.Unlock()
-	s.closed = true
+	s.closed.Store(true)
 }
 
-// pass returns whether a reconcile of a namespace may run; leave is called at its end.
-func (s *Shards) pass(namespace string) (leave func(), ok bool) {
-	if !s.Holds(namespace) {
-		return nil, false
-	}
+// pass returns whether a reconcile of a namespace may run, and its context, which ends when the shard is lost; leave is called at
+// its end.
+func (s *Shards) pass(ctx context.Context, namespace string) (_ context.Context, leave func(), ok bool) {
 	s.passes.RLock()
-	if s.closed {
+	held := &s.held[Of(namespace, s.Count)]
+	if s.closed.Load() || !held.runs() {
 		s.passes.RUnlock()
-		return nil, false
+		return nil, nil, false
 	}
-	return s.passes.RUnlock, true
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		s.passes.RUnlock()
+	}, true
 }

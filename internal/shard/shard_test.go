@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -366,6 +367,116 @@ func TestReleaseAfterReconciles(t *testing.T) {
 	held(t, b)
 	if result, err := reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: names[1]}}); err != nil || !result.IsZero() {
 		t.Errorf("a replica that ended reconciled: %v, %v", result, err)
+	}
+}
+
+// A reconcile is cancelled when its shard is lost, and those of other shards continue.
+func TestLossCancelsReconciles(t *testing.T) {
+	s, err := New(Options{Count: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for shard := range 3 {
+		if err := s.open(t.Context(), shard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	contexts := make(chan context.Context)
+	end := make(chan struct{})
+	r := s.Gate(nil, nil).Reconciler(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+		contexts <- ctx
+		<-end
+		return reconcile.Result{}, nil
+	}))
+	var running [3]context.Context
+	var all sync.WaitGroup
+	for i, namespace := range names {
+		all.Go(func() {
+			if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace}}); err != nil {
+				t.Error(err)
+			}
+		})
+		running[i] = <-contexts
+	}
+	s.held[1].end(ErrLost)
+	select {
+	case <-running[1].Done():
+	case <-time.After(await.Limit):
+		t.Fatal("the reconcile of the lost shard continues")
+	}
+	if cause := context.Cause(running[1]); !errors.Is(cause, ErrLost) {
+		t.Errorf("it ended with %v", cause)
+	}
+	for _, i := range []int{0, 2} {
+		if err := running[i].Err(); err != nil {
+			t.Errorf("the reconcile of shard %d: %v", i, err)
+		}
+	}
+	close(end)
+	all.Wait()
+	if err := s.open(t.Context(), 1); err != nil { // an elector that is late
+		t.Fatal(err)
+	}
+	if s.Holds(names[1]) {
+		t.Error("a lost shard is held again")
+	}
+}
+
+// record is a Lease in memory.
+type record struct {
+	resourcelock.LeaderElectionRecord
+}
+
+func (r *record) Identity() string                          { return "a" }
+func (r *record) Describe() string                          { return "record" }
+func (r *record) RecordEvent(string)                        {}
+func (r *record) write(w resourcelock.LeaderElectionRecord) { r.LeaderElectionRecord = w }
+func (r *record) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	return &r.LeaderElectionRecord, nil, nil
+}
+
+func (r *record) Create(_ context.Context, w resourcelock.LeaderElectionRecord) error {
+	r.write(w)
+	return nil
+}
+
+func (r *record) Update(_ context.Context, w resourcelock.LeaderElectionRecord) error {
+	r.write(w)
+	return nil
+}
+
+// client-go's elector releases what it last read, even when that is the Lease of the replica that took it over, and also when it could
+// not renew while reconciles run. Neither is written.
+func TestReleaseIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		holder string
+		idle   bool
+		want   string
+	}{
+		"when another replica has the Lease": {"b", true, "b"},
+		"while a reconcile may run":          {"a", false, "a"},
+		"but not afterwards":                 {"a", true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lock := &record{}
+			losses := 0
+			p := &patient{Interface: lock, turns: newTurns(0), lease: time.Minute, keep: time.Minute,
+				lost: func() { losses++ }, idle: func() bool { return c.idle }}
+			if err := p.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "a"}); err != nil {
+				t.Fatal(err)
+			}
+			lock.HolderIdentity = c.holder
+			if _, _, err := p.Get(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			err := p.Update(t.Context(), resourcelock.LeaderElectionRecord{})
+			if (err != nil) != (c.want != "") || lock.HolderIdentity != c.want {
+				t.Errorf("the Lease is held by %q, want %q: %v", lock.HolderIdentity, c.want, err)
+			}
+			if lost := c.holder == "b"; (losses == 1) != lost {
+				t.Errorf("reported as lost %d times", losses)
+			}
+		})
 	}
 }
 
