@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/internal/manifest"
+	"github.com/heighliner/heighliner/internal/shard"
 )
 
 // The limits of correct values.
@@ -269,15 +271,12 @@ func (d *doctor) checkManager(ctx context.Context) {
 	default:
 		d.add(OK, "Manager", "", "%d of %d ready", m.Status.ReadyReplicas, want)
 	}
-	d.checkLease(ctx)
-	address := ""
-	for _, c := range m.Spec.Template.Spec.Containers {
-		for _, arg := range c.Args {
-			if value, is := strings.CutPrefix(arg, "--prometheus-address="); is {
-				address = cleanText(value)
-			}
-		}
+	if shards, err := strconv.Atoi(argument(m, "shards")); err == nil && shards > 0 {
+		d.checkShards(ctx, min(shards, shard.Max))
+	} else {
+		d.checkLeader(ctx)
 	}
+	address := cleanText(argument(m, "prometheus-address"))
 	if address == "" {
 		d.add(OK, "Prometheus", "", "the manager has no default server: analyses must name their own")
 		return
@@ -285,19 +284,28 @@ func (d *doctor) checkManager(ctx context.Context) {
 	d.add(OK, "Prometheus", "", "the manager queries %s", address)
 }
 
-// checkLease checks that a manager holds the Lease of the leader, or that managers hold those of all shards.
-func (d *doctor) checkLease(ctx context.Context) {
+// argument returns the value of a flag of the manager, or "".
+func argument(manager *appsv1.Deployment, flag string) (value string) {
+	for _, c := range manager.Spec.Template.Spec.Containers {
+		for _, arg := range c.Args {
+			if given, is := strings.CutPrefix(arg, "--"+flag+"="); is {
+				value = given
+			}
+		}
+	}
+	return value
+}
+
+// checkLeader checks that a manager holds the Lease of the leader.
+func (d *doctor) checkLeader(ctx context.Context) {
 	var lease coordinationv1.Lease
 	err := d.client.Get(ctx, client.ObjectKey{Namespace: d.manager, Name: "manager.hlnr.io"}, &lease)
 	switch {
-	case apierrors.IsNotFound(err): // without leader election, or with shards
-		d.checkShards(ctx)
+	case apierrors.IsNotFound(err): // without leader election
 	case err != nil:
 		d.unknown("Manager", "the Lease manager.hlnr.io", err)
-	case d.stale(&lease):
-		if !d.checkShards(ctx) {
-			d.add(Problem, "Manager", fmt.Sprintf("kubectl -n %s logs deployment/heighliner", d.manager), "no manager is the leader: the Lease manager.hlnr.io is not renewed")
-		}
+	case d.unheld(&lease) != "":
+		d.add(Problem, "Manager", fmt.Sprintf("kubectl -n %s logs deployment/heighliner", d.manager), "no manager is the leader: the Lease manager.hlnr.io %s", d.unheld(&lease))
 	default:
 		since := ""
 		if t := lease.Spec.AcquireTime; t != nil {
@@ -307,33 +315,44 @@ func (d *doctor) checkLease(ctx context.Context) {
 	}
 }
 
-func (d *doctor) stale(lease *coordinationv1.Lease) bool {
-	return lease.Spec.RenewTime == nil || d.Now().Sub(lease.Spec.RenewTime.Time) > maxLease
+// unheld returns why a Lease counts as without a holder, or "".
+func (d *doctor) unheld(lease *coordinationv1.Lease) string {
+	switch {
+	case ptr.Deref(lease.Spec.HolderIdentity, "") == "":
+		return "was released"
+	case lease.Spec.RenewTime == nil || d.Now().Sub(lease.Spec.RenewTime.Time) > maxLease:
+		return "is not renewed"
+	}
+	return ""
 }
 
-// checkShards checks that the Leases of shards are renewed; false: no manager uses shards. A Lease that was released is one of more
-// shards than there are now, or will be taken in seconds.
-func (d *doctor) checkShards(ctx context.Context) bool {
-	var leases coordinationv1.LeaseList
-	if err := d.client.List(ctx, &leases, client.InNamespace(d.manager)); err != nil {
-		d.unknown("Manager", "the Leases of shards", err)
-		return false
-	}
-	holders, shards := map[string]bool{}, 0
-	for _, lease := range leases.Items {
-		if !strings.HasPrefix(lease.Name, "shard-") || !strings.HasSuffix(lease.Name, ".manager.hlnr.io") || ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
+// checkShards checks that managers hold the Leases of all shards.
+func (d *doctor) checkShards(ctx context.Context, shards int) {
+	holders, held := map[string]bool{}, 0
+	for i := range shards {
+		name, reason := shard.LeaseName(i), ""
+		var lease coordinationv1.Lease
+		err := d.client.Get(ctx, client.ObjectKey{Namespace: d.manager, Name: name}, &lease)
+		switch {
+		case apierrors.IsNotFound(err):
+			reason = "does not exist"
+		case err != nil:
+			d.unknown("Manager", "the Lease "+name, err)
+			continue
+		default:
+			reason = d.unheld(&lease)
+		}
+		if reason != "" {
+			d.add(Problem, "Manager", fmt.Sprintf("kubectl -n %s logs -l app.kubernetes.io/name=heighliner --prefix", d.manager),
+				"no manager reconciles the namespaces of shard %d: the Lease %s %s", i, name, reason)
 			continue
 		}
-		if shards++; d.stale(&lease) {
-			d.add(Problem, "Manager", fmt.Sprintf("kubectl -n %s get leases", d.manager), "no manager holds a shard: the Lease %s is not renewed; delete it if there are fewer shards now", lease.Name)
-			continue
-		}
+		held++
 		holders[*lease.Spec.HolderIdentity] = true
 	}
-	if len(holders) > 0 {
-		d.add(OK, "Manager", "", "%d managers hold the Leases of %d shards", len(holders), shards)
+	if held > 0 {
+		d.add(OK, "Manager", "", "managers that hold the Leases of shards: %d; shards: %d of %d", len(holders), held, shards)
 	}
-	return shards > 0
 }
 
 // checkGatewayKinds checks which kinds of routes exist.

@@ -416,49 +416,83 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// The Lease of the leader counts, or those of shards: renewed ones are fine, those of a manager that ended without releasing them
-// are a problem, and released ones are nothing.
-func TestLeases(t *testing.T) {
+// Without shards, the Lease of the leader counts. A Lease that is not renewed, or was released and not taken, is a problem.
+func TestLeader(t *testing.T) {
 	t.Parallel()
-	namespace, now := env.Namespace(t), time.Now()
-	d := func() (out []string) {
-		d := &doctor{Factory: &cli.Factory{Clock: clocktesting.NewFakeClock(now)}, client: env.Client, manager: namespace}
-		d.checkLease(t.Context())
-		for _, f := range d.result.Findings {
-			out = append(out, string(f.Level)+" "+f.Text)
+	l := newLeases(t)
+	check := func(d *doctor) { d.checkLeader(t.Context()) }
+	l.same(check)
+	l.lease("manager.hlnr.io", "a", time.Second)
+	l.lease(shard.LeaseName(0), "", time.Hour)
+	l.same(check, "OK the manager is the leader")
+	l.lease("manager.hlnr.io", "", time.Second)
+	l.same(check, "Problem no manager is the leader: the Lease manager.hlnr.io was released")
+	l.lease("manager.hlnr.io", "a", time.Hour)
+	l.same(check, "Problem no manager is the leader: the Lease manager.hlnr.io is not renewed")
+}
+
+// With shards, the Leases of all of them count, and no others.
+func TestShardLeases(t *testing.T) {
+	t.Parallel()
+	l := newLeases(t)
+	check := func(d *doctor) { d.checkShards(t.Context(), 3) }
+	l.lease("manager.hlnr.io", "a", time.Hour) // from before
+	l.lease(shard.LeaseName(0), "a", time.Second)
+	l.lease(shard.LeaseName(1), "b", time.Second)
+	l.lease(shard.LeaseName(3), "", time.Hour)
+	l.same(check, "Problem no manager reconciles the namespaces of shard 2: the Lease shard-2.manager.hlnr.io does not exist",
+		"OK managers that hold the Leases of shards: 2; shards: 2 of 3")
+	l.lease(shard.LeaseName(2), "a", time.Second)
+	l.same(check, "OK managers that hold the Leases of shards: 2; shards: 3 of 3")
+	l.lease(shard.LeaseName(1), "b", time.Hour)
+	l.lease(shard.LeaseName(2), "", time.Second)
+	l.same(check, "Problem no manager reconciles the namespaces of shard 1: the Lease shard-1.manager.hlnr.io is not renewed",
+		"Problem no manager reconciles the namespaces of shard 2: the Lease shard-2.manager.hlnr.io was released",
+		"OK managers that hold the Leases of shards: 1; shards: 1 of 3")
+}
+
+func TestArgument(t *testing.T) {
+	var m appsv1.Deployment
+	m.Spec.Template.Spec.Containers = []corev1.Container{{Name: "proxy"}, {Name: "manager", Args: []string{"--shards=3", "--shards-are=4", "--leader-elect"}}}
+	for flag, want := range map[string]string{"shards": "3", "leader-elect": "", "prometheus-address": ""} {
+		if got := argument(&m, flag); got != want {
+			t.Errorf("--%s is %q, want %q", flag, got, want)
 		}
-		return out
 	}
-	lease := func(name, holder string, age time.Duration) {
-		t.Helper()
-		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		l.Spec.HolderIdentity, l.Spec.RenewTime = &holder, &metav1.MicroTime{Time: now.Add(-age)}
-		err := env.Client.Create(t.Context(), l)
-		if apierrors.IsAlreadyExists(err) {
-			err = env.Client.Patch(t.Context(), l, client.Merge)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+}
+
+// leases are the Leases of a namespace that doctor checks.
+type leases struct {
+	*testing.T
+	namespace string
+	now       time.Time
+}
+
+func newLeases(t *testing.T) leases { return leases{t, env.Namespace(t), time.Now()} }
+
+// lease writes a Lease, renewed that long ago.
+func (l leases) lease(name, holder string, age time.Duration) {
+	l.Helper()
+	o := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: name}}
+	o.Spec.HolderIdentity, o.Spec.RenewTime = &holder, &metav1.MicroTime{Time: l.now.Add(-age)}
+	err := env.Client.Create(l.Context(), o)
+	if apierrors.IsAlreadyExists(err) {
+		err = env.Client.Patch(l.Context(), o, client.Merge)
 	}
-	same := func(want ...string) {
-		t.Helper()
-		if diff := cmp.Diff(want, d()); diff != "" {
-			t.Errorf("findings (-want +got):\n%s", diff)
-		}
+	if err != nil {
+		l.Fatal(err)
 	}
-	same()
-	lease("manager.hlnr.io", "a", time.Second)
-	same("OK the manager is the leader")
-	lease("manager.hlnr.io", "", time.Hour)
-	same("Problem no manager is the leader: the Lease manager.hlnr.io is not renewed")
-	lease(shard.LeaseName(0), "a", time.Second)
-	lease(shard.LeaseName(1), "b", time.Second)
-	lease(shard.LeaseName(2), "a", time.Second)
-	lease(shard.LeaseName(3), "", time.Hour)
-	lease("another.example.com", "c", time.Hour)
-	same("OK 2 managers hold the Leases of 3 shards")
-	lease(shard.LeaseName(1), "b", time.Hour)
-	same("Problem no manager holds a shard: the Lease shard-1.manager.hlnr.io is not renewed; delete it if there are fewer shards now",
-		"OK 1 managers hold the Leases of 3 shards")
+}
+
+func (l leases) same(check func(*doctor), want ...string) {
+	l.Helper()
+	d := &doctor{Factory: &cli.Factory{Clock: clocktesting.NewFakeClock(l.now)}, client: env.Client, manager: l.namespace}
+	check(d)
+	var got []string
+	for _, f := range d.result.Findings {
+		got = append(got, string(f.Level)+" "+f.Text)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		l.Errorf("findings (-want +got):\n%s", diff)
+	}
 }
