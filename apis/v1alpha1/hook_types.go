@@ -155,6 +155,7 @@ type HookJob struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="!self.matches('\\\\s')",message="job.image must contain no white space"
 	Image string `json:"image,omitempty"`
 
 	// env are variables in addition to those of the container. The Job also has variables that

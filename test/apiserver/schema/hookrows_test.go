@@ -76,6 +76,7 @@ var hookRows = map[string]row{
 	"msvc job's args too many":      {kind: "Microservice", patch: job(`args: ` + numbered(`a#`, 65)), refused: jobField + "args: Too many"},
 	"msvc job's args too long":      {kind: "Microservice", patch: job(`args: [` + long(4097) + `]`), refused: jobField + "args[0]: Too long"},
 	"msvc job's image empty":        {kind: "Microservice", patch: job(`image: ""`), refused: jobField + "image"},
+	"msvc job's image with a space": {kind: "Microservice", patch: job(`image: "a b"`), refused: "job.image must contain no white space"},
 	"msvc job's image too long":     {kind: "Microservice", patch: job(`image: ` + long(513)), refused: jobField + "image: Too long"},
 	"msvc job's env too many":       {kind: "Microservice", patch: job(`env: ` + numbered(`{name: A#}`, 33)), refused: jobField + "env: Too many"},
 	"msvc job's env twice":          {kind: "Microservice", patch: job(`env: [{name: A}, {name: A}]`), refused: "Duplicate value"},
