@@ -88,7 +88,12 @@ test-versions: $(LOCALCLUSTER) ## Run the tests that need an API server on VERSI
 .PHONY: test-board
 test-board: build $(LOCALCLUSTER) ## Open the board in Debian's Chromium, with logins at a real OpenID provider; AXE=axe.min.js checks accessibility, PICTURES=docs/images writes pictures
 	@$(LOCALCLUSTER) packages chromium
-	@assets=$$($(LOCALCLUSTER) assets); cd hack/boardtest && KUBEBUILDER_ASSETS="$$assets" go test -count=1 -v . $(if $(AXE),-axe "$(abspath $(AXE))") $(if $(PICTURES),-pictures "$(abspath $(PICTURES))")
+	@assets=$$($(LOCALCLUSTER) assets); cd hack/boardtest && KUBEBUILDER_ASSETS="$$assets" CGO_ENABLED=0 go test -trimpath -vet=off -count=1 -v . $(if $(AXE),-axe "$(abspath $(AXE))") $(if $(PICTURES),-pictures "$(abspath $(PICTURES))")
+
+.PHONY: test-board-node
+test-board-node: cluster-up local-install bin/sampleapp ## Open the board of the local cluster in Chromium, behind its gateway, with a service that it routes
+	@$(LOCALCLUSTER) packages chromium
+	@export KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) KUBECTL="$$($(LOCALCLUSTER) assets)/kubectl"; cd hack/boardtest && CGO_ENABLED=0 go test -trimpath -vet=off -count=1 -v . -run TestNode -node
 
 ##@ Build
 
@@ -129,7 +134,7 @@ chart: ## Generate the parts of charts/heighliner that come from config, and val
 
 .PHONY: helm-test
 helm-test: $(LOCALCLUSTER) ## Test the chart: rendered like kustomize, linted, installed into a real API server, upgraded and uninstalled
-	@cd hack/helm && KUBEBUILDER_ASSETS="$$($(CURDIR)/$(LOCALCLUSTER) assets)" go test -count=1 -timeout 30m ./...
+	@cd hack/helm && KUBEBUILDER_ASSETS="$$($(CURDIR)/$(LOCALCLUSTER) assets)" CGO_ENABLED=0 go test -trimpath -vet=off -count=1 -timeout 30m ./...
 
 # The linters at the versions of hack/lint/go.mod.
 LINT := bin/golangci-lint

@@ -1,36 +1,34 @@
 // Package boardtest opens the board in Chromium: it runs the manager's binary ("heighliner web") against a real API server with
 // the rights of its component, and people log in with the example provider of zitadel/oidc. It is a separate module, because it
 // is not part of the product. "make test-board" runs it.
+//
+//	board_test.go       TestBoard, on an API server
+//	node_test.go        TestNode, on the local cluster
+//	browser_test.go     people and their browsers
+//	identities_test.go  the OpenID provider
 package boardtest
 
 import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
-	"encoding/pem"
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/go-logr/logr"
-	"github.com/zitadel/oidc/v3/example/server/exampleop"
-	"github.com/zitadel/oidc/v3/example/server/storage"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -49,6 +47,7 @@ import (
 var (
 	pictures = flag.String("pictures", "", "folder for the pictures of the tour, from the root of the repository; by default none are written")
 	axe      = flag.String("axe", "", "file axe.min.js of axe-core, with which pages are checked for accessibility")
+	onNode   = flag.Bool("node", false, "run TestNode on the local cluster, in place of TestBoard on an API server")
 	binary   = flag.String("heighliner", "bin/heighliner", "binary of the manager")
 )
 
@@ -59,6 +58,10 @@ func TestMain(m *testing.M) {
 	if err := os.Chdir("../.."); err != nil { // paths of definitions are relative to the root of the repository
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+	flag.Parse()
+	if *onNode {
+		os.Exit(m.Run())
 	}
 	os.Exit(manager.Run(m, &kube))
 }
@@ -155,23 +158,9 @@ func start(t *testing.T) *site {
 	s := &site{t, "https://" + l.Addr().String(), l}
 
 	dir := t.TempDir()
-	people := map[string]storage.User{}
-	for _, name := range []string{"ana", "bob"} {
-		people[name] = storage.User{ID: name, Username: name, Password: "verysecure", Email: name + "@example.com", EmailVerified: true}
-	}
-	raw, err := json.Marshal(people)
-	if err != nil {
-		t.Fatal(err)
-	}
-	users := write(t, dir, "users.json", raw)
-	store, err := storage.StoreFromFile(users)
-	if err != nil {
-		t.Fatal(err)
-	}
-	storage.RegisterClients(storage.WebClient("board", "secret", s.url+"/login/callback"))
 	provider := httptest.NewUnstartedServer(nil)
 	issuer := "https://" + provider.Listener.Addr().String()
-	provider.Config.Handler = exampleop.SetupServer(issuer, storage.NewStorage(store), slog.New(slog.NewTextHandler(io.Discard, nil)), false)
+	provider.Config.Handler = identities(t, dir, issuer, s.url)
 	provider.StartTLS()
 	t.Cleanup(provider.Close)
 
@@ -179,7 +168,6 @@ func start(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	encode := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
 	ctx, cancel := context.WithCancel(context.Background())
 	var out await.Buffer
 	cmd := exec.CommandContext(ctx, *binary, "web", "--kubeconfig", kubeconfig(t, dir), "--url", s.url, "--bind-address", address, "--health-probe-bind-address", "127.0.0.1:0", "--title", "production",
@@ -249,100 +237,11 @@ func kubeconfig(t *testing.T, dir string) string {
 	return path
 }
 
-// person is a user with a separate browser.
-type person struct {
-	*site
-	ctx context.Context
-}
-
-func (s *site) browser() *person {
-	s.Helper()
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.NoSandbox, chromedp.Flag("ignore-certificate-errors", true), chromedp.WindowSize(1360, 800))
-	allocated, cancelBrowser := chromedp.NewExecAllocator(context.Background(), options...)
-	ctx, cancel := chromedp.NewContext(allocated)
-	s.Cleanup(func() { cancel(); cancelBrowser() })
-	if err := chromedp.Run(ctx); err != nil {
-		s.Fatalf("start Chromium: %v", err)
-	}
-	return &person{s, ctx}
-}
-
-// do executes actions of a person, within the limit.
-func (p *person) do(what string, actions ...chromedp.Action) {
-	p.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, limit)
-	defer cancel()
-	if err := chromedp.Run(ctx, actions...); err != nil {
-		var at, text string
-		_ = chromedp.Run(p.ctx, chromedp.Location(&at), chromedp.Text("body", &text))
-		p.Fatalf("%s: %v at %s: %s", what, err, at, text)
-	}
-}
-
-// sees waits for a text on the page.
-func (p *person) sees(text string) {
-	p.Helper()
-	quoted, err := json.Marshal(text)
-	if err != nil {
-		p.Fatal(err)
-	}
-	p.do("see "+text, chromedp.Poll("document.body && document.body.innerText.includes("+string(quoted)+")", nil, chromedp.WithPollingInterval(100*time.Millisecond)))
-}
-
-func (p *person) text() (text string) {
-	p.Helper()
-	p.do("read the page", chromedp.Evaluate("document.body.innerText", &text))
-	return text
-}
-
-// awaitPromise makes an evaluation wait for its promise.
-func awaitPromise(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
-
-// login logs in with the provider.
-func (p *person) login(name string) {
-	p.Helper()
-	p.do("log in", chromedp.Navigate(p.url+"/"), chromedp.WaitVisible("#username"), chromedp.SendKeys("#username", name), chromedp.SendKeys("#password", "verysecure"), chromedp.Click("button[type=submit]"), chromedp.WaitVisible("table.board, #empty"))
-	p.sees(name)
-}
-
-// picture takes a screenshot.
-func (p *person) picture(name string) {
-	p.Helper()
-	var raw []byte
-	p.do("take a picture", chromedp.Sleep(200*time.Millisecond), chromedp.CaptureScreenshot(&raw)) // after the fonts are loaded
-	if *pictures == "" {
-		return
-	}
-	if err := os.WriteFile(filepath.Join(*pictures, name), raw, 0o644); err != nil {
-		p.Fatal(err)
-	}
-}
-
-// accessible checks a page with axe-core, if that is available.
-func (p *person) accessible(page string) {
-	p.Helper()
-	if *axe == "" {
-		p.Logf("%s is not checked for accessibility: there is no -axe", page)
-		return
-	}
-	script, err := os.ReadFile(*axe)
-	if err != nil {
-		p.Fatal(err)
-	}
-	var violations []struct {
-		ID, Impact, Help string
-		Nodes            []struct{ HTML string }
-	}
-	p.do("check "+page, chromedp.Evaluate(string(script)+";0", nil), chromedp.Evaluate(`axe.run().then(r => r.violations.map(v => ({id: v.id, impact: v.impact, help: v.help, nodes: v.nodes.map(n => ({html: n.html}))})))`, &violations, chromedp.EvalAsValue, awaitPromise))
-	for _, v := range violations {
-		if v.Impact == "serious" || v.Impact == "critical" {
-			p.Errorf("%s: %s (%s): %s, such as %s", page, v.ID, v.Impact, v.Help, v.Nodes[0].HTML)
-		}
-	}
-}
-
 // TestBoard plays a day with the board.
 func TestBoard(t *testing.T) {
+	if *onNode {
+		t.Skip("-node runs TestNode")
+	}
 	if _, err := os.Stat(*binary); err != nil {
 		t.Fatalf("%v: run \"make test-board\", which builds it", err)
 	}
@@ -356,12 +255,12 @@ func TestBoard(t *testing.T) {
 	bind(t, namespace, "heighliner-view", "bob")
 	s := start(t)
 
-	bob := s.browser()
+	bob := browser(t, s.url, "")
 	bob.login("bob")
 	bob.do("open the service", chromedp.Navigate(s.url+"/services/"+namespace+"/shop"), chromedp.WaitVisible("#connection"))
 	bob.sees("● live")
 
-	ana := s.browser()
+	ana := browser(t, s.url, "")
 	ana.login("ana")
 	ana.sees("● live")
 	kube.Offer(t, namespace, "shop", "1.1.0", "1.0.0")
@@ -456,10 +355,4 @@ func bind(t *testing.T, namespace, role, user string) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func (p *person) count(selector string) (n int) {
-	p.Helper()
-	p.do("count "+selector, chromedp.Evaluate(fmt.Sprintf("document.querySelectorAll(%q).length", selector), &n))
-	return n
 }
