@@ -122,8 +122,11 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 	case v1alpha1.ReleaseError:
 		return lines, &answer{cli.ExitNo, q.failed(s, g, row)}
 	case v1alpha1.ReleaseDeprecated:
-		if row.Promoted > 0 && s.pinnedTo(g, q.version) {
+		if row.Promoted > 0 && (run != nil || g.Target.Release == row.VersionedMicroservice || s.pinnedTo(g, q.version)) {
 			return lines, nil // it becomes active again
+		}
+		if s.ms.Status.ObservedGeneration < s.ms.Generation {
+			return lines, nil // the specification has just changed, perhaps so that it becomes active again
 		}
 		text := fmt.Sprintf("%s is retained, and was replaced by %s", q.version, cmp.Or(g.Active, "another release"))
 		if row.Promoted == 0 {

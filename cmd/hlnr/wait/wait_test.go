@@ -227,8 +227,22 @@ func TestJudge(t *testing.T) {
 		"superseded": {"1.3.0", forActive, true, func(s *snapshot) { row(v1alpha1.ReleaseDeprecated, 0)(s); s.ms.Status.ReleaseGroups[0].Rollout = nil }, cli.ExitNo, "1.3.0 was superseded before it was active: 1.2.0 is active"},
 		"retained": {"1.3.0", forActive, true, func(s *snapshot) {
 			row(v1alpha1.ReleaseDeprecated, 0)(s)
-			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted = 1
+			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted, s.ms.Status.ReleaseGroups[0].Rollout = 1, nil
 		}, cli.ExitNo, "1.3.0 is retained, and was replaced by 1.2.0"},
+		"retained, on its way": {"1.3.0", forActive, true, func(s *snapshot) {
+			row(v1alpha1.ReleaseDeprecated, 0)(s)
+			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted = 1
+		}, none, ""},
+		"retained, and the target again": {"1.3.0", forActive, true, func(s *snapshot) {
+			row(v1alpha1.ReleaseDeprecated, 0)(s)
+			g := &s.ms.Status.ReleaseGroups[0]
+			g.Releases[1].Promoted, g.Rollout, g.Target.Release = 1, nil, g.Releases[1].VersionedMicroservice
+		}, none, ""},
+		"retained, just unpinned": {"1.3.0", forActive, true, func(s *snapshot) {
+			row(v1alpha1.ReleaseDeprecated, 0)(s)
+			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted, s.ms.Status.ReleaseGroups[0].Rollout = 1, nil
+			s.ms.Generation = s.ms.Status.ObservedGeneration + 1
+		}, none, ""},
 		"retained, pinned": {"1.3.0", forActive, true, func(s *snapshot) {
 			pin("1.3.0", nil)(s)
 			row(v1alpha1.ReleaseDeprecated, 0)(s)
@@ -237,7 +251,7 @@ func TestJudge(t *testing.T) {
 		"retained, pinned away": {"1.3.0", forActive, true, func(s *snapshot) {
 			pin("1.2.0", nil)(s)
 			row(v1alpha1.ReleaseDeprecated, 0)(s)
-			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted = 1
+			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted, s.ms.Status.ReleaseGroups[0].Rollout = 1, nil
 		}, cli.ExitNo, `1.3.0 is retained, and was replaced by 1.2.0; group 1.x is pinned to 1.2.0: "sessions"`},
 		"superseded, pinned away": {"1.3.0", forActive, true, func(s *snapshot) {
 			pin("1.2.0", nil)(s)
