@@ -35,6 +35,7 @@ var testTools = []tool{
 	{"gcc", "gcc"},
 	{"git", "git"},
 	{"tmux", "tmux"},
+	{"redis-server", "redis-server"},
 }
 
 // toolsNamed returns the tools of these programs.

@@ -52,8 +52,12 @@ type Config struct {
 	Control bool
 	// JobURL makes the process run as the Job of a hook and report to this URL, instead of serving. Defaults to "".
 	JobURL string
-	// JobDuration is how long the Job works. Defaults to 0.
+	// JobDuration is how long the Job works, or a worker for each job. Defaults to 0.
 	JobDuration time.Duration
+	// Queue is the URL of a Redis server from which jobs are taken, such as redis://127.0.0.1:6379. Defaults to "": no jobs.
+	Queue string
+	// QueueName is the stream of the jobs. Defaults to jobs.
+	QueueName string
 }
 
 // After is the time at which a fault begins, counted from when the application listens. The zero value is never.
@@ -118,14 +122,16 @@ func ParseConfig(args []string, getenv func(string) string, out io.Writer) (Conf
 	flags.DurationVar(&c.StartDelay, "start-delay", 0, "wait this long before listening")
 	flags.Var(&c.FailReadiness, "fail-readiness", "answer /readyz with 503 from `when` on: true, false, or a duration such as 30s after the start")
 	flags.Var(&c.ExitAfter, "exit-after", "end with exit code 1 at `when`: true, false, or a duration such as 30s after the start")
-	flags.Float64Var(&c.ErrorRate, "error-rate", 0, "`share` of requests answered with 500, 0 to 1")
+	flags.Float64Var(&c.ErrorRate, "error-rate", 0, "`share` of requests answered with 500, and of jobs that fail, 0 to 1")
 	flags.DurationVar(&c.Latency, "latency", 0, "add this to every answer, at most 30s")
 	flags.DurationVar(&c.ShutdownDelay, "shutdown-delay", 3*time.Second, "serve this long after SIGTERM, with readiness false")
 	flags.DurationVar(&c.DrainTimeout, "drain-timeout", 10*time.Second, "then wait at most this long for requests in progress")
 	flags.BoolVar(&c.NoMetrics, "no-metrics", false, "answer /metrics with 404")
 	flags.BoolVar(&c.Control, "control", false, "let POST /control change failReadiness, errorRate and latency")
 	flags.StringVar(&c.JobURL, "job-url", "", "run as the Job of a hook, report to this `url`, and do not serve")
-	flags.DurationVar(&c.JobDuration, "job-duration", 0, "work this long as a Job")
+	flags.DurationVar(&c.JobDuration, "job-duration", 0, "work this long as a Job, or for each job of a queue")
+	flags.StringVar(&c.Queue, "queue", "", "take jobs from the Redis server at this `url`, such as redis://127.0.0.1:6379")
+	flags.StringVar(&c.QueueName, "queue-name", "jobs", "`stream` of the jobs; those that are done are in the set STREAM:done")
 	flags.Usage = func() {}
 
 	if err := setFromEnvironment(flags, getenv); err != nil {
@@ -194,7 +200,8 @@ func usage(flags *flag.FlagSet) {
   GET  /ws       a WebSocket that echoes
   GET  /healthz   200 while the process lives
   GET  /readyz    200 when ready; 503 when requested or when shutting down
-  GET  /metrics   Prometheus: http_requests_total{code,version}, http_request_duration_seconds{version}
+  GET  /metrics   Prometheus: http_requests_total{code,version}, http_request_duration_seconds{version},
+                  with --queue jobs_total{result,version}
   POST /control   {"failReadiness":true,"errorRate":0.1,"latency":"200ms"}, with --control; answers what is in force
 
 One request alone can ask for ?latency=200ms (at most 30s) and ?status=503 (200 to 599).

@@ -37,6 +37,13 @@ func Run(ctx context.Context, config Config, listen Listen) error {
 	if err != nil {
 		return err
 	}
+	if config.Queue != "" {
+		end, err := app.startWorker(ctx)
+		if err != nil {
+			return err
+		}
+		drains = append(drains, end)
+	}
 	slog.Info("serving", "app", config.App, "version", config.Version,
 		"http", config.Port, "grpc", config.GRPCPort, "tcp", config.TCPPort, "udp", config.UDPPort, "tls", config.TLSPort)
 

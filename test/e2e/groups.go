@@ -24,6 +24,8 @@ var groups = map[string][]string{
 	},
 	// Pull requests.
 	"previews": {"TestPreviews"},
+	// Workers that take jobs from a queue, without requests.
+	"workers": {"TestWorkers"},
 	// Jobs in place of calls of hooks.
 	"jobs": {"TestJobs"},
 	// Freezes of a namespace.

@@ -1,0 +1,256 @@
+//go:build e2e && linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// queue is a stream of jobs in Debian's Redis.
+type queue struct {
+	t *testing.T
+	// port of the server on the loopback address.
+	port string
+	// url of the server for pods.
+	url string
+}
+
+// startQueue starts a Redis server that keeps everything in memory.
+func startQueue(t *testing.T) *queue {
+	t.Helper()
+	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(free.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = free.Close()
+	server := exec.Command("redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", t.TempDir())
+	if err := server.Start(); err != nil {
+		t.Fatalf("start redis-server; \"make e2e\" installs it: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = server.Process.Kill()
+		_ = server.Wait() // it was killed
+	})
+	q := &queue{t: t, port: port}
+	within(t, soon, "Redis to answer", func(context.Context) (bool, string, error) {
+		out, err := exec.Command("redis-cli", "-p", port, "PING").CombinedOutput()
+		return err == nil && strings.HasPrefix(string(out), "PONG"), string(out), nil
+	})
+	q.url = "redis://" + forwardInside(t, "127.0.0.1:"+port)
+	return q
+}
+
+// forwardInside forwards connections of pods to a local address, and returns where pods connect.
+func forwardInside(t *testing.T, to string) string {
+	t.Helper()
+	host, _, err := net.SplitHostPort(env.RegistryInternal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := env.ListenInside(net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return // the test ends
+			}
+			go forward(from, to)
+		}
+	}()
+	return listener.Addr().String()
+}
+
+func forward(from net.Conn, to string) {
+	defer from.Close()
+	conn, err := net.Dial("tcp", to)
+	if err != nil {
+		return // the worker tries again
+	}
+	defer conn.Close()
+	go func() {
+		_, _ = io.Copy(conn, from) // until one of them ends
+		_ = conn.Close()
+	}()
+	_, _ = io.Copy(from, conn)
+}
+
+// command runs a command of Redis, and returns its answer.
+func (q *queue) command(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "redis-cli", append([]string{"-p", q.port}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("redis-cli %v: %v: %s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// add adds jobs.
+func (q *queue) add(t *testing.T, n int) {
+	t.Helper()
+	q.command(t, "EVAL", "for i = 1, ARGV[1] do redis.call('XADD', KEYS[1], '*', 'job', i) end", "1", "jobs", strconv.Itoa(n))
+}
+
+// done returns how many jobs are done, each counted once.
+func (q *queue) done(t *testing.T) int { return q.number(t, "SCARD", "jobs:done") }
+
+// doneBy returns how many jobs a version did.
+func (q *queue) doneBy(t *testing.T, version string) int {
+	return q.number(t, "HGET", "jobs:versions", version)
+}
+
+func (q *queue) number(t *testing.T, args ...string) int {
+	t.Helper()
+	text := q.command(t, args...)
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// worker makes the service one that takes jobs from a queue and has no NetworkPolicy.
+func (s *service) worker(q *queue, replicas int32) *service {
+	s.ms.Spec.Availability.Replicas = replicas
+	c := &s.ms.Spec.Template.Spec.Containers[0]
+	c.Env = append(c.Env,
+		corev1.EnvVar{Name: "QUEUE", Value: q.url}, corev1.EnvVar{Name: "JOB_DURATION", Value: "100ms"}, corev1.EnvVar{Name: "SHUTDOWN_DELAY", Value: "0s"},
+		corev1.EnvVar{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+	)
+	return s
+}
+
+// available waits for the numbers of available pods of versions, which begin with "1.": version, number, version, number.
+func (s *service) available(when string, want ...any) {
+	s.t.Helper()
+	wait(s.t, fmt.Sprintf("the pods %s: %v", when, want), func(ctx context.Context) (bool, string, error) {
+		var all appsv1.DeploymentList
+		if err := env.Client.List(ctx, &all, client.InNamespace(s.namespace)); err != nil {
+			return false, "", err
+		}
+		var got []any
+		for i := 0; i < len(want); i += 2 {
+			n := int32(0)
+			for _, d := range all.Items {
+				if d.Name == s.release(want[i].(string)).VersionedMicroservice {
+					n = d.Status.AvailableReplicas
+				}
+			}
+			got = append(got, want[i], int(n))
+		}
+		return slices.Equal(got, want), fmt.Sprint(got), nil
+	})
+}
+
+// TestWorkers: a queue of 10,000 jobs, whose workers have no NetworkPolicy. A canary gets one pod of ten, one that fails its jobs
+// is rolled back by its analysis, the next one takes over, and an autoscaler scales the Microservice as a whole. No job is lost.
+func TestWorkers(t *testing.T) {
+	const jobs = 10_000
+	q := startQueue(t)
+	s := newService(t, "workers").steps(pausing(10, 30*time.Second), v1alpha1.CanaryStep{Weight: 50}).worker(q, 10)
+	s.measured("", 2, v1alpha1.NoTrafficWait)
+	failed := `sum(rate(jobs_total{namespace="{{.Namespace}}",hlnr_io_release="{{.Release}}",result="failed"}[{{.Interval}}]))`
+	every := `sum(rate(jobs_total{namespace="{{.Namespace}}",hlnr_io_release="{{.Release}}"}[{{.Interval}}]))`
+	s.ms.Spec.UpdateStrategy.Canary.Analysis.Metrics = []v1alpha1.AnalysisMetric{{
+		Name: "failed-jobs", Prometheus: &v1alpha1.PrometheusMetric{Query: failed + " / (" + every + " > 0)"}, ThresholdRange: v1alpha1.ValueRange{Max: new(0.01)},
+	}}
+	s.push("1.0.0")
+	s.create(s.images, s.ms)
+	s.status("1.0.0", v1alpha1.ReleaseActive)
+	s.available("of the first release", "1.0.0", 10)
+
+	q.add(t, jobs)
+	t.Run("a canary that fails its jobs is rolled back", func(t *testing.T) {
+		s := s.in(t)
+		s.push("1.1.0", "ERROR_RATE", "1")
+		s.status("1.1.0", v1alpha1.ReleaseCanary)
+		s.available("in the first step", "1.0.0", 9, "1.1.0", 1)
+		if row := s.status("1.1.0", v1alpha1.ReleaseError); row.Reason != analysisFailed {
+			t.Errorf("1.1.0 ended with reason %s", row.Reason)
+		}
+		s.available("after the rollback", "1.0.0", 10, "1.1.0", 0)
+		if n := q.doneBy(t, "1.1.0"); n != 0 {
+			t.Errorf("1.1.0 did %d jobs, although it fails all", n)
+		}
+		if left := jobs - q.done(t); left < 500 {
+			t.Errorf("only %d jobs were left: the queue was empty before the rollback ended", left)
+		}
+	})
+
+	t.Run("a canary gets the part of the jobs that its weight says, and takes over", func(t *testing.T) {
+		s := s.in(t)
+		s.push("1.2.0")
+		s.status("1.2.0", v1alpha1.ReleaseCanary)
+		s.available("in the first step", "1.0.0", 9, "1.2.0", 1)
+		before := [2]int{q.doneBy(t, "1.0.0"), q.doneBy(t, "1.2.0")}
+		time.Sleep(10 * time.Second)
+		old, canary := q.doneBy(t, "1.0.0")-before[0], q.doneBy(t, "1.2.0")-before[1]
+		t.Logf("in 10 s, 1.0.0 did %d jobs and 1.2.0 %d", old, canary)
+		if total := old + canary; total > 0 && (canary*100 < total*5 || canary*100 > total*15) {
+			t.Errorf("the canary with one pod of ten did %d of %d jobs", canary, total)
+		}
+		s.status("1.2.0", v1alpha1.ReleaseActive)
+		s.available("after the promotion", "1.0.0", 0, "1.2.0", 10)
+		var ms v1alpha1.Microservice
+		if err := env.Client.Get(t.Context(), s.key(), &ms); err != nil {
+			t.Fatal(err)
+		}
+		if c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionTrafficDegraded); c != nil {
+			t.Errorf("a worker has condition %+v", c)
+		}
+	})
+
+	t.Run("no job is lost", func(t *testing.T) {
+		within(t, 5*time.Minute, "all jobs to be done", func(context.Context) (bool, string, error) {
+			n := q.done(t)
+			return n == jobs, fmt.Sprintf("%d are done", n), nil
+		})
+		if pending := q.command(t, "XPENDING", "jobs", "workers"); !strings.HasPrefix(pending, "0") {
+			t.Errorf("jobs that were taken and are not done: %s", pending)
+		}
+		t.Logf("%d jobs done, 1.0.0 did %d and 1.2.0 %d", q.done(t), q.doneBy(t, "1.0.0"), q.doneBy(t, "1.2.0"))
+	})
+
+	t.Run("an autoscaler scales the Microservice", func(t *testing.T) {
+		s := s.in(t)
+		scale := &autoscalingv1.Scale{}
+		if err := env.Client.SubResource("scale").Get(t.Context(), s.ms, scale); err != nil {
+			t.Fatal(err)
+		}
+		if scale.Status.Replicas != 10 || scale.Status.Selector != "hlnr.io/group=release,hlnr.io/microservice=app" {
+			t.Errorf("the scale is %+v", scale.Status)
+		}
+		scale.Spec.Replicas = 4
+		if err := env.Client.SubResource("scale").Update(t.Context(), s.ms, client.WithSubResourceBody(scale)); err != nil {
+			t.Fatal(err)
+		}
+		s.available("after it was scaled", "1.2.0", 4)
+	})
+}
