@@ -49,6 +49,18 @@ const (
 	ScaleMatchWeight CanaryScale = "MatchWeight"
 )
 
+// CanaryTraffic is what splits work between the active release and a canary.
+// +kubebuilder:validation:Enum=Routes;Pods
+type CanaryTraffic string
+
+const (
+	// TrafficRoutes splits requests by the weights of routes, which NetworkPolicies write.
+	TrafficRoutes CanaryTraffic = "Routes"
+	// TrafficPods splits the pods of a group: of availability.replicas pods the canary has the part of its weight, at least
+	// one, and the active release the others.
+	TrafficPods CanaryTraffic = "Pods"
+)
+
 // Weekday is a day of the week.
 // +kubebuilder:validation:Enum=Monday;Tuesday;Wednesday;Thursday;Friday;Saturday;Sunday
 type Weekday string

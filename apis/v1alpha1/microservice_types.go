@@ -11,6 +11,7 @@ import (
 // group is active.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.adoptFrom) || (has(self.adoptFrom) && self.adoptFrom == oldSelf.adoptFrom)",message="spec.adoptFrom cannot be changed or removed: delete the Microservice, with deletionPolicy Restore or Orphan, and create another"
+// +kubebuilder:validation:XValidation:rule="!has(self.availability.autoscaling) || !has(self.updateStrategy) || !has(self.updateStrategy.canary) || !has(self.updateStrategy.canary.traffic) || self.updateStrategy.canary.traffic != 'Pods'",message="spec.availability.autoscaling scales each release, and cannot be set with updateStrategy.canary.traffic Pods: let a HorizontalPodAutoscaler or KEDA scale the Microservice itself"
 // +kubebuilder:validation:XValidation:rule="!has(self.adoptFrom) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.adoptFrom: otherwise deleting the Microservice would leave no pods that serve traffic"
 type MicroserviceSpec struct {
 	// imagePolicyRef is the ImagePolicy that offers the versions.
@@ -348,6 +349,8 @@ type GroupPin struct {
 }
 
 // CanaryStrategy defines how a new release receives the traffic of a group.
+// +kubebuilder:validation:XValidation:rule="!has(self.traffic) || self.traffic != 'Pods' || !has(self.scale) || self.scale == 'MatchWeight'",message="spec.updateStrategy.canary: scale must be MatchWeight or absent with traffic Pods, because the weights are shares of the pods"
+// +kubebuilder:validation:XValidation:rule="!has(self.traffic) || self.traffic != 'Pods' || self.steps.all(s, !(has(s.match) && s.match) && !(has(s.mirrorPercent) && s.mirrorPercent > 0))",message="spec.updateStrategy.canary.steps: match and mirrorPercent need routes: remove them, or set canary.traffic to Routes"
 // +kubebuilder:validation:XValidation:rule="!has(self.hooks) || self.hooks.all(h, !has(h.steps) || h.steps.all(n, self.steps.exists(s, has(s.name) && s.name == n)))",message="spec.updateStrategy.canary.hooks: hooks[].steps must contain names of steps (steps[].name), not numbers"
 // +kubebuilder:validation:XValidation:rule="!has(self.analysis) || self.steps.exists(s, s.weight > 0 || has(s.match) && s.match || has(s.mirrorPercent) && s.mirrorPercent > 0)",message="spec.updateStrategy.canary.analysis: no step sends requests to the canary, so nothing would be measured: give a step a weight above 0, match or mirrorPercent"
 type CanaryStrategy struct {
@@ -360,8 +363,14 @@ type CanaryStrategy struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(i, s, i == 0 || s.weight >= self[i-1].weight)",message="spec.updateStrategy.canary.steps: weights must not decrease from one step to the next"
 	Steps []CanaryStep `json:"steps"`
 
+	// traffic selects what splits the work of a group between its active release and the canary.
+	// Defaults to Routes if a NetworkPolicy routes to the group or ever did, if scale is Full, or if
+	// availability.autoscaling is set, and to Pods otherwise.
+	// +optional
+	Traffic CanaryTraffic `json:"traffic,omitempty"`
+
 	// scale selects how many replicas the canary has before it becomes active. Defaults to
-	// Full.
+	// Full, and with traffic Pods to MatchWeight.
 	// +optional
 	Scale CanaryScale `json:"scale,omitempty"`
 
@@ -462,6 +471,7 @@ type CanaryApproval struct {
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.availability.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:resource:shortName=msvc,categories=hlnr;all
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, contain only lower-case letters, digits and '-', and have at most 40 characters, because Services are named after it"
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || has(self.spec.containerName) || !has(self.spec.template.spec) || self.spec.template.spec.containers.size() < 2 || self.spec.template.spec.containers.exists(c, c.name == self.metadata.name)",optionalOldSelf=true,message="spec.containerName is required, because spec.template has several containers and none has the name of the Microservice: set it to the name of the container that runs the image"

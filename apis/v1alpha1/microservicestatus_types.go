@@ -442,6 +442,17 @@ type MicroserviceStatus struct {
 	// +optional
 	AdoptedReplicas *int32 `json:"adoptedReplicas,omitempty"`
 
+	// replicas is the number of pods that the newest release group is to have, for autoscalers of the
+	// Microservice.
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+
+	// selector selects the pods of the newest release group with an active release, for autoscalers
+	// of the Microservice.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Selector string `json:"selector,omitempty"`
+
 	// summary holds the text of printer columns.
 	// +optional
 	Summary MicroserviceSummary `json:"summary,omitempty"`

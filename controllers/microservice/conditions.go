@@ -179,9 +179,10 @@ func programmed(policies []release.Policy, slug string) bool {
 	return false
 }
 
-// noNetworkPolicy reports that canary steps have no effect without routes (protocol rule 18).
+// noNetworkPolicy reports that canary steps have no effect without routes (protocol rule 18), unless they split pods (rule 46).
 func noNetworkPolicy(w *pass) state {
-	if w.ms.Spec.UpdateStrategy.Canary == nil || len(w.facts.Policies) > 0 {
+	split := slices.ContainsFunc(w.facts.State.Groups, func(g release.Group) bool { return !release.ByPods(&w.facts, &g) })
+	if w.ms.Spec.UpdateStrategy.Canary == nil || len(w.facts.Policies) > 0 || !split {
 		return state{}
 	}
 	return state{reasonNoNetworkPolicy, "no networkpolicies.hlnr.io routes to this Microservice: weights have no effect, and steps only wait"}
@@ -203,7 +204,8 @@ func weightsNotSupported(w *pass) state {
 				}
 			}
 		}
-		if reported && !split {
+		pods := slices.ContainsFunc(w.facts.State.Groups, func(s release.Group) bool { return s.Slug == g.Slug && release.ByPods(&w.facts, &s) })
+		if reported && !split && !pods {
 			whole = append(whole, g.Name)
 		}
 	}

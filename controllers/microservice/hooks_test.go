@@ -38,10 +38,10 @@ func TestReadSpec(t *testing.T) {
 		}), ""},
 		"an autoscaler's least replicas": {v1alpha1.MicroserviceSpec{Availability: v1alpha1.Availability{
 			Replicas: 2, Autoscaling: &v1alpha1.Autoscaling{MinReplicas: ptr.To[int32](4), MaxReplicas: 9},
-		}}, defaults(func(s *release.Spec) { s.Replicas = 4 }), ""},
+		}}, defaults(func(s *release.Spec) { s.Replicas, s.SplitBy = 4, release.SplitByRoutes }), ""},
 		"an autoscaler without them": {v1alpha1.MicroserviceSpec{Availability: v1alpha1.Availability{
 			Replicas: 2, Autoscaling: &v1alpha1.Autoscaling{MaxReplicas: 9}, StandbyReplicas: ptr.To(intstr.FromString("Full")),
-		}}, defaults(func(s *release.Spec) { s.Replicas, s.StandbyFull, s.Standby = 2, true, 0 }), ""},
+		}}, defaults(func(s *release.Spec) { s.Replicas, s.StandbyFull, s.Standby, s.SplitBy = 2, true, 0, release.SplitByRoutes }), ""},
 		"steps of all kinds": {v1alpha1.MicroserviceSpec{UpdateStrategy: v1alpha1.UpdateStrategy{Canary: &v1alpha1.CanaryStrategy{
 			Scale: v1alpha1.ScaleMatchWeight, Analysis: &v1alpha1.CanaryAnalysis{},
 			Steps: []v1alpha1.CanaryStep{
@@ -63,10 +63,14 @@ func TestReadSpec(t *testing.T) {
 			Scale: v1alpha1.ScaleFull, Steps: []v1alpha1.CanaryStep{{Weight: 1}, {Weight: 2}},
 			Hooks: []v1alpha1.Hook{hook("ConfirmTrafficIncrease"), hook("ConfirmRollout"), {Name: "early", Type: "ConfirmRollout", Previews: true}},
 		}}}, defaults(func(s *release.Spec) {
+			s.SplitBy = release.SplitByRoutes // because of its scale
 			s.PreviewGates = []release.Point{release.ConfirmRollout}
 			s.Gates = []release.Point{release.ConfirmRollout}
 			s.Steps = []release.Step{{Weight: 1, Confirm: true}, {Weight: 2, Confirm: true}}
 		}), ""},
+		"shares of the pods": {v1alpha1.MicroserviceSpec{UpdateStrategy: v1alpha1.UpdateStrategy{Canary: &v1alpha1.CanaryStrategy{
+			Traffic: v1alpha1.TrafficPods, Steps: []v1alpha1.CanaryStep{{Weight: 1}},
+		}}}, defaults(func(s *release.Spec) { s.SplitBy, s.Steps = release.SplitByPods, []release.Step{{Weight: 1}} }), ""},
 		"hooks that are called in rounds": {v1alpha1.MicroserviceSpec{UpdateStrategy: v1alpha1.UpdateStrategy{Canary: &v1alpha1.CanaryStrategy{
 			Steps: []v1alpha1.CanaryStep{{Weight: 1}}, Hooks: []v1alpha1.Hook{hook("Rollout")},
 		}}}, defaults(func(s *release.Spec) {

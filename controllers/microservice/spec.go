@@ -46,6 +46,9 @@ func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration, now time.Time) 
 		spec.StandbyFull = s.StrVal == "Full"
 		spec.Standby = s.IntValue()
 	}
+	if a.Autoscaling != nil {
+		spec.SplitBy = release.SplitByRoutes
+	}
 	if u.Canary == nil {
 		return spec, nil
 	}
@@ -56,6 +59,12 @@ func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) e
 	// Hooks that are called in rounds are measurements too.
 	spec.Analysis = c.Analysis != nil || slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookRollout })
 	spec.MatchWeight = c.Scale == v1alpha1.ScaleMatchWeight
+	switch {
+	case c.Traffic != "":
+		spec.SplitBy = release.SplitBy(c.Traffic)
+	case c.Scale == v1alpha1.ScaleFull:
+		spec.SplitBy = release.SplitByRoutes
+	}
 	spec.RollBack = c.Together != nil && c.Together.OnFailure != "" && c.Together.OnFailure != v1alpha1.TogetherHold
 	for _, p := range []release.Point{release.ConfirmRollout, release.PreRollout, release.ConfirmPromotion} {
 		if asks(c, v1alpha1.HookType(p), "") {

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -164,6 +165,17 @@ func summarize(w *pass) {
 	}
 	sum.Failed = status.Line(strings.Join(failed, ", "))
 	s.Summary = sum
+	s.Replicas, s.Selector = ms.Spec.Availability.Replicas, selector(ms, groups)
+}
+
+// selector selects the pods of the newest release group with an active release.
+func selector(ms *v1alpha1.Microservice, groups []v1alpha1.ReleaseGroup) string {
+	for i := range groups {
+		if activeRow(&groups[i]) != nil {
+			return labels.Set{v1alpha1.LabelMicroservice: ms.Name, v1alpha1.LabelGroup: groups[i].Slug}.String()
+		}
+	}
+	return ""
 }
 
 // canary describes the release that is being rolled out in a group, and its progress.

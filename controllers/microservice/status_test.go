@@ -191,10 +191,17 @@ func TestConditions(t *testing.T) {
 			"Reconciling True NotProgrammed: no networkpolicies.hlnr.io has programmed group 1.x yet",
 		}, Active: "1.0.0", Groups: "1/1"}},
 		"canary without a policy": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
-			w.facts.Policies = nil
+			w.facts.Policies, w.facts.Spec.SplitBy = nil, release.SplitByRoutes
+			w.facts.State.Groups = []release.Group{{}}
 		}, shown{Conditions: []string{
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 			"TrafficDegraded True NoNetworkPolicy: no networkpolicies.hlnr.io routes to this Microservice: weights have no effect, and steps only wait",
+		}, Active: "1.0.0", Groups: "1/1"}},
+		"canary of a worker": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
+			w.facts.Policies = nil
+			w.facts.State.Groups = []release.Group{{}}
+		}, shown{Conditions: []string{
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Groups: "1/1"}},
 		"source is stale": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
 			w.facts.SourceStale = true

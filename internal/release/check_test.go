@@ -566,10 +566,16 @@ func (w *world) checkCapacity(o Observed, g, h *Group) {
 		need := 1
 		if r.Status == Canary && g.Rollout != nil {
 			need = max(1, (r.Weight*max(g.Rollout.Floor, ac.Current)+99)/100)
+			if splitsByPods(o, g) {
+				need = PodShare(r.Weight, max(1, o.Spec.Replicas))
+			}
 		}
 		alive := ac.Available > 0 && !ac.Terminating && !ac.Unsettled
 		if r.Status == Active && alive && r.Reason != "ActiveLost" && !withheldIn(o, a.Release) {
-			need = max(1, o.Spec.Replicas, ac.Current)
+			need = max(1, o.Spec.Replicas)
+			if !splitsByPods(o, g) {
+				need = max(need, ac.Current)
+			}
 		}
 		if r.Reason != "ActiveLost" && (c.Available < need || c.Unsettled || c.Terminating) {
 			w.fail("rule 6: %s gets %d%% with %d of %d replicas", r.Release, r.Weight, c.Available, need)
@@ -618,7 +624,7 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 			serves := row.Status == Active || row.Status == Canary || row.Status == Pending || run
 			// One that does not respond frees capacity for its fix, and keeps a pod.
 			dead := row.Status == Active && !r.Delete && r.Replicas > 0 && unavailable
-			if serves && !dead && (r.Delete || r.Replicas < asked) {
+			if serves && !dead && !w.keepsShare(seen, g, row, r) && (r.Delete || r.Replicas < asked) {
 				w.fail("rule 2: %s while it is %s", what, row.Status)
 			}
 			if serves {
@@ -662,6 +668,27 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 	if at, ok := w.named[o.Release]; ok && o.was && !(full && pinned) && w.now.Sub(at) < w.minDrain() {
 		w.fail("invariant 4: %s, %s after the last route", what, w.now.Sub(at))
 	}
+}
+
+// splitsByPods reports whether users expect that the shares of pods follow the weights: they asked for it, or nothing routes.
+func splitsByPods(o Observed, g *Group) bool {
+	routed := len(o.Policies) > 0 || slices.ContainsFunc(g.Releases, func(r Row) bool { return r.Routed })
+	return o.Spec.SplitBy == SplitByPods || o.Spec.SplitBy == SplitByDefault && !routed
+}
+
+// keepsShare reports whether one of two releases that share the pods of a group keeps its part of them, and both together have as
+// many as users ask for.
+func (w *world) keepsShare(seen Observed, g *Group, row *Row, r Retire) bool {
+	if r.Delete || g.Rollout == nil || !splitsByPods(seen, g) {
+		return false
+	}
+	asked := max(1, min(w.spec.Replicas, seen.Spec.Replicas))
+	if row.Status == Canary || row.Status == Pending {
+		return r.Replicas >= PodShare(row.Weight, asked)
+	}
+	canary := g.Row(g.Rollout.Release)
+	return row.Status == Active && canary.Weight > 0 && r.Replicas >= max(1, asked-PodShare(canary.Weight, asked)) &&
+		r.Replicas+objectOf(seen, canary.Release).Available >= asked
 }
 
 func (w *world) minDrain() time.Duration { return 5 * time.Second }

@@ -76,6 +76,8 @@ type Spec struct {
 	// MatchWeight returns a canary as many replicas as its next weight needs, instead of all from the
 	// start.
 	MatchWeight bool
+	// SplitBy is what splits work between the active release and a canary.
+	SplitBy SplitBy
 }
 
 // Freeze keeps releases that were never active from starting and from getting more traffic. Changes

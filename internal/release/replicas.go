@@ -3,10 +3,11 @@ package release
 import "slices"
 
 // full returns the number of replicas of a release with all the traffic: the number in the
-// specification, and during a rollout at least as many as the active release had (rule 6).
+// specification, and during a rollout at least as many as the active release had (rule 6). Where work is
+// split by pods, there is no autoscaler of one release, and the number is that of both.
 func (s *scope) full() int {
 	n := max(1, s.o.Spec.Replicas)
-	if s.g.Rollout != nil {
+	if s.g.Rollout != nil && !s.byPods() {
 		n = max(n, s.g.Rollout.Floor)
 	}
 	return n
@@ -14,6 +15,9 @@ func (s *scope) full() int {
 
 // portion returns the number of replicas that a percentage of the requests needs.
 func (s *scope) portion(percent int) int {
+	if s.byPods() {
+		return PodShare(percent, s.full())
+	}
 	return max(1, (min(100, percent)*s.full()+99)/100)
 }
 
@@ -38,7 +42,7 @@ func (s *scope) nextSize(run *Rollout) int {
 
 // grows reports whether a release is a canary whose number of pods follows its weight.
 func (s *scope) grows(r Row) bool {
-	return s.o.Spec.MatchWeight && s.g.Rollout != nil && s.g.Rollout.Release == r.Release && s.judged(&r) && !r.Adopted
+	return (s.o.Spec.MatchWeight || s.byPods()) && s.g.Rollout != nil && s.g.Rollout.Release == r.Release && s.judged(&r) && !r.Adopted
 }
 
 // available reports whether a release has all desired replicas. A canary that grows needs the
@@ -59,6 +63,8 @@ func (s *scope) runSize(r Row, c Object) int {
 	switch {
 	case s.g.Rollout.Gate == ConfirmRollout:
 		return c.Replicas
+	case s.grows(r) && s.byPods():
+		return s.shareSize(s.g.Rollout, r)
 	case s.grows(r):
 		return min(s.full(), max(c.Replicas, s.nextSize(s.g.Rollout)))
 	}
@@ -175,7 +181,7 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 		}
 		return 1, w
 	case r.Status == Active:
-		return s.full(), nil
+		return s.activeSize(c), nil
 	case running:
 		return s.runSize(r, c), nil
 	case r.Status == Pending || r.Status == Canary:
@@ -187,10 +193,13 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 		}
 		return max(c.Replicas, s.full()), w
 	}
+	if s.byPods() && len(s.reports) == 0 {
+		return 0, nil // no route can name it
+	}
 	if w := s.undrained(r); w != nil {
 		return c.Replicas, w
 	}
-	if r.Status == Error || r.Promoted == 0 || !r.Routed {
+	if r.Status == Error || r.Promoted == 0 || !r.Routed || s.byPods() { // a standby pod of a worker would take work
 		return 0, nil
 	}
 	if !slices.Contains(s.retained(), r.Release) {

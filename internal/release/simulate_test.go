@@ -264,6 +264,12 @@ var happenings = []happening{
 	{"scale of canaries", 1, func(w *world, a, b int) {
 		w.edit("scale of canaries", func(s *Spec) { s.MatchWeight = a%2 == 0 })
 	}},
+	{"split", 1, func(w *world, a, b int) {
+		w.edit("split", func(s *Spec) { s.SplitBy = []SplitBy{SplitByDefault, SplitByPods, SplitByRoutes}[a%3] })
+	}},
+	{"replicas of both", 1, func(w *world, a, b int) {
+		w.edit("replicas of both", func(s *Spec) { s.Replicas = 1 + a%12 })
+	}},
 	{"move tag", 1, func(w *world, a, b int) {
 		if b%3 == 0 {
 			w.moved[versions[a%len(versions)]]++
@@ -415,7 +421,7 @@ func someGates(a int) (gates []Point) {
 }
 
 // starts are the specifications with which a history may start.
-var starts = len(manySteps) * 3 * 3 * 2 * 8 * 2 * 3 * 2 * 2 * 4 * 2 * 3
+var starts = len(manySteps) * 3 * 3 * 2 * 8 * 2 * 3 * 2 * 2 * 4 * 2 * 3 * 4
 
 // begin sets what a history starts with.
 func (w *world) begin(start int) {
@@ -433,10 +439,18 @@ func (w *world) begin(start int) {
 	w.spec.MatchWeight = choose(2) == 1
 	w.spec.Previews.MaxGroups = 1 + choose(3)
 	w.spec.Previews.MaxAge = time.Duration(choose(2)) * 30 * time.Minute
-	w.policy("web").newest = choose(2) == 1
+	newest := choose(2) == 1
 	blind := choose(4) // a policy that is made in mid-history sees no endpoints either
 	w.blind, w.aware, w.began = blind > 0, choose(2) == 1, [2]time.Time{w.now, w.now}
 	w.pulls = choose(3) == 0
+	switch choose(4) {
+	case 0: // a worker
+		w.spec.Replicas = 5
+		return
+	case 1:
+		w.spec.SplitBy = SplitByPods
+	}
+	w.policy("web").newest = newest
 }
 
 // deck holds each happening as often as its share.

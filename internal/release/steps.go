@@ -158,7 +158,11 @@ func step(s *scope) {
 	}
 	if steps := s.steps(); run.Step < len(steps) {
 		s.enter(run, r, run.Step+1)
-		s.event(r, false, StepBegan, fmt.Sprintf("%s gets %d%% of the traffic in step %s of %d", r.Version, r.Weight, s.stepName(run.Step), len(steps)))
+		of := "traffic"
+		if s.byPods() {
+			of = "pods"
+		}
+		s.event(r, false, StepBegan, fmt.Sprintf("%s gets %d%% of the %s in step %s of %d", r.Version, r.Weight, of, s.stepName(run.Step), len(steps)))
 		return
 	}
 	s.promote(r, Promoted)

@@ -142,6 +142,9 @@ func (s *scope) verdictWait(run *Rollout, r *Row, c Object) *wait {
 	case VerdictInconclusive:
 		return newWait(r, true, AnalysisInconclusive, "%s is waiting at %d%%, because its analysis is inconclusive: %s; %s", r.Version, r.Weight, or(v.Message, "no reason given"), word)
 	case VerdictNoTraffic:
+		if s.byPods() { // A queue may be empty for hours.
+			return newWait(r, false, AnalysisNoTraffic, "%s is waiting at %d%% for work to measure: %s; %s", r.Version, r.Weight, or(v.Message, "no work"), word)
+		}
 		return newWait(r, true, AnalysisNoTraffic, "%s is waiting at %d%% for requests to measure: %s; %s", r.Version, r.Weight, or(v.Message, "no traffic"), word)
 	}
 	return newWait(r, false, AnalysisRunning, "%s is waiting at %d%% for its analysis: %s", r.Version, r.Weight, or(v.Message, "running"))

@@ -52,6 +52,14 @@ var stepRows = map[string]row{
 	"msvc window to the beginning":    {kind: "Microservice", patch: window(`from: "09:00", to: "00:00"`), refused: badSpan},
 	"msvc canary of all replicas":     {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {scale: Full, steps: [{weight: 1}]}}}`},
 	"msvc canary by weight":           {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {scale: MatchWeight, steps: [{weight: 1}]}}}`},
+	"msvc canary by pods":             {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {traffic: Pods, scale: MatchWeight, steps: [{weight: 1}]}}}`},
+	"msvc canary by routes":           {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {traffic: Routes, scale: Full, steps: [{weight: 1, match: true}]}}}`},
+	"msvc canary by something else":   {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {traffic: Replicas, steps: [{weight: 1}]}}}`, refused: `supported values: "Routes", "Pods"`},
+	"msvc canary by pods, and all":    {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {traffic: Pods, scale: Full, steps: [{weight: 1}]}}}`, refused: "scale must be MatchWeight"},
+	"msvc canary by pods, match":      {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {traffic: Pods, steps: [{weight: 1, match: true}]}}}`, refused: "match and mirrorPercent need routes"},
+	"msvc canary by pods, mirror":     {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {traffic: Pods, steps: [{weight: 1, mirrorPercent: 1}]}}}`, refused: "match and mirrorPercent need routes"},
+	"msvc canary by pods, scaled":     {kind: "Microservice", patch: `spec: {availability: {autoscaling: {maxReplicas: 5}}, updateStrategy: {canary: {traffic: Pods, steps: [{weight: 1}]}}}`, refused: "scales each release"},
+	"msvc canary by routes, scaled":   {kind: "Microservice", patch: `spec: {availability: {autoscaling: {maxReplicas: 5}}, updateStrategy: {canary: {traffic: Routes, steps: [{weight: 1}]}}}`},
 	"msvc canary's scale a number":    {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {scale: "50", steps: [{weight: 1}]}}}`, refused: `supported values: "Full", "MatchWeight"`},
 }
 

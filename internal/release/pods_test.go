@@ -1,0 +1,157 @@
+package release
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestPodShare(t *testing.T) {
+	for _, c := range []struct{ weight, n, want int }{
+		{10, 10, 1}, {50, 10, 5}, {99, 10, 9}, {100, 10, 10}, {0, 10, 1},
+		{25, 10, 2}, {26, 10, 3}, {5, 10, 1}, {15, 10, 1}, {16, 10, 2}, // the active release has the equal remainder
+		{50, 3, 1}, {67, 3, 2}, {99, 3, 2}, {50, 2, 1}, {99, 2, 1},
+		{1, 1, 1}, {99, 1, 1}, {100, 1, 1},
+	} {
+		if got := PodShare(c.weight, c.n); got != c.want {
+			t.Errorf("%d%% of %d pods are %d, want %d", c.weight, c.n, got, c.want)
+		}
+	}
+	for n := 1; n <= 50; n++ {
+		for weight := 1; weight <= 100; weight++ {
+			got := PodShare(weight, n)
+			if weight < PodWeight(got, n)-(100+n-1)/n || got < 1 || n > 1 && weight < 100 && got >= n {
+				t.Errorf("%d%% of %d pods are %d", weight, n, got)
+			}
+		}
+	}
+}
+
+// PodWeight is the percentage of some of n pods.
+func PodWeight(pods, n int) int { return pods * 100 / n }
+
+// workers have no policy.
+var workers = []scene{
+	{"the shares of pods follow the weights, after the pods of the canary are available", func(h tale) {
+		h.worker(10)
+		h.steps(Step{Weight: 10, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute})
+		h.startup = 20 * time.Second
+		h.push("1.1.0")
+		h.run(10 * time.Second)
+		h.replicas("starts", 10, 1)
+		h.run(30 * time.Second)
+		h.want("first step", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.replicas("first step", 9, 1)
+		h.run(65 * time.Second)
+		h.want("second step", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
+		h.replicas("second step", 5, 5)
+		h.run(10 * time.Minute)
+		h.want("end", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+		h.replicas("end", 0, 10)
+	}},
+	{"a canary that fails loses its pods immediately, and the active release gets all its pods back", func(h tale) {
+		h.worker(10)
+		h.steps(Step{Weight: 50, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.replicas("step", 5, 5)
+		h.word("1.1.0", Deprecate, "")
+		h.run(5 * time.Second)
+		h.replicas("rolled back", 10, 0)
+	}},
+	{"an autoscaler of the Microservice changes the number of both", func(h tale) {
+		h.worker(10)
+		h.steps(Step{Weight: 50, Approval: true}, Step{Weight: 60, Approval: true})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.word("1.1.0", Continue, "1")
+		h.run(time.Minute)
+		h.replicas("ten", 4, 6)
+		h.edit("size", func(s *Spec) { s.Replicas = 20 })
+		h.run(time.Minute)
+		h.replicas("twenty", 8, 12)
+		h.edit("size", func(s *Spec) { s.Replicas = 4 })
+		h.run(time.Minute)
+		h.replicas("four", 2, 2)
+		h.want("four", map[string]string{"1.0.0": "active 40", "1.1.0": "canary 60"})
+	}},
+	{"the active release keeps its pods while those of the canary are not available", func(h tale) {
+		h.worker(4)
+		h.steps(Step{Weight: 25, Pause: time.Minute}, Step{Weight: 75, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(30 * time.Second)
+		h.startup = 48 * time.Hour
+		h.run(3 * time.Minute)
+		h.want("first step", map[string]string{"1.0.0": "active 75", "1.1.0": "canary 25"})
+		h.replicas("first step", 3, 3)
+	}},
+	{"two versions of a worker with one pod both run during a step", func(h tale) {
+		h.worker(1)
+		h.steps(Step{Weight: 10, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.replicas("step", 1, 1)
+	}},
+	{"without steps the next release gets all pods first", func(h tale) {
+		h.worker(4)
+		h.startup = 20 * time.Second
+		h.push("1.1.0")
+		h.run(10 * time.Second)
+		h.replicas("starts", 4, 4)
+		h.run(time.Minute)
+		h.replicas("end", 0, 4)
+	}},
+	{"a policy that is deleted does not change how a group splits", func(h tale) {
+		h.edit("size", func(s *Spec) { s.Replicas = 10 })
+		h.live()
+		h.steps(Step{Weight: 50, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.want("step", map[string]string{"1.1.0": "canary 50"})
+		h.removePolicy("web")
+		h.run(time.Minute)
+		h.replicas("without the policy", 10, 10)
+	}},
+	{"with SplitByRoutes a group without a policy keeps all pods of both", func(h tale) {
+		h.worker(4)
+		h.edit("split", func(s *Spec) { s.SplitBy = SplitByRoutes })
+		h.steps(Step{Weight: 50, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.replicas("step", 4, 4)
+	}},
+}
+
+func TestWorkers(t *testing.T) {
+	for _, sc := range workers {
+		t.Run(sc.name, func(t *testing.T) {
+			t.Parallel()
+			h := tale{newWorld()}
+			sc.play(h)
+			if h.err != nil {
+				t.Error(h.err)
+			}
+		})
+	}
+}
+
+// worker makes 1.0.0 active, without a policy.
+func (h tale) worker(replicas int) {
+	h.edit("size", func(s *Spec) { s.Replicas = replicas })
+	h.push("1.0.0")
+	h.run(time.Minute)
+	h.want("worker", map[string]string{"1.0.0": "active 100"})
+}
+
+// replicas reports how many replicas 1.0.0 and 1.1.0 have.
+func (h tale) replicas(when string, active, canary int) {
+	got := func(version string) int {
+		if o := h.object(version); o != nil {
+			return o.Replicas
+		}
+		return 0
+	}
+	if have, want := fmt.Sprint(got("1.0.0"), got("1.1.0")), fmt.Sprint(active, canary); have != want {
+		h.fail("%s: 1.0.0 and 1.1.0 have %s replicas, want %s", when, have, want)
+	}
+}
