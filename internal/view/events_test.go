@@ -30,3 +30,28 @@ func TestEventsInOrder(t *testing.T) {
 		t.Errorf("the events are %q, want %s", got, want)
 	}
 }
+
+// A failed release is only offered a retry if that could start it.
+func TestRetryable(t *testing.T) {
+	t.Parallel()
+	row := func(version string, status v1alpha1.ReleaseStatus) v1alpha1.Release {
+		return v1alpha1.Release{VersionedMicroservice: "shop-" + version, SemVer: v1alpha1.SemVer{Version: version}, Status: status}
+	}
+	failed, old := row("1.2.0", v1alpha1.ReleaseError), row("1.1.0", v1alpha1.ReleaseActive)
+	for name, c := range map[string]struct {
+		releases []v1alpha1.Release
+		target   v1alpha1.GroupTarget
+		want     bool
+	}{
+		"above the active one":     {[]v1alpha1.Release{failed, old}, v1alpha1.GroupTarget{Release: "shop-1.1.0", Reason: "Held"}, true},
+		"nothing is active":        {[]v1alpha1.Release{failed}, v1alpha1.GroupTarget{}, true},
+		"pinned to another":        {[]v1alpha1.Release{failed, old}, v1alpha1.GroupTarget{Release: "shop-1.1.0", Reason: "Pinned"}, false},
+		"pinned to it":             {[]v1alpha1.Release{row("1.3.0", v1alpha1.ReleaseActive), failed}, v1alpha1.GroupTarget{Release: "shop-1.2.0", Reason: "Pinned"}, true},
+		"below the active one":     {[]v1alpha1.Release{row("1.3.0", v1alpha1.ReleaseActive), failed, old}, v1alpha1.GroupTarget{Release: "shop-1.3.0"}, false},
+		"below one that rolls out": {[]v1alpha1.Release{row("1.3.0", v1alpha1.ReleaseCanary), failed, old}, v1alpha1.GroupTarget{Release: "shop-1.3.0"}, false},
+	} {
+		if got := Retryable(&v1alpha1.ReleaseGroup{Releases: c.releases, Target: c.target}, &failed); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

@@ -238,7 +238,7 @@ func (s *service) groupState(g *v1alpha1.ReleaseGroup, r *rollout) State {
 		return s.pinned(g, &g.Releases[active])
 	}
 	if failed := newestFailure(g); failed != nil {
-		x := s.failure(failed)
+		x := s.failure(g, failed)
 		x.Version = failed.SemVer.Version
 		return x
 	}
@@ -315,7 +315,7 @@ func (s *service) unserved(slug string) (out *report) {
 }
 
 // failure returns the state of a release in error.
-func (s *service) failure(row *v1alpha1.Release) State {
+func (s *service) failure(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State {
 	o := s.release(row.VersionedMicroservice)
 	x := State{Word: WordFailed, Class: Failed, Reason: row.Reason, Since: micros(&row.LastTransitionTime)}
 	if hadTraffic(row) {
@@ -333,10 +333,27 @@ func (s *service) failure(row *v1alpha1.Release) State {
 	if o != nil && o.Status.Failure != "" && o.Spec.Replicas > 0 {
 		x.Next = append(x.Next, s.actOn("logs", row))
 	}
-	if row.Promoted > 0 || len(s.frozen.of(s.ms)) == 0 { // A freeze rejects other decisions (protocol rule 45).
+	if Retryable(g, row) && (row.Promoted > 0 || len(s.frozen.of(s.ms)) == 0) { // A freeze rejects other decisions (protocol rule 45).
 		x.Next = append(x.Next, s.actOn("retry", row))
 	}
 	return x
+}
+
+// Retryable reports whether a failed release would be the target of its group if it were tried again: the group is not pinned to
+// another release, and none above it is active or being rolled out. The planner rejects a Retry otherwise.
+func Retryable(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
+	if g.Target.Reason == "Pinned" {
+		return g.Target.Release == row.VersionedMicroservice
+	}
+	for i := range g.Releases { // sorted by version
+		switch r := &g.Releases[i]; {
+		case r.VersionedMicroservice == row.VersionedMicroservice:
+			return true
+		case r.Status == v1alpha1.ReleaseActive || r.VersionedMicroservice == g.Target.Release:
+			return isPreview(g) // commits have no order
+		}
+	}
+	return true
 }
 
 // cause describes a failure: by the failed metrics, by the report of the object, or by the reason.
@@ -408,7 +425,7 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 	case row.Status == v1alpha1.ReleaseActive:
 		x = s.activeState(g, row)
 	case row.Status == v1alpha1.ReleaseError:
-		x = s.failure(row)
+		x = s.failure(g, row)
 	case retained && g.Phase == v1alpha1.GroupLive:
 		x = State{Word: WordRetained, Class: Stable, Since: micros(&row.LastTransitionTime), Next: []Action{s.act("rollback", "--to", s.nameOf(row))}}
 		if g.Target.Reason == "Pinned" && aboveActive(g, row) && row == newestRetained(g) {

@@ -422,10 +422,7 @@ func (s *service) whyVersion(wanted string) Answer {
 	case v1alpha1.ReleaseActive:
 		a.Result, a.Summary = Serving, fmt.Sprintf("%s is live: %s.", v, r.State.Sentence)
 	case v1alpha1.ReleaseCanary:
-		a.Result, a.Summary = Serving, fmt.Sprintf("%s is live for %d %% of group %s: %s.", v, row.Weight, g.Name, r.State.Sentence)
-		if row.Weight == 0 && !row.Match {
-			a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not live yet: %s.", v, r.State.Sentence)
-		}
+		a.Result, a.Summary = r.canarySummary(v, g.Name, row.Weight)
 	case v1alpha1.ReleaseError:
 		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not live: it %s%s.", v, map[bool]string{true: "was "}[r.State.Word != WordFailed], r.State.Sentence)
 	default:
@@ -464,6 +461,22 @@ func (s *service) whyVersion(wanted string) Answer {
 		a.conclude(v, r.State)
 	}
 	return a
+}
+
+// canarySummary answers whether a canary is live: what is asked for, and not programmed, is not.
+func (r Release) canarySummary(v, group string, asked int32) (Result, string) {
+	programmed := r.Share.Programmed
+	switch {
+	case asked == 0 && !r.Share.Match:
+		return NotServing, fmt.Sprintf("%s is not live yet: %s.", v, r.State.Sentence)
+	case r.Share.Since == nil: // it is programmed, or split by pods
+		return Serving, fmt.Sprintf("%s is live for %d %% of group %s: %s.", v, asked, group, r.State.Sentence)
+	case programmed == nil:
+		return NotServing, fmt.Sprintf("It is unknown whether %s is live: %d %% of group %s is asked for, but not programmed: %s.", v, asked, group, r.State.Sentence)
+	case *programmed == 0:
+		return NotServing, fmt.Sprintf("%s is not live yet: %d %% of group %s is asked for, but not programmed: %s.", v, asked, group, r.State.Sentence)
+	}
+	return Serving, fmt.Sprintf("%s is live for %d %% of group %s, and %d %% is asked for: %s.", v, *programmed, group, asked, r.State.Sentence)
 }
 
 // freezeLines adds the freezes that apply to the service.

@@ -214,6 +214,7 @@ func TestPins(t *testing.T) {
 	p.want(cli.ExitNo, "shop is not pinned", "unpin", "shop")
 	p.offer("1.1.0", "1.0.0")
 	p.await("1.1.0", v1alpha1.ReleaseCanary)
+	p.want(cli.ExitNo, `1.1.0 is being rolled out, and 1.0.0 is still active: to keep 1.0.0, run "hlnr deprecate -n `, "rollback", "shop")
 	p.want(cli.ExitYes, "applied", "adopt", "shop")
 	p.await("1.1.0", v1alpha1.ReleaseActive)
 	old := p.await("1.0.0", v1alpha1.ReleaseDeprecated).Name
@@ -231,6 +232,7 @@ func TestPins(t *testing.T) {
 		t.Fatalf("pins %+v", m)
 	}
 	p.await("1.0.0", v1alpha1.ReleaseActive)
+	p.want(cli.ExitNo, "no other release of shop was active before", "rollback", "shop") // and not forward to 1.1.0
 
 	p.want(cli.ExitUsage, `there is no version or release of shop with the name "1.1.1"; did you mean`, "pin", "shop", "1.1.1")
 	p.want(cli.ExitUsage, `there is no release group of shop with the name "2.x"; did you mean "1.x"?`, "pin", "shop", "1.1.0", "--group", "2.x")

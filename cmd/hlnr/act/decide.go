@@ -1,6 +1,7 @@
 package act
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/cmd/hlnr/forecast"
 	"github.com/heighliner/heighliner/internal/release"
+	"github.com/heighliner/heighliner/internal/view"
 )
 
 // verbs are the actions as used in sentences.
@@ -133,6 +135,10 @@ func (d *decision) run(cmd *cobra.Command, f *cli.Factory, args []string) error 
 	switch {
 	case err != nil:
 		return err
+	case d.dryRun && done.Outcome != "" && done.Outcome != release.DecisionApplied:
+		done.text += ": would not be applied: " + strings.TrimPrefix(done.Outcome, release.DecisionNotApplicable+": ")
+		done.Effects = nil
+		return firstOf(done.print(f.Out, d.output), cli.No(nil))
 	case d.dryRun:
 		return done.print(f.Out, d.output)
 	}
@@ -168,7 +174,7 @@ func (d *decision) do(ctx context.Context, s *scope, args []string) (*Done, targ
 	done.text += " by " + by
 	var options []client.PatchOption
 	if d.dryRun {
-		done.Effects, err = d.play(ctx, s, t, by)
+		done.Effects, done.Outcome, err = d.play(ctx, s, t, by)
 		if done.Unplayed, err = unplayed(ctx, s, err, d.lenient); err != nil {
 			return nil, t, err
 		}
@@ -239,6 +245,9 @@ func (d *decision) sensible(t target, program string) error {
 		}
 		return no("%s is %s", t, status)
 	}
+	if d.action == v1alpha1.DecisionRetry && !view.Retryable(t.group, t.row) {
+		return no("the target of group %s is %s", t.group.Name, targetOf(t.group))
+	}
 	if d.action != v1alpha1.DecisionContinue {
 		if d.step != "" {
 			return cli.Usage(fmt.Errorf("--step applies to Continue, not to %s", d.action))
@@ -255,6 +264,16 @@ func (d *decision) sensible(t target, program string) error {
 	}
 	d.step = name
 	return nil
+}
+
+// targetOf describes the target of a group.
+func targetOf(g *v1alpha1.ReleaseGroup) string {
+	for i := range g.Releases {
+		if g.Releases[i].VersionedMicroservice == g.Target.Release {
+			return fmt.Sprintf("%s (%s)", g.Releases[i].SemVer.Version, g.Target.Reason)
+		}
+	}
+	return cmp.Or(g.Target.Release, "no release")
 }
 
 // write records the decision, signed, in one request.
@@ -355,11 +374,12 @@ func recorded(ms *v1alpha1.Microservice, release string) *v1alpha1.HandledDecisi
 }
 
 // play returns what the planner would do with the decision.
-func (d *decision) play(ctx context.Context, s *scope, t target, by string) ([]string, error) {
+func (d *decision) play(ctx context.Context, s *scope, t target, by string) (effects []string, outcome string, err error) {
 	facts, err := forecast.Read(ctx, s.client, t.ms, s.Now())
 	if err != nil {
-		return nil, fmt.Errorf("play the decision: %w", err)
+		return nil, "", fmt.Errorf("play the decision: %w", err)
 	}
 	facts.Decide(t.row.VersionedMicroservice, release.Decision{Action: release.Action(d.action), ID: d.id, Step: d.step, By: by, Groups: d.groups})
-	return facts.Play(s.Now()).Lines(), nil
+	played := facts.Play(s.Now())
+	return played.Lines(), played.Outcome, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/internal/version"
+	"github.com/heighliner/heighliner/internal/view"
 )
 
 // pinOptions are the flags of pin, unpin and rollback.
@@ -80,7 +81,7 @@ func newRollbackCommand(f *cli.Factory) *cobra.Command {
 		Short:   "Return to the release that was active before, or to another one, optionally until a time",
 		GroupID: cli.GroupAct,
 		Long: `rollback pins a group to the release that was active before the current one, with its
-configuration. A retained release takes no canary steps. The group stays there until the pin ends or
+configuration: the one below it by version that was active last. A retained release takes no canary steps. The group stays there until the pin ends or
 is removed with unpin. To stop a canary, use deprecate. The pin records your name, unless
 it is printed as a patch for Git.`,
 		Example: `  # To the release before, until Monday morning
@@ -95,7 +96,7 @@ it is printed as a patch for Git.`,
 				return err
 			}
 			if o.to == "" {
-				if o.to, err = o.before(ms); err != nil {
+				if o.to, err = o.before(s, ms); err != nil {
 					return err
 				}
 			}
@@ -114,7 +115,7 @@ func newUnpinCommand(f *cli.Factory) *cobra.Command {
 		Short:   "Let a release group follow the newest version again",
 		GroupID: cli.GroupAct,
 		Long: `unpin removes the pin of a group from spec.updateStrategy.manual: the group moves to the newest
-version that is offered and has not failed, with the canary steps.`,
+version that is offered and has not failed: a new release takes the canary steps, and a retained one returns without them.`,
 		Example: `  hlnr unpin shop
   hlnr unpin shop --group 1.x`,
 		Args:              cobra.ExactArgs(1),
@@ -156,13 +157,17 @@ func groupOf(ms *v1alpha1.Microservice, name string) (*v1alpha1.ReleaseGroup, er
 
 // before returns the release that was active before the current one, in the only group that has one,
 // or in the group of a flag.
-func (o *pinOptions) before(ms *v1alpha1.Microservice) (string, error) {
+func (o *pinOptions) before(s *scope, ms *v1alpha1.Microservice) (string, error) {
 	var found []string
 	var groups []string
 	for i := range ms.Status.ReleaseGroups {
 		g := &ms.Status.ReleaseGroups[i]
 		if o.group != "" && !names(o.group, g) {
 			continue
+		}
+		if r := rollingOut(g); r != nil && g.Active != "" {
+			return "", cli.No(fmt.Errorf("%s is being rolled out, and %s is still active: to keep %s, run \"%s deprecate -n %s %s %s\"; for an earlier one, name it with --to",
+				r.SemVer.Version, g.Active, g.Active, s.Program(), ms.Namespace, ms.Name, r.SemVer.Version))
 		}
 		if r := previous(g); r != nil {
 			found, groups = append(found, r.VersionedMicroservice), append(groups, g.Name)
@@ -187,16 +192,31 @@ func (o *pinOptions) before(ms *v1alpha1.Microservice) (string, error) {
 	return "", cli.Usage(fmt.Errorf("several groups of %s have a release that was active before: choose with --group: %s", ms.Name, cli.ThereAre(groups)))
 }
 
-// previous returns the retained release of a group that was last active, or nil.
+// previous returns the retained release of a group that was last active, of those below the active one: after a rollback the
+// release that was left is above it. It is nil if there is none.
 func previous(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	var last *v1alpha1.Release
-	for i := range g.Releases {
+	active := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
+	for i := range g.Releases { // sorted by version, newest first
 		r := &g.Releases[i]
-		if r.Promoted > 0 && r.Status == v1alpha1.ReleaseDeprecated && (last == nil || r.Promoted > last.Promoted) {
+		if i > active && r.Promoted > 0 && r.Status == v1alpha1.ReleaseDeprecated && (last == nil || r.Promoted > last.Promoted) {
 			last = r
 		}
 	}
 	return last
+}
+
+// rollingOut returns the release above the active one that a group rolls out, or nil: to abort that is not to roll back.
+func rollingOut(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
+	for i := range g.Releases {
+		switch r := &g.Releases[i]; {
+		case r.Status == v1alpha1.ReleaseActive:
+			return nil
+		case g.Rollout != nil && r.VersionedMicroservice == g.Rollout.Release && r.Promoted == 0:
+			return r
+		}
+	}
+	return nil
 }
 
 // wanted is the target of a pin.
@@ -336,7 +356,9 @@ func (o *pinOptions) sensible(s *scope, ms *v1alpha1.Microservice, w wanted) err
 	if w.group.Phase == v1alpha1.GroupClosing {
 		return cli.No(fmt.Errorf("group %s of %s is being removed", w.group.Name, ms.Name))
 	}
-	if r := w.row; r != nil && r.Status == v1alpha1.ReleaseError {
+	if r := w.row; r != nil && r.Status == v1alpha1.ReleaseError && !view.Retryable(w.group, r) {
+		return cli.No(fmt.Errorf("%s %s failed (%s), and a pin does not start it: offer the fix as a new version", ms.Name, w.version, r.Reason))
+	} else if r != nil && r.Status == v1alpha1.ReleaseError {
 		return cli.No(fmt.Errorf("%s %s failed (%s), and a pin does not start it: \"%s retry -n %s %s %s\" does", ms.Name, w.version, r.Reason, s.Program(), ms.Namespace, ms.Name, w.version))
 	}
 	if m := ms.Spec.UpdateStrategy.Manual; m != nil {

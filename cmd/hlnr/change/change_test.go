@@ -119,7 +119,7 @@ func TestLintTakesDocuments(t *testing.T) {
 			return err
 		}
 		for _, b := range block.FindAllStringSubmatch(string(text), -1) {
-			if !strings.Contains(b[1], "apiVersion: hlnr.io/v1alpha1") {
+			if !strings.Contains("\n"+b[1], "\napiVersion: hlnr.io/v1alpha1") {
 				continue
 			}
 			if code, stdout, stderr := call(t, b[1], "lint", "-f", "-"); code != cli.ExitYes {
@@ -256,7 +256,7 @@ func TestPlan(t *testing.T) {
 	expect(cli.ExitYes, "diff", labeled, "  metadata.labels[team]\n  + \"shop\"\n")
 	expect(cli.ExitNo, "plan", strings.Replace(labeled, "team: shop", "team: \"a b: c d!\"", 1), "shop: not allowed\n", "metadata.labels: Invalid value")
 	changed := strings.Replace(microservice, "        ports:", "        env: [{name: LOG_LEVEL, value: debug}, {name: API_TOKEN, value: hunter2}]\n        ports:", 1)
-	expect(cli.ExitYes, "plan", changed, "shop: is released again with the new configuration: template.spec.containers[shop].env", "10m0s at least, 1 approval, +2 pods while it runs", "waits in step \"2\" for approval")
+	expect(cli.ExitYes, "plan", changed, "shop: is released again with the new configuration: template.spec.containers[shop].env", "10m0s at least, 1 approval, +1 pod while it runs", "waits in step \"2\" for approval")
 	expect(cli.ExitYes, "diff", changed, "shop: is released again", "  spec.template.spec.containers[shop].env[LOG_LEVEL].value\n  + \"debug\"\n")
 	if _, out := ask("diff", changed); strings.Contains(out, "hunter2") {
 		t.Errorf("a secret is shown: %s", out)

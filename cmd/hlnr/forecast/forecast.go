@@ -29,6 +29,8 @@ type Facts struct {
 	Problem error
 
 	objects []object
+	// decided is the id of the decision that was added; "" if none was.
+	decided string
 }
 
 // Read reads the facts about the given Microservice, which may differ from the stored one.
@@ -46,6 +48,7 @@ func newFacts(observed release.Observed, problem error) *Facts {
 
 // Decide adds a decision about a release.
 func (f *Facts) Decide(name string, d release.Decision) {
+	f.decided = d.ID
 	for i := range f.objects {
 		if f.objects[i].Release == name {
 			f.objects[i].Decision = &d

@@ -32,6 +32,8 @@ type Forecast struct {
 	People int `json:"people"`
 	// Open is what the forecast waits for at its end without limit; "" if nothing.
 	Open string `json:"open,omitempty"`
+	// Outcome of the decision of [Facts.Decide]; "" if there is none, or it is not handled.
+	Outcome string `json:"outcome,omitempty"`
 }
 
 // Lines returns the events as text.
@@ -71,12 +73,13 @@ type play struct {
 	before   int // pods at the start
 	forecast Forecast
 	decided  int
+	voted    map[string]bool // releases with simulated approvals
 	asked    map[string]bool // given approvals, by group, rollout and step
 }
 
 // Play simulates the facts until no rollout is in progress.
 func (f *Facts) Play(now time.Time) Forecast {
-	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: now, now: now, asked: map[string]bool{}}
+	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: now, now: now, voted: map[string]bool{}, asked: map[string]bool{}}
 	p.o.Policies = slices.Clone(f.Policies)
 	p.before = p.pods()
 	if f.Problem != nil {
@@ -88,6 +91,7 @@ func (f *Facts) Play(now time.Time) Forecast {
 		p.record(result)
 		moved := p.apply(result)
 		moved = p.world(result) || moved
+		p.forecast.Outcome = cmp.Or(p.forecast.Outcome, outcomeOf(result.State, f.decided))
 		p.forecast.Pods = max(p.forecast.Pods, p.pods()-p.before)
 		if moved {
 			continue
@@ -102,6 +106,18 @@ func (f *Facts) Play(now time.Time) Forecast {
 		p.now = result.RequeueTime
 	}
 	return p.forecast
+}
+
+// outcomeOf returns the outcome of a decision, or "".
+func outcomeOf(state release.State, id string) string {
+	for _, g := range state.Groups {
+		for _, row := range g.Releases {
+			if d := row.Decision; d != nil && id != "" && d.ID == id {
+				return d.Outcome
+			}
+		}
+	}
+	return ""
 }
 
 // plan returns the plan for the current time.
@@ -135,7 +151,7 @@ func (p *play) record(r release.Result) {
 		names[g.Slug] = cmp.Or(names[g.Slug], g.Name)
 	}
 	for _, n := range r.Notes {
-		if !n.Event {
+		if !n.Event || n.Reason == release.DecisionTaken && p.voted[n.Release] { // an approval that was not given
 			continue
 		}
 		e := Event{After: p.now.Sub(p.start), Group: cmp.Or(names[n.Slug], n.Slug), Text: n.Message}
@@ -258,6 +274,7 @@ func (p *play) approve(c *object, g *release.Group, run *release.Rollout, r rele
 		step = p.o.Spec.Steps[run.Step-1]
 	}
 	p.forecast.Events = append(p.forecast.Events, Event{After: p.now.Sub(p.start), Group: g.Name, Text: fmt.Sprintf("%s waits in step %q for %s", c.Version, cmp.Or(step.Name, number), step.Awaited(run.Approvals))})
+	p.voted[run.Release] = true
 	c.Decision = &release.Decision{Action: release.Continue, ID: "play-" + strconv.Itoa(p.decided), Step: number, By: "approver " + strconv.Itoa(p.decided), Groups: step.ApproversFrom}
 	return true
 }

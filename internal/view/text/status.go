@@ -118,6 +118,9 @@ func (p *page) groupRow(g view.Group) row {
 	r := row{group: Clean(g.Name), active: short(g.Active), canary: short(g.Canary), state: g.State, text: Clean(g.State.Sentence)}
 	if g.CanaryWeight != nil {
 		r.share = fmt.Sprintf("%d %%", *g.CanaryWeight)
+		if slices.ContainsFunc(g.Releases, func(x view.Release) bool { return x.Version == g.Canary && x.Share.Since != nil }) {
+			r.share = "asked " + r.share // and not programmed
+		}
 	}
 	if v := short(g.State.Version); (g.State.Class == view.Failed || g.State.Word == view.WordAborted) && v != "" && v != r.canary && !strings.HasPrefix(r.text, v) {
 		r.text = v + " " + r.text
