@@ -36,7 +36,7 @@ func setConditions(w *pass, problem *status.Error) {
 	setFromPlan(w, release.ConditionFrozen)
 	setFromPlan(w, release.ConditionAnalysisInconclusive)
 	setFromPlan(w, release.ConditionTrafficDegraded, noNetworkPolicy(w), weightsNotSupported(w))
-	setFromPlan(w, release.ConditionReleaseFailed, failed(ms))
+	setFromPlan(w, release.ConditionReleaseFailed, failed(w))
 	setAdopted(w)
 	setConfigurationLost(w)
 	setPreviews(w)
@@ -53,7 +53,8 @@ func setFromPlan(w *pass, kind release.Condition, more ...state) {
 	var states []state
 	for _, reason := range release.Conditions[kind] {
 		for _, n := range w.plan.Notes {
-			if n.Reason == reason && !n.Event {
+			expected := kind == release.ConditionAnalysisInconclusive && !n.Warning // such as an empty queue
+			if n.Reason == reason && !n.Event && !expected {
 				states = append(states, state{string(reason), n.Message})
 			}
 		}
@@ -217,15 +218,29 @@ func weightsNotSupported(w *pass) state {
 }
 
 // failed returns the state for versions that failed.
-func failed(ms *v1alpha1.Microservice) state {
+func failed(w *pass) state {
 	var lines []string
-	for _, g := range streams(ms) {
-		lines = append(lines, failures(g)...)
+	for _, g := range streams(w.ms) {
+		for _, r := range g.Releases {
+			if r.Status == v1alpha1.ReleaseError {
+				lines = append(lines, fmt.Sprintf("%s (%s)", status.Short(r.SemVer.Version), failureOf(w, &r)))
+			}
+		}
 	}
 	if len(lines) == 0 {
 		return state{}
 	}
 	return state{string(release.ReleaseFailed), strings.Join(lines, ", ")}
+}
+
+// failureOf returns the reason of a failed release, and the cause that its object reports.
+func failureOf(w *pass, r *v1alpha1.Release) string {
+	for i := range w.facts.Objects {
+		if c := &w.facts.Objects[i]; c.Release == r.VersionedMicroservice && c.Message != "" && (c.Failure == "" || string(c.Failure) == r.Reason) {
+			return r.Reason + ": " + status.Line(c.Message)
+		}
+	}
+	return r.Reason
 }
 
 // failures returns the failures of a group, as "1.2.0 (CrashLoopBackOff)".
@@ -245,7 +260,7 @@ var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Win
 
 // waits maps the waits of a plan to reasons of Progressing.
 var waits = map[release.Reason]string{
-	release.AnalysisRunning: "Analysis", release.AnalysisNoTraffic: "Analysis", release.Waiting: "Paused", release.Paused: "Paused", release.Frozen: "Frozen",
+	release.Unhealthy: "Canary", release.AnalysisRunning: "Analysis", release.AnalysisNoTraffic: "Analysis", release.Waiting: "Paused", release.Paused: "Paused", release.Frozen: "Frozen",
 	release.TrafficLost: "TrafficLost", release.Blocked: "Blocked", release.AwaitingGroup: "Group",
 	release.AwaitingTogether: "Together", release.TogetherHeld: "Together", release.AwaitingWindow: "Window",
 	release.AwaitingGate: "Gate", release.AnalysisInconclusive: "Inconclusive", release.AwaitingApproval: "Approval",
@@ -275,6 +290,9 @@ func setProgressing(ms *v1alpha1.Microservice, plan release.Result) {
 	}
 	for _, n := range plan.Notes {
 		if r := waits[n.Reason]; r != "" && !n.Event {
+			if r == "Canary" && reason == r { // more than that it is in progress
+				message = n.Message
+			}
 			say(r, n.Message)
 		}
 	}

@@ -78,14 +78,23 @@ func (w *pass) needsApproval(name string) bool {
 	return false
 }
 
-// recordPins emits an event when a pin has no effect any more, or for another reason.
+// recordPins emits an event when a pin is set, removed, or expires, and when it has no effect, for each reason.
 func (r *Reconciler) recordPins(before, now *v1alpha1.Microservice) {
 	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionPinned)
 	is := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionPinned)
-	if is == nil || is.Status == metav1.ConditionTrue || was != nil && was.Reason == is.Reason && was.ObservedGeneration == is.ObservedGeneration {
-		return
+	same := was != nil && is != nil && was.Reason == is.Reason
+	switch {
+	case is == nil && was == nil || same && was.ObservedGeneration == is.ObservedGeneration:
+	case is == nil && was.Status != metav1.ConditionTrue:
+	case is == nil && was.ObservedGeneration == now.Generation:
+		r.events.Normal(now, "Unpinned", "Pin", "the pin has expired; before, "+was.Message)
+	case is == nil:
+		r.events.Normal(now, "Unpinned", "Pin", "the pin is removed; before, "+was.Message)
+	case is.Status == metav1.ConditionTrue && (!same || was.Message != is.Message):
+		r.events.Normal(now, is.Reason, "Pin", is.Message)
+	case is.Status != metav1.ConditionTrue:
+		r.events.Warning(now, is.Reason, "Pin", is.Message)
 	}
-	r.events.Warning(now, is.Reason, "Pin", is.Message)
 }
 
 // recordFreeze emits an event when a freeze begins, and stops, to keep a release from starting or

@@ -41,7 +41,9 @@ func TestReadSpec(t *testing.T) {
 		}}, defaults(func(s *release.Spec) { s.Replicas, s.SplitBy = 4, release.SplitByRoutes }), ""},
 		"an autoscaler without them": {v1alpha1.MicroserviceSpec{Availability: v1alpha1.Availability{
 			Replicas: 2, Autoscaling: &v1alpha1.Autoscaling{MaxReplicas: 9}, StandbyReplicas: ptr.To(intstr.FromString("Full")),
-		}}, defaults(func(s *release.Spec) { s.Replicas, s.StandbyFull, s.Standby, s.SplitBy = 2, true, 0, release.SplitByRoutes }), ""},
+		}}, defaults(func(s *release.Spec) {
+			s.Replicas, s.StandbyFull, s.Standby, s.SplitBy = 2, true, 0, release.SplitByRoutes
+		}), ""},
 		"steps of all kinds": {v1alpha1.MicroserviceSpec{UpdateStrategy: v1alpha1.UpdateStrategy{Canary: &v1alpha1.CanaryStrategy{
 			Scale: v1alpha1.ScaleMatchWeight, Analysis: &v1alpha1.CanaryAnalysis{},
 			Steps: []v1alpha1.CanaryStep{

@@ -132,12 +132,20 @@ func TestConditions(t *testing.T) {
 			"Progressing True Paused: 1.1.0 waits until then",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Paused", Groups: "1/1"}},
-		"measurements prove nothing": {canaries(), []release.Note{state("AnalysisInconclusive", "1.1.0 waits for a person"), state("Waiting", "1.1.0 waits until then")}, nil, nil, shown{Conditions: []string{
+		"measurements prove nothing": {canaries(), []release.Note{{Reason: "AnalysisInconclusive", Message: "1.1.0 waits for a person", Warning: true}, state("Waiting", "1.1.0 waits until then")}, nil, nil, shown{Conditions: []string{
 			"AnalysisInconclusive True AnalysisInconclusive: 1.1.0 waits for a person",
 			"Progressing True Inconclusive: 1.1.0 waits for a person",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Inconclusive", Groups: "1/1"}},
-		"nothing to measure": {canaries(), []release.Note{state("AnalysisNoTraffic", "1.1.0 waits for requests")}, nil, nil, shown{Conditions: []string{
+		"an empty queue": {canaries(), []release.Note{state("AnalysisNoTraffic", "1.1.0 waits for work")}, nil, nil, shown{Conditions: []string{
+			"Progressing True Analysis: 1.1.0 waits for work",
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
+		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Analysis", Groups: "1/1"}},
+		"unhealthy": {canaries(), []release.Note{state("Unhealthy", "1.1.0 is not healthy: the gateway is gone")}, nil, nil, shown{Conditions: []string{
+			"Progressing True Canary: 1.1.0 is not healthy: the gateway is gone",
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
+		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2", Groups: "1/1"}},
+		"nothing to measure": {canaries(), []release.Note{{Reason: "AnalysisNoTraffic", Message: "1.1.0 waits for requests", Warning: true}}, nil, nil, shown{Conditions: []string{
 			"AnalysisInconclusive True AnalysisNoTraffic: 1.1.0 waits for requests",
 			"Progressing True Analysis: 1.1.0 waits for requests",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",

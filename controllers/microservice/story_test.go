@@ -3,6 +3,7 @@ package microservice
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -217,7 +218,12 @@ func TestPins(t *testing.T) {
 		})
 		s.play()
 	}
+	s.events = nil
 	pin("1.1.0", "incident 7")
+	pinned := `group release is pinned to 1.1.0; strategy latest would select 1.1.1 ("incident 7")`
+	if !slices.Contains(s.events, "Pinned: "+pinned) {
+		t.Errorf("no event shows the pin: %q", s.events)
+	}
 	same(t, "Pinned", condition(s.ms(), "Pinned"), `True Pinned: group release is pinned to 1.1.0; strategy latest would select 1.1.1 ("incident 7")`)
 	same(t, "rollout state", s.rolloutState(), lines(
 		"release Live target Pinned",
@@ -244,8 +250,12 @@ func TestPins(t *testing.T) {
 	same(t, "Pinned by a name without a group", condition(s.ms(), "Pinned"), "False PinnedVersionMissing: "+stray)
 	same(t, "Stalled by a name without a group", condition(s.ms(), "Stalled"), "True PinnedVersionMissing: "+stray)
 	same(t, "events", s.events, []string{"PinnedVersionMissing: " + stray})
+	pin("1.1.0", "incident 7")
 	s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.UpdateStrategy.Manual = nil })
 	s.play()
+	if !slices.Contains(s.events, "Unpinned: the pin is removed; before, "+pinned) {
+		t.Errorf("no event shows the end of the pin: %q", s.events)
+	}
 	same(t, "Pinned when it is not", condition(s.ms(), "Pinned"), "")
 	if !s.until("1.1.1 active 100% RolledBack")() {
 		t.Errorf("unpinned, the newest is not back: %s", s.rolloutState())

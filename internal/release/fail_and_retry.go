@@ -202,6 +202,7 @@ func fail(s *scope) {
 	}
 	if s.now.Before(end) {
 		s.requeueAt(end)
+		s.showUnhealthy(run, r, c, cause)
 		return
 	}
 	if from, a := s.rival(); a != nil && r.Status == Canary && from.servesLess(a, cause) && !s.dead(r) {
@@ -215,6 +216,19 @@ func fail(s *scope) {
 	}
 	s.failRow(r, cause)
 	s.event(r, true, ReleaseFailed, message)
+}
+
+// unshown is how long a rollout may be unhealthy before its state shows the cause: pods start, and routes are programmed, in less.
+const unshown = 30 * time.Second
+
+// showUnhealthy reports why a rollout is not healthy, after half a minute, or half the deadline if that is shorter.
+func (s *scope) showUnhealthy(run *Rollout, r *Row, c Object, cause Reason) {
+	end := s.ends(run)
+	if shown := end.Add(-s.o.Spec.Deadline).Add(min(unshown, s.o.Spec.Deadline/2)); s.now.Before(shown) {
+		s.requeueAt(shown)
+		return
+	}
+	s.state(r, false, Unhealthy, fmt.Sprintf("%s is not healthy: %s; its progress deadline ends at %s", r.Version, s.inWords(cause, c), end.Format(time.RFC3339)))
 }
 
 // failRow sets a release to error, and takes its weight away.

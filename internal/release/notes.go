@@ -44,6 +44,8 @@ const (
 	AwaitingTurn     Reason = "AwaitingTurn"
 	AwaitingWindow   Reason = "AwaitingWindow"
 	AnalysisRunning  Reason = "AnalysisRunning"
+	// Unhealthy is the reason of a rollout that is not healthy, and has not exceeded its deadline.
+	Unhealthy Reason = "Unhealthy"
 	// Blocked is the reason of a rollout that waits for a cause outside of its release.
 	Blocked              Reason = "Blocked"
 	AnalysisInconclusive Reason = "AnalysisInconclusive"
@@ -142,7 +144,7 @@ const (
 // Conditions maps each condition to the reasons of the states that set it, the most severe first.
 var Conditions = map[Condition][]Reason{
 	ConditionPinned:               {PinnedVersionMissing, PinsConflict, PinnedReleaseFailed, Pinned},
-	ConditionBlocked:              {Blocked, TogetherHeld, OnlyServing, TooManyReleases, TooManyGroups, GroupExcluded, Superseded},
+	ConditionBlocked:              {Blocked, TogetherHeld, OnlyServing, TooManyReleases, TooManyGroups, GroupExcluded, FinishFirst},
 	ConditionFrozen:               {Frozen},
 	ConditionAnalysisInconclusive: {AnalysisInconclusive, AnalysisNoTraffic},
 	ConditionReleaseFailed:        {FailuresForgotten},

@@ -205,7 +205,7 @@ func (s *scope) choosePinned(p Pin) (Target, Note) {
 		held.ResolvedFrom = from
 		return held, s.stateOf(s.g.Row(target), true, PinnedReleaseFailed, message)
 	}
-	message := fmt.Sprintf("group %s is pinned to %s", s.g.Name, or(p.Release, p.Version))
+	message := fmt.Sprintf("group %s is pinned to %s", s.g.Name, or(s.versionOf(target), or(p.Release, p.Version)))
 	if p.By != "" {
 		message += " by " + p.By
 	}

@@ -159,7 +159,7 @@ var causes = []scene{
 		h.push("1.2.0")
 		h.run(time.Minute)
 		h.want("a newer one is pushed", map[string]string{"1.1.0": "canary 10", "1.2.0": ""})
-		h.says("a newer one is pushed", Superseded, "1.1.0 finishes before 1.2.0 starts")
+		h.says("a newer one is pushed", FinishFirst, "1.1.0 finishes before 1.2.0 starts")
 		h.run(30 * time.Minute)
 		h.want("finished", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
 	}},

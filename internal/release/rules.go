@@ -145,7 +145,7 @@ func finishFirst(s *scope) {
 		return
 	}
 	_, r, _ := s.rollout()
-	s.state(r, false, Superseded, fmt.Sprintf("%s finishes before %s starts", r.Version, s.versionOf(s.g.Target.Release)))
+	s.state(r, false, FinishFirst, fmt.Sprintf("%s finishes before %s starts", r.Version, s.versionOf(s.g.Target.Release)))
 	s.g.Target = Target{Release: r.Release, Reason: FinishFirst}
 }
 

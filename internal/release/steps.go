@@ -77,6 +77,15 @@ func (s *scope) stepName(step int) string {
 	return strconv.Itoa(step)
 }
 
+// stepOf returns the number of a step, of how many, and its name if it has one.
+func (s *scope) stepOf(step int) string {
+	text := fmt.Sprintf("%d of %d", step, len(s.steps()))
+	if name := s.stepName(step); name != strconv.Itoa(step) {
+		text += " (" + name + ")"
+	}
+	return text
+}
+
 // stepsHash identifies a list of steps.
 func stepsHash(steps []Step) string {
 	h := fnv.New64a()
@@ -162,7 +171,7 @@ func step(s *scope) {
 		if s.byPods() {
 			of = "pods"
 		}
-		s.event(r, false, StepBegan, fmt.Sprintf("%s gets %d%% of the %s in step %s of %d", r.Version, r.Weight, of, s.stepName(run.Step), len(steps)))
+		s.event(r, false, StepBegan, fmt.Sprintf("%s gets %d%% of the %s in step %s", r.Version, r.Weight, of, s.stepOf(run.Step)))
 		return
 	}
 	s.promote(r, Promoted)

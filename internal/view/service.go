@@ -141,7 +141,7 @@ func (s *service) problem() *State {
 		return &State{Word: WordProblem, Class: Failed, Reason: c.Reason, Detail: c.Message, Since: timeOf(c.LastTransitionTime.Time), Next: []Action{s.act("unpin")}}
 	}
 	c := meta.FindStatusCondition(conds, v1alpha1.ConditionBlocked)
-	if c == nil || c.Status != metav1.ConditionTrue || c.Reason == "Blocked" || c.Reason == "TogetherHeld" || c.Reason == "Superseded" {
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason == "Blocked" || c.Reason == "TogetherHeld" || c.Reason == "FinishFirst" {
 		return nil
 	}
 	return &State{Word: WordProblem, Class: Failed, Reason: c.Reason, Detail: c.Message, Since: timeOf(c.LastTransitionTime.Time)}

@@ -61,6 +61,9 @@ func TestPlay(t *testing.T) {
 			t.Errorf("no line with %q in:\n%s", want, strings.Join(lines, "\n"))
 		}
 	}
+	if text := strings.Join(lines, "\n"); strings.Contains(text, "decision") {
+		t.Errorf("an approval that was not given is shown as one:\n%s", text)
+	}
 	if len(f.objects) != before {
 		t.Error("the play changed its facts")
 	}

@@ -229,7 +229,7 @@ func TestJudge(t *testing.T) {
 			row(v1alpha1.ReleaseDeprecated, 0)(s)
 			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted, s.ms.Status.ReleaseGroups[0].Rollout = 1, nil
 		}, cli.ExitNo, "1.3.0 is retained, and was replaced by 1.2.0"},
-		"retained, on its way": {"1.3.0", forActive, true, func(s *snapshot) {
+		"retained, and rolled out again": {"1.3.0", forActive, true, func(s *snapshot) {
 			row(v1alpha1.ReleaseDeprecated, 0)(s)
 			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted = 1
 		}, none, ""},
