@@ -51,11 +51,12 @@ TESTPACKAGES := prometheus promtool docker-registry tmux
 # compiled as $(GOBUILD) does, and as tests do that run the go command, so that everything is compiled once.
 TESTFLAGS := -trimpath -shuffle=on -vet=off -timeout 30m -parallel 4 -p $(shell echo $$(($$(nproc) + 1)))
 
+# Compilers, API servers and tests collect garbage less often: the processors are what is short.
 # $(call run_tests,COMMAND,FOLDERS) tests the slowest packages, then the others, without those of FOLDERS.
 define run_tests
 	@echo "building or finding the API server's binaries (the first time this takes about five minutes)"
 	@assets=$$($(LOCALCLUSTER) assets); distribution=$$($(LOCALCLUSTER) programs distribution); \
-		export KUBEBUILDER_ASSETS="$$assets" TEST_DISTRIBUTION="$$distribution"; \
+		export KUBEBUILDER_ASSETS="$$assets" TEST_DISTRIBUTION="$$distribution" GOGC=400; \
 		$(1) $(TESTFLAGS) $(addprefix ./,$(filter-out $(2),$(SLOW))) $$(go list ./... | grep -vE '/($(subst $(space),|,$(strip $(SLOW) $(2))))$$')
 endef
 

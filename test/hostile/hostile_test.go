@@ -290,7 +290,7 @@ func TestHostile(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestPlay$", "-test.count", "1", "-test.v")
-			cmd.Env = append(os.Environ(), playing+"="+name, "GOMEMLIMIT="+strconv.Itoa(collected))
+			cmd.Env = append(os.Environ(), playing+"="+name, "GOGC=100", "GOMEMLIMIT="+strconv.Itoa(collected))
 			out, err := cmd.CombinedOutput()
 			if ctx.Err() != nil {
 				t.Fatalf("it has not returned after %s", await.Limit)
