@@ -31,8 +31,17 @@ demo-previews: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Play 
 demo-traffic: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Play a canary at several domains, at its own and over TCP; exits non-zero on failure
 	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story traffic -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
 
+.PHONY: demo-jobs
+demo-jobs: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Play a migration, a smoke test and a cleanup as Jobs of a rollout; exits non-zero on failure
+	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story jobs -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
+
+.PHONY: demo-workers
+demo-workers: cluster-up local-install bin/demo bin/sampleapp bin/hlnr ## Play a canary of workers that take jobs from a queue; exits non-zero on failure
+	@$(LOCALCLUSTER) packages redis-server
+	@KUBECONFIG=$$($(LOCALCLUSTER) kubeconfig) bin/demo -story workers -kubectl "$$($(LOCALCLUSTER) assets)/kubectl"
+
 .PHONY: demo-all
-demo-all: demo demo-analysis demo-previews demo-traffic ## Play all stories
+demo-all: demo demo-analysis demo-previews demo-traffic demo-jobs demo-workers ## Play all stories
 
 # Packages that "make race" leaves out: those without goroutines or anything that is shared between those of others, as test/layout
 # checks, where the race detector has nothing to find and slows random histories down ten times.

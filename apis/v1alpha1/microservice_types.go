@@ -479,11 +479,11 @@ type CanaryApproval struct {
 // +kubebuilder:printcolumn:name="Active",type=string,JSONPath=`.status.summary.active`
 // +kubebuilder:printcolumn:name="Canary",type=string,JSONPath=`.status.summary.canary`
 // +kubebuilder:printcolumn:name="Groups",type=string,JSONPath=`.status.summary.groups`
+// +kubebuilder:printcolumn:name="Failed",type=string,JSONPath=`.status.summary.failed`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Progressing",type=string,JSONPath=`.status.conditions[?(@.type=="Progressing")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Pinned",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Pinned")].message`
-// +kubebuilder:printcolumn:name="Failed",type=string,priority=1,JSONPath=`.status.summary.failed`
 // +kubebuilder:printcolumn:name="Previews",type=string,priority=1,JSONPath=`.status.summary.previews`
 // +kubebuilder:printcolumn:name="Status",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 type Microservice struct {

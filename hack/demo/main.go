@@ -1,11 +1,10 @@
 // Command demo shows Heighliner on the local cluster, with real requests through the
 // gateway. It exits with 0 if every check passed and only the expected requests failed,
-// otherwise with 1. There are four stories: the main one, the analysis of canaries, the
-// previews of pull requests, and domains and TCP.
+// otherwise with 1. There are six stories: the main one, the analysis of canaries, the
+// previews of pull requests, domains and TCP, Jobs of hooks, and workers of a queue.
 //
 // It expects that Heighliner is installed, and that the sample application and hlnr are
-// built; "make demo", "make demo-analysis", "make demo-previews" and "make demo-traffic"
-// do both.
+// built; "make demo", "make demo-analysis" and the like do both.
 //
 //	main.go      flags, and the selection of the story
 //	story.go     common parts of all stories: images, load and checks
@@ -14,6 +13,8 @@
 //	analysis.go  good, bad, slow and silent canaries
 //	previews.go  pull requests
 //	traffic.go   domains and TCP
+//	jobs.go      Jobs of hooks
+//	workers.go   workers of a queue
 package main
 
 import (
@@ -36,7 +37,7 @@ import (
 func main() {
 	var o options
 	var name string
-	flag.StringVar(&name, "story", "main", "story to play: main, analysis, previews or traffic")
+	flag.StringVar(&name, "story", "main", "story to play: main, analysis, previews, traffic, jobs or workers")
 	flag.StringVar(&o.samples, "samples", "", "folder of the samples to apply (default: the story's)")
 	flag.StringVar(&o.app, "app", "bin/sampleapp", "static binary of the sample application")
 	flag.StringVar(&o.kubectl, "kubectl", "kubectl", "kubectl to apply and show with")
@@ -62,7 +63,7 @@ var errFailed = errors.New("the demo failed")
 func run(ctx context.Context, name, record string, o options) error {
 	script, ok := scripts[name]
 	if !ok {
-		return fmt.Errorf("check -story %q: it is main, analysis, previews or traffic", name)
+		return fmt.Errorf("check -story %q: it is main, analysis, previews, traffic, jobs or workers", name)
 	}
 	if o.samples == "" {
 		o.samples = script.samples

@@ -89,6 +89,29 @@ var scripts = map[string]script{
 		judge:   (*story).noneFailed,
 		domains: []string{domainV1, domainWWW, domainCanary},
 	},
+	"jobs": {
+		samples: "hack/demo/jobs",
+		chapters: []chapter{
+			{"Clean up what an earlier demo left", (*story).cleanUp},
+			{"Apply the samples with three Jobs, and push 1.0.0", (*story).firstWithJobs},
+			{"Push 1.1.0: a migration before its first pod, a smoke test before its first request, a cleanup at its end", (*story).migrated},
+			{"Push 1.2.0, whose migration fails", (*story).locked},
+			{"Push 1.3.0, and kill the manager while its migration runs", (*story).killed},
+		},
+		judge:   (*story).noneFailed,
+		domains: []string{domainV1},
+	},
+	"workers": {
+		samples: "hack/demo/workers",
+		chapters: []chapter{
+			{"Clean up what an earlier demo left", (*story).cleanUp},
+			{"Start a queue, apply the samples of a worker without requests, and push 1.0.0", (*story).work},
+			{"Push 1.1.0, which fails its jobs", (*story).badWorker},
+			{"Push 1.2.0: one pod of ten, then five, then all", (*story).goodWorker},
+			{"Wait until the queue is empty", (*story).emptyQueue},
+		},
+		judge: (*story).noJobLost,
+	},
 	"previews": {
 		samples: "hack/demo/previews",
 		chapters: []chapter{
@@ -115,6 +138,8 @@ type story struct {
 	checks   []check
 	ends     []end
 	hub      *standIn
+	jobs     *jobReports
+	queue    *harness.Queue
 	recorder recorder
 }
 

@@ -5,12 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"io"
-	"net"
-	"os/exec"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,127 +16,53 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/test/harness"
 )
 
-// queue is a stream of jobs in Debian's Redis.
-type queue struct {
-	t *testing.T
-	// port of the server on the loopback address.
-	port string
-	// url of the server for pods.
-	url string
-}
+// queue is a stream of jobs, for tests.
+type queue struct{ *harness.Queue }
 
-// startQueue starts a Redis server that keeps everything in memory.
-func startQueue(t *testing.T) *queue {
+func startQueue(t *testing.T) queue {
 	t.Helper()
-	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	q, err := env.StartQueue(t.Context())
 	if err != nil {
 		t.Fatal(err)
-	}
-	_, port, err := net.SplitHostPort(free.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = free.Close()
-	server := exec.Command("redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", t.TempDir())
-	if err := server.Start(); err != nil {
-		t.Fatalf("start redis-server; \"make e2e\" installs it: %v", err)
 	}
 	t.Cleanup(func() {
-		_ = server.Process.Kill()
-		_ = server.Wait() // it was killed
-	})
-	q := &queue{t: t, port: port}
-	within(t, soon, "Redis to answer", func(context.Context) (bool, string, error) {
-		out, err := exec.Command("redis-cli", "-p", port, "PING").CombinedOutput()
-		return err == nil && strings.HasPrefix(string(out), "PONG"), string(out), nil
-	})
-	q.url = "redis://" + forwardInside(t, "127.0.0.1:"+port)
-	return q
-}
-
-// forwardInside forwards connections of pods to a local address, and returns where pods connect.
-func forwardInside(t *testing.T, to string) string {
-	t.Helper()
-	host, _, err := net.SplitHostPort(env.RegistryInternal)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := env.ListenInside(net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			from, err := listener.Accept()
-			if err != nil {
-				return // the test ends
-			}
-			go forward(from, to)
+		if err := q.Stop(); err != nil {
+			t.Error(err)
 		}
-	}()
-	return listener.Addr().String()
+	})
+	return queue{q}
 }
 
-func forward(from net.Conn, to string) {
-	defer from.Close()
-	conn, err := net.Dial("tcp", to)
-	if err != nil {
-		return // the worker tries again
-	}
-	defer conn.Close()
-	go func() {
-		_, _ = io.Copy(conn, from) // until one of them ends
-		_ = conn.Close()
-	}()
-	_, _ = io.Copy(from, conn)
-}
-
-// command runs a command of Redis, and returns its answer.
-func (q *queue) command(t *testing.T, args ...string) string {
+// number returns what a question about the queue answers.
+func (q queue) number(t *testing.T, n int, err error) int {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "redis-cli", append([]string{"-p", q.port}, args...)...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("redis-cli %v: %v: %s", args, err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// add adds jobs.
-func (q *queue) add(t *testing.T, n int) {
-	t.Helper()
-	q.command(t, "EVAL", "for i = 1, ARGV[1] do redis.call('XADD', KEYS[1], '*', 'job', i) end", "1", "jobs", strconv.Itoa(n))
-}
-
-// done returns how many jobs are done, each counted once.
-func (q *queue) done(t *testing.T) int { return q.number(t, "SCARD", "jobs:done") }
-
-// doneBy returns how many jobs a version did.
-func (q *queue) doneBy(t *testing.T, version string) int {
-	return q.number(t, "HGET", "jobs:versions", version)
-}
-
-func (q *queue) number(t *testing.T, args ...string) int {
-	t.Helper()
-	text := q.command(t, args...)
-	if text == "" {
-		return 0
-	}
-	n, err := strconv.Atoi(text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
 
+func (q queue) done(t *testing.T) int {
+	t.Helper()
+	n, err := q.Done(t.Context())
+	return q.number(t, n, err)
+}
+
+func (q queue) doneBy(t *testing.T, version string) int {
+	t.Helper()
+	n, err := q.DoneBy(t.Context(), version)
+	return q.number(t, n, err)
+}
+
 // worker makes the service one that takes jobs from a queue and has no NetworkPolicy.
-func (s *service) worker(q *queue, replicas int32) *service {
+func (s *service) worker(q queue, replicas int32) *service {
 	s.ms.Spec.Availability.Replicas = replicas
 	c := &s.ms.Spec.Template.Spec.Containers[0]
 	c.Env = append(c.Env,
-		corev1.EnvVar{Name: "QUEUE", Value: q.url}, corev1.EnvVar{Name: "JOB_DURATION", Value: "100ms"}, corev1.EnvVar{Name: "SHUTDOWN_DELAY", Value: "0s"},
+		corev1.EnvVar{Name: "QUEUE", Value: q.URL}, corev1.EnvVar{Name: "JOB_DURATION", Value: "100ms"}, corev1.EnvVar{Name: "SHUTDOWN_DELAY", Value: "0s"},
 		corev1.EnvVar{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
 	)
 	return s
@@ -186,7 +107,9 @@ func TestWorkers(t *testing.T) {
 	s.status("1.0.0", v1alpha1.ReleaseActive)
 	s.available("of the first release", "1.0.0", 10)
 
-	q.add(t, jobs)
+	if err := q.Add(t.Context(), jobs); err != nil {
+		t.Fatal(err)
+	}
 	t.Run("a canary that fails its jobs is rolled back", func(t *testing.T) {
 		s := s.in(t)
 		s.push("1.1.0", "ERROR_RATE", "1")
@@ -232,8 +155,8 @@ func TestWorkers(t *testing.T) {
 			n := q.done(t)
 			return n == jobs, fmt.Sprintf("%d are done", n), nil
 		})
-		if pending := q.command(t, "XPENDING", "jobs", "workers"); !strings.HasPrefix(pending, "0") {
-			t.Errorf("jobs that were taken and are not done: %s", pending)
+		if n, err := q.Taken(t.Context()); err != nil || n > 0 {
+			t.Errorf("%d jobs were taken and are not done, %v", n, err)
 		}
 		t.Logf("%d jobs done, 1.0.0 did %d and 1.2.0 %d", q.done(t), q.doneBy(t, "1.0.0"), q.doneBy(t, "1.2.0"))
 	})

@@ -16,6 +16,7 @@
 //	table.go         the closing table
 //	wait.go          waits with a deadline
 //	audit.go         writes in the audit log
+//	queue.go         a queue of jobs for workers
 //	inside_linux.go  listeners in the cluster's network namespace
 //	inside_other.go  stubs for other systems
 package harness

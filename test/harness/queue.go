@@ -1,0 +1,144 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// queueStream is the stream of the jobs; hack/sampleapp takes them with QUEUE, its default name.
+const queueStream = "jobs"
+
+// Queue is a stream of jobs in Debian's Redis, which this process starts, for workers in the cluster.
+type Queue struct {
+	// URL of the server for pods.
+	URL string
+
+	port     string
+	server   *exec.Cmd
+	dir      string
+	listener net.Listener
+}
+
+// StartQueue starts a Redis server that keeps everything in memory, at a free port of the loopback address, and makes it
+// reachable for pods. Stop ends it. "redis-server" and "redis-cli" must be installed.
+func (c *Cluster) StartQueue(ctx context.Context) (*Queue, error) {
+	free, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("find a port for Redis: %w", err)
+	}
+	_, port, err := net.SplitHostPort(free.Addr().String())
+	if err := errors.Join(err, free.Close()); err != nil {
+		return nil, fmt.Errorf("find a port for Redis: %w", err)
+	}
+	host, _, err := net.SplitHostPort(c.RegistryInternal)
+	if err != nil {
+		return nil, fmt.Errorf("address of this machine for pods: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "queue-")
+	if err != nil {
+		return nil, fmt.Errorf("start Redis: %w", err)
+	}
+	q := &Queue{port: port, dir: dir, server: exec.Command("redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", dir)}
+	if err := q.server.Start(); err != nil {
+		return nil, fmt.Errorf("start Redis: %w", errors.Join(err, os.RemoveAll(dir)))
+	}
+	if q.listener, err = c.ListenInside(net.JoinHostPort(host, "0")); err != nil {
+		return nil, errors.Join(err, q.Stop())
+	}
+	q.URL = "redis://" + q.listener.Addr().String()
+	go q.forward()
+	err = (Waiter{Every: 100 * time.Millisecond}).For(ctx, "Redis to answer", func(ctx context.Context) (bool, string, error) {
+		answer, err := q.command(ctx, "PING")
+		return err == nil && answer == "PONG", fmt.Sprint(answer, err), nil
+	})
+	if err != nil {
+		return nil, errors.Join(err, q.Stop())
+	}
+	return q, nil
+}
+
+// Stop ends the server, and its connections.
+func (q *Queue) Stop() error {
+	var errs []error
+	if q.listener != nil {
+		errs = append(errs, q.listener.Close())
+	}
+	errs = append(errs, q.server.Process.Kill())
+	_ = q.server.Wait() // it was killed
+	return errors.Join(append(errs, os.RemoveAll(q.dir))...)
+}
+
+// forward forwards connections of pods, until the listener is closed.
+func (q *Queue) forward() {
+	for {
+		from, err := q.listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer from.Close()
+			to, err := net.Dial("tcp", "127.0.0.1:"+q.port)
+			if err != nil {
+				return // the worker tries again
+			}
+			defer to.Close()
+			go func() {
+				_, _ = io.Copy(to, from) // until one of them ends
+				_ = to.Close()
+			}()
+			_, _ = io.Copy(from, to)
+		}()
+	}
+}
+
+// Add adds jobs.
+func (q *Queue) Add(ctx context.Context, n int) error {
+	_, err := q.command(ctx, "EVAL", "for i = 1, ARGV[1] do redis.call('XADD', KEYS[1], '*', 'job', i) end", "1", queueStream, strconv.Itoa(n))
+	return err
+}
+
+// Done returns how many jobs are done, each counted once.
+func (q *Queue) Done(ctx context.Context) (int, error) {
+	return q.number(ctx, "SCARD", queueStream+":done")
+}
+
+// DoneBy returns how many jobs a version did; a job that was done twice counts twice.
+func (q *Queue) DoneBy(ctx context.Context, version string) (int, error) {
+	return q.number(ctx, "HGET", queueStream+":versions", version)
+}
+
+// Taken returns how many jobs were taken and are not done.
+func (q *Queue) Taken(ctx context.Context) (int, error) {
+	answer, err := q.command(ctx, "XPENDING", queueStream, "workers")
+	if err != nil {
+		return 0, err
+	}
+	first, _, _ := strings.Cut(answer, "\n")
+	return strconv.Atoi(first)
+}
+
+func (q *Queue) number(ctx context.Context, args ...string) (int, error) {
+	answer, err := q.command(ctx, args...)
+	if err != nil || answer == "" {
+		return 0, err
+	}
+	return strconv.Atoi(answer)
+}
+
+// command runs a command of Redis, and returns its answer.
+func (q *Queue) command(ctx context.Context, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, "redis-cli", append([]string{"-p", q.port}, args...)...).CombinedOutput()
+	text := strings.TrimSpace(string(out))
+	if err != nil {
+		return "", fmt.Errorf("redis-cli %s: %w: %s", args[0], err, text)
+	}
+	return text, nil
+}
