@@ -225,7 +225,9 @@ func start(s *scope) {
 		s.g.Rollout.Floor = from.serving(rival)
 	}
 	what := "rollout of"
-	if r.Promoted > 0 {
+	if a := s.g.ActiveRow(); r.Promoted > 0 && a != nil && compare(r.Version, a.Version) > 0 {
+		what = "return to" // a pin ended
+	} else if r.Promoted > 0 {
 		what = "rollback to"
 	}
 	s.event(r, false, Started, fmt.Sprintf("%s %s (%s) starts in group %s", what, r.Version, r.Release, s.g.Name))

@@ -427,6 +427,9 @@ func (s *service) whyVersion(wanted string) Answer {
 		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not live: it %s%s.", v, map[bool]string{true: "was "}[r.State.Word != WordFailed], r.State.Sentence)
 	default:
 		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not live: %s.", v, r.State.Sentence)
+		if r.State.Word == WordRetained && g.Active != "" && r.State.Since != nil {
+			a.Summary = fmt.Sprintf("%s is not live: %s replaced it %s ago, and it is retained for a rollback.", v, status.Short(g.Active), Age(s.now.Sub(r.State.Since.Time)))
+		}
 	}
 	if a.Result == NotServing && r.State.Class == Waiting {
 		a.Result = ForPerson

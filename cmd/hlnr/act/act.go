@@ -71,8 +71,8 @@ type Done struct {
 	// Unplayed is why Effects are not known: the user may act, but not read all that the planner needs.
 	Unplayed string `json:"unplayed,omitempty"`
 
-	// text is the result in one line.
-	text string
+	// text is the result in one line, and next a command that shows when it is done; "" for none.
+	text, next string
 }
 
 // The kind of Done.
@@ -89,6 +89,9 @@ func (d *Done) print(out io.Writer, o *cli.Output) error {
 		b.WriteString(d.text + "\n")
 		for _, e := range d.Effects {
 			b.WriteString("  " + e + "\n")
+		}
+		if d.next != "" && !d.DryRun {
+			b.WriteString("To wait until it has all traffic: " + d.next + "\n")
 		}
 		if d.DryRun {
 			b.WriteString("Nothing was written: dry run.\n")
@@ -129,6 +132,15 @@ func newScope(f *cli.Factory) (*scope, error) {
 		return nil, err
 	}
 	return &scope{f, c, namespace}, nil
+}
+
+// command returns a command for a Microservice, for users to copy: with its namespace if that is not the user's.
+func (s *scope) command(verb, name string, args ...string) string {
+	words := []string{s.Program(), verb}
+	if home, err := s.Home(); err != nil || home != s.namespace {
+		words = append(words, "-n", s.namespace)
+	}
+	return strings.Join(append(append(words, name), args...), " ")
 }
 
 // microservice reads a Microservice by its name, with or without the resource ("msvc/shop"); if it does not

@@ -27,7 +27,7 @@ func TestFreezeAndThaw(t *testing.T) {
 		"--selector: ":                              {"freeze", "--reason", "fair", "--until", "4h", "-l", "a in b"},
 		"--namespace-selector requires":             {"freeze", "--reason", "fair", "--until", "4h", "--namespace-selector", "a=b"},
 		"name a namespace, or use --all-namespaces": {"freeze", "shop", "-A", "--reason", "fair", "--until", "4h"},
-		"accepts at most 1 arg(s)":                  {"thaw", "a", "b"},
+		"there are too many arguments; usage: ":     {"thaw", "a", "b"},
 		`there is no freeze of namespace ` + p.namespace + ` with the name "fair"`: {"thaw", "--name", "fair"},
 	} {
 		p.want(cli.ExitUsage, text, args...)

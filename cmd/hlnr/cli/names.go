@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,7 +22,11 @@ func Unknown(what, name string, names []string) error {
 	if near := Nearest(name, names); len(near) > 0 {
 		return Usage(fmt.Errorf("%s; did you mean %s?", text, quoted(near, " or ")))
 	}
-	return Usage(fmt.Errorf("%s; %s", text, ThereAre(names)))
+	text += "; " + ThereAre(names)
+	if strings.Contains(what, " in namespace ") {
+		text += "; name another namespace with -n"
+	}
+	return Usage(errors.New(text))
 }
 
 // Count returns a number with its noun, such as "1 tag" or "2 tags".

@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -98,6 +99,38 @@ func message(err error) string {
 	return strings.Join(lines, "\n")
 }
 
+// nameArguments makes the error for a wrong number of arguments show the usage of the command, and an example.
+func nameArguments(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		nameArguments(sub)
+	}
+	check := cmd.Args
+	if check == nil || !cmd.Runnable() {
+		return
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		err := check(cmd, args)
+		if err == nil || !strings.Contains(err.Error(), "arg(s)") { // a message of cobra
+			return err
+		}
+		how := "there are too few arguments"
+		if check(cmd, append(slices.Clone(args), "")) != nil && len(args) > 0 {
+			how = "there are too many arguments"
+		}
+		return Usage(fmt.Errorf("%s; usage: %s%s", how, cmd.UseLine(), exampleOf(cmd)))
+	}
+}
+
+// exampleOf returns the first example of a command, or "".
+func exampleOf(cmd *cobra.Command) string {
+	for line := range strings.Lines(cmd.Example) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			return "; example: " + line
+		}
+	}
+	return ""
+}
+
 // NewRoot returns the root command with all commands.
 func NewRoot(f *Factory, commands ...NewCommand) *cobra.Command {
 	root := &cobra.Command{
@@ -117,7 +150,9 @@ func NewRoot(f *Factory, commands ...NewCommand) *cobra.Command {
 	root.SetVersionTemplate("{{.Name}} version {{.Version}}\n")
 	f.addFlags(root.PersistentFlags())
 	for _, c := range commands {
-		root.AddCommand(c(f))
+		cmd := c(f)
+		nameArguments(cmd)
+		root.AddCommand(cmd)
 	}
 	root.AddCommand(newVersionCommand(f), newOptionsCommand())
 	addCompletion(root)

@@ -95,7 +95,7 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 		Long: `doctor checks Kubernetes, the CRDs, your permissions, the admission policies, the manager, the clock, the kinds of
 the Gateway API, the existence of the Secrets that objects name, each object of hlnr.io, the listeners of the
 Gateways for their hosts, and whether Prometheus servers of analyses respond to this machine. What you are
-not allowed to read is shown as unknown. It writes nothing to the cluster, and reads no content of a Secret.
+not allowed to read is shown as unknown, counted at the end, and does not change the exit code. It writes nothing to the cluster, and reads no content of a Secret.
 
 --report writes an archive with the findings and the objects for others, without secrets: values of
 environment variables, arguments, headers, annotations of other tools, and what looks like a token are
@@ -188,7 +188,11 @@ func (r *Result) write(out io.Writer) error {
 			fmt.Fprintf(&b, "    %s\n", text.Clean(f.Fix))
 		}
 	}
-	fmt.Fprintf(&b, "%s, %s\n", cli.Count(r.count(Problem), "problem"), cli.Count(r.count(Warning), "warning"))
+	fmt.Fprintf(&b, "%s, %s", cli.Count(r.count(Problem), "problem"), cli.Count(r.count(Warning), "warning"))
+	if n := r.count(Unknown); n > 0 {
+		fmt.Fprintf(&b, "; %s not possible", cli.Count(n, "check"))
+	}
+	b.WriteString("\n")
 	if _, err := io.WriteString(out, b.String()); err != nil {
 		return fmt.Errorf("write output: %w", err)
 	}

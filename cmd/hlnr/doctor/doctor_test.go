@@ -303,6 +303,16 @@ func TestHostileFindings(t *testing.T) {
 	}
 }
 
+// The last line counts the checks that were not possible, so that none of them is taken for passed.
+func TestSummary(t *testing.T) {
+	t.Parallel()
+	r := Result{Findings: []Finding{{Level: Unknown, Check: "Rights", Text: "a"}, {Level: Unknown, Check: "CRDs", Text: "b"}}}
+	var b strings.Builder
+	if err := r.write(&b); err != nil || !strings.HasSuffix(b.String(), "\n0 problems, 0 warnings; 2 checks not possible\n") {
+		t.Errorf("%q, %v", b.String(), err)
+	}
+}
+
 func established() apiextensionsv1.CustomResourceDefinitionCondition {
 	return apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}
 }

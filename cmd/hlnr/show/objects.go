@@ -21,6 +21,8 @@ type query struct {
 	service string
 	// pods, and NotificationPolicies, are read too if set.
 	pods, notifications bool
+	// quiet does not report what the user may not read.
+	quiet bool
 }
 
 // queryOf returns the query for the flags of a command.
@@ -55,6 +57,9 @@ func readable(ctx context.Context, f *cli.Factory, q query) (view.Input, []error
 		return view.Input{}, nil, err
 	}
 	for _, err := range missing {
+		if q.quiet {
+			break
+		}
 		fmt.Fprintln(f.ErrOut, "hlnr: not shown:", f.Explain(ctx, err))
 	}
 	read.Namespace, read.Program = home, f.Program()

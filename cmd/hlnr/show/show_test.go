@@ -270,6 +270,18 @@ func TestAmbiguousServices(t *testing.T) {
 	}
 }
 
+// TestHostsOfAllNamespaces checks that a host is found without its namespace, here in two of them.
+func TestHostsOfAllNamespaces(t *testing.T) {
+	t.Parallel()
+	a, _ := stage(t, "approval"), stage(t, "approval")
+	var stdout, stderr bytes.Buffer
+	f := cli.New("hlnr", "v1", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr})
+	code := cli.Run(t.Context(), f, []string{"why", "https://shop.example.com/cart", "--kubeconfig", env.Kubeconfig()}, NewCommands()...)
+	if text := stdout.String() + stderr.String(); code != cli.ExitUsage || !strings.Contains(text, "is ambiguous") || !strings.Contains(text, a.namespace) {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+}
+
 // TestClosedPipe checks that a closed output ends the command without a message.
 func TestClosedPipe(t *testing.T) {
 	t.Parallel()

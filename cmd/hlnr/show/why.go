@@ -1,6 +1,7 @@
 package show
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -46,21 +47,12 @@ Exit codes: 0 it is serving, 3 it is not, 5 it is not serving yet, and waits for
 			return err
 		}
 		q.pods = strings.HasPrefix(args[0], "pod/")
-		in, missing, err := readable(cmd.Context(), f, q)
+		a, err := whyIn(cmd.Context(), f, q, args, prometheus)
+		if isUnknown(err) && q.namespace != "" && looksLikeHost(args) && !cmd.Flags().Changed("namespace") {
+			a, err = whyAnywhere(cmd.Context(), f, q, args, prometheus, err)
+		}
 		if err != nil {
 			return err
-		}
-		if asksHost(in, args) {
-			if err := addRoutes(cmd.Context(), f, &in, q.namespace); err != nil {
-				return err
-			}
-		}
-		if err := observe(cmd.Context(), f, &in, q.namespace, prometheus); err != nil {
-			return err
-		}
-		a, err := ask(in, q.namespace, args, f.Now())
-		if err != nil {
-			return unsure(explain(err), missing)
 		}
 		if err := output.Print(f.Out, a, func(out io.Writer) error { return text.Why(out, a, terminal(f, output)) }, nil); err != nil {
 			return err
@@ -74,6 +66,59 @@ Exit codes: 0 it is serving, 3 it is not, 5 it is not serving yet, and waits for
 		return nil
 	}
 	return cmd
+}
+
+// whyIn answers a question from the objects of a namespace, or of all.
+func whyIn(ctx context.Context, f *cli.Factory, q query, args []string, prometheus *string) (view.Answer, error) {
+	in, missing, err := readable(ctx, f, q)
+	if err != nil {
+		return view.Answer{}, err
+	}
+	if asksHost(in, args) {
+		if err := addRoutes(ctx, f, &in, q.namespace); err != nil {
+			return view.Answer{}, err
+		}
+	}
+	if err := observe(ctx, f, &in, q.namespace, prometheus); err != nil {
+		return view.Answer{}, err
+	}
+	a, err := ask(in, q.namespace, args, f.Now())
+	if err != nil {
+		return a, unsure(explain(err), missing)
+	}
+	return a, nil
+}
+
+// whyAnywhere answers a question from the objects of all namespaces, because the user may not know the one of a host. unknown is
+// the error for the user's namespace, which remains if there is no answer.
+func whyAnywhere(ctx context.Context, f *cli.Factory, q query, args []string, prometheus *string, unknown error) (view.Answer, error) {
+	home := q.namespace
+	q.namespace, q.quiet = "", true
+	a, err := whyIn(ctx, f, q, args, prometheus)
+	switch {
+	case err == nil:
+		fmt.Fprintf(f.ErrOut, "hlnr: not in namespace %s: this is from all namespaces\n", home)
+		return a, nil
+	case strings.Contains(err.Error(), "ambiguous"):
+		return a, err
+	}
+	return a, unknown
+}
+
+// looksLikeHost reports whether a question is a URL or a name with dots that is not a version.
+func looksLikeHost(args []string) bool {
+	q := args[0]
+	if len(args) > 1 || strings.HasPrefix(q, "pod/") || strings.HasPrefix(q, "pr/") {
+		return false
+	}
+	_, no := semver.StrictNewVersion(strings.TrimPrefix(q, "v"))
+	return strings.Contains(q, "://") || strings.Contains(q, ".") && no != nil
+}
+
+// isUnknown reports whether an error is about a name that does not exist.
+func isUnknown(err error) bool {
+	var exit *cli.Exit
+	return errors.As(err, &exit) && exit.Code == cli.ExitUsage
 }
 
 // asksHost reports whether ask treats a question as one about a host.
