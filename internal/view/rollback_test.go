@@ -1,0 +1,83 @@
+package view_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/view"
+	"github.com/heighliner/heighliner/internal/view/viewtest"
+)
+
+// played returns the end of a story with an own copy of its Microservice.
+func played(t *testing.T, name string) (viewtest.Story, *v1alpha1.Microservice) {
+	t.Helper()
+	s, ok := viewtest.Play(name, "shop")
+	if !ok {
+		t.Fatalf("there is no story %s", name)
+	}
+	s.Input.Microservices = []v1alpha1.Microservice{*s.Input.Microservices[0].DeepCopy()}
+	return s, &s.Input.Microservices[0]
+}
+
+// TestRollbackTargets checks that a service can be rolled back to what was active, in each group the last one first.
+func TestRollbackTargets(t *testing.T) {
+	t.Parallel()
+	s, ms := played(t, "promoted")
+	g := &ms.Status.ReleaseGroups[0]
+	for _, x := range []struct {
+		version  string
+		status   v1alpha1.ReleaseStatus
+		promoted int64
+	}{{"1.2.0", v1alpha1.ReleaseCanary, 0}, {"0.9.0", v1alpha1.ReleaseDeprecated, 1}, {"0.8.0", v1alpha1.ReleaseDeprecated, 0}} {
+		r := *g.Releases[0].DeepCopy()
+		r.VersionedMicroservice, r.SemVer.Version, r.Status, r.Promoted = "shop-"+x.version, x.version, x.status, x.promoted
+		g.Releases = slices.Insert(g.Releases, 0, r)
+	}
+	for i := range g.Releases {
+		if r := &g.Releases[i]; r.SemVer.Version == "1.0.0" {
+			r.Promoted = 2
+		}
+	}
+	want := []view.RollbackTarget{{Group: "1.x", Version: "1.0.0", Release: "shop-1-0-0-0a1b2c3d", Last: true}, {Group: "1.x", Version: "0.9.0", Release: "shop-0.9.0"}}
+	if diff := cmp.Diff(want, view.RollbackTargets(s.Input, ms.Namespace, ms.Name)); diff != "" {
+		t.Error(diff)
+	}
+	g.Phase = v1alpha1.GroupClosing
+	if got := view.RollbackTargets(s.Input, ms.Namespace, ms.Name); len(got) > 0 {
+		t.Errorf("targets in a group that ends: %+v", got)
+	}
+}
+
+// TestRetryOfTarget checks that a failed release can be retried only where its group would move to it.
+func TestRetryOfTarget(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		target v1alpha1.GroupTarget
+		want   bool
+	}{
+		"the failed release":   {v1alpha1.GroupTarget{Release: "shop-1-1-0-0a1b2c3d", Reason: "Pinned"}, true},
+		"the release before":   {v1alpha1.GroupTarget{Release: "shop-1-0-0-0a1b2c3d", Reason: "Latest"}, true},
+		"no target":            {v1alpha1.GroupTarget{}, true},
+		"pinned to another":    {v1alpha1.GroupTarget{Release: "shop-1-0-0-0a1b2c3d", Reason: "Pinned"}, false},
+		"pinned to an unknown": {v1alpha1.GroupTarget{Release: "shop-7-0-0-0a1b2c3d", Reason: "Pinned"}, false},
+		"a newer release":      {v1alpha1.GroupTarget{Release: "shop-1-2-0-0a1b2c3d", Reason: "Latest"}, false},
+	} {
+		s, ms := played(t, "crashes")
+		g := &ms.Status.ReleaseGroups[0]
+		g.Target = tc.target
+		if name == "a newer release" {
+			r := *g.Releases[0].DeepCopy()
+			r.VersionedMicroservice, r.SemVer.Version, r.Status = "shop-1-2-0-0a1b2c3d", "1.2.0", v1alpha1.ReleasePending
+			g.Releases = slices.Insert(g.Releases, 0, r)
+		}
+		svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now)
+		i := slices.IndexFunc(svc.Groups[0].Releases, func(r view.Release) bool { return r.Version == "1.1.0" })
+		got := slices.ContainsFunc(svc.Groups[0].Releases[i].State.Next, func(a view.Action) bool { return a.Verb == "retry" })
+		if got != tc.want {
+			t.Errorf("%s: retry is %v", name, got)
+		}
+	}
+}
