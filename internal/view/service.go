@@ -284,7 +284,7 @@ func newestFailure(g *v1alpha1.ReleaseGroup) (out *v1alpha1.Release) {
 // activeState returns the state of the active release of a group.
 func (s *service) activeState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State {
 	x := State{Word: WordActive, Class: Stable, Since: micros(&row.LastTransitionTime)}
-	if o := s.release(row.VersionedMicroservice); !row.Available {
+	if o := s.release(row.VersionedMicroservice); !row.Available && !s.complete(row, o) {
 		x.Word, x.Class = WordUnavailable, Failed
 		if p := s.podsOf(row, o); p != nil {
 			x.Detail = fmt.Sprintf("%d of %d pods", p.Available, p.Wanted)
@@ -300,6 +300,16 @@ func (s *service) activeState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) S
 		x.Detail = "networkpolicy " + rep.policy.Name + ": " + cmp.Or(rep.Message, rep.Reason, "not programmed")
 	}
 	return x
+}
+
+// complete reports whether all pods of a release are available by newer facts than its recorded availability: right after a
+// promotion, and when the last pod became ready, the record is some seconds old.
+func (s *service) complete(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) bool {
+	if o == nil || o.Status.Failure != "" || o.Spec.Replicas == 0 {
+		return false
+	}
+	p := s.podsOf(row, o)
+	return p != nil && p.Available >= o.Spec.Replicas
 }
 
 // unserved returns the report of a policy if none of the service's policies has programmed the group; nil if one has, or there
