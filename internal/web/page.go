@@ -219,6 +219,7 @@ var functions = template.FuncMap{
 	"others": others,
 	"may":    mayAct,
 	"titled": func(verb string) string { return cmp.Or(actVerbs[verb], verb) },
+	"parts":  func(object string) []string { return strings.Split(object, "/") },
 }
 
 // marks are the marks of classes and statuses, which are always next to a word.

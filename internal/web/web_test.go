@@ -167,7 +167,9 @@ func textOf(t testing.TB, page string) string {
 		case html.TextToken:
 			out.WriteString(string(z.Text()))
 		default:
-			out.WriteString(" ")
+			if name, _ := z.TagName(); string(name) != "wbr" {
+				out.WriteString(" ")
+			}
 		}
 	}
 }
