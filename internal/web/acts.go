@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/heighliner/heighliner/internal/view"
 )
@@ -50,6 +49,10 @@ type Outcome struct {
 	Effects []string `json:"effects,omitempty"`
 	// Unknown is why Effects are not known; "" if they are.
 	Unknown string `json:"unknown,omitempty"`
+	// Refused is why the manager would not apply the act; "" if it would. It is set in previews only.
+	Refused string `json:"refused,omitempty"`
+	// Outcome of a decision as the manager recorded it; "" until then, and for other acts.
+	Outcome string `json:"outcome,omitempty"`
 	// By is the reader as the API server knows them.
 	By string `json:"by,omitempty"`
 	// Command is the equivalent command.
@@ -102,45 +105,57 @@ func (s *Server) permissions(ctx context.Context) func(namespace string) []strin
 	}
 }
 
+// request is the request for an act, with the service and the moment that it is about.
+type request struct {
+	Act
+	service *view.Service
+	moments *moments
+	// choices are the possible targets, if the reader chooses one.
+	choices []choice
+	// shown and previewed are the fingerprint and the target of the preview that the reader saw; "" if there was none.
+	shown, previewed string
+}
+
 // actOf parses an act from the path and the values of a form.
-func (s *Server) actOf(r *http.Request, values url.Values) (Act, *view.Service, error) {
+func (s *Server) actOf(r *http.Request, values url.Values) (*request, error) {
 	a := Act{Verb: r.PathValue("verb"), Namespace: r.PathValue("namespace"), Service: r.PathValue("service")}
 	a.Target, a.Group, a.Until, a.ID = values.Get("target"), values.Get("group"), values.Get("until"), values.Get("id")
 	a.Reason = strings.TrimSpace(values.Get("reason"))
 	if s.Acts == nil {
-		return a, nil, &Problem{Status: http.StatusForbidden, Title: "This board only reads", Text: "It was started with --read-only. Use the command hlnr " + a.Verb + "."}
+		return nil, &Problem{Status: http.StatusForbidden, Title: "This board only reads", Text: "It was started with --read-only. Use the command hlnr " + a.Verb + "."}
 	}
 	if _, known := actVerbs[a.Verb]; !known {
-		return a, nil, &Problem{Status: http.StatusNotFound, Title: "There is no such act", Text: "The page of the service has a button for each act."}
+		return nil, &Problem{Status: http.StatusNotFound, Title: "There is no such act", Text: "The page of the service has a button for each act."}
 	}
 	m, _, err := s.moments(r.Context())
 	if err != nil {
-		return a, nil, err
+		return nil, err
 	}
 	e := m.services[keyOf(a.Namespace, a.Service)]
 	if e == nil {
-		return a, nil, &Problem{Status: http.StatusNotFound, Title: "There is no service " + a.Service + " in namespace " + a.Namespace, Text: "It was deleted in the meantime. Nothing was done."}
+		return nil, &Problem{Status: http.StatusNotFound, Title: "There is no service " + a.Service + " in namespace " + a.Namespace, Text: "It was deleted in the meantime. Nothing was done."}
 	}
 	if !slices.Contains(s.Acts.May(r.Context(), a.Namespace), a.Verb) {
-		return a, nil, &Problem{Status: http.StatusForbidden, Title: "You may not " + strings.ToLower(actVerbs[a.Verb]) + " in namespace " + a.Namespace, Text: "Ask an administrator of the namespace for the right, or to act. Nothing was done."}
+		return nil, &Problem{Status: http.StatusForbidden, Title: "You may not " + strings.ToLower(actVerbs[a.Verb]) + " in namespace " + a.Namespace, Text: "Ask an administrator of the namespace for the right, or to act. Nothing was done."}
 	}
-	return a, &e.Service, nil
+	return &request{Act: a, service: &e.Service, moments: m, shown: values.Get("shown"), previewed: values.Get("previewed")}, nil
 }
 
 // showAct shows what an act would do, with the form that submits it.
 func (s *Server) showAct(w http.ResponseWriter, r *http.Request) {
-	a, x, err := s.actOf(r, r.URL.Query())
+	q, err := s.actOf(r, r.URL.Query())
 	if err != nil {
 		s.failed(w, r, err)
 		return
 	}
-	a.ID = "web-" + strings.ToLower(rand.Text()[:20])
-	s.writeAct(w, r, a, x, nil)
+	q.ID = "web-" + strings.ToLower(rand.Text()[:20])
+	q.aim()
+	s.writeAct(w, r, q, nil)
 }
 
 // writeAct writes the form of an act; refused is the error of an attempt.
-func (s *Server) writeAct(w http.ResponseWriter, r *http.Request, a Act, x *view.Service, refused *Problem) {
-	outcome, err := s.Acts.Preview(r.Context(), a)
+func (s *Server) writeAct(w http.ResponseWriter, r *http.Request, q *request, refused *Problem) {
+	outcome, shown, err := s.preview(r.Context(), q)
 	problem := refused
 	if err != nil && problem == nil {
 		problem = problemOf(err)
@@ -153,7 +168,15 @@ func (s *Server) writeAct(w http.ResponseWriter, r *http.Request, a Act, x *view
 		respondJSON(w, r, http.StatusOK, outcome)
 		return
 	}
-	data := map[string]any{"A": a, "S": x, "Button": actVerbs[a.Verb], "Outcome": outcome, "Problem": problem, "Possible": err == nil, "HasReason": a.Verb != "pause" && a.Verb != "resume" && a.Verb != "unpin", "HasUntil": a.Verb == "pin" || a.Verb == "rollback", "Versions": versionsOf(x)}
+	if errors.Is(err, errNoTarget) && refused == nil {
+		problem = nil // the form asks for it
+	}
+	a := q.Act
+	data := map[string]any{
+		"A": a, "S": q.service, "Button": actVerbs[a.Verb], "About": abouts[a.Verb], "Label": q.label(), "Outcome": outcome, "Problem": problem, "Shown": shown,
+		"Known": err == nil, "Possible": err == nil && outcome.Refused == "", "Choices": q.choices,
+		"HasReason": a.Verb != "pause" && a.Verb != "resume" && a.Verb != "unpin", "HasUntil": a.Verb == "pin" || a.Verb == "rollback",
+	}
 	status := http.StatusOK
 	if refused != nil {
 		status = refused.Status
@@ -180,18 +203,6 @@ func (s *Server) writeForm(w http.ResponseWriter, r *http.Request, status int, t
 	respond(w, r, status, "text/html; charset=utf-8", parts...)
 }
 
-// versionsOf returns the versions to which a service can be pinned.
-func versionsOf(x *view.Service) (out []string) {
-	for _, g := range x.Groups {
-		for _, r := range g.Releases {
-			if r.Status != "error" && !slices.Contains(out, r.Version) {
-				out = append(out, r.Version)
-			}
-		}
-	}
-	return out
-}
-
 // problemOf returns the problem for an error of an act.
 func problemOf(err error) *Problem {
 	var p *Problem
@@ -207,51 +218,30 @@ func (s *Server) doAct(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, &Problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Text: "Load the page again. Nothing was done."})
 		return
 	}
-	a, x, err := s.actOf(r, r.PostForm)
+	q, err := s.actOf(r, r.PostForm)
 	if err != nil {
 		s.failed(w, r, err)
 		return
 	}
-	outcome, err := s.Acts.Do(r.Context(), a)
-	if err != nil {
-		s.writeAct(w, r, a, x, problemOf(err))
+	if q.ID == "" {
+		q.ID = "web-" + strings.ToLower(rand.Text()[:20])
+	}
+	if err := s.check(r.Context(), q); err != nil {
+		s.writeAct(w, r, q, problemOf(err))
 		return
 	}
+	outcome, err := s.Acts.Do(r.Context(), q.Act)
+	if err != nil {
+		s.writeAct(w, r, q, problemOf(err))
+		return
+	}
+	result := done{Outcome: outcome, act: q.Act}
+	s.await(r.Context(), &result)
 	if wantsJSON(r) {
-		respondJSON(w, r, http.StatusOK, outcome)
+		respondJSON(w, r, http.StatusOK, result.Outcome)
 		return
 	}
 	id := rand.Text()
-	s.done.put(id, outcome)
-	http.Redirect(w, r, servicePath(a.Namespace, a.Service)+"?done="+id, http.StatusSeeOther)
-}
-
-// maxDone is the number of results that are kept for the page after an act.
-const maxDone = 100
-
-// doneActs are the results of the newest acts, by a random id.
-type doneActs struct {
-	mu   sync.Mutex
-	ids  []string
-	byID map[string]Outcome
-}
-
-func (d *doneActs) put(id string, o Outcome) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.byID == nil {
-		d.byID = map[string]Outcome{}
-	}
-	if len(d.ids) == maxDone {
-		delete(d.byID, d.ids[0])
-		d.ids = d.ids[1:]
-	}
-	d.ids, d.byID[id] = append(d.ids, id), o
-}
-
-// get returns the text of a result, or "" if it is unknown.
-func (d *doneActs) get(id string) string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.byID[id].Text
+	s.done.put(id, result)
+	http.Redirect(w, r, servicePath(q.Namespace, q.Act.Service)+"?done="+id, http.StatusSeeOther)
 }

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -121,7 +124,7 @@ func (s *Server) freezable(ctx context.Context, m *moments) (namespaces []string
 func (s *Server) freezesPage(ctx context.Context, m *moments, u *url.URL) (*page, error) {
 	value := view.Freezes{TypeMeta: metav1.TypeMeta{APIVersion: view.APIVersion, Kind: view.KindFreezes}, Time: m.board.Time, Freezes: append([]view.Freeze{}, m.board.Freezes...)}
 	p := &page{title: "Freezes", value: value, live: true}
-	if err := p.add(s, "done", "", map[string]any{"Done": s.done.get(u.Query().Get("done"))}); err != nil {
+	if err := p.add(s, "done", "", map[string]any{"Done": s.done.get(u.Query().Get("done"), m.data)}); err != nil {
 		return nil, err
 	}
 	namespaces, cluster := s.freezable(ctx, m)
@@ -135,6 +138,12 @@ func freezeOf(r *http.Request, values url.Values) Freeze {
 		Thaw: r.PathValue("verb") == "thaw", Namespace: text("namespace"), Name: text("name"), Until: text("until"), Reason: text("reason"),
 		Indefinite: text("indefinite") != "", Selector: text("selector"), Namespaces: text("namespaces"),
 	}
+}
+
+// fingerprint identifies the freeze that a preview shows, apart from the reason.
+func (f Freeze) fingerprint() string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%+q", []string{fmt.Sprint(f.Thaw, f.Indefinite), f.Namespace, f.Name, f.Until, f.Selector, f.Namespaces}))
+	return hex.EncodeToString(sum[:12])
 }
 
 // where describes what a freeze applies to.
@@ -227,7 +236,7 @@ func (s *Server) writeFreeze(w http.ResponseWriter, r *http.Request, m *moments,
 	if f.Namespace != "" && !slices.Contains(namespaces, f.Namespace) {
 		namespaces = append(namespaces, f.Namespace)
 	}
-	data := map[string]any{"F": f, "Where": f.where(), "Title": title, "Verb": verb, "Outcome": outcome, "More": more, "Problem": problem, "Possible": complete, "Namespaces": namespaces, "Cluster": cluster}
+	data := map[string]any{"F": f, "Where": f.where(), "Title": title, "Verb": verb, "Outcome": outcome, "More": more, "Problem": problem, "Possible": complete, "Shown": f.fingerprint(), "Namespaces": namespaces, "Cluster": cluster}
 	status := http.StatusOK
 	if refused != nil {
 		status = refused.Status
@@ -260,6 +269,10 @@ func (s *Server) doFreeze(w http.ResponseWriter, r *http.Request) {
 		s.failed(w, r, err)
 		return
 	}
+	if shown := r.PostForm.Get("shown"); shown != "" && shown != f.fingerprint() {
+		s.writeFreeze(w, r, m, f, &Problem{Status: http.StatusConflict, Title: "The form changed after the preview", Text: "Nothing was done. Below is what will happen with the new values: check it, and confirm."})
+		return
+	}
 	outcome, err := s.Acts.Freeze(r.Context(), f)
 	if err != nil {
 		s.writeFreeze(w, r, m, f, problemOf(err))
@@ -270,6 +283,6 @@ func (s *Server) doFreeze(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := rand.Text()
-	s.done.put(id, outcome)
+	s.done.put(id, done{Outcome: outcome})
 	http.Redirect(w, r, "/freezes?done="+id, http.StatusSeeOther)
 }

@@ -134,3 +134,27 @@ func TestFreezeForm(t *testing.T) {
 		t.Errorf("unknown act: %d", w.Code)
 	}
 }
+
+// TestChangedFreezeForm checks that a field that was changed after the preview is not submitted without another one.
+func TestChangedFreezeForm(t *testing.T) {
+	t.Parallel()
+	b := story(t, "frozen")
+	f := only(t, b.get("/freezes/freeze?namespace=shop&until=4h&reason=fair"))
+	if f.method != "post" || f.values.Get("until") != "4h" {
+		t.Fatalf("%+v", f)
+	}
+	f.values.Set("namespace", "shop")
+	f.values.Del("indefinite")
+	f.values.Set("until", "3d")
+	w := b.request("POST", "/freezes/freeze", f.values)
+	if got := textOf(t, w.Body.String()); w.Code != http.StatusConflict || !strings.Contains(got, "The form changed after the preview") || !strings.Contains(got, `would freeze "shop" until "3d"`) || len(b.acts.frozen) > 0 {
+		t.Errorf("%d %s", w.Code, got)
+	}
+	again := only(t, w.Body.String()).values
+	again.Set("namespace", "shop")
+	again.Del("indefinite")
+	again.Set("reason", "trade fair")
+	if w := b.request("POST", "/freezes/freeze", again); w.Code != http.StatusSeeOther || len(b.acts.frozen) != 1 || b.acts.frozen[0].Until != "3d" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}

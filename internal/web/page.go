@@ -219,6 +219,7 @@ var functions = template.FuncMap{
 	"others": others,
 	"may":    mayAct,
 	"titled": func(verb string) string { return cmp.Or(actVerbs[verb], verb) },
+	"about":  func(verb string) string { return abouts[verb] },
 	"parts":  func(object string) []string { return strings.Split(object, "/") },
 }
 
@@ -231,7 +232,7 @@ var marks = map[string]string{
 
 // others returns the acts that are possible for a release and that its state does not name.
 func others(r view.Release) (out []view.Action) {
-	verbs := map[string][]string{"canary": {"adopt", "deprecate"}, "pending": {"adopt", "deprecate"}, "error": {"retry"}, "active": {"pin"}, "deprecated": {"rollback"}}[r.Status]
+	verbs := map[string][]string{"canary": {"adopt", "deprecate"}, "pending": {"adopt", "deprecate"}, "active": {"pin"}, "deprecated": {"rollback"}}[r.Status]
 	if r.Status == "deprecated" && !r.Retained {
 		verbs = nil
 	}

@@ -119,7 +119,7 @@ func (s *Server) servicePage(ctx context.Context, m *moments, x view.Service, u 
 	x.Weights = s.weights.of(x.Namespace, x.Name)
 	data := map[string]any{
 		"S": x, "Now": m.now, "Weights": x.Weights, "Events": events, "EventsRead": m.data.Events != nil, "MoreEvents": more, "History": x.History(m.now),
-		"May": s.permissions(ctx)(x.Namespace), "PodsRead": m.data.Pods != nil, "Done": s.done.get(u.Query().Get("done")), "MayFreeze": s.mayFreeze(ctx, x.Namespace),
+		"May": s.permissions(ctx)(x.Namespace), "PodsRead": m.data.Pods != nil, "Done": s.done.get(u.Query().Get("done"), m.data), "MayFreeze": s.mayFreeze(ctx, x.Namespace),
 	}
 	p := &page{title: x.Name, value: whole(m, x), live: true}
 	if err := p.add(s, "done", "", data); err != nil { // for this reader alone, so not live

@@ -14,6 +14,10 @@
 //	spark.go     pictures of measurements
 //	weights.go   weights since the server began, and their picture
 //	acts.go      forms for acts
+//	targets.go   what an act is about
+//	preview.go   what an act would do, and whether a reader saw that
+//	outcome.go   what became of an act
+//	words.go     what acts do, in a sentence
 //	freezes.go   freezes, and the forms that begin and end them
 package web
 
@@ -90,7 +94,9 @@ type Server struct {
 	streams    chan struct{}
 	// readTimeout limits the time for reading a request.
 	readTimeout time.Duration
-	handler     http.Handler
+	// outcomeTimeout limits the wait until the manager has handled a decision.
+	outcomeTimeout time.Duration
+	handler        http.Handler
 
 	streamsMu sync.Mutex
 	streamsOf map[string]int // by user
@@ -107,7 +113,7 @@ func New(o Options) (*Server, error) {
 	if o.Identity == nil && len(o.Token) < 16 || o.Identity != nil && o.Access == nil || len(o.Hosts) == 0 || o.Store == nil || o.Clock == nil {
 		return nil, errors.New("web: token of 16 characters or identity with access, hosts, store and clock are required")
 	}
-	s := &Server{Options: o, streams: make(chan struct{}, maxStreams), streamsOf: map[string]int{}, readTimeout: readTimeout}
+	s := &Server{Options: o, streams: make(chan struct{}, maxStreams), streamsOf: map[string]int{}, readTimeout: readTimeout, outcomeTimeout: outcomeTimeout}
 	names, err := s.readAssets()
 	if err != nil {
 		return nil, err

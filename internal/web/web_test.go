@@ -42,6 +42,9 @@ type fakeActs struct {
 	refuse error
 	done   []Act
 	frozen []Freeze
+	// preview returns the preview of an act, and handle is what the manager does after it; nil: a constant one, and nothing.
+	preview func(Act) Outcome
+	handle  func(Act)
 }
 
 func (f *fakeActs) May(context.Context, string) []string {
@@ -49,6 +52,9 @@ func (f *fakeActs) May(context.Context, string) []string {
 }
 
 func (f *fakeActs) Preview(_ context.Context, a Act) (Outcome, error) {
+	if f.preview != nil {
+		return f.preview(a), f.refuse
+	}
 	return Outcome{Text: "would " + a.Verb, Effects: []string{"1.x: 1.1.0 gets 50 %"}, By: "ana", Command: "hlnr " + a.Verb + " shop"}, f.refuse
 }
 
@@ -59,6 +65,9 @@ func (f *fakeActs) Do(_ context.Context, a Act) (Outcome, error) {
 		return Outcome{}, f.refuse
 	}
 	f.done = append(f.done, a)
+	if f.handle != nil {
+		go f.handle(a)
+	}
 	return Outcome{Text: "shop 1.1.0: " + a.Verb + " by ana"}, nil
 }
 
@@ -97,6 +106,7 @@ func serve(t testing.TB, in view.Input, now time.Time, events ...eventsv1.Event)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.outcomeTimeout = 50 * time.Millisecond
 	b.Server = s
 	return b
 }
@@ -182,6 +192,26 @@ func (b *board) paths() []string {
 		out = append(out, "/services/shop/shop/releases/"+data.Releases[i].Name)
 	}
 	return out
+}
+
+// attribute returns the value of an attribute; "no" if there is none.
+func attribute(n *html.Node, name string) string {
+	i := slices.IndexFunc(n.Attr, func(a html.Attribute) bool { return a.Key == name })
+	if i < 0 {
+		return "no"
+	}
+	return n.Attr[i].Val
+}
+
+// change changes the Microservice of a board.
+func (b *board) change(edit func(*v1alpha1.Microservice)) {
+	data, _ := b.store.Data()
+	o := data.Objects
+	ms := o.Microservices[0].DeepCopy()
+	edit(ms)
+	o.Microservices = []v1alpha1.Microservice{*ms}
+	b.store.Set(o)
+	b.clock.Step(10 * time.Second)
 }
 
 // TestPages checks that each page of each story is HTML with a title, a main landmark, one heading, tables with headers, unique

@@ -115,7 +115,7 @@ dialog.addEventListener('submit', async e => {
   const form = e.target
   e.preventDefault()
   const values = new URLSearchParams(new FormData(form, e.submitter))
-  if (form.method === 'get') return open(dialog.dataset.href + '?' + values)
+  if ((e.submitter?.getAttribute('formmethod') ?? form.method) === 'get') return open(dialog.dataset.href + '?' + values)
   form.querySelectorAll('button').forEach(b => { b.disabled = true })
   const response = await fetch(form.action, {method: 'POST', body: values, headers: {Accept: 'text/html'}})
   if (response.redirected) return location.assign(response.url)
@@ -123,6 +123,12 @@ dialog.addEventListener('submit', async e => {
   const act = new DOMParser().parseFromString(text, 'text/html').querySelector('main > *')
   if (act?.classList.contains('act')) dialog.replaceChildren(act)
   else dialog.replaceChildren(...new DOMParser().parseFromString(text, 'text/html').querySelector('main').childNodes)
+})
+
+// Another version in the form of an act: show what happens with it.
+dialog.addEventListener('change', e => {
+  const preview = e.target.name === 'target' && e.target.form.querySelector('[formmethod=get]')
+  if (preview) e.target.form.requestSubmit(preview)
 })
 
 // Keys: / searches, j and k move between the rows.

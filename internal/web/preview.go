@@ -1,0 +1,120 @@
+package web
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/heighliner/heighliner/internal/release"
+)
+
+// preview returns what an act would do, and its fingerprint. An error is a [Problem] or errNoTarget.
+func (s *Server) preview(ctx context.Context, q *request) (Outcome, string, error) {
+	if err := q.aimed(); err != nil {
+		return Outcome{}, "", err
+	}
+	raw, err := s.Acts.Preview(ctx, q.Act)
+	if err != nil {
+		return Outcome{}, "", err
+	}
+	outcome := readable(raw, q.Verb)
+	if q.Until == "" {
+		return outcome, q.fingerprint(raw), nil
+	}
+	// The reader may change the end of a pin in the form, without another preview.
+	endless := q.Act
+	endless.Until = ""
+	if raw, err = s.Acts.Preview(ctx, endless); err != nil {
+		return Outcome{}, "", err
+	}
+	return outcome, q.fingerprint(raw), nil
+}
+
+// check rejects an act if the reader saw another preview, or if the manager would not apply the act.
+func (s *Server) check(ctx context.Context, q *request) error {
+	asked := q.Target
+	q.aim()
+	outcome, shown, err := s.preview(ctx, q)
+	switch {
+	case errors.Is(err, errNoTarget), q.Verb == "rollback" && asked == "" && err == nil:
+		return &Problem{Status: http.StatusConflict, Title: "Choose a version", Text: "The form named none. Nothing was done: check what will happen, and confirm."}
+	case err != nil:
+		return err
+	case q.shown != "" && q.previewed != q.Target:
+		return &Problem{Status: http.StatusConflict, Title: "You chose another version than the one that was shown", Text: "Nothing was done. Below is what will happen with " + versionOf(q.service, q.Target) + ": check it, and confirm."}
+	case q.shown != "" && q.shown != shown:
+		return &Problem{Status: http.StatusConflict, Title: "The preview was out of date", Text: "The service changed since it was made. Nothing was done. Below is what will happen now: check it, and confirm."}
+	case outcome.Refused != "":
+		return &Problem{Status: http.StatusConflict, Title: "This would not be applied", Text: outcome.Refused + ". Nothing was done."}
+	}
+	return nil
+}
+
+// passing matches times, which differ between two previews of the same act.
+var passing = regexp.MustCompile(`\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2})?(\.\d+)?(Z|[+-]\d{2}:\d{2}| [A-Z]{2,5})?)?|\b\d{1,2}:\d{2}(:\d{2})?\b|\b(\d+(\.\d+)?(h|ms|m|s))+\b|\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b`)
+
+// fingerprint identifies what a preview shows, apart from times and from the reason, which the reader writes after it.
+func (q *request) fingerprint(o Outcome) string {
+	h := sha256.New()
+	text := strings.Replace(o.Text, fmt.Sprintf(" (%q)", q.Reason), "", 1)
+	for _, line := range slices.Concat([]string{q.Verb, q.Target, q.Group, text}, o.Effects) {
+		fmt.Fprintf(h, "%s\n", passing.ReplaceAllString(delay.ReplaceAllString(line, ""), "…"))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12])
+}
+
+// The lines of a forecast that readers see in other words: decisions, and waits for approvals. Each begins with an optional
+// delay and group.
+var (
+	delay    = regexp.MustCompile(`^after \S+: `)
+	decision = regexp.MustCompile(`^((?:after \S+: )?(?:\S+: )?)decision (\w+) by (an unnamed user|"(?:[^"\\]|\\.)*") on (\S+): (.*)$`)
+	waits    = regexp.MustCompile(`^((?:after \S+: )?(?:\S+: )?)(\S+) waits in step "([^"]*)" for (.*)$`)
+	// made-up approvers of a forecast.
+	approver = regexp.MustCompile(`\bapprover \d+\b`)
+)
+
+// readable returns a preview in the words of readers: without the decisions that a forecast makes up, and with the reason why
+// the act would not be applied.
+func readable(o Outcome, verb string) Outcome {
+	var effects []string
+	for _, line := range o.Effects {
+		if d := decision.FindStringSubmatch(line); d != nil {
+			mine := strings.EqualFold(d[2], verb) && !approver.MatchString(d[3])
+			if mine && d[5] != release.DecisionApplied && o.Refused == "" {
+				o.Refused = cause(d[5])
+			}
+			continue
+		}
+		if w := waits.FindStringSubmatch(line); w != nil {
+			if approver.MatchString(w[4]) {
+				continue // the same wait, after an approval that was made up
+			}
+			line = w[1] + "then " + w[2] + " waits for " + article(w[4]) + " in step " + w[3]
+		}
+		effects = append(effects, line)
+	}
+	o.Effects = effects
+	if o.Refused != "" {
+		o.Effects = nil // they would happen without the act
+	}
+	return o
+}
+
+// article returns what a step waits for with its article: "an approval", "2 approvals".
+func article(what string) string {
+	if strings.HasPrefix(what, "approval") {
+		return "an " + what
+	}
+	return what
+}
+
+// cause returns why a decision is not applied, from its outcome.
+func cause(outcome string) string {
+	return strings.TrimPrefix(outcome, release.DecisionNotApplicable+": ")
+}

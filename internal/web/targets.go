@@ -1,0 +1,185 @@
+package web
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/heighliner/heighliner/internal/view"
+)
+
+// choice is a possible target of an act, for a select.
+type choice struct {
+	// Value is the target, and Label the version for readers.
+	Value, Label string
+	Selected     bool
+}
+
+// errNoTarget is the error of an act without a target, if there is no obvious one.
+var errNoTarget = &Problem{Status: http.StatusBadRequest, Title: "This needs a choice", Text: "Choose the version. Nothing was done."}
+
+// aim sets the target of an act that names none, if there is only one, and the choices of the reader: the form submits the
+// target that its preview is about.
+func (q *request) aim() {
+	switch q.Verb {
+	case "pin":
+		q.aimPin()
+	case "rollback":
+		q.aimBack()
+	case "continue", "adopt", "deprecate", "retry":
+		if found := fitting(q.service, q.Verb); q.Target == "" && len(found) == 1 {
+			q.Target = nameOf(q.service, found[0])
+		}
+	}
+	if i := slices.IndexFunc(q.choices, func(c choice) bool { return c.Value == q.Target }); i >= 0 {
+		q.choices[i].Selected = true
+	}
+}
+
+// aimPin sets the choices of a pin. A release with a version that no other one has is named by that version.
+func (q *request) aimPin() {
+	q.choices = versionsOf(q.service)
+	if r := releaseOf(q.service, q.Target); r != nil {
+		q.Target = nameOf(q.service, *r)
+	}
+	if q.Target == "" || slices.ContainsFunc(q.choices, func(c choice) bool { return c.Value == q.Target }) {
+		return
+	}
+	label := q.Target
+	if r := releaseOf(q.service, q.Target); r != nil {
+		label = cut(r.Version) + " (" + r.Name + ")"
+	}
+	q.choices = append(q.choices, choice{Value: q.Target, Label: label})
+}
+
+// aimBack sets the target of a rollback: the release that was active before, as of the command, or the retained release of
+// a version.
+func (q *request) aimBack() {
+	var last, named []string
+	targets := view.RollbackTargets(q.moments.data.Input, q.Namespace, q.Act.Service)
+	groups := map[string]bool{}
+	for _, t := range targets {
+		if q.Group != "" && t.Group != q.Group {
+			continue
+		}
+		groups[t.Group] = true
+		if t.Last {
+			last = append(last, t.Release)
+		}
+		if t.Version == q.Target || cut(t.Version) == q.Target {
+			named = append(named, t.Release)
+		}
+		q.choices = append(q.choices, choice{Value: t.Release, Label: cut(t.Version)})
+	}
+	labelled(q.choices, targets, len(groups) > 1)
+	switch {
+	case q.Target == "" && len(last) == 1:
+		q.Target = last[0]
+	case len(named) == 1:
+		q.Target = named[0]
+	}
+}
+
+// labelled adds to the labels of choices what distinguishes equal versions: the group, or the release.
+func labelled(choices []choice, targets []view.RollbackTarget, groups bool) {
+	count := map[string]int{}
+	for _, c := range choices {
+		count[c.Label]++
+	}
+	for i := range choices {
+		c := &choices[i]
+		t := targets[slices.IndexFunc(targets, func(t view.RollbackTarget) bool { return t.Release == c.Value })]
+		same := count[c.Label] > 1
+		if groups {
+			c.Label += " of " + t.Group
+		}
+		if same {
+			c.Label += " (" + t.Release + ")"
+		}
+	}
+}
+
+// versionsOf returns the versions to which a service can be pinned.
+func versionsOf(x *view.Service) (out []choice) {
+	for _, g := range x.Groups {
+		for _, r := range g.Releases {
+			if r.Status != "error" && !slices.ContainsFunc(out, func(c choice) bool { return c.Value == r.Version }) {
+				out = append(out, choice{Value: r.Version, Label: cut(r.Version)})
+			}
+		}
+	}
+	return out
+}
+
+// fitting returns the releases for which a decision is possible, by their status.
+func fitting(x *view.Service, verb string) (out []view.Release) {
+	for _, g := range slices.Concat(x.Groups, x.Previews) {
+		for _, r := range g.Releases {
+			unfinished := r.Status == "canary" || r.Status == "pending"
+			fits := map[string]bool{
+				"continue": r.Status == "canary" && r.Rollout != nil && r.Rollout.Step > 0, "adopt": unfinished && r.Rollout != nil,
+				"deprecate": unfinished, "retry": r.Status == "error",
+			}
+			if fits[verb] {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// nameOf returns the version of a release, or its name if the service has several releases of that version.
+func nameOf(x *view.Service, r view.Release) string {
+	n := 0
+	for _, g := range slices.Concat(x.Groups, x.Previews) {
+		for _, other := range g.Releases {
+			if other.Version == r.Version {
+				n++
+			}
+		}
+	}
+	if n > 1 {
+		return r.Name
+	}
+	return r.Version
+}
+
+// releaseOf returns the release of a service with a name, or nil.
+func releaseOf(x *view.Service, name string) *view.Release {
+	for _, g := range slices.Concat(x.Groups, x.Previews) {
+		for i := range g.Releases {
+			if g.Releases[i].Name == name {
+				return &g.Releases[i]
+			}
+		}
+	}
+	return nil
+}
+
+// versionOf returns the version of a release of a service by its name, or else the name.
+func versionOf(x *view.Service, name string) string {
+	if r := releaseOf(x, name); r != nil {
+		return cut(r.Version)
+	}
+	return name
+}
+
+// label returns the version of the target for the heading of a form; "" if the form has a choice.
+func (q *request) label() string {
+	if q.Verb == "pin" || q.Verb == "rollback" {
+		return ""
+	}
+	return versionOf(q.service, q.Target)
+}
+
+// aimed rejects an act without a target, and a rollback to a release that was never active.
+func (q *request) aimed() error {
+	switch {
+	case q.Target == "" && len(q.choices) > 0:
+		return errNoTarget
+	case q.Verb != "rollback" || slices.ContainsFunc(q.choices, func(c choice) bool { return c.Value == q.Target }):
+		return nil
+	case q.Target == "":
+		return &Problem{Status: http.StatusConflict, Title: "There is no release to roll back to", Text: "No other release of " + q.Act.Service + " was active and is retained. To run another version, pin it; to stop a canary, deprecate it."}
+	}
+	return &Problem{Status: http.StatusConflict, Title: "This is not a rollback", Text: versionOf(q.service, q.Target) + " was not active before, or is not retained. Choose another version, or use Pin."}
+}
