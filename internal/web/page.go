@@ -220,7 +220,9 @@ var functions = template.FuncMap{
 	"may":    mayAct,
 	"titled": func(verb string) string { return cmp.Or(actVerbs[verb], verb) },
 	"about":  func(verb string) string { return abouts[verb] },
+	"brief":  brief,
 	"parts":  func(object string) []string { return strings.Split(object, "/") },
+	"result": result,
 }
 
 // marks are the marks of classes and statuses, which are always next to a word.

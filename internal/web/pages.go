@@ -120,6 +120,7 @@ func (s *Server) servicePage(ctx context.Context, m *moments, x view.Service, u 
 	data := map[string]any{
 		"S": x, "Now": m.now, "Weights": x.Weights, "Events": events, "EventsRead": m.data.Events != nil, "MoreEvents": more, "History": x.History(m.now),
 		"May": s.permissions(ctx)(x.Namespace), "PodsRead": m.data.Pods != nil, "Done": s.done.get(u.Query().Get("done"), m.data), "MayFreeze": s.mayFreeze(ctx, x.Namespace),
+		"Pins": pinsOf(x), "Problems": problemsOf(x),
 	}
 	p := &page{title: x.Name, value: whole(m, x), live: true}
 	if err := p.add(s, "done", "", data); err != nil { // for this reader alone, so not live

@@ -307,7 +307,7 @@ func TestWords(t *testing.T) {
 		"failure":     {"rolled back", "/services/shop/shop", []string{"1.1.0 rolled back 8m ago: latency-p99 612 ms > 500 ms at 10 %", "Retry"}},
 		"crash":       {"crashes", "/", []string{"1.1.0 failed 110m ago: container shop: exit 1: missing DATABASE_URL"}},
 		"decision":    {"continued", "/services/shop/shop", []string{`Continue by ana`, "dashboards are quiet"}},
-		"pin":         {"pinned", "/services/shop/shop", []string{"1.x is pinned to 1.0.0 until Mon 08:00 by ana@example.com: “sessions lost”", "Unpin"}},
+		"pin":         {"pinned", "/services/shop/shop", []string{`pinned to 1.0.0 until Mon 08:00 by ana@example.com: "sessions lost"`, "Unpin"}},
 		"previews":    {"previews", "/previews", []string{"#17 New checkout by ana", "https://cart-17.shop.example.com", "waits for approval (fork)", "waits for a preview slot"}},
 		"discovery":   {"rejected", "/services/shop/shop/discovery", []string{"1.3.0-rc.1 Level prereleases are off", "latest Parse not a version", "1.0.0 1.x"}},
 		"empty board": {"no version", "/", []string{"shop", "no version yet"}},

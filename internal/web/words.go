@@ -1,5 +1,13 @@
 package web
 
+import (
+	"slices"
+
+	"github.com/heighliner/heighliner/internal/status"
+	"github.com/heighliner/heighliner/internal/view"
+	"github.com/heighliner/heighliner/internal/view/text"
+)
+
 // abouts are what the acts do, for their buttons and forms.
 var abouts = map[string]string{
 	"continue":  "Completes the current step: approves it, or ends its pause. The next steps still follow.",
@@ -13,4 +21,54 @@ var abouts = map[string]string{
 	"resume":    "Ends the pause: releases start and continue again.",
 	"freeze":    "No new release starts and no canary gets more traffic until the freeze ends. Rollbacks still work.",
 	"thaw":      "Ends the freeze: what waits for its end continues.",
+}
+
+// pin is a pin of a service, by version.
+type pin struct {
+	view.Pin
+	Version string
+}
+
+// pinsOf returns the pins that the headline of a service does not show.
+func pinsOf(x view.Service) (out []pin) {
+	for _, p := range x.Pins {
+		shown := pin{p, p.Version}
+		if p.Version == "" {
+			shown.Version = versionOf(&x, p.Release)
+		}
+		if x.State.Word != view.WordPinned || x.State.Version != status.Short(shown.Version) {
+			out = append(out, shown)
+		}
+	}
+	return out
+}
+
+// brief returns the sentence of a release below the headline and the notices of its service, which show its pin.
+func brief(r view.Release) string {
+	if r.State.Word == view.WordPinned {
+		return "pinned"
+	}
+	return text.Sentence(r)
+}
+
+// result returns the sentence of a rollout in the history, without the pin that the page shows elsewhere.
+func result(s view.State) string {
+	if s.Word == view.WordPinned {
+		return "active, pinned"
+	}
+	return s.Sentence
+}
+
+// problemsOf returns the problems of a service, those with the same object and reason once, with the most detailed message.
+func problemsOf(x view.Service) (out []view.Problem) {
+	for _, p := range x.Problems {
+		i := slices.IndexFunc(out, func(other view.Problem) bool { return other.Object == p.Object && other.Reason == p.Reason })
+		switch {
+		case i < 0:
+			out = append(out, p)
+		case len(p.Message) > len(out[i].Message):
+			out[i].Message = p.Message
+		}
+	}
+	return out
 }
