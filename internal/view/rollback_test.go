@@ -45,6 +45,11 @@ func TestRollbackTargets(t *testing.T) {
 	if diff := cmp.Diff(want, view.RollbackTargets(s.Input, ms.Namespace, ms.Name)); diff != "" {
 		t.Error(diff)
 	}
+	g.Rollout = &v1alpha1.Rollout{Release: "shop-1.2.0"}
+	want = append(want, view.RollbackTarget{Group: "1.x", Version: "1.1.0", Release: "shop-1-1-0-0a1b2c3d", Active: true})
+	if diff := cmp.Diff(want, view.RollbackTargets(s.Input, ms.Namespace, ms.Name)); diff != "" {
+		t.Error(diff)
+	}
 	g.Phase = v1alpha1.GroupClosing
 	if got := view.RollbackTargets(s.Input, ms.Namespace, ms.Name); len(got) > 0 {
 		t.Errorf("targets in a group that ends: %+v", got)

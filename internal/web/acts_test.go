@@ -145,6 +145,17 @@ func TestRollback(t *testing.T) {
 		t.Errorf("%d %s %+v", w.Code, w.Body, b.acts.done)
 	}
 
+	b.change(func(ms *v1alpha1.Microservice) {
+		ms.Status.ReleaseGroups[0].Rollout = &v1alpha1.Rollout{Release: "shop-1-3-0-ffff0000"}
+	})
+	if f := only(t, b.get(path)); !slices.Equal(f.options, []string{"1.0.0", "0.9.0", "1.1.0, active now"}) || f.values.Get("target") != "shop-1-0-0-0a1b2c3d" {
+		t.Errorf("during a rollout: %+v", f)
+	}
+	if f := only(t, b.get(path+"?target=1.1.0")); f.values.Get("target") != "shop-1-1-0-0a1b2c3d" {
+		t.Errorf("back to the active release: %+v", f)
+	}
+	b.change(func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups[0].Rollout = nil })
+
 	for name, target := range map[string]string{"canary": "1.3.0", "active": "1.1.0", "unknown": "7.0.0"} {
 		page := b.get(path + "?target=" + target)
 		if got := textOf(t, page); !strings.Contains(got, "This is not a rollback") || slices.Contains(only(t, page).buttons, "Roll back") {

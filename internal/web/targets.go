@@ -51,8 +51,7 @@ func (q *request) aimPin() {
 	q.choices = append(q.choices, choice{Value: q.Target, Label: label})
 }
 
-// aimBack sets the target of a rollback: the release that was active before, as of the command, or the retained release of
-// a version.
+// aimBack sets the target of a rollback: the release that was active before, as of the command, or the release of a version.
 func (q *request) aimBack() {
 	var last, named []string
 	targets := view.RollbackTargets(q.moments.data.Input, q.Namespace, q.Act.Service)
@@ -91,6 +90,9 @@ func labelled(choices []choice, targets []view.RollbackTarget, groups bool) {
 		same := count[c.Label] > 1
 		if groups {
 			c.Label += " of " + t.Group
+		}
+		if t.Active {
+			c.Label += ", active now"
 		}
 		if same {
 			c.Label += " (" + t.Release + ")"
