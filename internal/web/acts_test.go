@@ -364,6 +364,7 @@ func TestReadable(t *testing.T) {
 		`1.3.0 is active`,
 	}}, "continue")
 	want := Outcome{Effects: []string{
+		"1.x: 1.3.0 is continued by this decision",
 		"1.x: 1.3.0 gets 50%",
 		"after 10m0s: 1.x: then 1.3.0 waits for an approval in step approve",
 		"1.x: then 1.3.0 waits for 2 approvals by members of sre (1 so far: ana) in step both",

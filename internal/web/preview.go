@@ -85,8 +85,10 @@ func readable(o Outcome, verb string) Outcome {
 	var effects []string
 	for _, line := range o.Effects {
 		if d := decision.FindStringSubmatch(line); d != nil {
-			mine := strings.EqualFold(d[2], verb) && !approver.MatchString(d[3])
-			if mine && d[5] != release.DecisionApplied && o.Refused == "" {
+			switch mine := strings.EqualFold(d[2], verb) && !approver.MatchString(d[3]); {
+			case mine && d[5] == release.DecisionApplied:
+				effects = append(effects, d[1]+d[4]+" "+decided[verb])
+			case mine && o.Refused == "":
 				o.Refused = cause(d[5])
 			}
 			continue
@@ -104,6 +106,11 @@ func readable(o Outcome, verb string) Outcome {
 		o.Effects = nil // they would happen without the act
 	}
 	return o
+}
+
+// decided is what an applied decision does to its release.
+var decided = map[string]string{
+	"continue": "is continued by this decision", "adopt": "skips its remaining steps", "deprecate": "is aborted; the active release gets all traffic", "retry": "starts again",
 }
 
 // article returns what a step waits for with its article: "an approval", "2 approvals".
