@@ -49,7 +49,11 @@ func (s *scope) health(run *Rollout, r *Row, c Object) (healthy bool, cause Reas
 // object is missing or out of date because the API server rejects the write, else that it takes too
 // long.
 func (s *scope) lacking(r *Row, c Object) Reason {
-	if c.Release == "" || c.Slug != s.g.Slug || c.Failure == "" && c.Replicas < s.runSize(*r, c) {
+	size := s.runSize(*r, c)
+	if s.byPods() {
+		size = s.portion(r.Weight) // more than that is written when the step has passed
+	}
+	if c.Release == "" || c.Slug != s.g.Slug || c.Failure == "" && c.Replicas < size {
 		return notCreated
 	}
 	return or(c.Failure, progressDeadlineExceeded)

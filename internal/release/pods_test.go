@@ -63,8 +63,9 @@ var workers = []scene{
 		h.worker(10)
 		h.steps(Step{Weight: 50, Approval: true}, Step{Weight: 60, Approval: true})
 		h.push("1.1.0")
-		h.run(time.Minute)
+		h.run(time.Hour) // more than the progress deadline
 		h.word("1.1.0", Continue, "1")
+		h.events("the approved size is not missing", Blocked, "")
 		h.run(time.Minute)
 		h.replicas("ten", 4, 6)
 		h.edit("size", func(s *Spec) { s.Replicas = 20 })

@@ -148,7 +148,7 @@ func TestRollback(t *testing.T) {
 	b.change(func(ms *v1alpha1.Microservice) {
 		ms.Status.ReleaseGroups[0].Rollout = &v1alpha1.Rollout{Release: "shop-1-3-0-ffff0000"}
 	})
-	if f := only(t, b.get(path)); !slices.Equal(f.options, []string{"1.0.0", "0.9.0", "1.1.0, active now"}) || f.values.Get("target") != "shop-1-0-0-0a1b2c3d" {
+	if f := only(t, b.get(path)); !slices.Equal(f.options, []string{"1.0.0", "0.9.0", "1.1.0, active now"}) || f.values.Get("target") != "shop-1-1-0-0a1b2c3d" {
 		t.Errorf("during a rollout: %+v", f)
 	}
 	if f := only(t, b.get(path+"?target=1.1.0")); f.values.Get("target") != "shop-1-1-0-0a1b2c3d" {

@@ -51,9 +51,10 @@ func (q *request) aimPin() {
 	q.choices = append(q.choices, choice{Value: q.Target, Label: label})
 }
 
-// aimBack sets the target of a rollback: the release that was active before, as of the command, or the release of a version.
+// aimBack sets the target of a rollback: during a rollout the active release, otherwise the one that was active before, or the
+// release of a version.
 func (q *request) aimBack() {
-	var last, named []string
+	var last, active, named []string
 	targets := view.RollbackTargets(q.moments.data.Input, q.Namespace, q.Act.Service)
 	groups := map[string]bool{}
 	for _, t := range targets {
@@ -64,6 +65,9 @@ func (q *request) aimBack() {
 		if t.Last {
 			last = append(last, t.Release)
 		}
+		if t.Active {
+			active = append(active, t.Release)
+		}
 		if t.Version == q.Target || cut(t.Version) == q.Target {
 			named = append(named, t.Release)
 		}
@@ -71,6 +75,8 @@ func (q *request) aimBack() {
 	}
 	labelled(q.choices, targets, len(groups) > 1)
 	switch {
+	case q.Target == "" && len(active) == 1: // the rollout is what is to end
+		q.Target = active[0]
 	case q.Target == "" && len(last) == 1:
 		q.Target = last[0]
 	case len(named) == 1:
