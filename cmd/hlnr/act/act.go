@@ -144,7 +144,7 @@ func (s *scope) microservice(ctx context.Context, name string) (*v1alpha1.Micros
 	if err != nil {
 		return nil, err
 	}
-	return nil, cli.Unknown("Microservice in namespace "+s.namespace, name, names)
+	return nil, cli.UnknownMicroservice(ctx, s.client, "Microservice", s.namespace, name, names)
 }
 
 // names returns the names of the objects of a list in the namespace.

@@ -117,7 +117,7 @@ func TestDecisions(t *testing.T) {
 	p := shop(t)
 	p.want(cli.ExitNo, "there is nothing to continue at shop: 1.0.0 is active", "continue", "shop")
 	p.want(cli.ExitNo, `Adopt is not possible: shop 1.0.0 is already active`, "adopt", "shop", "1.0.0")
-	p.want(cli.ExitNo, `"hlnr rollback shop" pins the release that was active before`, "deprecate", "shop", "1.0.0")
+	p.want(cli.ExitNo, `"hlnr rollback -n `+p.namespace+` shop" pins the release that was active before`, "deprecate", "shop", "1.0.0")
 	p.offer("1.1.0", "1.0.0")
 	name := p.await("1.1.0", v1alpha1.ReleaseCanary).Name
 
@@ -162,7 +162,7 @@ func TestDecisions(t *testing.T) {
 	p.await("1.2.0", v1alpha1.ReleaseCanary)
 	p.want(cli.ExitYes, "shop 1.2.0: Deprecate by ana: applied", "abort", "shop")
 	p.await("1.2.0", v1alpha1.ReleaseError)
-	p.want(cli.ExitNo, `failed (Aborted): "hlnr retry shop 1.2.0" starts it again`, "adopt", "shop", "1.2.0")
+	p.want(cli.ExitNo, `failed (Aborted): "hlnr retry -n `+p.namespace+` shop 1.2.0" starts it again`, "adopt", "shop", "1.2.0")
 	p.want(cli.ExitYes, "shop 1.2.0: Retry by ana: applied", "retry", "shop")
 	p.await("1.2.0", v1alpha1.ReleaseCanary)
 }

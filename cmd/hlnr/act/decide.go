@@ -151,7 +151,7 @@ func (d *decision) do(ctx context.Context, s *scope, args []string) (*Done, targ
 	if err != nil {
 		return nil, t, err
 	}
-	if err := d.sensible(t, s.Program()); err != nil {
+	if err := d.sensible(t, s.Command); err != nil {
 		return nil, t, err
 	}
 	user, err := s.user(ctx)
@@ -220,26 +220,29 @@ func firstOf(output, answer error) error {
 }
 
 // sensible rejects a decision that makes no sense in the state of the release, and completes the step.
-func (d *decision) sensible(t target, program string) error {
+func (d *decision) sensible(t target, command func(namespace, verb string, args ...string) string) error {
 	no := func(format string, args ...any) error {
 		return cli.No(fmt.Errorf("%s is not possible: "+format, append([]any{d.action}, args...)...))
 	}
 	if t.group.Phase != v1alpha1.GroupLive {
 		return no("group %s of %s is %s", t.group.Name, t.ms.Name, strings.ToLower(string(t.group.Phase)))
 	}
+	next := func(verb string, args ...string) string {
+		return command(t.ms.Namespace, verb, append([]string{t.ms.Name}, args...)...)
+	}
 	status := t.row.Status
 	if !fits(t, d.action) {
 		switch {
 		case status == v1alpha1.ReleaseActive && d.action == v1alpha1.DecisionDeprecate:
-			return no("%s is active: \"%s rollback %s\" pins the release that was active before", t, program, t.ms.Name)
+			return no("%s is active: %q pins the release that was active before", t, next("rollback"))
 		case status == v1alpha1.ReleaseActive:
 			return no("%s is already active", t)
 		case status == v1alpha1.ReleaseDeprecated && d.action == v1alpha1.DecisionDeprecate:
 			return no("%s is already deprecated", t)
 		case status == v1alpha1.ReleaseDeprecated:
-			return no("%s is retained, and not being rolled out: \"%s rollback %s --to %s\" brings it back", t, program, t.ms.Name, t.row.SemVer.Version)
+			return no("%s is retained, and not being rolled out: %q brings it back", t, next("rollback", "--to", t.row.SemVer.Version))
 		case status == v1alpha1.ReleaseError && d.action != v1alpha1.DecisionRetry:
-			return no("%s failed (%s): \"%s retry %s %s\" starts it again", t, t.row.Reason, program, t.ms.Name, t.row.SemVer.Version)
+			return no("%s failed (%s): %q starts it again", t, t.row.Reason, next("retry", t.row.SemVer.Version))
 		case d.action == v1alpha1.DecisionContinue && status == v1alpha1.ReleasePending:
 			return no("%s is pending, and has not reached a step yet", t)
 		}

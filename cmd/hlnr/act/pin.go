@@ -166,8 +166,8 @@ func (o *pinOptions) before(s *scope, ms *v1alpha1.Microservice) (string, error)
 			continue
 		}
 		if r := rollingOut(g); r != nil && g.Active != "" {
-			return "", cli.No(fmt.Errorf("%s is being rolled out, and %s is still active: to keep %s, run \"%s deprecate -n %s %s %s\"; for an earlier one, name it with --to",
-				r.SemVer.Version, g.Active, g.Active, s.Program(), ms.Namespace, ms.Name, r.SemVer.Version))
+			return "", cli.No(fmt.Errorf("%s is being rolled out, and %s is still active: to keep %s, run %q; for an earlier one, name it with --to",
+				r.SemVer.Version, g.Active, g.Active, s.Command(ms.Namespace, "deprecate", ms.Name, r.SemVer.Version)))
 		}
 		if r := previous(g); r != nil {
 			found, groups = append(found, r.VersionedMicroservice), append(groups, g.Name)
@@ -359,7 +359,7 @@ func (o *pinOptions) sensible(s *scope, ms *v1alpha1.Microservice, w wanted) err
 	if r := w.row; r != nil && r.Status == v1alpha1.ReleaseError && !view.Retryable(w.group, r) {
 		return cli.No(fmt.Errorf("%s %s failed (%s), and a pin does not start it: offer the fix as a new version", ms.Name, w.version, r.Reason))
 	} else if r != nil && r.Status == v1alpha1.ReleaseError {
-		return cli.No(fmt.Errorf("%s %s failed (%s), and a pin does not start it: \"%s retry -n %s %s %s\" does", ms.Name, w.version, r.Reason, s.Program(), ms.Namespace, ms.Name, w.version))
+		return cli.No(fmt.Errorf("%s %s failed (%s), and a pin does not start it: %q does", ms.Name, w.version, r.Reason, s.Command(ms.Namespace, "retry", ms.Name, w.version)))
 	}
 	if m := ms.Spec.UpdateStrategy.Manual; m != nil {
 		for _, p := range m.Groups {

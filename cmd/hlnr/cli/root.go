@@ -9,6 +9,8 @@
 //	scheme.go   the kinds that the client knows without discovery
 //	output.go   the flag --output
 //	names.go    errors for unknown names, with the nearest names
+//	elsewhere.go  errors for Microservices of other namespaces, and for unknown namespaces
+//	args.go     errors about missing and unexpected arguments
 package cli
 
 import (
@@ -144,8 +146,9 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return Usage(fmt.Errorf("%s; \"%s --help\" lists the commands", unknown, cmd.CommandPath()))
 }
 
-// finish converts the errors of each command by [Factory.Explain].
+// finish converts the errors of each command by [Factory.Explain], and those about its arguments.
 func finish(cmd *cobra.Command, f *Factory) {
+	explainArgs(cmd)
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			return f.Explain(cmd.Context(), run(cmd, args))

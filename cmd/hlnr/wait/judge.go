@@ -29,17 +29,13 @@ type question struct {
 	state string
 	// people reports whether waits for users do not end the wait.
 	people bool
-	// program is how the user called the command, and home the namespace in which it acts by default.
-	program, home string
+	// command returns a command to copy, as [cli.Factory.Command] does.
+	command func(namespace, verb string, args ...string) string
 }
 
-// command returns a command for the Microservice, with its namespace if that is not the user's.
-func (q question) command(verb string, s snapshot, args ...string) string {
-	words := []string{q.program, verb}
-	if s.ms.Namespace != q.home {
-		words = append(words, "-n", s.ms.Namespace)
-	}
-	return strings.Join(append(append(words, s.ms.Name), args...), " ")
+// next returns a command for the Microservice.
+func (q question) next(verb string, s snapshot, args ...string) string {
+	return q.command(s.ms.Namespace, verb, append([]string{s.ms.Name}, args...)...)
 }
 
 // snapshot is what is known at one time.
@@ -161,13 +157,13 @@ func (q question) judgeRollout(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alph
 	}
 	switch c := meta.FindStatusCondition(s.ms.Status.Conditions, v1alpha1.ConditionAnalysisInconclusive); {
 	case approval:
-		return &answer{cli.ExitWaits, fmt.Sprintf("%s waits for approval: %s", q.version, q.command("continue", s, q.version))}
+		return &answer{cli.ExitWaits, fmt.Sprintf("%s waits for approval: %s", q.version, q.next("continue", s, q.version))}
 	case s.ms.Spec.Paused:
-		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.command("resume", s))}
+		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.next("resume", s))}
 	case frozen(s.ms, row.SemVer.Version+" is waiting") != "":
 		return &answer{cli.ExitWaits, frozen(s.ms, row.SemVer.Version+" is waiting")}
 	case run != nil && c != nil && c.Status == "True" && c.Reason == v1alpha1.ConditionAnalysisInconclusive && strings.Contains(c.Message, q.version):
-		return &answer{cli.ExitWaits, fmt.Sprintf("%s: %s", c.Message, q.command("continue", s, q.version))}
+		return &answer{cli.ExitWaits, fmt.Sprintf("%s: %s", c.Message, q.next("continue", s, q.version))}
 	case s.pinnedAway(g, q.version) != "":
 		return &answer{cli.ExitNo, s.pinnedAway(g, q.version)}
 	}
@@ -192,7 +188,7 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 		return &answer{cli.ExitNo, text}
 	}
 	if g.Active != "" && version.Compare(g.Active, q.version) > 0 && !s.pinnedTo(g, q.version) {
-		return &answer{cli.ExitNo, fmt.Sprintf("%s is superseded: %s is active in group %s; to return to it, run %q", q.version, g.Active, g.Name, q.command("pin", s, q.version))}
+		return &answer{cli.ExitNo, fmt.Sprintf("%s is superseded: %s is active in group %s; to return to it, run %q", q.version, g.Active, g.Name, q.next("pin", s, q.version))}
 	}
 	return q.stopped(s)
 }
@@ -202,7 +198,7 @@ func (q question) stopped(s snapshot) *answer {
 	switch {
 	case q.people:
 	case s.ms.Spec.Paused:
-		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.command("resume", s))}
+		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.next("resume", s))}
 	case s.offered(q.version) && frozen(s.ms, "") != "":
 		return &answer{cli.ExitWaits, fmt.Sprintf("%s does not start: %s", q.version, frozen(s.ms, ""))}
 	}

@@ -87,15 +87,12 @@ func (w *waiter) run(ctx context.Context, name, wanted string, timeout time.Dura
 		return cli.Usage(fmt.Errorf("--for: %q is not a state: use active, canary, step=NAME or approval", s))
 	}
 	_, name, _ = cutResource(name)
-	w.name, w.question.version, w.question.program = name, version.Meant(wanted), w.Program()
+	w.name, w.question.version, w.question.command = name, version.Meant(wanted), w.Command
 	var err error
 	if w.client, err = w.Client(); err != nil {
 		return err
 	}
 	if w.namespace, err = w.Namespace(); err != nil {
-		return err
-	}
-	if w.question.home, err = w.Home(); err != nil {
 		return err
 	}
 	return w.follow(ctx, timeout)
@@ -174,7 +171,7 @@ func (w *waiter) read(ctx context.Context) (snapshot, error) {
 		for i := range list.Items {
 			names = append(names, list.Items[i].Name)
 		}
-		return s, cli.Unknown("Microservice in namespace "+w.namespace, w.name, names)
+		return s, cli.UnknownMicroservice(ctx, w.client, "Microservice", w.namespace, w.name, names)
 	case err != nil:
 		return s, err
 	}
