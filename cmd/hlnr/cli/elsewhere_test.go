@@ -35,7 +35,9 @@ func TestUnknownMicroservice(t *testing.T) {
 	all := builder.Build()
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "anything"}, "", errors.New("no right"))
 	own := interceptor.NewClient(all, interceptor.Funcs{
-		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return forbidden },
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return forbidden
+		},
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return forbidden
 		},
