@@ -64,6 +64,8 @@ type Done struct {
 	Until string `json:"until,omitempty"`
 	// DryRun: nothing was written.
 	DryRun bool `json:"dryRun,omitempty"`
+	// Next is the command that waits until the change has had its effect; empty if nothing changes.
+	Next string `json:"next,omitempty"`
 	// Outcome of a decision as recorded by the manager; empty until then.
 	Outcome string `json:"outcome,omitempty"`
 	// Effects are what would happen according to a dry run, in order.
@@ -89,6 +91,9 @@ func (d *Done) print(out io.Writer, o *cli.Output) error {
 		b.WriteString(d.text + "\n")
 		for _, e := range d.Effects {
 			b.WriteString("  " + e + "\n")
+		}
+		if d.Next != "" {
+			b.WriteString("to wait for it: " + d.Next + "\n")
 		}
 		if d.DryRun {
 			b.WriteString("Nothing was written: dry run.\n")

@@ -72,7 +72,11 @@ func (s snapshot) unrouted(g *v1alpha1.ReleaseGroup) (text string) {
 }
 
 // line is one fact, reported when it changes.
-type line struct{ What, Text string }
+type line struct {
+	What, Text string
+	// Since is when it began, if the objects have that time.
+	Since time.Time
+}
 
 // answer is the result that ends the wait.
 type answer struct {
@@ -84,7 +88,7 @@ type answer struct {
 func (q question) judge(s snapshot) ([]line, *answer) {
 	var lines []line
 	if s.offered(q.version) {
-		lines = append(lines, line{"found", "version " + q.version + ", offered by ImagePolicy " + s.policy.Name})
+		lines = append(lines, line{What: "found", Text: "version " + q.version + ", offered by ImagePolicy " + s.policy.Name})
 	}
 	g, row := s.row(q.version)
 	if row == nil {
@@ -94,25 +98,21 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 	if run != nil && run.Release != row.VersionedMicroservice {
 		run = nil
 	}
-	lines = append(lines, line{"started", started(g, row)})
-	if row.Available || row.Status == v1alpha1.ReleaseCanary || row.Status == v1alpha1.ReleaseActive {
-		text := ""
-		if s.release != nil && s.release.Status.Ready != "" {
-			text = s.release.Status.Ready + " pods"
-		}
-		lines = append(lines, line{"available", text})
+	lines = append(lines, s.started(g, row))
+	if l, is := s.available(row); is {
+		lines = append(lines, l)
 	}
 	switch row.Status {
 	case v1alpha1.ReleaseActive:
-		lines = append(lines, line{"active", fmt.Sprintf("%d %%", row.Weight)})
+		lines = append(lines, line{"active", fmt.Sprintf("%d %%", row.Weight), row.LastTransitionTime.Time})
 		if q.state == forApproval {
 			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is active, and waits for no approval", q.version)}
 		}
 		if text := s.unrouted(g); text != "" {
-			return append(lines, line{"routes", text}), nil
+			return append(lines, line{What: "routes", Text: text}), nil
 		}
 		if len(s.routing) > 0 {
-			lines = append(lines, line{"routes", "programmed"})
+			lines = append(lines, line{What: "routes", Text: "programmed"})
 		}
 		return lines, &answer{cli.ExitYes, ""}
 	case v1alpha1.ReleaseError:
@@ -134,7 +134,7 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 		return lines, &answer{cli.ExitNo, text}
 	}
 	if run != nil && run.Step > 0 {
-		lines = append(lines, line{"step " + strconv.Itoa(int(run.Step)), q.step(s.ms, g, row)})
+		lines = append(lines, line{"step " + strconv.Itoa(int(run.Step)), q.step(s.ms, g, row), run.StartedTime.Time})
 	}
 	return lines, q.judgeRollout(s, g, row, run)
 }
@@ -236,7 +236,7 @@ func (s snapshot) row(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha
 		g := &s.ms.Status.ReleaseGroups[i]
 		for j := range g.Releases {
 			r := &g.Releases[j]
-			if !version.Names(wanted, r.SemVer.Version) {
+			if !version.Names(wanted, r.SemVer.Version) && r.VersionedMicroservice != wanted {
 				continue
 			}
 			inProgress := g.Rollout != nil && g.Rollout.Release == r.VersionedMicroservice
@@ -319,6 +319,11 @@ func (s snapshot) pinOf(g *v1alpha1.ReleaseGroup) (to, words string) {
 
 func (s snapshot) pinnedTo(g *v1alpha1.ReleaseGroup, wanted string) bool {
 	to, _ := s.pinOf(g)
+	for _, r := range g.Releases {
+		if r.VersionedMicroservice == wanted {
+			wanted = r.SemVer.Version
+		}
+	}
 	return to != "" && (version.Names(to, wanted) || version.Names(wanted, to))
 }
 
@@ -377,11 +382,32 @@ func waitsForApproval(ms *v1alpha1.Microservice, run *v1alpha1.Rollout) bool {
 }
 
 // started describes what has the traffic when a release starts.
-func started(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
-	if g.Active == "" || g.Active == row.SemVer.Version {
-		return "in group " + g.Name
+func (s snapshot) started(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) line {
+	l := line{What: "started", Text: "in group " + g.Name}
+	if g.Active != "" && g.Active != row.SemVer.Version {
+		l.Text += fmt.Sprintf(", where %s is active", g.Active)
 	}
-	return fmt.Sprintf("in group %s, where %s is active", g.Name, g.Active)
+	if s.release != nil {
+		l.Since = s.release.CreationTimestamp.Time
+	}
+	return l
+}
+
+// available describes the pods of a release, if it is available: a release with traffic may have lost its pods.
+func (s snapshot) available(row *v1alpha1.Release) (line, bool) {
+	l := line{What: "available"}
+	if !row.Available || s.release != nil && s.release.Status.Available == 0 {
+		return l, false
+	}
+	if s.release != nil && s.release.Status.Ready != "" {
+		l.Text = s.release.Status.Ready + " pods"
+	}
+	if s.release != nil {
+		if c := meta.FindStatusCondition(s.release.Status.Conditions, v1alpha1.ConditionAvailable); c != nil && c.Status == "True" {
+			l.Since = c.LastTransitionTime.Time
+		}
+	}
+	return l, true
 }
 
 // step describes the current step of a release.

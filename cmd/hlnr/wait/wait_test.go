@@ -254,6 +254,12 @@ func TestJudge(t *testing.T) {
 			row(v1alpha1.ReleaseDeprecated, 0)(s)
 			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted = 1
 		}, none, ""},
+		"a release, pinned": {"shop-1-3-0", forActive, true, func(s *snapshot) {
+			pin("1.3.0", nil)(s)
+			row(v1alpha1.ReleaseDeprecated, 0)(s)
+			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted = 1
+		}, none, ""},
+		"a release, active": {"shop-1-2-0", forActive, false, func(*snapshot) {}, cli.ExitYes, ""},
 		"retained, pinned away": {"1.3.0", forActive, true, func(s *snapshot) {
 			pin("1.2.0", nil)(s)
 			row(v1alpha1.ReleaseDeprecated, 0)(s)
