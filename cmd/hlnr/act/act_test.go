@@ -160,6 +160,7 @@ func TestDecisions(t *testing.T) {
 
 	p.offer("1.2.0", "1.1.0", "1.0.0")
 	p.await("1.2.0", v1alpha1.ReleaseCanary)
+	p.want(cli.ExitYes, "  1.x: 1.1.0, which is active, gets all traffic\nNothing was written: dry run.\n", "deprecate", "shop", "--dry-run")
 	p.want(cli.ExitYes, "shop 1.2.0: Deprecate by ana: applied", "abort", "shop")
 	p.await("1.2.0", v1alpha1.ReleaseError)
 	p.want(cli.ExitNo, `failed (Aborted): "hlnr retry -n `+p.namespace+` shop 1.2.0" starts it again`, "adopt", "shop", "1.2.0")

@@ -178,9 +178,20 @@ func (d *decision) do(ctx context.Context, s *scope, args []string) (*Done, targ
 		if done.Unplayed, err = unplayed(ctx, s, err, d.lenient); err != nil {
 			return nil, t, err
 		}
+		if d.action == v1alpha1.DecisionDeprecate {
+			done.Effects = append(done.Effects, remains(t.group))
+		}
 		options = append(options, client.DryRunAll)
 	}
 	return done, t, d.write(ctx, s, t, by, options...)
+}
+
+// remains describes which release gets the traffic of a group after the end of a rollout.
+func remains(g *v1alpha1.ReleaseGroup) string {
+	if g.Active == "" {
+		return g.Name + ": no release is active, and none gets traffic"
+	}
+	return g.Name + ": " + g.Active + ", which is active, gets all traffic"
 }
 
 // report waits until the decision is handled, and prints the outcome.
