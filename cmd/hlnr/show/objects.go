@@ -94,7 +94,7 @@ func explained(ctx context.Context, f *cli.Factory, namespace string, err error)
 	return cli.UnknownMicroservice(ctx, c, unknown.What, namespace, unknown.Name, unknown.Names)
 }
 
-// What find returns as unknown, and view.WhyHost of a word that is no host.
+// What find returns as unknown, and view.WhyHost for a word that cannot be a host.
 const (
 	microserviceWord = "Microservice"
 	nameWord         = "host, service or version"
