@@ -34,6 +34,8 @@ it waits for or why it failed. For the name of a Microservice, the answer is abo
 version that needs most attention: in progress, failed, or else active. Each line names the
 object that it comes from. The last line names what to do.
 
+A host that the namespace does not have is searched in all namespaces that you may list.
+
 Exit codes: 0 it is serving, 3 it is not, 5 it is not serving yet, and waits for a person.`,
 		Example: `  hlnr why https://shop.example.com/cart
   hlnr why shop 1.2.1
