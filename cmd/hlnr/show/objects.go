@@ -77,7 +77,7 @@ func unsure(err error, missing []error) error {
 
 // findIn returns the namespace of a service by its name, or an error that suggests other names and namespaces.
 func findIn(ctx context.Context, f *cli.Factory, in view.Input, namespace, name string) (string, error) {
-	found, err := find(in, namespace, name)
+	found, err := find(in, name)
 	return found, explained(ctx, f, namespace, err)
 }
 
@@ -101,7 +101,7 @@ const (
 )
 
 // find returns the namespace of a service by its name, or an error that names others of the namespace.
-func find(in view.Input, namespace, name string) (string, error) {
+func find(in view.Input, name string) (string, error) {
 	var found, names []string
 	for i := range in.Microservices {
 		ms := &in.Microservices[i]

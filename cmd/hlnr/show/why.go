@@ -177,7 +177,7 @@ func asksHost(in view.Input, args []string) bool {
 // ask answers a question in the arguments of the command.
 func ask(in view.Input, namespace string, args []string, now time.Time) (view.Answer, error) {
 	if len(args) == 2 {
-		home, err := find(in, namespace, args[0])
+		home, err := find(in, args[0])
 		if err != nil {
 			return view.Answer{}, err
 		}
@@ -210,7 +210,7 @@ func ask(in view.Input, namespace string, args []string, now time.Time) (view.An
 // askName answers a question about the name of a service, a version or a host.
 func askName(in view.Input, namespace, name string, now time.Time) (view.Answer, error) {
 	if slices.ContainsFunc(in.Microservices, func(ms v1alpha1.Microservice) bool { return ms.Name == name }) {
-		home, err := find(in, namespace, name)
+		home, err := find(in, name)
 		if err != nil {
 			return view.Answer{}, err
 		}
