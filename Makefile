@@ -108,7 +108,7 @@ test-board-node: cluster-up local-install bin/sampleapp ## Open the board of the
 ##@ Build
 
 .PHONY: build
-build: ## Build the manager as a static binary, and what the Dockerfile copies
+build: ## Build bin/heighliner, the manager, as a static binary, and what the Dockerfile copies; hlnr and localcluster build the other commands
 	@echo "building the manager (the first time this takes minutes)"
 	@$(GOBUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o bin/heighliner ./cmd/heighliner
 	@cp /etc/ssl/certs/ca-certificates.crt bin/ 2>/dev/null || { echo "no /etc/ssl/certs/ca-certificates.crt: install the package ca-certificates" >&2; exit 1; }

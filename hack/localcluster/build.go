@@ -191,7 +191,7 @@ func findSource() (string, error) {
 			}
 		}
 		if filepath.Dir(dir) == dir {
-			return "", errors.New("find sources: no hack/localcluster above the current folder: run inside a checkout or give --source")
+			return "", errors.New("find sources: no hack/localcluster above the current folder: change to a folder of a checkout of Heighliner, or name its sources, such as --source ~/heighliner/hack/localcluster")
 		}
 		dir = filepath.Dir(dir)
 	}

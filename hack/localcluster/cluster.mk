@@ -1,10 +1,12 @@
 # Targets of the local cluster; included by the Makefile at the root.
 LOCALCLUSTER := bin/localcluster
 
-.PHONY: $(LOCALCLUSTER) cluster-up cluster-down cluster-status
+.PHONY: localcluster $(LOCALCLUSTER) cluster-up cluster-down cluster-status
 
 $(LOCALCLUSTER):
 	@cd hack/localcluster && go build -trimpath -o $(CURDIR)/$@ .
+
+localcluster: $(LOCALCLUSTER) ## Build bin/localcluster, the command of the local cluster, which also builds what tests need
 
 cluster-up: $(LOCALCLUSTER) ## Start the local cluster (Linux, root); the first build takes about ten minutes
 	@$(LOCALCLUSTER) up

@@ -8,6 +8,7 @@
 //	run.go      listeners, and shutdown
 //	faults.go   faults on demand
 //	job.go      the Job of a hook
+//	worker.go   jobs of a queue
 //	grpc.go     gRPC
 //	streams.go  long answers and WebSockets
 package main

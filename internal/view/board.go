@@ -50,6 +50,8 @@ type Counts struct {
 	Waiting  int `json:"waiting"`
 	Failed   int `json:"failed"`
 	Moving   int `json:"moving"`
+	// Unreconciled services are those that the manager has not seen yet; they are in none of the other counts.
+	Unreconciled int `json:"unreconciled,omitempty"`
 }
 
 // Class is the kind of attention that a state needs, in the order in which users see it.

@@ -26,5 +26,5 @@
 //	changes.go   differences between two views of a service
 //	history.go   past rollouts, events, lists of previews
 //	detail.go    one release compared with the previous one
-//	versions.go  offered and rejected versions
+//	versions.go  offered and rejected versions, and those to which a service can be rolled back
 package view

@@ -173,18 +173,22 @@ func (s *service) reports(slug string) (out []report) {
 	return out
 }
 
+// Command returns a command of hlnr to copy. It includes the namespace if that is not home, in which commands act by default.
+func Command(program, home, namespace, verb string, args ...string) string {
+	words := []string{program, verb}
+	if namespace != home {
+		words = append(words, "-n", namespace)
+	}
+	return strings.Join(append(words, args...), " ")
+}
+
 // act returns a command for a service.
 func (s *service) act(verb string, args ...string) Action {
-	words := []string{s.Program, verb}
-	if s.ms.Namespace != s.Namespace {
-		words = append(words, "-n", s.ms.Namespace)
-	}
-	words = append(words, s.ms.Name)
 	target := ""
 	if len(args) > 0 {
 		target = args[len(args)-1]
 	}
-	return Action{Verb: verb, Command: strings.Join(append(words, args...), " "), Target: target}
+	return Action{Verb: verb, Command: Command(s.Program, s.Namespace, s.ms.Namespace, verb, append([]string{s.ms.Name}, args...)...), Target: target}
 }
 
 // actOn returns a command for a release, by its version, or by its name if another release of the

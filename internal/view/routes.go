@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,17 @@ func GatewaysOf(p *v1alpha1.NetworkPolicy) (out [][2]string) {
 		}
 	}
 	return out
+}
+
+// HostNamespaces returns the namespaces of the policies by which [WhyHost] could explain a host and a path, sorted, and all hosts of
+// the policies.
+func HostNamespaces(policies []v1alpha1.NetworkPolicy, host, path string) (namespaces, hosts []string) {
+	best, hosts := newIndex(Input{NetworkPolicies: policies}, time.Time{}).domainsOf(strings.ToLower(strings.TrimSuffix(host, ".")), path)
+	for _, p := range best {
+		namespaces = append(namespaces, p.policy.Namespace)
+	}
+	slices.Sort(namespaces)
+	return slices.Compact(namespaces), hosts
 }
 
 // gatewayLines adds the status of the routes and Gateways of a domain, if they were read.

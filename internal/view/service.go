@@ -114,11 +114,14 @@ func (s *service) said(x State) State {
 	return x
 }
 
+// reasonNotReconciled is the reason of the state of a service that the manager has not seen yet.
+const reasonNotReconciled = "NotReconciled"
+
 // empty returns the state of a service without groups.
 func (s *service) empty() State {
 	x := State{Word: WordEmpty, Class: Moving, Detail: "no version yet"}
 	if len(s.ms.Status.Conditions) == 0 {
-		x.Detail = "not reconciled yet"
+		x.Reason, x.Detail = reasonNotReconciled, "not reconciled yet"
 		return x
 	}
 	if d := s.discovery(); d != nil && !d.Ready && d.Message != "" {
@@ -235,7 +238,9 @@ func (s *service) groupState(g *v1alpha1.ReleaseGroup, r *rollout) State {
 	case r != nil:
 		return r.state()
 	case active >= 0 && pinnedTo(g, &g.Releases[active]):
-		return s.pinned(g, &g.Releases[active])
+		x := s.pinned(g, &g.Releases[active])
+		x.Detail = s.failedBehind(g)
+		return x
 	}
 	if failed := newestFailure(g); failed != nil {
 		x := s.failure(g, failed)
@@ -268,6 +273,19 @@ func (s *service) pinned(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State 
 		}
 	}
 	return x
+}
+
+// failedBehind describes the release that failed most recently in a pinned group; "" if none did, or a user aborted it.
+func (s *service) failedBehind(g *v1alpha1.ReleaseGroup) string {
+	row := newestFailure(g)
+	if row == nil {
+		return ""
+	}
+	x := s.failure(g, row)
+	if x.Class != Failed {
+		return ""
+	}
+	return strings.TrimSuffix(status.Short(row.SemVer.Version)+" failed: "+cmp.Or(x.Detail, x.Reason), ": ")
 }
 
 // newestFailure returns the release that failed most recently, or nil.
@@ -513,13 +531,16 @@ func (b Board) Where(chosen func(Service) bool) Board {
 }
 
 // Of returns the board of the services whose state, or that of a group or preview, is in one of the classes; without classes, of
-// all services. The counts remain those of all services.
+// all services. A pinned group in which a release failed is among the failed ones too. The counts remain those of all services.
 func (b Board) Of(classes []Class) Board {
 	if len(classes) == 0 {
 		return b
 	}
+	of := func(g Group) bool {
+		return slices.Contains(classes, g.State.Class) || slices.Contains(classes, Failed) && g.State.Word == WordPinned && g.State.Detail != ""
+	}
 	b.Services = slices.DeleteFunc(slices.Clone(b.Services), func(s Service) bool {
-		return !slices.Contains(classes, s.State.Class) && !slices.ContainsFunc(slices.Concat(s.Groups, s.Previews), func(g Group) bool { return slices.Contains(classes, g.State.Class) })
+		return !slices.Contains(classes, s.State.Class) && !slices.ContainsFunc(slices.Concat(s.Groups, s.Previews), of)
 	})
 	return b
 }
@@ -528,12 +549,14 @@ func (b Board) Of(classes []Class) Board {
 func (b *Board) count() {
 	b.Counts = Counts{Services: len(b.Services)}
 	for i := range b.Services {
-		switch b.Services[i].State.Class {
-		case Waiting:
+		switch s := b.Services[i].State; {
+		case s.Reason == reasonNotReconciled:
+			b.Counts.Unreconciled++
+		case s.Class == Waiting:
 			b.Counts.Waiting++
-		case Failed:
+		case s.Class == Failed:
 			b.Counts.Failed++
-		case Moving:
+		case s.Class == Moving:
 			b.Counts.Moving++
 		}
 	}

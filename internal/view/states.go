@@ -112,13 +112,16 @@ func (s State) say(now time.Time) string {
 	if s.Note != "" {
 		text += fmt.Sprintf(": %q", s.Note)
 	}
+	if s.Word == WordPinned && s.Detail != "" { // not what the note is about
+		text += "; " + s.Detail
+	}
 	return text
 }
 
-// saysDetail reports whether the result of what contains the detail.
+// saysDetail reports whether the result of what contains the detail, or it follows at the end.
 func (s State) saysDetail() bool {
 	switch s.Word {
-	case WordProgramming, WordTogether, WordProblem, WordEmpty, WordForkApproval, WordWindow, WordGate, WordExpired, WordBlocked, WordFrozen:
+	case WordPinned, WordProgramming, WordTogether, WordProblem, WordEmpty, WordForkApproval, WordWindow, WordGate, WordExpired, WordBlocked, WordFrozen:
 		return true
 	}
 	return false

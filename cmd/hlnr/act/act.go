@@ -64,6 +64,8 @@ type Done struct {
 	Until string `json:"until,omitempty"`
 	// DryRun: nothing was written.
 	DryRun bool `json:"dryRun,omitempty"`
+	// Next is the command that waits until the change has had its effect; empty if nothing changes.
+	Next string `json:"next,omitempty"`
 	// Outcome of a decision as recorded by the manager; empty until then.
 	Outcome string `json:"outcome,omitempty"`
 	// Effects are what would happen according to a dry run, in order.
@@ -71,8 +73,8 @@ type Done struct {
 	// Unplayed is why Effects are not known: the user may act, but not read all that the planner needs.
 	Unplayed string `json:"unplayed,omitempty"`
 
-	// text is the result in one line, and next a command that shows when it is done; "" for none.
-	text, next string
+	// text is the result in one line.
+	text string
 }
 
 // The kind of Done.
@@ -90,8 +92,8 @@ func (d *Done) print(out io.Writer, o *cli.Output) error {
 		for _, e := range d.Effects {
 			b.WriteString("  " + e + "\n")
 		}
-		if d.next != "" && !d.DryRun {
-			b.WriteString("To wait until it has all traffic: " + d.next + "\n")
+		if d.Next != "" {
+			b.WriteString("to wait for it: " + d.Next + "\n")
 		}
 		if d.DryRun {
 			b.WriteString("Nothing was written: dry run.\n")
@@ -134,15 +136,6 @@ func newScope(f *cli.Factory) (*scope, error) {
 	return &scope{f, c, namespace}, nil
 }
 
-// command returns a command for a Microservice, for users to copy: with its namespace if that is not the user's.
-func (s *scope) command(verb, name string, args ...string) string {
-	words := []string{s.Program(), verb}
-	if home, err := s.Home(); err != nil || home != s.namespace {
-		words = append(words, "-n", s.namespace)
-	}
-	return strings.Join(append(append(words, name), args...), " ")
-}
-
 // microservice reads a Microservice by its name, with or without the resource ("msvc/shop"); if it does not
 // exist, the error suggests the nearest names.
 func (s *scope) microservice(ctx context.Context, name string) (*v1alpha1.Microservice, error) {
@@ -156,7 +149,7 @@ func (s *scope) microservice(ctx context.Context, name string) (*v1alpha1.Micros
 	if err != nil {
 		return nil, err
 	}
-	return nil, cli.Unknown("Microservice in namespace "+s.namespace, name, names)
+	return nil, cli.UnknownMicroservice(ctx, s.client, "Microservice", s.namespace, name, names)
 }
 
 // names returns the names of the objects of a list in the namespace.

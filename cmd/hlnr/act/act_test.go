@@ -160,6 +160,7 @@ func TestDecisions(t *testing.T) {
 
 	p.offer("1.2.0", "1.1.0", "1.0.0")
 	p.await("1.2.0", v1alpha1.ReleaseCanary)
+	p.want(cli.ExitYes, "  1.x: 1.1.0, which is active, gets all traffic\nNothing was written: dry run.\n", "deprecate", "shop", "--dry-run")
 	p.want(cli.ExitYes, "shop 1.2.0: Deprecate by ana: applied", "abort", "shop")
 	p.await("1.2.0", v1alpha1.ReleaseError)
 	p.want(cli.ExitNo, `failed (Aborted): "hlnr retry -n `+p.namespace+` shop 1.2.0" starts it again`, "adopt", "shop", "1.2.0")
@@ -226,7 +227,14 @@ func TestPins(t *testing.T) {
 	if effects := p.want(cli.ExitYes, "Nothing was written", "rollback", "shop", "--dry-run"); !strings.Contains(effects, "1.0.0") || p.spec().UpdateStrategy.Manual != nil {
 		t.Errorf("dry run: %s, pins %+v", effects, p.spec().UpdateStrategy.Manual)
 	}
-	p.want(cli.ExitYes, "it is retained, and returns without canary steps", "rollback", "shop", "--until", "3d", "--reason", "sessions lost")
+	for want, args := range map[string][]string{
+		"--wait: nothing is written with --dry-run":          {"--wait", "--dry-run"},
+		"--timeout is how long --wait waits: set --wait too": {"--timeout", "5m"},
+		"--timeout: -1s must be greater than 0":              {"--wait", "--timeout", "-1s"},
+	} {
+		p.want(cli.ExitUsage, want, append([]string{"rollback", "shop"}, args...)...)
+	}
+	p.want(cli.ExitYes, "it is retained, and returns without canary steps\nto wait for it: hlnr wait -n "+p.namespace+" shop 1.0.0\n", "rollback", "shop", "--until", "3d", "--reason", "sessions lost")
 	m := p.spec().UpdateStrategy.Manual
 	if m == nil || len(m.Groups) != 1 || m.Groups[0].Name != "1.x" || m.Groups[0].Release != old || m.Groups[0].Reason != "sessions lost" || m.Groups[0].Author.Of(old) != "ana" || time.Until(m.Groups[0].ExpireTime.Time) < 70*time.Hour {
 		t.Fatalf("pins %+v", m)
@@ -237,7 +245,17 @@ func TestPins(t *testing.T) {
 	p.want(cli.ExitUsage, `there is no version or release of shop with the name "1.1.1"; did you mean`, "pin", "shop", "1.1.1")
 	p.want(cli.ExitUsage, `there is no release group of shop with the name "2.x"; did you mean "1.x"?`, "pin", "shop", "1.1.0", "--group", "2.x")
 	p.want(cli.ExitUsage, `--until: "soon" is not a time`, "pin", "shop", "1.1.0", "--until", "soon")
-	p.want(cli.ExitYes, "shop 1.x: pinned to 1.1.0", "pin", "shop", "v1.1.0")
+	p.want(cli.ExitYes, "the group follows the newest version\nto wait for it: hlnr wait -n "+p.namespace+" shop 1.1.0\n", "unpin", "shop")
+	p.await("1.1.0", v1alpha1.ReleaseActive)
+	if out := p.want(cli.ExitYes, "it is retained", "pin", "shop", "1.0.0", "--wait", "--timeout", await.Limit.String()); !strings.Contains(out, "  active  ") || strings.Contains(out, "to wait for it") {
+		t.Errorf("pin --wait: %s", out)
+	}
+	p.want(cli.ExitTimeout, "1.1.0 is not active after 1ns", "pin", "shop", "1.1.0", "--wait", "--timeout", "1ns")
+	p.want(cli.ExitYes, `"result":"Yes"`, "unpin", "shop", "--wait", "--timeout", await.Limit.String(), "-o", "json")
+	p.await("1.1.0", v1alpha1.ReleaseActive)
+	if out := p.want(cli.ExitYes, "shop 1.x: pinned to 1.1.0", "pin", "shop", "v1.1.0"); strings.Contains(out, "to wait for it") {
+		t.Errorf("a pin that moves nothing: %s", out)
+	}
 	p.want(cli.ExitNo, "shop 1.x is already pinned to 1.1.0", "pin", "shop", "1.1.0")
 	p.want(cli.ExitYes, "the group follows the newest version", "unpin", "shop")
 	if m := p.spec().UpdateStrategy.Manual; m != nil {

@@ -43,6 +43,9 @@ type edit struct {
 	apply func(spec *v1alpha1.MicroserviceSpec, by string)
 	// done is what is reported.
 	done Done
+	// awaits is the version or the release that is active after the change, and moves whether it is another one than before.
+	awaits string
+	moves  bool
 }
 
 // gitOwned is the error for a change of a field that a GitOps tool set.

@@ -151,7 +151,7 @@ func (d *decision) do(ctx context.Context, s *scope, args []string) (*Done, targ
 	if err != nil {
 		return nil, t, err
 	}
-	if err := d.sensible(t, s); err != nil {
+	if err := d.sensible(t, s.Command); err != nil {
 		return nil, t, err
 	}
 	user, err := s.user(ctx)
@@ -178,9 +178,20 @@ func (d *decision) do(ctx context.Context, s *scope, args []string) (*Done, targ
 		if done.Unplayed, err = unplayed(ctx, s, err, d.lenient); err != nil {
 			return nil, t, err
 		}
+		if d.action == v1alpha1.DecisionDeprecate {
+			done.Effects = append(done.Effects, remains(t.group))
+		}
 		options = append(options, client.DryRunAll)
 	}
 	return done, t, d.write(ctx, s, t, by, options...)
+}
+
+// remains describes which release gets the traffic of a group after the end of a rollout.
+func remains(g *v1alpha1.ReleaseGroup) string {
+	if g.Active == "" {
+		return g.Name + ": no release is active, and none gets traffic"
+	}
+	return g.Name + ": " + g.Active + ", which is active, gets all traffic"
 }
 
 // report waits until the decision is handled, and prints the outcome.
@@ -196,7 +207,7 @@ func (d *decision) report(ctx context.Context, s *scope, t target, done *Done, a
 		if err := done.print(s.Out, d.output); err != nil {
 			return err
 		}
-		return cli.TimedOut(fmt.Errorf("the manager did not handle the decision within %s; it handles the decision when it runs: %q shows whether it does", d.timeout, s.Program()+" doctor"))
+		return cli.TimedOut(fmt.Errorf("the manager did not handle the decision within %s; it handles the decision when it runs: %q shows whether it does", d.timeout, s.Command(s.namespace, "doctor")))
 	case handled == nil:
 		done.text = about + ": recorded"
 		return done.print(s.Out, d.output)
@@ -220,26 +231,29 @@ func firstOf(output, answer error) error {
 }
 
 // sensible rejects a decision that makes no sense in the state of the release, and completes the step.
-func (d *decision) sensible(t target, s *scope) error {
+func (d *decision) sensible(t target, command func(namespace, verb string, args ...string) string) error {
 	no := func(format string, args ...any) error {
 		return cli.No(fmt.Errorf("%s is not possible: "+format, append([]any{d.action}, args...)...))
 	}
 	if t.group.Phase != v1alpha1.GroupLive {
 		return no("group %s of %s is %s", t.group.Name, t.ms.Name, strings.ToLower(string(t.group.Phase)))
 	}
+	next := func(verb string, args ...string) string {
+		return command(t.ms.Namespace, verb, append([]string{t.ms.Name}, args...)...)
+	}
 	status := t.row.Status
 	if !fits(t, d.action) {
 		switch {
 		case status == v1alpha1.ReleaseActive && d.action == v1alpha1.DecisionDeprecate:
-			return no("%s is active: %q pins the release that was active before", t, s.command("rollback", t.ms.Name))
+			return no("%s is active: %q pins the release that was active before", t, next("rollback"))
 		case status == v1alpha1.ReleaseActive:
 			return no("%s is already active", t)
 		case status == v1alpha1.ReleaseDeprecated && d.action == v1alpha1.DecisionDeprecate:
 			return no("%s is already deprecated", t)
 		case status == v1alpha1.ReleaseDeprecated:
-			return no("%s is retained, and not being rolled out: %q brings it back", t, s.command("rollback", t.ms.Name, "--to", t.row.SemVer.Version))
+			return no("%s is retained, and not being rolled out: %q brings it back", t, next("rollback", "--to", t.row.SemVer.Version))
 		case status == v1alpha1.ReleaseError && d.action != v1alpha1.DecisionRetry:
-			return no("%s failed (%s): %q starts it again", t, t.row.Reason, s.command("retry", t.ms.Name, t.row.SemVer.Version))
+			return no("%s failed (%s): %q starts it again", t, t.row.Reason, next("retry", t.row.SemVer.Version))
 		case d.action == v1alpha1.DecisionContinue && status == v1alpha1.ReleasePending:
 			return no("%s is pending, and has not reached a step yet", t)
 		}

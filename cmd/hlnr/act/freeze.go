@@ -219,7 +219,7 @@ func (o *freezeOptions) freeze(ctx context.Context, s *scope) (*Done, error) {
 	}
 	done := o.done(s, obj, "Freeze", by)
 	done.Reason = f.Rules.Reason
-	end := "until hlnr thaw"
+	end := fmt.Sprintf("until %q", o.thawCommand(s))
 	if f.Rules.Until != nil {
 		done.Until = f.Rules.Until.UTC().Format(time.RFC3339)
 		end = "until " + done.Until
@@ -233,6 +233,18 @@ func (o *freezeOptions) freeze(ctx context.Context, s *scope) (*Done, error) {
 	return done, nil
 }
 
+// thawCommand returns the command that ends the freeze.
+func (o *freezeOptions) thawCommand(s *scope) string {
+	words := []string{s.Program(), "thaw", s.namespace}
+	if o.all {
+		words[2] = "--all-namespaces"
+	}
+	if o.name != defaultFreeze {
+		words = append(words, "--name", o.name)
+	}
+	return strings.Join(words, " ")
+}
+
 // replace deletes an ended freeze of the same name, and creates the new one.
 func (o *freezeOptions) replace(ctx context.Context, s *scope, obj client.Object) error {
 	old := obj.DeepCopyObject().(client.Object)
@@ -241,7 +253,7 @@ func (o *freezeOptions) replace(ctx context.Context, s *scope, obj client.Object
 	}
 	f := freezeOf(old)
 	if state := f.State(s.Now()); !state.Over {
-		return cli.No(fmt.Errorf("%s exists (%q): end it with hlnr thaw, or choose another --name", f, state.Reason))
+		return cli.No(fmt.Errorf("%s exists (%q): end it with %q, or choose another --name", f, state.Reason, o.thawCommand(s)))
 	}
 	if o.dryRun {
 		return nil

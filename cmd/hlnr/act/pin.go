@@ -3,16 +3,19 @@ package act
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/cmd/hlnr/wait"
 	"github.com/heighliner/heighliner/internal/version"
 	"github.com/heighliner/heighliner/internal/view"
 )
@@ -21,7 +24,8 @@ import (
 type pinOptions struct {
 	change
 	group, until, reason, to string
-	current                  bool
+	current, wait            bool
+	timeout                  time.Duration
 }
 
 // pinField is the field of the specification with the pins.
@@ -30,12 +34,33 @@ var pinField = []string{"updateStrategy", "manual"}
 // maxAuthor is the maximum length of the name of the author of a pin; a longer name is omitted.
 const maxAuthor = 253
 
+// addWaitFlags adds the flags that wait for the effect of a change, and those of all changes.
+func (o *pinOptions) addWaitFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.BoolVar(&o.wait, "wait", false, "wait until the version is active, as \"hlnr wait\" does, with its exit codes")
+	flags.DurationVar(&o.timeout, "timeout", 30*time.Minute, "how long --wait waits")
+	o.addFlags(cmd)
+}
+
+// valid rejects combinations of flags before anything is read.
+func (o *pinOptions) valid(cmd *cobra.Command) error {
+	switch {
+	case o.wait && (o.dryRun || o.printPatch):
+		return cli.Usage(errors.New("--wait: nothing is written with --dry-run or --print-patch, and nothing changes"))
+	case !o.wait && cmd.Flags().Changed("timeout"):
+		return cli.Usage(errors.New("--timeout is how long --wait waits: set --wait too"))
+	case o.timeout <= 0:
+		return cli.Usage(fmt.Errorf("--timeout: %s must be greater than 0", o.timeout))
+	}
+	return nil
+}
+
 func (o *pinOptions) addPinFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.group, "group", "", "name of the release group, such as 1.x; by default the one that has the version, or the only one")
 	flags.StringVar(&o.until, "until", "", "when the pin ends: 4h, 3d, Mon, \"Mon 08:00\", 2026-12-24 or RFC 3339; by default it applies until it is removed")
 	addReason(flags, &o.reason, 128, "reason for the pin, shown to other users")
-	o.addFlags(cmd)
+	o.addWaitFlags(cmd)
 }
 
 func completeMicroservice(f *cli.Factory) cobra.CompletionFunc {
@@ -57,12 +82,15 @@ records your name, unless it is printed as a patch for Git.`,
   # What would happen?
   hlnr pin shop 1.1.0 --dry-run
 
+  # Until it is active
+  hlnr pin shop 1.1.0 --wait --timeout 5m
+
   # As a patch for Git
   hlnr pin shop 1.1.0 --print-patch`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: completeMicroservice(f),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, ms, err := o.read(cmd.Context(), f, args[0])
+			s, ms, err := o.read(cmd, f, args[0])
 			if err != nil {
 				return err
 			}
@@ -87,11 +115,12 @@ it is printed as a patch for Git.`,
 		Example: `  # To the release before, until Monday morning
   hlnr rollback shop --until "Mon 08:00" --reason "sessions lost"
 
-  hlnr rollback shop --to 1.0.3`,
+  # To a version, until it is active
+  hlnr rollback shop --to 1.0.3 --wait`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeMicroservice(f),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, ms, err := o.read(cmd.Context(), f, args[0])
+			s, ms, err := o.read(cmd, f, args[0])
 			if err != nil {
 				return err
 			}
@@ -117,11 +146,11 @@ func newUnpinCommand(f *cli.Factory) *cobra.Command {
 		Long: `unpin removes the pin of a group from spec.updateStrategy.manual: the group moves to the newest
 version that is offered and has not failed: a new release takes the canary steps, and a retained one returns without them.`,
 		Example: `  hlnr unpin shop
-  hlnr unpin shop --group 1.x`,
+  hlnr unpin shop --group 1.x --wait`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeMicroservice(f),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, ms, err := o.read(cmd.Context(), f, args[0])
+			s, ms, err := o.read(cmd, f, args[0])
 			if err != nil {
 				return err
 			}
@@ -129,16 +158,19 @@ version that is offered and has not failed: a new release takes the canary steps
 		},
 	}
 	cmd.Flags().StringVar(&o.group, "group", "", "name of the release group, such as 1.x; by default the only one that is pinned")
-	o.addFlags(cmd)
+	o.addWaitFlags(cmd)
 	return cmd
 }
 
-func (o *pinOptions) read(ctx context.Context, f *cli.Factory, name string) (*scope, *v1alpha1.Microservice, error) {
+func (o *pinOptions) read(cmd *cobra.Command, f *cli.Factory, name string) (*scope, *v1alpha1.Microservice, error) {
+	if err := o.valid(cmd); err != nil {
+		return nil, nil, err
+	}
 	s, err := newScope(f)
 	if err != nil {
 		return nil, nil, err
 	}
-	ms, err := s.microservice(ctx, name)
+	ms, err := s.microservice(cmd.Context(), name)
 	return s, ms, err
 }
 
@@ -167,7 +199,7 @@ func (o *pinOptions) before(s *scope, ms *v1alpha1.Microservice) (string, error)
 		}
 		if r := rollingOut(g); r != nil && g.Active != "" {
 			return "", cli.No(fmt.Errorf("%s is being rolled out, and %s is still active: to keep %s, run %q; for an earlier one, name it with --to",
-				r.SemVer.Version, g.Active, g.Active, s.command("deprecate", ms.Name, r.SemVer.Version)))
+				r.SemVer.Version, g.Active, g.Active, s.Command(ms.Namespace, "deprecate", ms.Name, r.SemVer.Version)))
 		}
 		if r := previous(g); r != nil {
 			found, groups = append(found, r.VersionedMicroservice), append(groups, g.Name)
@@ -299,7 +331,21 @@ func (o *pinOptions) pin(ctx context.Context, s *scope, ms *v1alpha1.Microservic
 	if err != nil {
 		return err
 	}
-	return o.run(ctx, s, ms, e)
+	return o.follow(ctx, s, ms, e)
+}
+
+// follow makes the change, and waits for its effect or prints the command that does.
+func (o *pinOptions) follow(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e edit) error {
+	if !o.wait && !o.dryRun && e.moves && e.awaits != "" {
+		e.done.Next = s.Command(ms.Namespace, "wait", ms.Name, e.awaits)
+	}
+	if err := o.run(ctx, s, ms, e); err != nil || !o.wait {
+		return err
+	}
+	if e.awaits == "" {
+		return cli.No(fmt.Errorf("nothing to wait for: no version of group %s of %s is offered that has not failed", e.done.Group, ms.Name))
+	}
+	return wait.Until(ctx, s.Factory, ms.Name, e.awaits, o.timeout, o.output)
 }
 
 // pinned returns the change that pins a group to a version or a release.
@@ -309,6 +355,11 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 		return edit{}, err
 	}
 	w.pin.Reason = o.reason
+	awaits := w.version
+	if n := len(slices.DeleteFunc(releases(ms), func(t target) bool { return t.row.SemVer.Version != w.version })); n > 1 && w.row != nil && !o.current {
+		awaits = w.row.VersionedMicroservice // another one with another configuration may be active
+	}
+	moves := true
 	if o.current {
 		if w.pin.Release != "" {
 			return edit{}, cli.Usage(fmt.Errorf("--current-configuration: %s is a release with its configuration: name a version", what))
@@ -334,6 +385,7 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 	case r == nil:
 		text += "; it starts as a new release, with the canary steps"
 	case r.Status == v1alpha1.ReleaseActive:
+		moves = false
 		text += "; it is active, and newer versions wait"
 	case r.Promoted > 0 && r.Status == v1alpha1.ReleaseDeprecated && !o.current:
 		text += "; it is retained, and returns without canary steps"
@@ -347,7 +399,8 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 			}
 			setPin(spec, w.group, pin)
 		},
-		done: Done{Action: "Pin", Group: w.group.Name, Version: w.version, Reason: o.reason, Until: rfc3339(w.pin.ExpireTime), text: text, next: s.command("wait", ms.Name, w.version)},
+		awaits: awaits, moves: moves,
+		done: Done{Action: "Pin", Group: w.group.Name, Version: w.version, Reason: o.reason, Until: rfc3339(w.pin.ExpireTime), text: text},
 	}, nil
 }
 
@@ -359,7 +412,7 @@ func (o *pinOptions) sensible(s *scope, ms *v1alpha1.Microservice, w wanted) err
 	if r := w.row; r != nil && r.Status == v1alpha1.ReleaseError && !view.Retryable(w.group, r) {
 		return cli.No(fmt.Errorf("%s %s failed (%s), and a pin does not start it: offer the fix as a new version", ms.Name, w.version, r.Reason))
 	} else if r != nil && r.Status == v1alpha1.ReleaseError {
-		return cli.No(fmt.Errorf("%s %s failed (%s), and a pin does not start it: %q does", ms.Name, w.version, r.Reason, s.command("retry", ms.Name, w.version)))
+		return cli.No(fmt.Errorf("%s %s failed (%s), and a pin does not start it: %q does", ms.Name, w.version, r.Reason, s.Command(ms.Namespace, "retry", ms.Name, w.version)))
 	}
 	if m := ms.Spec.UpdateStrategy.Manual; m != nil {
 		for _, p := range m.Groups {
@@ -377,7 +430,33 @@ func (o *pinOptions) unpin(ctx context.Context, s *scope, ms *v1alpha1.Microserv
 	if err != nil {
 		return err
 	}
-	return o.run(ctx, s, ms, e)
+	g, err := groupOf(ms, e.done.Group)
+	if err != nil {
+		return err
+	}
+	var policy v1alpha1.ImagePolicy
+	if err := s.client.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: ms.Spec.ImagePolicyRef.Name}, &policy); err != nil {
+		if client.IgnoreNotFound(err) != nil && (o.wait || !apierrors.IsForbidden(err)) {
+			return err
+		}
+	}
+	e.awaits = follows(&policy, g)
+	e.moves = e.awaits != g.Active
+	return o.follow(ctx, s, ms, e)
+}
+
+// follows returns the version to which a group moves without a pin: the newest one that is offered and has not failed; "" if there is none.
+func follows(policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup) string {
+	for _, offered := range policy.Status.Releases { // newest version first
+		v := offered.SemVer.Version
+		failed := slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool {
+			return r.SemVer.Version == v && r.Status == v1alpha1.ReleaseError
+		})
+		if offered.Group == g.Slug && !failed {
+			return v
+		}
+	}
+	return ""
 }
 
 // unpinned returns the change that removes the pin of a group.

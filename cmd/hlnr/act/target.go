@@ -59,7 +59,7 @@ func (s *scope) target(ctx context.Context, action v1alpha1.DecisionAction, args
 			return only(ms, action)
 		}
 	}
-	return target{}, cli.Unknown("release or Microservice in namespace "+s.namespace, name, names)
+	return target{}, cli.UnknownMicroservice(ctx, s.client, "release or Microservice", s.namespace, name, names)
 }
 
 // releases returns the releases of a Microservice, in the order of its status.

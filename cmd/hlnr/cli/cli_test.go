@@ -165,6 +165,57 @@ func TestWrongCommandLine(t *testing.T) {
 	}
 }
 
+// Errors about arguments name what is missing or unexpected, with an example.
+func TestArguments(t *testing.T) {
+	t.Parallel()
+	command := func(use, example string, args cobra.PositionalArgs) NewCommand {
+		return func(*Factory) *cobra.Command {
+			return &cobra.Command{Use: use, Example: example, Args: args, RunE: func(*cobra.Command, []string) error { return nil }}
+		}
+	}
+	pin := command("pin MICROSERVICE VERSION", "  # A comment\n  hlnr pin shop 1.0.0 --reason \"sessions lost\"", cobra.ExactArgs(2))
+	decide := command("continue RELEASE | MICROSERVICE [VERSION]", "  hlnr continue shop", cobra.RangeArgs(1, 2))
+	check := command("doctor", "", cobra.NoArgs)
+	for name, c := range map[string]struct {
+		argv []string
+		want string
+	}{
+		"both":         {[]string{"hlnr", "pin"}, "hlnr: MICROSERVICE is missing: the command is hlnr pin MICROSERVICE VERSION, for example: hlnr pin shop 1.0.0 --reason \"sessions lost\"\n"},
+		"one":          {[]string{"hlnr", "pin", "shop"}, "hlnr: VERSION is missing: the command is"},
+		"plugin":       {[]string{"kubectl-hlnr", "pin", "shop"}, "VERSION is missing: the command is kubectl hlnr pin MICROSERVICE VERSION, for example: kubectl hlnr pin shop 1.0.0"},
+		"too many":     {[]string{"hlnr", "pin", "a", "b", "c"}, "hlnr: unexpected argument \"c\": the command is hlnr pin MICROSERVICE VERSION"},
+		"alternatives": {[]string{"hlnr", "continue"}, "hlnr: an argument is missing: the command is hlnr continue RELEASE | MICROSERVICE [VERSION], for example: hlnr continue shop\n"},
+		"none":         {[]string{"hlnr", "doctor", "shop"}, "hlnr: unexpected argument \"shop\": the command is hlnr doctor\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, _, stderr := call(t.Context(), t, c.argv, pin, decide, check)
+			if code != ExitUsage || !strings.HasPrefix(stderr, "hlnr: ") || !strings.Contains(stderr, c.want) {
+				t.Errorf("exit code %d, error %q; want %q", code, stderr, c.want)
+			}
+		})
+	}
+}
+
+// A command to copy includes the namespace, unless it is that of the context.
+func TestCommandToCopy(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{"": "hlnr why web", "-n shop": "hlnr why web", "-n other": "hlnr why -n other web"} {
+		var got string
+		ask := func(f *Factory) *cobra.Command {
+			return &cobra.Command{Use: "ask", RunE: func(*cobra.Command, []string) error {
+				namespace, err := f.Namespace()
+				got = f.Command(namespace, "why", "web")
+				return err
+			}}
+		}
+		argv := append([]string{"hlnr", "ask", "--kubeconfig", kubeconfig(t, "http://127.0.0.1:1")}, strings.Fields(args)...)
+		if code, _, stderr := call(t.Context(), t, argv, ask); code != ExitYes || got != want {
+			t.Errorf("%q: %q, want %q; exit code %d, error %q", args, got, want, code, stderr)
+		}
+	}
+}
+
 // kubeconfig writes a kubeconfig for a server.
 func kubeconfig(t *testing.T, server string) string {
 	t.Helper()
@@ -226,6 +277,8 @@ func TestErrorsOfTheCluster(t *testing.T) {
 		"context":            {"http://127.0.0.1:1", []string{"--context", "prodution"}, ExitUsage, `there is no context in the kubeconfig with the name "prodution"; did you mean "production"?`},
 		"another context":    {"http://127.0.0.1:1", []string{"--context", "test"}, ExitUsage, `there is no context in the kubeconfig with the name "test"; there is production`},
 		"file that is none":  {"http://127.0.0.1:1", []string{"--kubeconfig", "testdata/none"}, ExitUsage, "--kubeconfig: "},
+		"file of text":       {"http://127.0.0.1:1", []string{"--kubeconfig", "cli_test.go"}, ExitUsage, "the file cli_test.go is not a kubeconfig: set --kubeconfig or KUBECONFIG to a file that is"},
+		"folder":             {"http://127.0.0.1:1", []string{"--kubeconfig", "."}, ExitUsage, "the file . is not a kubeconfig (is a directory)"},
 		"file without words": {"http://127.0.0.1:1", []string{"--kubeconfig", os.DevNull}, ExitFailed, "no cluster is configured: set --kubeconfig or KUBECONFIG"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -70,9 +70,19 @@ func (f *Factory) explainKubeconfig(err error) error {
 		return Usage(fmt.Errorf("the kubeconfig is invalid: %w: set --kubeconfig and --context", err))
 	case errors.Is(err, fs.ErrNotExist) && *f.flags.KubeConfig != "" && strings.Contains(text, *f.flags.KubeConfig):
 		return Usage(fmt.Errorf("--kubeconfig: %w", err))
+	case unloaded.MatchString(text):
+		m := unloaded.FindStringSubmatch(text)
+		cause := ""
+		if _, after, found := strings.Cut(m[2], m[1]+": "); found { // of the system, such as "read FILE: is a directory"
+			cause = " (" + after + ")"
+		}
+		return Usage(fmt.Errorf("the file %s is not a kubeconfig%s: set --kubeconfig or KUBECONFIG to a file that is", m[1], cause))
 	}
 	return nil
 }
+
+// unloaded matches the message about a file that cannot be loaded as a kubeconfig. Its cause may be an error of a JSON parser.
+var unloaded = regexp.MustCompile(`(?s)error loading config file "([^"]*)": (.*)`)
 
 // explainConnection explains errors of requests without a response.
 func explainConnection(err error) error {

@@ -23,6 +23,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/heighliner/heighliner/internal/view"
 )
 
 // FieldManager is the field manager of all writes of the command.
@@ -158,6 +160,15 @@ func (f *Factory) Home() (string, error) {
 		return c.Namespace, nil
 	}
 	return metav1.NamespaceDefault, nil
+}
+
+// Command returns a command of hlnr to copy about an object in a namespace, which it includes if that is not [Factory.Home].
+func (f *Factory) Command(namespace, verb string, args ...string) string {
+	home, err := f.Home()
+	if err != nil {
+		home = "" // the command includes the namespace
+	}
+	return view.Command(f.program, home, namespace, verb, args...)
 }
 
 // Now returns the time of the clock.

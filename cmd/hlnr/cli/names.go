@@ -20,13 +20,18 @@ const maxNear = 3
 func Unknown(what, name string, names []string) error {
 	text := fmt.Sprintf("there is no %s with the name %q", what, name)
 	if near := Nearest(name, names); len(near) > 0 {
-		return Usage(fmt.Errorf("%s; did you mean %s?", text, quoted(near, " or ")))
+		return Suggest(what, name, near)
 	}
 	text += "; " + ThereAre(names)
 	if strings.Contains(what, " in namespace ") {
 		text += "; name another namespace with -n"
 	}
 	return Usage(errors.New(text))
+}
+
+// Suggest returns the error for a name that does not exist, with names that were probably meant. The exit code is [ExitUsage].
+func Suggest(what, name string, near []string) error {
+	return Usage(fmt.Errorf("there is no %s with the name %q; did you mean %s?", what, name, quoted(near[:min(len(near), maxNear)], " or ")))
 }
 
 // Count returns a number with its noun, such as "1 tag" or "2 tags".

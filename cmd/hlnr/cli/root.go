@@ -9,6 +9,8 @@
 //	scheme.go   the kinds that the client knows without discovery
 //	output.go   the flag --output
 //	names.go    errors for unknown names, with the nearest names
+//	elsewhere.go  errors for Microservices of other namespaces, and for unknown namespaces
+//	args.go     errors about missing and unexpected arguments
 package cli
 
 import (
@@ -19,7 +21,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -99,38 +100,6 @@ func message(err error) string {
 	return strings.Join(lines, "\n")
 }
 
-// nameArguments makes the error for a wrong number of arguments show the usage of the command, and an example.
-func nameArguments(cmd *cobra.Command) {
-	for _, sub := range cmd.Commands() {
-		nameArguments(sub)
-	}
-	check := cmd.Args
-	if check == nil || !cmd.Runnable() {
-		return
-	}
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		err := check(cmd, args)
-		if err == nil || !strings.Contains(err.Error(), "arg(s)") { // a message of cobra
-			return err
-		}
-		how := "there are too few arguments"
-		if check(cmd, append(slices.Clone(args), "")) != nil && len(args) > 0 {
-			how = "there are too many arguments"
-		}
-		return Usage(fmt.Errorf("%s; usage: %s%s", how, cmd.UseLine(), exampleOf(cmd)))
-	}
-}
-
-// exampleOf returns the first example of a command, or "".
-func exampleOf(cmd *cobra.Command) string {
-	for line := range strings.Lines(cmd.Example) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			return "; example: " + line
-		}
-	}
-	return ""
-}
-
 // NewRoot returns the root command with all commands.
 func NewRoot(f *Factory, commands ...NewCommand) *cobra.Command {
 	root := &cobra.Command{
@@ -150,9 +119,7 @@ func NewRoot(f *Factory, commands ...NewCommand) *cobra.Command {
 	root.SetVersionTemplate("{{.Name}} version {{.Version}}\n")
 	f.addFlags(root.PersistentFlags())
 	for _, c := range commands {
-		cmd := c(f)
-		nameArguments(cmd)
-		root.AddCommand(cmd)
+		root.AddCommand(c(f))
 	}
 	root.AddCommand(newVersionCommand(f), newOptionsCommand())
 	addCompletion(root)
@@ -179,8 +146,9 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return Usage(fmt.Errorf("%s; \"%s --help\" lists the commands", unknown, cmd.CommandPath()))
 }
 
-// finish converts the errors of each command by [Factory.Explain].
+// finish converts the errors of each command by [Factory.Explain], and those about its arguments.
 func finish(cmd *cobra.Command, f *Factory) {
+	explainArgs(cmd)
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			return f.Explain(cmd.Context(), run(cmd, args))

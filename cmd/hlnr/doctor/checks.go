@@ -370,7 +370,7 @@ func (d *doctor) checkGatewayKinds(ctx context.Context) {
 		}
 	}
 	if len(there) == 0 {
-		d.add(Unknown, "Gateway API", "", "not installed: NetworkPolicies can use Ingresses, APISIX or routes that you manage")
+		d.add(OK, "Gateway API", "", "not installed: NetworkPolicies can use Ingresses, APISIX or routes that you manage")
 		return
 	}
 	d.add(OK, "Gateway API", "", "%s", strings.Join(there, ", "))

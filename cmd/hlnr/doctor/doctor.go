@@ -11,6 +11,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -82,6 +83,8 @@ type doctor struct {
 	// install is how to complete the installation.
 	install string
 	result  Result
+	// refused: the user may not read what some check needs.
+	refused bool
 }
 
 // NewCommand returns the command.
@@ -95,13 +98,14 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 		Long: `doctor checks Kubernetes, the CRDs, your permissions, the admission policies, the manager, the clock, the kinds of
 the Gateway API, the existence of the Secrets that objects name, each object of hlnr.io, the listeners of the
 Gateways for their hosts, and whether Prometheus servers of analyses respond to this machine. What you are
-not allowed to read is shown as unknown, counted at the end, and does not change the exit code. It writes nothing to the cluster, and reads no content of a Secret.
+not allowed to read is shown as unknown, and counted in the last line. It writes nothing to the cluster, and reads no content of a Secret.
 
 --report writes an archive with the findings and the objects for others, without secrets: values of
 environment variables, arguments, headers, annotations of other tools, and what looks like a token are
 removed. Read it before you send it.
 
-Exit codes: 0 no problem, 1 the cluster cannot be reached, 3 there are problems.`,
+Exit codes: 0 no problem, 1 the cluster cannot be reached, or no problem was found, but you may not read what
+some checks need, 3 there are problems.`,
 		Example: `  hlnr doctor -A
   hlnr doctor -A --report report.tar.gz`,
 		Args: cobra.NoArgs,
@@ -134,8 +138,11 @@ Exit codes: 0 no problem, 1 the cluster cannot be reached, 3 there are problems.
 		if file != "" {
 			fmt.Fprintf(f.ErrOut, "hlnr: report written to %s; read it before you send it\n", file)
 		}
-		if d.result.count(Problem) > 0 {
+		switch {
+		case d.result.count(Problem) > 0:
 			return cli.No(nil)
+		case d.refused:
+			return cli.Failed(errors.New("no problem was found, but you may not read what some checks need: ask an administrator for the ClusterRole heighliner-view, or let them run doctor"))
 		}
 		return nil
 	}
@@ -168,6 +175,7 @@ func (d *doctor) add(level Level, check, fix, format string, args ...any) {
 // unknown adds a finding about something that cannot be read.
 func (d *doctor) unknown(check, what string, err error) {
 	if apierrors.IsForbidden(err) {
+		d.refused = true
 		d.add(Unknown, check, "", "you are not allowed to read %s", what)
 		return
 	}
@@ -189,8 +197,11 @@ func (r *Result) write(out io.Writer) error {
 		}
 	}
 	fmt.Fprintf(&b, "%s, %s", cli.Count(r.count(Problem), "problem"), cli.Count(r.count(Warning), "warning"))
-	if n := r.count(Unknown); n > 0 {
-		fmt.Fprintf(&b, "; %s not possible", cli.Count(n, "check"))
+	switch n := r.count(Unknown); {
+	case n == 1:
+		b.WriteString("; 1 check was not possible")
+	case n > 1:
+		fmt.Fprintf(&b, "; %d checks were not possible", n)
 	}
 	b.WriteString("\n")
 	if _, err := io.WriteString(out, b.String()); err != nil {

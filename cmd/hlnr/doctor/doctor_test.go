@@ -136,7 +136,15 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("no finding %q in:\n%s", want, strings.Join(all, "\n"))
 		}
 	}
-	_, all = findings(t, namespace, "--as", "bob")
+	code, all = findings(t, namespace, "--as", "bob")
+	if code != cli.ExitFailed {
+		t.Errorf("without rights, exit code %d", code)
+	}
+	_, stdout, stderr := call(t, "-n", namespace, "--as", "bob")
+	unknown := len(slices.DeleteFunc(slices.Clone(all), func(f string) bool { return !strings.HasPrefix(f, "Unknown ") }))
+	if want := fmt.Sprintf("\n0 problems, 0 warnings; %d checks were not possible\n", unknown); unknown < 10 || !strings.HasSuffix(stdout, want) || !strings.Contains(stderr, "no problem was found, but you may not read what some checks need") {
+		t.Errorf("without rights, the output does not end with %q:\n%s%s", want, stdout, stderr)
+	}
 	for _, want := range []string{"Unknown CRDs: you are not allowed to read microservices.hlnr.io", "Unknown Rights: you cannot list microservices.hlnr.io in namespace " + namespace, "Unknown ImagePolicy: you are not allowed to read objects"} {
 		if !has(all, want) {
 			t.Errorf("without rights, no finding %q in:\n%s", want, strings.Join(all, "\n"))
@@ -308,7 +316,7 @@ func TestSummary(t *testing.T) {
 	t.Parallel()
 	r := Result{Findings: []Finding{{Level: Unknown, Check: "Rights", Text: "a"}, {Level: Unknown, Check: "CRDs", Text: "b"}}}
 	var b strings.Builder
-	if err := r.write(&b); err != nil || !strings.HasSuffix(b.String(), "\n0 problems, 0 warnings; 2 checks not possible\n") {
+	if err := r.write(&b); err != nil || !strings.HasSuffix(b.String(), "\n0 problems, 0 warnings; 2 checks were not possible\n") {
 		t.Errorf("%q, %v", b.String(), err)
 	}
 }

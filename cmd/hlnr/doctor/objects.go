@@ -222,6 +222,7 @@ func (d *doctor) checkSecrets(ctx context.Context, secrets map[client.ObjectKey]
 		d.add(OK, "Credentials", "", "%s there; the content is not read", cli.Count(there, "Secret")+" that objects name "+is(there))
 	}
 	if refused > 0 {
+		d.refused = true
 		d.add(Unknown, "Credentials", "", "%s that objects name cannot be checked: you are not allowed to get Secrets", cli.Count(refused, "Secret"))
 	}
 }

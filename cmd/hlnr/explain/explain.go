@@ -1,7 +1,8 @@
-// Package explain is the command "hlnr explain": which tags an ImagePolicy offers, without a cluster.
+// Package explain is the command "hlnr explain": which tags an ImagePolicy of a manifest or of the cluster offers.
 //
 //	explain.go   the command and its flags
 //	policy.go    reads and validates an ImagePolicy
+//	stored.go    reads an ImagePolicy of the cluster, and its status
 //	progress.go  lines about progress
 //	report.go    the result as a table or JSON
 package explain
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
@@ -33,7 +35,10 @@ const maxInput = 32 << 20
 
 // options are the flags of explain.
 type options struct {
-	file, name   string
+	file, name string
+	// stored is the name of an ImagePolicy or Microservice of the cluster, and scan whether its registry is read too.
+	stored       string
+	scan         bool
 	tags         string
 	dockerConfig string
 	ca           string
@@ -51,13 +56,16 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 	o := options{version: f.Version}
 	cmd := &cobra.Command{
 		GroupID: cli.GroupCheck,
-		Use:     "explain -f POLICY [--tags FILE]",
+		Use:     "explain (IMAGEPOLICY | MICROSERVICE | -f POLICY) [--tags FILE]",
 		Short:   "Show which tags an ImagePolicy offers, and why it rejects the others",
-		Long: `explain runs the first scan of an ImagePolicy without a cluster, and prints for
-each tag whether it is offered, or why it is rejected, in the order of selection: the
-newest version first, and tags that are not versions last.
+		Long: `explain prints for each tag whether an ImagePolicy offers it, or why it is rejected, in the order of
+selection: the newest version first, and tags that are not versions last.
 
-The manifest is validated as by an API server. The tags come from its registry, or
+For the name of an ImagePolicy of the cluster, or of a Microservice, it prints what the status
+of the policy has: all offered versions, and the newest twenty rejected tags. With --scan, or with a
+file of tags or credentials, it scans instead, from this machine.
+
+For a manifest (-f) it runs the first scan without a cluster. The manifest is validated as by an API server. The tags come from its registry, or
 from a file; in the latter case the registry is not used, and every tag counts as an
 image for all platforms. During a long scan, the progress is written to standard error
 every few seconds. The state of a cluster is ignored: versions that a Microservice
@@ -65,7 +73,10 @@ uses, and when a version was first seen.
 
 Exit codes: 0 something is offered, 1 failure, 2 wrong command line or input,
 3 nothing is offered.`,
-		Example: `  # What would this policy offer now?
+		Example: `  # What does the policy of the cluster offer?
+  hlnr explain shop -n shop
+
+  # What would this policy offer now?
   hlnr explain -f policy.yaml
 
   # The same for a private registry
@@ -75,16 +86,21 @@ Exit codes: 0 something is offered, 1 failure, 2 wrong command line or input,
   printf '%s\n' 1.0.0 1.1.0-rc.1 latest | hlnr explain -f policy.yaml --tags -
 
   # Why does the policy of the cluster reject 1.4.2?
-  kubectl get imgp shop -n shop -o yaml | hlnr explain -f - --all | grep 1.4.2`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), (&ticker{out: cmd.ErrOrStderr(), every: tick, now: f.Now}).report)
+  hlnr explain shop -n shop --scan --all | grep 1.4.2`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: f.CompleteNames(1, func() client.ObjectList { return &v1alpha1.ImagePolicyList{} }),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				o.stored = args[0]
+			}
+			return o.run(cmd.Context(), f, cmd.InOrStdin(), cmd.OutOrStdout(), (&ticker{out: cmd.ErrOrStderr(), every: tick, now: f.Now}).report)
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVarP(&o.file, "file", "f", "", "manifest with the ImagePolicy; - is standard input")
 	flags.StringVar(&o.name, "name", "", "name of the ImagePolicy, if the manifest contains several")
+	flags.BoolVar(&o.scan, "scan", false, "scan the registry from this machine for an ImagePolicy of the cluster, instead of reading its status")
 	flags.StringVar(&o.tags, "tags", "", "file with tags, one per line, to use instead of the registry; - is standard input; lines that begin with # are ignored")
 	flags.StringVar(&o.dockerConfig, "docker-config", "", "docker configuration with the credentials for the registry; by default access is anonymous")
 	flags.StringVar(&o.ca, "ca-file", "", "certificate authorities in PEM, trusted in addition to those of the system, as ca.crt of spec.certSecretRef")
@@ -98,17 +114,22 @@ Exit codes: 0 something is offered, 1 failure, 2 wrong command line or input,
 	return cmd
 }
 
-func (o options) run(ctx context.Context, stdin io.Reader, stdout io.Writer, progress func(imagepolicy.Progress)) error {
+func (o options) run(ctx context.Context, f *cli.Factory, stdin io.Reader, stdout io.Writer, progress func(imagepolicy.Progress)) error {
 	if err := o.validate(); err != nil {
 		return cli.Usage(err)
 	}
-	manifest, err := read(o.file, stdin)
+	policy, err := o.policy(ctx, f, stdin)
 	if err != nil {
-		return cli.Usage(fmt.Errorf("--file: %w", err))
+		return err
 	}
-	policy, err := readPolicy(ctx, manifest, o.name)
-	if err != nil {
-		return cli.Usage(fmt.Errorf("%s: %w", nameOf(o.file), err))
+	if o.ofStatus() {
+		if err := storedReport(policy, o).write(stdout, o.output); err != nil {
+			return cli.Failed(fmt.Errorf("write output: %w", err))
+		}
+		if len(policy.Status.Releases) == 0 {
+			return cli.No(nil)
+		}
+		return nil
 	}
 	if err := explicable(policy); err != nil {
 		return cli.Usage(fmt.Errorf("%s: %w", nameOf(o.file), err))
@@ -132,10 +153,43 @@ func (o options) run(ctx context.Context, stdin io.Reader, stdout io.Writer, pro
 	return nil
 }
 
+// ofStatus reports whether the status of a policy of the cluster is printed, without a scan.
+func (o options) ofStatus() bool {
+	return o.stored != "" && !o.scan && o.tags+o.dockerConfig+o.ca+o.cert+o.key == ""
+}
+
+// policy reads the policy of the cluster, or of the manifest.
+func (o *options) policy(ctx context.Context, f *cli.Factory, stdin io.Reader) (*v1alpha1.ImagePolicy, error) {
+	if o.stored != "" {
+		c, err := f.Client()
+		if err != nil {
+			return nil, err
+		}
+		namespace, err := f.Namespace()
+		if err != nil {
+			return nil, err
+		}
+		policy, err := stored(ctx, c, namespace, o.stored)
+		if err == nil {
+			o.file = "ImagePolicy " + namespace + "/" + policy.Name // for messages
+		}
+		return policy, err
+	}
+	manifest, err := read(o.file, stdin)
+	if err != nil {
+		return nil, cli.Usage(fmt.Errorf("--file: %w", err))
+	}
+	policy, err := readPolicy(ctx, manifest, o.name)
+	if err != nil {
+		return nil, cli.Usage(fmt.Errorf("%s: %w", nameOf(o.file), err))
+	}
+	return policy, nil
+}
+
 // explicable rejects policies that need a cluster.
 func explicable(policy *v1alpha1.ImagePolicy) error {
 	if source := policy.Spec.Source; source != nil && source.GitHub != nil {
-		return errors.New("spec.source.github: GitHub sources can be explained only in a cluster: see status.candidates of the ImagePolicy there")
+		return errors.New("spec.source.github: GitHub sources can be explained only in a cluster: hlnr explain NAME prints the status of the ImagePolicy there")
 	}
 	return nil
 }
@@ -143,8 +197,12 @@ func explicable(policy *v1alpha1.ImagePolicy) error {
 // validate rejects invalid combinations of flags.
 func (o options) validate() error {
 	switch {
-	case o.file == "":
-		return errors.New("--file is required: set it to a manifest, or to - for standard input")
+	case o.stored != "" && o.file+o.name != "":
+		return errors.New("--file and --name are for a manifest: omit them, or the name of the ImagePolicy of the cluster")
+	case o.stored == "" && o.file == "":
+		return errors.New("--file is required: set it to a manifest, or to - for standard input; or name an ImagePolicy or a Microservice of the cluster")
+	case o.stored == "" && o.scan:
+		return errors.New("--scan is for an ImagePolicy of the cluster: a manifest is always scanned")
 	case o.file == "-" && o.tags == "-":
 		return errors.New("--tags: standard input is already used for the manifest: write one of the two to a file")
 	case o.tags != "" && o.dockerConfig+o.ca+o.cert+o.key != "":

@@ -109,7 +109,7 @@ func TestExplainRefuses(t *testing.T) {
 		"unknown output":           {[]string{"-f", "-", "-o", "wide"}, "", `--output: unknown format "wide": use one of table, json, yaml`},
 		"refused below zero":       {[]string{"-f", "-", "--refused", "-1"}, "", "--refused: -1"},
 		"unknown flag":             {[]string{"--nonsense"}, "", "unknown flag: --nonsense"},
-		"argument":                 {[]string{"shop"}, "", `unknown command "shop"`},
+		"arguments":                {[]string{"shop", "web"}, "", `unexpected argument "web"`},
 		"empty":                    {[]string{"-f", "-"}, "", "ImagePolicy of hlnr.io/v1alpha1 not found: set kind and apiVersion"},
 		"no YAML":                  {[]string{"-f", "-"}, "a: b: c", "read YAML"},
 		"no object":                {[]string{"-f", "-"}, "- a", "a document is not an object"},

@@ -49,7 +49,7 @@ func TestExplainOfManyTimes(t *testing.T) {
 	manifest := strings.Replace(smallPolicy, "registry.example.com/shop", server.Repository("shop")+", versioning: {scheme: PushTime}", 1)
 	options := options{file: "-", platform: "linux/amd64", output: outputTable, refused: 10, timeout: time.Minute}
 	var stdout bytes.Buffer
-	err := options.run(t.Context(), strings.NewReader(manifest), &stdout, func(p imagepolicy.Progress) { reported = append(reported, p) })
+	err := options.run(t.Context(), nil, strings.NewReader(manifest), &stdout, func(p imagepolicy.Progress) { reported = append(reported, p) })
 	if want := (imagepolicy.Progress{Timed: 3, Times: 3, Images: 3}); err != nil || reported[len(reported)-1] != want || !strings.Contains(stdout.String(), "3 tags: 3 offered") {
 		t.Errorf("%v, progress %+v, want %+v at its end; output:\n%s", err, reported, want, stdout.String())
 	}

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -50,6 +51,8 @@ type report struct {
 	Notes []string `json:"notes,omitempty"`
 	// Candidates in the order of selection.
 	Candidates []judged `json:"candidates"`
+	// Hint is how to show the hidden candidates.
+	Hint string `json:"-"`
 }
 
 type refusedCount struct {
@@ -171,7 +174,7 @@ func (r report) summary() string {
 		fmt.Fprintf(&b, "; %d rejected (%s)", refused, strings.Join(parts, ", "))
 	}
 	if r.Hidden > 0 {
-		fmt.Fprintf(&b, "; %d of them not shown, use --all to show them", r.Hidden)
+		fmt.Fprintf(&b, "; %d of them not shown, %s", r.Hidden, cmp.Or(r.Hint, "use --all to show them"))
 	}
 	return b.String()
 }

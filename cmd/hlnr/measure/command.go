@@ -200,7 +200,7 @@ func (t *test) microservice(ctx context.Context, namespace, name string) (*v1alp
 	for i := range list.Items {
 		names = append(names, list.Items[i].Name)
 	}
-	return nil, cli.Unknown("Microservice in namespace "+namespace, name, names)
+	return nil, cli.UnknownMicroservice(ctx, t.client, "Microservice", namespace, name, names)
 }
 
 // measure measures all rounds, and decides.

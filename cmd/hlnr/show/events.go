@@ -34,13 +34,21 @@ func newEvents(f *cli.Factory) *cobra.Command {
 		Long: `List the events of Microservices, their releases, ImagePolicies and NetworkPolicies, the
 newest last. The API server keeps events for an hour by default.`,
 		Example: `  hlnr events
-  hlnr events shop -o wide`,
+  hlnr events shop -o wide
+
+  # Of the last ten minutes, in all namespaces
+  hlnr events -A --since 10m`,
 		Args:              cobra.MaximumNArgs(1),
 		GroupID:           cli.GroupSee,
 		ValidArgsFunction: f.CompleteNames(1, microservices),
 	}
 	scope, output := cli.AddScope(cmd), cli.AddOutput(cmd, cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
+	var since time.Duration
+	cmd.Flags().DurationVar(&since, "since", 0, "show only events newer than this duration, such as 10m; by default all that the API server keeps")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if since < 0 {
+			return cli.Usage(fmt.Errorf("--since: %s must not be negative", since))
+		}
 		q, err := queryOf(f, scope)
 		if err != nil {
 			return err
@@ -51,7 +59,7 @@ newest last. The API server keeps events for an hour by default.`,
 			if in, err = objects(cmd.Context(), f, q); err != nil {
 				return err
 			}
-			if home, err = find(in, q.namespace, name); err != nil {
+			if home, err = findIn(cmd.Context(), f, in, q.namespace, name); err != nil {
 				return err
 			}
 		}
@@ -64,13 +72,25 @@ newest last. The API server keeps events for an hour by default.`,
 			return fmt.Errorf("list events: %w", err)
 		}
 		v := view.NewEvents(in, list.Items, home, name, f.Now())
+		if since > 0 {
+			v.Events = slices.DeleteFunc(v.Events, func(e view.Event) bool { return f.Now().Sub(e.Time.Time) > since })
+		}
+		if len(in.Microservices) == 0 {
+			if err := cli.KnownNamespace(cmd.Context(), c, home); err != nil {
+				return err
+			}
+		}
 		if len(v.Events) == 0 { // None, or none of these kinds: the list of events does not show the difference.
 			if err := c.List(cmd.Context(), &v1alpha1.MicroserviceList{}, client.InNamespace(home), client.Limit(1)); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 				return err
 			}
 		}
 		return output.Print(f.Out, v, func(out io.Writer) error {
-			return text.Events(out, v, listed(f, output, scope, args))
+			o := listed(f, output, scope, args)
+			if since > 0 {
+				o.Searched += " in the last " + view.Span(since)
+			}
+			return text.Events(out, v, o)
 		}, nil)
 	}
 	return cmd
@@ -120,7 +140,7 @@ begins with the name of its pod.`,
 		}
 		s, ok := view.NewService(in, namespace, args[0], f.Now())
 		if !ok {
-			_, err := find(in, namespace, args[0])
+			_, err := findIn(cmd.Context(), f, in, namespace, args[0])
 			return err
 		}
 		wanted := ""

@@ -2,6 +2,7 @@ package show
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,8 +22,6 @@ type query struct {
 	service string
 	// pods, and NotificationPolicies, are read too if set.
 	pods, notifications bool
-	// quiet does not report what the user may not read.
-	quiet bool
 }
 
 // queryOf returns the query for the flags of a command.
@@ -57,10 +56,12 @@ func readable(ctx context.Context, f *cli.Factory, q query) (view.Input, []error
 		return view.Input{}, nil, err
 	}
 	for _, err := range missing {
-		if q.quiet {
-			break
-		}
 		fmt.Fprintln(f.ErrOut, "hlnr: not shown:", f.Explain(ctx, err))
+	}
+	if len(read.Microservices) == 0 {
+		if err := cli.KnownNamespace(ctx, c, q.namespace); err != nil {
+			return view.Input{}, nil, err
+		}
 	}
 	read.Namespace, read.Program = home, f.Program()
 	return read.Input, missing, nil
@@ -74,8 +75,33 @@ func unsure(err error, missing []error) error {
 	return cli.Failed(fmt.Errorf("%w; but not all could be read, as shown above", err))
 }
 
-// find returns the namespace of a service by its name, or an error that suggests others.
-func find(in view.Input, namespace, name string) (string, error) {
+// findIn returns the namespace of a service by its name, or an error that suggests other names and namespaces.
+func findIn(ctx context.Context, f *cli.Factory, in view.Input, namespace, name string) (string, error) {
+	found, err := find(in, name)
+	return found, explained(ctx, f, namespace, err)
+}
+
+// explained returns errors of views as explain does; a service that a namespace does not have is searched in the others.
+func explained(ctx context.Context, f *cli.Factory, namespace string, err error) error {
+	var unknown *view.Unknown
+	if !errors.As(err, &unknown) || unknown.What != microserviceWord && unknown.What != nameWord {
+		return explain(err)
+	}
+	c, clientErr := f.Client()
+	if clientErr != nil {
+		return explain(err)
+	}
+	return cli.UnknownMicroservice(ctx, c, unknown.What, namespace, unknown.Name, unknown.Names)
+}
+
+// What find returns as unknown, and view.WhyHost for a word that cannot be a host.
+const (
+	microserviceWord = "Microservice"
+	nameWord         = "host, service or version"
+)
+
+// find returns the namespace of a service by its name, or an error that names others of the namespace.
+func find(in view.Input, name string) (string, error) {
 	var found, names []string
 	for i := range in.Microservices {
 		ms := &in.Microservices[i]
@@ -84,15 +110,11 @@ func find(in view.Input, namespace, name string) (string, error) {
 			found = append(found, ms.Namespace)
 		}
 	}
-	where := "Microservice in namespace " + namespace
-	if namespace == "" {
-		where = "Microservice in any namespace"
-	}
 	switch len(found) {
 	case 0:
-		return "", cli.Unknown(where, name, names)
+		return "", &view.Unknown{What: microserviceWord, Name: name, Names: names}
 	case 1:
 		return found[0], nil
 	}
-	return "", explain(&view.Ambiguous{What: "Microservice", Name: name, Objects: found, Remedy: "name one of these namespaces with -n"})
+	return "", explain(&view.Ambiguous{What: microserviceWord, Name: name, Objects: found, Remedy: "name one of these namespaces with -n"})
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -93,7 +94,7 @@ func (s scene) hlnr(args ...string) (code cli.Code, stdout, stderr string) {
 	var out, err bytes.Buffer
 	f := cli.New("hlnr", "v1", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &err})
 	f.Clock = clocktesting.NewFakeClock(s.story.Now)
-	code = cli.Run(s.Context(), f, append(args, "--kubeconfig", env.Kubeconfig(), "-n", s.namespace), NewCommands()...)
+	code = cli.Run(s.Context(), f, slices.Concat([]string{args[0], "--kubeconfig", env.Kubeconfig(), "-n", s.namespace}, args[1:]), NewCommands()...)
 	return code, out.String(), err.String()
 }
 
@@ -130,10 +131,12 @@ func TestCommands(t *testing.T) {
 		"why of a frozen start":   {starts, []string{"why", "shop", "1.1.0"}, cli.ExitNo, `1.1.0 is not live: it is frozen until 2030-02-04T08:00:00Z by Freeze "fair" ("trade fair").`, ""},
 		"history":                 {rolledBack, []string{"history", "shop"}, cli.ExitYes, "rolled back 8m ago: latency-p99 612 ms > 500 ms at 10 %", ""},
 		"status of previews":      {previews, []string{"status"}, cli.ExitYes, "hlnr previews -n " + previews.namespace + " shop", ""},
-		"why of a wrong service":  {approval, []string{"why", "shpo"}, cli.ExitUsage, "", `there is no host, service or version with the name "shpo"; did you mean "shop"?`},
+		"why of a wrong service":  {approval, []string{"why", "shpo"}, cli.ExitUsage, "", `there is no host, service or version in namespace ` + approval.namespace + ` with the name "shpo"; did you mean "shop"?`},
 		"previews":                {previews, []string{"previews"}, cli.ExitYes, "https://cart-17.shop.example.com", ""},
 		"no previews":             {approval, []string{"previews"}, cli.ExitYes, "no previews in namespace " + approval.namespace + " (use -A for all namespaces)\n", ""},
 		"events":                  {approval, []string{"events", "shop"}, cli.ExitYes, "no events of shop; the API server keeps events for an hour by default", ""},
+		"events of a short time":  {approval, []string{"events", "shop", "--since", "10m"}, cli.ExitYes, "no events of shop in the last 10m; the API server keeps", ""},
+		"events of no time":       {approval, []string{"events", "--since", "-1s"}, cli.ExitUsage, "", "--since: -1s must not be negative"},
 		"why of a URL":            {approval, []string{"why", "https://shop.example.com/cart"}, cli.ExitYes, "shop.example.com/cart is served by 1.1.0 (10 %) and 1.0.0 (90 %).", ""},
 		"why of a host":           {approval, []string{"why", "shop.example.com"}, cli.ExitYes, "NetworkPolicy " + approval.namespace + "/shop", ""},
 		"why of a group's host":   {approval, []string{"why", "1-x.shop.example.net"}, cli.ExitUsage, "", "host"},
@@ -144,6 +147,13 @@ func TestCommands(t *testing.T) {
 		"why of a version alone":  {rolledBack, []string{"why", "1.1.0"}, cli.ExitNo, "metric", ""},
 		"why of no version alone": {rolledBack, []string{"why", "7.0.0"}, cli.ExitNo, "the ImagePolicy does not offer it", ""},
 		"why of no version":       {rolledBack, []string{"why", "shop", "7.0.0"}, cli.ExitNo, "the ImagePolicy does not offer it", ""},
+		"why of a start":          {rolledBack, []string{"why", "shop", "1.1"}, cli.ExitUsage, "", `there is no version of shop with the name "1.1"; did you mean "1.1.0"?`},
+		"why of a start as a tag": {rolledBack, []string{"why", "shop", "v1"}, cli.ExitUsage, "", `did you mean "1.1.0" or "1.0.0"?`},
+		"why of a start alone":    {rolledBack, []string{"why", "1.1"}, cli.ExitUsage, "", `there is no version of shop with the name "1.1"; did you mean "1.1.0"?`},
+		"why of no start":         {rolledBack, []string{"why", "shop", "7.0"}, cli.ExitNo, "the ImagePolicy does not offer it", ""},
+		"why with a port":         {approval, []string{"why", "shop.example.com:8443/cart"}, cli.ExitYes, "shop.example.com/cart is served by 1.1.0 (10 %)", ""},
+		"status of no namespace":  {approval, []string{"status", "-n", approval.namespace + "x"}, cli.ExitUsage, "", `there is no namespace with the name "` + approval.namespace + `x"; did you mean "` + approval.namespace + `"`},
+		"events of no namespace":  {approval, []string{"events", "-n", "nosuchns"}, cli.ExitUsage, "", `there is no namespace with the name "nosuchns"`},
 		"why of a pull request":   {previews, []string{"why", "pr/17"}, cli.ExitYes, "pull request 17 is served at https://cart-17.shop.example.com", ""},
 		"why of a fork":           {previews, []string{"why", "shop", "pr/19"}, cli.ExitWaits, "waits for approval (fork)", ""},
 		"why of no pull request":  {previews, []string{"why", "pr/99"}, cli.ExitUsage, "", "preview of a pull request"},
@@ -165,6 +175,77 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// A host that the namespace does not have is searched in all namespaces that the user may list.
+func TestWhyOfAHostElsewhere(t *testing.T) {
+	t.Parallel()
+	s := stage(t, "approval")
+	var policy v1alpha1.NetworkPolicy
+	if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: "shop"}, &policy); err != nil {
+		t.Fatal(err)
+	}
+	host := "1-x." + s.namespace + ".localhost"
+	for i := range policy.Status.Domains {
+		if d := &policy.Status.Domains[i]; d.Domain == "shop.example.com" {
+			d.Domain = host
+		}
+	}
+	if err := env.Client.Status().Update(t.Context(), &policy); err != nil {
+		t.Fatal(err)
+	}
+	away := scene{t, env.Namespace(t), s.story}
+	for _, q := range []string{host, "http://" + host + "/cart", host + ":8080/cart"} {
+		code, stdout, stderr := away.hlnr("why", q)
+		want := "hlnr: namespace " + away.namespace + " has no host " + host + ": this is the answer of namespace " + s.namespace + "\n"
+		if code != cli.ExitYes || !strings.Contains(stdout, " is served by 1.1.0 (10 %) and 1.0.0 (90 %).") || stderr != want {
+			t.Errorf("why %s: exit code %d\n%s%s", q, code, stdout, stderr)
+		}
+	}
+	code, _, stderr := away.hlnr("why", "x"+host)
+	if want := `there is no host in any namespace with the name "x` + host + `"; did you mean "` + host + `"`; code != cli.ExitUsage || !strings.Contains(stderr, want) {
+		t.Errorf("of no host: exit code %d, want %q\n%s", code, want, stderr)
+	}
+	user := away.reader("own-" + away.namespace)
+	code, _, stderr = away.hlnr("why", host, "--as", user)
+	if want := "it was only searched in namespace " + away.namespace + ": you (" + user + ") cannot list networkpolicies.hlnr.io in all namespaces"; code == cli.ExitYes || !strings.Contains(stderr, want) {
+		t.Errorf("without rights elsewhere: exit code %d, want %q\n%s", code, want, stderr)
+	}
+}
+
+// reader creates a user who may list the objects of the namespace.
+func (s scene) reader(name string) string {
+	s.Helper()
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"hlnr.io", ""}, Resources: []string{"*"}, Verbs: []string{"list"}}},
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: name}},
+	}
+	for _, o := range []client.Object{role, binding} {
+		if err := env.Client.Create(s.Context(), o); err != nil {
+			s.Fatal(err)
+		}
+	}
+	await.Nil(s.T, func(ctx context.Context) error { // the authorizer applies the roles after a while
+		return env.As(s.T, name).List(ctx, &v1alpha1.MicroserviceList{}, client.InNamespace(s.namespace))
+	})
+	return name
+}
+
+// A service that the namespace does not have is suggested with the namespaces that have it.
+func TestServiceElsewhere(t *testing.T) {
+	t.Parallel()
+	s := stage(t, "active")
+	away := scene{t, env.Namespace(t), s.story}
+	for _, args := range [][]string{{"status", "shop"}, {"tree", "shop"}, {"why", "shop"}, {"why", "shop", "1.0.0"}, {"history", "shop"}, {"events", "shop"}, {"logs", "shop"}, {"previews", "shop"}} {
+		code, _, stderr := away.hlnr(args...)
+		if code != cli.ExitUsage || !strings.Contains(stderr, "in namespace "+away.namespace+` with the name "shop"; there `) || !strings.Contains(stderr, " shop in ") || !strings.Contains(stderr, "-n") {
+			t.Errorf("%q: exit code %d: %s", args, code, stderr)
+		}
+	}
+}
+
 // A version is never treated as a host: a question in the wrong namespace, or about one of several services, returns
 // what to specify.
 func TestWhyOfAVersionThatNoServiceHas(t *testing.T) {
@@ -181,7 +262,7 @@ func TestWhyOfAVersionThatNoServiceHas(t *testing.T) {
 		want      string
 	}{
 		"no service":   {view.Input{}, "prod", "there is no Microservice in namespace prod, and so no version v1.2.0: name another namespace with -n, or -A for all"},
-		"two services": {two, "", "no Microservice in the cluster has a release or an offer of version v1.2.0: ask about one with hlnr why MICROSERVICE v1.2.0"},
+		"two services": {two, "", "no Microservice in the cluster has a release or an offer of version v1.2.0: ask about one with hlnr why -n NAMESPACE MICROSERVICE v1.2.0"},
 	} {
 		if _, err := ask(test.in, test.namespace, []string{"v1.2.0"}, time.Now()); err == nil || err.Error() != test.want {
 			t.Errorf("%s: %v", name, err)
@@ -270,18 +351,6 @@ func TestAmbiguousServices(t *testing.T) {
 	}
 }
 
-// TestHostsOfAllNamespaces checks that a host is found without its namespace, here in two of them.
-func TestHostsOfAllNamespaces(t *testing.T) {
-	t.Parallel()
-	a, _ := stage(t, "approval"), stage(t, "approval")
-	var stdout, stderr bytes.Buffer
-	f := cli.New("hlnr", "v1", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr})
-	code := cli.Run(t.Context(), f, []string{"why", "https://shop.example.com/cart", "--kubeconfig", env.Kubeconfig()}, NewCommands()...)
-	if text := stdout.String() + stderr.String(); code != cli.ExitUsage || !strings.Contains(text, "is ambiguous") || !strings.Contains(text, a.namespace) {
-		t.Errorf("exit code %d: %s", code, text)
-	}
-}
-
 // TestClosedPipe checks that a closed output ends the command without a message.
 func TestClosedPipe(t *testing.T) {
 	t.Parallel()
@@ -362,6 +431,24 @@ func TestEventsWithoutCRDs(t *testing.T) {
 	code := cli.Run(t.Context(), f, []string{"events", "--kubeconfig", config, "-n", "shop"}, NewCommands()...)
 	if code != cli.ExitFailed || out.Len() > 0 || !strings.Contains(problems.String(), "the CRDs of Heighliner are not installed") {
 		t.Errorf("exit code %d, output %q, error %q", code, &out, &problems)
+	}
+}
+
+// With --since, older events are omitted.
+func TestEventsSince(t *testing.T) {
+	t.Parallel()
+	s := stage(t, "active")
+	for name, age := range map[string]time.Duration{"old": time.Hour, "new": time.Minute} {
+		e := &eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, EventTime: metav1.NewMicroTime(s.story.Now.Add(-age)), Type: "Normal", Reason: name, Action: "Test", ReportingController: "hlnr.io/test", ReportingInstance: "test", Note: "note of " + name}
+		e.Regarding = corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Microservice", Namespace: s.namespace, Name: "shop"}
+		if err := env.Client.Create(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for args, want := range map[string]string{"": "60m  old  Microservice/shop  note of old\n60s  new  Microservice/shop  note of new\n", "--since=10m": "60s  new  Microservice/shop  note of new\n"} {
+		if code, stdout, stderr := s.hlnr(append([]string{"events"}, strings.Fields(args)...)...); code != cli.ExitYes || stdout != want {
+			t.Errorf("%q: exit code %d, %q, want %q\n%s", args, code, stdout, want, stderr)
+		}
 	}
 }
 

@@ -81,7 +81,7 @@ func board(cmd *cobra.Command, f *cli.Factory, scope *cli.Scope, names []string,
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(in.Microservices, func(ms v1alpha1.Microservice) bool { return ms.Name == name }) {
-			_, err := find(in, q.namespace, name)
+			_, err := findIn(cmd.Context(), f, in, q.namespace, name)
 			return view.Board{}, err
 		}
 	}

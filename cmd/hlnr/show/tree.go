@@ -74,7 +74,7 @@ line for each release, and one for each change.`,
 		if len(args) == 0 {
 			return printTrees(f, output, view.New(in, f.Now()), o, t)
 		}
-		namespace, err := find(in, q.namespace, args[0])
+		namespace, err := findIn(cmd.Context(), f, in, q.namespace, args[0])
 		if err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ that were removed are not listed.`,
 		}
 		h, ok := view.NewHistory(in, namespace, args[0], f.Now())
 		if !ok {
-			_, err := find(in, namespace, args[0])
+			_, err := findIn(cmd.Context(), f, in, namespace, args[0])
 			return err
 		}
 		return output.Print(f.Out, h, func(out io.Writer) error {

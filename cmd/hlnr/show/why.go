@@ -1,10 +1,12 @@
 package show
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -13,9 +15,11 @@ import (
 
 	"github.com/Masterminds/semver/v3"
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/version"
 	"github.com/heighliner/heighliner/internal/view"
 	"github.com/heighliner/heighliner/internal/view/text"
 )
@@ -29,6 +33,8 @@ weights to releases, images and the verdicts on newer versions; or from a versio
 it waits for or why it failed. For the name of a Microservice, the answer is about the
 version that needs most attention: in progress, failed, or else active. Each line names the
 object that it comes from. The last line names what to do.
+
+A host that the namespace does not have is searched in all namespaces that you may list.
 
 Exit codes: 0 it is serving, 3 it is not, 5 it is not serving yet, and waits for a person.`,
 		Example: `  hlnr why https://shop.example.com/cart
@@ -47,10 +53,7 @@ Exit codes: 0 it is serving, 3 it is not, 5 it is not serving yet, and waits for
 			return err
 		}
 		q.pods = strings.HasPrefix(args[0], "pod/")
-		a, err := whyIn(cmd.Context(), f, q, args, prometheus)
-		if isUnknown(err) && q.namespace != "" && looksLikeHost(args) && !cmd.Flags().Changed("namespace") {
-			a, err = whyAnywhere(cmd.Context(), f, q, args, prometheus, err)
-		}
+		a, err := answer(cmd.Context(), f, q, args, prometheus)
 		if err != nil {
 			return err
 		}
@@ -68,57 +71,97 @@ Exit codes: 0 it is serving, 3 it is not, 5 it is not serving yet, and waits for
 	return cmd
 }
 
-// whyIn answers a question from the objects of a namespace, or of all.
-func whyIn(ctx context.Context, f *cli.Factory, q query, args []string, prometheus *string) (view.Answer, error) {
+// answer reads the objects, and answers a question. A host that the namespace does not have is searched in all.
+func answer(ctx context.Context, f *cli.Factory, q query, args []string, prometheus *string) (view.Answer, error) {
+	a, missing, err := answerIn(ctx, f, q, args, prometheus)
+	host, path := hostOf(args)
+	var unknown *view.Unknown
+	if !errors.As(err, &unknown) || q.namespace == "" || host == "" {
+		return a, unsure(explained(ctx, f, q.namespace, err), missing)
+	}
+	here := q.namespace
+	if q.namespace, err = namespaceOf(ctx, f, here, host, path, unknown); err != nil {
+		return a, unsure(err, missing)
+	}
+	fmt.Fprintf(f.ErrOut, "hlnr: namespace %s has no host %s: this is the answer of namespace %s\n", here, host, q.namespace)
+	a, missing, err = answerIn(ctx, f, q, args, prometheus)
+	return a, unsure(explained(ctx, f, q.namespace, err), missing)
+}
+
+// answerIn reads the objects of a namespace, and answers a question. missing is what could not be read.
+func answerIn(ctx context.Context, f *cli.Factory, q query, args []string, prometheus *string) (a view.Answer, missing []error, err error) {
 	in, missing, err := readable(ctx, f, q)
 	if err != nil {
-		return view.Answer{}, err
+		return a, nil, err
 	}
 	if asksHost(in, args) {
 		if err := addRoutes(ctx, f, &in, q.namespace); err != nil {
-			return view.Answer{}, err
+			return a, nil, err
 		}
 	}
 	if err := observe(ctx, f, &in, q.namespace, prometheus); err != nil {
-		return view.Answer{}, err
+		return a, nil, err
 	}
-	a, err := ask(in, q.namespace, args, f.Now())
+	a, err = ask(in, q.namespace, args, f.Now())
+	return a, missing, err
+}
+
+// namespaceOf returns the only namespace that has a host and a path. unknown is the error of the namespace in which it was searched
+// first.
+func namespaceOf(ctx context.Context, f *cli.Factory, here, host, path string, unknown *view.Unknown) (string, error) {
+	c, err := f.Client()
 	if err != nil {
-		return a, unsure(explain(err), missing)
+		return "", err
 	}
-	return a, nil
+	var list v1alpha1.NetworkPolicyList
+	err = c.List(ctx, &list)
+	if apierrors.IsForbidden(err) {
+		return "", cli.Usage(fmt.Errorf("%w; it was only searched in namespace %s: %w", explain(unknown), here, f.Explain(ctx, err)))
+	}
+	if err != nil {
+		return "", err
+	}
+	namespaces, hosts := view.HostNamespaces(list.Items, host, path)
+	switch len(namespaces) {
+	case 0:
+		return "", cli.Unknown("host in any namespace", host, hosts)
+	case 1:
+		return namespaces[0], nil
+	}
+	return "", cli.Usage(fmt.Errorf("namespace %s has no host %s; several namespaces have it: choose one with -n: %s", here, host, strings.Join(namespaces, ", ")))
 }
 
-// whyAnywhere answers a question from the objects of all namespaces, because the user may not know the one of a host. unknown is
-// the error for the user's namespace, which remains if there is no answer.
-func whyAnywhere(ctx context.Context, f *cli.Factory, q query, args []string, prometheus *string, unknown error) (view.Answer, error) {
-	home := q.namespace
-	q.namespace, q.quiet = "", true
-	a, err := whyIn(ctx, f, q, args, prometheus)
-	switch {
-	case err == nil:
-		fmt.Fprintf(f.ErrOut, "hlnr: not in namespace %s: this is from all namespaces\n", home)
-		return a, nil
-	case strings.Contains(err.Error(), "ambiguous"):
-		return a, err
-	}
-	return a, unknown
-}
-
-// looksLikeHost reports whether a question is a URL or a name with dots that is not a version.
-func looksLikeHost(args []string) bool {
+// hostOf returns the host and the path of a question about them; "" for another question, as about a version.
+func hostOf(args []string) (host, path string) {
 	q := args[0]
-	if len(args) > 1 || strings.HasPrefix(q, "pod/") || strings.HasPrefix(q, "pr/") {
-		return false
+	switch {
+	case len(args) > 1 || strings.HasPrefix(q, "pod/") || strings.HasPrefix(q, "pr/"):
+		return "", ""
+	case strings.Contains(q, "://"):
+		u, err := url.Parse(q)
+		if err != nil {
+			return "", ""
+		}
+		return u.Hostname(), u.EscapedPath()
+	case strings.Contains(q, "/"):
+		host, path, _ = strings.Cut(q, "/")
+		path = "/" + path
+	case strings.Contains(q, ".") && !isVersion(q):
+		host, path = q, "/"
 	}
-	_, no := semver.StrictNewVersion(strings.TrimPrefix(q, "v"))
-	return strings.Contains(q, "://") || strings.Contains(q, ".") && no != nil
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return host, path
 }
 
-// isUnknown reports whether an error is about a name that does not exist.
-func isUnknown(err error) bool {
-	var exit *cli.Exit
-	return errors.As(err, &exit) && exit.Code == cli.ExitUsage
+// isVersion reports whether a name with a dot is a version or the start of one, and not a host, whose last part begins with a letter.
+func isVersion(name string) bool {
+	if _, err := semver.StrictNewVersion(strings.TrimPrefix(name, "v")); err == nil {
+		return true
+	}
+	last := name[strings.LastIndex(name, ".")+1:]
+	return last != "" && last[0] >= '0' && last[0] <= '9'
 }
 
 // asksHost reports whether ask treats a question as one about a host.
@@ -134,29 +177,32 @@ func asksHost(in view.Input, args []string) bool {
 // ask answers a question in the arguments of the command.
 func ask(in view.Input, namespace string, args []string, now time.Time) (view.Answer, error) {
 	if len(args) == 2 {
-		home, err := find(in, namespace, args[0])
+		home, err := find(in, args[0])
 		if err != nil {
 			return view.Answer{}, err
 		}
 		if number, ok := strings.CutPrefix(args[1], "pr/"); ok {
 			return askPullRequest(in, home, args[0], number, now)
 		}
+		if err := begun(in, home, args[0], args[1]); err != nil {
+			return view.Answer{}, err
+		}
 		return view.WhyVersion(in, home, args[0], args[1], now)
 	}
 	switch q := args[0]; {
 	case strings.Contains(q, "://"):
-		u, err := url.Parse(q)
-		if err != nil || u.Hostname() == "" {
+		host, path := hostOf(args)
+		if host == "" {
 			return view.Answer{}, cli.Usage(fmt.Errorf("%q is not a URL: write https://HOST/PATH", q))
 		}
-		return view.WhyHost(in, u.Hostname(), u.EscapedPath(), now)
+		return view.WhyHost(in, host, path, now)
 	case strings.HasPrefix(q, "pod/"):
 		return askPod(in, namespace, strings.TrimPrefix(q, "pod/"), now)
 	case strings.HasPrefix(q, "pr/"):
 		return askPullRequest(in, namespace, "", strings.TrimPrefix(q, "pr/"), now)
 	case strings.Contains(q, "/"):
-		host, path, _ := strings.Cut(q, "/")
-		return view.WhyHost(in, host, "/"+path, now)
+		host, path := hostOf(args)
+		return view.WhyHost(in, host, path, now)
 	}
 	return askName(in, namespace, args[0], now)
 }
@@ -164,18 +210,18 @@ func ask(in view.Input, namespace string, args []string, now time.Time) (view.An
 // askName answers a question about the name of a service, a version or a host.
 func askName(in view.Input, namespace, name string, now time.Time) (view.Answer, error) {
 	if slices.ContainsFunc(in.Microservices, func(ms v1alpha1.Microservice) bool { return ms.Name == name }) {
-		home, err := find(in, namespace, name)
+		home, err := find(in, name)
 		if err != nil {
 			return view.Answer{}, err
 		}
 		s, _ := view.NewService(in, home, name, now)
-		version := s.State.Version
+		wanted := s.State.Version
 		for _, g := range s.Groups {
-			if version == "" {
-				version = g.Active
+			if wanted == "" {
+				wanted = g.Active
 			}
 		}
-		return view.WhyVersion(in, home, name, version, now)
+		return view.WhyVersion(in, home, name, wanted, now)
 	}
 	services := view.Services(in, name)
 	if len(services) == 1 {
@@ -183,30 +229,85 @@ func askName(in view.Input, namespace, name string, now time.Time) (view.Answer,
 		return view.WhyVersion(in, home, service, name, now)
 	}
 	if len(services) > 1 {
-		return view.Answer{}, &view.Ambiguous{What: "version", Name: name, Objects: services, Remedy: "name the service: hlnr why MICROSERVICE " + name}
+		return view.Answer{}, &view.Ambiguous{What: "version", Name: name, Objects: services, Remedy: "name the service: " + command(in, namespace, name)}
 	}
-	a, err := view.WhyHost(in, name, "/", now)
+	a, err := view.WhyHost(in, cmp.Or(first(hostOf([]string{name})), name), "/", now)
 	var unknown *view.Unknown
-	if _, no := semver.StrictNewVersion(strings.TrimPrefix(name, "v")); no == nil && errors.As(err, &unknown) {
+	if strings.Contains(name, ".") && isVersion(name) && errors.As(err, &unknown) {
 		return askUnknownVersion(in, namespace, name, now)
 	}
 	return a, err
 }
 
+func first(a, _ string) string { return a }
+
+// command returns a command that asks about a service of a namespace, or of one to choose, which the reader names.
+func command(in view.Input, namespace string, args ...string) string {
+	return view.Command(cmp.Or(in.Program, "hlnr"), in.Namespace, cmp.Or(namespace, "NAMESPACE"), "why", append([]string{"MICROSERVICE"}, args...)...)
+}
+
+// begun returns the error for the start of a version that a service does not have, with the versions that begin so; nil if there
+// are none.
+func begun(in view.Input, namespace, name, wanted string) error {
+	if slices.Contains(view.Services(in, wanted), namespace+"/"+name) {
+		return nil
+	}
+	near := slices.DeleteFunc(versionsOf(in, namespace, name), func(v string) bool {
+		return !strings.HasPrefix(strings.TrimPrefix(v, "v"), strings.TrimPrefix(wanted, "v")+".")
+	})
+	if len(near) == 0 {
+		return nil
+	}
+	return cli.Suggest("version of "+name, wanted, near)
+}
+
+// versionsOf returns the versions that a service has, and those that its ImagePolicy offers or rejects, the newest first.
+func versionsOf(in view.Input, namespace, name string) (out []string) {
+	for i := range in.Microservices {
+		ms := &in.Microservices[i]
+		if ms.Namespace != namespace || ms.Name != name {
+			continue
+		}
+		for _, g := range ms.Status.ReleaseGroups {
+			for _, r := range g.Releases {
+				out = append(out, r.SemVer.Version)
+			}
+		}
+		for j := range in.ImagePolicies {
+			p := &in.ImagePolicies[j]
+			if p.Namespace != namespace || p.Name != ms.Spec.ImagePolicyRef.Name {
+				continue
+			}
+			for _, o := range p.Status.Releases {
+				out = append(out, o.SemVer.Version)
+			}
+			for _, c := range p.Status.Candidates {
+				out = append(out, c.Version)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b string) int { return version.Compare(b, a) })
+	return slices.Compact(out)
+}
+
 // askUnknownVersion answers a question about a version that no service has: for the only service, else with
 // what to specify.
-func askUnknownVersion(in view.Input, namespace, version string, now time.Time) (view.Answer, error) {
+func askUnknownVersion(in view.Input, namespace, wanted string, now time.Time) (view.Answer, error) {
 	where := "the cluster"
 	if namespace != "" {
 		where = "namespace " + namespace
 	}
 	switch len(in.Microservices) {
 	case 0:
-		return view.Answer{}, cli.Usage(fmt.Errorf("there is no Microservice in %s, and so no version %s: name another namespace with -n, or -A for all", where, version))
+		return view.Answer{}, cli.Usage(fmt.Errorf("there is no Microservice in %s, and so no version %s: name another namespace with -n, or -A for all", where, wanted))
 	case 1:
-		return view.WhyVersion(in, in.Microservices[0].Namespace, in.Microservices[0].Name, version, now)
+		ms := &in.Microservices[0]
+		if err := begun(in, ms.Namespace, ms.Name, wanted); err != nil {
+			return view.Answer{}, err
+		}
+		return view.WhyVersion(in, ms.Namespace, ms.Name, wanted, now)
 	}
-	return view.Answer{}, cli.Usage(fmt.Errorf("no Microservice in %s has a release or an offer of version %s: ask about one with hlnr why MICROSERVICE %s", where, version, version))
+	return view.Answer{}, cli.Usage(fmt.Errorf("no Microservice in %s has a release or an offer of version %s: ask about one with %s", where, wanted, command(in, namespace, wanted)))
 }
 
 // askPod answers a question about a pod of the namespace, or of the only one that has it.
@@ -244,5 +345,5 @@ func askPullRequest(in view.Input, namespace, service, text string, now time.Tim
 		home, name, _ := strings.Cut(found[0], "/")
 		return view.WhyPullRequest(in, home, name, number, now)
 	}
-	return view.Answer{}, &view.Ambiguous{What: "pull request", Name: text, Objects: found, Remedy: "name the service: hlnr why MICROSERVICE pr/" + text}
+	return view.Answer{}, &view.Ambiguous{What: "pull request", Name: text, Objects: found, Remedy: "name the service: " + command(in, namespace, "pr/"+text)}
 }

@@ -29,17 +29,13 @@ type question struct {
 	state string
 	// people reports whether waits for users do not end the wait.
 	people bool
-	// program is how the user called the command, and home the namespace in which it acts by default.
-	program, home string
+	// command returns a command to copy, as [cli.Factory.Command] does.
+	command func(namespace, verb string, args ...string) string
 }
 
-// command returns a command for the Microservice, with its namespace if that is not the user's.
-func (q question) command(verb string, s snapshot, args ...string) string {
-	words := []string{q.program, verb}
-	if s.ms.Namespace != q.home {
-		words = append(words, "-n", s.ms.Namespace)
-	}
-	return strings.Join(append(append(words, s.ms.Name), args...), " ")
+// next returns a command for the Microservice.
+func (q question) next(verb string, s snapshot, args ...string) string {
+	return q.command(s.ms.Namespace, verb, append([]string{s.ms.Name}, args...)...)
 }
 
 // snapshot is what is known at one time.
@@ -76,7 +72,11 @@ func (s snapshot) unrouted(g *v1alpha1.ReleaseGroup) (text string) {
 }
 
 // line is one fact, reported when it changes.
-type line struct{ What, Text string }
+type line struct {
+	What, Text string
+	// Since is when it began, if the objects have that time.
+	Since time.Time
+}
 
 // answer is the result that ends the wait.
 type answer struct {
@@ -88,7 +88,7 @@ type answer struct {
 func (q question) judge(s snapshot) ([]line, *answer) {
 	var lines []line
 	if s.offered(q.version) {
-		lines = append(lines, line{"found", "version " + q.version + ", offered by ImagePolicy " + s.policy.Name})
+		lines = append(lines, line{What: "found", Text: "version " + q.version + ", offered by ImagePolicy " + s.policy.Name})
 	}
 	g, row := s.row(q.version)
 	if row == nil {
@@ -98,25 +98,21 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 	if run != nil && run.Release != row.VersionedMicroservice {
 		run = nil
 	}
-	lines = append(lines, line{"started", started(g, row)})
-	if row.Available || row.Status == v1alpha1.ReleaseCanary || row.Status == v1alpha1.ReleaseActive {
-		text := ""
-		if s.release != nil && s.release.Status.Ready != "" {
-			text = s.release.Status.Ready + " pods"
-		}
-		lines = append(lines, line{"available", text})
+	lines = append(lines, s.started(g, row))
+	if l, is := s.available(row); is {
+		lines = append(lines, l)
 	}
 	switch row.Status {
 	case v1alpha1.ReleaseActive:
-		lines = append(lines, line{"active", fmt.Sprintf("%d %%", row.Weight)})
+		lines = append(lines, line{"active", fmt.Sprintf("%d %%", row.Weight), row.LastTransitionTime.Time})
 		if q.state == forApproval {
 			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is active, and waits for no approval", q.version)}
 		}
 		if text := s.unrouted(g); text != "" {
-			return append(lines, line{"routes", text}), nil
+			return append(lines, line{What: "routes", Text: text}), nil
 		}
 		if len(s.routing) > 0 {
-			lines = append(lines, line{"routes", "programmed"})
+			lines = append(lines, line{What: "routes", Text: "programmed"})
 		}
 		return lines, &answer{cli.ExitYes, ""}
 	case v1alpha1.ReleaseError:
@@ -138,7 +134,7 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 		return lines, &answer{cli.ExitNo, text}
 	}
 	if run != nil && run.Step > 0 {
-		lines = append(lines, line{"step " + strconv.Itoa(int(run.Step)), q.step(s.ms, g, row)})
+		lines = append(lines, line{"step " + strconv.Itoa(int(run.Step)), q.step(s.ms, g, row), run.StartedTime.Time})
 	}
 	return lines, q.judgeRollout(s, g, row, run)
 }
@@ -161,13 +157,13 @@ func (q question) judgeRollout(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alph
 	}
 	switch c := meta.FindStatusCondition(s.ms.Status.Conditions, v1alpha1.ConditionAnalysisInconclusive); {
 	case approval:
-		return &answer{cli.ExitWaits, fmt.Sprintf("%s waits for approval: %s", q.version, q.command("continue", s, q.version))}
+		return &answer{cli.ExitWaits, fmt.Sprintf("%s waits for approval: %s", q.version, q.next("continue", s, q.version))}
 	case s.ms.Spec.Paused:
-		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.command("resume", s))}
+		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.next("resume", s))}
 	case frozen(s.ms, row.SemVer.Version+" is waiting") != "":
 		return &answer{cli.ExitWaits, frozen(s.ms, row.SemVer.Version+" is waiting")}
 	case run != nil && c != nil && c.Status == "True" && c.Reason == v1alpha1.ConditionAnalysisInconclusive && strings.Contains(c.Message, q.version):
-		return &answer{cli.ExitWaits, fmt.Sprintf("%s: %s", c.Message, q.command("continue", s, q.version))}
+		return &answer{cli.ExitWaits, fmt.Sprintf("%s: %s", c.Message, q.next("continue", s, q.version))}
 	case s.pinnedAway(g, q.version) != "":
 		return &answer{cli.ExitNo, s.pinnedAway(g, q.version)}
 	}
@@ -192,7 +188,7 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 		return &answer{cli.ExitNo, text}
 	}
 	if g.Active != "" && version.Compare(g.Active, q.version) > 0 && !s.pinnedTo(g, q.version) {
-		return &answer{cli.ExitNo, fmt.Sprintf("%s is superseded: %s is active in group %s; to return to it, run %q", q.version, g.Active, g.Name, q.command("pin", s, q.version))}
+		return &answer{cli.ExitNo, fmt.Sprintf("%s is superseded: %s is active in group %s; to return to it, run %q", q.version, g.Active, g.Name, q.next("pin", s, q.version))}
 	}
 	return q.stopped(s)
 }
@@ -202,7 +198,7 @@ func (q question) stopped(s snapshot) *answer {
 	switch {
 	case q.people:
 	case s.ms.Spec.Paused:
-		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.command("resume", s))}
+		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.next("resume", s))}
 	case s.offered(q.version) && frozen(s.ms, "") != "":
 		return &answer{cli.ExitWaits, fmt.Sprintf("%s does not start: %s", q.version, frozen(s.ms, ""))}
 	}
@@ -240,7 +236,7 @@ func (s snapshot) row(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha
 		g := &s.ms.Status.ReleaseGroups[i]
 		for j := range g.Releases {
 			r := &g.Releases[j]
-			if !version.Names(wanted, r.SemVer.Version) {
+			if !version.Names(wanted, r.SemVer.Version) && r.VersionedMicroservice != wanted {
 				continue
 			}
 			inProgress := g.Rollout != nil && g.Rollout.Release == r.VersionedMicroservice
@@ -323,6 +319,11 @@ func (s snapshot) pinOf(g *v1alpha1.ReleaseGroup) (to, words string) {
 
 func (s snapshot) pinnedTo(g *v1alpha1.ReleaseGroup, wanted string) bool {
 	to, _ := s.pinOf(g)
+	for _, r := range g.Releases {
+		if r.VersionedMicroservice == wanted {
+			wanted = r.SemVer.Version
+		}
+	}
 	return to != "" && (version.Names(to, wanted) || version.Names(wanted, to))
 }
 
@@ -381,11 +382,32 @@ func waitsForApproval(ms *v1alpha1.Microservice, run *v1alpha1.Rollout) bool {
 }
 
 // started describes what has the traffic when a release starts.
-func started(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
-	if g.Active == "" || g.Active == row.SemVer.Version {
-		return "in group " + g.Name
+func (s snapshot) started(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) line {
+	l := line{What: "started", Text: "in group " + g.Name}
+	if g.Active != "" && g.Active != row.SemVer.Version {
+		l.Text += fmt.Sprintf(", where %s is active", g.Active)
 	}
-	return fmt.Sprintf("in group %s, where %s is active", g.Name, g.Active)
+	if s.release != nil {
+		l.Since = s.release.CreationTimestamp.Time
+	}
+	return l
+}
+
+// available describes the pods of a release, if it is available: a release with traffic may have lost its pods.
+func (s snapshot) available(row *v1alpha1.Release) (line, bool) {
+	l := line{What: "available"}
+	if !row.Available || s.release != nil && s.release.Status.Available == 0 {
+		return l, false
+	}
+	if s.release != nil && s.release.Status.Ready != "" {
+		l.Text = s.release.Status.Ready + " pods"
+	}
+	if s.release != nil {
+		if c := meta.FindStatusCondition(s.release.Status.Conditions, v1alpha1.ConditionAvailable); c != nil && c.Status == "True" {
+			l.Since = c.LastTransitionTime.Time
+		}
+	}
+	return l, true
 }
 
 // step describes the current step of a release.

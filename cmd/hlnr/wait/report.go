@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// Change is one line of -o json: a new fact.
+// Change is one line of -o json: a fact that is new at Time.
 type Change struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
@@ -22,6 +22,8 @@ type Change struct {
 	What string `json:"what"`
 	// Text for users; "" if What is sufficient.
 	Text string `json:"text,omitempty"`
+	// Since is when it began, which may be long before Time; nil if the objects do not have that time.
+	Since *metav1.Time `json:"since,omitempty"`
 }
 
 // Result is the last line of -o json: the result of the wait.
@@ -43,24 +45,47 @@ type Result struct {
 // results are the results by exit code.
 var results = map[cli.Code]string{cli.ExitYes: "Yes", cli.ExitNo: "No", cli.ExitTimeout: "TimedOut", cli.ExitWaits: "Waits"}
 
-// show prints new facts.
+// show prints new facts, each with when it began. Without that time in the objects, it is the time at which it was seen; a fact that
+// the first read finds has none.
 func (w *waiter) show(lines []line) error {
+	first := !w.read
+	w.read = true
 	for _, l := range lines {
 		if old, seen := w.shown[l.What]; seen && (old == l.Text || l.What == "started" || l.What == "found") {
 			continue
 		}
+		since := l.Since
+		if _, seen := w.shown[l.What]; since.IsZero() && !first || seen {
+			since = w.Now()
+		}
 		w.shown[l.What] = l.Text
 		if w.output.Format == cli.FormatJSON {
-			if err := w.print(Change{TypeMeta: kind("WaitChange"), Time: w.time(), What: l.What, Text: l.Text}); err != nil {
+			c := Change{TypeMeta: kind("WaitChange"), Time: w.time(), What: l.What, Text: l.Text}
+			if !since.IsZero() {
+				c.Since = &metav1.Time{Time: since.UTC()}
+			}
+			if err := w.print(c); err != nil {
 				return err
 			}
 			continue
 		}
-		if _, err := fmt.Fprintln(w.Out, strings.TrimRight(fmt.Sprintf("%s  %-14s  %s", w.Now().Format(time.TimeOnly), l.What, text.Clean(l.Text)), " ")); err != nil {
+		if _, err := fmt.Fprintln(w.out, strings.TrimRight(fmt.Sprintf("%8s  %-14s  %s", clock(since, w.Now()), l.What, text.Clean(l.Text)), " ")); err != nil {
 			return fmt.Errorf("write output: %w", err)
 		}
 	}
 	return nil
+}
+
+// clock returns a time of the day, with its date if that is not today; "" if it is not known.
+func clock(t, now time.Time) string {
+	t = t.In(now.Location())
+	switch {
+	case t.IsZero():
+		return ""
+	case t.Format(time.DateOnly) != now.Format(time.DateOnly):
+		return t.Format(time.DateTime)
+	}
+	return t.Format(time.TimeOnly)
 }
 
 // end ends the command with an answer.
@@ -86,7 +111,7 @@ func (w *waiter) print(value any) error {
 	if err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}
-	if _, err := w.Out.Write(append(raw, '\n')); err != nil {
+	if _, err := w.out.Write(append(raw, '\n')); err != nil {
 		return fmt.Errorf("write output: %w", err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -34,20 +35,39 @@ type waiter struct {
 	name      string
 	question  question
 	output    *cli.Output
-	shown     map[string]string
+	out       io.Writer
+	// shown are the facts that were printed, and read whether the objects were read.
+	shown map[string]string
+	read  bool
+}
+
+func newWaiter(f *cli.Factory) *waiter {
+	return &waiter{Factory: f, out: f.Out, shown: map[string]string{}}
+}
+
+// Until waits until a version, or a release by its name, of a Microservice in the namespace of the command is active. It prints and
+// returns what the command does; with another output than text and JSON it prints nothing.
+func Until(ctx context.Context, f *cli.Factory, name, version string, timeout time.Duration, output *cli.Output) error {
+	w := newWaiter(f)
+	w.question.state, w.output = forActive, output
+	if output.Format != cli.FormatText && output.Format != cli.FormatJSON {
+		w.out = io.Discard
+	}
+	return w.run(ctx, name, version, timeout)
 }
 
 // NewCommand returns the command.
 func NewCommand(f *cli.Factory) *cobra.Command {
-	w := &waiter{Factory: f, shown: map[string]string{}}
+	w := newWaiter(f)
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:     "wait MICROSERVICE VERSION",
+		Use:     "wait MICROSERVICE VERSION|RELEASE",
 		Short:   "Wait until a version is active, or in a step: for pipelines (CI)",
 		GroupID: cli.GroupSee,
 		Long: `wait prints one line per change until the version is in the state that --for names, or beyond it. It ends
-early if the version cannot reach it. With -o json each line is a JSON object, the last one of kind Wait
-with the result: Yes, No, TimedOut or Waits.
+early if the version cannot reach it. Each line begins with the time of the change; what was so before has the
+time that the objects have, or none. With -o json each line is a JSON object, the last one of kind Wait
+with the result: Yes, No, TimedOut or Waits. RELEASE is the name of a VersionedMicroservice.
 
 Exit codes: 0 it is in that state; 2 there is no such Microservice or step; 3 it failed, was filtered out,
 superseded, or another version is pinned; 4 the timeout expired; 5 it waits for a person or for the
@@ -87,15 +107,12 @@ func (w *waiter) run(ctx context.Context, name, wanted string, timeout time.Dura
 		return cli.Usage(fmt.Errorf("--for: %q is not a state: use active, canary, step=NAME or approval", s))
 	}
 	_, name, _ = cutResource(name)
-	w.name, w.question.version, w.question.program = name, version.Meant(wanted), w.Program()
+	w.name, w.question.version, w.question.command = name, version.Meant(wanted), w.Command
 	var err error
 	if w.client, err = w.Client(); err != nil {
 		return err
 	}
 	if w.namespace, err = w.Namespace(); err != nil {
-		return err
-	}
-	if w.question.home, err = w.Home(); err != nil {
 		return err
 	}
 	return w.follow(ctx, timeout)
@@ -109,7 +126,7 @@ func (w *waiter) follow(ctx context.Context, timeout time.Duration) error {
 	changes := w.watch(within)
 	var last snapshot
 	for limit := ctx; ; limit = within {
-		s, err := w.read(limit)
+		s, err := w.snapshot(limit)
 		if err != nil {
 			if errors.Is(context.Cause(within), errOver) && last.ms != nil {
 				return w.over(last, timeout)
@@ -159,8 +176,8 @@ func (w *waiter) known(s snapshot) error {
 	return nil
 }
 
-// read reads the current snapshot.
-func (w *waiter) read(ctx context.Context) (snapshot, error) {
+// snapshot reads the current snapshot.
+func (w *waiter) snapshot(ctx context.Context) (snapshot, error) {
 	s := snapshot{ms: &v1alpha1.Microservice{}, now: w.Now()}
 	err := w.client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: w.name}, s.ms)
 	var status apierrors.APIStatus
@@ -174,7 +191,7 @@ func (w *waiter) read(ctx context.Context) (snapshot, error) {
 		for i := range list.Items {
 			names = append(names, list.Items[i].Name)
 		}
-		return s, cli.Unknown("Microservice in namespace "+w.namespace, w.name, names)
+		return s, cli.UnknownMicroservice(ctx, w.client, "Microservice", w.namespace, w.name, names)
 	case err != nil:
 		return s, err
 	}

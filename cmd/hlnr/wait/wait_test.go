@@ -19,6 +19,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/view"
 	"github.com/heighliner/heighliner/test/manager"
 )
 
@@ -121,6 +122,11 @@ func offer(s *snapshot, versions ...string) {
 	for _, v := range versions {
 		s.policy.Status.Releases = append(s.policy.Status.Releases, v1alpha1.OfferedRelease{Group: "1-x", SemVer: v1alpha1.SemVer{Name: "1.x", Version: v}})
 	}
+}
+
+// command returns a command of a user whose namespace is shop.
+func command(namespace, verb string, args ...string) string {
+	return view.Command("hlnr", "shop", namespace, verb, args...)
 }
 
 // Table of what ends a wait early, and what does not.
@@ -248,6 +254,12 @@ func TestJudge(t *testing.T) {
 			row(v1alpha1.ReleaseDeprecated, 0)(s)
 			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted = 1
 		}, none, ""},
+		"a release, pinned": {"shop-1-3-0", forActive, true, func(s *snapshot) {
+			pin("1.3.0", nil)(s)
+			row(v1alpha1.ReleaseDeprecated, 0)(s)
+			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted = 1
+		}, none, ""},
+		"a release, active": {"shop-1-2-0", forActive, false, func(*snapshot) {}, cli.ExitYes, ""},
 		"retained, pinned away": {"1.3.0", forActive, true, func(s *snapshot) {
 			pin("1.2.0", nil)(s)
 			row(v1alpha1.ReleaseDeprecated, 0)(s)
@@ -273,7 +285,7 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := fixture(c.edit)
-			_, a := question{version: c.version, state: c.state, people: c.people, program: "hlnr", home: "shop"}.judge(s)
+			_, a := question{version: c.version, state: c.state, people: c.people, command: command}.judge(s)
 			got, text := none, ""
 			if a != nil {
 				got, text = a.code, a.text

@@ -141,28 +141,42 @@ func Previews(out io.Writer, v view.Previews, o Options) error {
 	return p.write(out)
 }
 
-// Events writes one line for each event, the newest last.
+// Events writes one line for each event, the newest last, in columns.
 func Events(out io.Writer, v view.Events, o Options) error {
 	p := &page{Options: o}
 	if len(v.Events) == 0 {
 		p.line("", "", p.nothing("events")+"; the API server keeps events for an hour by default")
 	}
+	ages, reasons, objects := 0, 0, 0
 	for _, e := range v.Events {
-		object := Clean(e.Object)
-		if p.Namespaces {
-			object = Clean(e.Namespace) + "/" + object
-		}
+		ages, reasons = max(ages, lipgloss.Width(p.age(e.Time.Time))), max(reasons, lipgloss.Width(Clean(e.Reason)))
+		objects = max(objects, lipgloss.Width(p.objectOf(e)))
+	}
+	for _, e := range v.Events {
 		class := view.Stable
 		if e.Type == "Warning" {
 			class = view.Failed
 		}
-		text := p.age(e.Time.Time) + "  " + p.paint(class, Clean(e.Reason)) + "  " + object + "  " + Clean(e.Note)
+		text := padded(p.age(e.Time.Time), ages) + padded(p.paint(class, Clean(e.Reason)), reasons) + padded(p.objectOf(e), objects) + Clean(e.Note)
 		if e.Count > 1 {
 			text += fmt.Sprintf(" (%d times)", e.Count)
 		}
 		p.line("", "    ", text)
 	}
 	return p.write(out)
+}
+
+// objectOf returns the object of an event.
+func (p *page) objectOf(e view.Event) string {
+	if p.Namespaces {
+		return Clean(e.Namespace) + "/" + Clean(e.Object)
+	}
+	return Clean(e.Object)
+}
+
+// padded returns a text with spaces up to a width, and two more.
+func padded(text string, width int) string {
+	return text + strings.Repeat(" ", max(0, width-lipgloss.Width(text))+2)
 }
 
 // Changes writes one line for each change of a service.

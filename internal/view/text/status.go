@@ -210,7 +210,7 @@ func (p *page) table(rows []row) {
 	below := make([]string, len(rows))
 	for i, r := range rows {
 		text, next := mark(r.state.Class)+r.text, commands(r.state)
-		if r.state.Class == view.Moving || r.state.Class == view.Stable {
+		if !proposes(r.state) {
 			next = ""
 		}
 		switch {
@@ -232,6 +232,11 @@ func (p *page) table(rows []row) {
 			p.line("    ", "    ", below[i-1])
 		}
 	}
+}
+
+// proposes reports whether the commands of a state are shown: it needs a user, or a pin of a user ends with one.
+func proposes(s view.State) bool {
+	return s.Class == view.Waiting || s.Class == view.Failed || s.Word == view.WordPinned
 }
 
 // newTable returns a table without borders, with a gap after each column except the last.
@@ -279,7 +284,7 @@ func (p *page) cards(rows []row) {
 		}
 		p.line("", indent, p.bold(head))
 		p.line(indent, indent, p.paint(r.state.Class, mark(r.state.Class)+r.text))
-		if r.state.Class == view.Waiting || r.state.Class == view.Failed {
+		if proposes(r.state) {
 			for _, n := range r.state.Next {
 				p.line(indent, indent, Clean(n.Command))
 			}
@@ -307,7 +312,7 @@ func counts(c view.Counts) string {
 	for _, x := range []struct {
 		n         int
 		one, many string
-	}{{c.Waiting, "waits for you", "wait for you"}, {c.Failed, "failed", "failed"}, {c.Moving, "moving", "moving"}} {
+	}{{c.Waiting, "waits for you", "wait for you"}, {c.Failed, "failed", "failed"}, {c.Moving, "moving", "moving"}, {c.Unreconciled, "not reconciled yet", "not reconciled yet"}} {
 		switch {
 		case x.n == 1:
 			parts = append(parts, "1 "+x.one)

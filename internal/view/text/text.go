@@ -50,11 +50,13 @@ func (o Options) nothing(what string) string {
 
 // command returns a command of hlnr for a service.
 func (o Options) command(verb string, s *view.Service) string {
-	words := []string{cmp.Or(o.Program, "hlnr"), verb}
-	if o.Namespaces || o.Home != "" && o.Home != s.Namespace {
-		words = append(words, "-n", s.Namespace)
+	home := o.Home
+	if o.Namespaces {
+		home = ""
+	} else if home == "" {
+		home = s.Namespace
 	}
-	return strings.Join(append(words, s.Name), " ")
+	return view.Command(cmp.Or(o.Program, "hlnr"), home, s.Namespace, verb, s.Name)
 }
 
 // minTable is the minimum width of tables; below it each service is on separate lines.

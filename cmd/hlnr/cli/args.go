@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// explainArgs makes the errors of a command about its arguments name what is missing or unexpected, with an example.
+func explainArgs(cmd *cobra.Command) {
+	check := cmd.Args
+	if check == nil {
+		return
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		err := check(cmd, args)
+		var e *Exit
+		if err == nil || errors.As(err, &e) {
+			return err
+		}
+		return Usage(argsError(cmd, args, check))
+	}
+}
+
+// argsError returns the error for too few or too many arguments.
+func argsError(cmd *cobra.Command, args []string, check cobra.PositionalArgs) error {
+	text := "unexpected argument " + fmt.Sprintf("%q", lastOf(args))
+	if more := func(n int) bool { return check(cmd, append(slices.Clone(args), make([]string, n)...)) == nil }; more(1) || more(2) {
+		text = "an argument is missing"
+		if names := argNames(cmd); len(names) > len(args) {
+			text = names[len(args)] + " is missing"
+		}
+	}
+	text += ": the command is " + strings.TrimSuffix(cmd.UseLine(), " [flags]")
+	if e := example(cmd); e != "" {
+		text += ", for example: " + e
+	}
+	return errors.New(text)
+}
+
+func lastOf(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[len(args)-1]
+}
+
+// argNames returns the names of the arguments of a command in its usage; nil if it has alternatives, such as "RELEASE | MICROSERVICE [VERSION]".
+func argNames(cmd *cobra.Command) []string {
+	words := strings.Fields(cmd.Use)[1:]
+	if slices.Contains(words, "|") {
+		return nil
+	}
+	return words
+}
+
+// example returns the first example of a command that has arguments, or "".
+func example(cmd *cobra.Command) string {
+	for line := range strings.Lines(cmd.Example) {
+		if e := strings.TrimSpace(line); strings.HasPrefix(e, cmd.CommandPath()+" ") {
+			return e
+		}
+	}
+	return ""
+}

@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// KnownNamespace returns an error that ends the command with [ExitUsage] if a namespace does not exist. A user who may not
+// read the namespace gets none.
+func KnownNamespace(ctx context.Context, c client.Reader, name string) error {
+	err := c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
+	if name == "" || !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), fmt.Sprintf("%q not found", name)) { // or it is of a server without namespaces
+		return nil
+	}
+	var list corev1.NamespaceList
+	if c.List(ctx, &list) != nil {
+		return Usage(fmt.Errorf("there is no namespace with the name %q", name))
+	}
+	names, err := namesOf(&list)
+	if err != nil {
+		return err
+	}
+	return Unknown("namespace", name, names)
+}
+
+// UnknownMicroservice returns the error for a Microservice that a namespace does not have; "" for all namespaces. what is
+// what could have the name, such as "Microservice", and names are what exists in the namespace. If the user may
+// read other namespaces, the error names those with a Microservice of this name.
+func UnknownMicroservice(ctx context.Context, c client.Reader, what, namespace, name string, names []string) error {
+	if namespace == "" {
+		return Unknown(what+" in any namespace", name, names)
+	}
+	if err := KnownNamespace(ctx, c, namespace); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("there is no %s in namespace %s with the name %q", what, namespace, name)
+	switch found := namespacesWith(ctx, c, name); {
+	case len(found) == 1:
+		return Usage(fmt.Errorf("%s; there is a Microservice %s in namespace %s: add -n %s", text, name, found[0], found[0]))
+	case len(found) > 1:
+		return Usage(fmt.Errorf("%s; there are Microservices %s in the namespaces %s: choose one with -n", text, name, strings.Join(found[:min(len(found), maxNamed)], ", ")))
+	case len(names) == 0:
+		return Usage(fmt.Errorf("%s; there are none: use -n for another namespace", text))
+	}
+	return Unknown(what+" in namespace "+namespace, name, names)
+}
+
+// namespacesWith returns the namespaces that have a Microservice of a name, as far as the user may list them.
+func namespacesWith(ctx context.Context, c client.Reader, name string) (namespaces []string) {
+	var list v1alpha1.MicroserviceList
+	if err := c.List(ctx, &list, client.MatchingFields{"metadata.name": name}); err != nil {
+		return nil // the user may not, and the namespace is what the error is about
+	}
+	for i := range list.Items {
+		namespaces = append(namespaces, list.Items[i].Namespace)
+	}
+	slices.Sort(namespaces)
+	return namespaces
+}
