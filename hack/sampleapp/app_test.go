@@ -192,7 +192,7 @@ func TestNoMetrics(t *testing.T) {
 func TestParseConfig(t *testing.T) {
 	defaults := Config{
 		Identity: Identity{App: "shop", Version: "0.0.0"}, Port: 8080, GRPCPort: 8081, TCPPort: 9000, UDPPort: 9000, TLSPort: 8443,
-		ShutdownDelay: 3 * time.Second, DrainTimeout: 10 * time.Second,
+		ShutdownDelay: 3 * time.Second, DrainTimeout: 10 * time.Second, QueueName: "jobs",
 	}
 	for name, test := range map[string]struct {
 		args        []string
@@ -211,7 +211,7 @@ func TestParseConfig(t *testing.T) {
 				*c = Config{
 					Identity: Identity{App: "shop", Version: "1.2.0", Release: "shop-1-x", Group: "1.x", Pod: "shop-0"},
 					Port:     9000, GRPCPort: 9001, TCPPort: 9002, UDPPort: 9003, StartDelay: 5 * time.Second, FailReadiness: After{On: true}, ExitAfter: After{On: true},
-					ErrorRate: 0.2, Latency: 50 * time.Millisecond, ShutdownDelay: time.Second, DrainTimeout: 10 * time.Second, Control: true,
+					ErrorRate: 0.2, Latency: 50 * time.Millisecond, ShutdownDelay: time.Second, DrainTimeout: 10 * time.Second, QueueName: "jobs", Control: true,
 				}
 			},
 		},
