@@ -113,6 +113,18 @@ var workers = []scene{
 		h.run(time.Minute)
 		h.replicas("without the policy", 10, 10)
 	}},
+	{"a worker whose policy is deleted right after the promotion keeps the pods that its routes may name", func(h tale) {
+		h.edit("split", func(s *Spec) { s.Replicas, s.SplitBy, s.Drain = 4, SplitByPods, 10*time.Minute })
+		h.live()
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.want("promoted", map[string]string{"1.1.0": "active 100"})
+		h.removePolicy("web")
+		h.run(5 * time.Second)
+		h.replicas("while its routes may be there", 4, 4)
+		h.run(time.Hour)
+		h.replicas("drained", 0, 4)
+	}},
 	{"with SplitByRoutes a group without a policy keeps all pods of both", func(h tale) {
 		h.worker(4)
 		h.edit("split", func(s *Spec) { s.SplitBy = SplitByRoutes })

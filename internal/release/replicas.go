@@ -193,8 +193,8 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 		}
 		return max(c.Replicas, s.full()), w
 	}
-	if s.byPods() && len(s.reports) == 0 {
-		return 0, nil // no route can name it
+	if s.byPods() && len(s.reports) == 0 && !r.Routed {
+		return 0, nil // no route can name it; those of a deleted policy may, for a while
 	}
 	if w := s.undrained(r); w != nil {
 		return c.Replicas, w
