@@ -98,7 +98,7 @@ test-versions: $(LOCALCLUSTER) ## Run the tests that need an API server on VERSI
 .PHONY: test-board
 test-board: build $(LOCALCLUSTER) ## Open the board in Debian's Chromium, with logins at a real OpenID provider; AXE=axe.min.js checks accessibility, PICTURES=docs/images writes pictures
 	@$(LOCALCLUSTER) packages chromium
-	@assets=$$($(LOCALCLUSTER) assets); cd hack/boardtest && KUBEBUILDER_ASSETS="$$assets" CGO_ENABLED=0 go test -trimpath -vet=off -count=1 -v . $(if $(AXE),-axe "$(abspath $(AXE))") $(if $(PICTURES),-pictures "$(abspath $(PICTURES))")
+	@assets=$$($(LOCALCLUSTER) assets); cd hack/boardtest && KUBEBUILDER_ASSETS="$$assets" CGO_ENABLED=0 go test -trimpath -vet=off -count=1 -v . -run TestBoard $(if $(AXE),-axe "$(abspath $(AXE))") $(if $(PICTURES),-pictures "$(abspath $(PICTURES))")
 
 .PHONY: test-board-node
 test-board-node: cluster-up local-install bin/sampleapp ## Open the board of the local cluster in Chromium, behind its gateway, with a service that it routes

@@ -47,7 +47,7 @@ import (
 var (
 	pictures = flag.String("pictures", "", "folder for the pictures of the tour, from the root of the repository; by default none are written")
 	axe      = flag.String("axe", "", "file axe.min.js of axe-core, with which pages are checked for accessibility")
-	onNode   = flag.Bool("node", false, "run TestNode on the local cluster, in place of TestBoard on an API server")
+	onNode   = flag.Bool("node", false, "start no API server, for TestNode on the local cluster")
 	binary   = flag.String("heighliner", "bin/heighliner", "binary of the manager")
 )
 
@@ -240,7 +240,7 @@ func kubeconfig(t *testing.T, dir string) string {
 // TestBoard plays a day with the board.
 func TestBoard(t *testing.T) {
 	if *onNode {
-		t.Skip("-node runs TestNode")
+		t.Fatal("it needs an API server of its own: run \"make test-board\", without -node")
 	}
 	if _, err := os.Stat(*binary); err != nil {
 		t.Fatalf("%v: run \"make test-board\", which builds it", err)

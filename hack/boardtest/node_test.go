@@ -62,7 +62,7 @@ type node struct {
 // the gateway in front of it, a service whose requests the gateway routes, and people who log in with an OpenID provider.
 func TestNode(t *testing.T) {
 	if !*onNode {
-		t.Skip("needs the local cluster: run \"make test-board-node\"")
+		t.Fatal("it needs the local cluster: run \"make test-board-node\"")
 	}
 	n := openNode(t)
 	n.push("1.0.0")
