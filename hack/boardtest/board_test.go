@@ -240,7 +240,7 @@ func kubeconfig(t *testing.T, dir string) string {
 // TestBoard plays a day with the board.
 func TestBoard(t *testing.T) {
 	if *onNode {
-		t.Fatal("it needs an API server of its own: run \"make test-board\", without -node")
+		t.Fatal("it starts an API server: run \"make test-board\", without -node")
 	}
 	if _, err := os.Stat(*binary); err != nil {
 		t.Fatalf("%v: run \"make test-board\", which builds it", err)
