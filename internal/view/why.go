@@ -566,7 +566,7 @@ func (s *service) whyAbsent(a *Answer, wanted string) {
 		text += ", of which the newest is " + status.Short(p.Status.Latest)
 	}
 	if int(total) > len(p.Status.Candidates) {
-		text += fmt.Sprintf("; the status lists %d of %d rejected tags: see hlnr explain for the others", len(p.Status.Candidates), total)
+		text += fmt.Sprintf("; the status lists %d of %d rejected tags; %q shows the others", len(p.Status.Candidates), total, s.act("explain").Command+" --scan --all")
 	} else if p.Status.Scan != nil {
 		switch n := p.Status.Scan.Tags; n {
 		case 0:
@@ -599,7 +599,7 @@ func (s *service) whyNotStarted(a *Answer, o *v1alpha1.OfferedRelease) {
 		cause = "it is beyond spec.limits of the ImagePolicy, and no group of this service retains it"
 	case g != nil && g.Target.Reason == "Pinned":
 		cause = "group " + g.Name + " is pinned to " + targetOf(g)
-		a.Next = []Action{s.act("unpin")}
+		a.Next = []Action{s.unpin(g)}
 	case g != nil && g.Active != "" && !isPreview(g) && version.Compare(o.SemVer.Version, g.Active) < 0:
 		cause = "it is older than the active " + g.Active
 	case s.frozenCause() != "":

@@ -461,13 +461,12 @@ func follows(policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup) string {
 
 // unpinned returns the change that removes the pin of a group.
 func (o *pinOptions) unpinned(s *scope, ms *v1alpha1.Microservice) (edit, error) {
-	now := metav1.NewTime(s.Now())
 	var found []*v1alpha1.ReleaseGroup
 	var list []string
 	for i := range ms.Status.ReleaseGroups {
 		g := &ms.Status.ReleaseGroups[i]
-		if what, is := pinned(ms.Spec.UpdateStrategy.Manual, g, now); is && (o.group == "" || names(o.group, g)) {
-			found, list = append(found, g), append(list, g.Name+" (to "+what+")")
+		if p := view.PinOf(ms, g, s.Now()); p != nil && (o.group == "" || names(o.group, g)) {
+			found, list = append(found, g), append(list, g.Name+" (to "+p.Version+p.Release+")")
 		}
 	}
 	if o.group != "" {
