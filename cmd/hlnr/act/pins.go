@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strconv"
 
-
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/version"
 )
