@@ -243,6 +243,8 @@ func TestPins(t *testing.T) {
 	p.await("1.0.0", v1alpha1.ReleaseActive)
 	p.want(cli.ExitNo, "no other release of shop was active before", "rollback", "shop") // and not forward to 1.1.0
 
+	p.want(cli.ExitYes, `shop 1.x: pinned to 1.1.0; it replaces the pin to 1.0.0 by ana ("sessions lost"); it is retained`, "pin", "shop", "1.1.0", "--dry-run")
+	p.want(cli.ExitYes, `shop 1.x: the pin to 1.0.0 by ana ("sessions lost") is removed`, "unpin", "shop", "--dry-run")
 	p.want(cli.ExitUsage, `there is no version or release of shop with the name "1.1.1"; did you mean`, "pin", "shop", "1.1.1")
 	p.want(cli.ExitUsage, `there is no release group of shop with the name "2.x"; did you mean "1.x"?`, "pin", "shop", "1.1.0", "--group", "2.x")
 	p.want(cli.ExitUsage, `--until: "soon" is not a time`, "pin", "shop", "1.1.0", "--until", "soon")

@@ -390,6 +390,9 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 	if err := o.sensible(s, ms, w); err != nil {
 		return edit{}, err
 	}
+	if p := view.PinOf(ms, w.group, s.Now()); p != nil {
+		text += "; it replaces the " + describe(w.group, p)
+	}
 	switch r := w.row; {
 	case r == nil:
 		text += "; it starts as a new release, with the canary steps"
@@ -535,11 +538,28 @@ func (o *pinOptions) unpinned(s *scope, ms *v1alpha1.Microservice) (edit, error)
 		return edit{}, cli.No(fmt.Errorf("%s is not pinned", ms.Name+spaced(o.group)))
 	}
 	g := found[0]
+	pin := describe(g, view.PinOf(ms, g, s.Now()))
 	return edit{
 		field: pinField,
 		apply: func(spec *v1alpha1.MicroserviceSpec, _ string) { removePin(spec, g) },
-		done:  Done{Action: "Unpin", Group: g.Name, text: fmt.Sprintf("%s %s: the pin is removed, and the group follows the newest version", ms.Name, g.Name)},
+		done:  Done{Action: "Unpin", Group: g.Name, text: fmt.Sprintf("%s %s: the %s is removed, and the group follows the newest version", ms.Name, g.Name, pin)},
 	}, nil
+}
+
+// describe returns what a pin of a group selects, who set it, and why.
+func describe(g *v1alpha1.ReleaseGroup, p *view.Pin) string {
+	to := p.Version + p.Release
+	if r := rowOf(g, p.Release); r != nil {
+		to = r.SemVer.Version
+	}
+	text := "pin to " + to
+	if p.By != "" {
+		text += " by " + p.By
+	}
+	if p.Reason != "" {
+		text += fmt.Sprintf(" (%q)", p.Reason)
+	}
+	return text
 }
 
 func spaced(text string) string {
