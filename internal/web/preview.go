@@ -30,8 +30,8 @@ func (s *Server) preview(ctx context.Context, q *request) (Outcome, string, erro
 	// The reader may change the end of a pin in the form, without another preview.
 	endless := q.Act
 	endless.Until = ""
-	if raw, err = s.Acts.Preview(ctx, endless); err != nil {
-		return Outcome{}, "", err
+	if without, err := s.Acts.Preview(ctx, endless); err == nil { // otherwise only its end is new
+		raw = without
 	}
 	return outcome, q.fingerprint(raw), nil
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"slices"
@@ -59,5 +60,34 @@ func TestUnpin(t *testing.T) {
 	}
 	if w := b.request("POST", path, url.Values{}); w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "Choose a group") {
 		t.Errorf("without a group: %d", w.Code)
+	}
+}
+
+// endless refuses previews of pins without an end, as of a version to which the group is pinned already.
+type endless struct{ *fakeActs }
+
+func (e endless) Preview(ctx context.Context, a Act) (Outcome, error) {
+	if a.Until == "" {
+		return Outcome{}, &Problem{Status: http.StatusConflict, Title: "This is not possible now", Text: "it is already pinned"}
+	}
+	return e.fakeActs.Preview(ctx, a)
+}
+
+// TestEndOfAPin checks that a pin without an end can get one.
+func TestEndOfAPin(t *testing.T) {
+	t.Parallel()
+	b := story(t, "promoted")
+	b.Server.Acts = endless{b.acts}
+	const path = "/services/shop/shop/acts/pin"
+	f := only(t, b.get(path+"?target=1.1.0"))
+	if f.method != "get" || !f.values.Has("until") {
+		t.Errorf("the form has no field for the end: %+v", f)
+	}
+	f.values.Set("until", "4h")
+	if f = only(t, b.get(path+"?"+f.values.Encode())); f.method != "post" || f.values.Get("until") != "4h" {
+		t.Fatalf("with an end: %+v", f)
+	}
+	if w := b.request("POST", path, f.values); w.Code != http.StatusSeeOther || len(b.acts.done) != 1 || b.acts.done[0].Until != "4h" {
+		t.Errorf("%d %+v", w.Code, b.acts.done)
 	}
 }

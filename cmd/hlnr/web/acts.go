@@ -196,6 +196,8 @@ func (a *Acts) problem(ctx context.Context, err error) *web.Problem {
 		p.Status, p.Title, p.Text = http.StatusConflict, "This field is managed in Git", err.Error()+". Commit the change there; the command with --print-patch prints it."
 	case apierrors.IsForbidden(err):
 		p.Status, p.Title = http.StatusForbidden, "The API server rejected this"
+	case apierrors.IsInvalid(err):
+		p.Status, p.Title = http.StatusBadRequest, "The API server rejected this"
 	case code == cli.ExitNo:
 		p.Status, p.Title = http.StatusConflict, "This is not possible now"
 	case code == cli.ExitUsage:

@@ -1,11 +1,17 @@
 package web
 
 import (
+	"net/http"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/internal/web"
 )
@@ -32,5 +38,14 @@ func TestCommandMeansItself(t *testing.T) {
 				t.Errorf("the shell reads %q of %s, want %q", got, a.command(test.act), test.want)
 			}
 		})
+	}
+}
+
+// A value that the API server rejects, such as a reason that is too long, is not presented as a missing choice.
+func TestProblemOfAValue(t *testing.T) {
+	f := cli.New("hlnr", "test", genericiooptions.IOStreams{})
+	err := apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("Microservice").GroupKind(), "shop", field.ErrorList{field.TooLong(field.NewPath("spec"), "", 128)})
+	if p := (&Acts{Factory: f}).problem(t.Context(), err); p.Status != http.StatusBadRequest || p.Title != "The API server rejected this" || !strings.Contains(p.Text, "128") {
+		t.Errorf("%+v", p)
 	}
 }
