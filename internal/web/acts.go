@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/heighliner/heighliner/internal/view"
 )
@@ -226,17 +228,11 @@ func (s *Server) doAct(w http.ResponseWriter, r *http.Request) {
 	if q.ID == "" {
 		q.ID = "web-" + strings.ToLower(rand.Text()[:20])
 	}
-	if err := s.check(r.Context(), q); err != nil {
-		s.writeAct(w, r, q, problemOf(err))
-		return
-	}
-	outcome, err := s.Acts.Do(r.Context(), q.Act)
+	result, err := s.once(r.Context(), q)
 	if err != nil {
 		s.writeAct(w, r, q, problemOf(err))
 		return
 	}
-	result := done{Outcome: outcome, act: q.Act}
-	s.await(r.Context(), &result)
 	if wantsJSON(r) {
 		respondJSON(w, r, http.StatusOK, result.Outcome)
 		return
@@ -244,4 +240,31 @@ func (s *Server) doAct(w http.ResponseWriter, r *http.Request) {
 	id := rand.Text()
 	s.done.put(id, result)
 	http.Redirect(w, r, servicePath(q.Namespace, q.Act.Service)+"?done="+id, http.StatusSeeOther)
+}
+
+// actTimeout limits an act and the wait for its outcome.
+const actTimeout = time.Minute
+
+// once checks and executes an act. A form that is submitted twice at the same time, as by a double click, is one act; it continues if the
+// browser drops the first submission.
+func (s *Server) once(ctx context.Context, q *request) (done, error) {
+	result, err, _ := s.running.Do(fmt.Sprintf("%q", []any{ReaderOf(ctx).User, q.Act, q.shown, q.previewed}), func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), actTimeout)
+		defer cancel()
+		if err := s.check(ctx, q); err != nil {
+			return done{}, err
+		}
+		outcome, err := s.Acts.Do(ctx, q.Act)
+		if err != nil {
+			return done{}, err
+		}
+		result := done{Outcome: outcome, act: q.Act}
+		s.await(ctx, &result)
+		return result, nil
+	})
+	if err != nil {
+		q.aim() // also if another submission was checked
+		return done{}, err
+	}
+	return result.(done), nil
 }

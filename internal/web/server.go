@@ -36,6 +36,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	"k8s.io/utils/clock"
 
 	"github.com/heighliner/heighliner/internal/cluster"
@@ -90,6 +91,7 @@ type Server struct {
 	boards     boards
 	namespaces namespaces
 	done       doneActs
+	running    singleflight.Group // acts
 	weights    observedWeights
 	streams    chan struct{}
 	// readTimeout limits the time for reading a request.

@@ -20,6 +20,7 @@ var errNoTarget = &Problem{Status: http.StatusBadRequest, Title: "This needs a c
 // aim sets the target of an act that names none, if there is only one, and the choices of the reader: the form submits the
 // target that its preview is about.
 func (q *request) aim() {
+	q.choices = nil
 	switch q.Verb {
 	case "pin":
 		q.aimPin()

@@ -6,7 +6,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
@@ -89,5 +91,42 @@ func TestEndOfAPin(t *testing.T) {
 	}
 	if w := b.request("POST", path, f.values); w.Code != http.StatusSeeOther || len(b.acts.done) != 1 || b.acts.done[0].Until != "4h" {
 		t.Errorf("%d %+v", w.Code, b.acts.done)
+	}
+}
+
+// TestDoubleSubmission checks that a form that is submitted twice at the same time is one act, and that both submissions show its result,
+// although the browser drops the first one.
+func TestDoubleSubmission(t *testing.T) {
+	t.Parallel()
+	b := rollbacks(t)
+	const path = "/services/shop/shop/acts/rollback"
+	f := only(t, b.get(path))
+	var mu sync.Mutex
+	previews, begun, both := 0, make(chan struct{}), make(chan struct{})
+	show := b.acts.preview
+	b.acts.preview = func(a Act) Outcome {
+		mu.Lock()
+		previews++
+		first := previews == 1
+		mu.Unlock()
+		if first {
+			close(begun)
+		}
+		<-both
+		return show(a)
+	}
+	ctx, drop := context.WithCancel(t.Context())
+	codes := make(chan int, 2)
+	go func() {
+		w := b.request("POST", path, f.values, func(r *http.Request) { *r = *r.WithContext(ctx) })
+		codes <- w.Code
+	}()
+	<-begun
+	drop()
+	go func() { codes <- b.request("POST", path, f.values).Code }()
+	time.Sleep(50 * time.Millisecond) // until the second one is there; a test without it would pass too
+	close(both)
+	if x, y := <-codes, <-codes; x != http.StatusSeeOther || y != http.StatusSeeOther || len(b.acts.done) != 1 {
+		t.Errorf("%d, %d, %d acts", x, y, len(b.acts.done))
 	}
 }
