@@ -83,3 +83,27 @@ func TestWhyOfAnUnlistedVersion(t *testing.T) {
 		t.Errorf("%v, %+v", err, a.Lines)
 	}
 }
+
+// A denied version, which a pin does not protect, is not offered for a rollback.
+func TestRollbackToADeniedVersion(t *testing.T) {
+	t.Parallel()
+	ms := v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
+	ms.Spec.ImagePolicyRef.Name = "shop"
+	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{pinnedGroup("1.x", "1.1.0", "1.0.0")}
+	g := &ms.Status.ReleaseGroups[0]
+	g.Target.Reason = "Latest"
+	slices.Reverse(g.Releases)
+	policy := v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
+	in := Input{Microservices: []v1alpha1.Microservice{ms}, ImagePolicies: []v1alpha1.ImagePolicy{policy}}
+	if found := RollbackTargets(in, "shop", "shop"); len(found) != 1 || found[0].Version != "1.0.0" {
+		t.Fatalf("%+v", found)
+	}
+	in.ImagePolicies[0].Status.Withdrawn = []v1alpha1.Withdrawal{{Group: "1-x", Version: "1.0.0", Reason: v1alpha1.WithdrawnDenied}}
+	if found := RollbackTargets(in, "shop", "shop"); len(found) > 0 {
+		t.Errorf("%+v", found)
+	}
+	a, err := WhyVersion(in, "shop", "shop", "1.0.0", time.Unix(0, 0))
+	if err != nil || len(a.Next) > 0 || !strings.Contains(a.Summary, "its version is denied") {
+		t.Errorf("%v, %+v", err, a)
+	}
+}

@@ -513,6 +513,9 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 		if g.Target.Reason == "Pinned" && aboveActive(g, row) && row == newestRetained(g) {
 			x.Next = []Action{s.unpin(g)} // Without the pin it would be active.
 		}
+		if Denied(s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)], g, row.SemVer.Version) {
+			x.Detail, x.Next = "its version is denied", nil
+		}
 	case row.Status == v1alpha1.ReleaseDeprecated && row.Reason == "Superseded":
 		x = State{Word: WordSuperseded, Class: Stable, Since: micros(&row.LastTransitionTime)}
 	case row.Status == v1alpha1.ReleaseDeprecated:

@@ -112,6 +112,14 @@ func (s *service) discovery() *Discovery {
 	return out
 }
 
+// Denied reports whether an ImagePolicy, which may be nil, denies a version of a group: it gets no traffic while another release can have
+// it, also with a pin.
+func Denied(p *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, version string) bool {
+	return p != nil && slices.ContainsFunc(p.Status.Withdrawn, func(w v1alpha1.Withdrawal) bool {
+		return w.Group == g.Slug && w.Reason == v1alpha1.WithdrawnDenied && (w.Version == version || w.Version == "")
+	})
+}
+
 // RollbackTarget is a release that was active, to which its group can be rolled back.
 type RollbackTarget struct {
 	Group, Version, Release string
@@ -122,16 +130,23 @@ type RollbackTarget struct {
 }
 
 // RollbackTargets returns the retained releases of a service, and the active ones of groups with a rollout, without those of
-// previews. In each group the release that was active last is the first one.
+// previews and of denied versions. In each group the release that was active last is the first one.
 func RollbackTargets(in Input, namespace, name string) (out []RollbackTarget) {
 	for i := range in.Microservices {
 		ms := &in.Microservices[i]
 		if ms.Namespace != namespace || ms.Name != name {
 			continue
 		}
+		i := slices.IndexFunc(in.ImagePolicies, func(p v1alpha1.ImagePolicy) bool {
+			return p.Namespace == namespace && p.Name == ms.Spec.ImagePolicyRef.Name
+		})
+		var policy *v1alpha1.ImagePolicy
+		if i >= 0 {
+			policy = &in.ImagePolicies[i]
+		}
 		for j := range ms.Status.ReleaseGroups {
 			if g := &ms.Status.ReleaseGroups[j]; g.Phase == v1alpha1.GroupLive && !isPreview(g) {
-				out = append(out, targetsOf(g)...)
+				out = append(out, targetsOf(g, policy)...)
 			}
 		}
 	}
@@ -139,9 +154,9 @@ func RollbackTargets(in Input, namespace, name string) (out []RollbackTarget) {
 }
 
 // targetsOf returns the releases to which a group can be rolled back.
-func targetsOf(g *v1alpha1.ReleaseGroup) (out []RollbackTarget) {
+func targetsOf(g *v1alpha1.ReleaseGroup, policy *v1alpha1.ImagePolicy) (out []RollbackTarget) {
 	rows := slices.DeleteFunc(slices.Clone(g.Releases), func(r v1alpha1.Release) bool {
-		return r.Status != v1alpha1.ReleaseDeprecated || r.Promoted == 0
+		return r.Status != v1alpha1.ReleaseDeprecated || r.Promoted == 0 || Denied(policy, g, r.SemVer.Version)
 	})
 	slices.SortStableFunc(rows, func(a, b v1alpha1.Release) int { return cmp.Compare(b.Promoted, a.Promoted) })
 	found := false
@@ -153,7 +168,7 @@ func targetsOf(g *v1alpha1.ReleaseGroup) (out []RollbackTarget) {
 		out = append(out, RollbackTarget{Group: g.Name, Version: r.SemVer.Version, Release: r.VersionedMicroservice, Last: last})
 	}
 	for _, r := range g.Releases {
-		if r.Status == v1alpha1.ReleaseActive && g.Rollout != nil {
+		if r.Status == v1alpha1.ReleaseActive && g.Rollout != nil && !Denied(policy, g, r.SemVer.Version) {
 			out = append(out, RollbackTarget{Group: g.Name, Version: r.SemVer.Version, Release: r.VersionedMicroservice, Active: true})
 		}
 	}

@@ -433,7 +433,7 @@ func (s *service) whyVersion(wanted string) Answer {
 		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not live: it %s%s.", v, map[bool]string{true: "was "}[r.State.Word != WordFailed], r.State.Sentence)
 	default:
 		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not live: %s.", v, r.State.Sentence)
-		if r.State.Word == WordRetained && g.Active != "" && r.State.Since != nil {
+		if r.State.Word == WordRetained && g.Active != "" && r.State.Since != nil && len(r.State.Next) > 0 {
 			a.Summary = fmt.Sprintf("%s is not live: %s replaced it %s ago, and it is retained for a rollback.", v, status.Short(g.Active), Age(s.now.Sub(r.State.Since.Time)))
 		}
 	}

@@ -236,7 +236,7 @@ var marks = map[string]string{
 // others returns the acts that are possible for a release and that its state does not name.
 func others(r view.Release) (out []view.Action) {
 	verbs := map[string][]string{"canary": {"adopt", "deprecate"}, "pending": {"adopt", "deprecate"}, "active": {"pin"}, "deprecated": {"rollback"}}[r.Status]
-	if r.Status == "deprecated" && !r.Retained {
+	if r.Status == "deprecated" && (!r.Retained || len(r.State.Next) == 0) { // the latter has a denied version
 		verbs = nil
 	}
 	for _, verb := range verbs {

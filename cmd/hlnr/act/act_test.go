@@ -423,3 +423,27 @@ func TestWaitForTheCurrentConfiguration(t *testing.T) {
 		t.Errorf("unpin: %s is still active after\n%s", old, out)
 	}
 }
+
+// A denied version gets no traffic by a pin: it is not what a rollback returns to, and a pin to it is rejected.
+func TestPinOfADeniedVersion(t *testing.T) {
+	t.Parallel()
+	p := begin(t)
+	p.Microservice(t, p.namespace, "shop")
+	for i, offered := range [][]string{{"1.0.0"}, {"1.1.0", "1.0.0"}, {"1.2.0", "1.1.0", "1.0.0"}} {
+		p.offer(offered...)
+		p.await(offered[0], v1alpha1.ReleaseActive)
+		if i > 0 {
+			p.await(offered[1], v1alpha1.ReleaseDeprecated)
+		}
+	}
+	await.Nil(t, func(ctx context.Context) error {
+		var policy v1alpha1.ImagePolicy
+		p.get("shop", &policy)
+		policy.Status.Withdrawn = []v1alpha1.Withdrawal{{Group: "1-x", Version: "1.1.0", Reason: v1alpha1.WithdrawnDenied, Time: metav1.Now()}}
+		policy.Status.Releases = slices.Delete(policy.Status.Releases, 1, 2)
+		return p.Client.Status().Update(ctx, &policy)
+	})
+	p.want(cli.ExitNo, "shop 1.1.0 is denied by ImagePolicy shop, and a pin does not protect it", "pin", "shop", "1.1.0")
+	p.want(cli.ExitNo, "shop 1.1.0 is denied by ImagePolicy shop", "rollback", "shop", "--to", "1.1.0")
+	p.want(cli.ExitYes, "shop 1.x: pinned to 1.0.0", "rollback", "shop", "--dry-run")
+}

@@ -126,7 +126,7 @@ it is printed as a patch for Git.`,
 				return err
 			}
 			if o.to == "" {
-				if o.to, err = o.before(s, ms); err != nil {
+				if o.to, err = o.before(cmd.Context(), s, ms); err != nil {
 					return err
 				}
 			}
@@ -175,6 +175,16 @@ func (o *pinOptions) read(cmd *cobra.Command, f *cli.Factory, name string) (*sco
 	return s, ms, err
 }
 
+// policy returns the ImagePolicy of a Microservice; nil if it does not exist or, unless it is required, may not be read.
+func (s *scope) policy(ctx context.Context, ms *v1alpha1.Microservice, required bool) (*v1alpha1.ImagePolicy, error) {
+	p := &v1alpha1.ImagePolicy{}
+	err := s.client.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: ms.Spec.ImagePolicyRef.Name}, p)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && !required {
+		return nil, nil
+	}
+	return p, err
+}
+
 // groupOf finds a group by its name, slug or number.
 func groupOf(ms *v1alpha1.Microservice, name string) (*v1alpha1.ReleaseGroup, error) {
 	var all []string
@@ -190,7 +200,11 @@ func groupOf(ms *v1alpha1.Microservice, name string) (*v1alpha1.ReleaseGroup, er
 
 // before returns the release that was active before the current one, in the only group that has one,
 // or in the group of a flag.
-func (o *pinOptions) before(s *scope, ms *v1alpha1.Microservice) (string, error) {
+func (o *pinOptions) before(ctx context.Context, s *scope, ms *v1alpha1.Microservice) (string, error) {
+	policy, err := s.policy(ctx, ms, false)
+	if err != nil {
+		return "", err
+	}
 	var found []string
 	var groups []string
 	for i := range ms.Status.ReleaseGroups {
@@ -202,7 +216,7 @@ func (o *pinOptions) before(s *scope, ms *v1alpha1.Microservice) (string, error)
 			return "", cli.No(fmt.Errorf("%s is being rolled out, and %s is still active: to keep %s, run %q; for an earlier one, name it with --to",
 				r.SemVer.Version, g.Active, g.Active, s.Command(ms.Namespace, "deprecate", ms.Name, r.SemVer.Version)))
 		}
-		if r := previous(g); r != nil {
+		if r := previous(g, policy); r != nil {
 			found, groups = append(found, r.VersionedMicroservice), append(groups, g.Name)
 		}
 	}
@@ -226,13 +240,13 @@ func (o *pinOptions) before(s *scope, ms *v1alpha1.Microservice) (string, error)
 }
 
 // previous returns the retained release of a group that was last active, of those below the active one: after a rollback the
-// release that was left is above it. It is nil if there is none.
-func previous(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
+// release that was left is above it. It is nil if there is none. Denied versions are omitted.
+func previous(g *v1alpha1.ReleaseGroup, policy *v1alpha1.ImagePolicy) *v1alpha1.Release {
 	var last *v1alpha1.Release
 	active := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
 	for i := range g.Releases { // sorted by version, newest first
 		r := &g.Releases[i]
-		if i > active && r.Promoted > 0 && r.Status == v1alpha1.ReleaseDeprecated && (last == nil || r.Promoted > last.Promoted) {
+		if i > active && r.Promoted > 0 && r.Status == v1alpha1.ReleaseDeprecated && !view.Denied(policy, g, r.SemVer.Version) && (last == nil || r.Promoted > last.Promoted) {
 			last = r
 		}
 	}
@@ -387,6 +401,13 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 	if o.reason != "" {
 		text += fmt.Sprintf(" (%q)", o.reason)
 	}
+	policy, err := s.policy(ctx, ms, false)
+	if err != nil {
+		return edit{}, err
+	}
+	if view.Denied(policy, w.group, w.version) {
+		return edit{}, cli.No(fmt.Errorf("%s %s is denied by ImagePolicy %s, and a pin does not protect it: it gets no traffic while another release can have it", ms.Name, w.version, policy.Name))
+	}
 	if err := o.sensible(s, ms, w); err != nil {
 		return edit{}, err
 	}
@@ -482,13 +503,11 @@ func (o *pinOptions) unpin(ctx context.Context, s *scope, ms *v1alpha1.Microserv
 	if err != nil {
 		return err
 	}
-	var policy v1alpha1.ImagePolicy
-	if err := s.client.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: ms.Spec.ImagePolicyRef.Name}, &policy); err != nil {
-		if client.IgnoreNotFound(err) != nil && (o.wait || !apierrors.IsForbidden(err)) {
-			return err
-		}
+	policy, err := s.policy(ctx, ms, o.wait)
+	if err != nil {
+		return err
 	}
-	if e.awaits = follows(&policy, g); e.awaits != "" {
+	if e.awaits = follows(policy, g); e.awaits != "" {
 		name, err := o.upcoming(ctx, s, ms, g, e.awaits)
 		if err != nil {
 			return err
@@ -502,6 +521,9 @@ func (o *pinOptions) unpin(ctx context.Context, s *scope, ms *v1alpha1.Microserv
 
 // follows returns the version to which a group moves without a pin: the newest one that is offered and has not failed; "" if there is none.
 func follows(policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup) string {
+	if policy == nil {
+		return ""
+	}
 	for _, offered := range policy.Status.Releases { // newest version first
 		v := offered.SemVer.Version
 		failed := slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool {

@@ -78,7 +78,7 @@ func (r Request) edit(ctx context.Context, s *scope, ms *v1alpha1.Microservice) 
 		to := r.Target
 		if to == "" {
 			var err error
-			if to, err = o.before(s, ms); err != nil {
+			if to, err = o.before(ctx, s, ms); err != nil {
 				return edit{}, err
 			}
 		}

@@ -123,6 +123,9 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 	case v1alpha1.ReleaseError:
 		return lines, &answer{cli.ExitNo, q.failed(s, g, row)}
 	case v1alpha1.ReleaseDeprecated:
+		if view.Denied(s.policy, g, row.SemVer.Version) {
+			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is denied by ImagePolicy %s: it gets no traffic while another release can have it", q.version, s.policy.Name)}
+		}
 		if row.Promoted > 0 && (run != nil || g.Target.Release == row.VersionedMicroservice || s.pinnedTo(g, q.version)) {
 			return lines, q.halted(s, g, row) // it becomes active again
 		}

@@ -306,6 +306,12 @@ func TestJudge(t *testing.T) {
 			row(v1alpha1.ReleaseDeprecated, 0)(s)
 			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted, s.ms.Spec.Paused = 1, true
 		}, cli.ExitWaits, "shop is paused: hlnr resume shop"},
+		"retained, pinned and denied": {"1.3.0", forActive, true, func(s *snapshot) {
+			pin("1.3.0", nil)(s)
+			row(v1alpha1.ReleaseDeprecated, 0)(s)
+			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted = 1
+			s.policy.Status.Withdrawn = []v1alpha1.Withdrawal{{Group: "1-x", Version: "1.3.0", Reason: v1alpha1.WithdrawnDenied}}
+		}, cli.ExitNo, "1.3.0 is denied by ImagePolicy shop"},
 		"stalled": {"1.3.0", forActive, false, func(s *snapshot) {
 			s.ms.Status.Conditions = []metav1.Condition{{Type: "Stalled", Status: "True", Reason: "ContainerNotFound", Message: "set spec.containerName"}}
 		}, cli.ExitNo, "nothing starts at shop: ContainerNotFound: set spec.containerName"},
