@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -27,5 +28,35 @@ func TestFrozenCanary(t *testing.T) {
 	}
 	if p := r.problems(); len(p) != 1 || p[0].Condition != v1alpha1.ConditionFrozen {
 		t.Errorf("problems: %+v", p)
+	}
+}
+
+// A pause stops the return to a retained release, unless it is pinned or replaces a denied version, as in the planner.
+func TestReturnDuringAPause(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reason   string
+		promoted int64
+		denied   string
+		paused   bool
+	}{
+		"a new release":          {"Latest", 0, "", true},
+		"a pin to a new release": {"Pinned", 0, "", true},
+		"a retained release":     {"Latest", 1, "", true},
+		"a pin":                  {"Pinned", 1, "", false},
+		"a denied version":       {"Latest", 1, "1.2.0", false},
+		"another denied version": {"Latest", 1, "1.3.0", true},
+	} {
+		ms := &v1alpha1.Microservice{}
+		ms.Spec.Paused = true
+		policy := v1alpha1.ImagePolicy{}
+		policy.Status.Withdrawn = []v1alpha1.Withdrawal{{Group: "1-x", Version: cmp.Or(c.denied, "0.1.0"), Reason: v1alpha1.WithdrawnDenied}}
+		r := &rollout{
+			service: newIndex(Input{ImagePolicies: []v1alpha1.ImagePolicy{policy}}, time.Time{}).service(ms), run: &run{},
+			group: &v1alpha1.ReleaseGroup{Slug: "1-x", Active: "1.2.0", Target: v1alpha1.GroupTarget{Reason: c.reason}}, row: &v1alpha1.Release{Promoted: c.promoted},
+		}
+		if got := r.halted(); (got != nil) != c.paused {
+			t.Errorf("%s: %+v, want it paused: %t", name, got, c.paused)
+		}
 	}
 }

@@ -209,10 +209,15 @@ func (r *rollout) halted() *State {
 			return &State{Word: WordFrozen, Class: Moving, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: why, Next: []Action{r.actOn("deprecate", r.row)}}
 		}
 	}
-	if !r.ms.Spec.Paused || r.row.Promoted > 0 {
+	if !r.ms.Spec.Paused || r.row.Promoted > 0 && (r.group.Target.Reason == "Pinned" || r.activeDenied()) {
 		return nil
 	}
 	return &State{Word: WordPaused, Class: Waiting, Detail: fmt.Sprintf("%s waits at %d %%", r.row.SemVer.Version, r.row.Weight), Next: []Action{r.act("resume")}}
+}
+
+// activeDenied reports whether the active version is denied: a retained release replaces it, also during a pause.
+func (r *rollout) activeDenied() bool {
+	return Denied(r.images[key(r.ms.Namespace, r.ms.Spec.ImagePolicyRef.Name)], r.group, r.group.Active)
 }
 
 // retries returns the state of a rollout that returned its traffic and may not have any yet.
