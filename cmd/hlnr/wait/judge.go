@@ -179,10 +179,10 @@ func (q question) judgeRollout(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alph
 }
 
 // halted returns the answer that a pause or a freeze stops a release; nil if none does, or the question waits for that. They do not stop
-// the return to a release that is pinned.
+// the return to a release that is pinned, or that replaces a denied one.
 func (q question) halted(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) *answer {
 	switch {
-	case q.people, row.Promoted > 0 && s.pinnedTo(g, q.version):
+	case q.people, row.Promoted > 0 && (s.pinnedTo(g, q.version) || view.Denied(s.policy, g, g.Active)):
 	case s.ms.Spec.Paused:
 		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.next("resume", s))}
 	case frozen(s.ms, row.SemVer.Version+" is waiting") != "":

@@ -306,6 +306,11 @@ func TestJudge(t *testing.T) {
 			row(v1alpha1.ReleaseDeprecated, 0)(s)
 			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted, s.ms.Spec.Paused = 1, true
 		}, cli.ExitWaits, "shop is paused: hlnr resume shop"},
+		"replaces a denied version during a pause": {"1.3.0", forActive, false, func(s *snapshot) {
+			row(v1alpha1.ReleaseDeprecated, 0)(s)
+			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted, s.ms.Spec.Paused = 1, true
+			s.policy.Status.Withdrawn = []v1alpha1.Withdrawal{{Group: "1-x", Version: "1.2.0", Reason: v1alpha1.WithdrawnDenied}}
+		}, none, ""},
 		"retained, pinned and denied": {"1.3.0", forActive, true, func(s *snapshot) {
 			pin("1.3.0", nil)(s)
 			row(v1alpha1.ReleaseDeprecated, 0)(s)
