@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/status"
+	"github.com/heighliner/heighliner/internal/version"
 )
 
 // New returns the board of all services at a time, in the time zone of now.
@@ -136,12 +138,12 @@ func (s *service) problem() *State {
 	if c := meta.FindStatusCondition(conds, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue && c.Reason != "ReleaseFailed" {
 		x := &State{Word: WordProblem, Class: Failed, Reason: c.Reason, Detail: c.Message, Since: timeOf(c.LastTransitionTime.Time)}
 		if strings.HasPrefix(c.Reason, "Pin") {
-			x.Next = []Action{s.act("unpin")}
+			x.Next = s.unpins()
 		}
 		return x
 	}
 	if c := meta.FindStatusCondition(conds, v1alpha1.ConditionPinned); c != nil && c.Status == metav1.ConditionFalse {
-		return &State{Word: WordProblem, Class: Failed, Reason: c.Reason, Detail: c.Message, Since: timeOf(c.LastTransitionTime.Time), Next: []Action{s.act("unpin")}}
+		return &State{Word: WordProblem, Class: Failed, Reason: c.Reason, Detail: c.Message, Since: timeOf(c.LastTransitionTime.Time), Next: s.unpins()}
 	}
 	c := meta.FindStatusCondition(conds, v1alpha1.ConditionBlocked)
 	if c == nil || c.Status != metav1.ConditionTrue || c.Reason == "Blocked" || c.Reason == "TogetherHeld" || c.Reason == "FinishFirst" {
@@ -198,6 +200,62 @@ func pinsOf(ms *v1alpha1.Microservice, now time.Time) (out []Pin) {
 	}
 	for _, g := range m.Groups {
 		add(Pin{Group: g.Name, Version: g.Version, Release: g.Release, Until: metas(g.ExpireTime), Reason: g.Reason, By: g.Author.Of(g.Version + g.Release)})
+	}
+	return out
+}
+
+// PinOf returns the pin that a group has now: the one by its name, else the one for any group, if the group has its version or release;
+// nil if there is none.
+func PinOf(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, now time.Time) *Pin {
+	m := ms.Spec.UpdateStrategy.Manual
+	if m == nil {
+		return nil
+	}
+	named := func(name string) bool {
+		return name == g.Name || name == g.Slug || g.PullRequest > 0 && name == strconv.FormatInt(g.PullRequest, 10)
+	}
+	current := func(end *metav1.Time) bool { return end == nil || now.Before(end.Time) }
+	for _, p := range m.Groups {
+		if named(p.Name) && current(p.ExpireTime) {
+			return &Pin{Group: p.Name, Version: p.Version, Release: p.Release, Until: metas(p.ExpireTime), Reason: p.Reason, By: p.Author.Of(p.Version + p.Release)}
+		}
+	}
+	for _, r := range g.Releases {
+		switch {
+		case !current(m.ExpireTime):
+		case m.Release != "" && m.Release == r.VersionedMicroservice:
+			return &Pin{Release: m.Release, Until: metas(m.ExpireTime), Reason: m.Reason, By: m.Author.Of(m.Release)}
+		case m.SemVer != nil && (m.SemVer.Name == "" || named(m.SemVer.Name)) && version.Names(m.SemVer.Version, r.SemVer.Version):
+			return &Pin{Group: m.SemVer.Name, Version: m.SemVer.Version, Until: metas(m.ExpireTime), Reason: m.Reason, By: m.Author.Of(m.SemVer.Version)}
+		}
+	}
+	return nil
+}
+
+// unpin returns the command that removes the pin of a group, which it names if several groups are pinned.
+func (s *service) unpin(g *v1alpha1.ReleaseGroup) Action {
+	pinned := 0
+	for i := range s.ms.Status.ReleaseGroups {
+		if PinOf(s.ms, &s.ms.Status.ReleaseGroups[i], s.now) != nil {
+			pinned++
+		}
+	}
+	a := s.act("unpin")
+	if pinned > 1 {
+		a.Group = g.Name
+		a.Command += " --group " + g.Name
+	}
+	return a
+}
+
+// unpins returns the commands that remove the pins of groups which are not at the release that their pin selects.
+func (s *service) unpins() (out []Action) {
+	for i := range s.ms.Status.ReleaseGroups {
+		g := &s.ms.Status.ReleaseGroups[i]
+		active := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
+		if PinOf(s.ms, g, s.now) != nil && (active < 0 || !pinnedTo(g, &g.Releases[active])) {
+			out = append(out, s.unpin(g))
+		}
 	}
 	return out
 }
@@ -264,13 +322,9 @@ func (s *service) withoutActive(g *v1alpha1.ReleaseGroup) State {
 
 // pinned returns the state of a group whose active release is pinned.
 func (s *service) pinned(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State {
-	x := State{Word: WordPinned, Class: Stable, Version: status.Short(row.SemVer.Version), Since: micros(&row.LastTransitionTime), Next: []Action{s.act("unpin")}}
-	for _, p := range pinsOf(s.ms, s.now) {
-		mine := p.Group == "" || p.Group == g.Name || p.Group == g.Slug || g.PullRequest > 0 && p.Group == fmt.Sprint(g.PullRequest)
-		if mine && (p.Release == row.VersionedMicroservice || p.Release == "") {
-			x.Until, x.Note, x.By = p.Until, p.Reason, p.By
-			return x
-		}
+	x := State{Word: WordPinned, Class: Stable, Version: status.Short(row.SemVer.Version), Since: micros(&row.LastTransitionTime), Next: []Action{s.unpin(g)}}
+	if p := PinOf(s.ms, g, s.now); p != nil {
+		x.Until, x.Note, x.By = p.Until, p.Reason, p.By
 	}
 	return x
 }
@@ -457,7 +511,7 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 	case retained && g.Phase == v1alpha1.GroupLive:
 		x = State{Word: WordRetained, Class: Stable, Since: micros(&row.LastTransitionTime), Next: []Action{s.act("rollback", "--to", s.nameOf(row))}}
 		if g.Target.Reason == "Pinned" && aboveActive(g, row) && row == newestRetained(g) {
-			x.Next = []Action{s.act("unpin")} // Without the pin it would be active.
+			x.Next = []Action{s.unpin(g)} // Without the pin it would be active.
 		}
 	case row.Status == v1alpha1.ReleaseDeprecated && row.Reason == "Superseded":
 		x = State{Word: WordSuperseded, Class: Stable, Since: micros(&row.LastTransitionTime)}

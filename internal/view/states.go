@@ -98,6 +98,8 @@ type Action struct {
 	Command string `json:"command"`
 	// Target is the version, or the name of the release, of the action; "" for the service.
 	Target string `json:"target,omitempty"`
+	// Group that the command names; "" if it needs to name none.
+	Group string `json:"group,omitempty"`
 }
 
 // say returns the sentence of a state, at a time and in the time zone of the user.

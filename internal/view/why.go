@@ -133,10 +133,9 @@ func WhyHost(in Input, host, path string, now time.Time) (Answer, error) {
 	return found[0].answer(host, path), nil
 }
 
-// domainsOf returns the domains that have a host: of those with the longest path, the ones that are
-// programmed, if any is.
+// domainsOf returns the domains that have a host, as Gateways choose them: the host itself before wildcards, the longest wildcard, the
+// longest path; of these the ones that are programmed, if any is.
 func (x *index) domainsOf(host, path string) (best []policyDomain, names []string) {
-	length, programmed, exact := -1, false, false
 	for i := range x.NetworkPolicies {
 		p := &x.NetworkPolicies[i]
 		for j := range p.Status.Domains {
@@ -145,12 +144,16 @@ func (x *index) domainsOf(host, path string) (best []policyDomain, names []strin
 			if !covers(d, host, path) {
 				continue
 			}
-			same := d.Domain == host
-			switch c := cmp.Or(compareBool(same, exact), cmp.Compare(len(d.Path), length), compareBool(d.Programmed, programmed)); {
-			case len(best) > 0 && c < 0:
+			c := 1
+			if len(best) > 0 {
+				b := best[0].domain
+				c = cmp.Or(compareBool(d.Domain == host, b.Domain == host), cmp.Compare(len(d.Domain), len(b.Domain)), cmp.Compare(len(d.Path), len(b.Path)), compareBool(d.Programmed, b.Programmed))
+			}
+			switch {
+			case c < 0:
 				continue
-			case len(best) == 0 || c > 0:
-				best, length, programmed, exact = nil, len(d.Path), d.Programmed, same
+			case c > 0:
+				best = nil
 			}
 			best = append(best, policyDomain{x.serviceNamed(p.Namespace, p.MicroserviceName()), p, d})
 		}
@@ -410,6 +413,9 @@ func (s *service) whyVersion(wanted string) Answer {
 	a := s.index.answer("why " + s.ms.Name + " " + wanted)
 	if row == nil {
 		s.whyAbsent(&a, wanted)
+		if own := s.blocked(&a); own != nil && a.Do == "" {
+			a.conclude("", s.said(*own))
+		}
 		return a
 	}
 	r := s.releaseOf(g, row, s.rollout(g))
@@ -460,10 +466,29 @@ func (s *service) whyVersion(wanted string) Answer {
 			a.add("host", s.object("NetworkPolicy", h.Policy), "%s: %d %%", h.Host+h.Path, h.Backends[i].Weight)
 		}
 	}
-	if r.State.Class != Stable || row.Status != v1alpha1.ReleaseActive && len(r.State.Next) > 0 {
+	own := s.blocked(&a)
+	switch {
+	case r.State.Class != Stable || row.Status != v1alpha1.ReleaseActive && len(r.State.Next) > 0:
 		a.conclude(v, r.State)
+	case own != nil:
+		a.conclude("", s.said(*own))
 	}
 	return a
+}
+
+// blocked adds what a user must change in the specification of the service, and returns it; nil if nothing.
+func (s *service) blocked(a *Answer) *State {
+	own := s.problem()
+	if own == nil {
+		return nil
+	}
+	for _, p := range s.problems() {
+		name := strings.ToLower(p.Condition)
+		if p.Reason == own.Reason && strings.HasPrefix(p.Object, "Microservice/") && !slices.ContainsFunc(a.Lines, func(l Line) bool { return l.Name == name }) {
+			a.add(name, s.object("Microservice", s.ms.Name), "%s: %s", p.Reason, p.Message)
+		}
+	}
+	return own
 }
 
 // canarySummary answers whether a canary is live: what is asked for, and not programmed, is not.
@@ -566,7 +591,7 @@ func (s *service) whyAbsent(a *Answer, wanted string) {
 		text += ", of which the newest is " + status.Short(p.Status.Latest)
 	}
 	if int(total) > len(p.Status.Candidates) {
-		text += fmt.Sprintf("; the status lists %d of %d rejected tags: see hlnr explain for the others", len(p.Status.Candidates), total)
+		text += fmt.Sprintf("; the status lists %d of %d rejected tags; %q shows the others", len(p.Status.Candidates), total, s.act("explain").Command+" --scan --all")
 	} else if p.Status.Scan != nil {
 		switch n := p.Status.Scan.Tags; n {
 		case 0:
@@ -599,7 +624,7 @@ func (s *service) whyNotStarted(a *Answer, o *v1alpha1.OfferedRelease) {
 		cause = "it is beyond spec.limits of the ImagePolicy, and no group of this service retains it"
 	case g != nil && g.Target.Reason == "Pinned":
 		cause = "group " + g.Name + " is pinned to " + targetOf(g)
-		a.Next = []Action{s.act("unpin")}
+		a.Next = []Action{s.unpin(g)}
 	case g != nil && g.Active != "" && !isPreview(g) && version.Compare(o.SemVer.Version, g.Active) < 0:
 		cause = "it is older than the active " + g.Active
 	case s.frozenCause() != "":

@@ -174,7 +174,7 @@ func (s *Server) writeAct(w http.ResponseWriter, r *http.Request, q *request, re
 	a := q.Act
 	data := map[string]any{
 		"A": a, "S": q.service, "Button": actVerbs[a.Verb], "About": abouts[a.Verb], "Label": q.label(), "Outcome": outcome, "Problem": problem, "Shown": shown,
-		"Known": err == nil, "Possible": err == nil && outcome.Refused == "", "Choices": q.choices,
+		"Known": err == nil, "Possible": err == nil && outcome.Refused == "", "Choices": q.choices, "ByGroup": q.byGroup(), "Chosen": q.chosen(),
 		"HasReason": a.Verb != "pause" && a.Verb != "resume" && a.Verb != "unpin", "HasUntil": a.Verb == "pin" || a.Verb == "rollback",
 	}
 	status := http.StatusOK

@@ -42,8 +42,8 @@ func formsOf(t testing.TB, page string) (out []form) {
 				f.values.Set(attribute(e, "name"), attribute(e, "value"))
 			case "option":
 				f.options = append(f.options, inner(e))
-				if attribute(e, "selected") != "no" || !f.values.Has("target") {
-					f.values.Set("target", attribute(e, "value"))
+				if name := attribute(e.Parent, "name"); attribute(e, "selected") != "no" || !f.values.Has(name) {
+					f.values.Set(name, attribute(e, "value"))
 				}
 			case "button":
 				f.buttons = append(f.buttons, inner(e))

@@ -191,6 +191,7 @@ var functions = template.FuncMap{
 		return servicePath(namespace, name) + "/releases/" + url.PathEscape(release)
 	},
 	"act":        actPath,
+	"actOf":      func(namespace, name, verb string) string { return actPath(namespace, name, view.Action{Verb: verb}) },
 	"freezePath": freezePath,
 	"freezeID":   func(f view.Freeze) string { return strings.ToLower(f.Kind) + "." + f.Namespace + "." + f.Name },
 	"servicePath": func(name string) string {
@@ -284,10 +285,17 @@ func servicePath(namespace, name string) string {
 	return "/services/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
 }
 
-func actPath(namespace, name, verb, target string) string {
-	p := servicePath(namespace, name) + "/acts/" + url.PathEscape(verb)
-	if target != "" {
-		p += "?target=" + url.QueryEscape(target)
+func actPath(namespace, name string, a view.Action) string {
+	p := servicePath(namespace, name) + "/acts/" + url.PathEscape(a.Verb)
+	values := url.Values{}
+	if a.Target != "" {
+		values.Set("target", a.Target)
+	}
+	if a.Group != "" {
+		values.Set("group", a.Group)
+	}
+	if len(values) > 0 {
+		p += "?" + values.Encode()
 	}
 	return p
 }

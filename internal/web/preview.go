@@ -41,13 +41,17 @@ func (s *Server) check(ctx context.Context, q *request) error {
 	asked := q.Target
 	q.aim()
 	outcome, shown, err := s.preview(ctx, q)
+	what := "version"
+	if q.byGroup() {
+		what = "group"
+	}
 	switch {
 	case errors.Is(err, errNoTarget), q.Verb == "rollback" && asked == "" && err == nil:
-		return &Problem{Status: http.StatusConflict, Title: "Choose a version", Text: "The form named none. Nothing was done: check what will happen, and confirm."}
+		return &Problem{Status: http.StatusConflict, Title: "Choose a " + what, Text: "The form named none. Nothing was done: check what will happen, and confirm."}
 	case err != nil:
 		return err
-	case q.shown != "" && q.previewed != q.Target:
-		return &Problem{Status: http.StatusConflict, Title: "You chose another version than the one that was shown", Text: "Nothing was done. Below is what will happen with " + versionOf(q.service, q.Target) + ": check it, and confirm."}
+	case q.shown != "" && q.previewed != q.chosen():
+		return &Problem{Status: http.StatusConflict, Title: "You chose another " + what + " than the one that was shown", Text: "Nothing was done. Below is what will happen with " + versionOf(q.service, q.chosen()) + ": check it, and confirm."}
 	case q.shown != "" && q.shown != shown:
 		return &Problem{Status: http.StatusConflict, Title: "The preview was out of date", Text: "The service changed since it was made. Nothing was done. Below is what will happen now: check it, and confirm."}
 	case outcome.Refused != "":

@@ -15,7 +15,7 @@ type choice struct {
 }
 
 // errNoTarget is the error of an act without a target, if there is no obvious one.
-var errNoTarget = &Problem{Status: http.StatusBadRequest, Title: "This needs a choice", Text: "Choose the version. Nothing was done."}
+var errNoTarget = &Problem{Status: http.StatusBadRequest, Title: "This needs a choice", Text: "Choose one. Nothing was done."}
 
 // aim sets the target of an act that names none, if there is only one, and the choices of the reader: the form submits the
 // target that its preview is about.
@@ -23,6 +23,8 @@ func (q *request) aim() {
 	switch q.Verb {
 	case "pin":
 		q.aimPin()
+	case "unpin":
+		q.aimUnpin()
 	case "rollback":
 		q.aimBack()
 	case "continue", "adopt", "deprecate", "retry":
@@ -30,7 +32,7 @@ func (q *request) aim() {
 			q.Target = nameOf(q.service, found[0])
 		}
 	}
-	if i := slices.IndexFunc(q.choices, func(c choice) bool { return c.Value == q.Target }); i >= 0 {
+	if i := slices.IndexFunc(q.choices, func(c choice) bool { return c.Value == q.chosen() }); i >= 0 {
 		q.choices[i].Selected = true
 	}
 }
@@ -49,6 +51,33 @@ func (q *request) aimPin() {
 		label = cut(r.Version) + " (" + r.Name + ")"
 	}
 	q.choices = append(q.choices, choice{Value: q.Target, Label: label})
+}
+
+// aimUnpin sets the choices of an unpin, if several groups are pinned.
+func (q *request) aimUnpin() {
+	for i := range q.moments.data.Microservices {
+		ms := &q.moments.data.Microservices[i]
+		for j := range ms.Status.ReleaseGroups {
+			g := &ms.Status.ReleaseGroups[j]
+			if p := view.PinOf(ms, g, q.moments.now); ms.Namespace == q.Namespace && ms.Name == q.Act.Service && p != nil {
+				q.choices = append(q.choices, choice{Value: g.Name, Label: g.Name + ", pinned to " + versionOf(q.service, p.Version+p.Release)})
+			}
+		}
+	}
+	if len(q.choices) == 1 {
+		q.choices = nil
+	}
+}
+
+// byGroup reports whether the choices are groups; otherwise they are versions.
+func (q *request) byGroup() bool { return q.Verb == "unpin" && len(q.choices) > 0 }
+
+// chosen returns the choice of the reader: a target, or a group.
+func (q *request) chosen() string {
+	if q.byGroup() {
+		return q.Group
+	}
+	return q.Target
 }
 
 // aimBack sets the target of a rollback: during a rollout the active release, otherwise the one that was active before, or the
@@ -182,7 +211,7 @@ func (q *request) label() string {
 // aimed rejects an act without a target, and a rollback to a release that was never active.
 func (q *request) aimed() error {
 	switch {
-	case q.Target == "" && len(q.choices) > 0:
+	case q.chosen() == "" && len(q.choices) > 0:
 		return errNoTarget
 	case q.Verb != "rollback" || slices.ContainsFunc(q.choices, func(c choice) bool { return c.Value == q.Target }):
 		return nil

@@ -32,6 +32,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/view/text"
 )
 
 // Commands are all commands of this package.
@@ -88,12 +89,12 @@ func (d *Done) print(out io.Writer, o *cli.Output) error {
 	d.APIVersion, d.Kind = apiVersion, kindDone
 	return o.Print(out, d, func(w io.Writer) error {
 		var b strings.Builder
-		b.WriteString(d.text + "\n")
+		b.WriteString(text.Clean(d.text) + "\n")
 		for _, e := range d.Effects {
-			b.WriteString("  " + e + "\n")
+			b.WriteString("  " + text.Clean(e) + "\n")
 		}
 		if d.Next != "" {
-			b.WriteString("to wait for it: " + d.Next + "\n")
+			b.WriteString("to wait for it: " + text.Clean(d.Next) + "\n")
 		}
 		if d.DryRun {
 			b.WriteString("Nothing was written: dry run.\n")

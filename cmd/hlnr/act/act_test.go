@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -242,6 +243,8 @@ func TestPins(t *testing.T) {
 	p.await("1.0.0", v1alpha1.ReleaseActive)
 	p.want(cli.ExitNo, "no other release of shop was active before", "rollback", "shop") // and not forward to 1.1.0
 
+	p.want(cli.ExitYes, `shop 1.x: pinned to 1.1.0; it replaces the pin to 1.0.0 by ana ("sessions lost"); it is retained`, "pin", "shop", "1.1.0", "--dry-run")
+	p.want(cli.ExitYes, `shop 1.x: the pin to 1.0.0 by ana ("sessions lost") is removed`, "unpin", "shop", "--dry-run")
 	p.want(cli.ExitUsage, `there is no version or release of shop with the name "1.1.1"; did you mean`, "pin", "shop", "1.1.1")
 	p.want(cli.ExitUsage, `there is no release group of shop with the name "2.x"; did you mean "1.x"?`, "pin", "shop", "1.1.0", "--group", "2.x")
 	p.want(cli.ExitUsage, `--until: "soon" is not a time`, "pin", "shop", "1.1.0", "--until", "soon")
@@ -383,5 +386,40 @@ func TestInterrupted(t *testing.T) {
 	cancel()
 	if ctx.Err() == nil || write.Err() != nil {
 		t.Errorf("the call: %v, the write: %v", ctx.Err(), write.Err())
+	}
+}
+
+// A pin to the current configuration, and the end of a pin, wait for the release with that configuration: another one of the same
+// version is active until then.
+func TestWaitForTheCurrentConfiguration(t *testing.T) {
+	t.Parallel()
+	p := begin(t)
+	p.Microservice(t, p.namespace, "shop")
+	p.offer("1.0.0")
+	old := p.await("1.0.0", v1alpha1.ReleaseActive).Name
+	p.want(cli.ExitYes, "it is active, and newer versions wait", "pin", "shop", old)
+	p.Edit(t, p.namespace, "shop", "ana", func(spec *v1alpha1.MicroserviceSpec) {
+		spec.Template.Spec.Containers[0].Env = append(spec.Template.Spec.Containers[0].Env, corev1.EnvVar{Name: "COLOR", Value: "green"})
+	})
+	active := func() string {
+		t.Helper()
+		var ms v1alpha1.Microservice
+		p.get("shop", &ms)
+		for _, r := range ms.Status.ReleaseGroups[0].Releases {
+			if r.Status == v1alpha1.ReleaseActive {
+				return r.VersionedMicroservice
+			}
+		}
+		return ""
+	}
+	if out := p.want(cli.ExitYes, "it starts as a new release", "pin", "shop", "1.0.0", "--current-configuration", "--wait", "--timeout", await.Limit.String()); active() == old {
+		t.Errorf("pin: %s is still active after\n%s", old, out)
+	}
+	p.want(cli.ExitYes, "it is retained", "pin", "shop", old, "--wait", "--timeout", await.Limit.String())
+	if active() != old {
+		t.Fatalf("%s is not active", old)
+	}
+	if out := p.want(cli.ExitYes, "the group follows the newest version", "unpin", "shop", "--wait", "--timeout", await.Limit.String()); active() == old {
+		t.Errorf("unpin: %s is still active after\n%s", old, out)
 	}
 }

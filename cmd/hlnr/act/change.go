@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
@@ -183,15 +182,13 @@ func (c *change) patchForGit(s *scope, before, after *v1alpha1.Microservice) err
 	}
 	patch["apiVersion"], patch["kind"] = v1alpha1.GroupVersion.String(), "Microservice"
 	patch["metadata"] = map[string]any{"name": before.Name, "namespace": before.Namespace}
-	var text []byte
+	form := cli.YAML
 	if c.output.Format == cli.FormatJSON {
-		text, err = json.MarshalIndent(patch, "", "  ")
-		text = append(text, '\n')
-	} else {
-		text, err = yaml.Marshal(patch)
+		form = cli.JSON
 	}
+	text, err := form(patch)
 	if err != nil {
-		return fmt.Errorf("write the patch: %w", err)
+		return err
 	}
 	if _, err := s.Out.Write(text); err != nil {
 		return fmt.Errorf("write output: %w", err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/cmd/hlnr/forecast"
 	"github.com/heighliner/heighliner/cmd/hlnr/wait"
 	"github.com/heighliner/heighliner/internal/version"
 	"github.com/heighliner/heighliner/internal/view"
@@ -258,6 +259,8 @@ type wanted struct {
 	// row is the existing release; nil if the version is only offered.
 	row     *v1alpha1.Release
 	version string
+	// name of the release, also before it exists; "" if it is not known.
+	name string
 }
 
 // resolve returns the group and the release for a version or the name of a release.
@@ -355,9 +358,8 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 		return edit{}, err
 	}
 	w.pin.Reason = o.reason
-	awaits := w.version
-	if n := len(slices.DeleteFunc(releases(ms), func(t target) bool { return t.row.SemVer.Version != w.version })); n > 1 && w.row != nil && !o.current {
-		awaits = w.row.VersionedMicroservice // another one with another configuration may be active
+	if w.row != nil {
+		w.name = w.row.VersionedMicroservice
 	}
 	moves := true
 	if o.current {
@@ -365,6 +367,13 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 			return edit{}, cli.Usage(fmt.Errorf("--current-configuration: %s is a release with its configuration: name a version", what))
 		}
 		w.pin.Configuration = v1alpha1.PinCurrent
+		name, err := o.upcoming(ctx, s, ms, w.group, w.version)
+		if err != nil {
+			return edit{}, err
+		}
+		if name != "" {
+			w.name, w.row = name, rowOf(w.group, name)
+		}
 	}
 	text := fmt.Sprintf("%s %s: pinned to %s", ms.Name, w.group.Name, w.version)
 	if o.until != "" {
@@ -380,6 +389,9 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 	}
 	if err := o.sensible(s, ms, w); err != nil {
 		return edit{}, err
+	}
+	if p := view.PinOf(ms, w.group, s.Now()); p != nil {
+		text += "; it replaces the " + describe(w.group, p)
 	}
 	switch r := w.row; {
 	case r == nil:
@@ -399,9 +411,45 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 			}
 			setPin(spec, w.group, pin)
 		},
-		awaits: awaits, moves: moves,
+		awaits: awaited(ms, w.version, w.name), moves: moves,
 		done: Done{Action: "Pin", Group: w.group.Name, Version: w.version, Reason: o.reason, Until: rfc3339(w.pin.ExpireTime), text: text},
 	}, nil
+}
+
+// upcoming returns the name of the release of a version with the configuration that the Microservice has now; "" if it is not known, or
+// nothing would start.
+func (o *pinOptions) upcoming(ctx context.Context, s *scope, ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, version string) (string, error) {
+	facts, err := forecast.Read(ctx, s.client, ms, s.Now())
+	if err != nil && (o.wait || !apierrors.IsForbidden(err)) {
+		return "", fmt.Errorf("find the release of the current configuration: %w", err)
+	}
+	if err == nil {
+		for _, c := range facts.Candidates {
+			if c.Slug == g.Slug && c.Version == version {
+				return c.Release, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// rowOf returns the release of a group with a name, or nil.
+func rowOf(g *v1alpha1.ReleaseGroup, name string) *v1alpha1.Release {
+	for i := range g.Releases {
+		if g.Releases[i].VersionedMicroservice == name {
+			return &g.Releases[i]
+		}
+	}
+	return nil
+}
+
+// awaited returns what to wait for until a release is active: its version, or its name if another release of that version, with another
+// configuration, may be active.
+func awaited(ms *v1alpha1.Microservice, version, name string) string {
+	if name != "" && slices.ContainsFunc(releases(ms), func(t target) bool { return t.row.SemVer.Version == version && t.row.VersionedMicroservice != name }) {
+		return name
+	}
+	return version
 }
 
 // sensible rejects a pin that changes nothing or cannot take effect.
@@ -440,8 +488,15 @@ func (o *pinOptions) unpin(ctx context.Context, s *scope, ms *v1alpha1.Microserv
 			return err
 		}
 	}
-	e.awaits = follows(&policy, g)
-	e.moves = e.awaits != g.Active
+	if e.awaits = follows(&policy, g); e.awaits != "" {
+		name, err := o.upcoming(ctx, s, ms, g, e.awaits)
+		if err != nil {
+			return err
+		}
+		row := rowOf(g, name)
+		e.moves = name == "" && e.awaits != g.Active || name != "" && (row == nil || row.Status != v1alpha1.ReleaseActive)
+		e.awaits = awaited(ms, e.awaits, name)
+	}
 	return o.follow(ctx, s, ms, e)
 }
 
@@ -461,13 +516,12 @@ func follows(policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup) string {
 
 // unpinned returns the change that removes the pin of a group.
 func (o *pinOptions) unpinned(s *scope, ms *v1alpha1.Microservice) (edit, error) {
-	now := metav1.NewTime(s.Now())
 	var found []*v1alpha1.ReleaseGroup
 	var list []string
 	for i := range ms.Status.ReleaseGroups {
 		g := &ms.Status.ReleaseGroups[i]
-		if what, is := pinned(ms.Spec.UpdateStrategy.Manual, g, now); is && (o.group == "" || names(o.group, g)) {
-			found, list = append(found, g), append(list, g.Name+" (to "+what+")")
+		if p := view.PinOf(ms, g, s.Now()); p != nil && (o.group == "" || names(o.group, g)) {
+			found, list = append(found, g), append(list, g.Name+" (to "+p.Version+p.Release+")")
 		}
 	}
 	if o.group != "" {
@@ -484,11 +538,28 @@ func (o *pinOptions) unpinned(s *scope, ms *v1alpha1.Microservice) (edit, error)
 		return edit{}, cli.No(fmt.Errorf("%s is not pinned", ms.Name+spaced(o.group)))
 	}
 	g := found[0]
+	pin := describe(g, view.PinOf(ms, g, s.Now()))
 	return edit{
 		field: pinField,
 		apply: func(spec *v1alpha1.MicroserviceSpec, _ string) { removePin(spec, g) },
-		done:  Done{Action: "Unpin", Group: g.Name, text: fmt.Sprintf("%s %s: the pin is removed, and the group follows the newest version", ms.Name, g.Name)},
+		done:  Done{Action: "Unpin", Group: g.Name, text: fmt.Sprintf("%s %s: the %s is removed, and the group follows the newest version", ms.Name, g.Name, pin)},
 	}, nil
+}
+
+// describe returns what a pin of a group selects, who set it, and why.
+func describe(g *v1alpha1.ReleaseGroup, p *view.Pin) string {
+	to := p.Version + p.Release
+	if r := rowOf(g, p.Release); r != nil {
+		to = r.SemVer.Version
+	}
+	text := "pin to " + to
+	if p.By != "" {
+		text += " by " + p.By
+	}
+	if p.Reason != "" {
+		text += fmt.Sprintf(" (%q)", p.Reason)
+	}
+	return text
 }
 
 func spaced(text string) string {

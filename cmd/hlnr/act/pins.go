@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strconv"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/version"
 )
@@ -14,26 +12,6 @@ import (
 // of a pull request.
 func names(name string, g *v1alpha1.ReleaseGroup) bool {
 	return name == g.Name || name == g.Slug || g.PullRequest > 0 && name == strconv.FormatInt(g.PullRequest, 10)
-}
-
-// pinned returns what a group is pinned to: by its name first, as in the planner, else by the pin for
-// the group that has the version or release. Expired pins are ignored.
-func pinned(m *v1alpha1.ManualUpdateStrategy, g *v1alpha1.ReleaseGroup, now metav1.Time) (what string, is bool) {
-	if m == nil {
-		return "", false
-	}
-	for _, p := range m.Groups {
-		if names(p.Name, g) && (p.ExpireTime == nil || now.Before(p.ExpireTime)) {
-			return p.Version + p.Release, true
-		}
-	}
-	if m.ExpireTime != nil && !now.Before(m.ExpireTime) {
-		return "", false
-	}
-	if what := global(m, g); what != "" {
-		return what, true
-	}
-	return "", false
 }
 
 // global returns the version or release of the pin without a group name, if the group has it.

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/view"
 )
 
 func TestUntil(t *testing.T) {
@@ -102,8 +103,10 @@ func TestPinsOfASpec(t *testing.T) {
 			if diff := cmp.Diff(c.removed, removed.UpdateStrategy.Manual); diff != "" {
 				t.Errorf("unpin: -want +got\n%s", diff)
 			}
-			if what, is := pinned(c.before, g, metav1.NewTime(time.Unix(1000, 0))); what != c.what || is != (c.what != "") {
-				t.Errorf("pinned to %q, %t; want %q", what, is, c.what)
+			ms := &v1alpha1.Microservice{}
+			ms.Spec.UpdateStrategy.Manual = c.before
+			if p := view.PinOf(ms, g, time.Unix(1000, 0)); (p != nil) != (c.what != "") || p != nil && p.Version+p.Release != c.what {
+				t.Errorf("pinned to %+v; want %q", p, c.what)
 			}
 		})
 	}

@@ -106,6 +106,15 @@ func JSON(value any) ([]byte, error) {
 	return append(escape(raw), '\n'), nil
 }
 
+// JSONLine returns value as JSON in one line, escaped in the same way.
+func JSONLine(value any) ([]byte, error) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("write JSON: %w", err)
+	}
+	return append(escape(raw), '\n'), nil
+}
+
 // YAML returns value as YAML. Control characters in its texts are escaped.
 func YAML(value any) ([]byte, error) {
 	raw, err := json.Marshal(value)

@@ -3,19 +3,17 @@ package explain
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/controllers/imagepolicy"
 	versions "github.com/heighliner/heighliner/internal/version"
+	"github.com/heighliner/heighliner/internal/view/text"
 )
 
 // The output formats.
@@ -184,10 +182,9 @@ func (r report) write(out io.Writer, form string) error {
 	var err error
 	switch form {
 	case outputJSON:
-		raw, err = json.MarshalIndent(r, "", "  ")
-		raw = append(raw, '\n')
+		raw, err = cli.JSON(r)
 	case outputYAML:
-		raw, err = yaml.Marshal(r)
+		raw, err = cli.YAML(r)
 	default:
 		return r.table(out)
 	}
@@ -199,27 +196,31 @@ func (r report) write(out io.Writer, form string) error {
 
 // table prints a row for each candidate, the summary and the notes.
 func (r report) table(out io.Writer) error {
-	var text strings.Builder
+	var b strings.Builder
 	if len(r.Candidates) > 0 {
 		var rows bytes.Buffer
 		w := tabwriter.NewWriter(&rows, 0, 8, 3, ' ', 0)
 		fmt.Fprintln(w, "TAG\tVERSION\tGROUP\tVERDICT\tREASON")
 		for _, c := range r.Candidates {
-			fmt.Fprintln(w, strings.Join([]string{printable(c.Tag), orDash(c.Version), orDash(c.Group), c.Verdict, c.Reason}, "\t"))
+			cells := []string{printable(c.Tag), orDash(c.Version), orDash(c.Group), c.Verdict, c.Reason}
+			for i := range cells {
+				cells[i] = text.Clean(cells[i])
+			}
+			fmt.Fprintln(w, strings.Join(cells, "\t"))
 		}
 		if err := w.Flush(); err != nil {
 			return err
 		}
 		for row := range strings.Lines(rows.String()) {
-			text.WriteString(strings.TrimRight(row, " \n") + "\n")
+			b.WriteString(strings.TrimRight(row, " \n") + "\n")
 		}
-		text.WriteByte('\n')
+		b.WriteByte('\n')
 	}
-	text.WriteString(r.summary() + "\n")
+	b.WriteString(text.Clean(r.summary()) + "\n")
 	for _, note := range r.Notes {
-		text.WriteString("note: " + note + "\n")
+		b.WriteString("note: " + text.Clean(note) + "\n")
 	}
-	_, err := io.WriteString(out, text.String())
+	_, err := io.WriteString(out, b.String())
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -312,4 +313,19 @@ func TestObserve(t *testing.T) {
 	counted = nil
 	got, err = observe(s.address, nil)
 	want("without counters", got, err, 0)
+}
+
+// Answers of a server of metrics do not control the terminal.
+func TestHostileMeasurement(t *testing.T) {
+	t.Parallel()
+	r := &Report{Microservice: "shop", Version: "1.0.0", Counts: map[string]int{}, Omitted: []string{"a\x1b[2J"}, Rounds: []Round{{Result: "Failed", Phase: string(v1alpha1.AnalysisFailed), Message: "no\r\nhlnr: yes\u202e", Metrics: []view.Metric{{Name: "errors\u009b", Result: "Failed"}}}}}
+	var out bytes.Buffer
+	if err := r.write(&out, false, time.Unix(0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if at := strings.IndexFunc(out.String(), func(r rune) bool {
+		return unicode.IsControl(r) && r != '\n' || unicode.Is(unicode.Bidi_Control, r)
+	}); at >= 0 || strings.Contains(out.String(), "\nhlnr:") {
+		t.Errorf("%q", out.String())
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/internal/analysis"
 	"github.com/heighliner/heighliner/internal/view"
+	"github.com/heighliner/heighliner/internal/view/text"
 )
 
 // Report is what an analysis would have decided. Its JSON fields are an interface for scripts.
@@ -124,7 +125,7 @@ func (r *Report) summary() string {
 
 func (r *Report) write(out io.Writer, wide bool, now time.Time) error {
 	var b strings.Builder
-	b.WriteString(r.summary() + "\n")
+	b.WriteString(text.Clean(r.summary()) + "\n")
 	clock := func(t metav1.Time) string {
 		if at := t.In(now.Location()); !wide && now.Sub(at) < 12*time.Hour {
 			return at.Format(time.TimeOnly)
@@ -138,19 +139,19 @@ func (r *Report) write(out io.Writer, wide bool, now time.Time) error {
 		}
 		var metrics []string
 		for _, m := range s.last.Metrics {
-			text := m.String()
+			measured := m.String()
 			if m.DryRun {
-				text += " (dry run)"
+				measured += " (dry run)"
 			}
-			metrics = append(metrics, text)
+			metrics = append(metrics, text.Clean(measured))
 		}
 		fmt.Fprintf(&b, "  %s: %s: %s\n", when, strings.ToLower(s.last.Result), strings.Join(metrics, ", "))
 		if s.last.Phase == string(v1alpha1.AnalysisFailed) {
-			fmt.Fprintf(&b, "    failed: %s\n", s.last.Message)
+			fmt.Fprintf(&b, "    failed: %s\n", text.Clean(s.last.Message))
 		}
 	}
 	if len(r.Omitted) > 0 {
-		fmt.Fprintf(&b, "  without history, and omitted: %s\n", strings.Join(r.Omitted, ", "))
+		fmt.Fprintf(&b, "  without history, and omitted: %s\n", text.Clean(strings.Join(r.Omitted, ", ")))
 	}
 	if _, err := io.WriteString(out, b.String()); err != nil {
 		return fmt.Errorf("write output: %w", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/internal/cluster"
 	"github.com/heighliner/heighliner/internal/view"
+	"github.com/heighliner/heighliner/internal/view/text"
 )
 
 // query selects the objects to read.
@@ -56,7 +57,7 @@ func readable(ctx context.Context, f *cli.Factory, q query) (view.Input, []error
 		return view.Input{}, nil, err
 	}
 	for _, err := range missing {
-		fmt.Fprintln(f.ErrOut, "hlnr: not shown:", f.Explain(ctx, err))
+		fmt.Fprintln(f.ErrOut, "hlnr: not shown:", text.Clean(f.Explain(ctx, err).Error()))
 	}
 	if len(read.Microservices) == 0 {
 		if err := cli.KnownNamespace(ctx, c, q.namespace); err != nil {

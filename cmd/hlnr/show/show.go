@@ -89,7 +89,7 @@ func observe(ctx context.Context, f *cli.Factory, in *view.Input, namespace stri
 		return err
 	}
 	if err != nil {
-		fmt.Fprintln(f.ErrOut, "hlnr: observed shares are not shown: --prometheus:", err)
+		fmt.Fprintln(f.ErrOut, "hlnr: observed shares are not shown: --prometheus:", text.Clean(err.Error()))
 	}
 	return nil
 }

@@ -61,9 +61,9 @@ func watchLines(ctx context.Context, f *cli.Factory, namespace, name string, in 
 func reportLost(out io.Writer) func(error) {
 	last := ""
 	return func(err error) {
-		if text := err.Error(); text != last {
-			last = text
-			fmt.Fprintln(out, "hlnr: the watch was interrupted and is being resumed:", text)
+		if cause := text.Clean(err.Error()); cause != last {
+			last = cause
+			fmt.Fprintln(out, "hlnr: the watch was interrupted and is being resumed:", cause)
 		}
 	}
 }

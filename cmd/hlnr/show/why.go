@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/Masterminds/semver/v3"
 	"github.com/spf13/cobra"
+	"golang.org/x/net/idna"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -131,28 +131,27 @@ func namespaceOf(ctx context.Context, f *cli.Factory, here, host, path string, u
 	return "", cli.Usage(fmt.Errorf("namespace %s has no host %s; several namespaces have it: choose one with -n: %s", here, host, strings.Join(namespaces, ", ")))
 }
 
-// hostOf returns the host and the path of a question about them; "" for another question, as about a version.
+// hostOf returns the host and the path of a question about them, as a policy has them; "" for another question, as about a version.
 func hostOf(args []string) (host, path string) {
-	q := args[0]
+	address := args[0]
 	switch {
-	case len(args) > 1 || strings.HasPrefix(q, "pod/") || strings.HasPrefix(q, "pr/"):
+	case len(args) > 1 || strings.HasPrefix(address, "pod/") || strings.HasPrefix(address, "pr/"):
 		return "", ""
-	case strings.Contains(q, "://"):
-		u, err := url.Parse(q)
-		if err != nil {
-			return "", ""
-		}
-		return u.Hostname(), u.EscapedPath()
-	case strings.Contains(q, "/"):
-		host, path, _ = strings.Cut(q, "/")
-		path = "/" + path
-	case strings.Contains(q, ".") && !isVersion(q):
-		host, path = q, "/"
+	case strings.Contains(address, "://"):
+	case strings.ContainsAny(address, "/:"), strings.Contains(address, ".") && !isVersion(address):
+		address = "//" + address
+	default:
+		return "", ""
 	}
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
+	u, err := url.Parse(address)
+	if err != nil || u.Hostname() == "" {
+		return "", ""
 	}
-	return host, path
+	host = strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	if ascii, err := idna.Lookup.ToASCII(host); err == nil {
+		host = ascii
+	}
+	return host, cmp.Or(u.EscapedPath(), "/")
 }
 
 // isVersion reports whether a name with a dot is a version or the start of one, and not a host, whose last part begins with a letter.
@@ -190,7 +189,7 @@ func ask(in view.Input, namespace string, args []string, now time.Time) (view.An
 		return view.WhyVersion(in, home, args[0], args[1], now)
 	}
 	switch q := args[0]; {
-	case strings.Contains(q, "://"):
+	case strings.Contains(q, "://"), strings.Contains(q, "/") && !strings.HasPrefix(q, "pod/") && !strings.HasPrefix(q, "pr/"):
 		host, path := hostOf(args)
 		if host == "" {
 			return view.Answer{}, cli.Usage(fmt.Errorf("%q is not a URL: write https://HOST/PATH", q))
@@ -200,9 +199,6 @@ func ask(in view.Input, namespace string, args []string, now time.Time) (view.An
 		return askPod(in, namespace, strings.TrimPrefix(q, "pod/"), now)
 	case strings.HasPrefix(q, "pr/"):
 		return askPullRequest(in, namespace, "", strings.TrimPrefix(q, "pr/"), now)
-	case strings.Contains(q, "/"):
-		host, path := hostOf(args)
-		return view.WhyHost(in, host, path, now)
 	}
 	return askName(in, namespace, args[0], now)
 }
@@ -231,15 +227,14 @@ func askName(in view.Input, namespace, name string, now time.Time) (view.Answer,
 	if len(services) > 1 {
 		return view.Answer{}, &view.Ambiguous{What: "version", Name: name, Objects: services, Remedy: "name the service: " + command(in, namespace, name)}
 	}
-	a, err := view.WhyHost(in, cmp.Or(first(hostOf([]string{name})), name), "/", now)
+	host, path := hostOf([]string{name})
+	a, err := view.WhyHost(in, cmp.Or(host, name), cmp.Or(path, "/"), now)
 	var unknown *view.Unknown
 	if strings.Contains(name, ".") && isVersion(name) && errors.As(err, &unknown) {
 		return askUnknownVersion(in, namespace, name, now)
 	}
 	return a, err
 }
-
-func first(a, _ string) string { return a }
 
 // command returns a command that asks about a service of a namespace, or of one to choose, which the reader names.
 func command(in view.Input, namespace string, args ...string) string {

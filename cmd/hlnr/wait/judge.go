@@ -3,6 +3,7 @@ package wait
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/internal/version"
+	"github.com/heighliner/heighliner/internal/view"
 )
 
 // The states to wait for.
@@ -105,6 +107,9 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 	switch row.Status {
 	case v1alpha1.ReleaseActive:
 		lines = append(lines, line{"active", fmt.Sprintf("%d %%", row.Weight), row.LastTransitionTime.Time})
+		if s.ended(g.Name, g.Slug, g.PullRequest) || g.Phase == v1alpha1.GroupClosing {
+			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s loses its traffic: its group %s ends", q.version, g.Name)}
+		}
 		if q.state == forApproval {
 			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is active, and waits for no approval", q.version)}
 		}
@@ -119,7 +124,7 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 		return lines, &answer{cli.ExitNo, q.failed(s, g, row)}
 	case v1alpha1.ReleaseDeprecated:
 		if row.Promoted > 0 && (run != nil || g.Target.Release == row.VersionedMicroservice || s.pinnedTo(g, q.version)) {
-			return lines, nil // it becomes active again
+			return lines, q.halted(s, g, row) // it becomes active again
 		}
 		if s.ms.Status.ObservedGeneration < s.ms.Generation {
 			return lines, nil // the specification has just changed, perhaps so that it becomes active again
@@ -155,17 +160,30 @@ func (q question) judgeRollout(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alph
 	if q.people {
 		return nil
 	}
-	switch c := meta.FindStatusCondition(s.ms.Status.Conditions, v1alpha1.ConditionAnalysisInconclusive); {
-	case approval:
+	if approval {
 		return &answer{cli.ExitWaits, fmt.Sprintf("%s waits for approval: %s", q.version, q.next("continue", s, q.version))}
-	case s.ms.Spec.Paused:
-		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.next("resume", s))}
-	case frozen(s.ms, row.SemVer.Version+" is waiting") != "":
-		return &answer{cli.ExitWaits, frozen(s.ms, row.SemVer.Version+" is waiting")}
+	}
+	if a := q.halted(s, g, row); a != nil {
+		return a
+	}
+	switch c := meta.FindStatusCondition(s.ms.Status.Conditions, v1alpha1.ConditionAnalysisInconclusive); {
 	case run != nil && c != nil && c.Status == "True" && c.Reason == v1alpha1.ConditionAnalysisInconclusive && strings.Contains(c.Message, q.version):
 		return &answer{cli.ExitWaits, fmt.Sprintf("%s: %s", c.Message, q.next("continue", s, q.version))}
 	case s.pinnedAway(g, q.version) != "":
 		return &answer{cli.ExitNo, s.pinnedAway(g, q.version)}
+	}
+	return nil
+}
+
+// halted returns the answer that a pause or a freeze stops a release; nil if none does, or the question waits for that. They do not stop
+// the return to a release that is pinned.
+func (q question) halted(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) *answer {
+	switch {
+	case q.people, row.Promoted > 0 && s.pinnedTo(g, q.version):
+	case s.ms.Spec.Paused:
+		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.next("resume", s))}
+	case frozen(s.ms, row.SemVer.Version+" is waiting") != "":
+		return &answer{cli.ExitWaits, frozen(s.ms, row.SemVer.Version+" is waiting")}
 	}
 	return nil
 }
@@ -178,8 +196,12 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 	if c := meta.FindStatusCondition(s.ms.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == "True" && c.ObservedGeneration == s.ms.Generation {
 		return &answer{cli.ExitNo, fmt.Sprintf("nothing starts at %s: %s: %s", s.ms.Name, c.Reason, c.Message)}
 	}
+	o := s.offer(q.version)
+	if o != nil && s.ended(o.SemVer.Name, o.Group, o.PullRequest) {
+		return &answer{cli.ExitNo, fmt.Sprintf("%s does not start: spec.endedGroups ends its group %s; to let it start, run %q", q.version, o.SemVer.Name, q.next("end-group", s, o.SemVer.Name, "--undo"))}
+	}
 	if g == nil {
-		if s.offered(q.version) {
+		if o != nil {
 			return q.stopped(s)
 		}
 		return nil
@@ -289,32 +311,33 @@ func nonEmpty(texts ...string) []string {
 	return out
 }
 
-// pinOf returns what a group is pinned to by its name, with a description of the pin; "" if there is no such pin.
+// ended reports whether the specification ends a group.
+func (s snapshot) ended(name, slug string, pullRequest int64) bool {
+	return slices.ContainsFunc(s.ms.Spec.EndedGroups, func(n string) bool {
+		return n == name || n == slug || pullRequest > 0 && n == strconv.FormatInt(pullRequest, 10)
+	})
+}
+
+// pinOf returns what a group is pinned to, with a description of the pin; "" if it is not pinned.
 func (s snapshot) pinOf(g *v1alpha1.ReleaseGroup) (to, words string) {
-	m := s.ms.Spec.UpdateStrategy.Manual
-	if m == nil {
+	p := view.PinOf(s.ms, g, s.now)
+	if p == nil {
 		return "", ""
 	}
-	for _, p := range m.Groups {
-		if p.Name != g.Name && p.Name != g.Slug && (g.PullRequest == 0 || p.Name != strconv.FormatInt(g.PullRequest, 10)) || p.ExpireTime != nil && !s.now.Before(p.ExpireTime.Time) {
-			continue
+	to = p.Version + p.Release
+	for _, r := range g.Releases {
+		if r.VersionedMicroservice == p.Release {
+			to = r.SemVer.Version
 		}
-		to := p.Version
-		for _, r := range g.Releases {
-			if p.Release != "" && r.VersionedMicroservice == p.Release {
-				to = r.SemVer.Version
-			}
-		}
-		words := "pinned to " + cmp.Or(to, p.Release)
-		if p.ExpireTime != nil {
-			words += " until " + p.ExpireTime.UTC().Format(time.RFC3339)
-		}
-		if p.Reason != "" {
-			words += fmt.Sprintf(": %q", p.Reason)
-		}
-		return cmp.Or(to, p.Release), words
 	}
-	return "", ""
+	words = "pinned to " + to
+	if p.Until != nil {
+		words += " until " + p.Until.UTC().Format(time.RFC3339)
+	}
+	if p.Reason != "" {
+		words += fmt.Sprintf(": %q", p.Reason)
+	}
+	return to, words
 }
 
 func (s snapshot) pinnedTo(g *v1alpha1.ReleaseGroup, wanted string) bool {

@@ -1,7 +1,6 @@
 package wait
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -107,11 +106,11 @@ func (w *waiter) end(a *answer) error {
 
 // print writes a JSON object in one line.
 func (w *waiter) print(value any) error {
-	raw, err := json.Marshal(value)
+	raw, err := cli.JSONLine(value)
 	if err != nil {
-		return fmt.Errorf("write JSON: %w", err)
+		return err
 	}
-	if _, err := w.out.Write(append(raw, '\n')); err != nil {
+	if _, err := w.out.Write(raw); err != nil {
 		return fmt.Errorf("write output: %w", err)
 	}
 	return nil

@@ -22,6 +22,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/internal/version"
+	"github.com/heighliner/heighliner/internal/view/text"
 )
 
 // resync is the longest time between two reads, which limits the delay if a watch ends without an error.
@@ -65,12 +66,12 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 		Short:   "Wait until a version is active, or in a step: for pipelines (CI)",
 		GroupID: cli.GroupSee,
 		Long: `wait prints one line per change until the version is in the state that --for names, or beyond it. It ends
-early if the version cannot reach it. Each line begins with the time of the change; what was so before has the
+early if the version cannot reach it, and continues while the API server does not answer. Each line begins with the time of the change; what was so before has the
 time that the objects have, or none. With -o json each line is a JSON object, the last one of kind Wait
 with the result: Yes, No, TimedOut or Waits. RELEASE is the name of a VersionedMicroservice.
 
 Exit codes: 0 it is in that state; 2 there is no such Microservice or step; 3 it failed, was filtered out,
-superseded, or another version is pinned; 4 the timeout expired; 5 it waits for a person or for the
+superseded, another version is pinned, or its group or the Microservice ends; 4 the timeout expired; 5 it waits for a person or for the
 end of a freeze, unless --through-approvals is set.`,
 		Example: `  # In a pipeline, after the push of 1.3.0
   hlnr wait shop 1.3.0 --timeout 30m
@@ -127,22 +128,22 @@ func (w *waiter) follow(ctx context.Context, timeout time.Duration) error {
 	var last snapshot
 	for limit := ctx; ; limit = within {
 		s, err := w.snapshot(limit)
-		if err != nil {
-			if errors.Is(context.Cause(within), errOver) && last.ms != nil {
-				return w.over(last, timeout)
+		switch {
+		case err != nil && last.ms == nil:
+			return err
+		case err != nil && errors.Is(context.Cause(within), errOver):
+			return w.over(last, timeout)
+		case cli.CodeOf(err) == cli.ExitUsage:
+			return w.end(&answer{cli.ExitNo, fmt.Sprintf("Microservice %s was deleted", w.name)})
+		case err != nil && (ctx.Err() != nil || !passes(err)):
+			return err
+		case err != nil:
+			fmt.Fprintf(w.ErrOut, "hlnr: the API server does not answer, this is tried again: %s\n", text.Clean(err.Error()))
+		default:
+			last = s
+			if err := w.judge(s); !errors.Is(err, errOpen) {
+				return err
 			}
-			return err
-		}
-		if err := w.known(s); err != nil {
-			return err
-		}
-		last = s
-		lines, a := w.question.judge(s)
-		if err := w.show(lines); err != nil {
-			return err
-		}
-		if a != nil {
-			return w.end(a)
 		}
 		select {
 		case <-within.Done():
@@ -154,6 +155,31 @@ func (w *waiter) follow(ctx context.Context, timeout time.Duration) error {
 		case <-w.Clock.After(resync):
 		}
 	}
+}
+
+// errOpen is the error of a question without an answer yet.
+var errOpen = errors.New("there is no answer yet")
+
+// judge prints what is new, and ends the command if there is an answer; otherwise it returns errOpen.
+func (w *waiter) judge(s snapshot) error {
+	if err := w.known(s); err != nil {
+		return err
+	}
+	lines, a := w.question.judge(s)
+	if err := w.show(lines); err != nil {
+		return err
+	}
+	if a == nil {
+		return errOpen
+	}
+	return w.end(a)
+}
+
+// passes reports whether another try may succeed after an error: the API server was not reached, or has no time.
+func passes(err error) bool {
+	var status apierrors.APIStatus
+	return !errors.As(err, &status) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) ||
+		apierrors.IsTimeout(err) || apierrors.IsInternalError(err) || apierrors.IsUnexpectedServerError(err)
 }
 
 // cutResource separates a resource from a name ("msvc/shop").

@@ -278,6 +278,34 @@ func TestJudge(t *testing.T) {
 		"active, and no route yet":           {"1.3.0", forActive, false, routed(0), none, ""},
 		"active, and routed":                 {"1.3.0", forActive, false, routed(2), cli.ExitYes, ""},
 		"active, its policy reports nothing": {"1.3.0", forActive, false, routed(-1), none, ""},
+		"pinned away, for any group": {"1.3.0", forActive, false, func(s *snapshot) {
+			offer(s, "1.3.0")
+			s.ms.Spec.UpdateStrategy.Manual = &v1alpha1.ManualUpdateStrategy{SemVer: &v1alpha1.SemVer{Version: "1.2.0"}, Reason: "sessions"}
+		}, cli.ExitNo, `1.3.0 does not start: group 1.x is pinned to 1.2.0: "sessions"`},
+		"canary, pinned away for any group": {"1.3.0", forActive, false, func(s *snapshot) {
+			row(v1alpha1.ReleaseCanary, 7)(s)
+			s.ms.Spec.UpdateStrategy.Manual = &v1alpha1.ManualUpdateStrategy{Release: "shop-1-2-0"}
+		}, cli.ExitNo, "1.3.0 does not start: group 1.x is pinned to 1.2.0"},
+		"of an ended group": {"1.3.0", forActive, true, func(s *snapshot) {
+			offer(s, "1.3.0")
+			s.ms.Spec.EndedGroups = []string{"1.x"}
+		}, cli.ExitNo, "1.3.0 does not start: spec.endedGroups ends its group 1.x"},
+		"of an ended group that is gone": {"1.3.0", forActive, true, func(s *snapshot) {
+			offer(s, "1.3.0")
+			s.ms.Spec.EndedGroups, s.ms.Status.ReleaseGroups = []string{"1-x"}, nil
+		}, cli.ExitNo, "1.3.0 does not start: spec.endedGroups ends its group 1.x"},
+		"active in an ended group": {"1.2.0", forActive, false, func(s *snapshot) {
+			s.ms.Spec.EndedGroups = []string{"1.x"}
+		}, cli.ExitNo, "1.2.0 loses its traffic: its group 1.x ends"},
+		"returns during a pause": {"1.3.0", forActive, false, func(s *snapshot) {
+			pin("1.3.0", nil)(s)
+			row(v1alpha1.ReleasePending, 0)(s)
+			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted, s.ms.Spec.Paused = 1, true
+		}, none, ""},
+		"returns after a pin, during a pause": {"1.3.0", forActive, false, func(s *snapshot) {
+			row(v1alpha1.ReleaseDeprecated, 0)(s)
+			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted, s.ms.Spec.Paused = 1, true
+		}, cli.ExitWaits, "shop is paused: hlnr resume shop"},
 		"stalled": {"1.3.0", forActive, false, func(s *snapshot) {
 			s.ms.Status.Conditions = []metav1.Condition{{Type: "Stalled", Status: "True", Reason: "ContainerNotFound", Message: "set spec.containerName"}}
 		}, cli.ExitNo, "nothing starts at shop: ContainerNotFound: set spec.containerName"},

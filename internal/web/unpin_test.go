@@ -1,0 +1,63 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// TestUnpin checks that the form asks for the group if several are pinned, and that the buttons of a group name it.
+func TestUnpin(t *testing.T) {
+	t.Parallel()
+	b := story(t, "promoted")
+	const path = "/services/shop/shop/acts/unpin"
+	pins := []v1alpha1.GroupPin{{Name: "1.x", Version: "1.1.0"}}
+	b.change(func(ms *v1alpha1.Microservice) {
+		ms.Spec.UpdateStrategy.Manual = &v1alpha1.ManualUpdateStrategy{Groups: pins}
+		ms.Status.ReleaseGroups[0].Target.Reason = "Pinned"
+	})
+	if f := only(t, b.get(path)); len(f.options) > 0 || f.values.Get("group") != "" || !slices.Contains(f.buttons, "Unpin") {
+		t.Errorf("one pinned group: %+v", f)
+	}
+	b.change(func(ms *v1alpha1.Microservice) {
+		g := *ms.Status.ReleaseGroups[0].DeepCopy()
+		g.Name, g.Slug = "2.x", "2-x"
+		for i := range g.Releases {
+			r := &g.Releases[i]
+			r.SemVer.Version = strings.Replace(r.SemVer.Version, "1.", "2.", 1)
+			r.VersionedMicroservice = strings.Replace(r.VersionedMicroservice, "shop-1-", "shop-2-", 1)
+		}
+		g.Target.Release = strings.Replace(g.Target.Release, "shop-1-", "shop-2-", 1)
+		ms.Status.ReleaseGroups = slices.Insert(ms.Status.ReleaseGroups, 0, g)
+		ms.Spec.UpdateStrategy.Manual.Groups = append(pins, v1alpha1.GroupPin{Name: "2.x", Release: g.Target.Release})
+	})
+	if page := b.get("/services/shop/shop"); !strings.Contains(page, path+"?group=2.x") || !strings.Contains(page, path+"?group=1.x") {
+		t.Error("the buttons of the groups do not name them")
+	}
+	f := only(t, b.get(path))
+	if !slices.Equal(f.options, []string{"2.x, pinned to 2.1.0", "1.x, pinned to 1.1.0"}) || slices.Contains(f.buttons, "Unpin") {
+		t.Errorf("without a group: %+v", f)
+	}
+	f = only(t, b.get(path+"?group=1.x"))
+	if f.values.Get("group") != "1.x" || !slices.Contains(f.buttons, "Unpin") {
+		t.Errorf("with a group: %+v", f)
+	}
+	other := url.Values{}
+	for k, v := range f.values {
+		other[k] = v
+	}
+	other.Set("group", "2.x")
+	if w := b.request("POST", path, other); w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "You chose another group") || len(b.acts.done) > 0 {
+		t.Errorf("another group than the one of the preview: %d %+v", w.Code, b.acts.done)
+	}
+	if w := b.request("POST", path, f.values); w.Code != http.StatusSeeOther || len(b.acts.done) != 1 || b.acts.done[0].Group != "1.x" {
+		t.Errorf("%d %+v", w.Code, b.acts.done)
+	}
+	if w := b.request("POST", path, url.Values{}); w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "Choose a group") {
+		t.Errorf("without a group: %d", w.Code)
+	}
+}
