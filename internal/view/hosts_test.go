@@ -31,7 +31,7 @@ func TestWhyOfAHostWithTwoWildcards(t *testing.T) {
 	}
 }
 
-// The answer about a service tells what blocks it, as hlnr status does, although its active version is live.
+// The answer about a service shows what blocks it, as hlnr status does, although its active version is live.
 func TestWhyOfABlockedService(t *testing.T) {
 	t.Parallel()
 	ms := v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}

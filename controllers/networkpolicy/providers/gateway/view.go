@@ -43,7 +43,7 @@ func (v *view) missingParent(parents []providers.Parent) *providers.Problem {
 	return nil
 }
 
-// unwatched says how a namespace of a parent becomes one that the manager watches.
+// unwatched reports how a namespace of a parent becomes one that the manager watches.
 func unwatched(namespace string) string {
 	return fmt.Sprintf("the manager does not watch namespace %q: add it to namespaces of the Helm chart, or to --namespace of the manager; it needs the same rights there", namespace)
 }
