@@ -131,6 +131,9 @@ const (
 	LabelLevel        = "hlnr.io/level"
 	LabelRelease      = "hlnr.io/release"
 	LabelPolicy       = "hlnr.io/policy"
+	// LabelFollow on a CronJob is the name of the Microservice whose active release it follows. Users
+	// set it.
+	LabelFollow = "hlnr.io/follow"
 	// LabelPullRequest is the number of the pull request, on previews.
 	LabelPullRequest = "hlnr.io/pull-request"
 )
@@ -163,6 +166,23 @@ const (
 	// the user who wrote spec.decision, or who created the freeze or changed its spec last.
 	// The admission policy requires it to be the name of the caller.
 	AnnotationDecidedBy = "hlnr.io/decided-by"
+	// AnnotationFollowGroup on a CronJob with LabelFollow: the name or slug of the release group that it
+	// follows. Defaults to the newest group with an active release.
+	AnnotationFollowGroup = "hlnr.io/follow-group"
+	// AnnotationFollowContainer on a CronJob with LabelFollow: the container that runs the image of the
+	// release. Defaults to the only container, or to the container with the same name as that of the
+	// release or as the Microservice.
+	AnnotationFollowContainer = "hlnr.io/follow-container"
+	// AnnotationFollows on a CronJob with LabelFollow is the release whose image and configuration it
+	// has. The controller sets it.
+	AnnotationFollows = "hlnr.io/follows"
+	// AnnotationFollowMessage on a CronJob with LabelFollow reports what it follows, or what it waits for.
+	// The controller sets it.
+	AnnotationFollowMessage = "hlnr.io/follow-message"
+	// AnnotationFollowState on a CronJob with LabelFollow: the containers whose images were set, and the
+	// names that references to ConfigMaps and Secrets had before they were replaced by those of copies, as
+	// JSON. The controller sets and reads it.
+	AnnotationFollowState = "hlnr.io/follow-state"
 	// AnnotationRevision on routes: the traffic revision of each group in the route, such as
 	// "1-x=7".
 	AnnotationRevision = "hlnr.io/traffic-revision"

@@ -38,6 +38,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/heighliner/web"
 	"github.com/heighliner/heighliner/controllers/feedback"
+	"github.com/heighliner/heighliner/controllers/follower"
 	"github.com/heighliner/heighliner/controllers/freeze"
 	"github.com/heighliner/heighliner/controllers/githubrepository"
 	"github.com/heighliner/heighliner/controllers/imagepolicy"
@@ -284,6 +285,7 @@ func cacheOptions(o options) cache.Options {
 		ByObject:                    versionedmicroservice.CacheByObject(),
 	}
 	maps.Copy(opts.ByObject, microservice.CacheByObject())
+	maps.Copy(opts.ByObject, follower.CacheByObject())
 	for _, routed := range []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}} {
 		opts.ByObject[routed] = cache.ByObject{Label: labelled(v1alpha1.LabelPolicy)}
 	}
@@ -379,6 +381,9 @@ func setup(mgr ctrl.Manager, o options) error {
 		}},
 		{"freeze", func() error {
 			return freeze.SetupWithManager(mgr, freeze.Options{Shards: shards})
+		}},
+		{"follower", func() error {
+			return follower.SetupWithManager(mgr, follower.Options{Workers: o.workers, Shards: shards})
 		}},
 		{"notification", func() error {
 			return notification.SetupWithManager(mgr, notification.Options{

@@ -3,6 +3,7 @@
 //
 //	apply.go      server-side apply, skipped if nothing differs
 //	compare.go    comparison of an intent with a live object
+//	share.go      server-side apply of some fields of an object of others
 //	matches.go    objects that are known to have their intent
 //	deletions.go  objects that were deleted a short time ago
 //	finalizer.go  adds and removes finalizers

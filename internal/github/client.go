@@ -49,14 +49,25 @@ type Repo struct{ Owner, Name string }
 // String returns owner/name.
 func (r Repo) String() string { return r.Owner + "/" + r.Name }
 
+// maxRepoPart is the longest name of an owner or a repository that is sent to GitHub, in characters.
+const maxRepoPart = 100
+
+// The lengths are checked apart from the patterns of this package: a bounded repetition such as
+// {1,100} is compiled into as many copies, at every start of every program.
 var (
-	ownerPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`)
-	namePattern  = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
+	ownerPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
+	namePattern  = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 )
+
+func validOwner(name string) bool { return len(name) <= maxRepoPart && ownerPattern.MatchString(name) }
+
+func validName(name string) bool {
+	return len(name) <= maxRepoPart && namePattern.MatchString(name) && name != "." && name != ".."
+}
 
 // check rejects names that GitHub does not allow, because they become part of paths.
 func (r Repo) check() error {
-	if !ownerPattern.MatchString(r.Owner) || !namePattern.MatchString(r.Name) || r.Name == "." || r.Name == ".." {
+	if !validOwner(r.Owner) || !validName(r.Name) {
 		return &Error{Kind: BadConfig, Op: "name", Object: r.String(), detail: "GitHub does not allow this name", remedy: "set spec.owner to the owner and spec.repo to the name of the repository"}
 	}
 	return nil
@@ -89,7 +100,7 @@ func newClient(config Config, base *url.URL, transport http.RoundTripper, answer
 		if err != nil {
 			return nil, &Error{Kind: BadConfig, Op: "read", Object: "credential", detail: "the private key cannot be read", remedy: "store an RSA key in PEM under the key " + KeyAppPrivateKey}
 		}
-		if app.InstallationID == 0 && !ownerPattern.MatchString(app.Owner) {
+		if app.InstallationID == 0 && !validOwner(app.Owner) {
 			return nil, Repo{Owner: app.Owner, Name: "-"}.check()
 		}
 		// Requests as the App itself have separate limits.

@@ -261,12 +261,15 @@ func (e *Error) setForbidden(c call, detail string, answer *github.ErrorResponse
 
 // accepted are the permissions in the header that GitHub sends with 403, as
 // "deployments=write".
-var accepted = regexp.MustCompile(`^[a-z_]{1,40}=(read|write|admin)([,;] ?[a-z_]{1,40}=(read|write|admin)){0,5}$`)
+var accepted = regexp.MustCompile(`^[a-z_]+=(read|write|admin)([,;] ?[a-z_]+=(read|write|admin))*$`)
+
+// maxAccepted is the longest such header that is repeated in a message, in characters.
+const maxAccepted = 300
 
 // permission that a call lacks, as GitHub reports it, or otherwise as the documentation of GitHub
 // describes it.
 func permission(c call, header http.Header) string {
-	if said := header.Get("X-Accepted-GitHub-Permissions"); accepted.MatchString(said) {
+	if said := header.Get("X-Accepted-GitHub-Permissions"); len(said) <= maxAccepted && accepted.MatchString(said) {
 		return said
 	}
 	if c.permission == "" {

@@ -60,7 +60,10 @@ type WebhookError struct {
 
 func (e *WebhookError) Error() string { return "read webhook: " + e.Reason }
 
-var deliveryPattern = regexp.MustCompile(`^[A-Za-z0-9-]{1,100}$`)
+var deliveryPattern = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
+
+// maxDelivery is the longest identifier of a delivery, in characters.
+const maxDelivery = 100
 
 // ParseWebhook reads a delivery of at most maxBytes (0 for MaxPayload), whose X-Hub-Signature-256
 // must be valid for the secret, which must not be empty. The signature with SHA-1 is ignored. Every
@@ -106,7 +109,7 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 	if rest > 0 {
 		body = beginning(body)
 	}
-	if event == "" || !deliveryPattern.MatchString(delivery) {
+	if event == "" || len(delivery) > maxDelivery || !deliveryPattern.MatchString(delivery) {
 		return refuse(http.StatusBadRequest, "the header X-GitHub-Event or X-GitHub-Delivery is missing")
 	}
 	var said struct {

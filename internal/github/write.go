@@ -24,10 +24,13 @@ const (
 )
 
 // markerPattern matches text that needs no escaping in an HTML comment and in JSON.
-var markerPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:-]{0,199}$`)
+var markerPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:-]*$`)
+
+// maxMarker is the longest marker of a comment, in characters.
+const maxMarker = 200
 
 func checkMarker(what call, marker string) error {
-	if !markerPattern.MatchString(marker) || strings.Contains(marker, "--") {
+	if len(marker) > maxMarker || !markerPattern.MatchString(marker) || strings.Contains(marker, "--") {
 		return &Error{Kind: BadConfig, Op: what.op, Object: what.object, detail: "the marker must consist of letters, digits and ._/:-", remedy: "use namespace, name and UID"}
 	}
 	return nil

@@ -97,6 +97,12 @@ func rename(spec *corev1.PodSpec, release string, contents Contents) {
 	})
 }
 
+// References calls found for each reference of a pod to a ConfigMap or Secret: env, envFrom, volumes
+// and projected volumes. A name that found changes is changed in the pod.
+func References(spec *corev1.PodSpec, found func(s Source, name *string)) {
+	visit(spec, func(s Source, name *string, _ bool) { found(s, name) })
+}
+
 // visit calls found for each reference of a pod to a ConfigMap or Secret: env, envFrom, volumes and
 // projected volumes.
 func visit(spec *corev1.PodSpec, found func(s Source, name *string, optional bool)) {

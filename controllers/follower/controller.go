@@ -1,0 +1,159 @@
+// Package follower keeps CronJobs with the label hlnr.io/follow at the active release of a group:
+// its images and its copies of ConfigMaps and Secrets. A promotion or a rollback of the release moves
+// them, and they are suspended while the group has no active release. Nothing else in them changes.
+//
+//	controller.go  setup, RBAC, Reconcile, and which CronJobs a change is about
+//	observe.go     what a reconcile reads
+//	plan.go        which release a CronJob follows, pure
+//	intent.go      the fields that are applied, pure
+package follower
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/internal/shard"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// FieldOwner is the field manager of all writes of this controller.
+const FieldOwner = "heighliner-follower"
+
+// Options of the controller.
+type Options struct {
+	// Workers is the number of CronJobs that are reconciled concurrently. Defaults to 1.
+	Workers int
+	// Shards define which namespaces this replica reconciles; nil: all.
+	Shards *shard.Shards
+}
+
+type reconciler struct {
+	client.Client
+	events status.Recorder
+	writer apply.Writer
+}
+
+// +kubebuilder:rbac:groups=batch,resources=cronjobs,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=hlnr.io,resources=microservices;versionedmicroservices,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// CacheByObject configures a manager's cache for this controller: only CronJobs with the label,
+// without their status.
+func CacheByObject() map[client.Object]cache.ByObject {
+	follows, err := labels.NewRequirement(v1alpha1.LabelFollow, selection.Exists, nil)
+	if err != nil {
+		return nil // cannot happen: the label is a constant
+	}
+	return map[client.Object]cache.ByObject{
+		&batchv1.CronJob{}: {Label: labels.NewSelector().Add(*follows), Transform: trimCronJob},
+	}
+}
+
+func trimCronJob(obj any) (any, error) {
+	if job, ok := obj.(*batchv1.CronJob); ok {
+		job.ManagedFields, job.Status = nil, batchv1.CronJobStatus{}
+	}
+	return obj, nil
+}
+
+// SetupWithManager registers the controller.
+func SetupWithManager(mgr ctrl.Manager, o Options) error {
+	r := &reconciler{
+		Client: mgr.GetClient(),
+		events: status.Recorder{Events: mgr.GetEventRecorder(FieldOwner)},
+		writer: apply.Writer{Client: mgr.GetClient(), Owner: FieldOwner},
+	}
+	gate := o.Shards.Gate(mgr.GetCache(), &batchv1.CronJobList{})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("follower").
+		For(&batchv1.CronJob{}, builder.WithPredicates(edited())).
+		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.followers), builder.WithPredicates(activeChanged())).
+		WatchesRawSource(gate).
+		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Workers), RateLimiter: status.RateLimiter()}).
+		Complete(gate.Reconciler(r))
+}
+
+// edited passes creations, and changes other than of the status, which each start of a Job changes.
+func edited() predicate.Predicate {
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
+}
+
+// activeChanged passes creations and deletions of Microservices, and changes of the active release of a
+// group.
+func activeChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.Microservice)
+		now, is := e.ObjectNew.(*v1alpha1.Microservice)
+		return ok && is && !maps.Equal(actives(before), actives(now))
+	}}
+}
+
+// actives are the names of the active releases, by the slug of their group.
+func actives(ms *v1alpha1.Microservice) map[string]string {
+	active := map[string]string{}
+	for i := range ms.Status.ReleaseGroups {
+		if name := activeOf(&ms.Status.ReleaseGroups[i]); name != "" {
+			active[ms.Status.ReleaseGroups[i].Slug] = name
+		}
+	}
+	return active
+}
+
+// followers enqueues the CronJobs that follow a Microservice.
+func (r *reconciler) followers(ctx context.Context, ms client.Object) []reconcile.Request {
+	var list batchv1.CronJobList
+	if err := r.List(ctx, &list, client.InNamespace(ms.GetNamespace()), client.MatchingLabels{v1alpha1.LabelFollow: ms.GetName()}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list the CronJobs that follow a Microservice", "microservice", ms.GetName())
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
+
+// Reconcile keeps one CronJob at the release that it follows.
+func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	o, err := r.observe(ctx, req)
+	if err != nil || o == nil {
+		return ctrl.Result{}, err
+	}
+	p := decide(o)
+	intent, err := intentOf(o.cronJob, p)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if _, err := r.writer.Share(ctx, o.cronJob, intent); err != nil {
+		return status.Again(ctx, fmt.Errorf("follow Microservice %q: %w", o.microservice, err))
+	}
+	if o.cronJob.Annotations[v1alpha1.AnnotationFollowMessage] != p.message {
+		r.report(o.cronJob, p)
+	}
+	return ctrl.Result{}, nil
+}
+
+// report emits an event when a CronJob follows another release, or has to wait.
+func (r *reconciler) report(job *batchv1.CronJob, p plan) {
+	if p.reason == following || p.reason == noActiveRelease {
+		r.events.Normal(job, string(p.reason), "Follow", p.message)
+		return
+	}
+	r.events.Warning(job, string(p.reason), "Follow", p.message)
+}

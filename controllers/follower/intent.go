@@ -1,0 +1,231 @@
+package follower
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/microservice/resources"
+)
+
+// state is what was replaced in a CronJob, in its annotation.
+type state struct {
+	// Containers whose images were set.
+	Containers []string `json:"containers,omitempty"`
+	// Sources are the names that references to ConfigMaps and Secrets had before they were replaced, by
+	// the kind and the present name, as "ConfigMap/shop-1f0c-2d71a0ff".
+	Sources map[string]string `json:"sources,omitempty"`
+}
+
+// stateOf reads the annotation of a CronJob. One that does not parse counts as empty: users can edit it.
+func stateOf(job *batchv1.CronJob) state {
+	var s state
+	if err := json.Unmarshal([]byte(job.Annotations[v1alpha1.AnnotationFollowState]), &s); err != nil {
+		return state{}
+	}
+	return s
+}
+
+// intentOf returns the fields of a CronJob that are applied: images, references to the release's copies of
+// ConfigMaps and Secrets, suspend, and annotations. Server-side apply removes a field that an earlier
+// intent had and this one lacks, unless the user set it too; so the intent repeats what was replaced
+// before. It is pure.
+func intentOf(job *batchv1.CronJob, p plan) (*unstructured.Unstructured, error) {
+	before, pod := stateOf(job), podSpec(job).DeepCopy()
+	refs := referrer{release: p.release, before: before.Sources, now: map[string]string{}}
+	follows, images := job.Annotations[v1alpha1.AnnotationFollows], imagesOf(pod, before.Containers)
+	if p.release != nil {
+		follows, images = p.release.Name, releaseImages(pod, p)
+	}
+	template, after := map[string]any{}, state{}
+	for _, list := range []struct {
+		field      string
+		containers []corev1.Container
+	}{{"containers", pod.Containers}, {"initContainers", pod.InitContainers}} {
+		var items []any
+		for i := range list.containers {
+			c := &list.containers[i]
+			item, err := containerIntent(c, images[c.Name], refs)
+			if err != nil {
+				return nil, fmt.Errorf("container %q: %w", c.Name, err)
+			}
+			if images[c.Name] != "" {
+				after.Containers = append(after.Containers, c.Name)
+			}
+			if len(item) > 1 {
+				items = append(items, item)
+			}
+		}
+		if len(items) > 0 {
+			template[list.field] = items
+		}
+	}
+	volumes, err := volumesIntent(pod.Volumes, refs)
+	if err != nil {
+		return nil, err
+	}
+	if len(volumes) > 0 {
+		template["volumes"] = volumes
+	}
+	after.Sources = refs.now
+	annotations := map[string]any{v1alpha1.AnnotationFollowMessage: p.message}
+	if follows != "" {
+		annotations[v1alpha1.AnnotationFollows] = follows
+	}
+	if len(after.Containers)+len(after.Sources) > 0 {
+		raw, err := json.Marshal(after)
+		if err != nil {
+			return nil, fmt.Errorf("encode what was replaced: %w", err)
+		}
+		annotations[v1alpha1.AnnotationFollowState] = string(raw)
+	}
+	spec := map[string]any{}
+	if len(template) > 0 {
+		spec["jobTemplate"] = map[string]any{"spec": map[string]any{"template": map[string]any{"spec": template}}}
+	}
+	if p.suspend {
+		spec["suspend"] = true
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": batchv1.SchemeGroupVersion.String(), "kind": "CronJob",
+		"metadata": map[string]any{"namespace": job.Namespace, "name": job.Name, "annotations": annotations},
+		"spec":     spec,
+	}}, nil
+}
+
+// imagesOf returns the images of some containers, by name.
+func imagesOf(pod *corev1.PodSpec, names []string) map[string]string {
+	images := map[string]string{}
+	for _, c := range slices.Concat(pod.Containers, pod.InitContainers) {
+		if slices.Contains(names, c.Name) {
+			images[c.Name] = c.Image
+		}
+	}
+	return images
+}
+
+// releaseImages returns the images of the release by container of the pod: the main one, and the others in
+// the containers of their names.
+func releaseImages(pod *corev1.PodSpec, p plan) map[string]string {
+	images := map[string]string{p.container: mainImage(p.release)}
+	for _, image := range p.release.Spec.Images {
+		if image.ContainerName != "" && image.ContainerName != p.container {
+			images[image.ContainerName] = image.Image
+		}
+	}
+	return images
+}
+
+// containerIntent returns what is applied to a container besides its name.
+func containerIntent(c *corev1.Container, image string, refs referrer) (map[string]any, error) {
+	item := map[string]any{"name": c.Name}
+	if image != "" {
+		item["image"] = image
+	}
+	// A list that server-side apply does not merge is applied as a whole.
+	if refs.replace(&corev1.PodSpec{Containers: []corev1.Container{{EnvFrom: c.EnvFrom}}}) {
+		list, err := untyped(c.EnvFrom)
+		if err != nil {
+			return nil, err
+		}
+		item["envFrom"] = list
+	}
+	var env []any
+	for i := range c.Env {
+		if !refs.replace(&corev1.PodSpec{Containers: []corev1.Container{{Env: c.Env[i : i+1]}}}) {
+			continue
+		}
+		variable, err := untyped(c.Env[i])
+		if err != nil {
+			return nil, err
+		}
+		env = append(env, variable)
+	}
+	if len(env) > 0 {
+		item["env"] = env
+	}
+	return item, nil
+}
+
+// volumesIntent returns the volumes with replaced references: of a ConfigMap or a Secret only its name.
+func volumesIntent(volumes []corev1.Volume, refs referrer) ([]any, error) {
+	var items []any
+	for i := range volumes {
+		v := &volumes[i]
+		if !refs.replace(&corev1.PodSpec{Volumes: volumes[i : i+1]}) {
+			continue
+		}
+		item := map[string]any{"name": v.Name}
+		switch {
+		case v.ConfigMap != nil:
+			item["configMap"] = map[string]any{"name": v.ConfigMap.Name}
+		case v.Secret != nil:
+			item["secret"] = map[string]any{"secretName": v.Secret.SecretName}
+		default:
+			list, err := untyped(v.Projected.Sources)
+			if err != nil {
+				return nil, fmt.Errorf("volume %q: %w", v.Name, err)
+			}
+			item["projected"] = map[string]any{"sources": list}
+		}
+		items = append(items, item)
+	}
+	return items, nil
+}
+
+// referrer replaces references to ConfigMaps and Secrets by those to a release's copies.
+type referrer struct {
+	// release with the copies; nil: references remain.
+	release *v1alpha1.VersionedMicroservice
+	// before and now are the Sources of the state.
+	before, now map[string]string
+}
+
+// replace replaces the references in a part of a pod, and reports whether it has one that is, or was,
+// replaced.
+func (r referrer) replace(part *corev1.PodSpec) bool {
+	replaced := false
+	resources.References(part, func(s resources.Source, name *string) {
+		source, was := r.before[s.Kind+"/"+s.Name]
+		if !was {
+			source = s.Name
+		}
+		if r.release != nil {
+			*name = source
+			if copied := resources.CopyName(r.release.Name, resources.Source{Kind: s.Kind, Name: source}); refersTo(r.release, s.Kind, copied) {
+				*name = copied
+			}
+		}
+		if was || *name != source {
+			r.now[s.Kind+"/"+*name] = source
+			replaced = true
+		}
+	})
+	return replaced
+}
+
+// refersTo reports whether the pods of a release refer to a ConfigMap or Secret.
+func refersTo(release *v1alpha1.VersionedMicroservice, kind, name string) bool {
+	found := false
+	resources.References(release.Spec.Template.Spec.DeepCopy(), func(s resources.Source, _ *string) {
+		found = found || s.Kind == kind && s.Name == name
+	})
+	return found
+}
+
+// untyped converts a value of the Kubernetes API to maps and lists.
+func untyped[T any](value T) (any, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&struct {
+		Value T `json:"value"`
+	}{value})
+	if err != nil {
+		return nil, err
+	}
+	return content["value"], nil
+}

@@ -1,0 +1,59 @@
+package follower
+
+import (
+	"context"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// observed is a CronJob with what decides which release it follows.
+type observed struct {
+	cronJob *batchv1.CronJob
+	// microservice is the name in the label.
+	microservice string
+	// exists: there is a Microservice of that name, and it is not being deleted.
+	exists bool
+	// groups of the Microservice, newest first.
+	groups []v1alpha1.ReleaseGroup
+	// releases are the active releases that exist, by name.
+	releases map[string]*v1alpha1.VersionedMicroservice
+}
+
+// observe reads the cluster and writes nothing. It returns nil for a CronJob that is gone.
+func (r *reconciler) observe(ctx context.Context, req ctrl.Request) (*observed, error) {
+	job := &batchv1.CronJob{}
+	if err := r.Get(ctx, req.NamespacedName, job); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	o := &observed{cronJob: job, microservice: job.Labels[v1alpha1.LabelFollow], releases: map[string]*v1alpha1.VersionedMicroservice{}}
+	if job.DeletionTimestamp != nil {
+		return nil, nil
+	}
+	ms := &v1alpha1.Microservice{}
+	switch err := r.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: o.microservice}, ms); {
+	case apierrors.IsNotFound(err):
+		return o, nil
+	case err != nil:
+		return nil, fmt.Errorf("get Microservice %q: %w", o.microservice, err)
+	case ms.DeletionTimestamp != nil:
+		return o, nil
+	}
+	o.exists, o.groups = true, ms.Status.ReleaseGroups
+	for _, active := range actives(ms) {
+		release := &v1alpha1.VersionedMicroservice{}
+		err := r.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: active}, release)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("get release %q: %w", active, err)
+		}
+		if err == nil {
+			o.releases[active] = release
+		}
+	}
+	return o, nil
+}

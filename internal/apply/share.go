@@ -1,0 +1,47 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Share applies fields of an object that others own, such as the image of a user's CronJob, and
+// removes fields of an earlier intent of this Writer's Owner that are not in intent. It takes
+// ownership of fields that others set to other values, sets no owner reference, creates no object,
+// and writes nothing if live already has the same intent.
+//
+// intent must have the kind and the name of live. Its annotations are extended by AnnotationApplied.
+// An object that was replaced since it was read is a conflict.
+func (w Writer) Share(ctx context.Context, live client.Object, intent *unstructured.Unstructured) (Outcome, error) {
+	if live.GetDeletionTimestamp() != nil {
+		return Unchanged, nil
+	}
+	hash, err := Hash(intent.Object)
+	if err != nil {
+		return "", fmt.Errorf("hash %s %q: %w", intent.GetKind(), intent.GetName(), err)
+	}
+	annotations := intent.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[AnnotationApplied] = hash
+	intent.SetAnnotations(annotations)
+	same, err := carries(live, intent)
+	if err != nil {
+		return "", fmt.Errorf("compare %s %q: %w", intent.GetKind(), intent.GetName(), err)
+	}
+	if same {
+		return Unchanged, nil
+	}
+	intent.SetUID(live.GetUID())
+	if err := w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner(w.Owner), client.ForceOwnership); err != nil {
+		return "", fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(), err)
+	}
+	if intent.GetResourceVersion() == live.GetResourceVersion() {
+		return Unchanged, nil // The server, or a webhook, reverts the difference.
+	}
+	return Updated, nil
+}
