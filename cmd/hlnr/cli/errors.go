@@ -206,6 +206,10 @@ func (r Right) remedy() string {
 		return ": ask an administrator for this permission"
 	case write && plural == "versionedmicroservices":
 		role, who = "heighliner-decide", "admins of the namespace"
+	case write && plural == "freezes":
+		role, who = "heighliner-freeze", "admins of the namespace"
+	case write && plural == "clusterfreezes":
+		return ": ask an administrator for the ClusterRole heighliner-freeze-cluster"
 	case write:
 		role, who = "heighliner-edit", "those with the role edit or admin in the namespace"
 	default:
