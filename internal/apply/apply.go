@@ -199,11 +199,8 @@ func (w Writer) update(ctx context.Context, owner, live, desired client.Object, 
 		return "", false, conflict(intent, "the object that the caller read is older than the last write of it")
 	}
 	intent.SetResourceVersion(expected)
-	if err := w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner(w.Owner), client.ForceOwnership); err != nil {
-		if apierrors.IsInvalid(err) && names(err, "metadata.uid") {
-			return "", false, conflict(intent, "the object was replaced")
-		}
-		return "", false, fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(), err)
+	if err := w.force(ctx, intent); err != nil {
+		return "", false, err
 	}
 	if intent.GetResourceVersion() != expected {
 		w.Matches.noteReplaced(live.GetUID(), expected)
@@ -212,6 +209,18 @@ func (w Writer) update(ctx context.Context, owner, live, desired client.Object, 
 		return Unchanged, false, nil // The server, or a webhook, reverts the difference.
 	}
 	return Updated, false, nil
+}
+
+// force applies an intent with force. An object with another UID is a conflict.
+func (w Writer) force(ctx context.Context, intent *unstructured.Unstructured) error {
+	err := w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner(w.Owner), client.ForceOwnership)
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsInvalid(err) && names(err, "metadata.uid"):
+		return conflict(intent, "the object was replaced")
+	}
+	return fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(), err)
 }
 
 // conflict returns the error of a precondition that does not match.

@@ -37,8 +37,8 @@ func (w Writer) Share(ctx context.Context, live client.Object, intent *unstructu
 		return Unchanged, nil
 	}
 	intent.SetUID(live.GetUID())
-	if err := w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner(w.Owner), client.ForceOwnership); err != nil {
-		return "", fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(), err)
+	if err := w.force(ctx, intent); err != nil {
+		return "", err
 	}
 	if intent.GetResourceVersion() == live.GetResourceVersion() {
 		return Unchanged, nil // The server, or a webhook, reverts the difference.
