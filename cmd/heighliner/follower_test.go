@@ -89,6 +89,8 @@ func TestFollower(t *testing.T) {
 		})
 	}
 	git(report)
+	paused := strings.NewReplacer("name: report", "name: paused", "schedule:", "suspend: true\n  schedule:").Replace(report)
+	git(paused)
 	follows(placeholder, true, `Microservice "shop" does not exist`)
 
 	images := registrytest.New(t)
@@ -105,6 +107,10 @@ func TestFollower(t *testing.T) {
 		ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}},
 	}}
 	create(t, ms)
+	follows("@"+digests["1.0.0"], false, "version 1.0.0")
+	job.Name = "paused" // Its user suspended it: it follows, and starts nothing.
+	follows("@"+digests["1.0.0"], true, "version 1.0.0")
+	job.Name = "report"
 	follows("@"+digests["1.0.0"], false, "version 1.0.0")
 	first := job.Annotations[v1alpha1.AnnotationFollows]
 	configured(t, job, "level", "1")

@@ -10,6 +10,7 @@ package follower
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -83,7 +84,9 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("follower").
 		For(&batchv1.CronJob{}, builder.WithPredicates(edited())).
-		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.followers), builder.WithPredicates(activeChanged())).
+		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.ofMicroservice), builder.WithPredicates(activeChanged())).
+		// The cache may know that a release is active before it knows the release.
+		Watches(&v1alpha1.VersionedMicroservice{}, handler.EnqueueRequestsFromMapFunc(r.ofRelease), builder.WithPredicates(created())).
 		WatchesRawSource(gate).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Workers), RateLimiter: status.RateLimiter()}).
 		Complete(gate.Reconciler(r))
@@ -115,11 +118,34 @@ func actives(ms *v1alpha1.Microservice) map[string]string {
 	return active
 }
 
-// followers enqueues the CronJobs that follow a Microservice.
-func (r *reconciler) followers(ctx context.Context, ms client.Object) []reconcile.Request {
+// created passes creations only.
+func created() predicate.Predicate {
+	never := func(event.UpdateEvent) bool { return false }
+	return predicate.Funcs{UpdateFunc: never, DeleteFunc: func(event.DeleteEvent) bool { return false }}
+}
+
+func (r *reconciler) ofMicroservice(ctx context.Context, ms client.Object) []reconcile.Request {
+	return r.followers(ctx, ms.GetNamespace(), ms.GetName())
+}
+
+func (r *reconciler) ofRelease(ctx context.Context, o client.Object) []reconcile.Request {
+	release, ok := o.(*v1alpha1.VersionedMicroservice)
+	if !ok {
+		return nil
+	}
+	return r.followers(ctx, release.Namespace, release.Spec.MicroserviceName)
+}
+
+// followers returns the CronJobs that follow a Microservice.
+func (r *reconciler) followers(ctx context.Context, namespace, microservice string) []reconcile.Request {
 	var list batchv1.CronJobList
-	if err := r.List(ctx, &list, client.InNamespace(ms.GetNamespace()), client.MatchingLabels{v1alpha1.LabelFollow: ms.GetName()}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list the CronJobs that follow a Microservice", "microservice", ms.GetName())
+	err := r.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelFollow: microservice})
+	var early *cache.ErrResourceNotCached
+	if errors.As(err, &early) {
+		return nil // At the start, before CronJobs are watched: each is reconciled when they are.
+	}
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list the CronJobs that follow a Microservice", "microservice", microservice)
 		return nil
 	}
 	var requests []reconcile.Request

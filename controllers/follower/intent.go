@@ -12,6 +12,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/microservice/resources"
+	versioned "github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
 )
 
 // state is what was replaced in a CronJob, in its annotation.
@@ -113,7 +114,7 @@ func imagesOf(pod *corev1.PodSpec, names []string) map[string]string {
 // releaseImages returns the images of the release by container of the pod: the main one, and the others in
 // the containers of their names.
 func releaseImages(pod *corev1.PodSpec, p plan) map[string]string {
-	images := map[string]string{p.container: mainImage(p.release)}
+	images := map[string]string{p.container: versioned.MainContainer(p.release).Image}
 	for _, image := range p.release.Spec.Images {
 		if image.ContainerName != "" && image.ContainerName != p.container {
 			images[image.ContainerName] = image.Image

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
 )
 
 // reason why a CronJob follows a release, or none: the reason of the event.
@@ -36,10 +37,9 @@ type plan struct {
 
 // decide returns which release a CronJob follows. It is pure.
 //
-// A CronJob that has never followed a release has the image of its manifest, which may be none at all, and is
-// suspended until it does. One that
-// has keeps its release while the object that it refers to is missing, as after an uninstallation, or the
-// reference is wrong; only a group that exists and has no active release suspends it.
+// A CronJob that has never followed a release has the image of its manifest, and is suspended until it does.
+// One that has keeps its release while an object that it refers to is missing, as after an uninstallation, or
+// the reference is wrong; only a group that exists and has no active release suspends it.
 func decide(o *observed) plan {
 	followed := o.cronJob.Annotations[v1alpha1.AnnotationFollows] != ""
 	keep := func(why reason, format string, values ...any) plan {
@@ -53,10 +53,10 @@ func decide(o *observed) plan {
 	switch {
 	case group == nil && name != "":
 		return keep(groupNotFound, "Microservice %q has no group %q: correct the annotation %s, or wait until a version of the group is offered", o.microservice, name, v1alpha1.AnnotationFollowGroup)
+	case group != nil && group.PullRequest != 0:
+		return keep(previewsNotFollowed, "group %q is a preview of pull request %d: its code does not run with the rights of a CronJob; choose another group by the annotation %s", group.Name, group.PullRequest, v1alpha1.AnnotationFollowGroup)
 	case group == nil || activeOf(group) == "":
 		return plan{reason: noActiveRelease, suspend: true, message: fmt.Sprintf("suspended until %s has an active release", described(o, group))}
-	case group.PullRequest != 0:
-		return keep(previewsNotFollowed, "group %q is a preview of pull request %d: its code does not run with the rights of a CronJob; choose another group by the annotation %s", group.Name, group.PullRequest, v1alpha1.AnnotationFollowGroup)
 	}
 	release := o.releases[activeOf(group)]
 	if release == nil {
@@ -120,33 +120,13 @@ func containerOf(o *observed, release *v1alpha1.VersionedMicroservice) string {
 		}
 		return ""
 	}
-	for _, name := range []string{mainContainer(release), o.microservice} {
+	for _, name := range []string{resources.MainContainer(release).Name, o.microservice} {
 		if has(name) {
 			return name
 		}
 	}
 	if len(containers) == 1 {
 		return containers[0].Name
-	}
-	return ""
-}
-
-// mainImage is the image of a release in the container that containerName of the Microservice names.
-func mainImage(release *v1alpha1.VersionedMicroservice) string {
-	for _, image := range release.Spec.Images {
-		if image.ContainerName == "" {
-			return image.Image
-		}
-	}
-	return ""
-}
-
-// mainContainer is the name of the container of a release that runs its main image.
-func mainContainer(release *v1alpha1.VersionedMicroservice) string {
-	for _, c := range release.Spec.Template.Spec.Containers {
-		if c.Image == mainImage(release) {
-			return c.Name
-		}
 	}
 	return ""
 }

@@ -61,7 +61,7 @@ func Job(release *v1alpha1.VersionedMicroservice, q hook.Call) *batchv1.Job {
 // jobContainer returns the container of the release as it runs in the Job of a call.
 func jobContainer(release *v1alpha1.VersionedMicroservice, q hook.Call) corev1.Container {
 	spec := q.Hook.Job
-	c := *mainContainer(release).DeepCopy()
+	c := *MainContainer(release).DeepCopy()
 	c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle, c.Ports = nil, nil, nil, nil, nil
 	c.RestartPolicy, c.RestartPolicyRules, c.ResizePolicy, c.Stdin, c.TTY = nil, nil, nil, false, false
 	if spec.Image != "" {
@@ -84,9 +84,9 @@ func jobContainer(release *v1alpha1.VersionedMicroservice, q hook.Call) corev1.C
 	return c
 }
 
-// mainContainer returns the container that runs the image of the release: the one of the image without a
+// MainContainer returns the container that runs the image of the release: the one of the image without a
 // containerName. The others are additional images.
-func mainContainer(release *v1alpha1.VersionedMicroservice) *corev1.Container {
+func MainContainer(release *v1alpha1.VersionedMicroservice) *corev1.Container {
 	containers := release.Spec.Template.Spec.Containers
 	for _, image := range release.Spec.Images {
 		for i := range containers {
