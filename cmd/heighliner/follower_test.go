@@ -228,7 +228,7 @@ func ownsOnly(t *testing.T, job *batchv1.CronJob) {
 		if m.Manager == "heighliner-follower" {
 			found = true
 			var fields map[string]any
-			if err := json.Unmarshal(m.FieldsV1.Raw, &fields); err != nil {
+			if err := json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields); err != nil {
 				t.Fatal(err)
 			}
 			check(fields)

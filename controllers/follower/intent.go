@@ -42,7 +42,7 @@ func intentOf(job *batchv1.CronJob, p plan) (*unstructured.Unstructured, error) 
 	refs := referrer{release: p.release, before: before.Sources, now: map[string]string{}}
 	follows, images := job.Annotations[v1alpha1.AnnotationFollows], imagesOf(pod, before.Containers)
 	if p.release != nil {
-		follows, images = p.release.Name, releaseImages(pod, p)
+		follows, images = p.release.Name, releaseImages(p)
 	}
 	template, after := map[string]any{}, state{}
 	for _, list := range []struct {
@@ -111,9 +111,9 @@ func imagesOf(pod *corev1.PodSpec, names []string) map[string]string {
 	return images
 }
 
-// releaseImages returns the images of the release by container of the pod: the main one, and the others in
+// releaseImages returns the images of the release by container: the main one, and the others in
 // the containers of their names.
-func releaseImages(pod *corev1.PodSpec, p plan) map[string]string {
+func releaseImages(p plan) map[string]string {
 	images := map[string]string{p.container: versioned.MainContainer(p.release).Image}
 	for _, image := range p.release.Spec.Images {
 		if image.ContainerName != "" && image.ContainerName != p.container {
