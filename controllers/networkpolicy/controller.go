@@ -117,7 +117,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 		Writer: apply.Writer{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Owner: fieldOwner, Deletions: &apply.Deletions{Now: opts.Now}, Matches: &apply.Matches{}},
 		Events: status.Recorder{Events: mgr.GetEventRecorder("heighliner")},
-		Now:    opts.Now,
+		Now:    opts.Now, namespaces: opts.Namespaces,
 	}
 	if opts.Metrics == nil {
 		opts.Metrics = ctrlmetrics.Registry

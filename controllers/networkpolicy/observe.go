@@ -189,7 +189,7 @@ func (r *Reconciler) readRoutes(ctx context.Context, f *traffic.Observed) error 
 	f.Live, f.Written = map[string]*providers.Live{}, map[string]time.Time{}
 	scene := providers.Scene{
 		Policy: f.Policy, Microservice: f.Policy.MicroserviceName(),
-		Served: map[string]providers.Served{}, Referents: map[providers.Reference]resources.Object{},
+		Served: map[string]providers.Served{}, Referents: map[providers.Reference]resources.Object{}, Unwatched: map[string]bool{},
 	}
 	seen := r.kinds.known()
 	for _, kind := range seen {
@@ -250,6 +250,10 @@ func (r *Reconciler) readReferents(ctx context.Context, f *traffic.Observed, sce
 func (r *Reconciler) readReferent(ctx context.Context, ref providers.Reference, scene *providers.Scene, seen []seenKind) error {
 	i := slices.IndexFunc(seen, func(k seenKind) bool { return k.name == ref.Kind })
 	if i < 0 {
+		return nil
+	}
+	if ref.Namespace != "" && len(r.namespaces) > 0 && !slices.Contains(r.namespaces, ref.Namespace) {
+		scene.Unwatched[ref.Namespace] = true
 		return nil
 	}
 	o, err := newObject(r.Client.Scheme(), seen[i].gvk)

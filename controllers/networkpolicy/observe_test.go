@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
@@ -57,6 +58,19 @@ func TestARolloutStateBehindWhatWasWrittenIsReadFromTheServer(t *testing.T) {
 			want(t, "sequence", f.Microservice.Status.Sequence(), w.Microservice.Status.Sequence())
 		})
 	}
+}
+
+// The cache of a manager that watches some namespaces answers a question about another one with an error. It is not asked, so that
+// the policy reports this.
+func TestReferentOfANamespaceThatIsNotWatched(t *testing.T) {
+	ref := providers.Reference{Kind: "Gateway", Namespace: "infra", Name: "public"}
+	seen := []seenKind{{name: "Gateway"}}
+	scene := providers.Scene{Unwatched: map[string]bool{}}
+	r := &Reconciler{namespaces: []string{"shop"}} // without a client
+	if err := r.readReferent(t.Context(), ref, &scene, seen); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "not watched", scene.Unwatched["infra"], true)
 }
 
 // A terminating endpoint still answers its open requests, but does not count for weights: a

@@ -36,6 +36,8 @@ type Reconciler struct {
 	// Now is the clock.
 	Now func() time.Time
 
+	// namespaces that the manager watches; empty for all.
+	namespaces []string
 	// list of domains; nil if there is none to read.
 	list *domainList
 	// users watches user-managed routes; nil if none are watched.

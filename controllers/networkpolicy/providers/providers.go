@@ -101,6 +101,9 @@ type Scene struct {
 	Objects []resources.Object
 	// Referents that exist.
 	Referents map[Reference]resources.Object
+	// Unwatched are the namespaces of references that the manager does not watch: it cannot read
+	// their objects.
+	Unwatched map[string]bool
 	// Namespace are the labels of the policy's namespace, if a Referent selects namespaces by labels
 	// and the policy has probes.
 	Namespace map[string]string

@@ -167,3 +167,17 @@ func TestSame(t *testing.T) {
 		t.Error("routes of two versions are the same")
 	}
 }
+
+// A Gateway that the manager cannot read is not reported as missing: the message names the namespace, and where to add it.
+func TestGatewayOfANamespaceThatIsNotWatched(t *testing.T) {
+	s := providers.Scene{Policy: policy(), Served: map[string]providers.Served{gatewayKind.Kind: {Version: gatewayKind.Versions[0]}}, Unwatched: map[string]bool{"infra": true}}
+	got := providers.Referent(Provider{}.See(s))
+	want := &providers.Problem{
+		Reason: providers.ReasonParentNotFound,
+		Message: `spec.provider.gateway.parentRefs[0]: Gateway "infra/public" cannot be read: the manager does not watch namespace "infra": ` +
+			`add it to namespaces of the Helm chart, or to --namespace of the manager; it needs the same rights there`,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("problem (-want +got):\n%s", d)
+	}
+}

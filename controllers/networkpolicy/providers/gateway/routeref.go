@@ -336,6 +336,9 @@ func (v *userView) accepted(u user, p gatewayv1.ParentReference) providers.Verdi
 	}
 	route, parent := routeText(providers.UserRoute(u.object.GetKind(), u.object.GetName())), fmt.Sprintf("%s %q", kind, keyOf(p, namespace))
 	if ref, ok := gatewayOf(p, namespace); ok && v.Referents[ref] == nil {
+		if v.Unwatched[ref.Namespace] {
+			return providers.Verdict{Reason: providers.ReasonParentNotFound, Message: fmt.Sprintf("spec.provider.routeRef: %s of %s cannot be read: %s", parent, route, unwatched(ref.Namespace))}
+		}
 		if _, known := v.Served[gatewayKind.Kind]; known {
 			return providers.Verdict{Reason: providers.ReasonParentNotFound, Message: fmt.Sprintf("spec.provider.routeRef: %s of %s does not exist: create it, or correct the route", parent, route)}
 		}

@@ -31,12 +31,21 @@ func (v *view) filters() []v1alpha1.RouteFilter {
 
 func (v *view) missingParent(parents []providers.Parent) *providers.Problem {
 	for _, p := range parents {
+		if at := cmp.Or(p.Namespace, v.Policy.Namespace); v.Unwatched[at] {
+			return &providers.Problem{Reason: providers.ReasonParentNotFound, Message: fmt.Sprintf(
+				"%s: Gateway %q cannot be read: %s", p.Field, key(v.Policy.Namespace, p.ParentReference), unwatched(at))}
+		}
 		if v.gateway(p.ParentReference) == nil {
 			return &providers.Problem{Reason: providers.ReasonParentNotFound, Message: fmt.Sprintf(
 				"%s: Gateway %q does not exist: create it, or correct the name", p.Field, key(v.Policy.Namespace, p.ParentReference))}
 		}
 	}
 	return nil
+}
+
+// unwatched returns what to change so that the manager watches the namespace of a parent.
+func unwatched(namespace string) string {
+	return fmt.Sprintf("the manager does not watch namespace %q: add it to namespaces of the Helm chart, or to --namespace of the manager; it needs the same rights there", namespace)
 }
 
 // parents of a route.
