@@ -371,7 +371,7 @@ func setup(mgr ctrl.Manager, o options) error {
 		}},
 		{"imagepolicy", func() error {
 			return imagepolicy.SetupWithManager(mgr, imagepolicy.Options{
-				Workers: o.workers, Shards: shards, Scanner: scanner, Packages: packages, Identity: identity, IdentityNamespaces: o.identityNamespaces,
+				Workers: o.workers, Shards: shards, Scanner: scanner, Packages: packages, Identity: identity, IdentityNamespaces: o.identityNamespaces, Namespaces: o.namespaces,
 			})
 		}},
 		{"microservice", func() error {
