@@ -204,9 +204,18 @@ func run(ctx context.Context, o options, logger logr.Logger) error {
 	if err != nil {
 		return fmt.Errorf("find the cluster: %w; set KUBECONFIG or --kubeconfig", err)
 	}
+	later, err := o.omitUnwatchable(ctx, config, logger)
+	if err != nil {
+		return err
+	}
 	mgr, err := newManager(config, o)
 	if err != nil {
 		return err
+	}
+	if later != nil {
+		if err := mgr.Add(later); err != nil {
+			return fmt.Errorf("set up the check of rights: %w", err)
+		}
 	}
 	if o.ownNamespace() == "" {
 		logger.Info("the list of domains is not read, and every namespace may use every host; set --leader-election-namespace to the namespace of the list")
@@ -373,7 +382,7 @@ func setup(mgr ctrl.Manager, o options) error {
 		}},
 		{"imagepolicy", func() error {
 			return imagepolicy.SetupWithManager(mgr, imagepolicy.Options{
-				Workers: o.workers, Shards: shards, Scanner: scanner, Packages: packages, Identity: identity, IdentityNamespaces: o.identityNamespaces,
+				Workers: o.workers, Shards: shards, Scanner: scanner, Packages: packages, Identity: identity, IdentityNamespaces: o.identityNamespaces, Namespaces: o.namespaces,
 			})
 		}},
 		{"microservice", func() error {

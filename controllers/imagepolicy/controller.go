@@ -102,6 +102,8 @@ type Options struct {
 	Packages <-chan types.NamespacedName
 	// Shards define which namespaces this replica reconciles; nil: all.
 	Shards *shard.Shards
+	// Namespaces that the manager watches; empty for all.
+	Namespaces []string
 }
 
 // Reconciler reconciles ImagePolicies.
@@ -111,6 +113,7 @@ type Reconciler struct {
 	verifier   Verifier
 	identity   identity
 	namespaces client.Reader // past the cache
+	watched    []string      // namespaces; empty for all
 	events     status.Recorder
 	clock      clock.PassiveClock
 	platform   string
@@ -159,6 +162,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		identity:   identity{o.Identity, o.IdentityNamespaces},
 		verifier:   countedVerifier{o.Verifier, m},
 		namespaces: mgr.GetAPIReader(),
+		watched:    o.Namespaces,
 		scans:      ls,
 		metrics:    m,
 		events:     status.Recorder{Events: mgr.GetEventRecorder(FieldOwner)},

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -75,6 +76,10 @@ func (r *Reconciler) observeGitHub(ctx context.Context, o *observed) error {
 	}
 	const field = "spec.source.github.repositoryRef"
 	key, _ := o.policy.GitHubRepositoryKey()
+	if len(r.watched) > 0 && !slices.Contains(r.watched, key.Namespace) {
+		o.addProblem(status.NewTerminal("RepositoryNotAllowed", fmt.Errorf("%s: the manager does not watch namespace %q: name a GitHubRepository of another one, or add it to namespaces of the Helm chart, or to --namespace of the manager", field, key.Namespace)))
+		return nil
+	}
 	var repository v1alpha1.GitHubRepository
 	err := r.Get(ctx, key, &repository)
 	foreign := status.NewTerminal("RepositoryNotAllowed", fmt.Errorf("%s: namespace %q has no GitHubRepository %q that this namespace may use: create it, or allow this namespace in its spec.allowedNamespaces, with from All, or with a Selector for the labels of this namespace", field, key.Namespace, key.Name))

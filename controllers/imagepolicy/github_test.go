@@ -597,3 +597,19 @@ func TestPaceOfScans(t *testing.T) {
 		t.Errorf("the next scan is in %s after a request", next)
 	}
 }
+
+// The cache of a manager that watches some namespaces answers a question about another one with an error. It is not asked, so that
+// the policy reports this.
+func TestRepositoryOfANamespaceThatIsNotWatched(t *testing.T) {
+	r := &Reconciler{watched: []string{"shop"}} // without a client
+	p := &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
+	p.Spec.Source = &v1alpha1.ImageSource{GitHub: &v1alpha1.GitHubSource{RepositoryRef: v1alpha1.NamespacedReference{Namespace: "infra", Name: "shop"}}}
+	o := &observed{policy: p, github: &github{source: p.Spec.Source.GitHub}}
+	if err := r.observeGitHub(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	want := `spec.source.github.repositoryRef: the manager does not watch namespace "infra": name a GitHubRepository of another one, or add it to namespaces of the Helm chart, or to --namespace of the manager`
+	if o.problem == nil || o.problem.Reason != "RepositoryNotAllowed" || o.problem.Error() != want {
+		t.Errorf("problem: %v, want %s", o.problem, want)
+	}
+}

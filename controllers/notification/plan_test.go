@@ -122,6 +122,22 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
+// A receiver whose message was dropped stays in the condition until it accepts another one, but nothing is retried.
+func TestConditionAfterADrop(t *testing.T) {
+	t.Parallel()
+	p, o := &plan{}, &observed{policy: &v1alpha1.NotificationPolicy{}}
+	for pending, want := range map[int32]string{
+		1: `receiver "bus": HTTP 400; delivery is retried`,
+		0: `receiver "bus": HTTP 400; the message was dropped, and the next one is sent when there is one`,
+	} {
+		p.status.Receivers = []v1alpha1.ReceiverStatus{{Name: "bus", Failure: "HTTP 400", Pending: pending}}
+		setConditions(p, o, false)
+		if c := meta.FindStatusCondition(p.status.Conditions, v1alpha1.ConditionReady); c == nil || c.Reason != reasonDeliveryFailing || c.Message != want {
+			t.Errorf("%d pending: %+v, want %s", pending, c, want)
+		}
+	}
+}
+
 // A receiver that fails for a while gets the last state of each release, and does not concern the other one.
 func TestFailingReceiver(t *testing.T) {
 	t.Parallel()

@@ -66,7 +66,11 @@ func setConditions(p *plan, o *observed, full bool) {
 	}
 	for _, s := range p.status.Receivers {
 		if s.Failure != "" {
-			status.Set(conditions, generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reasonDeliveryFailing, fmt.Sprintf("receiver %q: %s; delivery is retried", s.Name, s.Failure))
+			next := "delivery is retried"
+			if s.Pending == 0 {
+				next = "the message was dropped, and the next one is sent when there is one"
+			}
+			status.Set(conditions, generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reasonDeliveryFailing, fmt.Sprintf("receiver %q: %s; %s", s.Name, s.Failure, next))
 			status.Remove(conditions, v1alpha1.ConditionStalled)
 			return
 		}

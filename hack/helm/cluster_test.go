@@ -84,6 +84,19 @@ func (r *helmRelease) install(values map[string]any) {
 	}
 }
 
+// refused installs values that do not fit the cluster: the error names the value, and nothing is installed.
+func (r *helmRelease) refused(values map[string]any, want string) {
+	r.Helper()
+	install := action.NewInstall(r.config)
+	install.ReleaseName, install.Namespace, install.CreateNamespace = "heighliner", system, true
+	if _, err := install.Run(r.chart, with(values)); err == nil || !strings.Contains(err.Error(), want) {
+		r.Errorf("install %v: got %v, want an error with %q", values, err, want)
+	}
+	if releases, err := action.NewList(r.config).Run(); err != nil || len(releases) > 0 {
+		r.Errorf("%d releases: %v", len(releases), err)
+	}
+}
+
 func (r *helmRelease) upgrade(values map[string]any) {
 	r.Helper()
 	upgrade := action.NewUpgrade(r.config)
@@ -312,7 +325,14 @@ func TestSomeNamespaces(t *testing.T) {
 		"flags": map[string]any{"min-drain-delay": "100ms", "outbound-allow": []any{"127.0.0.1"}},
 	}
 	r := newRelease(t)
+	for want, wrong := range map[string]map[string]any{
+		`namespaces has "missing", which does not exist`: {"namespaces": []any{"shop", "missing"}},
+		`metrics.serviceMonitor.enabled needs the CRDs`:  {"metrics": map[string]any{"serviceMonitor": map[string]any{"enabled": true}}},
+	} {
+		r.refused(wrong, want)
+	}
 	r.install(values)
+	established(t)
 	for _, name := range []string{"shop", "bank", "closed"} {
 		credentials(t, name, repository)
 		service(t, name, repository)
@@ -358,6 +378,19 @@ func TestSomeNamespaces(t *testing.T) {
 		var deployments appsv1.DeploymentList
 		if err := env.Client.List(ctx, &deployments, client.InNamespace("shop")); err != nil || len(deployments.Items) > 0 {
 			return fmt.Errorf("%d Deployments remain: %w", len(deployments.Items), err)
+		}
+		return nil
+	})
+}
+
+// established waits until the API server serves the kinds of the objects below: it needs a moment after the install.
+func established(t *testing.T) {
+	t.Helper()
+	await.Nil(t, func(ctx context.Context) error {
+		for _, list := range []client.ObjectList{&v1alpha1.ImagePolicyList{}, &v1alpha1.MicroserviceList{}, &v1alpha1.NetworkPolicyList{}} {
+			if err := env.Client.List(ctx, list); err != nil {
+				return err
+			}
 		}
 		return nil
 	})

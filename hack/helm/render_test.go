@@ -346,6 +346,10 @@ func TestRefusedValues(t *testing.T) {
 		"board, no TLS":      {map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com", "requestHeader": map[string]any{"enabled": true}}}, "web.requestHeader needs the keys"},
 		"board, half a pair": {map[string]any{"web": map[string]any{"enabled": true, "url": "https://board.example.com", "existingSecret": map[string]any{"keys": []any{"tls.crt"}}}}, "tls.crt and tls.key need each other"},
 		"unknown key":        {map[string]any{"web": map[string]any{"existingSecret": map[string]any{"keys": []any{"password"}}}}, "keys"},
+		"unread Secrets":     {map[string]any{"namespaces": []any{"shop"}, "secrets": map[string]any{"read": []any{"shop", "bank"}}}, `secrets.read has "bank", which is not in namespaces`},
+		"untracked Secrets":  {map[string]any{"namespaces": []any{"shop"}, "secrets": map[string]any{"track": []any{"bank"}}}, `secrets.track has "bank", which is not in namespaces`},
+		"monitor of nothing": {map[string]any{"metrics": map[string]any{"enabled": false, "serviceMonitor": map[string]any{"enabled": true}}}, "metrics.serviceMonitor.enabled needs metrics.enabled"},
+		"alerts of nothing":  {map[string]any{"metrics": map[string]any{"enabled": false, "alerts": map[string]any{"enabled": true}}}, "metrics.alerts.enabled needs metrics.enabled"},
 		"image is not named": {map[string]any{"image": map[string]any{"tag": "v1"}}, "image.repository is required"},
 	} {
 		if _, err := rendered(t, with(test.values)); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -43,3 +43,37 @@ objects that have none; leases, a list that replaces the names of the Leases; an
 {{ end }}
 {{- end }}
 {{- end }}
+
+{{/*
+Fails for values that the schema cannot refuse: those that contradict each other, and those that this cluster does not have. Without
+a cluster, as in "helm template", lookup finds nothing, and the latter are not checked. The argument is the root context.
+*/}}
+{{- define "heighliner.checks" -}}
+{{- $values := .Values }}
+{{- $cluster := lookup "v1" "Namespace" "" "kube-system" }}
+{{- with $values.namespaces }}
+{{- range $field, $names := dict "secrets.read" $values.secrets.read "secrets.track" $values.secrets.track }}
+{{- range $name := $names }}
+{{- if not (has $name $values.namespaces) }}
+{{- fail (printf "%s has %q, which is not in namespaces: the manager does not watch it. Add it to namespaces, or remove it from %s" $field $name $field) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if $cluster }}
+{{- range . }}
+{{- /* That of the release may be created with it. */}}
+{{- if not (or (eq . $.Release.Namespace) (lookup "v1" "Namespace" "" .)) }}
+{{- fail (printf "namespaces has %q, which does not exist: create it first, with \"kubectl create namespace %s\", or remove it from namespaces" . .) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range $field, $enabled := dict "metrics.serviceMonitor" $values.metrics.serviceMonitor.enabled "metrics.alerts" $values.metrics.alerts.enabled }}
+{{- if and $enabled (not $values.metrics.enabled) }}
+{{- fail (printf "%s.enabled needs metrics.enabled" $field) }}
+{{- end }}
+{{- if and $enabled $cluster (not ($.Capabilities.APIVersions.Has "monitoring.coreos.com/v1")) }}
+{{- fail (printf "%s.enabled needs the CRDs of the Prometheus Operator, monitoring.coreos.com/v1, which this cluster does not have: install them first, or leave it false" $field) }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// rightsPoll is the time after which the rights in namespaces that are not watched are read again.
+const rightsPoll = 30 * time.Second
+
+// watchedKinds are the kinds that are watched in each namespace from the start on: where one of them cannot be listed, no controller
+// starts. Kinds of routes are not in the list: those that cannot be listed are reported by the policies that need them.
+func watchedKinds() map[string][]string {
+	return map[string][]string{
+		"":                 {"configmaps", "pods", "resourcequotas", "services"},
+		"apps":             {"deployments"},
+		"autoscaling":      {"horizontalpodautoscalers"},
+		"batch":            {"jobs"},
+		"discovery.k8s.io": {"endpointslices"},
+		"hlnr.io": {
+			"freezes", "githubrepositories", "imagepolicies", "microservices", "networkpolicies", "notificationpolicies", "versionedmicroservices",
+		},
+		"policy": {"poddisruptionbudgets"},
+	}
+}
+
+// rights reads what the manager may do in namespaces.
+type rights struct {
+	client kubernetes.Interface
+}
+
+// lacking returns, for each of the namespaces in which the manager must not list a kind that it watches, these kinds. A namespace that
+// was deleted is one of them, because its roles are gone.
+func (r rights) lacking(ctx context.Context, namespaces []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, name := range namespaces {
+		review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: name}}
+		answer, err := r.client.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, review, metav1.CreateOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("read the manager's rights in namespace %q: %w", name, err)
+		}
+		missing, err := r.missing(ctx, name, answer.Status)
+		if err != nil {
+			return nil, err
+		}
+		if len(missing) > 0 {
+			out[name] = strings.Join(missing, ", ")
+		}
+	}
+	return out, nil
+}
+
+// missing returns the kinds that the rules do not allow to list and watch. An authorizer that does not list its rules is asked for
+// each of them.
+func (r rights) missing(ctx context.Context, namespace string, rules authorizationv1.SubjectRulesReviewStatus) ([]string, error) {
+	var out []string
+	for group, resources := range watchedKinds() {
+		for _, resource := range resources {
+			if allows(rules, group, resource, "list") && allows(rules, group, resource, "watch") {
+				continue
+			}
+			if rules.Incomplete {
+				allowed, err := r.asks(ctx, namespace, group, resource)
+				if err != nil {
+					return nil, err
+				}
+				if allowed {
+					continue
+				}
+			}
+			if group != "" {
+				resource += "." + group
+			}
+			out = append(out, resource)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// asks whether the manager may list a kind.
+func (r rights) asks(ctx context.Context, namespace, group, resource string) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Group: group, Resource: resource},
+	}}
+	answer, err := r.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("read the manager's right to list %s in namespace %q: %w", resource, namespace, err)
+	}
+	return answer.Status.Allowed, nil
+}
+
+// allows reports whether a rule without names allows a verb.
+func allows(rules authorizationv1.SubjectRulesReviewStatus, group, resource, verb string) bool {
+	has := func(list []string, value string) bool {
+		return slices.Contains(list, value) || slices.Contains(list, "*")
+	}
+	return slices.ContainsFunc(rules.ResourceRules, func(rule authorizationv1.ResourceRule) bool {
+		return len(rule.ResourceNames) == 0 && has(rule.APIGroups, group) && has(rule.Resources, resource) && has(rule.Verbs, verb)
+	})
+}
+
+// watchable returns the namespaces that can be watched, and what is lacking in the others. A namespace in which the manager lacks its
+// rights, such as a deleted one, would keep all controllers from starting, for the other namespaces too.
+func (r rights) watchable(ctx context.Context, namespaces []string, log logr.Logger) ([]string, map[string]string, error) {
+	lacking, err := r.lacking(ctx, namespaces)
+	if err != nil || len(lacking) == 0 {
+		return namespaces, nil, err
+	}
+	var out []string
+	for _, name := range namespaces {
+		if missing, lacks := lacking[name]; lacks {
+			log.Error(nil, "a namespace is not watched, because the manager lacks rights there: upgrade the Helm release, which has a Role and a RoleBinding in each namespace, or remove it from the namespaces",
+				"namespace", name, "cannotList", missing)
+			continue
+		}
+		out = append(out, name)
+	}
+	if len(out) == 0 {
+		return nil, nil, fmt.Errorf("--namespace: the manager lacks rights in each of %s: give it the Role and the RoleBinding heighliner-manager of the Helm chart there", strings.Join(namespaces, ", "))
+	}
+	return out, lacking, nil
+}
+
+// omitUnwatchable removes namespaces that cannot be watched from the options. The Runnable, nil if there are none, ends the manager
+// when one of them can be.
+func (o *options) omitUnwatchable(ctx context.Context, config *rest.Config, log logr.Logger) (ctrlmanager.Runnable, error) {
+	if len(o.namespaces) == 0 {
+		return nil, nil
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make client of rights: %w", err)
+	}
+	r := rights{client}
+	namespaces, lacking, err := r.watchable(ctx, o.namespaces, log)
+	if err != nil || len(lacking) == 0 {
+		return nil, err
+	}
+	o.namespaces = namespaces
+	return returned{r, lacking, rightsPoll}, nil
+}
+
+// returned is a Runnable that ends the manager when a namespace that is not watched can be: caches do not get namespaces later.
+type returned struct {
+	rights
+	lacking map[string]string
+	every   time.Duration
+}
+
+// NeedLeaderElection lets each replica look for itself.
+func (returned) NeedLeaderElection() bool { return false }
+
+// Start returns an error when the rights are there.
+func (r returned) Start(ctx context.Context) error {
+	var names []string
+	for name := range r.lacking {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(r.every):
+		}
+		still, err := r.rights.lacking(ctx, names)
+		if err != nil {
+			continue // the API server does not answer: next time
+		}
+		for _, name := range names {
+			if _, lacks := still[name]; !lacks {
+				return fmt.Errorf("namespace %q can be watched now: start again", name)
+			}
+		}
+	}
+}

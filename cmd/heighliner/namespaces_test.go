@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/heighliner/heighliner/test/apiserver"
+)
+
+// roleOf returns the Role of the chart in a namespace.
+func roleOf(t *testing.T, namespace string) *rbacv1.Role {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(apiserver.Root(t), "charts/heighliner/files/namespaced/role.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := &rbacv1.Role{}
+	if err := yaml.UnmarshalStrict(text, role); err != nil {
+		t.Fatal(err)
+	}
+	role.Namespace = namespace
+	return role
+}
+
+// Each kind of the Role that is watched, but for those of routes, is one without which the controllers do not start.
+func TestWatchedKinds(t *testing.T) {
+	want := map[string][]string{}
+	for _, rule := range roleOf(t, "").Rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				optional := strings.HasPrefix(group, "gateway.") || slices.Contains([]string{"apisix.apache.org", "cert-manager.io", "networking.k8s.io"}, group)
+				if slices.Contains(rule.Verbs, "watch") && !optional {
+					want[group] = append(want[group], resource)
+				}
+			}
+		}
+	}
+	for _, resources := range want {
+		slices.Sort(resources)
+	}
+	if d := cmp.Diff(want, watchedKinds()); d != "" {
+		t.Errorf("kinds (-role +watched):\n%s", d)
+	}
+}
+
+// A manager of some namespaces goes without one in which it has no rights, or not all of them, and ends when it gets them.
+func TestNamespacesWithoutRights(t *testing.T) {
+	t.Parallel()
+	const user = "system:serviceaccount:heighliner-system:some-namespaces"
+	bind := func(role *rbacv1.Role) {
+		create(t, role)
+		create(t, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: role.Namespace, Name: role.Name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		})
+	}
+	has, partly, without := env.Namespace(t), env.Namespace(t), env.Namespace(t)
+	bind(roleOf(t, has))
+	part := roleOf(t, partly)
+	part.Rules = slices.DeleteFunc(part.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "pods") })
+	bind(part)
+	config := rest.CopyConfig(env.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for name, only := range map[string]string{"none": without, "one that does not exist": "no-such-namespace"} {
+		if _, _, err := (rights{client}).watchable(t.Context(), []string{only}, logr.Discard()); err == nil || !strings.Contains(err.Error(), only) {
+			t.Errorf("%s: %v, want an error that names %q", name, err, only)
+		}
+	}
+	namespaces, lacking, err := rights{client}.watchable(t.Context(), []string{has, partly, without, "no-such-namespace"}, logr.Discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{has}, namespaces); d != "" {
+		t.Errorf("watched (-want +got):\n%s", d)
+	}
+	if lacking[partly] != "pods" || !strings.Contains(lacking[without], "microservices.hlnr.io") || lacking["no-such-namespace"] == "" {
+		t.Errorf("lacking: %v", lacking)
+	}
+	o := options{}
+	if r, err := o.omitUnwatchable(t.Context(), config, logr.Discard()); r != nil || err != nil {
+		t.Errorf("all namespaces: %v, %v", r, err)
+	}
+	o.namespaces = []string{has}
+	if r, err := o.omitUnwatchable(t.Context(), config, logr.Discard()); r != nil || err != nil {
+		t.Errorf("all with rights: %v, %v", r, err)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- returned{rights{client}, lacking, 20 * time.Millisecond}.Start(ctx) }()
+	bind(roleOf(t, without))
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), without) {
+		t.Errorf("ended with %v, want an error that names %q", err, without)
+	}
+}
