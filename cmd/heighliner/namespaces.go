@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,8 +16,14 @@ import (
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// rightsPoll is the time after which the rights in namespaces that are not watched are read again.
-const rightsPoll = 30 * time.Second
+const (
+	// rightsPoll is the time after which the rights in namespaces that are not watched are read again.
+	rightsPoll = 30 * time.Second
+	// minRun is the minimum time for which the manager runs before it ends to watch another namespace. The kubelet resets
+	// its back-off for a container that ran for 10 minutes: a team that removes and creates the RoleBinding of its namespace again and again
+	// cannot keep the manager from running for the others.
+	minRun = 10 * time.Minute
+)
 
 // watchedKinds are the kinds that are watched in each namespace from the start on: where one of them cannot be listed, no controller
 // starts. Kinds of routes are not in the list: those that cannot be listed are reported by the policies that need them.
@@ -25,7 +32,7 @@ func watchedKinds() map[string][]string {
 		"":                 {"configmaps", "pods", "resourcequotas", "services"},
 		"apps":             {"deployments"},
 		"autoscaling":      {"horizontalpodautoscalers"},
-		"batch":            {"jobs"},
+		"batch":            {"cronjobs", "jobs"},
 		"discovery.k8s.io": {"endpointslices"},
 		"hlnr.io": {
 			"freezes", "githubrepositories", "imagepolicies", "microservices", "networkpolicies", "notificationpolicies", "versionedmicroservices",
@@ -70,7 +77,7 @@ func (r rights) missing(ctx context.Context, namespace string, rules authorizati
 				continue
 			}
 			if rules.Incomplete {
-				allowed, err := r.asks(ctx, namespace, group, resource)
+				allowed, err := r.ask(ctx, namespace, group, resource, "list", "watch")
 				if err != nil {
 					return nil, err
 				}
@@ -88,16 +95,21 @@ func (r rights) missing(ctx context.Context, namespace string, rules authorizati
 	return out, nil
 }
 
-// asks whether the manager may list a kind.
-func (r rights) asks(ctx context.Context, namespace, group, resource string) (bool, error) {
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Group: group, Resource: resource},
-	}}
-	answer, err := r.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-	if err != nil {
-		return false, fmt.Errorf("read the manager's right to list %s in namespace %q: %w", resource, namespace, err)
+// ask whether the manager may do all of the verbs with a kind.
+func (r rights) ask(ctx context.Context, namespace, group, resource string, verbs ...string) (bool, error) {
+	for _, verb := range verbs {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: group, Resource: resource},
+		}}
+		answer, err := r.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		if err != nil {
+			return false, fmt.Errorf("read the manager's right to %s %s in namespace %q: %w", verb, resource, namespace, err)
+		}
+		if !answer.Status.Allowed {
+			return false, nil
+		}
 	}
-	return answer.Status.Allowed, nil
+	return true, nil
 }
 
 // allows reports whether a rule without names allows a verb.
@@ -148,35 +160,37 @@ func (o *options) omitUnwatchable(ctx context.Context, config *rest.Config, log 
 		return nil, err
 	}
 	o.namespaces = namespaces
-	return returned{r, lacking, rightsPoll}, nil
+	return restart{rights: r, lacks: lacking, every: rightsPoll, after: time.Now().Add(minRun)}, nil
 }
 
-// returned is a Runnable that ends the manager when a namespace that is not watched can be: caches do not get namespaces later.
-type returned struct {
+// restart is a Runnable that ends the manager when it has the rights to watch another namespace: caches do not get namespaces later.
+type restart struct {
 	rights
-	lacking map[string]string
-	every   time.Duration
+	lacks map[string]string // kinds by namespace
+	every time.Duration
+	after time.Time
 }
 
 // NeedLeaderElection lets each replica look for itself.
-func (returned) NeedLeaderElection() bool { return false }
+func (restart) NeedLeaderElection() bool { return false }
 
-// Start returns an error when the rights are there.
-func (r returned) Start(ctx context.Context) error {
-	var names []string
-	for name := range r.lacking {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+// Start returns an error when the rights are there. Where the API server does not answer, it asks again later.
+func (r restart) Start(ctx context.Context) error {
+	names := slices.Sorted(maps.Keys(r.lacks))
+	ticker := time.NewTicker(r.every)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(r.every):
+		case now := <-ticker.C:
+			if now.Before(r.after) {
+				continue
+			}
 		}
-		still, err := r.rights.lacking(ctx, names)
+		still, err := r.lacking(ctx, names)
 		if err != nil {
-			continue // the API server does not answer: next time
+			continue
 		}
 		for _, name := range names {
 			if _, lacks := still[name]; !lacks {

@@ -104,11 +104,16 @@ func TestNamespacesWithoutRights(t *testing.T) {
 		t.Errorf("all with rights: %v, %v", r, err)
 	}
 
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- returned{rights{client}, lacking, 20 * time.Millisecond}.Start(ctx) }()
 	bind(roleOf(t, without))
+	r := restart{rights: rights{client}, lacks: lacking, every: 20 * time.Millisecond, after: time.Now().Add(time.Hour)}
+	early, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := r.Start(early); err != nil {
+		t.Errorf("before its minimum time: %v", err)
+	}
+	r.after = time.Now()
+	ended := make(chan error, 1)
+	go func() { ended <- r.Start(t.Context()) }()
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), without) {
 		t.Errorf("ended with %v, want an error that names %q", err, without)
 	}

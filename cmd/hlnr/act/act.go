@@ -67,6 +67,8 @@ type Done struct {
 	DryRun bool `json:"dryRun,omitempty"`
 	// Next is the command that waits until the change has had its effect; empty if nothing changes.
 	Next string `json:"next,omitempty"`
+	// Frozen is the freeze during which the release that the change selects does not start, with its end and reason; empty if there is none.
+	Frozen string `json:"frozen,omitempty"`
 	// Outcome of a decision as recorded by the manager; empty until then.
 	Outcome string `json:"outcome,omitempty"`
 	// Effects are what would happen according to a dry run, in order.
@@ -92,6 +94,9 @@ func (d *Done) print(out io.Writer, o *cli.Output) error {
 		b.WriteString(text.Clean(d.text) + "\n")
 		for _, e := range d.Effects {
 			b.WriteString("  " + text.Clean(e) + "\n")
+		}
+		if d.Frozen != "" {
+			b.WriteString("nothing new starts until the freeze ends: " + text.Clean(d.Frozen) + "\n")
 		}
 		if d.Next != "" {
 			b.WriteString("to wait for it: " + text.Clean(d.Next) + "\n")

@@ -45,6 +45,8 @@ type edit struct {
 	// awaits is the version or the release that is active after the change, and moves whether it is another one than before.
 	awaits string
 	moves  bool
+	// starts: a release starts, or goes through its steps, which a freeze delays; one that is retained returns during a freeze too.
+	starts bool
 }
 
 // gitOwned is the error for a change of a field that a GitOps tool set.
@@ -107,17 +109,26 @@ func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e 
 	if owner.Owns {
 		by = "" // Git, which will write the field again, cannot remove an author that it does not know.
 	}
-	options := []client.PatchOption{client.FieldOwner(cli.FieldManager)}
-	if c.dryRun {
-		facts, err := forecast.Read(ctx, s.client, e.after(ms, by), s.Now())
-		if err == nil {
-			done.Effects = facts.Play(s.Now()).Lines()
-		} else if done.Unplayed, err = unplayed(ctx, s, fmt.Errorf("play the change: %w", err), c.lenient); err != nil {
+	if e.starts && !c.dryRun {
+		if done.Frozen, err = s.frozenBy(ctx, ms); err != nil {
 			return nil, owner, err
 		}
+	}
+	options := []client.PatchOption{client.FieldOwner(cli.FieldManager)}
+	if c.dryRun {
 		options = append(options, client.DryRunAll)
 	}
-	return &done, owner, s.write(ctx, ms, func(spec *v1alpha1.MicroserviceSpec) { e.apply(spec, by) }, options...)
+	// Before the effects: to a user who may neither act nor read all that the planner needs, the former matters.
+	if err := s.write(ctx, ms, func(spec *v1alpha1.MicroserviceSpec) { e.apply(spec, by) }, options...); err != nil || !c.dryRun {
+		return &done, owner, err
+	}
+	facts, err := forecast.Read(ctx, s.client, e.after(ms, by), s.Now())
+	if err == nil {
+		done.Effects = facts.Play(s.Now()).Lines()
+	} else if done.Unplayed, err = unplayed(ctx, s, fmt.Errorf("play the change: %w", err), c.lenient); err != nil {
+		return nil, owner, err
+	}
+	return &done, owner, nil
 }
 
 // unplayed returns why the effects of a dry run are not known, if that is not an error.

@@ -172,18 +172,20 @@ func (d *decision) do(ctx context.Context, s *scope, args []string) (*Done, targ
 		done.text += " of step " + d.step
 	}
 	done.text += " by " + by
-	var options []client.PatchOption
-	if d.dryRun {
-		done.Effects, done.Outcome, err = d.play(ctx, s, t, by)
-		if done.Unplayed, err = unplayed(ctx, s, err, d.lenient); err != nil {
-			return nil, t, err
-		}
-		if d.action == v1alpha1.DecisionDeprecate {
-			done.Effects = append(done.Effects, remains(t.group))
-		}
-		options = append(options, client.DryRunAll)
+	if !d.dryRun {
+		return done, t, d.write(ctx, s, t, by)
 	}
-	return done, t, d.write(ctx, s, t, by, options...)
+	if err := d.write(ctx, s, t, by, client.DryRunAll); err != nil {
+		return nil, t, err
+	}
+	done.Effects, done.Outcome, err = d.play(ctx, s, t, by)
+	if done.Unplayed, err = unplayed(ctx, s, err, d.lenient); err != nil {
+		return nil, t, err
+	}
+	if d.action == v1alpha1.DecisionDeprecate {
+		done.Effects = append(done.Effects, remains(t.group))
+	}
+	return done, t, nil
 }
 
 // remains describes which release gets the traffic of a group after the end of a rollout.

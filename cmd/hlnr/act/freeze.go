@@ -293,6 +293,36 @@ func (s *scope) frozen(ctx context.Context, f freeze.Freeze) ([]string, error) {
 	return names, nil
 }
 
+// frozenBy returns the freeze that applies to a Microservice now, with its end and its reason; "" if there is none, or none that the
+// user may read: users with rights in one namespace may not list ClusterFreezes.
+func (s *scope) frozenBy(ctx context.Context, ms *v1alpha1.Microservice) (string, error) {
+	var freezes v1alpha1.FreezeList
+	var clusterFreezes v1alpha1.ClusterFreezeList
+	for _, err := range []error{s.client.List(ctx, &freezes, client.InNamespace(ms.Namespace)), s.client.List(ctx, &clusterFreezes)} {
+		if err != nil && !apierrors.IsForbidden(err) {
+			return "", err
+		}
+	}
+	all := freeze.All(freezes.Items, clusterFreezes.Items)
+	subject := freeze.Subject{Namespace: ms.Namespace, Name: ms.Name, Labels: ms.Labels}
+	if slices.ContainsFunc(all, freeze.Freeze.NeedsNamespaceLabels) {
+		var namespace corev1.Namespace
+		if err := s.client.Get(ctx, client.ObjectKey{Name: ms.Namespace}, &namespace); err != nil && !apierrors.IsForbidden(err) {
+			return "", err
+		}
+		subject.NamespaceLabels = namespace.Labels
+	}
+	f := freeze.Of(all, subject, s.Now())
+	if f == nil {
+		return "", nil
+	}
+	end := "without an end"
+	if !f.Until.IsZero() {
+		end = "until " + f.Until.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("%s, %s (%q)", f.Name, end, f.Reason), nil
+}
+
 // where describes what is frozen.
 func (o *freezeOptions) where(s *scope) string {
 	if o.all {

@@ -375,7 +375,7 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 	if w.row != nil {
 		w.name = w.row.VersionedMicroservice
 	}
-	moves := true
+	moves, starts := true, true
 	if o.current {
 		if w.pin.Release != "" {
 			return edit{}, cli.Usage(fmt.Errorf("--current-configuration: %s is a release with its configuration: name a version", what))
@@ -418,9 +418,10 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 	case r == nil:
 		text += "; it starts as a new release, with the canary steps"
 	case r.Status == v1alpha1.ReleaseActive:
-		moves = false
+		moves, starts = false, false
 		text += "; it is active, and newer versions wait"
 	case r.Promoted > 0 && r.Status == v1alpha1.ReleaseDeprecated && !o.current:
+		starts = false
 		text += "; it is retained, and returns without canary steps"
 	}
 	return edit{
@@ -432,7 +433,7 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 			}
 			setPin(spec, w.group, pin)
 		},
-		awaits: awaited(ms, w.version, w.name), moves: moves,
+		awaits: awaited(ms, w.version, w.name), moves: moves, starts: starts,
 		done: Done{Action: "Pin", Group: w.group.Name, Version: w.version, Reason: o.reason, Until: rfc3339(w.pin.ExpireTime), text: text},
 	}, nil
 }
@@ -514,6 +515,7 @@ func (o *pinOptions) unpin(ctx context.Context, s *scope, ms *v1alpha1.Microserv
 		}
 		row := rowOf(g, name)
 		e.moves = name == "" && e.awaits != g.Active || name != "" && (row == nil || row.Status != v1alpha1.ReleaseActive)
+		e.starts = e.moves && (row == nil || row.Promoted == 0)
 		e.awaits = awaited(ms, e.awaits, name)
 	}
 	return o.follow(ctx, s, ms, e)
