@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -203,6 +204,29 @@ func TestRefused(t *testing.T) {
 	code, _, stderr := p.as([]string{"--as", "bob"}, "continue", "shop")
 	if code != cli.ExitFailed || !strings.Contains(stderr, "you (bob) cannot list microservices.hlnr.io in namespace "+p.namespace) {
 		t.Errorf("exit code %d, error %q", code, stderr)
+	}
+	// A dry run names the missing right to act before one to read what the planner needs.
+	vic := metav1.ObjectMeta{Namespace: p.namespace, Name: "vic"}
+	for _, o := range []client.Object{
+		&rbacv1.Role{ObjectMeta: vic, Rules: []rbacv1.PolicyRule{{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: vic, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "vic"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "vic"}},
+		},
+	} {
+		if err := p.Client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for resource, args := range map[string][]string{
+		"microservices.hlnr.io": {"pause", "shop", "--dry-run"}, "versionedmicroservices.hlnr.io": {"deprecate", "shop", "--dry-run"},
+	} {
+		await.Nil(t, func(context.Context) error { // the authorizer needs a moment
+			if code, _, stderr := p.as([]string{"--as", "vic"}, args...); code != cli.ExitFailed || !strings.Contains(stderr, "you (vic) cannot patch "+resource) {
+				return fmt.Errorf("%v: exit code %d, error %q", args, code, stderr)
+			}
+			return nil
+		})
 	}
 	p.want(cli.ExitUsage, "spec.decision.id: Too long", "continue", "shop", "--id", strings.Repeat("x", 65))
 	p.want(cli.ExitUsage, "it has 300 characters, more than 128", "pin", "shop", "1.0.0", "--reason", strings.Repeat("x", 300))
