@@ -16,7 +16,7 @@ failed=()
 for version in $versions; do
   assets=$("$LOCALCLUSTER" assets --kubernetes "$version")
   echo "== Kubernetes $version: $("$assets/kube-apiserver" --version)"
-  if ! KUBEBUILDER_ASSETS="$assets" CGO_ENABLED=0 go test -count=1 -shuffle=on -vet=off -parallel 4 -timeout 30m "$@"; then
+  if ! KUBEBUILDER_ASSETS="$assets" CGO_ENABLED=0 go test -trimpath -count=1 -shuffle=on -vet=off -parallel 4 -timeout 30m "$@"; then
     failed+=("$version")
   fi
 done

@@ -42,23 +42,26 @@ const (
 )
 
 // installAgain returns how to complete an installation: with Helm if a CRD or a Deployment of the manager's namespace is part of
-// a Helm release of Heighliner. The checks of these objects report errors.
+// a Helm release of Heighliner. CRDs remain after "helm uninstall". The checks of these objects report errors.
 func (d *doctor) installAgain(ctx context.Context) string {
-	var objects []client.Object
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := d.client.Get(ctx, client.ObjectKey{Name: "microservices." + v1alpha1.GroupVersion.Group}, crd); err == nil {
-		objects = append(objects, crd)
-	}
 	manager := &appsv1.Deployment{}
-	if err := d.client.Get(ctx, client.ObjectKey{Namespace: d.manager, Name: "heighliner"}, manager); err == nil {
-		objects = append(objects, manager)
+	err := d.client.Get(ctx, client.ObjectKey{Namespace: d.manager, Name: "heighliner"}, manager)
+	if name := helmRelease(manager); err == nil && name != "" {
+		return fmt.Sprintf("upgrade the Helm release %s again, with its values and the chart of the same version: helm upgrade", name)
 	}
-	for _, o := range objects {
-		if name := o.GetAnnotations()[annotationHelmRelease]; o.GetLabels()[labelManagedBy] == "Helm" && name != "" {
-			return fmt.Sprintf("upgrade the Helm release %s again, with its values and the chart of the same version: helm upgrade", cleanText(name))
-		}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if d.client.Get(ctx, client.ObjectKey{Name: "microservices." + v1alpha1.GroupVersion.Group}, crd) == nil && helmRelease(crd) != "" && err != nil {
+		return fmt.Sprintf("install the chart, as the Helm release %s from which the CRDs are: helm upgrade --install", helmRelease(crd))
 	}
 	return "apply the overlay of the installation again: kubectl apply -k"
+}
+
+// helmRelease returns the Helm release that has an object, or "".
+func helmRelease(o client.Object) string {
+	if o.GetLabels()[labelManagedBy] != "Helm" {
+		return ""
+	}
+	return cleanText(o.GetAnnotations()[annotationHelmRelease])
 }
 
 // checkServer checks the version of Kubernetes and the clock.
@@ -270,6 +273,9 @@ func (d *doctor) checkManager(ctx context.Context) {
 		d.add(Problem, "Manager", fmt.Sprintf("kubectl -n %s describe pods; kubectl -n %s logs deployment/heighliner", d.manager, d.manager), "0 of %d ready", want)
 	default:
 		d.add(OK, "Manager", "", "%d of %d ready", m.Status.ReadyReplicas, want)
+	}
+	if names := argument(m, "namespace"); names != "" {
+		d.watched = strings.Split(names, ",")
 	}
 	if shards, err := strconv.Atoi(argument(m, "shards")); err == nil && shards > 0 {
 		d.checkShards(ctx, min(shards, shard.Max))

@@ -82,6 +82,8 @@ type doctor struct {
 	manager string
 	// install is how to complete the installation.
 	install string
+	// watched are the namespaces that the manager watches; nil: all of them, or it is not known.
+	watched []string
 	result  Result
 	// refused: the user may not read what some check needs.
 	refused bool
@@ -142,7 +144,7 @@ some checks need, 3 there are problems.`,
 		case d.result.count(Problem) > 0:
 			return cli.No(nil)
 		case d.refused:
-			return cli.Failed(errors.New("no problem was found, but you may not read what some checks need: ask an administrator for the ClusterRole heighliner-view, or let them run doctor"))
+			return cli.Failed(errors.New("no problem was found, but you may not read what some checks need: let an administrator of the cluster run doctor too"))
 		}
 		return nil
 	}
@@ -172,11 +174,18 @@ func (d *doctor) add(level Level, check, fix, format string, args ...any) {
 	d.result.Findings = append(d.result.Findings, Finding{level, check, fmt.Sprintf(format, args...), fix})
 }
 
-// unknown adds a finding about something that cannot be read.
+// unknown adds a finding about something that cannot be read. What the user may not read is one finding for each check.
 func (d *doctor) unknown(check, what string, err error) {
 	if apierrors.IsForbidden(err) {
 		d.refused = true
-		d.add(Unknown, check, "", "you are not allowed to read %s", what)
+		const refused = "you are not allowed to read "
+		for i := range d.result.Findings {
+			if f := &d.result.Findings[i]; f.Check == check && f.Level == Unknown && strings.HasPrefix(f.Text, refused) {
+				f.Text += ", " + what
+				return
+			}
+		}
+		d.add(Unknown, check, "", refused+"%s", what)
 		return
 	}
 	d.add(Unknown, check, "", "%s cannot be read: %v", what, err)

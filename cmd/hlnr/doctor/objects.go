@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ const settle = time.Minute
 // checkObjects checks each object of hlnr.io, and returns those that it read.
 func (d *doctor) checkObjects(ctx context.Context) []client.Object {
 	var all []client.Object
-	secrets := map[client.ObjectKey][]string{}
+	secrets, unwatched := map[client.ObjectKey][]string{}, map[string]int{}
 	for _, list := range []client.ObjectList{
 		&v1alpha1.ImagePolicyList{}, &v1alpha1.GitHubRepositoryList{}, &v1alpha1.MicroserviceList{}, &v1alpha1.VersionedMicroserviceList{}, &v1alpha1.NetworkPolicyList{},
 		&v1alpha1.FreezeList{}, &v1alpha1.ClusterFreezeList{}, &v1alpha1.NotificationPolicyList{},
@@ -44,12 +45,16 @@ func (d *doctor) checkObjects(ctx context.Context) []client.Object {
 			if !ok {
 				continue
 			}
-			objects++
 			all = append(all, o)
 			for _, s := range secretsOf(o) {
 				key := client.ObjectKey{Namespace: o.GetNamespace(), Name: s}
 				secrets[key] = append(secrets[key], kind+" "+o.GetName())
 			}
+			if at := o.GetNamespace(); len(d.watched) > 0 && at != "" && !slices.Contains(d.watched, at) {
+				unwatched[at]++
+				continue
+			}
+			objects++
 			found := judgeObject(kind, o, d.Now())
 			faults += len(found)
 			d.result.Findings = append(d.result.Findings, found...)
@@ -57,6 +62,10 @@ func (d *doctor) checkObjects(ctx context.Context) []client.Object {
 		if faults == 0 && objects > 0 {
 			d.add(OK, kind, "", "%s without problems", cli.Count(objects, "object"))
 		}
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(unwatched)) {
+		d.add(Problem, "Manager", fmt.Sprintf("add %s to namespaces of the Helm chart, or to --namespace of the manager", namespace),
+			"the manager does not watch namespace %s, where %s of hlnr.io %s no effect", namespace, cli.Count(unwatched[namespace], "object"), have(unwatched[namespace]))
 	}
 	d.checkSecrets(ctx, secrets)
 	return all
@@ -96,7 +105,7 @@ func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 		return finding(Warning, "the finalizers "+strings.Join(o.GetFinalizers(), ", ")+" wait: see its events", "has had a deletionTimestamp since %s", t.UTC().Format(time.RFC3339))
 	}
 	if observed != o.GetGeneration() && now.Sub(changed(o)) > settle {
-		return finding(Problem, "check that the manager runs and watches the namespace (--namespace)", "the manager has not observed its last change: generation %d, observed generation %d", o.GetGeneration(), observed)
+		return finding(Problem, "check that the manager runs and watches the namespace: namespaces of the Helm chart, or --namespace of the manager", "the manager has not observed its last change: generation %d, observed generation %d", o.GetGeneration(), observed)
 	}
 	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
 		return finding(Problem, "", "%s: %s", c.Reason, c.Message)
@@ -225,6 +234,13 @@ func (d *doctor) checkSecrets(ctx context.Context, secrets map[client.ObjectKey]
 		d.refused = true
 		d.add(Unknown, "Credentials", "", "%s that objects name cannot be checked: you are not allowed to get Secrets", cli.Count(refused, "Secret"))
 	}
+}
+
+func have(n int) string {
+	if n == 1 {
+		return "has"
+	}
+	return "have"
 }
 
 func is(n int) string {
