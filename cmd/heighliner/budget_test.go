@@ -54,7 +54,7 @@ func (l *rolloutState) note(r *http.Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = time.Now()
-	if r.Method == http.MethodGet {
+	if !isWrite(r) {
 		return
 	}
 	body, _ := io.ReadAll(r.Body)

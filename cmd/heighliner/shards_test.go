@@ -31,7 +31,7 @@ func (w *writers) note(manager int) func(*http.Request) {
 	return func(r *http.Request) {
 		_, path, found := strings.Cut(r.URL.Path, "/namespaces/")
 		namespace, _, object := strings.Cut(path, "/")
-		if r.Method == http.MethodGet || !found || !object || strings.Contains(path, "/leases") {
+		if !isWrite(r) || !found || !object || strings.Contains(path, "/leases") {
 			return
 		}
 		w.mu.Lock()
