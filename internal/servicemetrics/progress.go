@@ -164,11 +164,10 @@ func (t *totals) promotions(g view.GroupState, was seenGroup, starts starts) {
 		return
 	}
 	active := &g.Group.Releases[at]
-	for i := range at { // Releases are sorted by version, newest first: a newer one was active before.
-		if r := &g.Group.Releases[i]; r.Promoted > 0 && r.Promoted == active.Promoted-1 {
-			t.rolledBack(was.rows[r.VersionedMicroservice], active)
-			return
-		}
+	before := slices.IndexFunc(g.Group.Releases, func(r v1alpha1.Release) bool { return r.Promoted > 0 && r.Promoted == active.Promoted-1 })
+	if before >= 0 && starts.later(g, before, at) {
+		t.rolledBack(was.rows[g.Group.Releases[before].VersionedMicroservice], active)
+		return
 	}
 	if again(active) {
 		return
@@ -247,6 +246,19 @@ func startsOf(in view.Input) starts {
 		out.created[types.NamespacedName{Namespace: r.Namespace, Name: r.Name}] = r.CreationTimestamp.Time
 	}
 	return out
+}
+
+// later reports whether a release of a group has a newer version than another one, which was promoted after it, or the same version and
+// a newer configuration.
+func (s starts) later(g view.GroupState, i, other int) bool {
+	x, y := &g.Group.Releases[i], &g.Group.Releases[other]
+	if x.SemVer.Version != y.SemVer.Version {
+		return i < other // They are sorted by version, newest first.
+	}
+	created := func(r *v1alpha1.Release) time.Time {
+		return s.created[types.NamespacedName{Namespace: g.Microservice.Namespace, Name: r.VersionedMicroservice}]
+	}
+	return again(y) && !created(x).Before(created(y))
 }
 
 // leadTime returns the time from publication, or else from the start of the release, until it was active; false if the release

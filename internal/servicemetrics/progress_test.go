@@ -44,6 +44,12 @@ func shop(rollout *v1alpha1.Rollout, rows ...v1alpha1.Release) view.Input {
 	return in
 }
 
+// named returns a release with another name.
+func named(name string, r v1alpha1.Release) v1alpha1.Release {
+	r.VersionedMicroservice = name
+	return r
+}
+
 // step is the state that a scrape finds at a minute.
 type step struct {
 	minute int
@@ -94,6 +100,14 @@ func TestProgress(t *testing.T) {
 		},
 		"rollback to a version that was removed meanwhile": {
 			steps:    []step{{25, shop(nil, row("1.1.0", active, "Promoted", 20, 2))}, {35, shop(nil, row("1.1.0", deprecated, "Replaced", 32, 2), row("1.0.0", active, "Promoted", 32, 3))}},
+			restored: []float64{1, 12},
+			rollouts: map[string]float64{resultRolledBack: 1},
+		},
+		"rollback of a configuration": { // The same version with another template is another release; the later one is active first.
+			steps: []step{
+				{25, shop(nil, named("shop-1.1.0-b", row("1.1.0", active, "Promoted", 20, 2)), named("shop-1.1.0-a", row("1.1.0", deprecated, "Replaced", 20, 1)))},
+				{35, shop(nil, named("shop-1.1.0-a", row("1.1.0", active, "RolledBack", 32, 3)), named("shop-1.1.0-b", row("1.1.0", deprecated, "Replaced", 32, 2)))},
+			},
 			restored: []float64{1, 12},
 			rollouts: map[string]float64{resultRolledBack: 1},
 		},

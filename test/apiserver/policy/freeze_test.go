@@ -38,7 +38,7 @@ func TestFreezeIsSigned(t *testing.T) {
 	check(t, env.As(t, "bob", masters).Create(t.Context(), bobs), "")
 	for name, tc := range map[string]struct{ patch, refused string }{
 		"another reason, not signed": {`{"spec": {"reason": "a holiday"}}`, wanted},
-		"the signature alone":        {`{"metadata": {"annotations": {"hlnr.io/decided-by": "alice@example.com"}}}`, wanted},
+		"another name":               {`{"metadata": {"annotations": {"hlnr.io/decided-by": "carol"}}}`, wanted},
 		"the signature taken off":    {`{"metadata": {"annotations": {"hlnr.io/decided-by": null}}}`, wanted},
 		"a label":                    {`{"metadata": {"labels": {"team": "shop"}}}`, ""},
 	} {
@@ -46,6 +46,8 @@ func TestFreezeIsSigned(t *testing.T) {
 			check(t, person.Patch(t.Context(), newFreeze(namespace, ""), client.RawPatch(types.MergePatchType, []byte(tc.patch))), tc.refused)
 		})
 	}
+	// A GitOps tool signs with each apply, also when nothing else has changed.
+	check(t, person.Patch(t.Context(), newFreeze(namespace, ""), client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"hlnr.io/decided-by": "alice@example.com"}}}`))), "")
 	exception := `{"metadata": {"annotations": {"hlnr.io/decided-by": "alice@example.com"}}, "spec": {"exceptions": [{"name": "shop", "reason": "hotfix"}]}}`
 	check(t, person.Patch(t.Context(), newFreeze(namespace, ""), client.RawPatch(types.MergePatchType, []byte(exception))), "")
 	status := client.RawPatch(types.MergePatchType, []byte(`{"status": {"active": true, "services": 1}}`))
