@@ -96,15 +96,18 @@ func installPolicies(ctx context.Context, env *Env, dir string) error {
 		},
 	}
 	release.Spec.Template.Spec.Containers = []corev1.Container{{Name: "probe"}}
-	err = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		err := env.Client.Create(ctx, release.DeepCopy(), client.DryRunAll)
-		if err == nil || strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
-			return err != nil, nil
+	frozen := &hlnr.Freeze{ObjectMeta: release.ObjectMeta, Spec: hlnr.FreezeSpec{FreezeRules: hlnr.FreezeRules{Reason: "probe", Indefinite: true}}}
+	for _, refused := range []client.Object{release, frozen} { // The API server does not enforce all of them from the same moment on. Members of system:masters may set any pin.
+		err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+			err := env.Client.Create(ctx, refused.DeepCopyObject().(client.Object), client.DryRunAll)
+			if err == nil || strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
+				return err != nil, nil
+			}
+			return false, err
+		})
+		if err != nil {
+			return fmt.Errorf("wait until the policy of %T is enforced: %w", refused, err)
 		}
-		return false, err
-	})
-	if err != nil {
-		return fmt.Errorf("wait for the policies to be enforced: %w", err)
 	}
 	return nil
 }

@@ -118,7 +118,7 @@ func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e 
 	if c.dryRun {
 		options = append(options, client.DryRunAll)
 	}
-	// Before the effects: to a user who may neither act nor read all that the planner needs, the former matters.
+	// Before the effects: a user who may neither act nor read all that the planner needs learns first that they may not act.
 	if err := s.write(ctx, ms, func(spec *v1alpha1.MicroserviceSpec) { e.apply(spec, by) }, options...); err != nil || !c.dryRun {
 		return &done, owner, err
 	}
