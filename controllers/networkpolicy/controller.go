@@ -17,6 +17,7 @@
 //	userroutes.go  the cache of user-managed routes, and who sets them back
 //	domainlist.go  the list of who may have which domain
 //	discovery.go   which kinds of the providers the API server has
+//	lost.go        the cache, which reports kinds that the API server has no longer
 //	journal.go     when this process wrote what
 //	metrics.go     metrics
 package networkpolicy
@@ -137,6 +138,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Watches(&v1alpha1.Microservice{}, queue.Prefer(rolledBack, r.byMicroservice)).
 		Watches(&v1alpha1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(r.byHosts), builder.WithPredicates(claimsChanged)).
 		WatchesRawSource(answered(r.probes)).
+		WatchesRawSource(r.lostKinds(mgr.GetCache())).
 		WatchesRawSource(&r.requeues).
 		WatchesRawSource(gate).
 		WithOptions(controller.Options{MaxConcurrentReconciles: cmp.Or(opts.Concurrency, 2), RateLimiter: status.RateLimiter()})

@@ -60,7 +60,10 @@ func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 		}
 		opts.ByObject[o] = cache.ByObject{Label: labels.NewSelector().Add(*ours)}
 	}
-	return cache.New(config, opts)
+	errs := &watchErrors{}
+	opts.DefaultWatchErrorHandler = errs.handle
+	c, err := cache.New(config, opts)
+	return kindCache{c, errs}, err
 }
 
 // served returns the version in which the API server serves a kind, or an empty one.
@@ -226,6 +229,21 @@ func (k *kinds) knows(name string) bool {
 	defer k.mu.Unlock()
 	_, ok := k.seen[name]
 	return ok
+}
+
+// lose forgets a kind by its Go type, such as "*v1.HTTPRoute", and returns an object of it; nil if it is not known. The next reconcile
+// that needs the kind checks it again.
+func (k *kinds) lose(scheme *runtime.Scheme, goType string) client.Object {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for name, kind := range k.seen {
+		if o, err := newObject(scheme, kind.gvk); err == nil && fmt.Sprintf("%T", o) == goType {
+			delete(k.seen, name)
+			delete(k.next, name)
+			return o
+		}
+	}
+	return nil
 }
 
 // known returns the kinds that the API server has, sorted by name.

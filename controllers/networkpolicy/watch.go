@@ -15,11 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -65,6 +67,28 @@ func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, namesp
 		return fmt.Errorf("watch %ss: %w", gvk.Kind, err)
 	}
 	return nil
+}
+
+// lostKinds returns the event source for kinds that the API server has no longer: they are removed from the cache and from what is
+// known, and all policies are reconciled. It has no events if the manager has another cache than that of NewCache.
+func (r *Reconciler) lostKinds(all cache.Cache) source.Source {
+	events := make(chan event.GenericEvent, 1)
+	if c, ok := all.(kindCache); ok {
+		c.whenLost(func(ctx context.Context, kind string) {
+			o := r.kinds.lose(r.Client.Scheme(), kind)
+			if o == nil {
+				return
+			}
+			if err := all.RemoveInformer(ctx, o); err != nil {
+				log.FromContext(ctx).Error(err, "stop the watch of a kind that the API server has no longer", "kind", kind)
+			}
+			select {
+			case events <- event.GenericEvent{Object: o}:
+			default: // the last one has not been handled yet
+			}
+		})
+	}
+	return source.Channel(events, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return r.requests(ctx) }))
 }
 
 // tryFor is the timeout of the list request that checks whether a kind can be listed.
