@@ -22,6 +22,10 @@ const (
 	// remembered is how long ends of rollouts are recorded individually: longer than a cache can lag, and than the clocks of
 	// two managers differ.
 	remembered = 10 * time.Minute
+	// maxAge is how old the end of a rollout may be that is reported for the first time. It is longer than [maxTrying], for which a
+	// message waits for its receiver. A Microservice that the policy selects later, by a label that it gets, may have ended its rollouts
+	// long ago.
+	maxAge = 2 * maxTrying
 )
 
 // job is a message to send.
@@ -59,7 +63,7 @@ func newPlan(o *observed, now time.Time) *plan {
 	p := &plan{status: *old.DeepCopy(), jobs: map[string][]job{}}
 	p.status.ObservedGeneration = o.policy.Generation
 	if o.wrong != "" || o.policy.Spec.Suspend {
-		p.rest(o)
+		p.rest(o, now)
 		return p
 	}
 	changed := p.receivers(o, now)
@@ -91,10 +95,19 @@ func newPlan(o *observed, now time.Time) *plan {
 	return p
 }
 
-// rest plans for a policy that sends nothing: transitions in the meantime are not reported later.
-func (p *plan) rest(o *observed) {
+// rest plans for a policy that sends nothing: while it is suspended, transitions are not reported later. While it is invalid, what
+// receivers accepted before is recorded.
+func (p *plan) rest(o *observed, now time.Time) {
 	if o.policy.Spec.Suspend && o.wrong == "" {
 		p.status.Receivers, p.status.Deliveries, p.status.Pending = nil, nil, 0
+	} else {
+		records, changed := recordsOf(p.status.Deliveries, o.policy.Namespace), false
+		for i := range p.status.Receivers {
+			changed = p.fold(&p.status.Receivers[i], o, records, now) || changed
+		}
+		if changed {
+			p.status.Deliveries = listOf(records)
+		}
 	}
 	setConditions(p, o, false)
 }
@@ -175,7 +188,11 @@ func (p *plan) fold(s *v1alpha1.ReceiverStatus, o *observed, records records, no
 	for _, r := range state.results {
 		key := notify.Key{Namespace: cmp.Or(r.delivery.Namespace, o.policy.Namespace), Release: r.delivery.Release}
 		known := records.get(s.Name, key)
-		records.set(key, notify.Advance(known, r.delivery, &r.fact, r.message.ID, r.called))
+		message := r.called
+		if r.dropped {
+			message = r.edit // It stays as it is, for the next edit.
+		}
+		records.set(key, notify.Advance(known, r.delivery, &r.fact, r.message.ID, message))
 		if r.dropped {
 			p.dropped = append(p.dropped, r)
 		} else {
@@ -232,6 +249,14 @@ func (t target) of(r *v1alpha1.NotificationReceiver, records records, since time
 	return known, notify.Due(r, known, facts, since)
 }
 
+// sinceOf returns the time up to which ends of rollouts are not reported to a receiver.
+func sinceOf(s *v1alpha1.ReceiverStatus, now time.Time) time.Time {
+	if oldest := now.Add(-maxAge); oldest.After(s.Since.Time) {
+		return oldest
+	}
+	return s.Since.Time
+}
+
 // inRollout reports whether the rollout of a release is in progress.
 func (t target) inRollout() bool {
 	return slices.ContainsFunc(t.facts, func(f notify.Fact) bool { return !notify.Ended(f.Event) })
@@ -244,7 +269,7 @@ func (p *plan) prune(o *observed, targets map[notify.Key]target, records records
 		s := &p.status.Receivers[i]
 		since := now.Add(-remembered)
 		for _, t := range targets {
-			if _, f := t.of(o.receiver(s.Name), records, s.Since.Time); f != nil && notify.Ended(f.Event) && !f.Time.After(since) {
+			if _, f := t.of(o.receiver(s.Name), records, sinceOf(s, now)); f != nil && notify.Ended(f.Event) && !f.Time.After(since) {
 				since = f.Time.Add(-time.Microsecond)
 			}
 		}
@@ -274,7 +299,7 @@ func (p *plan) due(s *v1alpha1.ReceiverStatus, o *observed, targets map[notify.K
 	var jobs []job
 	room := maxDeliveries - records.len() - p.count()
 	for _, t := range targets {
-		if known, f := t.of(receiver, records, s.Since.Time); f != nil {
+		if known, f := t.of(receiver, records, sinceOf(s, now)); f != nil {
 			jobs = append(jobs, newJob(o.policy, receiver, t, known, *f))
 		}
 	}

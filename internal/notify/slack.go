@@ -74,10 +74,10 @@ type slackAnswer struct {
 	TS      string `json:"ts"`
 }
 
-// The errors of Slack about one message, and about one that cannot be edited any more.
+// The errors of Slack about one message, and about one that cannot be edited any more, such as one in a channel that is gone.
 var (
 	slackRejections = []string{"invalid_blocks", "invalid_blocks_format", "msg_too_long", "no_text", "msg_blocks_too_long"}
-	slackLost       = []string{"message_not_found", "cant_update_message", "edit_window_closed"}
+	slackLost       = []string{"message_not_found", "cant_update_message", "edit_window_closed", "channel_not_found", "is_inactive"}
 )
 
 // slack posts a message by a bot token, or edits one by its channel and timestamp.

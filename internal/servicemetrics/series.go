@@ -68,6 +68,9 @@ func with(labels []string, more ...string) []string { return slices.Concat(label
 // maxGroups is the number of groups of a service that have series, the newest ones; previews have none.
 const maxGroups = 8
 
+// maxPolicies is the number of NetworkPolicies of a service whose conditions have series by name.
+const maxPolicies = 8
+
 // words are the states that always have a series of heighliner_groups.
 var words = []view.Word{
 	view.WordActive, view.WordUnavailable, view.WordPinned, view.WordDraining, view.WordStarting, view.WordProgressing, view.WordPause,
@@ -134,7 +137,7 @@ func (e emit) named(states []view.GroupState, p *progress, st starts, in view.In
 	for _, k := range slices.SortedFunc(maps.Keys(p.services), byName) {
 		e.service(k, p.services[k])
 	}
-	for c := range policyConditions(in) {
+	for c := range policyConditions(ofServices(in)) {
 		value := 0.0
 		if c.Status == metav1.ConditionTrue {
 			value = 1
@@ -189,6 +192,41 @@ func (e emit) service(k types.NamespacedName, t *totals) {
 type conditionOf struct {
 	kind, namespace, name string
 	*metav1.Condition
+}
+
+// ofServices returns the policies that Microservices use: the ImagePolicy of each, and its first maxPolicies NetworkPolicies by name.
+// Others have no series by name, so that the number of Microservices bounds their number.
+func ofServices(in view.Input) view.Input {
+	images, routes := map[types.NamespacedName]bool{}, map[types.NamespacedName][]string{}
+	for i := range in.Microservices {
+		ms := &in.Microservices[i]
+		images[types.NamespacedName{Namespace: ms.Namespace, Name: ms.Spec.ImagePolicyRef.Name}] = true
+		routes[types.NamespacedName{Namespace: ms.Namespace, Name: ms.Name}] = []string{}
+	}
+	for i := range in.NetworkPolicies {
+		p := &in.NetworkPolicies[i]
+		k := types.NamespacedName{Namespace: p.Namespace, Name: p.MicroserviceName()}
+		if of, ok := routes[k]; ok {
+			routes[k] = append(of, p.Name)
+		}
+	}
+	for _, names := range routes {
+		slices.Sort(names)
+	}
+	var out view.Input
+	for i := range in.ImagePolicies {
+		if p := &in.ImagePolicies[i]; images[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}] {
+			out.ImagePolicies = append(out.ImagePolicies, *p)
+		}
+	}
+	for i := range in.NetworkPolicies {
+		p := &in.NetworkPolicies[i]
+		of := routes[types.NamespacedName{Namespace: p.Namespace, Name: p.MicroserviceName()}]
+		if at := slices.Index(of, p.Name); at >= 0 && at < maxPolicies {
+			out.NetworkPolicies = append(out.NetworkPolicies, *p)
+		}
+	}
+	return out
 }
 
 // policyConditions returns the conditions of ImagePolicies and NetworkPolicies that have series.

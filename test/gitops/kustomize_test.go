@@ -69,6 +69,15 @@ spec:
         - {name: B, valueFrom: {configMapKeyRef: {name: settings, key: a}}}
 ---
 apiVersion: hlnr.io/v1alpha1
+kind: NotificationPolicy
+metadata: {name: team}
+spec:
+  receivers:
+  - {name: chat, type: Slack, secretRef: {name: keys}}
+  - {name: bus, type: CloudEvents, secretRef: {name: keys}, caSecretRef: {name: keys}}
+  - {name: commits, type: GitHubStatus, repositoryRef: {name: code}}
+---
+apiVersion: hlnr.io/v1alpha1
 kind: NetworkPolicy
 metadata: {name: traffic}
 spec: {microserviceRef: {name: shop}, ports: [{name: http, port: 80}]}

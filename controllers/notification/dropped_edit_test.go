@@ -1,0 +1,45 @@
+package notification
+
+import (
+	"testing"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/view"
+	"github.com/heighliner/heighliner/internal/view/viewtest"
+)
+
+// The edit of a message was dropped, because the receiver did not accept it for 24 hours (an expired token, say). What is known of the
+// message, at GitHub the commit whose status it is, is not forgotten: the end of the release is shown there, also when it is removed,
+// and the commit does not stay pending for ever.
+func TestDroppedEditForgetsNoMessage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "github", Type: v1alpha1.ReceiverGitHubStatus})
+	var last viewtest.Story
+	for _, m := range viewtest.Moments("approval", "shop") {
+		last = m
+		now := m.Now
+		p := newPlan(w.observe(m.Input, now), now)
+		w.policy.Status, w.state = p.status, map[string]receiverState{}
+		s := receiverState{}
+		for _, j := range p.jobs["github"] {
+			if j.message.Event == v1alpha1.NotifyWaiting {
+				s.results = append(s.results, result{job: j, at: now, dropped: true, why: "HTTP 401"})
+				continue
+			}
+			s.results = append(s.results, result{job: j, at: now, called: "sha-of-" + j.message.Version})
+		}
+		w.state["github"] = s
+		w.policy.Status = newPlan(w.observe(m.Input, now), now).status
+		w.state = map[string]receiverState{}
+	}
+	now := last.Now.Add(time.Minute)
+	p := newPlan(w.observe(view.Input{}, now), now) // the service is deleted
+	for _, j := range p.jobs["github"] {
+		if j.message.Event == v1alpha1.NotifyRemoved && j.edit == "sha-of-1.1.0" {
+			return
+		}
+		t.Logf("%s edits %q", j.message.Title, j.edit)
+	}
+	t.Error("nothing names the commit whose status is pending")
+}

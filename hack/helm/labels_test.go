@@ -1,0 +1,44 @@
+package helm
+
+import (
+	"strings"
+	"testing"
+)
+
+// Values that the schema admits render to objects of valid YAML, in which the labels by which the Deployment, the Services and the
+// PodDisruptionBudget select the manager stay; else the schema refuses them.
+func TestLabelsOfUsers(t *testing.T) {
+	t.Parallel()
+	for name, values := range map[string]map[string]any{
+		"labels of objects":    {"labels": map[string]any{"app.kubernetes.io/name": "platform"}},
+		"labels of pods":       {"podLabels": map[string]any{"app.kubernetes.io/component": "platform"}},
+		"labels of dashboards": {"metrics": map[string]any{"dashboards": map[string]any{"enabled": true, "labels": map[string]any{"grafana_dashboard": nil}}}},
+		"labels of a monitor":  {"metrics": map[string]any{"serviceMonitor": map[string]any{"enabled": true, "labels": map[string]any{"app.kubernetes.io/name": "kube-prometheus"}}}},
+		"numeric labels":       {"podLabels": map[string]any{"cost-center": 4711}},
+		"annotation of pods":   {"podAnnotations": map[string]any{"kubectl.kubernetes.io/default-container": "proxy"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := rendered(t, with(values))
+			if err != nil && strings.Contains(err.Error(), "YAML") {
+				t.Errorf("the template is broken: %v", err)
+				return
+			}
+			if err != nil {
+				t.Logf("refused: %v", err)
+				return
+			}
+			all := objects(t, r.Manifest)
+			pod := field(all["Deployment heighliner-system heighliner"], "spec/template/metadata/labels").(map[string]any)
+			for key, want := range field(all["Deployment heighliner-system heighliner"], "spec/selector/matchLabels").(map[string]any) {
+				if pod[key] != want {
+					t.Errorf("pods have %s=%v, the Deployment selects %v", key, pod[key], want)
+				}
+			}
+			for key, value := range pod {
+				if _, ok := value.(string); !ok {
+					t.Errorf("label %s is %v, and not a text: the API server refuses it", key, value)
+				}
+			}
+		})
+	}
+}
