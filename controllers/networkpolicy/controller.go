@@ -167,6 +167,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 
 // Reconcile reconciles one policy.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	r.started.Store(true)
 	var policy v1alpha1.NetworkPolicy
 	if err := r.Client.Get(ctx, request.NamespacedName, &policy); err != nil {
 		if apierrors.IsNotFound(err) {

@@ -231,13 +231,14 @@ func (k *kinds) knows(name string) bool {
 	return ok
 }
 
-// lose forgets a kind by its Go type, such as "*v1.HTTPRoute", and returns an object of it; nil if it is not known. The next reconcile
-// that needs the kind checks it again.
-func (k *kinds) lose(scheme *runtime.Scheme, goType string) client.Object {
+// lose forgets a kind by its Go type, such as "*v1.HTTPRoute", after its watch was stopped, and returns an object of it; nil if it is
+// not known. The next reconcile that needs the kind checks it again.
+func (k *kinds) lose(scheme *runtime.Scheme, goType string, stop func(client.Object)) client.Object {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for name, kind := range k.seen {
 		if o, err := newObject(scheme, kind.gvk); err == nil && fmt.Sprintf("%T", o) == goType {
+			stop(o)
 			delete(k.seen, name)
 			delete(k.next, name)
 			return o

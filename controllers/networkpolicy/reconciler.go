@@ -2,6 +2,7 @@ package networkpolicy
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,6 +39,8 @@ type Reconciler struct {
 
 	// namespaces that the manager watches; empty for all.
 	namespaces []string
+	// started: a first reconcile has begun, so that all watches have started.
+	started atomic.Bool
 	// list of domains; nil if there is none to read.
 	list *domainList
 	// users watches user-managed routes; nil if none are watched.

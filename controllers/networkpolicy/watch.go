@@ -75,12 +75,16 @@ func (r *Reconciler) lostKinds(all cache.Cache) source.Source {
 	events := make(chan event.GenericEvent, 1)
 	if c, ok := all.(kindCache); ok {
 		c.whenLost(func(ctx context.Context, kind string) {
-			o := r.kinds.lose(r.Client.Scheme(), kind)
+			if !r.started.Load() {
+				return // A replica that is not the leader has not started its watches: that of a kind that is gone would never start.
+			}
+			o := r.kinds.lose(r.Client.Scheme(), kind, func(o client.Object) {
+				if err := all.RemoveInformer(ctx, o); err != nil {
+					log.FromContext(ctx).Error(err, "stop the watch of a kind that the API server has no longer", "kind", kind)
+				}
+			})
 			if o == nil {
 				return
-			}
-			if err := all.RemoveInformer(ctx, o); err != nil {
-				log.FromContext(ctx).Error(err, "stop the watch of a kind that the API server has no longer", "kind", kind)
 			}
 			select {
 			case events <- event.GenericEvent{Object: o}:

@@ -22,10 +22,10 @@ const (
 	// remembered is how long ends of rollouts are recorded individually: longer than a cache can lag, and than the clocks of
 	// two managers differ.
 	remembered = 10 * time.Minute
-	// maxAge is how old the end of a rollout may be that is reported for the first time. It is longer than [maxTrying], for which a
-	// message waits for its receiver. A Microservice that the policy selects later, by a label that it gets, may have ended its rollouts
+	// maxAge is how old the end of a rollout may be that is reported for the first time. It is longer than messages usually wait for
+	// others of their receiver, each of which is tried for [maxTrying]. A Microservice that the policy selects later, by a label that it gets, may have ended its rollouts
 	// long ago.
-	maxAge = 2 * maxTrying
+	maxAge = 7 * maxTrying
 )
 
 // job is a message to send.

@@ -103,7 +103,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	e(namesEnabled, prometheus.GaugeValue, 1)
-	e.named(states, &c.progress, starts, in)
+	e.named(states, &c.progress, starts, in, c.Limit)
 	for k, t := range c.progress.services {
 		ch <- prometheus.MustNewConstSummary(serviceLeadTime, t.leadTime.count, t.leadTime.seconds, nil, k.Namespace, k.Name)
 		ch <- prometheus.MustNewConstSummary(serviceRestored, t.restored.count, t.restored.seconds, nil, k.Namespace, k.Name)

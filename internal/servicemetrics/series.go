@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/status"
@@ -124,7 +125,7 @@ func (e emit) all(states []view.GroupState, p *progress, in view.Input) {
 }
 
 // named emits the series by namespace, Microservice and group.
-func (e emit) named(states []view.GroupState, p *progress, st starts, in view.Input) {
+func (e emit) named(states []view.GroupState, p *progress, st starts, in view.Input, limit int) {
 	groups := map[types.NamespacedName]int{}
 	for _, g := range states {
 		k := keyOf(g)
@@ -137,7 +138,7 @@ func (e emit) named(states []view.GroupState, p *progress, st starts, in view.In
 	for _, k := range slices.SortedFunc(maps.Keys(p.services), byName) {
 		e.service(k, p.services[k])
 	}
-	for c := range policyConditions(ofServices(in)) {
+	for c := range policyConditions(namedPolicies(in, limit)) {
 		value := 0.0
 		if c.Status == metav1.ConditionTrue {
 			value = 1
@@ -194,39 +195,52 @@ type conditionOf struct {
 	*metav1.Condition
 }
 
-// ofServices returns the policies that Microservices use: the ImagePolicy of each, and its first maxPolicies NetworkPolicies by name.
-// Others have no series by name, so that the number of Microservices bounds their number.
-func ofServices(in view.Input) view.Input {
-	images, routes := map[types.NamespacedName]bool{}, map[types.NamespacedName][]string{}
+// namedPolicies returns the policies that have series by name, limit of each kind beyond those that Microservices use: the ImagePolicy
+// of each Microservice, and maxPolicies NetworkPolicies of it; policies that are not ready come first, because alerts name them.
+func namedPolicies(in view.Input, limit int) (out view.Input) {
+	images, routes := map[types.NamespacedName]bool{}, map[types.NamespacedName]int{}
 	for i := range in.Microservices {
 		ms := &in.Microservices[i]
 		images[types.NamespacedName{Namespace: ms.Namespace, Name: ms.Spec.ImagePolicyRef.Name}] = true
-		routes[types.NamespacedName{Namespace: ms.Namespace, Name: ms.Name}] = []string{}
+		routes[types.NamespacedName{Namespace: ms.Namespace, Name: ms.Name}] = maxPolicies
 	}
-	for i := range in.NetworkPolicies {
-		p := &in.NetworkPolicies[i]
+	left := limit
+	for _, p := range slices.SortedFunc(slices.Values(in.ImagePolicies), func(x, y v1alpha1.ImagePolicy) int {
+		return failingFirst(&x, x.Status.Conditions, &y, y.Status.Conditions)
+	}) {
+		if used := images[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}]; used || left > 0 {
+			if out.ImagePolicies = append(out.ImagePolicies, p); !used {
+				left--
+			}
+		}
+	}
+	left = limit
+	for _, p := range slices.SortedFunc(slices.Values(in.NetworkPolicies), func(x, y v1alpha1.NetworkPolicy) int {
+		return failingFirst(&x, x.Status.Conditions, &y, y.Status.Conditions)
+	}) {
 		k := types.NamespacedName{Namespace: p.Namespace, Name: p.MicroserviceName()}
-		if of, ok := routes[k]; ok {
-			routes[k] = append(of, p.Name)
+		switch {
+		case routes[k] > 0:
+			routes[k]--
+		case left > 0:
+			left--
+		default:
+			continue
 		}
-	}
-	for _, names := range routes {
-		slices.Sort(names)
-	}
-	var out view.Input
-	for i := range in.ImagePolicies {
-		if p := &in.ImagePolicies[i]; images[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}] {
-			out.ImagePolicies = append(out.ImagePolicies, *p)
-		}
-	}
-	for i := range in.NetworkPolicies {
-		p := &in.NetworkPolicies[i]
-		of := routes[types.NamespacedName{Namespace: p.Namespace, Name: p.MicroserviceName()}]
-		if at := slices.Index(of, p.Name); at >= 0 && at < maxPolicies {
-			out.NetworkPolicies = append(out.NetworkPolicies, *p)
-		}
+		out.NetworkPolicies = append(out.NetworkPolicies, p)
 	}
 	return out
+}
+
+// failingFirst compares policies: those of which a condition is False first, then by name.
+func failingFirst(x client.Object, ofX []metav1.Condition, y client.Object, ofY []metav1.Condition) int {
+	rank := func(conditions []metav1.Condition) int {
+		if slices.ContainsFunc(conditions, func(c metav1.Condition) bool { return c.Status == metav1.ConditionFalse }) {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(rank(ofX), rank(ofY)), byName(client.ObjectKeyFromObject(x), client.ObjectKeyFromObject(y)))
 }
 
 // policyConditions returns the conditions of ImagePolicies and NetworkPolicies that have series.

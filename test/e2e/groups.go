@@ -26,6 +26,8 @@ var groups = map[string][]string{
 	"previews": {"TestPreviews"},
 	// Workers that take jobs from a queue, without requests.
 	"workers": {"TestWorkers"},
+	// CronJobs that run what is active.
+	"followers": {"TestFollowers"},
 	// Jobs in place of calls of hooks.
 	"jobs": {"TestJobs"},
 	// Freezes of a namespace.

@@ -110,9 +110,7 @@ func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e 
 		by = "" // Git, which will write the field again, cannot remove an author that it does not know.
 	}
 	if e.starts && !c.dryRun {
-		if done.Frozen, err = s.frozenBy(ctx, ms); err != nil {
-			return nil, owner, err
-		}
+		done.Frozen = s.frozenBy(ctx, ms)
 	}
 	options := []client.PatchOption{client.FieldOwner(cli.FieldManager)}
 	if c.dryRun {

@@ -293,34 +293,30 @@ func (s *scope) frozen(ctx context.Context, f freeze.Freeze) ([]string, error) {
 	return names, nil
 }
 
-// frozenBy returns the freeze that applies to a Microservice now, with its end and its reason; "" if there is none, or none that the
-// user may read: users with rights in one namespace may not list ClusterFreezes.
-func (s *scope) frozenBy(ctx context.Context, ms *v1alpha1.Microservice) (string, error) {
+// frozenBy returns the freeze that applies to a Microservice now, with its end and its reason; "" if there is none, or none that can be
+// read: users with rights in one namespace may not list ClusterFreezes.
+func (s *scope) frozenBy(ctx context.Context, ms *v1alpha1.Microservice) string {
 	var freezes v1alpha1.FreezeList
 	var clusterFreezes v1alpha1.ClusterFreezeList
-	for _, err := range []error{s.client.List(ctx, &freezes, client.InNamespace(ms.Namespace)), s.client.List(ctx, &clusterFreezes)} {
-		if err != nil && !apierrors.IsForbidden(err) {
-			return "", err
-		}
-	}
+	// What cannot be listed stays empty: the act does not depend on it.
+	_ = s.client.List(ctx, &freezes, client.InNamespace(ms.Namespace))
+	_ = s.client.List(ctx, &clusterFreezes)
 	all := freeze.All(freezes.Items, clusterFreezes.Items)
 	subject := freeze.Subject{Namespace: ms.Namespace, Name: ms.Name, Labels: ms.Labels}
 	if slices.ContainsFunc(all, freeze.Freeze.NeedsNamespaceLabels) {
 		var namespace corev1.Namespace
-		if err := s.client.Get(ctx, client.ObjectKey{Name: ms.Namespace}, &namespace); err != nil && !apierrors.IsForbidden(err) {
-			return "", err
-		}
+		_ = s.client.Get(ctx, client.ObjectKey{Name: ms.Namespace}, &namespace)
 		subject.NamespaceLabels = namespace.Labels
 	}
 	f := freeze.Of(all, subject, s.Now())
 	if f == nil {
-		return "", nil
+		return ""
 	}
 	end := "without an end"
 	if !f.Until.IsZero() {
 		end = "until " + f.Until.UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("%s, %s (%q)", f.Name, end, f.Reason), nil
+	return fmt.Sprintf("%s, %s (%q)", f.Name, end, f.Reason)
 }
 
 // where describes what is frozen.

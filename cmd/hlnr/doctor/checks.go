@@ -274,8 +274,8 @@ func (d *doctor) checkManager(ctx context.Context) {
 	default:
 		d.add(OK, "Manager", "", "%d of %d ready", m.Status.ReadyReplicas, want)
 	}
-	if names := argument(m, "namespace"); names != "" {
-		d.watched = strings.Split(names, ",")
+	for _, names := range arguments(m, "namespace") {
+		d.watched = append(d.watched, strings.Split(names, ",")...)
 	}
 	if shards, err := strconv.Atoi(argument(m, "shards")); err == nil && shards > 0 {
 		d.checkShards(ctx, min(shards, shard.Max))
@@ -290,16 +290,25 @@ func (d *doctor) checkManager(ctx context.Context) {
 	d.add(OK, "Prometheus", "", "the manager queries %s", address)
 }
 
-// argument returns the value of a flag of the manager, or "".
-func argument(manager *appsv1.Deployment, flag string) (value string) {
+// argument returns the value of a flag of the manager, the last one if it is repeated; "" if it is not set.
+func argument(manager *appsv1.Deployment, flag string) string {
+	values := arguments(manager, flag)
+	if len(values) == 0 {
+		return ""
+	}
+	return values[len(values)-1]
+}
+
+// arguments returns all values of a flag of the manager.
+func arguments(manager *appsv1.Deployment, flag string) (values []string) {
 	for _, c := range manager.Spec.Template.Spec.Containers {
 		for _, arg := range c.Args {
 			if given, is := strings.CutPrefix(arg, "--"+flag+"="); is {
-				value = given
+				values = append(values, given)
 			}
 		}
 	}
-	return value
+	return values
 }
 
 // checkLeader checks that a manager holds the Lease of the leader.

@@ -136,7 +136,7 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("no finding %q in:\n%s", want, strings.Join(all, "\n"))
 		}
 	}
-	manager.Spec.Template.Spec.Containers[0].Args = append(manager.Spec.Template.Spec.Containers[0].Args, "--namespace=shop,bank")
+	manager.Spec.Template.Spec.Containers[0].Args = append(manager.Spec.Template.Spec.Containers[0].Args, "--namespace=shop,bank", "--namespace=infra")
 	if err := env.Client.Update(t.Context(), manager); err != nil {
 		t.Fatal(err)
 	}

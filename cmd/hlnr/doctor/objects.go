@@ -46,13 +46,13 @@ func (d *doctor) checkObjects(ctx context.Context) []client.Object {
 				continue
 			}
 			all = append(all, o)
-			for _, s := range secretsOf(o) {
-				key := client.ObjectKey{Namespace: o.GetNamespace(), Name: s}
-				secrets[key] = append(secrets[key], kind+" "+o.GetName())
-			}
 			if at := o.GetNamespace(); len(d.watched) > 0 && at != "" && !slices.Contains(d.watched, at) {
 				unwatched[at]++
 				continue
+			}
+			for _, s := range secretsOf(o) {
+				key := client.ObjectKey{Namespace: o.GetNamespace(), Name: s}
+				secrets[key] = append(secrets[key], kind+" "+o.GetName())
 			}
 			objects++
 			found := judgeObject(kind, o, d.Now())

@@ -1,0 +1,70 @@
+package networkpolicy
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/heighliner/heighliner/test/apiserver"
+)
+
+// A replica that is not the leader sees that the definition of a kind is deleted. When it is the leader, it works: it does not wait for that
+// kind, and does not end because its cache does not sync.
+func TestKindLostByAReplica(t *testing.T) {
+	t.Parallel()
+	a := newAlone(t, apiserver.Options{GatewayAPI: true})
+	ctx := t.Context()
+	namespace := a.Namespace(t)
+	now := metav1.NowMicro()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "manager"}, Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: new("other"), LeaseDurationSeconds: new(int32(3600)), AcquireTime: &now, RenewTime: &now,
+	}}
+	if err := a.Client.Create(ctx, lease); err != nil {
+		t.Fatal(err)
+	}
+	mgr, err := ctrl.NewManager(a.Config, ctrl.Options{
+		Scheme: a.Client.Scheme(), NewCache: NewCache, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		Cache:          cache.Options{ReaderFailOnMissingInformer: true},
+		LeaderElection: true, LeaderElectionID: "manager", LeaderElectionNamespace: namespace,
+		LeaseDuration: new(3 * time.Second), RenewDeadline: new(2 * time.Second), RetryPeriod: new(500 * time.Millisecond),
+		Controller: config.Controller{SkipNameValidation: new(true), CacheSyncTimeout: 8 * time.Second},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := SetupWithManager(mgr, Options{Metrics: prometheus.NewRegistry(), pollInterval: 2 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	if !mgr.GetCache().WaitForCacheSync(ctx) {
+		t.Fatal("no sync")
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "httproutes.gateway.networking.k8s.io"}}
+	if err := a.Client.Delete(ctx, crd); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(8 * time.Second) // the watch ends, and the list is answered with 404
+	if err := a.Client.Delete(ctx, lease, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("the manager that is the leader now ended: %v", err)
+	case <-time.After(14 * time.Second):
+	}
+	cancel()
+	<-done
+}

@@ -1,0 +1,37 @@
+package notification
+
+import (
+	"testing"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/notify"
+	"github.com/heighliner/heighliner/internal/view/viewtest"
+)
+
+// The policy selected the Microservice when its rollout ended, and the message waits for its receiver, whose token expired on Friday
+// evening: two earlier messages are tried for 24 h each, one after the other. The message is sent when the token is renewed on Monday,
+// or it is dropped with an event; it does not vanish without a trace.
+func TestWaitingMessageDoesNotVanish(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})
+	moments := viewtest.Moments("promoted", "shop")
+	last := moments[len(moments)-1]
+	none := last.Input
+	none.Microservices = nil
+	w.pass(none, moments[0].Now.Add(-time.Hour))
+	w.failing["chat"] = "HTTP 401"
+	p := newPlan(w.observe(last.Input, last.Now), last.Now)
+	w.policy.Status = p.status
+	for _, r := range w.observe(last.Input, last.Now).releases {
+		t.Log(r.Row.SemVer.Version, notify.FactsOf(r), w.policy.Status.Receivers[0].Since, last.Now)
+	}
+	if p.status.Receivers[0].Pending == 0 {
+		t.Fatalf("%d pending", p.status.Receivers[0].Pending)
+	}
+	monday := last.Now.Add(63 * time.Hour)
+	p = newPlan(w.observe(last.Input, monday), monday)
+	if len(p.jobs["chat"]) == 0 && len(p.dropped) == 0 {
+		t.Errorf("the message is neither sent nor dropped: pending %d, conditions %v", p.status.Receivers[0].Pending, p.status.Conditions)
+	}
+}
