@@ -109,7 +109,7 @@ func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e 
 	if owner.Owns {
 		by = "" // Git, which will write the field again, cannot remove an author that it does not know.
 	}
-	if e.starts && !c.dryRun {
+	if e.starts {
 		done.Frozen = s.frozenBy(ctx, ms)
 	}
 	options := []client.PatchOption{client.FieldOwner(cli.FieldManager)}

@@ -515,7 +515,7 @@ func (o *pinOptions) unpin(ctx context.Context, s *scope, ms *v1alpha1.Microserv
 		}
 		row := rowOf(g, name)
 		e.moves = name == "" && e.awaits != g.Active || name != "" && (row == nil || row.Status != v1alpha1.ReleaseActive)
-		e.starts = e.moves && (row == nil || row.Promoted == 0)
+		e.starts = e.moves // Without a pin, a retained release does not return during a freeze.
 		e.awaits = awaited(ms, e.awaits, name)
 	}
 	return o.follow(ctx, s, ms, e)

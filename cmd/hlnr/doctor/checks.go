@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -218,12 +219,13 @@ func (d *doctor) checkRights(ctx context.Context) {
 
 // checkAdmission checks that the admission policies exist and are enforced.
 func (d *doctor) checkAdmission(ctx context.Context) {
-	for name, without := range map[string]string{
+	without := map[string]string{
 		"decisions.hlnr.io": "any user who may patch a release can change all its fields, and decisions are not signed",
 		"domains.hlnr.io":   "the list of domains is not enforced",
 		"freezes.hlnr.io":   "freezes are not signed, and any user who may write them can name another user as author",
 		"pins.hlnr.io":      "any user who may set a pin can name another user as its author",
-	} {
+	}
+	for _, name := range slices.Sorted(maps.Keys(without)) {
 		var policy admissionv1.ValidatingAdmissionPolicy
 		var binding admissionv1.ValidatingAdmissionPolicyBinding
 		err := d.client.Get(ctx, client.ObjectKey{Name: name}, &policy)
@@ -232,21 +234,15 @@ func (d *doctor) checkAdmission(ctx context.Context) {
 		}
 		switch {
 		case apierrors.IsNotFound(err):
-			d.add(Problem, "Admission", d.install, "the ValidatingAdmissionPolicy %s or its binding is not installed: %s", name, without)
+			d.add(Problem, "Admission", d.install, "the ValidatingAdmissionPolicy %s or its binding is not installed: %s", name, without[name])
 		case err != nil:
 			d.unknown("Admission", "the ValidatingAdmissionPolicy "+name, err)
 		case !slices.Contains(binding.Spec.ValidationActions, admissionv1.Deny):
-			d.add(Problem, "Admission", d.install, "the binding %s does not deny: %s", name, without)
+			d.add(Problem, "Admission", d.install, "the binding %s does not deny: %s", name, without[name])
 		default:
 			d.add(OK, "Admission", "", "%s is enforced", name)
 		}
 	}
-	slices.SortStableFunc(d.result.Findings, func(a, b Finding) int {
-		if a.Check != "Admission" || b.Check != "Admission" {
-			return 0
-		}
-		return strings.Compare(a.Text, b.Text)
-	})
 }
 
 // checkManager checks that the manager runs, and which Prometheus it uses.
