@@ -23,8 +23,8 @@ const (
 	// two managers differ.
 	remembered = 10 * time.Minute
 	// maxAge is how old the end of a rollout may be that is reported for the first time. It is longer than messages usually wait for
-	// others of their receiver, each of which is tried for [maxTrying]. A Microservice that the policy selects later, by a label that it gets, may have ended its rollouts
-	// long ago.
+	// others of their receiver, each of which is tried for [maxTrying]. A Microservice that the policy selects later, by a label that it
+	// gets, may have ended its rollouts long ago.
 	maxAge = 7 * maxTrying
 )
 

@@ -97,7 +97,8 @@ func installPolicies(ctx context.Context, env *Env, dir string) error {
 	}
 	release.Spec.Template.Spec.Containers = []corev1.Container{{Name: "probe"}}
 	frozen := &hlnr.Freeze{ObjectMeta: release.ObjectMeta, Spec: hlnr.FreezeSpec{FreezeRules: hlnr.FreezeRules{Reason: "probe", Indefinite: true}}}
-	for _, refused := range []client.Object{release, frozen} { // The API server does not enforce all of them from the same moment on. Members of system:masters may set any pin.
+	// The API server does not enforce all policies from the same moment on. Members of system:masters may set any pin.
+	for _, refused := range []client.Object{release, frozen} {
 		err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 			err := env.Client.Create(ctx, refused.DeepCopyObject().(client.Object), client.DryRunAll)
 			if err == nil || strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {

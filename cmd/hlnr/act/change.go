@@ -45,7 +45,8 @@ type edit struct {
 	// awaits is the version or the release that is active after the change, and moves whether it is another one than before.
 	awaits string
 	moves  bool
-	// starts: a release starts, or goes through its steps, which a freeze delays; one that is retained returns during a freeze too.
+	// starts: what the change brings waits for the end of a freeze: a release that starts or goes through its steps, and without a pin
+	// also one that is retained. A pin to a retained release returns it during a freeze.
 	starts bool
 }
 

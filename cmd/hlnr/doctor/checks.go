@@ -52,7 +52,7 @@ func (d *doctor) installAgain(ctx context.Context) string {
 	}
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if d.client.Get(ctx, client.ObjectKey{Name: "microservices." + v1alpha1.GroupVersion.Group}, crd) == nil && helmRelease(crd) != "" && err != nil {
-		return fmt.Sprintf("install the chart, as the Helm release %s from which the CRDs are: helm upgrade --install", helmRelease(crd))
+		return fmt.Sprintf("install the chart again, as the Helm release %s, which installed the CRDs: helm upgrade --install", helmRelease(crd))
 	}
 	return "apply the overlay of the installation again: kubectl apply -k"
 }
