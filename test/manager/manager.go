@@ -25,6 +25,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/freeze"
 	"github.com/heighliner/heighliner/controllers/microservice"
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice"
 	"github.com/heighliner/heighliner/test/apiserver"
@@ -90,6 +91,9 @@ func start(ctx context.Context, env *apiserver.Env, ended chan<- struct{}) (*Clu
 		return nil, err
 	}
 	if err := versionedmicroservice.SetupWithManager(mgr, versionedmicroservice.Options{Metrics: registry}); err != nil {
+		return nil, err
+	}
+	if err := freeze.SetupWithManager(mgr, freeze.Options{}); err != nil {
 		return nil, err
 	}
 	c := &Cluster{env}

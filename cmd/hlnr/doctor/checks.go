@@ -220,10 +220,12 @@ func (d *doctor) checkRights(ctx context.Context) {
 // checkAdmission checks that the admission policies exist and are enforced.
 func (d *doctor) checkAdmission(ctx context.Context) {
 	without := map[string]string{
-		"decisions.hlnr.io": "any user who may patch a release can change all its fields, and decisions are not signed",
-		"domains.hlnr.io":   "the list of domains is not enforced",
-		"freezes.hlnr.io":   "freezes are not signed, and any user who may write them can name another user as author",
-		"pins.hlnr.io":      "any user who may set a pin can name another user as its author",
+		"clusterfreeze-selectors.hlnr.io": "a user who may edit a Microservice can leave a ClusterFreeze by changing labels",
+		"freeze-selectors.hlnr.io":        "a user who may edit a Microservice can leave a Freeze by changing labels",
+		"decisions.hlnr.io":               "any user who may patch a release can change all its fields, and decisions are not signed",
+		"domains.hlnr.io":                 "the list of domains is not enforced",
+		"freezes.hlnr.io":                 "freezes are not signed, and any user who may write them can name another user as author",
+		"pins.hlnr.io":                    "any user who may set a pin can name another user as its author",
 	}
 	for _, name := range slices.Sorted(maps.Keys(without)) {
 		var policy admissionv1.ValidatingAdmissionPolicy

@@ -1,0 +1,203 @@
+package policy_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/freeze"
+	"github.com/heighliner/heighliner/test/await"
+)
+
+// newMicroservice creates a Microservice with labels.
+func newMicroservice(t *testing.T, namespace, name string, labels map[string]string) *hlnr.Microservice {
+	t.Helper()
+	ms := &hlnr.Microservice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+		Spec:       hlnr.MicroserviceSpec{ImagePolicyRef: hlnr.Reference{Name: name}, Template: newRelease(namespace).Spec.Template},
+	}
+	if err := env.Client.Create(t.Context(), ms); err != nil {
+		t.Fatal(err)
+	}
+	return ms
+}
+
+// activate creates a freeze, a Freeze or a ClusterFreeze, with the status of the manager.
+func activate(t *testing.T, f client.Object, active bool) {
+	t.Helper()
+	admin := env.As(t, "admin", masters)
+	f.SetAnnotations(map[string]string{hlnr.AnnotationDecidedBy: "admin"})
+	if err := admin.Create(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := admin.Delete(context.WithoutCancel(t.Context()), f); err != nil {
+			t.Error(err)
+		}
+	})
+	status := fmt.Sprintf(`{"status": {"active": %t, "services": 1, "until": "2030-01-04T08:00:00Z", "reason": "trade fair"}}`, active)
+	if err := admin.Status().Patch(t.Context(), f, client.RawPatch(types.MergePatchType, []byte(status))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func relabel(t *testing.T, labels map[string]string) client.Patch {
+	t.Helper()
+	in, err := json.Marshal([]any{map[string]any{"op": "add", "path": "/metadata/labels", "value": labels}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.RawPatch(types.JSONPatchType, in)
+}
+
+// refusesProbe waits until the API server has read all freezes that were created before: it reads those of a kind in their order.
+func refusesProbe(t *testing.T, user, namespace string, last client.Object) {
+	t.Helper()
+	probe := newMicroservice(t, namespace, "probe", map[string]string{"probe": namespace})
+	activate(t, last, true)
+	await.Nil(t, func(ctx context.Context) error {
+		err := env.As(t, user).Patch(ctx, probe, relabel(t, nil), client.DryRunAll)
+		if !apierrors.IsForbidden(err) {
+			return fmt.Errorf("the labels of the probe may be changed: %w", err)
+		}
+		return nil
+	})
+}
+
+func probeRules(namespace string) hlnr.FreezeRules {
+	return hlnr.FreezeRules{Reason: "probe", Indefinite: true, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"probe": namespace}}}
+}
+
+// TestLabelsKeepAFreeze checks, for a Freeze and a ClusterFreeze, that a user without rights to freezes cannot change labels so that
+// the freeze no longer selects the Microservice, with the selection of the manager as the model, and can change all others.
+func TestLabelsKeepAFreeze(t *testing.T) {
+	t.Parallel()
+	installRoles(t)
+	const dev = "heighliner-edit"
+	sets := []map[string]string{nil, {"tier": "web"}, {"tier": "db"}, {"tier": ""}, {"team": "shop"}, {"tier": "web", "team": "shop"}, {"tier": "db", "team": "cart"}}
+	expression := func(key string, operator metav1.LabelSelectorOperator, values ...string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
+	}
+	both := expression("team", metav1.LabelSelectorOpNotIn, "cart")
+	both.MatchLabels = map[string]string{"tier": "web"}
+	for name, selector := range map[string]*metav1.LabelSelector{
+		"all":                nil,
+		"all, empty":         {},
+		"a label":            {MatchLabels: map[string]string{"tier": "web"}},
+		"two labels":         {MatchLabels: map[string]string{"tier": "web", "team": "shop"}},
+		"an empty value":     {MatchLabels: map[string]string{"tier": ""}},
+		"In":                 expression("tier", metav1.LabelSelectorOpIn, "web", "db"),
+		"NotIn":              expression("tier", metav1.LabelSelectorOpNotIn, "web", "cache"),
+		"Exists":             expression("tier", metav1.LabelSelectorOpExists),
+		"DoesNotExist":       expression("tier", metav1.LabelSelectorOpDoesNotExist),
+		"label, expression":  both,
+		"an invalid one":     expression("tier", "Bogus"),
+		"In, without values": expression("tier", metav1.LabelSelectorOpIn),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace := env.Namespace(t)
+			bind(t, namespace, dev)
+			until := metav1.NewTime(time.Date(2030, 1, 4, 8, 0, 0, 0, time.UTC))
+			rules := hlnr.FreezeRules{Reason: "trade fair", Until: &until, Selector: selector}
+			f := &hlnr.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "fair"}, Spec: hlnr.FreezeSpec{FreezeRules: rules}}
+			activate(t, f, true)
+			refusesProbe(t, dev, namespace, &hlnr.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe"}, Spec: hlnr.FreezeSpec{FreezeRules: probeRules(namespace)}})
+			selects := func(labels map[string]string) bool {
+				return freeze.Namespaced(f).Selects(freeze.Subject{Namespace: namespace, Name: "shop", Labels: labels})
+			}
+			for i, before := range sets {
+				ms := newMicroservice(t, namespace, fmt.Sprintf("shop-%d", i), before)
+				for _, after := range sets {
+					refused := ""
+					if selects(before) && !selects(after) {
+						refused = "Microservice " + ms.Name + " is frozen by Freeze fair until 2030-01-04T08:00:00Z (trade fair), whose selector does not select metadata.labels of this request"
+					}
+					check(t, env.As(t, dev).Patch(t.Context(), ms.DeepCopy(), relabel(t, after), client.DryRunAll), refused)
+					if t.Failed() {
+						t.Fatalf("from %v to %v", before, after)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestLabelsKeepAFreezeOfOthers checks who may change labels during a freeze, and that exceptions, other namespaces and freezes that do
+// not apply leave all labels to those who may edit a Microservice.
+func TestLabelsKeepAFreezeOfOthers(t *testing.T) {
+	t.Parallel()
+	installRoles(t)
+	const dev, keeper = "heighliner-edit", "heighliner-owner"
+	for name, tc := range map[string]struct {
+		user     string
+		inactive bool
+		change   func(*hlnr.Freeze)
+		cluster  func(*hlnr.ClusterFreeze)
+		refused  string
+	}{
+		"applies":                         {user: dev, change: func(*hlnr.Freeze) {}, refused: "is frozen by Freeze fair"},
+		"does not apply now":              {user: dev, inactive: true, change: func(*hlnr.Freeze) {}},
+		"a user who may change freezes":   {user: keeper, change: func(*hlnr.Freeze) {}},
+		"an exception":                    {user: dev, change: func(f *hlnr.Freeze) { f.Spec.Exceptions = []hlnr.FreezeException{{Name: "shop", Reason: "hotfix"}} }},
+		"an exception of another":         {user: dev, change: func(f *hlnr.Freeze) { f.Spec.Exceptions = []hlnr.FreezeException{{Name: "cart", Reason: "hotfix"}} }, refused: "is frozen by Freeze fair"},
+		"another namespace":               {user: dev, change: func(f *hlnr.Freeze) { f.Namespace = "default" }},
+		"of the cluster":                  {user: dev, cluster: func(*hlnr.ClusterFreeze) {}, refused: "is frozen by ClusterFreeze"},
+		"of the cluster, not now":         {user: dev, inactive: true, cluster: func(*hlnr.ClusterFreeze) {}},
+		"of the cluster, a Freeze's user": {user: keeper, cluster: func(*hlnr.ClusterFreeze) {}, refused: "is frozen by ClusterFreeze"},
+		"of the cluster, an exception": {user: dev, cluster: func(f *hlnr.ClusterFreeze) {
+			f.Spec.Exceptions = []hlnr.ClusterFreezeException{{Namespace: f.Name, Name: "shop", Reason: "hotfix"}}
+		}},
+		"of the cluster, an exception of another namespace": {user: dev, cluster: func(f *hlnr.ClusterFreeze) {
+			f.Spec.Exceptions = []hlnr.ClusterFreezeException{{Namespace: "default", Name: "shop", Reason: "hotfix"}}
+		}, refused: "is frozen by ClusterFreeze"},
+		"of other namespaces of the cluster": {user: dev, cluster: func(f *hlnr.ClusterFreeze) {
+			f.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"stage": "production"}}
+		}},
+		"of namespaces by an expression": {user: dev, cluster: func(f *hlnr.ClusterFreeze) {
+			f.Spec.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "stage", Operator: metav1.LabelSelectorOpDoesNotExist}}}
+		}, refused: "is frozen by ClusterFreeze"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace := env.Namespace(t)
+			bind(t, namespace, dev)
+			bind(t, namespace, keeper)
+			web := map[string]string{"tier": namespace} // which ClusterFreezes of parallel tests do not select
+			rules := hlnr.FreezeRules{Reason: "trade fair", Indefinite: true, Selector: &metav1.LabelSelector{MatchLabels: web}}
+			if tc.change != nil {
+				f := &hlnr.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "fair"}, Spec: hlnr.FreezeSpec{FreezeRules: rules}}
+				tc.change(f)
+				activate(t, f, !tc.inactive)
+				refusesProbe(t, dev, namespace, &hlnr.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe"}, Spec: hlnr.FreezeSpec{FreezeRules: probeRules(namespace)}})
+			} else {
+				f := &hlnr.ClusterFreeze{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Spec: hlnr.ClusterFreezeSpec{FreezeRules: rules}}
+				tc.cluster(f)
+				activate(t, f, !tc.inactive)
+				refusesProbe(t, dev, namespace, &hlnr.ClusterFreeze{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-probe"}, Spec: hlnr.ClusterFreezeSpec{FreezeRules: probeRules(namespace)}})
+			}
+			ms := newMicroservice(t, namespace, "shop", web)
+			check(t, env.As(t, tc.user).Patch(t.Context(), ms.DeepCopy(), relabel(t, map[string]string{"tier": "db"})), tc.refused)
+		})
+	}
+}
+
+// TestLabelsWithoutFreezes checks that labels can be changed where no freeze exists.
+func TestLabelsWithoutFreezes(t *testing.T) {
+	t.Parallel()
+	installRoles(t)
+	namespace := env.Namespace(t)
+	bind(t, namespace, "heighliner-edit")
+	ms := newMicroservice(t, namespace, "shop", map[string]string{"tier": "web"})
+	await.Nil(t, func(ctx context.Context) error {
+		return env.As(t, "heighliner-edit").Patch(ctx, ms, relabel(t, nil))
+	})
+}
