@@ -508,6 +508,8 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 		x = s.activeState(g, row)
 	case row.Status == v1alpha1.ReleaseError:
 		x = s.failure(g, row)
+	case retained && s.ms.Spec.Paused && g.Target.Release == row.VersionedMicroservice && g.Target.Reason != "Pinned" && !Denied(s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)], g, g.Active):
+		x = State{Word: WordPaused, Class: Waiting, Detail: status.Short(row.SemVer.Version) + " waits before it returns", Next: []Action{s.act("resume")}}
 	case retained && g.Phase == v1alpha1.GroupLive:
 		x = State{Word: WordRetained, Class: Stable, Since: micros(&row.LastTransitionTime), Next: []Action{s.act("rollback", "--to", s.nameOf(row))}}
 		if g.Target.Reason == "Pinned" && aboveActive(g, row) && row == newestRetained(g) {

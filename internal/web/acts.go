@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/heighliner/heighliner/internal/view"
 )
@@ -55,6 +54,8 @@ type Outcome struct {
 	Refused string `json:"refused,omitempty"`
 	// Outcome of a decision as the manager recorded it; "" until then, and for other acts.
 	Outcome string `json:"outcome,omitempty"`
+	// Frozen is the freeze during which the release that the act selects does not start; "" if there is none.
+	Frozen string `json:"frozen,omitempty"`
 	// By is the reader as the API server knows them.
 	By string `json:"by,omitempty"`
 	// Command is the equivalent command.
@@ -225,10 +226,11 @@ func (s *Server) doAct(w http.ResponseWriter, r *http.Request) {
 		s.failed(w, r, err)
 		return
 	}
-	if q.ID == "" {
+	form := q.ID
+	if form == "" {
 		q.ID = "web-" + strings.ToLower(rand.Text()[:20])
 	}
-	result, err := s.once(r.Context(), q)
+	result, err := s.once(r.Context(), q, form)
 	if err != nil {
 		s.writeAct(w, r, q, problemOf(err))
 		return
@@ -242,15 +244,10 @@ func (s *Server) doAct(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, servicePath(q.Namespace, q.Act.Service)+"?done="+id, http.StatusSeeOther)
 }
 
-// actTimeout limits an act and the wait for its outcome.
-const actTimeout = time.Minute
-
-// once checks and executes an act. A form that is submitted twice at the same time, as by a double click, is one act; it continues if the
-// browser drops the first submission.
-func (s *Server) once(ctx context.Context, q *request) (done, error) {
-	result, err, _ := s.running.Do(fmt.Sprintf("%q", []any{ReaderOf(ctx).User, q.Act, q.shown, q.previewed}), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), actTimeout)
-		defer cancel()
+// once checks and executes an act.
+func (s *Server) once(ctx context.Context, q *request, id string) (done, error) {
+	key := fmt.Sprintf("%q", []any{ReaderOf(ctx).User, q.Act, q.shown, q.previewed})
+	result, err := s.submitted.once(ctx, id, key, s.Clock.Now, func(ctx context.Context) (done, error) {
 		if err := s.check(ctx, q); err != nil {
 			return done{}, err
 		}
@@ -264,7 +261,6 @@ func (s *Server) once(ctx context.Context, q *request) (done, error) {
 	})
 	if err != nil {
 		q.aim() // also if another submission was checked
-		return done{}, err
 	}
-	return result.(done), nil
+	return result, err
 }

@@ -236,7 +236,7 @@ func (s *Server) writeFreeze(w http.ResponseWriter, r *http.Request, m *moments,
 	if f.Namespace != "" && !slices.Contains(namespaces, f.Namespace) {
 		namespaces = append(namespaces, f.Namespace)
 	}
-	data := map[string]any{"F": f, "Where": f.where(), "Title": title, "Verb": verb, "Outcome": outcome, "More": more, "Problem": problem, "Possible": complete, "Shown": f.fingerprint(), "Namespaces": namespaces, "Cluster": cluster}
+	data := map[string]any{"F": f, "Where": f.where(), "Title": title, "Verb": verb, "Outcome": outcome, "More": more, "Problem": problem, "Possible": complete, "Shown": f.fingerprint(), "ID": rand.Text(), "Namespaces": namespaces, "Cluster": cluster}
 	status := http.StatusOK
 	if refused != nil {
 		status = refused.Status
@@ -273,16 +273,21 @@ func (s *Server) doFreeze(w http.ResponseWriter, r *http.Request) {
 		s.writeFreeze(w, r, m, f, &Problem{Status: http.StatusConflict, Title: "The form changed after the preview", Text: "Nothing was done. Below is what will happen with the new values: check it, and confirm."})
 		return
 	}
-	outcome, err := s.Acts.Freeze(r.Context(), f)
+	form := r.PostForm.Get("id")
+	key := fmt.Sprintf("%q", []any{ReaderOf(r.Context()).User, form, f})
+	result, err := s.submitted.once(r.Context(), form, key, s.Clock.Now, func(ctx context.Context) (done, error) {
+		outcome, err := s.Acts.Freeze(ctx, f)
+		return done{Outcome: outcome}, err
+	})
 	if err != nil {
 		s.writeFreeze(w, r, m, f, problemOf(err))
 		return
 	}
 	if wantsJSON(r) {
-		respondJSON(w, r, http.StatusOK, outcome)
+		respondJSON(w, r, http.StatusOK, result.Outcome)
 		return
 	}
 	id := rand.Text()
-	s.done.put(id, done{Outcome: outcome})
+	s.done.put(id, result)
 	http.Redirect(w, r, "/freezes?done="+id, http.StatusSeeOther)
 }

@@ -77,6 +77,8 @@ type notice struct {
 // notice describes a result: it is only a success if the manager applied the decision.
 func (d done) notice() notice {
 	switch outcome := d.Outcome.Outcome; {
+	case d.Frozen != "":
+		return notice{view.Moving, d.Text + "; nothing new starts until the freeze ends: " + d.Frozen}
 	case !slices.Contains(decides, d.act.Verb):
 		return notice{view.Stable, d.Text}
 	case outcome == "":

@@ -17,6 +17,7 @@
 //	targets.go   what an act is about
 //	preview.go   what an act would do, and whether a reader saw that
 //	outcome.go   what became of an act
+//	submit.go    forms that are submitted twice
 //	words.go     what acts do, in a sentence
 //	freezes.go   freezes, and the forms that begin and end them
 package web
@@ -36,7 +37,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
 	"k8s.io/utils/clock"
 
 	"github.com/heighliner/heighliner/internal/cluster"
@@ -91,7 +91,7 @@ type Server struct {
 	boards     boards
 	namespaces namespaces
 	done       doneActs
-	running    singleflight.Group // acts
+	submitted  submissions
 	weights    observedWeights
 	streams    chan struct{}
 	// readTimeout limits the time for reading a request.

@@ -45,6 +45,8 @@ type fakeActs struct {
 	// preview returns the preview of an act, and handle is what the manager does after it; nil: a constant one, and nothing.
 	preview func(Act) Outcome
 	handle  func(Act)
+	// freeze during which nothing starts; "" for none.
+	freeze string
 }
 
 func (f *fakeActs) May(context.Context, string) []string {
@@ -68,7 +70,7 @@ func (f *fakeActs) Do(_ context.Context, a Act) (Outcome, error) {
 	if f.handle != nil {
 		go f.handle(a)
 	}
-	return Outcome{Text: "shop 1.1.0: " + a.Verb + " by ana"}, nil
+	return Outcome{Text: "shop 1.1.0: " + a.Verb + " by ana", Frozen: f.freeze}, nil
 }
 
 func (f *fakeActs) MayFreeze(context.Context, string) (bool, bool) { return f.may, f.may }

@@ -376,6 +376,7 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 		w.name = w.row.VersionedMicroservice
 	}
 	moves, starts := true, true
+	unknown := false // which release has the current configuration
 	if o.current {
 		if w.pin.Release != "" {
 			return edit{}, cli.Usage(fmt.Errorf("--current-configuration: %s is a release with its configuration: name a version", what))
@@ -385,7 +386,9 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 		if err != nil {
 			return edit{}, err
 		}
-		if name != "" {
+		if unknown = name == ""; unknown {
+			w.name, w.row = "", nil
+		} else {
 			w.name, w.row = name, rowOf(w.group, name)
 		}
 	}
@@ -415,12 +418,14 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 		text += "; it replaces the " + describe(w.group, p)
 	}
 	switch r := w.row; {
+	case unknown:
+		text += "; which release has the current configuration is not known here: it starts with the canary steps, or is retained and returns without them, or is active"
 	case r == nil:
 		text += "; it starts as a new release, with the canary steps"
 	case r.Status == v1alpha1.ReleaseActive:
 		moves, starts = false, false
 		text += "; it is active, and newer versions wait"
-	case r.Promoted > 0 && r.Status == v1alpha1.ReleaseDeprecated && !o.current:
+	case r.Promoted > 0 && r.Status == v1alpha1.ReleaseDeprecated:
 		starts = false
 		text += "; it is retained, and returns without canary steps"
 	}

@@ -126,8 +126,8 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 		if view.Denied(s.policy, g, row.SemVer.Version) {
 			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is denied by ImagePolicy %s: it gets no traffic while another release can have it", q.version, s.policy.Name)}
 		}
-		if row.Promoted > 0 && (run != nil || g.Target.Release == row.VersionedMicroservice || s.pinnedTo(g, q.version)) {
-			return lines, q.halted(s, g, row) // it becomes active again
+		if g.Target.Release == row.VersionedMicroservice || s.pinnedTo(g, q.version) || row.Promoted > 0 && run != nil {
+			return lines, q.halted(s, g, row) // it becomes active
 		}
 		if s.ms.Status.ObservedGeneration < s.ms.Generation {
 			return lines, nil // the specification has just changed, perhaps so that it becomes active again
@@ -343,14 +343,27 @@ func (s snapshot) pinOf(g *v1alpha1.ReleaseGroup) (to, words string) {
 	return to, words
 }
 
+// pinnedTo reports whether a group is pinned to a version, or to a release by its name: a pin to a version selects the target of the group,
+// and a pin to a release no other release of its version.
 func (s snapshot) pinnedTo(g *v1alpha1.ReleaseGroup, wanted string) bool {
-	to, _ := s.pinOf(g)
-	for _, r := range g.Releases {
-		if r.VersionedMicroservice == wanted {
-			wanted = r.SemVer.Version
-		}
+	p := view.PinOf(s.ms, g, s.now)
+	if p == nil {
+		return false
 	}
-	return to != "" && (version.Names(to, wanted) || version.Names(wanted, to))
+	versions := map[string]string{} // by the names of releases
+	for _, r := range g.Releases {
+		versions[r.VersionedMicroservice] = r.SemVer.Version
+	}
+	named, byName := versions[wanted]
+	pinned := cmp.Or(p.Version, versions[p.Release], p.Release)
+	switch target := g.Target.Release; {
+	case byName && p.Release != "":
+		return wanted == p.Release
+	case byName && target != wanted && versions[target] == named && s.ms.Status.ObservedGeneration >= s.ms.Generation:
+		return false
+	}
+	wanted = cmp.Or(named, wanted)
+	return version.Names(pinned, wanted) || version.Names(wanted, pinned)
 }
 
 // pinnedAway describes that the group of a version is pinned to another one; "" if it is not.

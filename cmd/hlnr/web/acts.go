@@ -120,7 +120,7 @@ func (a *Acts) do(ctx context.Context, x web.Act, dryRun bool) (web.Outcome, err
 	if err != nil {
 		return web.Outcome{}, a.problem(ctx, err)
 	}
-	return web.Outcome{Text: done.Text(), Effects: done.Effects, Unknown: done.Unplayed, By: done.By, Command: a.command(x)}, nil
+	return web.Outcome{Text: done.Text(), Effects: done.Effects, Unknown: done.Unplayed, Frozen: done.Frozen, By: done.By, Command: a.command(x)}, nil
 }
 
 // userRights are the rights of the user of a kubeconfig.

@@ -1,0 +1,65 @@
+package act
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/test/await"
+)
+
+// A freeze stops the return to a retained release without a pin: unpin names the freeze, as "hlnr wait" does.
+func TestUnpinToARetainedReleaseDuringAFreeze(t *testing.T) {
+	t.Parallel()
+	p := shop(t)
+	p.offer("1.1.0", "1.0.0")
+	p.await("1.1.0", v1alpha1.ReleaseCanary)
+	p.want(cli.ExitYes, "applied", "adopt", "shop")
+	p.await("1.1.0", v1alpha1.ReleaseActive)
+	p.want(cli.ExitYes, "pinned to 1.0.0", "rollback", "shop")
+	p.await("1.0.0", v1alpha1.ReleaseActive)
+	p.want(cli.ExitYes, "frozen until ", "freeze", p.namespace, "--until", "4h", "--reason", "trade fair")
+	var done Done
+	if out := p.want(cli.ExitYes, "", "unpin", "shop", "-o", "json"); json.Unmarshal([]byte(out), &done) != nil || done.Frozen == "" {
+		t.Errorf("the retained release 1.1.0 does not return before the end of the freeze, which unpin does not name: %s", out)
+	}
+	await.Nil(t, func(context.Context) error { // it is really so
+		var ms v1alpha1.Microservice
+		p.get("shop", &ms)
+		c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionFrozen)
+		if c == nil || c.Status != metav1.ConditionTrue || ms.Status.ObservedGeneration != ms.Generation {
+			return fmt.Errorf("the condition Frozen is %+v", c)
+		}
+		if g := ms.Status.ReleaseGroups[0]; g.Active != "1.0.0" || !strings.Contains(c.Message, "1.1.0") {
+			t.Errorf("%s is active; %s", g.Active, c.Message)
+		}
+		return nil
+	})
+}
+
+// A pin to a retained release, whose configuration is the current one, returns during a freeze: it is not reported as delayed.
+func TestPinOfTheCurrentConfigurationDuringAFreeze(t *testing.T) {
+	t.Parallel()
+	p := shop(t)
+	p.offer("1.1.0", "1.0.0")
+	p.await("1.1.0", v1alpha1.ReleaseCanary)
+	p.want(cli.ExitYes, "applied", "adopt", "shop")
+	p.await("1.1.0", v1alpha1.ReleaseActive)
+	p.want(cli.ExitYes, "frozen until ", "freeze", p.namespace, "--until", "4h", "--reason", "trade fair")
+	var done Done
+	out := p.want(cli.ExitYes, "", "pin", "shop", "1.0.0", "--current-configuration", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &done); err != nil {
+		t.Fatal(err)
+	}
+	p.await("1.0.0", v1alpha1.ReleaseActive) // although the freeze has not ended
+	if done.Frozen != "" {
+		t.Errorf("1.0.0 is active during the freeze that the pin reported to delay it: %s", out)
+	}
+}

@@ -1,0 +1,42 @@
+package act
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/cmd/hlnr/show"
+	"github.com/heighliner/heighliner/cmd/hlnr/wait"
+	"github.com/spf13/cobra"
+)
+
+// A pause stops the return to a retained release before it starts: hlnr why names the pause, as hlnr wait does, and does not advise to roll back
+// to the release to which the group returns anyway.
+func TestWhyOfAReturnDuringAPause(t *testing.T) {
+	t.Parallel()
+	p := shop(t)
+	p.offer("1.1.0", "1.0.0")
+	p.await("1.1.0", v1alpha1.ReleaseCanary)
+	p.want(cli.ExitYes, "applied", "adopt", "shop")
+	p.await("1.1.0", v1alpha1.ReleaseActive)
+	p.want(cli.ExitYes, "pinned to 1.0.0", "rollback", "shop")
+	p.await("1.0.0", v1alpha1.ReleaseActive)
+	p.want(cli.ExitYes, "paused", "pause", "shop")
+	p.want(cli.ExitYes, "is removed", "unpin", "shop")
+	p.aimed("1.1.0")
+	if code, out := p.see(wait.NewCommand, "wait", "shop", "1.1.0", "--timeout", "10s"); code != cli.ExitWaits || !strings.Contains(out, "shop is paused") {
+		t.Fatalf("hlnr wait: %d %s", code, out)
+	}
+	why := func(f *cli.Factory) *cobra.Command {
+		for _, command := range show.NewCommands() {
+			if c := command(f); c.Name() == "why" {
+				return c
+			}
+		}
+		return nil
+	}
+	if _, out := p.see(why, "why", "shop", "1.1.0"); !strings.Contains(out, "paused") {
+		t.Errorf("hlnr wait: shop is paused; hlnr why does not mention that:\n%s", out)
+	}
+}

@@ -1,0 +1,31 @@
+package wait
+
+import (
+	"testing"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+)
+
+// A wait for a release by its name ends when its group is pinned to another release of the same version.
+func TestPinToAnotherReleaseOfTheVersion(t *testing.T) {
+	t.Parallel()
+	s := fixture(func(s *snapshot) {
+		g := &s.ms.Status.ReleaseGroups[0]
+		for _, name := range []string{"shop-1-1-0-aaa", "shop-1-1-0-bbb"} {
+			g.Releases = append(g.Releases, v1alpha1.Release{VersionedMicroservice: name, SemVer: v1alpha1.SemVer{Version: "1.1.0"}, Status: v1alpha1.ReleaseDeprecated, Promoted: 1})
+		}
+		g.Target = v1alpha1.GroupTarget{Release: "shop-1-1-0-bbb", Reason: "Pinned"}
+		g.Rollout = &v1alpha1.Rollout{Release: "shop-1-1-0-bbb"}
+		s.ms.Spec.UpdateStrategy.Manual = &v1alpha1.ManualUpdateStrategy{Groups: []v1alpha1.GroupPin{{Name: "1.x", Release: "shop-1-1-0-bbb", Reason: "sessions"}}}
+	})
+	// Also after the other one is active.
+	for range 2 {
+		if _, a := (question{version: "shop-1-1-0-aaa", state: forActive, people: true, command: command}).judge(s); a == nil || a.code != cli.ExitNo {
+			t.Errorf("a wait for another release than the pinned one: %+v, want that it ends with no", a)
+		}
+		g := &s.ms.Status.ReleaseGroups[0]
+		g.Rollout, g.Active = nil, "1.1.0"
+		g.Releases[0].Status, g.Releases[2].Status = v1alpha1.ReleaseDeprecated, v1alpha1.ReleaseActive
+	}
+}
