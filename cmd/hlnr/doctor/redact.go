@@ -3,6 +3,7 @@ package doctor
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // removed replaces what is removed from a report.
@@ -23,36 +24,41 @@ const (
 	value     = `(?:` + quoted + `|\S+)`
 )
 
-// The patterns of secrets in text.
-var secrets = []secret{
-	{regexp.MustCompile(`-----BEGIN [A-Z ]*-----[\s\S]*?(-----END [A-Z ]*-----|$)`), removed},
-	{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]*)?`), removed},                                                                                                      // JSON web tokens
-	{regexp.MustCompile(`gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,}`), removed},                                                                               // forges
-	{regexp.MustCompile(`npm_[A-Za-z0-9]{16,}|dckr_(pat|oat)_[A-Za-z0-9_-]{10,}|\bhv[sbr]\.[A-Za-z0-9_-]{10,}`), removed},                                                                           // registries and stores
-	{regexp.MustCompile(`\b(AKIA|ASIA)[A-Z0-9]{16}\b`), removed},                                                                                                                                    // clouds
-	{regexp.MustCompile(`\b(xox[abposr]-[A-Za-z0-9-]{10,}|sk-[A-Za-z0-9_-]{16,}|AIza[A-Za-z0-9_-]{30,})`), removed},                                                                                 // services
-	{regexp.MustCompile(`[rsp]k_(live|test)_[A-Za-z0-9]{8,}|whsec_[A-Za-z0-9+/=]{8,}`), removed},                                                                                                    // payments
-	{regexp.MustCompile(`(?i)((?:hooks\.slack\.com|discord(?:app)?\.com|[a-z0-9-]+\.webhook\.office\.com)(?:/|%(?:25)*2f))[^\s"'<>]+`), "${1}" + removed},                                           // secret addresses
-	{regexp.MustCompile(`(?i)(\b(?:authorization|(?:set-)?cookie)` + quote + separator + `)(?:` + quoted + `|[^\r\n]+)`), "${1}" + removed},                                                         // headers
-	{regexp.MustCompile(`(?i)([a-z0-9_.-]*(?:password|passwd|passphrase|pwd|secret|token|credential|api[_-]?key|private[_-]?key)[a-z0-9_.-]*` + quote + separator + `)` + value), "${1}" + removed}, // key=value
-	{regexp.MustCompile(`(?i)(\b(?:[a-z0-9_.-]*[_.-])?(?:pass|dsn)` + quote + separator + `)` + value), "${1}" + removed},
-	// Ordinary words are keys only before an equals sign, or in quotes.
-	{regexp.MustCompile(`(?i)((?:\b(?:[a-z0-9_.-]*[_.-])?o?(?:auth|key|sig)|[a-z0-9_.-]*(?:access[_-]?key|signature|(?-i:[a-z0-9](?:Key|Auth))))(?:[_-]?[0-9])?` + quote + `\s*(?:=+|%(?:25)*3d)\s*)` + value), "${1}" + removed},
-	{regexp.MustCompile(`(?i)(["'](?:[a-z0-9_.-]*[_.-])?(?:auth|key|sig|access[_-]?key|signature)\\*["']\s*:\s*)` + value), "${1}" + removed},
-	{regexp.MustCompile(`(?i)(--[a-z0-9-]*(?:token|secret|password|passwd|-key)\s+)` + value), "${1}" + removed}, // flags
-	{regexp.MustCompile(`[^\s:/"'(]+:\S*@((?:tcp6?|udp|unix)\()`), removed + "@${1}"},                            // user:password@tcp(host)
-	{regexp.MustCompile(`(invalid port ":)[^"]*("? after host)`), "${1}" + removed + "${2}"},                     // of an address that Go could not parse
-	{regexp.MustCompile(`([?&][^=\s&#]*=)[^&\s#"']+`), "${1}" + removed},                                         // query parameters
-}
+// secrets returns the patterns of secrets in text. They are compiled when they are needed, because this takes milliseconds, in which other
+// commands start.
+var secrets = sync.OnceValue(func() []secret {
+	return []secret{
+		{regexp.MustCompile(`-----BEGIN [A-Z ]*-----[\s\S]*?(-----END [A-Z ]*-----|$)`), removed},
+		{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]*)?`), removed},                                                                                                      // JSON web tokens
+		{regexp.MustCompile(`gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,}`), removed},                                                                               // forges
+		{regexp.MustCompile(`npm_[A-Za-z0-9]{16,}|dckr_(pat|oat)_[A-Za-z0-9_-]{10,}|\bhv[sbr]\.[A-Za-z0-9_-]{10,}`), removed},                                                                           // registries and stores
+		{regexp.MustCompile(`\b(AKIA|ASIA)[A-Z0-9]{16}\b`), removed},                                                                                                                                    // clouds
+		{regexp.MustCompile(`\b(xox[abposr]-[A-Za-z0-9-]{10,}|sk-[A-Za-z0-9_-]{16,}|AIza[A-Za-z0-9_-]{30,})`), removed},                                                                                 // services
+		{regexp.MustCompile(`[rsp]k_(live|test)_[A-Za-z0-9]{8,}|whsec_[A-Za-z0-9+/=]{8,}`), removed},                                                                                                    // payments
+		{regexp.MustCompile(`(?i)((?:hooks\.slack\.com|discord(?:app)?\.com|[a-z0-9-]+\.webhook\.office\.com)(?:/|%(?:25)*2f))[^\s"'<>]+`), "${1}" + removed},                                           // secret addresses
+		{regexp.MustCompile(`(?i)(\b(?:authorization|(?:set-)?cookie)` + quote + separator + `)(?:` + quoted + `|[^\r\n]+)`), "${1}" + removed},                                                         // headers
+		{regexp.MustCompile(`(?i)([a-z0-9_.-]*(?:password|passwd|passphrase|pwd|secret|token|credential|api[_-]?key|private[_-]?key)[a-z0-9_.-]*` + quote + separator + `)` + value), "${1}" + removed}, // key=value
+		{regexp.MustCompile(`(?i)(\b(?:[a-z0-9_.-]*[_.-])?(?:pass|dsn)` + quote + separator + `)` + value), "${1}" + removed},
+		// Ordinary words are keys only before an equals sign, or in quotes.
+		{regexp.MustCompile(`(?i)((?:\b(?:[a-z0-9_.-]*[_.-])?o?(?:auth|key|sig)|[a-z0-9_.-]*(?:access[_-]?key|signature|(?-i:[a-z0-9](?:Key|Auth))))(?:[_-]?[0-9])?` + quote + `\s*(?:=+|%(?:25)*3d)\s*)` + value), "${1}" + removed},
+		{regexp.MustCompile(`(?i)(["'](?:[a-z0-9_.-]*[_.-])?(?:auth|key|sig|access[_-]?key|signature)\\*["']\s*:\s*)` + value), "${1}" + removed},
+		{regexp.MustCompile(`(?i)(--[a-z0-9-]*(?:token|secret|password|passwd|-key)\s+)` + value), "${1}" + removed}, // flags
+		{regexp.MustCompile(`[^\s:/"'(]+:\S*@((?:tcp6?|udp|unix)\()`), removed + "@${1}"},                            // user:password@tcp(host)
+		{regexp.MustCompile(`(invalid port ":)[^"]*("? after host)`), "${1}" + removed + "${2}"},                     // of an address that Go could not parse
+		{regexp.MustCompile(`([?&][^=\s&#]*=)[^&\s#"']+`), "${1}" + removed},                                         // query parameters
+	}
+})
 
-var (
-	// address is an absolute address: its scheme, and the rest.
-	address = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://)(\S+)`)
-	// digest follows an "@" that does not end a user and password.
-	digest = regexp.MustCompile(`^sha(256|384|512):[0-9a-f]{32,}`)
-	// spoken is a word for a secret, followed by another word.
-	spoken = regexp.MustCompile(`(?i)\b((?:password|passwd|passphrase|pwd|bearer|basic)\s+(?:(?:is|was)\s+)?)(` + value + `)`)
-)
+// address is an absolute address: its scheme, and the rest.
+var address = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://)(\S+)`) })
+
+// digest follows an "@" that does not end a user and password.
+var digest = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^sha(256|384|512):[0-9a-f]{32,}`) })
+
+// spoken is a word for a secret, followed by another word.
+var spoken = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)\b((?:password|passwd|passphrase|pwd|bearer|basic)\s+(?:(?:is|was)\s+)?)(` + value + `)`)
+})
 
 // ordinary are words that often follow a word for a secret in sentences, and are not secrets.
 var ordinary = func() map[string]bool {
@@ -69,20 +75,20 @@ var ordinary = func() map[string]bool {
 
 // cleanText removes what looks like a secret from a text.
 func cleanText(text string) string {
-	for _, s := range secrets {
+	for _, s := range secrets() {
 		text = s.form.ReplaceAllString(text, s.with)
 	}
-	text = address.ReplaceAllStringFunc(text, func(found string) string {
-		parts := address.FindStringSubmatch(found)
+	text = address().ReplaceAllStringFunc(text, func(found string) string {
+		parts := address().FindStringSubmatch(found)
 		for at := strings.LastIndexByte(parts[2], '@'); at >= 0; at = strings.LastIndexByte(parts[2][:at], '@') {
-			if !digest.MatchString(parts[2][at+1:]) {
+			if !digest().MatchString(parts[2][at+1:]) {
 				return parts[1] + removed + parts[2][at:]
 			}
 		}
 		return found
 	})
-	return spoken.ReplaceAllStringFunc(text, func(found string) string {
-		parts := spoken.FindStringSubmatch(found)
+	return spoken().ReplaceAllStringFunc(text, func(found string) string {
+		parts := spoken().FindStringSubmatch(found)
 		if word := strings.ToLower(strings.Trim(parts[2], `.,;:!?()=<>"'`)); word == "" || word == "removed" || ordinary[word] {
 			return found
 		}
