@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,7 +50,7 @@ func TestWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	seen, missing, err := Read(t.Context(), env.Client, Query{Namespace: namespace, Pods: true, Events: true, Namespaces: true})
+	seen, missing, err := Read(t.Context(), env.Client, Query{Namespace: namespace, Pods: true, Events: true, Namespaces: true, CronJobs: true})
 	if err != nil || len(missing) > 0 {
 		t.Fatal(err, missing)
 	}
@@ -86,6 +87,7 @@ func TestWatch(t *testing.T) {
 	for _, o := range []client.Object{
 		&v1alpha1.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "fair"}, Spec: v1alpha1.FreezeSpec{FreezeRules: rules}},
 		&v1alpha1.ClusterFreeze{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Spec: v1alpha1.ClusterFreezeSpec{FreezeRules: rules}},
+		cronJob(namespace, "follows", map[string]string{v1alpha1.LabelFollow: "shop"}), cronJob(namespace, "other", nil),
 	} {
 		if err := env.Client.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
@@ -97,6 +99,10 @@ func TestWatch(t *testing.T) {
 			return n.Name == namespace && n.Labels[corev1.LabelMetadataName] == namespace && len(n.Spec.Finalizers) == 0
 		})
 		return len(d.Freezes) == 1 && slices.ContainsFunc(d.ClusterFreezes, func(f v1alpha1.ClusterFreeze) bool { return f.Name == namespace }) && ofNamespace
+	})
+	await.Until(t, "the CronJob that follows a service", func() bool {
+		d, _ := store.Data()
+		return len(d.CronJobs) == 1 && d.CronJobs[0].Name == "follows" && d.CronJobs[0].Spec.Schedule == ""
 	})
 	l.Set(true)
 	await.Until(t, "the outage", func() bool {
@@ -167,5 +173,13 @@ func TestMonitor(t *testing.T) {
 	}
 	if seen[0] == nil || !seen[0].Since.Equal(time.Unix(60, 0)) || seen[1] != nil || !strings.Contains(seen[2].Cause, "Forbidden") || seen[3] != nil {
 		t.Errorf("%v", seen)
+	}
+}
+
+func cronJob(namespace, name string, labels map[string]string) *batchv1.CronJob {
+	pod := corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "shop", Image: "shop"}}}
+	return &batchv1.CronJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+		Spec:       batchv1.CronJobSpec{Schedule: "0 3 * * *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: pod}}}},
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,6 +35,9 @@ type Query struct {
 	Service string
 	// Pods of releases, and Events of objects of hlnr.io, are read too if set.
 	Pods, Events bool
+	// CronJobs that follow releases are read if set. Without the right to read CronJobs, which is not part of the roles of Heighliner, they
+	// are omitted without an error.
+	CronJobs bool
 	// Notifications reports whether NotificationPolicies are read.
 	Notifications bool
 	// Namespaces are read for their labels if set; else only if a ClusterFreeze selects by labels.
@@ -59,6 +63,7 @@ type lists struct {
 	namespaces   corev1.NamespaceList
 	messages     v1alpha1.NotificationPolicyList
 	pods         corev1.PodList
+	cronJobs     batchv1.CronJobList
 	events       eventsv1.EventList
 }
 
@@ -76,6 +81,9 @@ func Read(ctx context.Context, c client.Reader, q Query) (Objects, []error, erro
 	}
 	if q.Notifications {
 		optional = append(optional, &l.messages)
+	}
+	if q.CronJobs {
+		optional = append(optional, &l.cronJobs)
 	}
 	if q.Pods {
 		optional = append(optional, &l.pods)
@@ -101,6 +109,8 @@ func Read(ctx context.Context, c client.Reader, q Query) (Objects, []error, erro
 			switch list {
 			case client.ObjectList(&l.releases), client.ObjectList(&l.pods):
 				options = append(options, ofService(q.Service, list == client.ObjectList(&l.pods)))
+			case client.ObjectList(&l.cronJobs):
+				options = append(options, followersOf(q.Service))
 			case client.ObjectList(&l.events):
 				options = append(options, ofHeighliner)
 			}
@@ -120,7 +130,7 @@ func Read(ctx context.Context, c client.Reader, q Query) (Objects, []error, erro
 		switch {
 		case err == nil:
 			l.read(optional[i])
-		case apierrors.IsForbidden(err) && !ofCluster(optional[i]):
+		case apierrors.IsForbidden(err) && !ofCluster(optional[i]) && optional[i] != client.ObjectList(&l.cronJobs):
 			missing = append(missing, err)
 		}
 	}
@@ -178,6 +188,14 @@ func ofService(name string, pods bool) client.ListOption {
 	return client.MatchingLabels{}
 }
 
+// followersOf selects the CronJobs that follow a service; "" selects those that follow any.
+func followersOf(name string) client.ListOption {
+	if name == "" {
+		return client.HasLabels{v1alpha1.LabelFollow}
+	}
+	return client.MatchingLabels{v1alpha1.LabelFollow: name}
+}
+
 // read makes the items of an empty list not nil, to show that it was read.
 func (l *lists) read(list client.ObjectList) {
 	switch list {
@@ -197,6 +215,8 @@ func (l *lists) read(list client.ObjectList) {
 		l.namespaces.Items = present(l.namespaces.Items)
 	case client.ObjectList(&l.messages):
 		l.messages.Items = present(l.messages.Items)
+	case client.ObjectList(&l.cronJobs):
+		l.cronJobs.Items = present(l.cronJobs.Items)
 	case client.ObjectList(&l.pods):
 		l.pods.Items = present(l.pods.Items)
 	case client.ObjectList(&l.events):
@@ -215,7 +235,7 @@ func (l *lists) objects() Objects {
 	return Objects{
 		Input: view.Input{
 			Microservices: l.services.Items, Releases: l.releases.Items, NetworkPolicies: l.policies.Items,
-			ImagePolicies: l.images.Items, Repositories: l.repositories.Items, Pods: l.pods.Items,
+			ImagePolicies: l.images.Items, Repositories: l.repositories.Items, CronJobs: l.cronJobs.Items, Pods: l.pods.Items,
 			Freezes: l.freezes.Items, ClusterFreezes: l.cluster.Items, Namespaces: l.namespaces.Items,
 			Notifications: l.messages.Items,
 		},

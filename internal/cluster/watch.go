@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -114,6 +115,10 @@ func newCache(o Options) (cache.Cache, error) {
 		}
 		releases = releases.Add(*ofName)
 	}
+	follows := labels.NewSelector()
+	if r, err := labels.NewRequirement(v1alpha1.LabelFollow, selection.Exists, nil); err == nil { // the label is a constant
+		follows = follows.Add(*r)
+	}
 	objects, err := cache.New(o.Config, cache.Options{
 		Scheme: o.Scheme, DefaultNamespaces: map[string]cache.Config{o.Namespace: {}},
 		DefaultTransform: cache.TransformStripManagedFields(),
@@ -123,6 +128,7 @@ func newCache(o Options) (cache.Cache, error) {
 			&v1alpha1.NetworkPolicy{}:         {Transform: o.policy},
 			&corev1.Namespace{}:               {Transform: onlyLabels},
 			&corev1.Pod{}:                     {Label: releases.Add(*ofReleases), Transform: withoutSpec},
+			&batchv1.CronJob{}:                {Label: follows, Transform: withoutTemplate},
 			&eventsv1.Event{}:                 {Field: fields.Set(ofHeighliner).AsSelector()},
 		},
 		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) {
@@ -185,6 +191,9 @@ func (o Objects) kinds() Objects {
 	if o.Namespaces != nil {
 		out.Namespaces = []corev1.Namespace{}
 	}
+	if o.CronJobs != nil {
+		out.CronJobs = []batchv1.CronJob{}
+	}
 	if o.Pods != nil {
 		out.Pods = []corev1.Pod{}
 	}
@@ -198,6 +207,14 @@ func (o Objects) kinds() Objects {
 func withoutSpec(o any) (any, error) {
 	if pod, ok := o.(*corev1.Pod); ok {
 		pod.ManagedFields, pod.Annotations, pod.Spec = nil, nil, corev1.PodSpec{NodeName: pod.Spec.NodeName}
+	}
+	return o, nil
+}
+
+// withoutTemplate removes the fields of a CronJob that views do not need, such as environment variables.
+func withoutTemplate(o any) (any, error) {
+	if job, ok := o.(*batchv1.CronJob); ok {
+		job.ManagedFields, job.Spec, job.Status = nil, batchv1.CronJobSpec{Suspend: job.Spec.Suspend}, batchv1.CronJobStatus{}
 	}
 	return o, nil
 }
@@ -220,7 +237,7 @@ func watched(seen Objects) []client.Object {
 		{&v1alpha1.VersionedMicroservice{}, seen.Releases != nil}, {&v1alpha1.NetworkPolicy{}, seen.NetworkPolicies != nil},
 		{&v1alpha1.ImagePolicy{}, seen.ImagePolicies != nil}, {&v1alpha1.GitHubRepository{}, seen.Repositories != nil},
 		{&v1alpha1.Freeze{}, seen.Freezes != nil}, {&v1alpha1.ClusterFreeze{}, seen.ClusterFreezes != nil}, {&corev1.Namespace{}, seen.Namespaces != nil},
-		{&corev1.Pod{}, seen.Pods != nil}, {&eventsv1.Event{}, seen.Events != nil},
+		{&corev1.Pod{}, seen.Pods != nil}, {&batchv1.CronJob{}, seen.CronJobs != nil}, {&eventsv1.Event{}, seen.Events != nil},
 	} {
 		if k.read {
 			kinds = append(kinds, k.kind)
@@ -238,7 +255,7 @@ func cached(ctx context.Context, c client.Reader, namespace string, seen Objects
 	}{
 		{&l.services, true}, {&l.releases, seen.Releases != nil}, {&l.policies, seen.NetworkPolicies != nil},
 		{&l.images, seen.ImagePolicies != nil}, {&l.repositories, seen.Repositories != nil},
-		{&l.freezes, seen.Freezes != nil}, {&l.cluster, seen.ClusterFreezes != nil}, {&l.namespaces, seen.Namespaces != nil}, {&l.pods, seen.Pods != nil}, {&l.events, seen.Events != nil},
+		{&l.freezes, seen.Freezes != nil}, {&l.cluster, seen.ClusterFreezes != nil}, {&l.namespaces, seen.Namespaces != nil}, {&l.pods, seen.Pods != nil}, {&l.cronJobs, seen.CronJobs != nil}, {&l.events, seen.Events != nil},
 	} {
 		if !x.wanted {
 			continue

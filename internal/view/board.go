@@ -89,12 +89,27 @@ type Service struct {
 	// Previews are the groups that are pull requests, the highest number first, and pull requests
 	// that wait for an approval.
 	Previews []Group `json:"previews,omitempty"`
+	// Followers are the CronJobs that follow the active release of a group, by name.
+	Followers []Follower `json:"followers,omitempty"`
 	// Problems are conditions that need attention.
 	Problems []Problem `json:"problems,omitempty"`
 	// Discovery of versions; nil if the ImagePolicy is not known.
 	Discovery *Discovery `json:"discovery,omitempty"`
 	// Weights over time, only on the page of the board, which records them since its start.
 	Weights []GroupWeights `json:"weights,omitempty"`
+}
+
+// Follower is a CronJob that follows the active release of a group.
+type Follower struct {
+	// Name of the CronJob.
+	Name string `json:"name"`
+	// Release whose image and configuration it has; "" if it never followed one. Version is its version; "" if the release is not known.
+	Release string `json:"release,omitempty"`
+	Version string `json:"version,omitempty"`
+	// Suspended: it starts no Jobs.
+	Suspended bool `json:"suspended,omitempty"`
+	// Message is what it follows, or waits for, in the words of the manager; "" before the manager has handled it.
+	Message string `json:"message,omitempty"`
 }
 
 // GroupWeights are the required weights of a group since they were first observed.

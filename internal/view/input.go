@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -29,6 +30,8 @@ type Input struct {
 	Namespaces     []corev1.Namespace
 	// Notifications are the NotificationPolicies.
 	Notifications []v1alpha1.NotificationPolicy
+	// CronJobs that follow active releases; others are ignored.
+	CronJobs []batchv1.CronJob
 	// Pods of releases; other pods are ignored.
 	Pods []corev1.Pod
 	// Routes and Gateways of hosts, for answers about these. Other ones are ignored.

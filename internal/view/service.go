@@ -70,7 +70,7 @@ func (c Class) rank() int {
 // view returns the view of a service.
 func (s *service) view() Service {
 	ms := s.ms
-	out := Service{Namespace: ms.Namespace, Name: ms.Name, Paused: ms.Spec.Paused, Pins: pinsOf(ms, s.now), Freezes: s.freezesOf(), Problems: s.problems(), Discovery: s.discovery()}
+	out := Service{Namespace: ms.Namespace, Name: ms.Name, Paused: ms.Spec.Paused, Pins: pinsOf(ms, s.now), Freezes: s.freezesOf(), Followers: s.followers(), Problems: s.problems(), Discovery: s.discovery()}
 	for i := range ms.Status.ReleaseGroups {
 		g := s.group(&ms.Status.ReleaseGroups[i])
 		if g.PullRequest != nil {
@@ -619,4 +619,24 @@ func (b *Board) count() {
 			b.Counts.Moving++
 		}
 	}
+}
+
+// followers returns the CronJobs that follow the service, by name.
+func (s *service) followers() (out []Follower) {
+	for i := range s.CronJobs {
+		job := &s.CronJobs[i]
+		if job.Namespace != s.ms.Namespace || job.Labels[v1alpha1.LabelFollow] != s.ms.Name {
+			continue
+		}
+		f := Follower{
+			Name: job.Name, Release: job.Annotations[v1alpha1.AnnotationFollows], Message: status.Line(job.Annotations[v1alpha1.AnnotationFollowMessage]),
+			Suspended: job.Spec.Suspend != nil && *job.Spec.Suspend,
+		}
+		if r := s.index.releases[key(job.Namespace, f.Release)]; r != nil {
+			f.Version = r.Spec.SemVer.Version
+		}
+		out = append(out, f)
+	}
+	slices.SortFunc(out, func(a, b Follower) int { return cmp.Compare(a.Name, b.Name) })
+	return out
 }

@@ -37,7 +37,7 @@ var clusterScoped = []string{
 
 // groups are the groups of [Scheme] that the command uses. Others are discovered.
 var groups = []string{
-	corev1.GroupName, "apps", "apiextensions.k8s.io", "admissionregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io",
+	corev1.GroupName, "apps", "batch", "apiextensions.k8s.io", "admissionregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io",
 	"discovery.k8s.io", "events.k8s.io", "gateway.networking.k8s.io", "hlnr.io", "networking.k8s.io", "rbac.authorization.k8s.io",
 }
 

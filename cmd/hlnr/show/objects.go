@@ -21,8 +21,8 @@ type query struct {
 	selector labels.Selector
 	// service whose releases and pods are read; "" for all.
 	service string
-	// pods, and NotificationPolicies, are read too if set.
-	pods, notifications bool
+	// pods, CronJobs that follow releases, and NotificationPolicies, are read too if set.
+	pods, cronJobs, notifications bool
 }
 
 // queryOf returns the query for the flags of a command.
@@ -52,7 +52,7 @@ func readable(ctx context.Context, f *cli.Factory, q query) (view.Input, []error
 	if err != nil {
 		return view.Input{}, nil, err
 	}
-	read, missing, err := cluster.Read(ctx, c, cluster.Query{Namespace: q.namespace, Selector: q.selector, Service: q.service, Pods: q.pods, Notifications: q.notifications})
+	read, missing, err := cluster.Read(ctx, c, cluster.Query{Namespace: q.namespace, Selector: q.selector, Service: q.service, Pods: q.pods, Notifications: q.notifications, CronJobs: q.cronJobs})
 	if err != nil {
 		return view.Input{}, nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -326,6 +327,43 @@ func TestPartOfTheRights(t *testing.T) {
 	}
 	if strings.Contains(stderr, "clusterfreezes") || strings.Contains(stderr, "namespaces") {
 		t.Errorf("rights in a namespace are reported that do not exist:\n%s", stderr)
+	}
+}
+
+// TestFollowers checks that hlnr tree shows the CronJobs that follow a service, to users who may read them, and omits them for others.
+func TestFollowers(t *testing.T) {
+	t.Parallel()
+	s := stage(t, "approval")
+	pod := corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "shop", Image: "shop"}}}
+	job := func(name, follows string) *batchv1.CronJob {
+		return &batchv1.CronJob{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: s.namespace, Name: name, Labels: map[string]string{v1alpha1.LabelFollow: follows},
+				Annotations: map[string]string{v1alpha1.AnnotationFollowMessage: "waits for the manager"},
+			},
+			Spec: batchv1.CronJobSpec{Schedule: "0 3 * * *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: pod}}}},
+		}
+	}
+	role := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "view"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "view"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "view-" + s.namespace}},
+	}
+	rules := &rbacv1.Role{ObjectMeta: role.ObjectMeta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"hlnr.io", ""}, Resources: []string{"*"}, Verbs: []string{"list"}}}}
+	for _, o := range []client.Object{job("report", "shop"), job("backup", "cart"), rules, role} {
+		if err := env.Client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{{"tree", "shop"}, {"tree"}, {"tree", "shop", "-o", "json"}} {
+		if code, stdout, stderr := s.hlnr(args...); code != cli.ExitYes || !strings.Contains(stdout, "report") || !strings.Contains(stdout, "waits for the manager") || strings.Contains(stdout, "backup") {
+			t.Errorf("%q: exit code %d\n%s\n%s", args, code, stdout, stderr)
+		}
+	}
+	await.Nil(t, func(ctx context.Context) error { // the authorizer applies the role after a while
+		return env.As(t, "view-"+s.namespace).List(ctx, &v1alpha1.VersionedMicroserviceList{}, client.InNamespace(s.namespace))
+	})
+	if code, stdout, stderr := s.hlnr("tree", "shop", "--as", "view-"+s.namespace); code != cli.ExitYes || strings.Contains(stdout+stderr, "report") || strings.Contains(strings.ToLower(stderr), "cronjobs") {
+		t.Errorf("without the right to read CronJobs: exit code %d\n%s\n%s", code, stdout, stderr)
 	}
 }
 

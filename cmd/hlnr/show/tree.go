@@ -55,7 +55,7 @@ line for each release, and one for each change.`,
 		if follow {
 			defer debug.SetGCPercent(debug.SetGCPercent(frugal))
 		}
-		if q.pods = true; len(args) > 0 {
+		if q.pods, q.cronJobs = true, true; len(args) > 0 {
 			q.service = args[0]
 		}
 		in, err := objects(cmd.Context(), f, q)

@@ -45,11 +45,32 @@ func Tree(out io.Writer, s view.Service, o Options, t TreeOptions) error {
 	if n := len(s.Previews) - len(shown); n > 0 {
 		p.line("", "", p.faint(fmt.Sprintf("and %d more previews: --all, or %s", n, Clean(p.command("previews", &s)))))
 	}
+	p.followers(s)
 	p.problems(s)
 	if t.All {
 		p.rejected(s)
 	}
 	return p.write(out)
+}
+
+// followers writes the CronJobs that follow the service.
+func (p *page) followers(s view.Service) {
+	if len(s.Followers) > 0 {
+		p.b.WriteString("\n")
+	}
+	for _, f := range s.Followers {
+		text, class := Clean(cmp.Or(f.Message, "is not handled by the manager yet")), view.Stable
+		switch {
+		case f.Release == "":
+			class = view.Moving
+		case f.Version != "":
+			text = "follows " + Clean(f.Version)
+			if f.Suspended {
+				text += ", suspended"
+			}
+		}
+		p.line("", "  ", "CronJob "+p.bold(Clean(f.Name))+"  "+p.paint(class, text))
+	}
 }
 
 // head writes the name of a service, its rollouts in progress, and its state.
