@@ -16,7 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -98,7 +100,7 @@ func Read(ctx context.Context, c client.Reader, q Query) (Objects, []error, erro
 		if q.Selector != nil {
 			options = append(options, client.MatchingLabelsSelector{Selector: q.Selector})
 		}
-		if err := c.List(gctx, &l.services, options...); err != nil {
+		if err := pages(gctx, c, &l.services, q.Service, options); err != nil {
 			return fmt.Errorf("list microservices: %w", err)
 		}
 		return nil
@@ -114,7 +116,7 @@ func Read(ctx context.Context, c client.Reader, q Query) (Objects, []error, erro
 			case client.ObjectList(&l.events):
 				options = append(options, ofHeighliner)
 			}
-			err := c.List(gctx, list, options...)
+			err := pages(gctx, c, list, q.Service, options)
 			if apierrors.IsForbidden(err) || isOlder(list, err) {
 				refused[i] = err
 				return nil
@@ -141,6 +143,40 @@ func Read(ctx context.Context, c client.Reader, q Query) (Objects, []error, erro
 		l.services.Items[i].Status.Convert()
 	}
 	return l.objects(), missing, nil
+}
+
+// page is the number of objects that are read at a time: the memory of the command grows with its answers.
+const page = 100
+
+// pages lists objects in pages, and removes from the objects of each page what is not needed if only one service is read. If the
+// list takes longer than the API server keeps its revision, it is read again as a whole.
+func pages(ctx context.Context, c client.Reader, list client.ObjectList, service string, options []client.ListOption) error {
+	var all []runtime.Object
+	for limit, next := int64(page), ""; ; {
+		one, ok := list.DeepCopyObject().(client.ObjectList) // a new one, because all refers to its items
+		if !ok {
+			return fmt.Errorf("%T is not a list", list)
+		}
+		err := c.List(ctx, one, append(options[:len(options):len(options)], client.Limit(limit), client.Continue(next))...)
+		if apierrors.IsResourceExpired(err) && next != "" {
+			all, limit, next = nil, 0, ""
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		items, err := meta.ExtractList(one)
+		if err != nil {
+			return fmt.Errorf("read %T: %w", list, err)
+		}
+		for _, item := range items {
+			trim(item, service)
+		}
+		if all = append(all, items...); one.GetContinue() == "" {
+			return meta.SetList(list, all)
+		}
+		next = one.GetContinue()
+	}
 }
 
 // ofCluster reports whether the objects of a list are cluster-scoped.

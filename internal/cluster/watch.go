@@ -149,9 +149,7 @@ func (o Options) convert(object any) (any, error) {
 	if ms, ok := object.(*v1alpha1.Microservice); ok {
 		ms.ManagedFields = nil
 		ms.Status.Convert()
-		if o.Service != "" && ms.Name != o.Service {
-			ms.Annotations, ms.Spec.Template = nil, corev1.PodTemplateSpec{}
-		}
+		trim(ms, o.Service)
 	}
 	return object, nil
 }
@@ -160,11 +158,23 @@ func (o Options) convert(object any) (any, error) {
 func (o Options) policy(object any) (any, error) {
 	if p, ok := object.(*v1alpha1.NetworkPolicy); ok {
 		p.ManagedFields = nil
-		if o.Service != "" && p.MicroserviceName() != o.Service {
-			p.Annotations, p.Spec.Domains, p.Status = nil, nil, v1alpha1.NetworkPolicyStatus{}
-		}
+		trim(p, o.Service)
 	}
 	return object, nil
+}
+
+// trim removes from the objects of other services what is not needed of them; "" removes nothing.
+func trim(object any, service string) {
+	switch o := object.(type) {
+	case *v1alpha1.Microservice:
+		if service != "" && o.Name != service {
+			o.Annotations, o.Spec.Template = nil, corev1.PodTemplateSpec{}
+		}
+	case *v1alpha1.NetworkPolicy:
+		if service != "" && o.MicroserviceName() != service {
+			o.Annotations, o.Spec.Domains, o.Status = nil, nil, v1alpha1.NetworkPolicyStatus{}
+		}
+	}
 }
 
 // kinds returns empty lists of the kinds that were read.
