@@ -143,6 +143,10 @@ type PrometheusProvider struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.thresholdRange.min)",message="spec.updateStrategy.canary.analysis.metrics[].successRate should be high: set thresholdRange.min, because with max alone a canary that always fails would pass"
 // +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.thresholdRange.max)",message="spec.updateStrategy.canary.analysis.metrics[].latency should be low: set thresholdRange.max, because with min alone a slower canary would pass"
 // +kubebuilder:validation:XValidation:rule="!has(self.minimumRequests) || has(self.successRate) || has(self.latency)",message="spec.updateStrategy.canary.analysis.metrics[].minimumRequests is allowed only for successRate and latency: a custom query should return no data if there are too few requests"
+// +kubebuilder:validation:XValidation:rule="!has(self.samples) || has(self.baseline)",message="spec.updateStrategy.canary.analysis.metrics[].samples are compared with those of the active release: set baseline to Ratio or Difference"
+// +kubebuilder:validation:XValidation:rule="!has(self.samples) || !has(self.web)",message="spec.updateStrategy.canary.analysis.metrics[].samples need a range query: they are allowed for successRate, latency and prometheus"
+// +kubebuilder:validation:XValidation:rule="!has(self.samples) || !has(self.baseline) || self.baseline != 'Ratio' || ((!has(self.thresholdRange.min) || self.thresholdRange.min <= 1.0) && (!has(self.thresholdRange.max) || self.thresholdRange.max >= 1.0))",message="spec.updateStrategy.canary.analysis.metrics[].samples with baseline Ratio: thresholdRange must include 1, the ratio of equal releases"
+// +kubebuilder:validation:XValidation:rule="!has(self.samples) || !has(self.baseline) || self.baseline != 'Difference' || ((!has(self.thresholdRange.min) || self.thresholdRange.min <= 0.0) && (!has(self.thresholdRange.max) || self.thresholdRange.max >= 0.0))",message="spec.updateStrategy.canary.analysis.metrics[].samples with baseline Difference: thresholdRange must include 0, the difference of equal releases"
 type AnalysisMetric struct {
 	// name of the metric.
 	// +required
@@ -190,9 +194,37 @@ type AnalysisMetric struct {
 	// +optional
 	Baseline BaselineMode `json:"baseline,omitempty"`
 
+	// samples compares several values of each release instead of one: baseline compares their
+	// medians, and a result outside of thresholdRange counts only if a Mann-Whitney U test finds
+	// the values different. By default one value of each release is compared.
+	// +optional
+	Samples *MetricSamples `json:"samples,omitempty"`
+
 	// dryRun measures and reports the metric without affecting the rollout.
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
+}
+
+// MetricSamples are the values of a metric up to the time of a round. A release needs eight of them.
+type MetricSamples struct {
+	// interval of one value, and the time between two of them. It is {{.Interval}} of
+	// prometheus.query. It should contain at least four scrapes.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('1h')",message="spec.updateStrategy.canary.analysis.metrics[].samples.interval must be between 5s and 1h"
+	Interval Duration `json:"interval"`
+
+	// count is the maximum number of values of each release: count times interval is the time before
+	// a round that is measured. Defaults to 20.
+	// +optional
+	// +kubebuilder:validation:Minimum=8
+	// +kubebuilder:validation:Maximum=100
+	Count int32 `json:"count,omitempty"`
+
+	// significance is the probability of the test below which values count as different: that of a
+	// difference at least as large between releases that are the same. Defaults to 0.05.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self >= 0.0001 && self <= 0.2",message="spec.updateStrategy.canary.analysis.metrics[].samples.significance must be between 0.0001 and 0.2: 0.05 is five percent"
+	Significance *float64 `json:"significance,omitempty"`
 }
 
 // SuccessRateMetric has no settings.

@@ -84,8 +84,8 @@ func servicesOf(t Target) (string, *Error) {
 	return valuesOf(t, 0)["Service"], nil
 }
 
-// builtin returns the query of a built-in metric.
-func builtin(spec *v1alpha1.CanaryAnalysis, metric *v1alpha1.AnalysisMetric, t Target) (string, *Error) {
+// builtin returns the query of a built-in metric over an interval.
+func builtin(spec *v1alpha1.CanaryAnalysis, metric *v1alpha1.AnalysisMetric, t Target, interval time.Duration) (string, *Error) {
 	name := spec.Source
 	if name == "" {
 		name = v1alpha1.SourceTraefik
@@ -95,9 +95,9 @@ func builtin(spec *v1alpha1.CanaryAnalysis, metric *v1alpha1.AnalysisMetric, t T
 		return "", errorf(BadQuery, "analysis.source: %q is not supported", name)
 	}
 	if metric.SuccessRate != nil {
-		return s.successRate(t, intervalOf(spec), enough(metric))
+		return s.successRate(t, interval, enough(metric))
 	}
-	return s.latency(t, intervalOf(spec), enough(metric), metric.Latency.Quantile, name)
+	return s.latency(t, interval, enough(metric), metric.Latency.Quantile, name)
 }
 
 // enough returns a comparison of the number of requests with the minimum of a metric.

@@ -23,6 +23,7 @@
 //	prometheus.go  asks Prometheus
 //	web.go         asks an endpoint that answers JSON
 //	http.go        HTTP requests to providers
+//	samples.go     several values of each release, and whether they differ
 //	thresholds.go  compares an answer with thresholds
 //	status.go      Begin, Due and Fold: the pure half
 //	replay.go      past rounds, and counts of requests, for hlnr

@@ -126,14 +126,14 @@ func TestUnitsOfSources(t *testing.T) {
 	perSecond := map[string]string{"_milliseconds_bucket": " / 1000 ", "_seconds_bucket": " / 1 ", "_duration_ms_bucket": " / 1000 "}
 	for name, s := range sources {
 		spec := specOf(func(a *v1alpha1.CanaryAnalysis) { a.Source = name })
-		rate, err := builtin(spec, &v1alpha1.AnalysisMetric{SuccessRate: &v1alpha1.SuccessRateMetric{}}, target)
+		rate, err := builtin(spec, &v1alpha1.AnalysisMetric{SuccessRate: &v1alpha1.SuccessRateMetric{}}, target, intervalOf(spec))
 		if err != nil || !strings.HasPrefix(rate, "100 * (") {
 			t.Errorf("%s: the success rate is not a percentage: %s %v", name, rate, err)
 		}
 		if s.buckets == "" {
 			continue
 		}
-		latency, err := builtin(spec, &v1alpha1.AnalysisMetric{Latency: &v1alpha1.LatencyMetric{Quantile: v1alpha1.LatencyP95}}, target)
+		latency, err := builtin(spec, &v1alpha1.AnalysisMetric{Latency: &v1alpha1.LatencyMetric{Quantile: v1alpha1.LatencyP95}}, target, intervalOf(spec))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

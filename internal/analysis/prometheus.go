@@ -14,13 +14,16 @@ import (
 // the answer: some servers answer for a slightly earlier time.
 const tolerance = time.Minute
 
-// askPrometheus sends an instant query.
+// askPrometheus sends an instant query, or a range query for samples.
 func askPrometheus(ctx context.Context, client *http.Client, q query) answer {
 	server, err := api.NewClient(api.Config{Address: q.address, Client: client})
 	if err != nil {
 		return answer{err: errorf(BadQuery, "prometheus.address: %v", err)}
 	}
 	at := time.Unix(0, q.at).UTC()
+	if q.step > 0 {
+		return askSamples(ctx, promv1.NewAPI(server), q, at)
+	}
 	result, _, _, err := promv1.NewAPI(server).Query(ctx, q.text, at)
 	if err != nil {
 		return answer{err: classify(err)}

@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"net"
 	"net/url"
 	"slices"
@@ -41,6 +42,8 @@ type query struct {
 	namespace, secret, authority string
 	// at is the time, in nanoseconds since 1970.
 	at int64
+	// samples is the number of values up to that time, and step the time between them in nanoseconds; 0 for one value.
+	samples, step int64
 }
 
 // endpoint returns the key of the rate limit: one server with the credentials of
@@ -58,16 +61,23 @@ func (q query) endpoint() string {
 
 // question returns the query for a metric of a release.
 func question(spec *v1alpha1.CanaryAnalysis, metric *v1alpha1.AnalysisMetric, t Target, at time.Time, operator string) (query, *Error) {
-	fields := valuesOf(t, intervalOf(spec))
+	interval := intervalOf(spec)
+	if s := metric.Samples; s != nil {
+		interval = s.Interval.Std(interval)
+	}
+	fields := valuesOf(t, interval)
 	if metric.Web != nil {
-		return webQuestion(metric.Web, fields, t.Namespace, at, intervalOf(spec))
+		return webQuestion(metric.Web, fields, t.Namespace, at, interval)
 	}
 	q := query{provider: providerPrometheus, namespace: t.Namespace, at: at.UnixNano(), latency: metric.Latency != nil}
+	if s := metric.Samples; s != nil {
+		q.samples, q.step = int64(cmp.Or(s.Count, defaultSamples)), int64(interval)
+	}
 	var err *Error
 	if metric.Prometheus != nil {
 		q.text, err = fields.fill(metric.Prometheus.Query, inQuotes)
 	} else if metric.SuccessRate != nil || metric.Latency != nil {
-		q.text, err = builtin(spec, metric, t)
+		q.text, err = builtin(spec, metric, t, interval)
 	} else {
 		err = errorf(BadQuery, "metric %s is neither built in nor defined: set successRate, latency, prometheus or web", metric.Name)
 	}

@@ -14,6 +14,8 @@ type answer struct {
 	noTraffic bool
 	// atLeast reports whether value is only a lower bound.
 	atLeast bool
+	// samples of which value is the median; nil for one value.
+	samples []float64
 	err     *Error
 }
 
@@ -39,6 +41,9 @@ func inUnit(metric *v1alpha1.AnalysisMetric, a answer) answer {
 		return answer{err: errorf(WrongUnit, "%s is not a percentage: check whether requests are counted twice, or in another unit", text(a.value))}
 	case metric.SuccessRate != nil:
 		a.value = min(max(a.value, 0), 100)
+		for i, v := range a.samples {
+			a.samples[i] = min(max(v, 0), 100)
+		}
 	case metric.Latency != nil && a.value < 0:
 		return answer{err: errorf(WrongUnit, "%s is not a duration", text(a.value))}
 	}
@@ -75,6 +80,9 @@ func judge(metric *v1alpha1.AnalysisMetric, canary answer, active *answer) Measu
 		return m.without(lack(metric) + " at the active release")
 	}
 	both := fmt.Sprintf("canary %s, active %s", text(canary.value), text(active.value))
+	if metric.Samples != nil {
+		return m.sampled(metric, canary, *active)
+	}
 	if metric.Baseline == v1alpha1.BaselineDifference {
 		return m.compared(metric, canary.value-active.value, both).exact(metric, canary, *active)
 	}
@@ -83,6 +91,9 @@ func judge(metric *v1alpha1.AnalysisMetric, canary answer, active *answer) Measu
 
 // lack describes which traffic is missing.
 func lack(metric *v1alpha1.AnalysisMetric) string {
+	if metric.Samples != nil {
+		return fmt.Sprintf("fewer than %d samples with requests", minSamples)
+	}
 	if n := metric.MinimumRequests; n > 1 {
 		return fmt.Sprintf("fewer than %d requests", n)
 	}

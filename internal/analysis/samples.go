@@ -1,0 +1,125 @@
+package analysis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/aclements/go-moremath/stats"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// The defaults of samples, and the minimum number of samples of a release: with fewer, hardly any difference is significant.
+const (
+	defaultSamples      = 20
+	defaultSignificance = 0.05
+	minSamples          = 8
+)
+
+// askSamples sends a range query.
+func askSamples(ctx context.Context, server promv1.API, q query, at time.Time) answer {
+	step := time.Duration(q.step)
+	result, _, _, err := server.QueryRange(ctx, q.text, promv1.Range{Start: at.Add(-step * time.Duration(q.samples-1)), End: at, Step: step})
+	if err != nil {
+		return answer{err: classify(err)}
+	}
+	matrix, ok := result.(model.Matrix)
+	switch {
+	case !ok:
+		return answer{err: errorf(BadAnswer, "the response has no numeric result")}
+	case len(matrix) == 0:
+		return answer{noTraffic: true}
+	case len(matrix) > 1:
+		return answer{err: errorf(SeveralSeries, "the response has %d series: put sum(), max() or another aggregation around the query", len(matrix))}
+	case len(matrix[0].Histograms) > 0:
+		return answer{err: errorf(WrongType, "the response is a histogram: apply histogram_quantile(), histogram_sum() or histogram_count() to it")}
+	}
+	return sampledAnswer(matrix[0].Values, q.latency)
+}
+
+// sampledAnswer returns the samples of a series, with their median as the value. A sample that is not a number is one without requests.
+func sampledAnswer(values []model.SamplePair, latency bool) answer {
+	type sample struct {
+		value   float64
+		atLeast bool
+	}
+	var all []sample
+	for _, pair := range values {
+		v := float64(pair.Value)
+		if math.IsNaN(v) {
+			continue
+		}
+		if a := number(v); a.err != nil {
+			return a
+		}
+		all = append(all, sample{value: v})
+		if latency && v < 0 {
+			all[len(all)-1] = sample{value: -v, atLeast: true}
+		}
+	}
+	if len(all) < minSamples {
+		return answer{noTraffic: true}
+	}
+	slices.SortFunc(all, func(a, b sample) int {
+		switch {
+		case a.value < b.value:
+			return -1
+		case a.value > b.value:
+			return 1
+		}
+		return 0
+	})
+	out := answer{value: (all[(len(all)-1)/2].value + all[len(all)/2].value) / 2, atLeast: all[len(all)/2].atLeast}
+	for _, s := range all {
+		out.samples = append(out.samples, s.value)
+	}
+	return out
+}
+
+// sampled compares the medians of samples with the ranges, which include equal medians. What is outside of them passes nevertheless if the
+// samples do not differ significantly in the direction of their medians.
+func (m Measurement) sampled(metric *v1alpha1.AnalysisMetric, canary, active answer) Measurement {
+	p, err := probability(canary.samples, active.samples, canary.value > active.value)
+	if err != nil {
+		return m.failing(errorf(BadAnswer, "compare samples: %v", err))
+	}
+	both := fmt.Sprintf("medians: canary %s of %d, active %s of %d samples, p %s", text(canary.value), len(canary.samples), text(active.value), len(active.samples), strconv.FormatFloat(p, 'g', 2, 64))
+	out := m.ratio(metric, canary.value, active.value, both)
+	if metric.Baseline == v1alpha1.BaselineDifference {
+		out = m.compared(metric, canary.value-active.value, both)
+	}
+	out = out.exact(metric, canary, active)
+	alpha := defaultSignificance
+	if s := metric.Samples.Significance; s != nil {
+		alpha = *s
+	}
+	if p >= alpha && (out.Result == v1alpha1.MeasurementFailed || out.Result == v1alpha1.MeasurementInconclusive) {
+		out.Result, out.Message = v1alpha1.MeasurementPassed, "not significant: "+out.Message
+	}
+	return out
+}
+
+// probability returns the p-value of a one-sided Mann-Whitney U test: that of samples at least as different between releases that are the
+// same, where the samples of the canary are above, or below, those of the active release. H. B. Mann and D. R. Whitney, "On a Test of Whether
+// one of Two Random Variables is Stochastically Larger than the Other", 1947.
+func probability(canary, active []float64, above bool) (float64, error) {
+	alternative := stats.LocationLess
+	if above {
+		alternative = stats.LocationGreater
+	}
+	result, err := stats.MannWhitneyUTest(canary, active, alternative)
+	if errors.Is(err, stats.ErrSamplesEqual) {
+		return 1, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return min(result.P, 1), nil
+}

@@ -1,0 +1,211 @@
+package analysis
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// Values from tables of the one-sided test, and its symmetry.
+func TestProbability(t *testing.T) {
+	t.Parallel()
+	rising := func(n int, from, by float64) (out []float64) {
+		for i := range n {
+			out = append(out, from+by*float64(i))
+		}
+		return out
+	}
+	for name, tc := range map[string]struct {
+		canary, active []float64
+		above          bool
+		want           float64
+	}{
+		"all above, 8 and 8":      {rising(8, 100, 1), rising(8, 1, 1), true, 1.0 / 12870}, // one of 16 over 8 orders
+		"all below, 8 and 8":      {rising(8, 1, 1), rising(8, 100, 1), false, 1.0 / 12870},
+		"all above, asked below":  {rising(8, 100, 1), rising(8, 1, 1), false, 1},
+		"all equal":               {slices.Repeat([]float64{3}, 20), slices.Repeat([]float64{3}, 20), true, 1},
+		"one after the other, 8":  {rising(8, 2, 2), rising(8, 1, 2), true, 0.3603},
+		"one after the other, 20": {rising(20, 2, 2), rising(20, 1, 2), true, 0.3989},
+		"many, by approximation":  {rising(100, 30, 1), rising(100, 0, 1), true, 0.0000000003},
+	} {
+		got, err := probability(tc.canary, tc.active, tc.above)
+		if err != nil || math.Abs(got-tc.want) > 0.001*max(1, tc.want) {
+			t.Errorf("%s: p %v, %v, want %v", name, got, err, tc.want)
+		}
+	}
+}
+
+func sampledMetric(baseline v1alpha1.BaselineMode, r v1alpha1.ValueRange) *v1alpha1.AnalysisMetric {
+	return &v1alpha1.AnalysisMetric{Name: "latency", Latency: &v1alpha1.LatencyMetric{Quantile: v1alpha1.LatencyP95}, Baseline: baseline, ThresholdRange: r, Samples: &v1alpha1.MetricSamples{Interval: "15s"}}
+}
+
+func pairs(values ...float64) (out []model.SamplePair) {
+	for _, v := range values {
+		out = append(out, model.SamplePair{Value: model.SampleValue(v)})
+	}
+	return out
+}
+
+// The results of comparisons of samples.
+func TestSampled(t *testing.T) {
+	t.Parallel()
+	around := func(middle float64) (out []float64) {
+		for i := range 20 {
+			out = append(out, middle*(0.9+0.01*float64(i)))
+		}
+		return out
+	}
+	max13, min99 := 1.3, -1.0
+	slower := v1alpha1.ValueRange{Max: &max13}
+	for name, tc := range map[string]struct {
+		metric         *v1alpha1.AnalysisMetric
+		canary, active []float64
+		want           v1alpha1.MeasurementResult
+		message        string
+	}{
+		"equal":                         {sampledMetric("Ratio", slower), around(0.3), around(0.3), v1alpha1.MeasurementPassed, "medians: canary 0.2985 of 20, active 0.2985 of 20 samples, p "},
+		"slower, as allowed":            {sampledMetric("Ratio", slower), around(0.36), around(0.3), v1alpha1.MeasurementPassed, "p "},
+		"slower":                        {sampledMetric("Ratio", slower), around(0.5), around(0.3), v1alpha1.MeasurementFailed, "above 1.3"},
+		"slower by two samples of nine": {sampledMetric("Ratio", slower), []float64{1, 1, 1, 1, 9, 9, 9, 9, 9}, []float64{9, 9, 9, 1, 1, 1, 1, 1, 9}, v1alpha1.MeasurementPassed, "not significant: 9 is above 1.3"},
+		"a difference":                  {sampledMetric("Difference", v1alpha1.ValueRange{Min: &min99}), around(97), around(99.9), v1alpha1.MeasurementPassed, ""},
+		"too few":                       {sampledMetric("Ratio", slower), around(9)[:7], around(1), v1alpha1.MeasurementNoTraffic, "fewer than 8 samples with requests"},
+		"too few of the active":         {sampledMetric("Ratio", slower), around(9), around(1)[:7], v1alpha1.MeasurementNoTraffic, "fewer than 8 samples with requests at the active release"},
+		"beyond the buckets":            {sampledMetric("Ratio", slower), slices.Repeat([]float64{-10}, 9), around(1), v1alpha1.MeasurementFailed, "above 1.3"},
+		"both beyond the buckets":       {sampledMetric("Ratio", slower), slices.Repeat([]float64{-10}, 9), slices.Repeat([]float64{-10}, 9), v1alpha1.MeasurementError, "slower than the highest bucket"},
+	} {
+		canary, active := sampledAnswer(pairs(tc.canary...), true), sampledAnswer(pairs(tc.active...), true)
+		m := judge(tc.metric, canary, &active)
+		if m.Result != tc.want || !strings.Contains(m.Message, tc.message) || len(m.Message) > 256 {
+			t.Errorf("%s: %+v, want %s with %q", name, m, tc.want, tc.message)
+		}
+	}
+	if a := sampledAnswer(pairs(append(around(1), math.Inf(1))...), false); a.err == nil || a.err.Reason != Infinite {
+		t.Errorf("an infinite sample: %+v", a)
+	}
+	if a := sampledAnswer(pairs(append(around(1), math.NaN())...), false); a.err != nil || len(a.samples) != 20 {
+		t.Errorf("a sample without requests: %+v", a)
+	}
+}
+
+// drawn are response times of a release with little and uneven traffic, by intervals of 15 s. In one interval of thirty, a neighbour on the
+// node makes all requests five times as slow.
+func drawn(r *rand.Rand, factor float64) (intervals [][]float64) {
+	for range 20 {
+		slow := factor
+		if r.IntN(30) == 0 {
+			slow *= 5
+		}
+		var all []float64
+		for range 20 + r.IntN(20) {
+			all = append(all, 0.1*slow*math.Exp(0.8*r.NormFloat64()))
+		}
+		intervals = append(intervals, all)
+	}
+	return intervals
+}
+
+func p95(intervals ...[]float64) float64 {
+	all := slices.Sorted(slices.Values(slices.Concat(intervals...)))
+	return all[len(all)*95/100]
+}
+
+// TestSamplesDecideBetter compares decisions after five minutes over the same drawn series: of samples, and of five rounds of a minute with a
+// fixed ratio, of which one may fail. Equal releases are rolled back far less often, and slower ones are found as well.
+func TestSamplesDecideBetter(t *testing.T) {
+	t.Parallel()
+	const series, limit = 400, 1.25
+	most := limit
+	metric := sampledMetric("Ratio", v1alpha1.ValueRange{Max: &most})
+	r := rand.New(rand.NewPCG(1, 2))
+	count := func(factor float64) (bySamples, byRatio int) {
+		for range series {
+			canary, active := drawn(r, factor), drawn(r, 1)
+			var c, a []float64
+			failed := 0
+			for i := range canary {
+				c, a = append(c, p95(canary[i])), append(a, p95(active[i]))
+				if i%4 == 3 && p95(canary[i-3:i+1]...)/p95(active[i-3:i+1]...) > limit {
+					failed++
+				}
+			}
+			if failed > 1 {
+				byRatio++
+			}
+			of, to := sampledAnswer(pairs(c...), true), sampledAnswer(pairs(a...), true)
+			if judge(metric, of, &to).Result == v1alpha1.MeasurementFailed {
+				bySamples++
+			}
+		}
+		return bySamples, byRatio
+	}
+	falseBySamples, falseByRatio := count(1)
+	foundBySamples, foundByRatio := count(1.7)
+	t.Logf("of %d equal releases, rolled back by samples %d, by a ratio %d; of %d that are 1.7 times as slow, found %d and %d", series, falseBySamples, falseByRatio, series, foundBySamples, foundByRatio)
+	if falseBySamples*5 > falseByRatio || foundBySamples < foundByRatio*98/100 {
+		t.Error("samples decide no better than a fixed ratio")
+	}
+}
+
+// TestSamplesOfPrometheus measures a slower and an equal canary by the built-in latency and a custom query in a real Prometheus.
+func TestSamplesOfPrometheus(t *testing.T) {
+	t.Parallel()
+	const count = 12
+	var om bytes.Buffer
+	om.WriteString("# TYPE http_request_duration_seconds histogram\n")
+	begin := history.Add(-(count + 2) * time.Minute)
+	for release, slow := range map[string]float64{"shop-1": 0.5, "shop-2": 0.5, "shop-3": 0.05} { // the share of requests beyond 100 ms
+		counts := map[string]float64{}
+		for i := range 4*count + 9 {
+			at := begin.Add(time.Duration(i) * every).Unix()
+			counts["0.1"] += 100 * (1 - slow)
+			counts["0.5"] += 100
+			counts["+Inf"] += 100
+			for _, le := range []string{"0.1", "0.5", "+Inf"} {
+				fmt.Fprintf(&om, "http_request_duration_seconds_bucket{namespace=\"shop\",hlnr_io_release=%q,le=%q} %v %d\n", release, le, counts[le]+float64(i%3), at)
+			}
+		}
+	}
+	address := startPrometheus(t, sorted(om.String()))
+	m, err := New(Config{PrometheusAddress: address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := 1.3
+	metric := *sampledMetric("Ratio", v1alpha1.ValueRange{Max: &most})
+	metric.Latency.Quantile, metric.Samples = v1alpha1.LatencyP50, &v1alpha1.MetricSamples{Interval: "1m", Count: count}
+	custom := metric
+	custom.Name, custom.Latency = "custom", nil
+	custom.Prometheus = &v1alpha1.PrometheusMetric{Query: `histogram_quantile(0.5, sum by (le) (rate(http_request_duration_seconds_bucket{hlnr_io_release="{{.Release}}"}[{{.Interval}}])))`}
+	spec := v1alpha1.CanaryAnalysis{Source: v1alpha1.SourceApplication, Metrics: []v1alpha1.AnalysisMetric{metric, custom}}
+	target := func(name string) Target { return Target{Namespace: "shop", Release: name} }
+	active := target("shop-3")
+	for canary, want := range map[string]v1alpha1.MeasurementResult{"shop-1": v1alpha1.MeasurementFailed, "shop-3": v1alpha1.MeasurementPassed, "shop-4": v1alpha1.MeasurementNoTraffic} {
+		round := m.Measure(context.Background(), Request{At: history, Spec: spec, Canary: target(canary), Active: &active})
+		for _, got := range round.Measurements {
+			if got.Result != want || want == v1alpha1.MeasurementFailed && !strings.Contains(got.Message, "of 12 samples, p ") {
+				t.Errorf("%s, %s: %+v, want %s", canary, got.Metric, got, want)
+			}
+		}
+	}
+}
+
+// sorted returns OpenMetrics text with the samples of a series next to each other, and its end.
+func sorted(text string) []byte {
+	head, rest, _ := strings.Cut(text, "\n")
+	lines := strings.Split(strings.TrimSpace(rest), "\n")
+	slices.SortStableFunc(lines, func(a, b string) int {
+		x, y := a[:strings.Index(a, "} ")], b[:strings.Index(b, "} ")]
+		return strings.Compare(x, y)
+	})
+	return []byte(head + "\n" + strings.Join(lines, "\n") + "\n# EOF\n")
+}
