@@ -132,7 +132,7 @@ type FreezeStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// active reports whether the freeze applies now.
+	// active reports whether the freeze applies now. It is false if a selector is invalid.
 	// +optional
 	Active bool `json:"active"`
 

@@ -24,6 +24,7 @@ func setStatus(o *observed, now time.Time) (next time.Time) {
 		s.Until = timeOf(o.freeze.End())
 	}
 	if err := o.freeze.Check(); err != nil {
+		s.Active = false
 		status.Stalled(&s.Conditions, s.ObservedGeneration, reasonInvalidSelector, err.Error()+": no Microservice is frozen; correct the selector")
 		return state.Next()
 	}

@@ -164,6 +164,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.events.Record(&policy, readyEvents(before.Status.Conditions, policy.Status.Conditions)...)
 	}
 	r.tasks.recorded(req.NamespacedName, o.state)
+	r.tasks.keep(req.NamespacedName, &policy.Spec)
 	for name, jobs := range p.jobs {
 		receiver := o.receiver(name).DeepCopy()
 		namespace := policy.Namespace

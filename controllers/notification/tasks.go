@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -44,6 +46,8 @@ type attempt struct {
 // messages.
 type receiverState struct {
 	running bool
+	// receiver as it is called.
+	receiver *v1alpha1.NotificationReceiver
 	// results that are not in the status yet.
 	results []result
 	// failure of the last message; "" if it was accepted. succeeded: one was accepted since the process
@@ -110,6 +114,26 @@ func (t *tasks) state(policy types.NamespacedName, uid types.UID) map[string]rec
 	return out
 }
 
+// keep cancels what is sent to receivers that have changed or are gone, or to all of a suspended policy, and forgets those that are gone:
+// messages that were not accepted are sent to the receivers of the specification.
+func (t *tasks) keep(policy types.NamespacedName, spec *v1alpha1.NotificationPolicySpec) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.policies[policy]
+	if p == nil {
+		return
+	}
+	for name, r := range p.receivers {
+		at := slices.IndexFunc(spec.Receivers, func(x v1alpha1.NotificationReceiver) bool { return x.Name == name })
+		if r.running && (at < 0 || spec.Suspend || !equality.Semantic.DeepEqual(*r.receiver, spec.Receivers[at])) {
+			r.cancel()
+		}
+		if at < 0 && !r.running {
+			delete(p.receivers, name)
+		}
+	}
+}
+
 // recorded reports that the status has the results of a state.
 func (t *tasks) recorded(policy types.NamespacedName, state map[string]receiverState) {
 	t.mu.Lock()
@@ -160,7 +184,7 @@ func (t *tasks) start(policy types.NamespacedName, receiver *v1alpha1.Notificati
 		return
 	}
 	ctx, cancel := context.WithCancel(t.ctx)
-	r.running, r.cancel = true, cancel
+	r.running, r.cancel, r.receiver = true, cancel, receiver
 	known := map[string]attempt{}
 	for _, j := range jobs {
 		if a, ok := r.attempts[j.message.ID]; ok {

@@ -127,3 +127,49 @@ func TestForget(t *testing.T) {
 		t.Errorf("state %+v", s)
 	}
 }
+
+// What is in progress for a receiver that is changed, removed or suspended ends, so that the messages go to the receivers of the specification;
+// a receiver that is removed leaves nothing.
+func TestChangedReceiver(t *testing.T) {
+	t.Parallel()
+	chat := v1alpha1.NotificationReceiver{Name: "chat", URL: "https://old.example.com"}
+	moved := chat
+	moved.URL = "https://new.example.com"
+	for name, spec := range map[string]v1alpha1.NotificationPolicySpec{
+		"removed":   {},
+		"renamed":   {Receivers: []v1alpha1.NotificationReceiver{{Name: "talk", URL: chat.URL}}},
+		"changed":   {Receivers: []v1alpha1.NotificationReceiver{moved}},
+		"suspended": {Receivers: []v1alpha1.NotificationReceiver{chat}, Suspend: true},
+		"unchanged": {Receivers: []v1alpha1.NotificationReceiver{chat}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			begun, end := make(chan struct{}, 2), make(chan struct{})
+			l := newLine(t, func(string) *notify.Error { return nil })
+			l.send = func(ctx context.Context, _ *v1alpha1.NotificationReceiver, _ notify.Credentials, _ notify.Message, _ string) (string, *notify.Error) {
+				begun <- struct{}{}
+				select {
+				case <-ctx.Done():
+					return "", notify.NewError(ctx.Err())
+				case <-end:
+					return "", nil
+				}
+			}
+			l.start(team, chat.DeepCopy(), []job{{message: notify.Message{ID: "1"}}, {message: notify.Message{ID: "2"}}}, func(context.Context) (notify.Credentials, error) { return notify.Credentials{}, nil })
+			await.Receive(t, "the call", begun)
+			l.keep(team, &spec)
+			if name == "unchanged" {
+				close(end)
+			}
+			await.Receive(t, "the end of the task", l.enqueued)
+			s := l.state(team, "uid")["chat"]
+			if sent := len(s.results); sent != map[bool]int{true: 2}[name == "unchanged"] {
+				t.Errorf("%d messages are recorded as sent", sent)
+			}
+			l.keep(team, &spec)
+			if _, known := l.state(team, "uid")["chat"]; known == (name == "removed" || name == "renamed") {
+				t.Errorf("its state is kept: %t", known)
+			}
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,6 +101,10 @@ func TestLabelsKeepAFreeze(t *testing.T) {
 		"DoesNotExist":       expression("tier", metav1.LabelSelectorOpDoesNotExist),
 		"label, expression":  both,
 		"an invalid one":     expression("tier", "Bogus"),
+		"Exists, values":     expression("tier", metav1.LabelSelectorOpExists, "web"),
+		"NotIn, no values":   expression("team", metav1.LabelSelectorOpNotIn),
+		"an invalid value":   expression("tier", metav1.LabelSelectorOpIn, "web", "a b"),
+		"an invalid key":     expression("bad key!", metav1.LabelSelectorOpDoesNotExist),
 		"In, without values": expression("tier", metav1.LabelSelectorOpIn),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +114,7 @@ func TestLabelsKeepAFreeze(t *testing.T) {
 			until := metav1.NewTime(time.Date(2030, 1, 4, 8, 0, 0, 0, time.UTC))
 			rules := hlnr.FreezeRules{Reason: "trade fair", Until: &until, Selector: selector}
 			f := &hlnr.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "fair"}, Spec: hlnr.FreezeSpec{FreezeRules: rules}}
-			activate(t, f, true)
+			activate(t, f, freeze.Namespaced(f).Check() == nil) // as the manager reports it
 			refusesProbe(t, dev, namespace, &hlnr.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe"}, Spec: hlnr.FreezeSpec{FreezeRules: probeRules(namespace)}})
 			selects := func(labels map[string]string) bool {
 				return freeze.Namespaced(f).Selects(freeze.Subject{Namespace: namespace, Name: "shop", Labels: labels})
@@ -200,4 +205,34 @@ func TestLabelsWithoutFreezes(t *testing.T) {
 	await.Nil(t, func(ctx context.Context) error {
 		return env.As(t, "heighliner-edit").Patch(ctx, ms, relabel(t, nil))
 	})
+}
+
+// TestLabelsBeyondTheCost checks that the labels of a user do not exceed the budget of the expressions, in which case the policy would be
+// ignored.
+func TestLabelsBeyondTheCost(t *testing.T) {
+	t.Parallel()
+	installRoles(t)
+	const dev = "heighliner-edit"
+	namespace := env.Namespace(t)
+	bind(t, namespace, dev)
+	var requirements []metav1.LabelSelectorRequirement
+	for i := range 64 {
+		var values []string
+		for j := range 100 {
+			values = append(values, strings.Repeat("v", 50)+fmt.Sprint(j))
+		}
+		requirements = append(requirements, metav1.LabelSelectorRequirement{Key: fmt.Sprintf("k%d", i), Operator: metav1.LabelSelectorOpNotIn, Values: values})
+	}
+	rules := hlnr.FreezeRules{Reason: "trade fair", Indefinite: true, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "web"}, MatchExpressions: requirements}}
+	f := &hlnr.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "fair"}, Spec: hlnr.FreezeSpec{FreezeRules: rules}}
+	activate(t, f, true)
+	refusesProbe(t, dev, namespace, &hlnr.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe"}, Spec: hlnr.FreezeSpec{FreezeRules: probeRules(namespace)}})
+	labels := map[string]string{"tier": "web"}
+	for i := range 20000 {
+		labels[fmt.Sprintf("k%d", i)] = fmt.Sprint("z", i)
+	}
+	ms := newMicroservice(t, namespace, "shop", labels)
+	labels["tier"] = "db"
+	check(t, env.As(t, dev).Patch(t.Context(), ms.DeepCopy(), relabel(t, labels), client.DryRunAll), "is frozen by Freeze fair")
+	check(t, env.As(t, dev).Patch(t.Context(), ms.DeepCopy(), relabel(t, nil), client.DryRunAll), "is frozen by Freeze fair")
 }
