@@ -300,7 +300,6 @@ type WebAWS struct {
 	// service that the signature is for: monitoring is CloudWatch, and aps is Amazon Managed Service
 	// for Prometheus. Defaults to monitoring.
 	// +optional
-	// +kubebuilder:default=monitoring
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]+(-[a-z0-9]+)*$')",message="web.aws.service must consist of lower-case letters, digits and '-', such as monitoring"
