@@ -331,15 +331,17 @@ func TestRefusalsOfGoogle(t *testing.T) {
 		reason Reason
 		want   string
 	}{
-		"key deleted":   {token: answers(400, `{"error":"invalid_grant","error_description":"Invalid JWT Signature. hunter2"}`), reason: Unauthorized, want: fetch + "invalid_grant: the key key.json of Secret robot was deleted or disabled, or its service account was: create a new key"},
-		"other error":   {token: answers(401, `{"error":"unauthorized_client","error_description":"hunter2"}`), reason: Unauthorized, want: fetch + "401 Unauthorized: check the key key.json of Secret robot"},
-		"markup":        {token: answers(404, `<html>hunter2`), reason: Unauthorized, want: fetch + "404 Not Found: check the key key.json of Secret robot"},
-		"internal":      {token: answers(500, ``), reason: ServerError, want: fetch + "500 Internal Server Error"},
-		"too many":      {token: answers(429, ``), reason: Throttled, want: fetch + "429 Too Many Requests"},
-		"no token":      {token: answers(200, `{"id_token":"hunter2"}`), reason: BadAnswer, want: "Google responded without an access token for the service account of Secret robot"},
-		"bad token":     {token: answers(200, `{"access_token":"hunter2\r\nX: y","expires_in":3599}`), reason: BadAnswer, want: "Google responded without an access token for the service account of Secret robot"},
-		"not JSON":      {token: answers(200, `hunter2`), reason: BadAnswer, want: "Google responded without an access token for the service account of Secret robot"},
-		"redirect away": {token: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://example.com/", 307) }, reason: ClientError, want: "fetch an access token from Google: "},
+		"key deleted": {token: answers(400, `{"error":"invalid_grant","error_description":"Invalid JWT Signature. hunter2"}`), reason: Unauthorized, want: fetch + "invalid_grant: the key key.json of Secret robot was deleted or disabled, or its service account was: create a new key"},
+		"other error": {token: answers(401, `{"error":"unauthorized_client","error_description":"hunter2"}`), reason: Unauthorized, want: fetch + "401 Unauthorized: check the key key.json of Secret robot"},
+		"markup":      {token: answers(404, `<html>hunter2`), reason: Unauthorized, want: fetch + "404 Not Found: check the key key.json of Secret robot"},
+		"internal":    {token: answers(500, ``), reason: ServerError, want: fetch + "500 Internal Server Error"},
+		"too many":    {token: answers(429, ``), reason: Throttled, want: fetch + "429 Too Many Requests"},
+		"no token":    {token: answers(200, `{"id_token":"hunter2"}`), reason: BadAnswer, want: "Google responded without an access token for the service account of Secret robot"},
+		"bad token":   {token: answers(200, `{"access_token":"hunter2\r\nX: y","expires_in":3599}`), reason: BadAnswer, want: "Google responded without an access token for the service account of Secret robot"},
+		"not JSON":    {token: answers(200, `hunter2`), reason: BadAnswer, want: "Google responded without an access token for the service account of Secret robot"},
+		"redirect away": {token: func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://example.com/", http.StatusTemporaryRedirect)
+		}, reason: ClientError, want: "fetch an access token from Google: "},
 		"no permission": {metrics: answers(403, `{"error":{"message":"hunter2"}}`), reason: Unauthorized, want: "the provider responded with 403 Forbidden: give the service account of Secret robot the role roles/monitoring.viewer in the project of web.url, and enable the Cloud Monitoring API there"},
 		"not accepted":  {metrics: answers(401, ``), reason: Unauthorized, want: "the provider responded with 401 Unauthorized: it does not accept access tokens of the service account of Secret robot"},
 		"throttled":     {metrics: answers(429, ``), reason: Throttled, want: "the provider responded with 429 Too Many Requests"},
