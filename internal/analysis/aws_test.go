@@ -10,6 +10,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -318,7 +319,7 @@ func TestRefusalsOfAWS(t *testing.T) {
 			if got.err == nil {
 				t.Fatal("no error")
 			}
-			message := strings.Replace(strings.Replace(got.err.Message, "3h0m1s", "3h0m0s", 1), "2h59m59s", "3h0m0s", 1)
+			message := regexp.MustCompile(`(2h59m|3h0m)\d+s`).ReplaceAllString(got.err.Message, "3h0m0s") // a slow machine differs by seconds
 			if got.err.Reason != test.reason || !strings.Contains(message, test.want) {
 				t.Errorf("%v, want %s: %s", got.err, test.reason, test.want)
 			}
