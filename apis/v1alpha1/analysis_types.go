@@ -263,7 +263,8 @@ type PrometheusMetric struct {
 }
 
 // WebMetric is a number in the JSON response of a URL.
-// +kubebuilder:validation:XValidation:rule="!has(self.secretRef) || !has(self.headers) || !self.headers.exists(h, h.name.lowerAscii() == 'authorization')",message="web.secretRef sets the header Authorization: remove one of them"
+// +kubebuilder:validation:XValidation:rule="[has(self.secretRef), has(self.aws), has(self.google), has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'authorization')].filter(x, x).size() <= 1",message="web.secretRef, web.aws, web.google and a header Authorization in web.headers each set the header Authorization: keep one of them, and remove the others"
+// +kubebuilder:validation:XValidation:rule="!(has(self.aws) || has(self.google)) || self.url.startsWith('https://')",message="web.url must begin with https:// if web.aws or web.google is set, because the request contains credentials: write https://"
 type WebMetric struct {
 	// url to request, with the fields of prometheus.query, and {{.Start}} and {{.End}}, the
 	// interval in seconds since 1970. Link-local and loopback addresses are rejected, and so are
@@ -301,10 +302,57 @@ type WebMetric struct {
 	// +optional
 	SecretRef *Reference `json:"secretRef,omitempty"`
 
+	// aws signs the request with Signature Version 4, as Amazon CloudWatch needs it. The URL must
+	// begin with https://.
+	// +optional
+	AWS *WebAWS `json:"aws,omitempty"`
+
+	// google sends an access token of a service account, as Google Cloud Monitoring needs it. The
+	// URL must begin with https://.
+	// +optional
+	Google *WebGoogle `json:"google,omitempty"`
+
 	// caSecretRef names a Secret of this namespace whose key ca.crt holds the
 	// certificate authorities to trust for this URL.
 	// +optional
 	CASecretRef *Reference `json:"caSecretRef,omitempty"`
+}
+
+// WebAWS signs a request with Signature Version 4 of AWS. A body is sent with the Content-Type
+// application/x-amz-json-1.0; CloudWatch then needs the header X-Amz-Target with the operation, such
+// as GraniteServiceVersion20100801.GetMetricData.
+type WebAWS struct {
+	// region that the signature is for, such as eu-central-1.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]+(-[a-z0-9]+)*$')",message="web.aws.region must consist of lower-case letters, digits and '-', such as eu-central-1"
+	Region string `json:"region"`
+
+	// service that the signature is for: monitoring is CloudWatch, and aps is Amazon Managed Service
+	// for Prometheus. Defaults to monitoring.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]+(-[a-z0-9]+)*$')",message="web.aws.service must consist of lower-case letters, digits and '-', such as monitoring"
+	Service string `json:"service,omitempty"`
+
+	// secretRef names a Secret of this namespace with the keys access-key-id and secret-access-key
+	// of an IAM user or role, and session-token if they are temporary. The identity of the manager is
+	// never used.
+	// +required
+	SecretRef Reference `json:"secretRef"`
+}
+
+// WebGoogle fetches an access token with the scope
+// https://www.googleapis.com/auth/monitoring.read from oauth2.googleapis.com, and sends it as a bearer
+// token (RFC 7523). The token is used until shortly before it expires.
+type WebGoogle struct {
+	// secretRef names a Secret of this namespace whose key key.json is the key of a service account,
+	// in JSON. Its token_uri must be https://oauth2.googleapis.com/token. The identity of the manager
+	// is never used.
+	// +required
+	SecretRef Reference `json:"secretRef"`
 }
 
 // WebHeader is a header of a request.

@@ -22,6 +22,9 @@
 //	builtin.go     the queries of built-in metrics
 //	prometheus.go  asks Prometheus
 //	web.go         asks an endpoint that answers JSON
+//	aws.go         signs requests for Amazon CloudWatch
+//	tokens.go      keeps access tokens until they expire
+//	google.go      access tokens for Google Cloud Monitoring
 //	http.go        HTTP requests to providers
 //	samples.go     several values of each release, and whether they differ
 //	thresholds.go  compares an answer with thresholds

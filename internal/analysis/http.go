@@ -21,6 +21,8 @@ type sender struct {
 	policy, operatorPolicy *outbound.Policy
 	client, operator       *http.Client
 	secrets                Secrets
+	tokens                 *tokens
+	tokenURL               string // googleToken, except in tests
 	userAgent              string
 	now                    func() time.Time
 }
@@ -33,7 +35,7 @@ const maxElements = 1 << 13
 var options = outbound.Options{Timeout: 2 * time.Minute, MaxBody: outbound.DefaultMaxBody, MaxElements: maxElements, Redirects: 3}
 
 func newSender(config Config) (*sender, error) {
-	s := &sender{policy: config.Outbound, operatorPolicy: config.Outbound, secrets: config.Secrets, userAgent: config.UserAgent, now: config.Now}
+	s := &sender{policy: config.Outbound, operatorPolicy: config.Outbound, secrets: config.Secrets, userAgent: config.UserAgent, now: config.Now, tokens: newTokens(config.Now), tokenURL: googleToken}
 	if u, err := url.Parse(config.PrometheusAddress); err == nil && u.Hostname() != "" {
 		s.operatorPolicy = config.Outbound.Trusting(u.Hostname())
 	}
@@ -59,6 +61,9 @@ func (s *sender) send(ctx context.Context, q query) answer {
 
 // clientFor returns the client for a query, with its credentials.
 func (s *sender) clientFor(ctx context.Context, q query) (*http.Client, *Error) {
+	if q.login != loginPlain && !strings.HasPrefix(q.address, "https://") {
+		return nil, errorf(BadQuery, "web.url must begin with https:// if web.aws or web.google is set")
+	}
 	client := s.client
 	if q.operator {
 		client = s.operator
@@ -96,7 +101,12 @@ func (s *sender) sign(ctx context.Context, q query, transport *asking) *Error {
 		}
 		transport.headers = headers
 	}
-	if q.secret == "" {
+	switch {
+	case q.login == loginAWS:
+		return s.signAWS(ctx, q, transport)
+	case q.login == loginGoogle:
+		return s.signGoogle(ctx, q, transport)
+	case q.secret == "":
 		return nil
 	}
 	data, err := s.secret(ctx, q, "secretRef", q.secret)
@@ -106,9 +116,9 @@ func (s *sender) sign(ctx context.Context, q query, transport *asking) *Error {
 	token, user, password := value(data["token"]), value(data["username"]), value(data["password"])
 	switch {
 	case token != "":
-		transport.authorize = func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
+		transport.authorize = func(r *http.Request) *Error { r.Header.Set("Authorization", "Bearer "+token); return nil }
 	case user != "":
-		transport.authorize = func(r *http.Request) { r.SetBasicAuth(user, password) }
+		transport.authorize = func(r *http.Request) *Error { r.SetBasicAuth(user, password); return nil }
 	default:
 		return errorf(BadSecret, "Secret %s has neither key token nor username and password", q.secret)
 	}
@@ -132,12 +142,17 @@ func (s *sender) headers(ctx context.Context, q query) (map[string]string, *Erro
 		switch {
 		case text == "":
 			return nil, errorf(BadSecret, "Secret %s has no key %s, which the header %s needs", name, key, header)
-		case len(text) > maxHeader || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }):
+		case !isHeader(text):
 			return nil, errorf(BadSecret, "Secret %s: the key %s must be at most 8 KiB of printable ASCII to be the header %s", name, key, header)
 		}
 		headers[header] = text
 	}
 	return headers, nil
+}
+
+// isHeader reports whether a text can be the value of a header: at most 8 KiB of printable ASCII.
+func isHeader(text string) bool {
+	return len(text) <= maxHeader && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
 // value returns the value of a key without the line break that editors add.
@@ -163,8 +178,9 @@ func (s *sender) secret(ctx context.Context, q query, field, name string) (map[s
 // errors.
 type asking struct {
 	next      http.RoundTripper
-	authorize func(*http.Request)
-	headers   map[string]string // with credentials
+	authorize func(*http.Request) *Error
+	explain   func(*http.Response) *Error // the error for a response of this kind of provider, or nil
+	headers   map[string]string           // with credentials
 	userAgent string
 	now       func() time.Time
 }
@@ -178,7 +194,12 @@ func (a *asking) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Set(name, value)
 	}
 	if a.authorize != nil {
-		a.authorize(r)
+		if failure := a.authorize(r); failure != nil {
+			if r.Body != nil {
+				_ = r.Body.Close() // the body is not sent
+			}
+			return nil, failure
+		}
 	}
 	response, err := a.next.RoundTrip(r)
 	if err != nil {
@@ -193,6 +214,11 @@ func (a *asking) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // refusal returns the error for a response whose status code reports one, else nil.
 func (a *asking) refusal(r *http.Response) error {
+	if a.explain != nil {
+		if failure := a.explain(r); failure != nil {
+			return failure
+		}
+	}
 	wait := retryAfter(r.Header.Get("Retry-After"), a.now())
 	switch {
 	case r.StatusCode == http.StatusTooManyRequests, r.StatusCode == http.StatusServiceUnavailable && wait > 0:

@@ -21,6 +21,18 @@ const (
 	providerWeb        provider = "web"
 )
 
+// login is how a request gets the credentials of its Secret.
+type login string
+
+const (
+	// loginPlain sends a token, or a name and a password.
+	loginPlain login = ""
+	// loginAWS signs with Signature Version 4.
+	loginAWS login = "aws"
+	// loginGoogle sends an access token of a service account.
+	loginGoogle login = "google"
+)
+
 // query is one complete query to a provider. Equal queries have the same answer and
 // are sent once. The namespace is part of it: otherwise a namespace whose queries
 // wait would delay those of others.
@@ -40,6 +52,9 @@ type query struct {
 	keys string
 	// namespace of the analysis and of its Secrets.
 	namespace, secret, authority string
+	// login with the secret; region and service are those of loginAWS.
+	login           login
+	region, service string
 	// at is the time, in nanoseconds since 1970.
 	at int64
 	// samples is the number of values up to that time, and step the time between them in nanoseconds; 0 for one value.
@@ -100,6 +115,13 @@ func webQuestion(web *v1alpha1.WebMetric, fields values, namespace string, at ti
 	q := query{
 		provider: providerWeb, text: web.Value, namespace: namespace, at: at.UnixNano(),
 		secret: name(web.SecretRef), authority: name(web.CASecretRef),
+	}
+	switch {
+	case web.AWS != nil:
+		q.login, q.secret = loginAWS, web.AWS.SecretRef.Name
+		q.region, q.service = web.AWS.Region, cmp.Or(web.AWS.Service, "monitoring")
+	case web.Google != nil:
+		q.login, q.secret = loginGoogle, web.Google.SecretRef.Name
 	}
 	var err *Error
 	// Only these requests have the times of the interval; Prometheus has them as the time of a query.

@@ -26,13 +26,16 @@ type store struct {
 	body string
 	// header has the credential.
 	header, credential string
+	// service that the request is signed for, by Signature Version 4; "": it is not.
+	service string
 	// answers and the values that the recipe takes from them; nil: no traffic.
 	answers map[string]*float64
 }
 
 // stores by the names of the recipes. The answers have the form that the documentation of each store shows: Datadog's "Query timeseries
 // points", New Relic's NerdGraph tutorial for NRQL, Dynatrace's "Metrics API - GET metric data points", InfluxDB's "/query" of the 1.x
-// API, Graphite's "The Render URL API", Elasticsearch's "Search API" and Honeycomb's "Get SLO History".
+// API, Graphite's "The Render URL API", Elasticsearch's "Search API", Honeycomb's "Get SLO History", CloudWatch's GetMetricData in the protocol AWS
+// JSON 1.0, and the HTTP API of Prometheus at Amazon and Google.
 var stores = map[string]store{
 	"datadog": {
 		method: http.MethodGet, host: "api.datadoghq.com", path: "/api/v1/query", header: "DD-API-KEY", credential: "api-key of datadog",
@@ -92,7 +95,35 @@ var stores = map[string]store{
 			`{"2LBq9LckbcA":[]}`: nil,
 		},
 	},
+	"cloudwatch": {
+		method: http.MethodPost, host: "monitoring.eu-central-1.amazonaws.com", path: "/", header: "X-Amz-Target", credential: "GraniteServiceVersion20100801.GetMetricData",
+		service: "monitoring",
+		body: `{"StartTime": 1699999700, "EndTime": 1700000000, "MetricDataQueries": [{"Id": "errors", "MetricStat": {"Stat": "Average", "Period": 300,
+			"Metric": {"Namespace": "Shop", "MetricName": "Errors", "Dimensions": [{"Name": "Release", "Value": "cart-1"}]}}}]}`,
+		answers: map[string]*float64{
+			`{"MetricDataResults":[{"Id":"errors","Label":"Errors","Timestamps":[1699999800,1699999500],"Values":[0.005,0.5],"StatusCode":"Complete"}],"Messages":[]}`: new(0.005),
+			`{"MetricDataResults":[{"Id":"errors","Label":"Errors","Timestamps":[],"Values":[],"StatusCode":"Complete"}],"Messages":[]}`:                               nil,
+		},
+	},
+	"amazon-prometheus": {
+		method: http.MethodGet, host: "aps-workspaces.eu-central-1.amazonaws.com", path: "/workspaces/ws-12345678/api/v1/query", header: "X-Amz-Security-Token", credential: "session",
+		service: "aps", query: sharePromQL, answers: sharesPromQL,
+	},
+	"google-monitoring": {
+		method: http.MethodGet, host: "monitoring.googleapis.com", path: "/v1/projects/my-project/location/global/prometheus/api/v1/query", header: "Authorization", credential: "Bearer ya29.1",
+		query: sharePromQL, answers: sharesPromQL,
+	},
 }
+
+// sharePromQL is the query of the recipes in PromQL, and sharesPromQL are answers to it.
+var (
+	sharePromQL = url.Values{"time": {"1700000000"}, "query": {`sum(rate(http_requests_total{release="cart-1",code!~"5.."}[1m]))/(sum(rate(http_requests_total{release="cart-1"}[1m]))>0)`}}
+
+	sharesPromQL = map[string]*float64{
+		`{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1700000000,"0.995"]}]}}`: new(0.995),
+		`{"status":"success","data":{"resultType":"vector","result":[]}}`:                                           nil,
+	}
+)
 
 // credentials are the Secrets of the recipes: each key has its name and that of the Secret.
 var credentials = func() secrets {
@@ -104,6 +135,9 @@ var credentials = func() secrets {
 		}
 		all["shop/"+name] = data
 	}
+	keys := map[string][]byte{keyAccessID: []byte(exampleID), keyAccessSecret: []byte(exampleKey)}
+	all["shop/cloudwatch"] = keys
+	all["shop/amazon-prometheus"] = map[string][]byte{keyAccessID: keys[keyAccessID], keyAccessSecret: keys[keyAccessSecret], keySession: []byte("session")}
 	all["shop/graphite"] = map[string][]byte{"username": []byte("robot"), "password": []byte("secret")}
 	return all
 }()
@@ -133,7 +167,7 @@ func TestRecipes(t *testing.T) {
 			}
 			played[metric.Name] = true
 			for answer, want := range st.answers {
-				q, failure := question(&v1alpha1.CanaryAnalysis{}, &metric, Target{Namespace: "shop", Release: "cart-1"}, at, "")
+				q, failure := question(&spec, &metric, Target{Namespace: "shop", Release: "cart-1"}, at, "")
 				if failure != nil {
 					t.Fatalf("%s: %v", metric.Name, failure)
 				}
@@ -141,8 +175,13 @@ func TestRecipes(t *testing.T) {
 				if err != nil || u.Host != st.host {
 					t.Fatalf("%s: host %q, want %q: %v", metric.Name, u.Host, st.host, err)
 				}
-				address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				address, ca := serveTLS(t, func(w http.ResponseWriter, r *http.Request) {
 					raw, _ := io.ReadAll(r.Body)
+					if st.service != "" {
+						if why := verify(r, raw, exampleID, exampleKey, "eu-central-1", st.service, time.Now()); why != "" {
+							t.Errorf("%s: %s", metric.Name, why)
+						}
+					}
 					if r.Method != st.method || r.URL.Path != st.path || r.Header.Get(st.header) != st.credential {
 						t.Errorf("%s: %s %s with %s %q", metric.Name, r.Method, r.URL.Path, st.header, r.Header.Get(st.header))
 					}
@@ -155,7 +194,11 @@ func TestRecipes(t *testing.T) {
 					answers(200, answer)(w, r)
 				})
 				q.address = strings.Replace(q.address, "https://"+st.host, address, 1)
-				s := openSender(t, credentials)
+				q.authority = "ca"
+				tokens := newTokenServer(t)
+				s := signedSender(t, ca, credentials)
+				s.secrets.(secrets)["shop/google-monitoring"] = map[string][]byte{keyServiceAccount: keyFile(t, tokens.url, nil)}
+				s.tokenURL = tokens.url
 				wanted := answered{noTraffic: want == nil}
 				if want != nil {
 					wanted.value = *want

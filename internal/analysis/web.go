@@ -39,7 +39,11 @@ func askWeb(ctx context.Context, client *http.Client, q query) answer {
 		return answer{err: errorf(BadQuery, "web.url: after replacing its fields it is not a URL without user")}
 	}
 	request.Header.Set("Accept", "application/json")
-	if q.body != "" {
+	switch {
+	case q.body == "":
+	case q.login == loginAWS:
+		request.Header.Set("Content-Type", awsJSON)
+	default:
 		request.Header.Set("Content-Type", "application/json")
 	}
 	for line := range strings.SplitSeq(q.headers, "\n") {

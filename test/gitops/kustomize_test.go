@@ -54,6 +54,9 @@ spec:
         provider: {prometheus: {address: "http://prometheus:9090", secretRef: {name: keys}, caSecretRef: {name: keys}}}
         metrics:
         - {name: web, web: {url: "https://metrics.example.com", value: "body.a", secretRef: {name: keys}, caSecretRef: {name: keys}}, thresholdRange: {min: 1}}
+        - {name: aws, web: {url: "https://metrics.example.com", value: "body.a", aws: {region: a, secretRef: {name: keys}}}, thresholdRange: {min: 1}}
+        - {name: google, web: {url: "https://metrics.example.com", value: "body.a", google: {secretRef: {name: keys}}}, thresholdRange: {min: 1}}
+        - {name: header, web: {url: "https://metrics.example.com", value: "body.a", headers: [{name: X-Key, secretKeyRef: {name: keys, key: a}}]}, thresholdRange: {min: 1}}
   template:
     spec:
       imagePullSecrets: [{name: keys}]

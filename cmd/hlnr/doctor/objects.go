@@ -203,6 +203,50 @@ func secretsOf(o client.Object) (names []string) {
 		if s := o.Spec.WebhookSecretRef; s != nil {
 			names = append(names, s.Name)
 		}
+	case *v1alpha1.Microservice:
+		names = secretsOfCanary(o.Spec.UpdateStrategy.Canary)
+	}
+	return names
+}
+
+// secretsOfCanary returns the names of the Secrets for hooks and metrics, each one once.
+func secretsOfCanary(canary *v1alpha1.CanaryStrategy) (names []string) {
+	if canary == nil {
+		return nil
+	}
+	add := func(refs ...*v1alpha1.Reference) {
+		for _, s := range refs {
+			if s != nil && !slices.Contains(names, s.Name) {
+				names = append(names, s.Name)
+			}
+		}
+	}
+	for i := range canary.Hooks {
+		add(canary.Hooks[i].SecretRef, canary.Hooks[i].CASecretRef)
+	}
+	if canary.Analysis == nil {
+		return names
+	}
+	if p := canary.Analysis.Provider.Prometheus; p != nil {
+		add(p.SecretRef, p.CASecretRef)
+	}
+	for i := range canary.Analysis.Metrics {
+		web := canary.Analysis.Metrics[i].Web
+		if web == nil {
+			continue
+		}
+		add(web.SecretRef, web.CASecretRef)
+		if web.AWS != nil {
+			add(&web.AWS.SecretRef)
+		}
+		if web.Google != nil {
+			add(&web.Google.SecretRef)
+		}
+		for _, h := range web.Headers {
+			if h.SecretKeyRef != nil {
+				add(&v1alpha1.Reference{Name: h.SecretKeyRef.Name})
+			}
+		}
 	}
 	return names
 }

@@ -60,3 +60,30 @@ func TestReportThatFails(t *testing.T) {
 		t.Errorf("the archive is there: %v", err)
 	}
 }
+
+// TestSecretsOfMicroservice checks that each Secret of hooks and metrics is named once.
+func TestSecretsOfMicroservice(t *testing.T) {
+	t.Parallel()
+	var ms v1alpha1.Microservice
+	if names := secretsOf(&ms); len(names) != 0 {
+		t.Errorf("%q of a Microservice without canaries", names)
+	}
+	if err := yaml.UnmarshalStrict([]byte(`
+spec:
+  updateStrategy:
+    canary:
+      hooks: [{name: a, secretRef: {name: hook}, caSecretRef: {name: hook-ca}}, {name: b}]
+      analysis:
+        provider: {prometheus: {address: "http://a", secretRef: {name: prometheus}, caSecretRef: {name: ca}}}
+        metrics:
+        - {name: a, successRate: {}, thresholdRange: {min: 99}}
+        - {name: b, web: {url: "https://a", value: body, secretRef: {name: web}, caSecretRef: {name: ca}, headers: [{name: A, value: a}, {name: B, secretKeyRef: {name: header, key: a}}]}, thresholdRange: {min: 99}}
+        - {name: c, web: {url: "https://a", value: body, aws: {region: a, secretRef: {name: cloudwatch}}}, thresholdRange: {min: 99}}
+        - {name: d, web: {url: "https://a", value: body, google: {secretRef: {name: google}}}, thresholdRange: {min: 99}}
+`), &ms); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(secretsOf(&ms), " "), "hook hook-ca prometheus ca web header cloudwatch google"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

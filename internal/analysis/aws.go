@@ -1,0 +1,180 @@
+package analysis
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+)
+
+// The keys of a Secret for Signature Version 4.
+const (
+	keyAccessID     = "access-key-id"
+	keyAccessSecret = "secret-access-key"
+	keySession      = "session-token"
+)
+
+// awsJSON is the type of bodies in the protocol AWS JSON 1.0.
+const awsJSON = "application/x-amz-json-1.0"
+
+// maxFailure is how many bytes of a response that reports a failure are read, to find its code.
+const maxFailure = 16 << 10
+
+var (
+	// accessKeyID is the form that IAM's API reference gives an access key, without its minimum of 16 characters.
+	accessKeyID = regexp.MustCompile(`^\w{1,128}$`)
+	// failureCode is the name of an error in the APIs of AWS.
+	failureCode = regexp.MustCompile(`^[A-Za-z0-9]{1,64}$`)
+)
+
+// awsKeys are the credentials of an IAM user or role.
+type awsKeys struct {
+	secret          string // its name
+	id, key, ticket string // ticket is the session token, or ""
+}
+
+// signAWS signs the requests of a query with the credentials of its Secret.
+func (s *sender) signAWS(ctx context.Context, q query, transport *asking) *Error {
+	data, err := s.secret(ctx, q, "aws.secretRef", q.secret)
+	if err != nil {
+		return err
+	}
+	keys, err := awsKeysOf(q.secret, data)
+	if err != nil {
+		return err
+	}
+	transport.authorize = func(r *http.Request) *Error { return keys.sign(r, q.region, q.service, s.now()) }
+	transport.explain = func(r *http.Response) *Error { return keys.explain(r, s.now()) }
+	return nil
+}
+
+// awsKeysOf reads the keys of a Secret; no error contains a value.
+func awsKeysOf(secret string, data map[string][]byte) (awsKeys, *Error) {
+	keys := awsKeys{secret: secret, id: value(data[keyAccessID]), key: value(data[keyAccessSecret]), ticket: value(data[keySession])}
+	switch {
+	case keys.id == "":
+		return keys, errorf(BadSecret, "Secret %s has no key %s, which web.aws needs", secret, keyAccessID)
+	case keys.key == "":
+		return keys, errorf(BadSecret, "Secret %s has no key %s, which web.aws needs", secret, keyAccessSecret)
+	case !accessKeyID.MatchString(keys.id):
+		return keys, errorf(BadSecret, "Secret %s: the key %s must consist of at most 128 letters, digits and '_'", secret, keyAccessID)
+	case !isHeader(keys.key):
+		return keys, errorf(BadSecret, "Secret %s: the key %s must be at most 8 KiB of printable ASCII", secret, keyAccessSecret)
+	case !isHeader(keys.ticket):
+		return keys, errorf(BadSecret, "Secret %s: the key %s must be at most 8 KiB of printable ASCII", secret, keySession)
+	}
+	return keys, nil
+}
+
+// sign sets the headers of Signature Version 4.
+func (k awsKeys) sign(r *http.Request, region, service string, at time.Time) *Error {
+	// The signer encodes the query again, and would omit what it cannot parse.
+	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+		return errorf(BadQuery, "web.url: its query cannot be signed: write '%%25' for '%%', and '%%3B' for ';'")
+	}
+	sum := sha256.New()
+	if r.GetBody != nil {
+		body, err := r.GetBody()
+		if err == nil {
+			_, err = io.Copy(sum, body)
+		}
+		if err != nil {
+			return errorf(BadQuery, "web.body cannot be signed: %v", err)
+		}
+	}
+	credentials := aws.Credentials{AccessKeyID: k.id, SecretAccessKey: k.key, SessionToken: k.ticket}
+	if err := v4.NewSigner().SignHTTP(r.Context(), credentials, r, hex.EncodeToString(sum.Sum(nil)), service, region, at); err != nil {
+		return errorf(BadQuery, "the request cannot be signed with Signature Version 4")
+	}
+	return nil
+}
+
+// explain returns the error for a response 4xx, by the code that the APIs of AWS report: many report
+// wrong credentials with 400. It returns nil for other responses.
+func (k awsKeys) explain(r *http.Response, now time.Time) *Error {
+	if r.StatusCode < 400 || r.StatusCode > 499 {
+		return nil
+	}
+	code := awsCode(r)
+	named := cmp.Or(code, r.Status)
+	switch code {
+	case "ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded", "LimitExceededException":
+		return &Error{Reason: Throttled, RetryAfter: retryAfter(r.Header.Get("Retry-After"), now), Message: "the provider responded with " + code}
+	case "InvalidSignatureException", "SignatureDoesNotMatch", "IncompleteSignature", "IncompleteSignatureException", "RequestExpired", "RequestTimeTooSkewed":
+		if off := clockOff(r, now); off != "" {
+			return errorf(Unauthorized, "the provider responded with %s: %s: correct the clock", named, off)
+		}
+		return errorf(Unauthorized, "the provider responded with %s: check the key %s of Secret %s, web.aws.region and web.aws.service", named, keyAccessSecret, k.secret)
+	case "ExpiredToken", "ExpiredTokenException":
+		return errorf(Unauthorized, "the provider responded with %s: the key %s of Secret %s has expired: write new credentials into the Secret", named, keySession, k.secret)
+	case "UnrecognizedClientException", "InvalidClientTokenId", "MissingAuthenticationToken", "MissingAuthenticationTokenException":
+		return errorf(Unauthorized, "the provider responded with %s: it does not know the key %s of Secret %s, or its %s is missing or wrong", named, keyAccessID, k.secret, keySession)
+	case "AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "OptInRequired":
+		return errorf(Unauthorized, "the provider responded with %s: allow the request to the user or role of Secret %s, such as cloudwatch:GetMetricData", named, k.secret)
+	}
+	switch r.StatusCode {
+	case http.StatusTooManyRequests:
+		return nil // means the same for every provider
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return errorf(Unauthorized, "the provider responded with %s: check Secret %s, web.aws.region and web.aws.service%s", named, k.secret, after("; ", clockOff(r, now)))
+	}
+	if code == "" {
+		return nil
+	}
+	return errorf(ClientError, "the provider responded with %s (%s)", r.Status, code)
+}
+
+// awsCode returns the code of a response in the protocols AWS JSON and REST JSON: a header, or a field of the body; "" if there is none.
+func awsCode(r *http.Response) string {
+	code := r.Header.Get("X-Amzn-Errortype")
+	if code == "" {
+		var body struct {
+			Type string `json:"__type"`
+			Code string `json:"code"`
+		}
+		raw, err := io.ReadAll(io.LimitReader(r.Body, maxFailure))
+		if err != nil || json.Unmarshal(raw, &body) != nil {
+			return ""
+		}
+		code = cmp.Or(body.Type, body.Code)
+	}
+	code = code[strings.LastIndex(code, "#")+1:] // after a namespace
+	code, _, _ = strings.Cut(code, ":")          // before a URL
+	if !failureCode.MatchString(code) {
+		return ""
+	}
+	return code
+}
+
+// clockOff describes the difference between this clock and that of a response; "" for less than a minute, which signatures tolerate.
+func clockOff(r *http.Response, now time.Time) string {
+	date, err := http.ParseTime(r.Header.Get("Date"))
+	if err != nil {
+		return ""
+	}
+	switch ahead := now.Sub(date).Round(time.Second); {
+	case ahead >= time.Minute:
+		return "the clock of the manager is " + ahead.String() + " ahead of the provider's"
+	case ahead <= -time.Minute:
+		return "the clock of the manager is " + (-ahead).String() + " behind the provider's"
+	}
+	return ""
+}
+
+// after returns a text with what precedes it; "" for an empty one.
+func after(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
+}
