@@ -298,6 +298,23 @@ func TestJudgements(t *testing.T) {
 	}
 }
 
+// A freeze that ended applies according to its status where no manager writes it.
+func TestEndedFreeze(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, tc := range []struct {
+		active bool
+		until  time.Duration
+		faults int
+	}{{true, -time.Hour, 1}, {true, -time.Second, 0}, {true, time.Hour, 0}, {false, -time.Hour, 0}} {
+		until := metav1.NewTime(now.Add(tc.until))
+		f := &v1alpha1.Freeze{Status: v1alpha1.FreezeStatus{Active: tc.active, Until: &until, Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}}}
+		if got := judgeObject("Freeze", f, now); len(got) != tc.faults {
+			t.Errorf("%+v: %+v", tc, got)
+		}
+	}
+}
+
 // Fields of objects can neither control the terminal nor add lines.
 func TestHostileFindings(t *testing.T) {
 	t.Parallel()

@@ -94,6 +94,21 @@ func statusOf(o client.Object) (conditions []metav1.Condition, observed int64) {
 	return nil, 0
 }
 
+// endOf returns the end of a freeze that applies according to its status; zero for all other objects.
+func endOf(o client.Object) time.Time {
+	s := v1alpha1.FreezeStatus{}
+	switch o := o.(type) {
+	case *v1alpha1.Freeze:
+		s = o.Status
+	case *v1alpha1.ClusterFreeze:
+		s = o.Status
+	}
+	if !s.Active || s.Until == nil {
+		return time.Time{}
+	}
+	return s.Until.Time
+}
+
 // judgeObject returns the faults of one object.
 func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 	conditions, observed := statusOf(o)
@@ -106,6 +121,9 @@ func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 	}
 	if observed != o.GetGeneration() && now.Sub(changed(o)) > settle {
 		return finding(Problem, "check that the manager runs and watches the namespace: namespaces of the Helm chart, or --namespace of the manager", "the manager has not observed its last change: generation %d, observed generation %d", o.GetGeneration(), observed)
+	}
+	if end := endOf(o); !end.IsZero() && now.Sub(end) > settle {
+		return finding(Problem, "check that the manager runs and watches the namespace, or delete it", "its status reports that it applies, and it ended at %s: it still prevents changes of labels", end.UTC().Format(time.RFC3339))
 	}
 	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
 		return finding(Problem, "", "%s: %s", c.Reason, c.Message)
