@@ -28,13 +28,13 @@ func (p problem) stalls() bool {
 
 // PassingReasons returns the reasons of conditions that may change by time alone.
 func PassingReasons() []string {
-	return []string{ReasonPending, reasonNoReadyEndpoints, reasonNoActiveRelease, reasonGatewayUnprogrammed, ReasonCertificateNotReady, ReasonListenerNotReady}
+	return []string{ReasonPending, reasonNoReadyEndpoints, reasonNoActiveRelease, reasonGatewayUnprogrammed, reasonFrozen, ReasonCertificateNotReady, ReasonListenerNotReady}
 }
 
 // classes of the reasons of domains: to which condition they belong.
 var (
 	specReasons = []string{reasonInvalidDomain, reasonDomainConflict, ReasonDomainNotAllowed, ReasonDomainsUnreadable, reasonNotRoutable, ReasonNotSupported, providers.ReasonRuleConflict, reasonTooManyDomains, ReasonGatewayAPIMissing, providers.ReasonProviderAPIMissing, status.ReasonInvalid, status.ReasonForbidden}
-	refReasons  = []string{reasonParentNotFound, providers.ReasonRouteNotFound, providers.ReasonRuleNotFound, reasonPinnedUnavailable, reasonGroupNotFound}
+	refReasons  = []string{reasonParentNotFound, providers.ReasonRouteNotFound, providers.ReasonRuleNotFound, reasonPinnedUnavailable, reasonFrozen, reasonGroupNotFound}
 )
 
 // conditions sets all conditions of a status whose other fields are set.

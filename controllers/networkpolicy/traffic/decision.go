@@ -148,6 +148,7 @@ const (
 	reasonNoReadyEndpoints    = "NoReadyEndpoints"
 	reasonPinnedUnavailable   = "PinnedReleaseUnavailable"
 	reasonNoCanary            = "NoCanary"
+	reasonFrozen              = "Frozen"
 	reasonParentNotFound      = providers.ReasonParentNotFound
 	ReasonNotAccepted         = providers.ReasonNotAccepted
 	reasonNoMatchingListener  = providers.ReasonNoMatchingListener

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
@@ -173,6 +176,7 @@ func (d *planner) releaseRows(base Row, entry v1alpha1.Domain) []*Row {
 	rows := d.groupRows(base, entry)
 	for _, r := range rows {
 		d.routeToCanary(r, entry.Release.WhenAbsent)
+		d.freeze(r)
 	}
 	return rows
 }
@@ -309,7 +313,7 @@ func (d *planner) unnamed(base Row, entry v1alpha1.Domain, candidates []*v1alpha
 // serve.
 func (d *planner) keepUnresolved(rows []*Row) {
 	for _, r := range rows {
-		if r.host == "" && r.listener == "" || r.group != nil || r.reason != reasonGroupNotFound && r.reason != reasonPinnedUnavailable {
+		if r.host == "" && r.listener == "" || r.group != nil || r.reason != reasonGroupNotFound && r.reason != reasonPinnedUnavailable && r.reason != reasonFrozen {
 			continue
 		}
 		for _, name := range SortedKeys(d.Live) {
@@ -352,7 +356,33 @@ func (d *planner) pinRow(base Row, entry v1alpha1.Domain) *Row {
 	if r.reason == "" {
 		r.message = ""
 	}
+	d.freeze(&r)
 	return &r
+}
+
+// freeze takes the target from the row of a version or of canaries if a freeze keeps that release, which was never active, from getting
+// more traffic, unless the host routes to it alone already.
+func (d *planner) freeze(r *Row) {
+	release := d.rollout.rows[r.pinned]
+	if release == nil || release.Promoted > 0 || release.Status == v1alpha1.ReleaseActive || d.Microservice == nil {
+		return
+	}
+	frozen := meta.FindStatusCondition(d.Microservice.Status.Conditions, v1alpha1.ConditionFrozen)
+	if frozen == nil || frozen.Status != metav1.ConditionTrue {
+		return
+	}
+	for _, route := range d.Live {
+		backends := d.backendsOf(route)
+		alone := backends[r.pinned] > 0
+		for name, weight := range backends {
+			alone = alone && (name == r.pinned || weight == 0)
+		}
+		if alone && !route.Deleting && d.serves(route, r) {
+			return
+		}
+	}
+	r.fail(reasonFrozen, fmt.Sprintf("%s.release: %s was never active, and does not get the traffic of the domain before the freeze ends: %s", r.field, release.SemVer.Version, frozen.Message))
+	r.group, r.newer, r.pinned, r.canary, r.pin = nil, nil, "", false, false
 }
 
 // keepInvalid keeps the live target of a domain that does not render to a host name, if the host is

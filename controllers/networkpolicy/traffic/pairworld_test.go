@@ -3,6 +3,7 @@ package traffic
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -505,6 +506,7 @@ func (p *pair) plan(stop int) (did bool) {
 		p.record(plan)
 		did = true
 	}
+	p.report(plan)
 	for _, x := range plan.Retire {
 		if ends() {
 			return true
@@ -595,6 +597,20 @@ func (p *pair) record(plan release.Result) {
 			p.say("event %s %s: %s", n.Slug, n.Reason, n.Message)
 		}
 	}
+}
+
+// report writes the conditions that policies read.
+func (p *pair) report(plan release.Result) {
+	var conditions []metav1.Condition
+	if i := slices.IndexFunc(plan.Notes, func(n release.Note) bool { return n.Condition() == release.ConditionFrozen }); i >= 0 {
+		conditions = []metav1.Condition{{Type: v1alpha1.ConditionFrozen, Status: metav1.ConditionTrue, Reason: string(plan.Notes[i].Reason), Message: plan.Notes[i].Message}}
+	}
+	if reflect.DeepEqual(conditions, p.ms.Status.Conditions) {
+		return
+	}
+	p.ms = p.ms.DeepCopy()
+	p.ms.Status.Conditions = conditions
+	p.remember()
 }
 
 // groupAsRead returns what policies read of a group of the rollout state.

@@ -111,7 +111,7 @@ func (d *planner) wantedBy(live *providers.Live, rows []*Row) []*Row {
 		if r.user != "" {
 			return !d.sharesHosts(live, d.Live[r.user])
 		}
-		unserved := r.reason == reasonNoCanary || r.reason == reasonPinnedUnavailable && !r.kept
+		unserved := r.reason == reasonNoCanary || (r.reason == reasonPinnedUnavailable || r.reason == reasonFrozen) && !r.kept
 		return r.host == "" || unserved || !slices.Contains(live.Hostnames, r.host)
 	})
 }
