@@ -53,5 +53,8 @@ func began(s *v1alpha1.FreezeStatus) string {
 	if s.Until != nil {
 		until = "until " + s.Until.UTC().Format(time.RFC3339)
 	}
+	if s.Services == 1 {
+		return fmt.Sprintf("1 Microservice is frozen %s: %s", until, s.Reason)
+	}
 	return fmt.Sprintf("%d Microservices are frozen %s: %s", s.Services, until, s.Reason)
 }

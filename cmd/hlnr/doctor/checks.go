@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -275,6 +276,7 @@ func (d *doctor) checkManager(ctx context.Context) {
 	for _, names := range arguments(m, "namespace") {
 		d.watched = append(d.watched, strings.Split(names, ",")...)
 	}
+	d.checkWatched(ctx, m)
 	if shards, err := strconv.Atoi(argument(m, "shards")); err == nil && shards > 0 {
 		d.checkShards(ctx, min(shards, shard.Max))
 	} else {
@@ -286,6 +288,28 @@ func (d *doctor) checkManager(ctx context.Context) {
 		return
 	}
 	d.add(OK, "Prometheus", "", "the manager queries %s", address)
+}
+
+// checkWatched checks that the manager has rights in the namespaces that it is to watch: it goes without those in which it has none. Users
+// who may not ask for the rights of others get no answer.
+func (d *doctor) checkWatched(ctx context.Context, m *appsv1.Deployment) {
+	account := cmp.Or(m.Spec.Template.Spec.ServiceAccountName, "default")
+	for _, namespace := range d.watched {
+		if d.namespace != "" && d.namespace != namespace {
+			continue
+		}
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: fmt.Sprintf("system:serviceaccount:%s:%s", m.Namespace, account), Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + m.Namespace, "system:authenticated"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Group: v1alpha1.GroupVersion.Group, Resource: "microservices"},
+		}}
+		if err := d.client.Create(ctx, review); err != nil {
+			return
+		}
+		if !review.Status.Allowed {
+			d.add(Problem, "Manager", fmt.Sprintf("kubectl create namespace %s, if it does not exist; then helm upgrade with the same values, which restores the RoleBinding heighliner-manager", namespace),
+				"the manager is to watch namespace %s, and has no rights there: nothing changes for its objects", namespace)
+		}
+	}
 }
 
 // argument returns the value of a flag of the manager, the last one if it is repeated; "" if it is not set.

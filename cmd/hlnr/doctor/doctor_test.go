@@ -144,6 +144,13 @@ func TestDoctor(t *testing.T) {
 	if !has(all, "Problem Manager: the manager does not watch namespace "+namespace+", where 3 objects of hlnr.io have no effect") || has(all, "ImagePolicy: ") {
 		t.Errorf("of a namespace that is not watched:\n%s", strings.Join(all, "\n"))
 	}
+	manager.Spec.Template.Spec.Containers[0].Args = append(manager.Spec.Template.Spec.Containers[0].Args, "--namespace="+namespace)
+	if err := env.Client.Update(t.Context(), manager); err != nil {
+		t.Fatal(err)
+	}
+	if _, all = findings(t, namespace, "--manager-namespace", namespace); !has(all, "Problem Manager: the manager is to watch namespace "+namespace+", and has no rights there") {
+		t.Errorf("of a namespace without rights of the manager:\n%s", strings.Join(all, "\n"))
+	}
 	code, all = findings(t, namespace, "--as", "bob")
 	if code != cli.ExitFailed {
 		t.Errorf("without rights, exit code %d", code)

@@ -158,11 +158,21 @@ begins with the name of its pod.`,
 			}
 		}
 		if len(pods) == 0 {
-			return unsure(cli.No(fmt.Errorf("release %s (%s) has no pods: %s", r.Version, r.Name, r.State.Sentence)), missing)
+			return unsure(cli.No(fmt.Errorf("release %s (%s) has no pods, and their logs are gone: %s%s", r.Version, r.Name, r.State.Sentence, again(r))), missing)
 		}
 		return o.print(cmd.Context(), f, namespace, pods)
 	}
 	return cmd
+}
+
+// again returns the command that starts the pods of a failed release again; "" if none does.
+func again(r view.Release) string {
+	for _, next := range r.State.Next {
+		if next.Verb == "retry" {
+			return fmt.Sprintf("; to start them again, run %q", next.Command)
+		}
+	}
+	return ""
 }
 
 // releaseFor returns the release for a version or name; without one, the rollout in progress,

@@ -297,7 +297,7 @@ func TestScopeOfNewNamespaces(t *testing.T) {
 // TestAllKinds checks that each list of objects is filtered by a kind, or is one that the board does not read.
 func TestAllKinds(t *testing.T) {
 	t.Parallel()
-	unread := []string{"Routes", "Gateways", "Notifications", "Namespaces"} // labels of namespaces are visible with their services
+	unread := []string{"Routes", "Gateways", "Notifications", "CronJobs", "Namespaces"} // labels of namespaces are visible with their services
 	n := 0
 	for _, of := range []reflect.Type{reflect.TypeFor[view.Input](), reflect.TypeFor[cluster.Objects]()} {
 		for i := range of.NumField() {
