@@ -52,16 +52,24 @@ func decode(result model.Value, at time.Time) answer {
 				break
 			}
 			if v[0].Histogram != nil {
-				return answer{err: errorf(WrongType, "the response is a histogram: apply histogram_quantile(), histogram_sum() or histogram_count() to it")}
+				return answer{err: isHistogram()}
 			}
 			return dated(float64(v[0].Value), v[0].Timestamp, at)
 		default:
-			return answer{err: errorf(SeveralSeries, "the response has %d series: put sum(), max() or another aggregation around the query", len(v))}
+			return answer{err: severalSeries(len(v))}
 		}
 	case model.Matrix:
 		return answer{err: errorf(WrongType, "the response is a range vector: put rate(), increase() or another function around it")}
 	}
 	return answer{err: errorf(BadAnswer, "the response has no numeric result")}
+}
+
+func severalSeries(n int) *Error {
+	return errorf(SeveralSeries, "the response has %d series: put sum(), max() or another aggregation around the query", n)
+}
+
+func isHistogram() *Error {
+	return errorf(WrongType, "the response is a histogram: apply histogram_quantile(), histogram_sum() or histogram_count() to it")
 }
 
 func dated(v float64, stamp model.Time, at time.Time) answer {

@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,9 @@ func askSamples(ctx context.Context, server promv1.API, q query, at time.Time) a
 	case len(matrix) == 0:
 		return answer{noTraffic: true}
 	case len(matrix) > 1:
-		return answer{err: errorf(SeveralSeries, "the response has %d series: put sum(), max() or another aggregation around the query", len(matrix))}
+		return answer{err: severalSeries(len(matrix))}
 	case len(matrix[0].Histograms) > 0:
-		return answer{err: errorf(WrongType, "the response is a histogram: apply histogram_quantile(), histogram_sum() or histogram_count() to it")}
+		return answer{err: isHistogram()}
 	}
 	return sampledAnswer(matrix[0].Values, q.latency)
 }
@@ -67,15 +68,7 @@ func sampledAnswer(values []model.SamplePair, latency bool) answer {
 	if len(all) < minSamples {
 		return answer{noTraffic: true}
 	}
-	slices.SortFunc(all, func(a, b sample) int {
-		switch {
-		case a.value < b.value:
-			return -1
-		case a.value > b.value:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(all, func(a, b sample) int { return cmp.Compare(a.value, b.value) })
 	out := answer{value: (all[(len(all)-1)/2].value + all[len(all)/2].value) / 2, atLeast: all[len(all)/2].atLeast}
 	for _, s := range all {
 		out.samples = append(out.samples, s.value)

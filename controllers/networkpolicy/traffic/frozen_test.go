@@ -8,57 +8,68 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
+const frozenHost = "shop.example.com"
+
+// freeze begins a freeze of a day.
+func (p *pair) freeze() {
+	p.spec.Freeze = &release.Freeze{Name: `Freeze "fair"`, Reason: "fair", Until: p.now.Add(24 * time.Hour)}
+}
+
+// frozenCanary returns a pair whose canary 1.1.0 has 10 % of a host when a freeze begins, and its policy.
+func frozenCanary(t *testing.T) (*pair, *front) {
+	t.Helper()
+	p := newPair()
+	p.setSteps([]release.Step{{Weight: 10, Pause: time.Hour}, {Weight: 50}})
+	n := p.policy("shop")
+	n.world.t = t
+	n.change(func(s *v1alpha1.NetworkPolicySpec) {
+		s.Domains = []v1alpha1.Domain{{Domain: frozenHost, Port: "http"}}
+	})
+	p.push("1.0.0")
+	p.run(5 * time.Minute)
+	p.push("1.1.0")
+	p.run(5 * time.Minute)
+	want(t, "split in the first step", n.split(frozenHost), "1.0.0=90 1.1.0=10")
+	p.freeze()
+	p.run(time.Minute)
+	return p, n
+}
+
 // TestDomainOfAFrozenCanary checks that a freeze keeps a domain from beginning to route to a canary that was never active, and that it
 // keeps a domain that does.
 func TestDomainOfAFrozenCanary(t *testing.T) {
-	const host = "shop.example.com"
 	for name, tc := range map[string]struct {
-		steps []release.Step
 		edit  func(*v1alpha1.NetworkPolicySpec)
 		after string
 	}{
-		"none: the control": {[]release.Step{{Weight: 10, Pause: time.Hour}, {Weight: 50}}, func(*v1alpha1.NetworkPolicySpec) {}, "1.0.0=90 1.1.0=10"},
-		"release.status": {[]release.Step{{Weight: 10, Pause: time.Hour}, {Weight: 50}}, func(s *v1alpha1.NetworkPolicySpec) {
+		"none: the control": {func(*v1alpha1.NetworkPolicySpec) {}, "1.0.0=90 1.1.0=10"},
+		"release.status": {func(s *v1alpha1.NetworkPolicySpec) {
 			s.Domains[0].Release = &v1alpha1.DomainRelease{Status: v1alpha1.DomainCanary}
 		}, "1.1.0=100"},
-		"release.version": {[]release.Step{{Weight: 10, Pause: time.Hour}, {Weight: 50}}, func(s *v1alpha1.NetworkPolicySpec) {
+		"release.version": {func(s *v1alpha1.NetworkPolicySpec) {
 			s.Domains[0].Release = &v1alpha1.DomainRelease{Version: "1.1.0"}
 		}, "1.1.0=100"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPair()
-			p.setSteps(tc.steps)
-			n := p.policy("shop")
-			n.world.t = t
-			n.change(func(s *v1alpha1.NetworkPolicySpec) {
-				s.Domains = []v1alpha1.Domain{{Domain: host, Port: "http"}}
-			})
-			p.push("1.0.0")
-			p.run(5 * time.Minute)
-			p.push("1.1.0")
-			p.run(5 * time.Minute)
-			want(t, "split in the first step", n.split(host), "1.0.0=90 1.1.0=10")
-			p.spec.Freeze = &release.Freeze{Name: `Freeze "fair"`, Reason: "fair", Until: p.now.Add(24 * time.Hour)}
-			p.run(time.Minute)
+			p, n := frozenCanary(t)
 			n.change(tc.edit)
 			p.run(5 * time.Minute)
 			if p.err != nil {
 				t.Fatal(p.err)
 			}
-			want(t, "split while frozen", n.split(host), "1.0.0=90 1.1.0=10")
+			want(t, "split while frozen", n.split(frozenHost), "1.0.0=90 1.1.0=10")
 			p.spec.Freeze = nil
 			p.run(time.Minute)
-			want(t, "split after the freeze", n.split(host), tc.after)
-			p.spec.Freeze = &release.Freeze{Name: `Freeze "fair"`, Reason: "fair", Until: p.now.Add(24 * time.Hour)}
+			want(t, "split after the freeze", n.split(frozenHost), tc.after)
+			p.freeze()
 			p.run(5 * time.Minute)
-			want(t, "split in another freeze", n.split(host), tc.after)
+			want(t, "split in another freeze", n.split(frozenHost), tc.after)
 		})
 	}
 }
 
 // TestEditedStepsOfAFrozenCanary checks that a freeze keeps the weights of a canary whose steps are edited.
 func TestEditedStepsOfAFrozenCanary(t *testing.T) {
-	const host = "shop.example.com"
 	for name, edited := range map[string][]release.Step{
 		"none":         nil,
 		"all":          {{Weight: 100}},
@@ -68,26 +79,13 @@ func TestEditedStepsOfAFrozenCanary(t *testing.T) {
 		"match":        {{Weight: 10, Match: true, Pause: time.Minute}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPair()
-			p.setSteps([]release.Step{{Weight: 10, Pause: time.Hour}, {Weight: 50}})
-			n := p.policy("shop")
-			n.world.t = t
-			n.change(func(s *v1alpha1.NetworkPolicySpec) {
-				s.Domains = []v1alpha1.Domain{{Domain: host, Port: "http"}}
-			})
-			p.push("1.0.0")
-			p.run(5 * time.Minute)
-			p.push("1.1.0")
-			p.run(5 * time.Minute)
-			want(t, "split in the first step", n.split(host), "1.0.0=90 1.1.0=10")
-			p.spec.Freeze = &release.Freeze{Name: `Freeze "fair"`, Reason: "fair", Until: p.now.Add(24 * time.Hour)}
-			p.run(time.Minute)
+			p, n := frozenCanary(t)
 			p.setSteps(edited)
 			p.run(2 * time.Hour)
 			if p.err != nil {
 				t.Fatal(p.err)
 			}
-			want(t, "split while frozen", n.split(host), "1.0.0=90 1.1.0=10")
+			want(t, "split while frozen", n.split(frozenHost), "1.0.0=90 1.1.0=10")
 		})
 	}
 }
