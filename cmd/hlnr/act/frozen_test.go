@@ -15,14 +15,21 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// A freeze stops the return to a retained release without a pin: unpin names the freeze, as "hlnr wait" does.
-func TestUnpinToARetainedReleaseDuringAFreeze(t *testing.T) {
-	t.Parallel()
+// upgraded returns a person whose service has 1.1.0 active, and 1.0.0 retained.
+func upgraded(t *testing.T) *person {
+	t.Helper()
 	p := shop(t)
 	p.offer("1.1.0", "1.0.0")
 	p.await("1.1.0", v1alpha1.ReleaseCanary)
 	p.want(cli.ExitYes, "applied", "adopt", "shop")
 	p.await("1.1.0", v1alpha1.ReleaseActive)
+	return p
+}
+
+// A freeze stops the return to a retained release without a pin: unpin names the freeze, as "hlnr wait" does.
+func TestUnpinToARetainedReleaseDuringAFreeze(t *testing.T) {
+	t.Parallel()
+	p := upgraded(t)
 	p.want(cli.ExitYes, "pinned to 1.0.0", "rollback", "shop")
 	p.await("1.0.0", v1alpha1.ReleaseActive)
 	p.want(cli.ExitYes, "frozen until ", "freeze", p.namespace, "--until", "4h", "--reason", "trade fair")
@@ -47,11 +54,7 @@ func TestUnpinToARetainedReleaseDuringAFreeze(t *testing.T) {
 // A pin to a retained release, whose configuration is the current one, returns during a freeze: it is not reported as delayed.
 func TestPinOfTheCurrentConfigurationDuringAFreeze(t *testing.T) {
 	t.Parallel()
-	p := shop(t)
-	p.offer("1.1.0", "1.0.0")
-	p.await("1.1.0", v1alpha1.ReleaseCanary)
-	p.want(cli.ExitYes, "applied", "adopt", "shop")
-	p.await("1.1.0", v1alpha1.ReleaseActive)
+	p := upgraded(t)
 	p.want(cli.ExitYes, "frozen until ", "freeze", p.namespace, "--until", "4h", "--reason", "trade fair")
 	var done Done
 	out := p.want(cli.ExitYes, "", "pin", "shop", "1.0.0", "--current-configuration", "-o", "json")

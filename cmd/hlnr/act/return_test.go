@@ -15,11 +15,7 @@ import (
 // to the release to which the group returns anyway.
 func TestWhyOfAReturnDuringAPause(t *testing.T) {
 	t.Parallel()
-	p := shop(t)
-	p.offer("1.1.0", "1.0.0")
-	p.await("1.1.0", v1alpha1.ReleaseCanary)
-	p.want(cli.ExitYes, "applied", "adopt", "shop")
-	p.await("1.1.0", v1alpha1.ReleaseActive)
+	p := upgraded(t)
 	p.want(cli.ExitYes, "pinned to 1.0.0", "rollback", "shop")
 	p.await("1.0.0", v1alpha1.ReleaseActive)
 	p.want(cli.ExitYes, "paused", "pause", "shop")
