@@ -138,7 +138,7 @@ const (
 func TestPublishedSignature(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2015, 8, 30, 12, 36, 0, 0, time.UTC)
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.amazonaws.com/", http.NoBody)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.amazonaws.com/", nil)
 	r.RequestURI = ""
 	if err := (awsKeys{id: exampleID, key: exampleKey}).sign(r, "us-east-1", "service", at); err != nil {
 		t.Fatal(err)
