@@ -1,7 +1,10 @@
 package view_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +37,67 @@ func TestAvailableBeforeItsRecord(t *testing.T) {
 		}
 		if svc.State.Class != want {
 			t.Errorf("%d of 3 pods are ready: %s, %s", ready, svc.State.Class, svc.State.Sentence)
+		}
+	}
+}
+
+// TestActiveWithoutPods checks that an active release without a ready pod is not called live, in answers about it and about its hosts, and
+// that a rollback to what the group retains is offered.
+func TestActiveWithoutPods(t *testing.T) {
+	t.Parallel()
+	for _, ready := range []bool{false, true} {
+		s, ms := played(t, "active")
+		g := &ms.Status.ReleaseGroups[0]
+		row := &g.Releases[0]
+		row.Available = ready
+		retained := *row.DeepCopy()
+		retained.VersionedMicroservice, retained.SemVer.Version = "shop-0", "0.9.0"
+		retained.Status, retained.Promoted, retained.Weight, retained.Available = v1alpha1.ReleaseDeprecated, 1, 0, false
+		g.Releases = append(g.Releases, retained)
+		s.Input.Pods = []corev1.Pod{}
+		if ready {
+			p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ms.Namespace, Name: "a", Labels: map[string]string{v1alpha1.LabelRelease: row.VersionedMicroservice}}}
+			p.Status.Phase, p.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+			s.Input.Pods = append(s.Input.Pods, p)
+		}
+		s.Input.NetworkPolicies = []v1alpha1.NetworkPolicy{{ObjectMeta: metav1.ObjectMeta{Namespace: ms.Namespace, Name: ms.Name}}}
+		s.Input.NetworkPolicies[0].Status.Domains = []v1alpha1.DomainStatus{{
+			Domain: "shop.example.com", Group: g.Slug, Programmed: true,
+			Backends: []v1alpha1.DomainBackend{{Release: row.VersionedMicroservice, Version: row.SemVer.Version, Weight: 100}},
+		}}
+		host, err := view.WhyHost(s.Input, "shop.example.com", "/", s.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		version, err := view.WhyVersion(s.Input, ms.Namespace, ms.Name, row.SemVer.Version, s.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, a := range map[string]view.Answer{"host": host, "version": version} {
+			if got := a.Result == view.Serving; got != ready {
+				t.Errorf("a pod is ready: %t, %s: %s", ready, what, a.Summary)
+			}
+		}
+		state := view.New(s.Input, s.Now).Services[0].State
+		back := slices.ContainsFunc(state.Next, func(n view.Action) bool { return n.Verb == "rollback" && n.Target == "0.9.0" })
+		if back == ready {
+			t.Errorf("a pod is ready: %t, a rollback is offered: %t (%s)", ready, back, state.Sentence)
+		}
+	}
+}
+
+// TestPauseThatEndedLongAgo checks that a step whose pause ended more than a minute ago shows it, and not before: the manager may be away.
+func TestPauseThatEndedLongAgo(t *testing.T) {
+	t.Parallel()
+	s, ms := played(t, "pause")
+	now := view.New(s.Input, s.Now).Services[0].State
+	if now.Until == nil {
+		t.Fatalf("the story is not in a pause: %s", now.Sentence)
+	}
+	for after, want := range map[time.Duration]bool{30 * time.Second: false, 3 * time.Minute: true} {
+		state := view.New(s.Input, now.Until.Add(after)).Services[0].State
+		if got := strings.Contains(state.Sentence, "its pause ended 3m ago; if this lasts, check the manager with hlnr doctor"); got != want {
+			t.Errorf("%s: %s after its pause: %s", ms.Name, after, state.Sentence)
 		}
 	}
 }

@@ -73,7 +73,22 @@ func (r *rollout) find() State {
 			s.Detail = "available, and has no traffic yet"
 		}
 	}
+	if end := r.pauseEnd(); !end.IsZero() && r.now.Sub(end) > overdue {
+		s.Detail = "its pause ended " + Age(r.now.Sub(end)) + " ago; if this lasts, check the manager with hlnr doctor"
+	}
 	return s
+}
+
+// overdue is how long after the end of a pause the manager may take to proceed.
+const overdue = time.Minute
+
+// pauseEnd returns when the pause of the current step ends or ended; zero without one, or if that is not known.
+func (r *rollout) pauseEnd() time.Time {
+	st, since := r.present(), r.healthySince()
+	if st == nil || st.Pause == nil || st.Approval != nil || since.IsZero() {
+		return time.Time{}
+	}
+	return since.Add(st.Pause.Duration.Std(0) - r.waited)
 }
 
 // outside describes causes that are not in a release.
@@ -269,10 +284,8 @@ func (r *rollout) person() *State {
 	switch {
 	case st.Approval != nil:
 		return &State{Word: WordApproval, Class: Waiting, Detail: r.approved(st.Approval), Since: timeOf(since), Next: next}
-	case st.Pause != nil && !since.IsZero():
-		if end := since.Add(st.Pause.Duration.Std(0) - r.waited); end.After(r.now) {
-			return &State{Word: WordPause, Since: timeOf(since), Until: timeOf(end), Next: next[:1]}
-		}
+	case r.pauseEnd().After(r.now):
+		return &State{Word: WordPause, Since: timeOf(since), Until: timeOf(r.pauseEnd()), Next: next[:1]}
 	}
 	if v := r.verdict(); r.measures() && (v == nil || v.Phase != v1alpha1.AnalysisPassed) {
 		s := &State{Word: WordAnalysis, Since: timeOf(since), Next: next[:1]}

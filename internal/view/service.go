@@ -365,6 +365,9 @@ func (s *service) activeState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) S
 			x.Reason, x.Detail = o.Status.Failure, cmp.Or(o.Status.Message, o.Status.Failure)
 			x.Next = []Action{s.actOn("logs", row)}
 		}
+		if back := s.returnTo(g); back != nil {
+			x.Next = append(x.Next, *back)
+		}
 		return x
 	}
 	if rep := s.unserved(g.Slug); rep != nil {
@@ -372,6 +375,23 @@ func (s *service) activeState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) S
 		x.Detail = "networkpolicy " + rep.policy.Name + ": " + cmp.Or(rep.Message, rep.Reason, "not programmed")
 	}
 	return x
+}
+
+// returnTo returns the rollback of a group whose active release is not available, to the newest release that it retains; nil without one.
+func (s *service) returnTo(g *v1alpha1.ReleaseGroup) *Action {
+	policy := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]
+	for i := range g.Releases {
+		if r := &g.Releases[i]; retained(r) && !Denied(policy, g, r.SemVer.Version) {
+			a := s.act("rollback", "--to", s.nameOf(r))
+			return &a
+		}
+	}
+	return nil
+}
+
+// retained reports whether a release was active, and is retained for a rollback.
+func retained(r *v1alpha1.Release) bool {
+	return r.Status == v1alpha1.ReleaseDeprecated && r.Promoted > 0
 }
 
 // complete reports whether all pods of a release are available by newer facts than its recorded availability: right after a
@@ -476,7 +496,7 @@ func (s *service) releaseOf(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, r *
 	out := Release{
 		Name: row.VersionedMicroservice, Version: row.SemVer.Version, Status: string(row.Status), Reason: row.Reason,
 		Since: micros(&row.LastTransitionTime), FirstActive: micros(row.FirstActiveTime), Share: s.share(g, row), Pods: s.podsOf(row, o),
-		Retained: row.Status == v1alpha1.ReleaseDeprecated && row.Promoted > 0, Attempts: row.Attempt, Analysis: s.analysis(o),
+		Retained: retained(row), Attempts: row.Attempt, Analysis: s.analysis(o),
 	}
 	if d := row.Decision; d != nil {
 		out.Decision = &Decision{Action: string(d.Action), By: d.By, Time: metav1.Time{Time: d.Time.UTC()}, Reason: reasonOf(o, d), Outcome: d.Outcome}
@@ -497,7 +517,6 @@ func (s *service) releaseOf(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, r *
 
 // releaseState returns the state of a release of a group.
 func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, r *rollout) (x State) {
-	retained := row.Status == v1alpha1.ReleaseDeprecated && row.Promoted > 0
 	switch {
 	case r != nil && r.row == row:
 		x = r.state()
@@ -508,9 +527,9 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 		x = s.activeState(g, row)
 	case row.Status == v1alpha1.ReleaseError:
 		x = s.failure(g, row)
-	case retained && s.ms.Spec.Paused && g.Target.Release == row.VersionedMicroservice && g.Target.Reason != "Pinned" && !Denied(s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)], g, g.Active):
+	case retained(row) && s.ms.Spec.Paused && g.Target.Release == row.VersionedMicroservice && g.Target.Reason != "Pinned" && !Denied(s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)], g, g.Active):
 		x = State{Word: WordPaused, Class: Waiting, Detail: status.Short(row.SemVer.Version) + " waits before it returns", Next: []Action{s.act("resume")}}
-	case retained && g.Phase == v1alpha1.GroupLive:
+	case retained(row) && g.Phase == v1alpha1.GroupLive:
 		x = State{Word: WordRetained, Class: Stable, Since: micros(&row.LastTransitionTime), Next: []Action{s.act("rollback", "--to", s.nameOf(row))}}
 		if g.Target.Reason == "Pinned" && aboveActive(g, row) && row == newestRetained(g) {
 			x.Next = []Action{s.unpin(g)} // Without the pin it would be active.
@@ -531,7 +550,7 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 // newestRetained returns the retained release of a group with the highest version, or nil; releases are sorted by version.
 func newestRetained(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	for i := range g.Releases {
-		if r := &g.Releases[i]; r.Status == v1alpha1.ReleaseDeprecated && r.Promoted > 0 {
+		if r := &g.Releases[i]; retained(r) {
 			return r
 		}
 	}

@@ -206,6 +206,9 @@ func (p policyDomain) answer(host, path string) Answer {
 		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not served: %s.", at, strings.TrimSuffix(cmp.Or(d.Message, d.Reason, "it routes to no release"), "."))
 	}
 	g := s.groupBySlug(d.Group)
+	if a.Result == Serving && s.withoutPods(g, d) {
+		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not served: it routes to %s, without a ready pod.", at, join(served))
+	}
 	if g != nil {
 		a.add("host", policy, "%s → group %s%s", d.Domain, g.Name, p.choice())
 	} else {
@@ -230,6 +233,26 @@ func (p policyDomain) answer(host, path string) Answer {
 		a.conclude(view.State.Version, view.State)
 	}
 	return a
+}
+
+// withoutPods reports whether no release that a domain routes to has a ready pod.
+func (s *service) withoutPods(g *v1alpha1.ReleaseGroup, d *v1alpha1.DomainStatus) bool {
+	if g == nil {
+		return false
+	}
+	for _, b := range d.Backends {
+		i := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.VersionedMicroservice == b.Release })
+		if b.Weight > 0 && (i < 0 || !s.down(&g.Releases[i])) {
+			return false
+		}
+	}
+	return true
+}
+
+// down reports whether a release is known to have none of its pods ready.
+func (s *service) down(row *v1alpha1.Release) bool {
+	p := s.podsOf(row, s.release(row.VersionedMicroservice))
+	return !row.Available && p != nil && p.Wanted > 0 && p.Available == 0
 }
 
 // groupBySlug finds a group, or nil.
@@ -424,12 +447,14 @@ func (s *service) whyVersion(wanted string) Answer {
 	if r.Created != nil {
 		a.add("created", s.object("VersionedMicroservice", r.Name), "%s", Clock(r.Created.Time, s.now))
 	}
-	switch row.Status {
-	case v1alpha1.ReleaseActive:
+	switch {
+	case row.Status == v1alpha1.ReleaseActive && s.down(row):
+		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is active, and has no ready pod: %s.", v, r.State.Sentence)
+	case row.Status == v1alpha1.ReleaseActive:
 		a.Result, a.Summary = Serving, fmt.Sprintf("%s is live: %s.", v, r.State.Sentence)
-	case v1alpha1.ReleaseCanary:
+	case row.Status == v1alpha1.ReleaseCanary:
 		a.Result, a.Summary = r.canarySummary(v, g.Name, row.Weight)
-	case v1alpha1.ReleaseError:
+	case row.Status == v1alpha1.ReleaseError:
 		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not live: it %s%s.", v, map[bool]string{true: "was "}[r.State.Word != WordFailed], r.State.Sentence)
 	default:
 		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not live: %s.", v, r.State.Sentence)
@@ -605,6 +630,10 @@ func (s *service) whyAbsent(a *Answer, wanted string) {
 	a.add("found", object, "%s", text)
 	if d := s.discovery(); d != nil && !d.Ready && d.Message != "" {
 		a.add("source", object, "%s: %s", d.Reason, d.Message)
+	}
+	if wanted != "" && s.problem() == nil {
+		a.Next = []Action{s.act("scan")}
+		a.Do = "if it was published after the last scan, scan now: " + a.Next[0].Command
 	}
 }
 

@@ -114,7 +114,7 @@ func (o *scan) run(ctx context.Context, f *cli.Factory, arg string) error {
 	if err := done.print(s.Out, o.output); err != nil {
 		return err
 	}
-	return cli.TimedOut(fmt.Errorf("the manager did not scan within %s", o.timeout))
+	return cli.TimedOut(fmt.Errorf("the manager did not scan within %s; \"hlnr doctor\" checks that it runs and watches the namespace", o.timeout))
 }
 
 // scanned reports whether a request was handled, and its result.

@@ -218,5 +218,5 @@ func (r Right) remedy() string {
 	if r.Namespace == "" {
 		return fmt.Sprintf(": ask an administrator for the ClusterRole %s, or name one namespace with --namespace", role)
 	}
-	return fmt.Sprintf(": %s can; one of them can grant you this permission with \"kubectl -n %s create rolebinding NAME --clusterrole=%s --user=USER\"", who, r.Namespace, role)
+	return fmt.Sprintf(": %s can; one of them can grant you this permission with \"kubectl -n %s create rolebinding NAME --clusterrole=%s --user=USER\"; where a user with such a role cannot, Heighliner was uninstalled with its roles", who, r.Namespace, role)
 }

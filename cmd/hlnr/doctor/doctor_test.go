@@ -295,6 +295,13 @@ func TestJudgements(t *testing.T) {
 	}
 
 	now := time.Now()
+	down := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
+	for after, faults := range map[time.Duration]int{5 * time.Second: 0, time.Minute: 1} { // pods may move to other nodes
+		down.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "ActiveUnavailable", LastTransitionTime: metav1.NewTime(now.Add(-after))}}
+		if got := judgeObject("Microservice", down, now); len(got) != faults || faults > 0 && !strings.Contains(got[0].Fix, "hlnr rollback") {
+			t.Errorf("the active release has lacked pods for %s: %+v", after, got)
+		}
+	}
 	old := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop", Generation: 2, CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}}
 	if got := judgeObject("Microservice", old, now); len(got) != 1 || !strings.Contains(got[0].Text, "generation 2, observed generation 0") {
 		t.Errorf("a manager that does not run: %+v", got)

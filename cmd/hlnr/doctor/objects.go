@@ -132,6 +132,9 @@ func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 		return finding(Problem, "", "%s: %s", c.Reason, c.Message)
 	}
 	found := frozen(o, now, finding)
+	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); kind == "Microservice" && c != nil && c.Status == metav1.ConditionFalse && c.Reason == "ActiveUnavailable" && now.Sub(c.LastTransitionTime.Time) > settle/4 {
+		found = append(found, finding(Problem, "see hlnr tree "+o.GetName()+", and return to an earlier release with hlnr rollback", "%s: %s", c.Reason, c.Message)...)
+	}
 	for _, bad := range []struct {
 		condition string
 		status    metav1.ConditionStatus
