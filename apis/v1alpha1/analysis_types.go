@@ -8,14 +8,14 @@ import (
 // evaluates the queries of all metrics at the same time. The first round takes place one
 // interval after the weight of the step is programmed, so that it covers only traffic of this
 // step.
-// +kubebuilder:validation:XValidation:rule="!has(self.interval) || !has(self.provider) || !has(self.provider.timeout) || duration(self.provider.timeout) <= duration(self.interval)",message="spec.updateStrategy.canary.analysis.provider.timeout must not be longer than the interval"
-// +kubebuilder:validation:XValidation:rule="!has(self.source) || self.source != 'EnvoyGateway' || !self.metrics.exists(m, has(m.latency))",message="spec.updateStrategy.canary.analysis: Envoy Gateway measures the latency per route, not per release: use source: Application, or prometheus: {query: …}"
+// +kubebuilder:validation:XValidation:rule="!has(self.interval) || !has(self.provider) || !has(self.provider.timeout) || duration(self.provider.timeout) <= duration(self.interval)",message="provider.timeout must not be longer than the interval"
+// +kubebuilder:validation:XValidation:rule="!has(self.source) || self.source != 'EnvoyGateway' || !self.metrics.exists(m, has(m.latency))",message="source: Envoy Gateway measures the latency per route, not per release: use source: Application, or prometheus: {query: …}"
 type CanaryAnalysis struct {
 	// interval between two rounds, and the time range of built-in queries. It must cover at least
 	// two scrapes of Prometheus; four are recommended.
 	// +optional
 	// +kubebuilder:default="1m"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('1h')",message="spec.updateStrategy.canary.analysis.interval must be between 10s and 1h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('1h')",message="interval must be between 10s and 1h"
 	Interval Duration `json:"interval,omitempty"`
 
 	// count is the number of passed rounds that complete a step. They do not need to be
@@ -108,7 +108,7 @@ type AnalysisProvider struct {
 	// timeout of one query or request, including those of web metrics.
 	// +optional
 	// +kubebuilder:default="10s"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1m')",message="spec.updateStrategy.canary.analysis.provider.timeout must be between 1s and 1m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1m')",message="provider.timeout must be between 1s and 1m"
 	Timeout Duration `json:"timeout,omitempty"`
 }
 
@@ -134,19 +134,19 @@ type PrometheusProvider struct {
 }
 
 // AnalysisMetric is a metric of the canary, and the range in which it passes.
-// +kubebuilder:validation:XValidation:rule="[has(self.successRate), has(self.latency), has(self.prometheus), has(self.web)].exists_one(m, m)",message="spec.updateStrategy.canary.analysis.metrics[]: set exactly one of successRate, latency, prometheus and web: write successRate: {} for the built-in metric, or prometheus: {query: …} for a custom query"
-// +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.baseline) || ((!has(self.thresholdRange.min) || self.thresholdRange.min == 0.0 || (self.thresholdRange.min > 1.0 && self.thresholdRange.min <= 100.0)) && (!has(self.thresholdRange.max) || (self.thresholdRange.max >= 0.0 && self.thresholdRange.max <= 100.0)))",message="spec.updateStrategy.canary.analysis.metrics[].successRate is in percent, 0 to 100: write min: 99, not 0.99"
-// +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.baseline) || ((!has(self.thresholdRange.min) || self.thresholdRange.min <= 60.0) && (!has(self.thresholdRange.max) || (self.thresholdRange.max > 0.0 && self.thresholdRange.max <= 60.0)))",message="spec.updateStrategy.canary.analysis.metrics[].latency is in seconds, up to 60: write max: 0.5 for 500 milliseconds"
-// +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.baseline) || !has(self.inconclusiveRange) || !has(self.inconclusiveRange.min) || self.inconclusiveRange.min == 0.0 || self.inconclusiveRange.min > 1.0",message="spec.updateStrategy.canary.analysis.metrics[].successRate is in percent, 0 to 100: write inconclusiveRange: {min: 95}, not 0.95"
-// +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.baseline) || !has(self.inconclusiveRange) || !has(self.inconclusiveRange.max) || self.inconclusiveRange.max <= 60.0",message="spec.updateStrategy.canary.analysis.metrics[].latency is in seconds, up to 60: write inconclusiveRange: {max: 1}, not 1000"
-// +kubebuilder:validation:XValidation:rule="!has(self.inconclusiveRange) || ((!has(self.inconclusiveRange.min) || (has(self.thresholdRange.min) && self.inconclusiveRange.min <= self.thresholdRange.min)) && (!has(self.inconclusiveRange.max) || (has(self.thresholdRange.max) && self.inconclusiveRange.max >= self.thresholdRange.max)))",message="spec.updateStrategy.canary.analysis.metrics[].inconclusiveRange must be wider than thresholdRange, and have a bound only where that has one"
-// +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.thresholdRange.min)",message="spec.updateStrategy.canary.analysis.metrics[].successRate should be high: set thresholdRange.min, because with max alone a canary that always fails would pass"
-// +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.thresholdRange.max)",message="spec.updateStrategy.canary.analysis.metrics[].latency should be low: set thresholdRange.max, because with min alone a slower canary would pass"
-// +kubebuilder:validation:XValidation:rule="!has(self.minimumRequests) || has(self.successRate) || has(self.latency)",message="spec.updateStrategy.canary.analysis.metrics[].minimumRequests is allowed only for successRate and latency: a custom query should return no data if there are too few requests"
-// +kubebuilder:validation:XValidation:rule="!has(self.samples) || has(self.baseline)",message="spec.updateStrategy.canary.analysis.metrics[].samples are compared with those of the active release: set baseline to Ratio or Difference"
-// +kubebuilder:validation:XValidation:rule="!has(self.samples) || !has(self.web)",message="spec.updateStrategy.canary.analysis.metrics[].samples need a range query: they are allowed for successRate, latency and prometheus"
-// +kubebuilder:validation:XValidation:rule="!has(self.samples) || !has(self.baseline) || self.baseline != 'Ratio' || ((!has(self.thresholdRange.min) || self.thresholdRange.min <= 1.0) && (!has(self.thresholdRange.max) || self.thresholdRange.max >= 1.0))",message="spec.updateStrategy.canary.analysis.metrics[].samples with baseline Ratio: thresholdRange must include 1, the ratio of equal releases"
-// +kubebuilder:validation:XValidation:rule="!has(self.samples) || !has(self.baseline) || self.baseline != 'Difference' || ((!has(self.thresholdRange.min) || self.thresholdRange.min <= 0.0) && (!has(self.thresholdRange.max) || self.thresholdRange.max >= 0.0))",message="spec.updateStrategy.canary.analysis.metrics[].samples with baseline Difference: thresholdRange must include 0, the difference of equal releases"
+// +kubebuilder:validation:XValidation:rule="[has(self.successRate), has(self.latency), has(self.prometheus), has(self.web)].exists_one(m, m)",message="metrics[]: set exactly one of successRate, latency, prometheus and web: write successRate: {} for the built-in metric, or prometheus: {query: …} for a custom query"
+// +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.baseline) || ((!has(self.thresholdRange.min) || self.thresholdRange.min == 0.0 || (self.thresholdRange.min > 1.0 && self.thresholdRange.min <= 100.0)) && (!has(self.thresholdRange.max) || (self.thresholdRange.max >= 0.0 && self.thresholdRange.max <= 100.0)))",message="metrics[].successRate is in percent, 0 to 100: write min: 99, not 0.99"
+// +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.baseline) || ((!has(self.thresholdRange.min) || self.thresholdRange.min <= 60.0) && (!has(self.thresholdRange.max) || (self.thresholdRange.max > 0.0 && self.thresholdRange.max <= 60.0)))",message="metrics[].latency is in seconds, up to 60: write max: 0.5 for 500 milliseconds"
+// +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.baseline) || !has(self.inconclusiveRange) || !has(self.inconclusiveRange.min) || self.inconclusiveRange.min == 0.0 || self.inconclusiveRange.min > 1.0",message="metrics[].successRate is in percent, 0 to 100: write inconclusiveRange: {min: 95}, not 0.95"
+// +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.baseline) || !has(self.inconclusiveRange) || !has(self.inconclusiveRange.max) || self.inconclusiveRange.max <= 60.0",message="metrics[].latency is in seconds, up to 60: write inconclusiveRange: {max: 1}, not 1000"
+// +kubebuilder:validation:XValidation:rule="!has(self.inconclusiveRange) || ((!has(self.inconclusiveRange.min) || (has(self.thresholdRange.min) && self.inconclusiveRange.min <= self.thresholdRange.min)) && (!has(self.inconclusiveRange.max) || (has(self.thresholdRange.max) && self.inconclusiveRange.max >= self.thresholdRange.max)))",message="metrics[].inconclusiveRange must be wider than thresholdRange, and have a bound only where that has one"
+// +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.thresholdRange.min)",message="metrics[].successRate should be high: set thresholdRange.min, because with max alone a canary that always fails would pass"
+// +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.thresholdRange.max)",message="metrics[].latency should be low: set thresholdRange.max, because with min alone a slower canary would pass"
+// +kubebuilder:validation:XValidation:rule="!has(self.minimumRequests) || has(self.successRate) || has(self.latency)",message="metrics[].minimumRequests is allowed only for successRate and latency: a custom query should return no data if there are too few requests"
+// +kubebuilder:validation:XValidation:rule="!has(self.samples) || has(self.baseline)",message="metrics[].samples are compared with those of the active release: set baseline to Ratio or Difference"
+// +kubebuilder:validation:XValidation:rule="!has(self.samples) || !has(self.web)",message="metrics[].samples need a range query: they are allowed for successRate, latency and prometheus"
+// +kubebuilder:validation:XValidation:rule="!has(self.samples) || !has(self.baseline) || self.baseline != 'Ratio' || ((!has(self.thresholdRange.min) || self.thresholdRange.min <= 1.0) && (!has(self.thresholdRange.max) || self.thresholdRange.max >= 1.0))",message="metrics[].samples with baseline Ratio: thresholdRange must include 1, the ratio of equal releases"
+// +kubebuilder:validation:XValidation:rule="!has(self.samples) || !has(self.baseline) || self.baseline != 'Difference' || ((!has(self.thresholdRange.min) || self.thresholdRange.min <= 0.0) && (!has(self.thresholdRange.max) || self.thresholdRange.max >= 0.0))",message="metrics[].samples with baseline Difference: thresholdRange must include 0, the difference of equal releases"
 type AnalysisMetric struct {
 	// name of the metric.
 	// +required
@@ -210,7 +210,7 @@ type MetricSamples struct {
 	// interval of one value, and the time between two of them. It is {{.Interval}} of
 	// prometheus.query. It should contain at least four scrapes.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('1h')",message="spec.updateStrategy.canary.analysis.metrics[].samples.interval must be between 5s and 1h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('1h')",message="metrics[].samples.interval must be between 5s and 1h"
 	Interval Duration `json:"interval"`
 
 	// count is the maximum number of values of each release: count times interval is the time before
@@ -223,7 +223,7 @@ type MetricSamples struct {
 	// significance is the probability of the test below which values count as different: that of a
 	// difference at least as large between releases that are the same. Defaults to 0.05.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self >= 0.0001 && self <= 0.2",message="spec.updateStrategy.canary.analysis.metrics[].samples.significance must be between 0.0001 and 0.2: 0.05 is five percent"
+	// +kubebuilder:validation:XValidation:rule="self >= 0.0001 && self <= 0.2",message="metrics[].samples.significance must be between 0.0001 and 0.2: 0.05 is five percent"
 	Significance *float64 `json:"significance,omitempty"`
 }
 
@@ -254,11 +254,11 @@ type PrometheusMetric struct {
 	// means no traffic. The fields {{.Release}}, {{.Group}},
 	// {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} (as in 1m) and
 	// {{.Service}} are replaced; the last is a pattern for =~ that matches the Services of
-	// the release.
+	// the release. In an AnalysisTemplate {{.Args.NAME}} is replaced too.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([^{]|[{][^{]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service) ?[}][}])*$')",message="prometheus.query: the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}} and {{.Service}}, without functions"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([^{]|[{][^{]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Args[.][a-z][A-Za-z0-9]*) ?[}][}])*$')",message="prometheus.query: the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}}, {{.Service}} and, in templates, {{.Args.NAME}}, without functions"
 	Query string `json:"query"`
 }
 
@@ -272,14 +272,14 @@ type WebMetric struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://([^/?#@ {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End) ?[}][}])+([/?]([^# {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End) ?[}][}])*)?$')",message="web.url must be an http or https URL without user or fragment; the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}}, {{.Service}}, {{.Start}} and {{.End}}"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://([^/?#@ {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End|Args[.][a-z][A-Za-z0-9]*) ?[}][}])+([/?]([^# {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End|Args[.][a-z][A-Za-z0-9]*) ?[}][}])*)?$')",message="web.url must be an http or https URL without user or fragment; the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}}, {{.Service}}, {{.Start}}, {{.End}} and, in templates, {{.Args.NAME}}"
 	URL string `json:"url"`
 
 	// body is JSON to send by POST, with the fields of url. Without a body the request is a GET.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([^{]|[{][^{]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End) ?[}][}])*$')",message="web.body: the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}}, {{.Service}}, {{.Start}} and {{.End}}, without functions"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([^{]|[{][^{]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End|Args[.][a-z][A-Za-z0-9]*) ?[}][}])*$')",message="web.body: the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}}, {{.Service}}, {{.Start}}, {{.End}} and, in templates, {{.Args.NAME}}, without functions"
 	Body string `json:"body,omitempty"`
 
 	// value is a CEL expression over body, the JSON of the response (at most 1 MiB), that
@@ -366,7 +366,7 @@ type WebHeader struct {
 	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['proxy-authorization', 'cookie', 'host', 'content-length', 'transfer-encoding', 'connection', 'content-type', 'user-agent', 'accept-encoding'])",message="web.headers[].name: this header must not be set; for credentials use secretRef, or Authorization with secretKeyRef"
 	Name string `json:"name"`
 
-	// value of the header, in printable ASCII.
+	// value of the header, in printable ASCII. In a template {{.Args.NAME}} is replaced.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[ -~]*$")`,message="web.headers[].value must be printable ASCII"
 	// +kubebuilder:validation:MaxLength=512
@@ -464,6 +464,12 @@ const (
 
 // ReleaseAnalysis is the state of the analysis of a canary.
 type ReleaseAnalysis struct {
+	// template that defines the analysis, with its generation, as in
+	// ClusterAnalysisTemplate/http@3; empty if the Microservice defines it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=320
+	Template string `json:"template,omitempty"`
+
 	// run is the sequence number of the rollout.
 	Run int64 `json:"run"`
 

@@ -1,20 +1,23 @@
 // Package v1alpha1 contains the kinds of the API group hlnr.io/v1alpha1.
 //
-//	ImagePolicy (imgp)            which versions of an image are offered
-//	GitHubRepository (ghr)        the releases, tags and pull requests of a repository
-//	Microservice (msvc)           which releases run, and the state of their rollouts
-//	VersionedMicroservice (vsvc)  one release, and whether it is available
-//	NetworkPolicy (hnp)           which traffic is routed to which release
-//	Freeze (frz)                  when no release of a namespace starts or gets more traffic
-//	ClusterFreeze (cfrz)          the same for the cluster
-//	NotificationPolicy (ntfp)     which transitions of releases are reported, and to which receivers
+//	ImagePolicy (imgp)               which versions of an image are offered
+//	GitHubRepository (ghr)           the releases, tags and pull requests of a repository
+//	Microservice (msvc)              which releases run, and the state of their rollouts
+//	VersionedMicroservice (vsvc)     one release, and whether it is available
+//	NetworkPolicy (hnp)              which traffic is routed to which release
+//	Freeze (frz)                     when no release of a namespace starts or gets more traffic
+//	ClusterFreeze (cfrz)             the same for the cluster
+//	NotificationPolicy (ntfp)        which transitions of releases are reported, and to which receivers
+//	AnalysisTemplate (atpl)          an analysis that Microservices of a namespace share
+//	ClusterAnalysisTemplate (catpl)  the same for Microservices of several namespaces
 //
-// Other API groups also have kinds named NetworkPolicy and ImagePolicy, and
+// Other API groups also have kinds named NetworkPolicy, ImagePolicy and AnalysisTemplate, and
 // "kubectl get networkpolicy" lists the kind of networking.k8s.io: use the short names or
 // the full name networkpolicies.hlnr.io.
 //
 //	adoption_types.go               adoption of existing Deployments and Services, and deletion policies
 //	analysis_types.go               analysis of a canary: metrics, providers, results
+//	analysistemplate_types.go       AnalysisTemplate and ClusterAnalysisTemplate, and references to them
 //	configuration_types.go          ConfigMaps and Secrets as part of a release
 //	earlier_status.go               the status of a Microservice as earlier versions stored it
 //	failure_types.go                the values of status.failure of a VersionedMicroservice
@@ -23,14 +26,13 @@
 //	githubsource_types.go           versions from GitHub: releases, tags, pull requests
 //	hook_types.go                   hooks, their Jobs, and gates of a rollout
 //	imagepolicy_types.go            ImagePolicy
-//	microservice_types.go           Microservice and its update strategy
+//	microservice_types.go           Microservice, its update strategy, and Microservices that roll out together
 //	microservicestatus_types.go     status of a Microservice: the rollout state
 //	networkpolicy_types.go          NetworkPolicy, its domains and providers
 //	notificationpolicy_types.go     NotificationPolicy, its receivers and the record of what was reported
 //	references.go                   which objects an object refers to, and who may refer to it
 //	shared_types.go                 types, conditions, labels and annotations that several kinds share
 //	tls_types.go                    TLS of a domain
-//	together_types.go               Microservices that roll out together
 //	versionedmicroservice_types.go  VersionedMicroservice
 //
 // +kubebuilder:object:generate=true
@@ -56,6 +58,8 @@ var schemeBuilder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
 		&Freeze{}, &FreezeList{},
 		&ClusterFreeze{}, &ClusterFreezeList{},
 		&NotificationPolicy{}, &NotificationPolicyList{},
+		&AnalysisTemplate{}, &AnalysisTemplateList{},
+		&ClusterAnalysisTemplate{}, &ClusterAnalysisTemplateList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

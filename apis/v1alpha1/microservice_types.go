@@ -352,7 +352,8 @@ type GroupPin struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.traffic) || self.traffic != 'Pods' || !has(self.scale) || self.scale == 'MatchWeight'",message="spec.updateStrategy.canary: scale must be MatchWeight or absent with traffic Pods, because the weights are shares of the pods"
 // +kubebuilder:validation:XValidation:rule="!has(self.traffic) || self.traffic != 'Pods' || self.steps.all(s, !(has(s.match) && s.match) && !(has(s.mirrorPercent) && s.mirrorPercent > 0))",message="spec.updateStrategy.canary.steps: match and mirrorPercent need routes: remove them, or set canary.traffic to Routes"
 // +kubebuilder:validation:XValidation:rule="!has(self.hooks) || self.hooks.all(h, !has(h.steps) || h.steps.all(n, self.steps.exists(s, has(s.name) && s.name == n)))",message="spec.updateStrategy.canary.hooks: hooks[].steps must contain names of steps (steps[].name), not numbers"
-// +kubebuilder:validation:XValidation:rule="!has(self.analysis) || self.steps.exists(s, s.weight > 0 || has(s.match) && s.match || has(s.mirrorPercent) && s.mirrorPercent > 0)",message="spec.updateStrategy.canary.analysis: no step sends requests to the canary, so nothing would be measured: give a step a weight above 0, match or mirrorPercent"
+// +kubebuilder:validation:XValidation:rule="!has(self.analysis) || !has(self.analysisTemplateRef)",message="spec.updateStrategy.canary: set analysis or analysisTemplateRef, and not both"
+// +kubebuilder:validation:XValidation:rule="!has(self.analysis) && !has(self.analysisTemplateRef) || self.steps.exists(s, s.weight > 0 || has(s.match) && s.match || has(s.mirrorPercent) && s.mirrorPercent > 0)",message="spec.updateStrategy.canary.analysis: no step sends requests to the canary, so nothing would be measured: give a step a weight above 0, match or mirrorPercent"
 type CanaryStrategy struct {
 	// steps in order. After the last one the release becomes active.
 	// +required
@@ -379,6 +380,11 @@ type CanaryStrategy struct {
 	// +optional
 	Analysis *CanaryAnalysis `json:"analysis,omitempty"`
 
+	// analysisTemplateRef uses an analysis that is shared by several Microservices, instead of
+	// analysis. While it does not exist, no release starts, and a canary waits in its step.
+	// +optional
+	AnalysisTemplateRef *AnalysisTemplateReference `json:"analysisTemplateRef,omitempty"`
+
 	// hooks are HTTP endpoints that are called during a rollout, either to decide whether it
 	// continues or to be notified.
 	// +optional
@@ -391,6 +397,11 @@ type CanaryStrategy struct {
 	// By default it advances independently.
 	// +optional
 	Together *TogetherStrategy `json:"together,omitempty"`
+}
+
+// Measures reports whether metrics decide about a canary: those of analysis, or of a template.
+func (c *CanaryStrategy) Measures() bool {
+	return c != nil && (c.Analysis != nil || c.AnalysisTemplateRef != nil)
 }
 
 // CanaryStep is a weight, and the conditions for the next step. A step without pause and
@@ -507,3 +518,30 @@ type MicroserviceList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []Microservice `json:"items"`
 }
+
+// TogetherStrategy makes the canaries of several Microservices in a namespace advance
+// together: those with the same together.name and the same version. A canary begins its next
+// step, or becomes active, only when all of them have completed the current step.
+type TogetherStrategy struct {
+	// name that the Microservices share.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="spec.updateStrategy.canary.together.name must consist of lower-case letters, digits and '-', such as checkout"
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	// onFailure defines what happens to a canary whose version fails in another of these
+	// Microservices. Defaults to Hold.
+	// +optional
+	OnFailure TogetherFailure `json:"onFailure,omitempty"`
+}
+
+// TogetherFailure defines what happens when the version fails in another Microservice.
+// +kubebuilder:validation:Enum=Hold;RollBack
+type TogetherFailure string
+
+const (
+	// TogetherHold keeps the canary in its step until the failure is fixed.
+	TogetherHold TogetherFailure = "Hold"
+	// TogetherRollBack rolls the canary back as well.
+	TogetherRollBack TogetherFailure = "RollBack"
+)

@@ -35,7 +35,7 @@ func watchedKinds() map[string][]string {
 		"batch":            {"cronjobs", "jobs"},
 		"discovery.k8s.io": {"endpointslices"},
 		"hlnr.io": {
-			"freezes", "githubrepositories", "imagepolicies", "microservices", "networkpolicies", "notificationpolicies", "versionedmicroservices",
+			"analysistemplates", "freezes", "githubrepositories", "imagepolicies", "microservices", "networkpolicies", "notificationpolicies", "versionedmicroservices",
 		},
 		"policy": {"poddisruptionbudgets"},
 	}

@@ -116,7 +116,7 @@ func (f *first) at(now time.Time) time.Time {
 // +kubebuilder:rbac:groups=hlnr.io,resources=microservices/finalizers,verbs=update
 // +kubebuilder:rbac:groups=hlnr.io,resources=versionedmicroservices,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=hlnr.io,resources=imagepolicies;networkpolicies,verbs=get;list;watch
-// +kubebuilder:rbac:groups=hlnr.io,resources=freezes;clusterfreezes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hlnr.io,resources=analysistemplates;clusteranalysistemplates;freezes;clusterfreezes,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -161,6 +161,8 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Watches(&v1alpha1.ImagePolicy{}, handler.EnqueueRequestsFromMapFunc(r.forImagePolicy)).
 		Watches(&v1alpha1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(forNetworkPolicy)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.forConfigMap), builder.WithPredicates(configMapChanged())).
+		Watches(&v1alpha1.AnalysisTemplate{}, handler.EnqueueRequestsFromMapFunc(r.forTemplate)).
+		Watches(&v1alpha1.ClusterAnalysisTemplate{}, handler.EnqueueRequestsFromMapFunc(r.forTemplate)).
 		WatchesRawSource(&r.requeues).
 		WatchesRawSource(gate).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers, RateLimiter: status.RateLimiter()}).

@@ -61,7 +61,7 @@ func (w *pass) waits() bool {
 	if c == nil {
 		return false
 	}
-	return c.Analysis != nil || len(c.Hooks) > 0 || slices.ContainsFunc(c.Steps, func(s v1alpha1.CanaryStep) bool {
+	return c.Measures() || len(c.Hooks) > 0 || slices.ContainsFunc(c.Steps, func(s v1alpha1.CanaryStep) bool {
 		return s.Pause != nil || s.Approval != nil || s.Window != nil
 	})
 }

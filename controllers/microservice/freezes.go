@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/analysistemplate"
 	"github.com/heighliner/heighliner/internal/freeze"
 )
 
@@ -116,6 +117,11 @@ func (r *Reconciler) microservices(ctx context.Context, namespace string, is fun
 		}
 	}
 	return requests
+}
+
+// forTemplate enqueues the Microservices that refer to a shared analysis.
+func (r *Reconciler) forTemplate(ctx context.Context, template client.Object) []reconcile.Request {
+	return r.microservices(ctx, template.GetNamespace(), func(ms *v1alpha1.Microservice) bool { return analysistemplate.Uses(ms, template) })
 }
 
 // watchFreezes adds the watches of objects that may freeze a Microservice.

@@ -24,12 +24,11 @@ func readVerdict(a *v1alpha1.ReleaseAnalysis) *release.Verdict {
 
 // readMeasured ignores the result of an analysis that was edited since: until the release is
 // measured by the current analysis, no step has passed. A failure remains a failure.
-func readMeasured(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, object *release.Object) {
-	canary := ms.Spec.UpdateStrategy.Canary
-	if object.Analysis == nil || canary == nil || object.Analysis.Phase != release.VerdictPassed {
+func readMeasured(spec *v1alpha1.CanaryAnalysis, c *v1alpha1.VersionedMicroservice, object *release.Object) {
+	if object.Analysis == nil || object.Analysis.Phase != release.VerdictPassed {
 		return
 	}
-	if c.Status.Analysis.SpecHash != analysis.SpecHash(canary.Analysis) {
+	if c.Status.Analysis.SpecHash != analysis.SpecHash(spec) {
 		object.Analysis.Phase = release.VerdictRunning
 	}
 }

@@ -228,11 +228,10 @@ func TestResultsOfAnEditedAnalysisDoNotCount(t *testing.T) {
 		"a failure":       {spec(3), v1alpha1.AnalysisFailed, release.VerdictFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ms, c := &v1alpha1.Microservice{}, &v1alpha1.VersionedMicroservice{}
-			ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Analysis: spec(1)}
+			c := &v1alpha1.VersionedMicroservice{}
 			c.Status.Analysis = &v1alpha1.ReleaseAnalysis{Phase: tc.phase, SpecHash: analysis.SpecHash(tc.measured)}
 			object := release.Object{Analysis: readVerdict(c.Status.Analysis)}
-			readMeasured(ms, c, &object)
+			readMeasured(spec(1), c, &object)
 			same(t, "phase", object.Analysis.Phase, tc.want)
 		})
 	}

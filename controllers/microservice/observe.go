@@ -2,6 +2,7 @@ package microservice
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/microservice/resources"
 	"github.com/heighliner/heighliner/internal/analysis"
+	"github.com/heighliner/heighliner/internal/analysistemplate"
 	"github.com/heighliner/heighliner/internal/release"
 	"github.com/heighliner/heighliner/internal/status"
 	versions "github.com/heighliner/heighliner/internal/version"
@@ -38,6 +40,8 @@ type observed struct {
 	// requeue is after what time to reconcile again for objects that are not watched; 0 for never.
 	requeue time.Duration
 	facts   release.Observed
+	// analysis of the canary, from the specification or a template; nil without one, or while the template cannot be used.
+	analysis *v1alpha1.CanaryAnalysis
 	// problem is an error in the specification or a referenced object; no new release starts while
 	// there is one.
 	problem *status.Error
@@ -65,6 +69,10 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*o
 	if err != nil {
 		o.problem = status.NewTerminal(reasonTimeZoneUnknown, err)
 	}
+	unmeasured, err := r.observeAnalysis(ctx, o)
+	if err != nil {
+		return nil, err
+	}
 	if err := r.observeObjects(ctx, o); err != nil {
 		return nil, err
 	}
@@ -74,11 +82,8 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*o
 	if err := r.proveLost(ctx, o); err != nil {
 		return nil, err
 	}
-	if c := ms.Spec.UpdateStrategy.Canary; c != nil && c.Analysis != nil {
-		if err := analysis.Check(c.Analysis); err != nil {
-			// A canary that cannot be measured could only wait in its first step.
-			o.problem, o.facts.SourceStale = status.NewTerminal(reasonAnalysisInvalid, err), true
-		}
+	if unmeasured != nil { // A canary that cannot be measured could only wait in its first step.
+		o.problem, o.facts.SourceStale = unmeasured, true
 	}
 	if err := r.observePolicies(ctx, o); err != nil {
 		return nil, err
@@ -93,6 +98,27 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*o
 		return nil, err
 	}
 	return o, nil
+}
+
+// observeAnalysis reads the analysis. problem is why a canary cannot be measured, or nil. Users who may not read templates
+// see the rest of the plan.
+func (r *Reconciler) observeAnalysis(ctx context.Context, o *observed) (problem *status.Error, err error) {
+	o.analysis, _, err = analysistemplate.Read(ctx, r.Client, o.ms)
+	unusable := (*analysistemplate.Error)(nil)
+	switch {
+	case errors.As(err, &unusable) && unusable.Missing:
+		return status.NewTerminal(reasonAnalysisTemplateNotFound, unusable), nil
+	case errors.As(err, &unusable):
+		return status.NewTerminal(reasonAnalysisInvalid, unusable), nil
+	case err != nil:
+		return nil, r.readable(err)
+	case o.analysis == nil:
+		return nil, nil
+	}
+	if err := analysis.Check(o.analysis); err != nil {
+		return status.NewTerminal(reasonAnalysisInvalid, fmt.Errorf("spec.updateStrategy.canary.analysis.%w", err)), nil
+	}
+	return nil, nil
 }
 
 // fieldMicroservice is the field by which the API server selects the releases of a Microservice.
@@ -142,7 +168,7 @@ func (r *Reconciler) observeObjects(ctx context.Context, o *observed) error {
 	for i := range list.Items {
 		if c := &list.Items[i]; metav1.IsControlledBy(c, o.ms) {
 			o.objects[c.Name] = c
-			o.facts.Objects = append(o.facts.Objects, readObject(c, o.ms))
+			o.facts.Objects = append(o.facts.Objects, o.readObject(c))
 		}
 	}
 	return r.proveAbsence(ctx, o)
@@ -164,7 +190,7 @@ func (r *Reconciler) proveAbsence(ctx context.Context, o *observed) error {
 				return fmt.Errorf("get release %q: %w", row.VersionedMicroservice, err)
 			case metav1.IsControlledBy(&c, o.ms):
 				o.objects[c.Name] = &c
-				o.facts.Objects = append(o.facts.Objects, readObject(&c, o.ms))
+				o.facts.Objects = append(o.facts.Objects, o.readObject(&c))
 			}
 		}
 	}
@@ -182,7 +208,7 @@ func (o *observed) requeueIn(d time.Duration) {
 const maxBy = 253
 
 // readObject converts the object of a release for the planner.
-func readObject(c *v1alpha1.VersionedMicroservice, ms *v1alpha1.Microservice) release.Object {
+func (o *observed) readObject(c *v1alpha1.VersionedMicroservice) release.Object {
 	stamp, _ := strconv.ParseInt(c.Annotations[v1alpha1.AnnotationAttempt], 10, 64)
 	number, _ := strconv.ParseInt(c.Labels[v1alpha1.LabelPullRequest], 10, 64)
 	number = max(0, number)
@@ -204,8 +230,8 @@ func readObject(c *v1alpha1.VersionedMicroservice, ms *v1alpha1.Microservice) re
 		Current:     int(c.Status.Replicas),
 		Analysis:    readVerdict(c.Status.Analysis),
 	}
-	readMeasured(ms, c, &object)
-	readHooks(ms, c, &object)
+	readMeasured(o.analysis, c, &object)
+	readHooks(o.ms, c, &object)
 	if d := c.Spec.Decision; d != nil {
 		object.Decision = &release.Decision{Action: release.Action(d.Action), ID: d.ID, Step: d.Step, Groups: d.Groups, By: status.LineOf(c.Annotations[v1alpha1.AnnotationDecidedBy], maxBy)}
 	}

@@ -18,6 +18,9 @@ const reasonTimeZoneUnknown = "TimeZoneUnknown"
 // reasonAnalysisInvalid is the reason for expressions of web metrics that are not valid CEL.
 const reasonAnalysisInvalid = "AnalysisInvalid"
 
+// reasonAnalysisTemplateNotFound is the reason for a template that does not exist, or is not offered to the namespace.
+const reasonAnalysisTemplateNotFound = "AnalysisTemplateNotFound"
+
 // readSpec converts a specification for the planner, with all defaults and the current state of
 // windows. The error is about a window that cannot be evaluated; it counts as closed.
 func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration, now time.Time) (release.Spec, error) {
@@ -57,7 +60,7 @@ func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration, now time.Time) 
 
 func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) error {
 	// Hooks that are called in rounds are measurements too.
-	spec.Analysis = c.Analysis != nil || slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookRollout })
+	spec.Analysis = c.Measures() || slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookRollout })
 	spec.MatchWeight = c.Scale == v1alpha1.ScaleMatchWeight
 	switch {
 	case c.Traffic != "":

@@ -94,7 +94,7 @@ func TestRolloutStateFitsItsSchema(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var c v1alpha1.VersionedMicroservice
 			c.Labels = map[string]string{v1alpha1.LabelLevel: test.level, v1alpha1.LabelPullRequest: test.number}
-			if got := readObject(&c, &v1alpha1.Microservice{}).Level; got != test.want {
+			if got := (&observed{ms: &v1alpha1.Microservice{}}).readObject(&c).Level; got != test.want {
 				t.Errorf("level = %q, want %q", got, test.want)
 			}
 		})

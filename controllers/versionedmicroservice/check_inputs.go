@@ -14,13 +14,12 @@ type rollout struct {
 	place *hook.Rollout
 	// point that is measured; nil if none is.
 	point *analysis.Point
+	// spec is the analysis, and template the name of the template that defines it, if any; nil if
+	// there are only hooks.
+	spec     *v1alpha1.CanaryAnalysis
+	template string
 	// request of a round, without its time. It is used if there is an analysis.
 	request analysis.Request
-}
-
-// spec returns the analysis; nil if there are only hooks.
-func (w *rollout) spec() *v1alpha1.CanaryAnalysis {
-	return w.place.Microservice.Spec.UpdateStrategy.Canary.Analysis
 }
 
 // pointOf returns the wait during which the release is measured: it receives, or can
@@ -41,7 +40,7 @@ func pointOf(place *hook.Rollout) *analysis.Point {
 
 // measures reports whether there is an analysis, or hooks that are called in rounds.
 func measures(canary *v1alpha1.CanaryStrategy) bool {
-	return canary.Analysis != nil || slices.ContainsFunc(canary.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookRollout })
+	return canary.Measures() || slices.ContainsFunc(canary.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookRollout })
 }
 
 // urlOf returns the first URL that only this release serves: that of a programmed domain

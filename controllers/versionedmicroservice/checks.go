@@ -51,8 +51,11 @@ func runChecks(ask checker, o *observed, now time.Time) checks {
 	if rollout.point == nil {
 		ask.StopMeasuring(key)
 	} else {
-		h.analysis = analysis.Begin(h.analysis, rollout.spec(), *rollout.point)
-		rollout.place.Round = roundOf(h.analysis, rollout.spec(), now)
+		h.analysis = analysis.Begin(h.analysis, rollout.spec, *rollout.point)
+		if h.analysis.Phase != v1alpha1.AnalysisFailed { // a failure keeps the template by which it was found
+			h.analysis.Template = rollout.template
+		}
+		rollout.place.Round = roundOf(h.analysis, rollout.spec, now)
 	}
 	questions := rollout.place.Calls(h.hooks)
 	outcomes := o.jobOutcomes(questions)
@@ -106,10 +109,10 @@ func (w *rollout) measure(ask checker, key types.NamespacedName, h checks, quest
 	results := resultsOf(h.hooks, questions)
 	round := analysis.Round{At: now}
 	switch {
-	case w.spec() == nil && w.place.Round.IsZero():
+	case w.spec == nil && w.place.Round.IsZero():
 		return h.analysis // the next round of hooks is not due yet
-	case w.spec() != nil:
-		at, due := analysis.Due(h.analysis, w.spec(), now)
+	case w.spec != nil:
+		at, due := analysis.Due(h.analysis, w.spec, now)
 		if !due {
 			return h.analysis
 		}
@@ -125,7 +128,7 @@ func (w *rollout) measure(ask checker, key types.NamespacedName, h checks, quest
 		return h.analysis
 	}
 	round.HookFailures, round.HookErrors = results.failures, results.errors
-	return analysis.Fold(h.analysis, w.spec(), *w.point, round)
+	return analysis.Fold(h.analysis, w.spec, *w.point, round)
 }
 
 // hookResults summarizes the hooks of a round.

@@ -1,6 +1,7 @@
 package versionedmicroservice
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/analysis"
+	"github.com/heighliner/heighliner/internal/analysistemplate"
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
@@ -70,8 +72,9 @@ func see(o *observed) *observed {
 	o.rollout = nil
 	if place := hook.RolloutOf(o.microservice, o.release); place != nil {
 		o.rollout = &rollout{place: place, point: pointOf(place)}
-		if o.rollout.point != nil && o.rollout.spec() != nil {
-			o.rollout.request = analysis.Request{Spec: *o.rollout.spec(), Canary: analysis.Target{Release: o.release.Name}}
+		o.rollout.spec, _, _ = analysistemplate.Read(context.Background(), nil, o.microservice)
+		if o.rollout.point != nil && o.rollout.spec != nil {
+			o.rollout.request = analysis.Request{Spec: *o.rollout.spec, Canary: analysis.Target{Release: o.release.Name}}
 		}
 	}
 	return o
@@ -194,8 +197,8 @@ func (p *player) answer(name string, yes bool) {
 	p.Helper()
 	see(p.o)
 	if p.o.rollout.point != nil {
-		status := analysis.Begin(p.o.release.Status.Analysis, p.o.rollout.spec(), *p.o.rollout.point)
-		p.o.rollout.place.Round = roundOf(status, p.o.rollout.spec(), p.now)
+		status := analysis.Begin(p.o.release.Status.Analysis, p.o.rollout.spec, *p.o.rollout.point)
+		p.o.rollout.place.Round = roundOf(status, p.o.rollout.spec, p.now)
 	}
 	questions := p.o.rollout.place.Calls(p.o.release.Status.Hooks)
 	i := slices.IndexFunc(questions, func(q hook.Call) bool { return q.Hook.Name == name })

@@ -53,7 +53,7 @@ import (
 // +kubebuilder:rbac:groups=hlnr.io,resources=versionedmicroservices,verbs=get;list;watch
 // +kubebuilder:rbac:groups=hlnr.io,resources=versionedmicroservices/status,verbs=patch
 // +kubebuilder:rbac:groups=hlnr.io,resources=versionedmicroservices/finalizers,verbs=update
-// +kubebuilder:rbac:groups=hlnr.io,resources=microservices;networkpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hlnr.io,resources=analysistemplates;clusteranalysistemplates;microservices;networkpolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=apps,resources=deployments/scale,verbs=update
 // +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;list;watch;create;patch;delete
@@ -143,6 +143,8 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Watches(&corev1.Pod{}, podToRelease(), builder.WithPredicates(podChanged())).
 		Watches(&corev1.ResourceQuota{}, r.quotaToReleases(), builder.WithPredicates(quotaRelaxed())).
 		Watches(&v1alpha1.Microservice{}, statesToReleases()).
+		Watches(&v1alpha1.AnalysisTemplate{}, r.templateToReleases()).
+		Watches(&v1alpha1.ClusterAnalysisTemplate{}, r.templateToReleases()).
 		WatchesRawSource(pools.source()).
 		WatchesRawSource(&r.requeues).
 		WatchesRawSource(gate).

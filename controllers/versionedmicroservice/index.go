@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/analysistemplate"
 )
 
 type workQueue = workqueue.TypedRateLimitingInterface[ctrl.Request]
@@ -129,6 +130,30 @@ func statesToReleases() handler.EventHandler {
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q workQueue) { enqueue(nil, e.Object, q) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workQueue) { enqueue(e.ObjectOld, e.ObjectNew, q) },
 	}
+}
+
+// templateToReleases enqueues the releases in rollouts that a shared analysis measures.
+func (r *reconciler) templateToReleases() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, template client.Object) []ctrl.Request {
+		var list v1alpha1.MicroserviceList
+		if err := r.client.List(ctx, &list, client.InNamespace(template.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "list Microservices of a template that changed")
+			return nil
+		}
+		var out []ctrl.Request
+		for i := range list.Items {
+			ms := &list.Items[i]
+			if !analysistemplate.Uses(ms, template) {
+				continue
+			}
+			for _, g := range ms.Status.ReleaseGroups {
+				if g.Rollout != nil {
+					out = append(out, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: ms.Namespace, Name: g.Rollout.Release}})
+				}
+			}
+		}
+		return out
+	})
 }
 
 // quotaRelaxed admits changes after which a quota may admit more pods.

@@ -2,6 +2,7 @@ package versionedmicroservice
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
 	"github.com/heighliner/heighliner/internal/analysis"
+	"github.com/heighliner/heighliner/internal/analysistemplate"
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
@@ -198,14 +200,19 @@ func (r *reconciler) observeRollout(ctx context.Context, o *observed) (*rollout,
 		return nil, err
 	}
 	w := &rollout{place: place, point: pointOf(place)}
-	if w.point == nil || w.spec() == nil {
+	if w.point != nil {
+		if err := r.observeAnalysis(ctx, w); err != nil {
+			return nil, err
+		}
+	}
+	if w.point == nil || w.spec == nil {
 		return w, nil
 	}
 	canary, err := r.target(ctx, w.place, w.place.Group, w.place.Row)
 	if err != nil {
 		return nil, err
 	}
-	w.request = analysis.Request{Spec: *w.spec(), Canary: canary}
+	w.request = analysis.Request{Spec: *w.spec, Canary: canary}
 	rivals := w.place.BaselineGroup()
 	rows := rivals.Releases
 	if i := slices.IndexFunc(rows, func(row v1alpha1.Release) bool { return row.Status == v1alpha1.ReleaseActive && row.Weight > 0 }); i >= 0 {
@@ -216,6 +223,18 @@ func (r *reconciler) observeRollout(ctx context.Context, o *observed) (*rollout,
 		w.request.Active = &active
 	}
 	return w, nil
+}
+
+// observeAnalysis reads the analysis of a rollout. While its template cannot be used, nothing is measured: the Microservice
+// reports why.
+func (r *reconciler) observeAnalysis(ctx context.Context, w *rollout) error {
+	var err error
+	w.spec, w.template, err = analysistemplate.Read(ctx, r.client, w.place.Microservice)
+	if unusable := (*analysistemplate.Error)(nil); errors.As(err, &unusable) {
+		w.point = nil
+		return nil
+	}
+	return err
 }
 
 // target identifies a release for metric queries. Its Services are those of all policies.

@@ -77,7 +77,7 @@ func Check(spec *v1alpha1.CanaryAnalysis) error {
 			continue
 		}
 		if _, err := compile(metric.Web.Value); err != nil {
-			return fmt.Errorf("spec.updateStrategy.canary.analysis.metrics[%s].web.value: %s", metric.Name, err.Message)
+			return fmt.Errorf("metrics[%s].web.value: %s", metric.Name, err.Message)
 		}
 	}
 	return nil

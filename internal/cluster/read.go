@@ -63,6 +63,8 @@ type lists struct {
 	freezes      v1alpha1.FreezeList
 	cluster      v1alpha1.ClusterFreezeList
 	namespaces   corev1.NamespaceList
+	templates    v1alpha1.AnalysisTemplateList
+	shared       v1alpha1.ClusterAnalysisTemplateList
 	messages     v1alpha1.NotificationPolicyList
 	pods         corev1.PodList
 	cronJobs     batchv1.CronJobList
@@ -73,11 +75,11 @@ type lists struct {
 var ofHeighliner = client.MatchingFields{"regarding.apiVersion": v1alpha1.GroupVersion.String()}
 
 // Read lists all kinds at the same time. Microservices must be readable; of the other kinds, those that the user may not read
-// are omitted, and the errors are returned. Errors about ClusterFreezes and Namespaces are not: rights in a namespace do not
-// include them, and a service that waits for a freeze reports it.
+// are omitted, and the errors are returned. Errors about cluster-scoped kinds are not: rights in a namespace do not include them,
+// and a service that waits for a freeze reports it.
 func Read(ctx context.Context, c client.Reader, q Query) (Objects, []error, error) {
 	var l lists
-	optional := []client.ObjectList{&l.releases, &l.policies, &l.images, &l.repositories, &l.freezes, &l.cluster}
+	optional := []client.ObjectList{&l.releases, &l.policies, &l.images, &l.repositories, &l.freezes, &l.cluster, &l.templates, &l.shared}
 	if q.Namespaces {
 		optional = append(optional, &l.namespaces)
 	}
@@ -182,16 +184,16 @@ func pages(ctx context.Context, c client.Reader, list client.ObjectList, service
 // ofCluster reports whether the objects of a list are cluster-scoped.
 func ofCluster(list client.ObjectList) bool {
 	switch list.(type) {
-	case *v1alpha1.ClusterFreezeList, *corev1.NamespaceList:
+	case *v1alpha1.ClusterFreezeList, *v1alpha1.ClusterAnalysisTemplateList, *corev1.NamespaceList:
 		return true
 	}
 	return false
 }
 
-// isOlder reports whether the CRDs of the cluster are of a version without freezes or notifications.
+// isOlder reports whether the CRDs of the cluster are of a version without a kind that was added later.
 func isOlder(list client.ObjectList, err error) bool {
 	switch list.(type) {
-	case *v1alpha1.FreezeList, *v1alpha1.ClusterFreezeList, *v1alpha1.NotificationPolicyList:
+	case *v1alpha1.FreezeList, *v1alpha1.ClusterFreezeList, *v1alpha1.NotificationPolicyList, *v1alpha1.AnalysisTemplateList, *v1alpha1.ClusterAnalysisTemplateList:
 		return apierrors.IsNotFound(err)
 	}
 	return false
@@ -249,6 +251,10 @@ func (l *lists) read(list client.ObjectList) {
 		l.cluster.Items = present(l.cluster.Items)
 	case client.ObjectList(&l.namespaces):
 		l.namespaces.Items = present(l.namespaces.Items)
+	case client.ObjectList(&l.templates):
+		l.templates.Items = present(l.templates.Items)
+	case client.ObjectList(&l.shared):
+		l.shared.Items = present(l.shared.Items)
 	case client.ObjectList(&l.messages):
 		l.messages.Items = present(l.messages.Items)
 	case client.ObjectList(&l.cronJobs):
@@ -273,7 +279,7 @@ func (l *lists) objects() Objects {
 			Microservices: l.services.Items, Releases: l.releases.Items, NetworkPolicies: l.policies.Items,
 			ImagePolicies: l.images.Items, Repositories: l.repositories.Items, CronJobs: l.cronJobs.Items, Pods: l.pods.Items,
 			Freezes: l.freezes.Items, ClusterFreezes: l.cluster.Items, Namespaces: l.namespaces.Items,
-			Notifications: l.messages.Items,
+			Notifications: l.messages.Items, Templates: l.templates.Items, ClusterTemplates: l.shared.Items,
 		},
 		Events: l.events.Items,
 	}

@@ -198,6 +198,12 @@ func (o Objects) kinds() Objects {
 	if o.ClusterFreezes != nil {
 		out.ClusterFreezes = []v1alpha1.ClusterFreeze{}
 	}
+	if o.Templates != nil {
+		out.Templates = []v1alpha1.AnalysisTemplate{}
+	}
+	if o.ClusterTemplates != nil {
+		out.ClusterTemplates = []v1alpha1.ClusterAnalysisTemplate{}
+	}
 	if o.Namespaces != nil {
 		out.Namespaces = []corev1.Namespace{}
 	}
@@ -247,6 +253,7 @@ func watched(seen Objects) []client.Object {
 		{&v1alpha1.VersionedMicroservice{}, seen.Releases != nil}, {&v1alpha1.NetworkPolicy{}, seen.NetworkPolicies != nil},
 		{&v1alpha1.ImagePolicy{}, seen.ImagePolicies != nil}, {&v1alpha1.GitHubRepository{}, seen.Repositories != nil},
 		{&v1alpha1.Freeze{}, seen.Freezes != nil}, {&v1alpha1.ClusterFreeze{}, seen.ClusterFreezes != nil}, {&corev1.Namespace{}, seen.Namespaces != nil},
+		{&v1alpha1.AnalysisTemplate{}, seen.Templates != nil}, {&v1alpha1.ClusterAnalysisTemplate{}, seen.ClusterTemplates != nil},
 		{&corev1.Pod{}, seen.Pods != nil}, {&batchv1.CronJob{}, seen.CronJobs != nil}, {&eventsv1.Event{}, seen.Events != nil},
 	} {
 		if k.read {
@@ -265,7 +272,8 @@ func cached(ctx context.Context, c client.Reader, namespace string, seen Objects
 	}{
 		{&l.services, true}, {&l.releases, seen.Releases != nil}, {&l.policies, seen.NetworkPolicies != nil},
 		{&l.images, seen.ImagePolicies != nil}, {&l.repositories, seen.Repositories != nil},
-		{&l.freezes, seen.Freezes != nil}, {&l.cluster, seen.ClusterFreezes != nil}, {&l.namespaces, seen.Namespaces != nil}, {&l.pods, seen.Pods != nil}, {&l.cronJobs, seen.CronJobs != nil}, {&l.events, seen.Events != nil},
+		{&l.freezes, seen.Freezes != nil}, {&l.cluster, seen.ClusterFreezes != nil}, {&l.namespaces, seen.Namespaces != nil},
+		{&l.templates, seen.Templates != nil}, {&l.shared, seen.ClusterTemplates != nil}, {&l.pods, seen.Pods != nil}, {&l.cronJobs, seen.CronJobs != nil}, {&l.events, seen.Events != nil},
 	} {
 		if !x.wanted {
 			continue

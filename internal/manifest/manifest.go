@@ -109,14 +109,16 @@ func decode(document []byte) (Object, error) {
 
 // kinds are the kinds of hlnr.io, with their Go types.
 var kinds = map[string]func() runtime.Object{
-	"ClusterFreeze":         func() runtime.Object { return &v1alpha1.ClusterFreeze{} },
-	"Freeze":                func() runtime.Object { return &v1alpha1.Freeze{} },
-	"GitHubRepository":      func() runtime.Object { return &v1alpha1.GitHubRepository{} },
-	"ImagePolicy":           func() runtime.Object { return &v1alpha1.ImagePolicy{} },
-	"Microservice":          func() runtime.Object { return &v1alpha1.Microservice{} },
-	"NetworkPolicy":         func() runtime.Object { return &v1alpha1.NetworkPolicy{} },
-	"NotificationPolicy":    func() runtime.Object { return &v1alpha1.NotificationPolicy{} },
-	"VersionedMicroservice": func() runtime.Object { return &v1alpha1.VersionedMicroservice{} },
+	"AnalysisTemplate":        func() runtime.Object { return &v1alpha1.AnalysisTemplate{} },
+	"ClusterAnalysisTemplate": func() runtime.Object { return &v1alpha1.ClusterAnalysisTemplate{} },
+	"ClusterFreeze":           func() runtime.Object { return &v1alpha1.ClusterFreeze{} },
+	"Freeze":                  func() runtime.Object { return &v1alpha1.Freeze{} },
+	"GitHubRepository":        func() runtime.Object { return &v1alpha1.GitHubRepository{} },
+	"ImagePolicy":             func() runtime.Object { return &v1alpha1.ImagePolicy{} },
+	"Microservice":            func() runtime.Object { return &v1alpha1.Microservice{} },
+	"NetworkPolicy":           func() runtime.Object { return &v1alpha1.NetworkPolicy{} },
+	"NotificationPolicy":      func() runtime.Object { return &v1alpha1.NotificationPolicy{} },
+	"VersionedMicroservice":   func() runtime.Object { return &v1alpha1.VersionedMicroservice{} },
 }
 
 // Kinds returns the kinds that can be checked, sorted.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/analysistemplate"
 )
 
 // analysis returns the analysis of a release with the bounds of the specification, or nil.
@@ -17,9 +18,8 @@ func (s *service) analysis(o *v1alpha1.VersionedMicroservice) *Analysis {
 	}
 	a := o.Status.Analysis
 	out := &Analysis{Step: a.Step, Phase: string(a.Phase), Rounds: a.Rounds, Failures: a.Failures, Message: a.Message, Next: micros(a.NextTime)}
-	var spec *v1alpha1.CanaryAnalysis
-	if c := s.ms.Spec.UpdateStrategy.Canary; c != nil && c.Analysis != nil {
-		spec = c.Analysis
+	spec := analysistemplate.Among(s.ms, s.Templates, s.ClusterTemplates)
+	if spec != nil {
 		out.Count = max(1, spec.Count)
 	}
 	for _, m := range a.Metrics {

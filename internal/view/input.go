@@ -28,6 +28,9 @@ type Input struct {
 	Freezes        []v1alpha1.Freeze
 	ClusterFreezes []v1alpha1.ClusterFreeze
 	Namespaces     []corev1.Namespace
+	// Templates and ClusterTemplates are shared analyses, for the bounds of metrics.
+	Templates        []v1alpha1.AnalysisTemplate
+	ClusterTemplates []v1alpha1.ClusterAnalysisTemplate
 	// Notifications are the NotificationPolicies.
 	Notifications []v1alpha1.NotificationPolicy
 	// CronJobs that follow active releases; others are ignored.

@@ -321,7 +321,7 @@ func (r *rollout) measures() bool {
 	if c == nil || st == nil || st.Weight == 0 && !st.Match && st.MirrorPercent == 0 {
 		return false
 	}
-	return c.Analysis != nil || slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookRollout })
+	return c.Measures() || slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookRollout })
 }
 
 // verdict returns the result of the measurements of the current step, or nil.

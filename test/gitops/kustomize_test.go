@@ -40,6 +40,26 @@ spec:
   source: {github: {repositoryRef: {name: code}, tags: {}}}
 ---
 apiVersion: hlnr.io/v1alpha1
+kind: AnalysisTemplate
+metadata: {name: measured}
+spec:
+  provider: {prometheus: {address: "http://prometheus:9090", secretRef: {name: keys}, caSecretRef: {name: keys}}}
+  metrics:
+  - {name: web, web: {url: "https://metrics.example.com", value: "body.a", secretRef: {name: keys}, caSecretRef: {name: keys}}, thresholdRange: {min: 1}}
+  - {name: aws, web: {url: "https://metrics.example.com", value: "body.a", aws: {region: a, secretRef: {name: keys}}}, thresholdRange: {min: 1}}
+  - {name: google, web: {url: "https://metrics.example.com", value: "body.a", google: {secretRef: {name: keys}}}, thresholdRange: {min: 1}}
+  - {name: header, web: {url: "https://metrics.example.com", value: "body.a", headers: [{name: X-Key, secretKeyRef: {name: keys, key: a}}]}, thresholdRange: {min: 1}}
+---
+apiVersion: hlnr.io/v1alpha1
+kind: Microservice
+metadata: {name: cart}
+spec:
+  imagePolicyRef: {name: images}
+  updateStrategy:
+    canary: {steps: [{weight: 10}], analysisTemplateRef: {name: measured}}
+  template: {spec: {containers: [{name: cart, image: r.example/shop}]}}
+---
+apiVersion: hlnr.io/v1alpha1
 kind: Microservice
 metadata: {name: shop}
 spec:
@@ -108,7 +128,7 @@ func TestKustomize(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, old := range []string{"name: keys", "secretName: keys", "name: settings", "name: images", "name: code", "image: r.example"} {
+	for _, old := range []string{"name: keys", "secretName: keys", "name: settings", "name: images", "name: measured", "name: code", "image: r.example"} {
 		for line := range strings.Lines(out) {
 			if strings.HasSuffix(strings.TrimSpace(line), old) {
 				t.Errorf("%q is not changed", strings.TrimSpace(line))

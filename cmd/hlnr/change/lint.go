@@ -26,6 +26,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/controllers/imagepolicy"
 	"github.com/heighliner/heighliner/internal/analysis"
+	"github.com/heighliner/heighliner/internal/analysistemplate"
 	"github.com/heighliner/heighliner/internal/manifest"
 	"github.com/heighliner/heighliner/internal/notify"
 	"github.com/heighliner/heighliner/internal/view/text"
@@ -174,9 +175,21 @@ func metadata(o runtime.Object) (faults []string) {
 	return faults
 }
 
+// templateFault returns what is wrong with a shared analysis.
+func templateFault(t *analysistemplate.Template) []string {
+	if err := analysistemplate.Check(t); err != nil {
+		return []string{err.Message}
+	}
+	return nil
+}
+
 // semantics checks what no schema can check: fields that the manager parses.
 func semantics(o runtime.Object) (faults []string) {
 	switch o := o.(type) {
+	case *v1alpha1.AnalysisTemplate:
+		return templateFault(analysistemplate.Namespaced(o))
+	case *v1alpha1.ClusterAnalysisTemplate:
+		return templateFault(analysistemplate.Cluster(o))
 	case *v1alpha1.Microservice:
 		c := o.Spec.UpdateStrategy.Canary
 		if c == nil {
@@ -184,7 +197,7 @@ func semantics(o runtime.Object) (faults []string) {
 		}
 		if c.Analysis != nil {
 			if err := analysis.Check(c.Analysis); err != nil {
-				faults = append(faults, err.Error())
+				faults = append(faults, "spec.updateStrategy.canary.analysis."+err.Error())
 			}
 		}
 		for i, st := range c.Steps {

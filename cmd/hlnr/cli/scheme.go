@@ -29,7 +29,7 @@ var Scheme = sync.OnceValues(func() (*runtime.Scheme, error) {
 
 // clusterScoped are the cluster-scoped kinds of [Scheme] that the command uses.
 var clusterScoped = []string{
-	"ClusterFreeze",
+	"ClusterAnalysisTemplate", "ClusterFreeze",
 	"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "GatewayClass", "IngressClass", "Namespace", "Node",
 	"SelfSubjectAccessReview", "SelfSubjectReview", "SelfSubjectRulesReview", "SubjectAccessReview", "TokenReview",
 	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",

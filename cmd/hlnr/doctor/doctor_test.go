@@ -83,7 +83,7 @@ func TestDoctor(t *testing.T) {
 	}
 	code, all := findings(t, namespace, "--manager-namespace", namespace)
 	for _, want := range []string{
-		"OK Kubernetes: v1.", "OK Clock: ", "OK CRDs: 8 match hlnr test", "OK Rights: you may see releases, pin and pause, decide, scan",
+		"OK Kubernetes: v1.", "OK Clock: ", "OK CRDs: 10 match hlnr test", "OK Rights: you may see releases, pin and pause, decide, scan",
 		"OK Admission: clusterfreeze-selectors.hlnr.io is enforced", "OK Admission: decisions.hlnr.io is enforced", "OK Admission: domains.hlnr.io is enforced", "OK Admission: freeze-selectors.hlnr.io is enforced", "OK Admission: freezes.hlnr.io is enforced", "OK Admission: pins.hlnr.io is enforced", "OK Gateway API: Gateway, HTTPRoute",
 		"Problem Manager: there is no Deployment heighliner in namespace " + namespace,
 	} {

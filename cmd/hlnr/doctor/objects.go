@@ -15,6 +15,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/analysistemplate"
 	"github.com/heighliner/heighliner/internal/freeze"
 )
 
@@ -28,6 +29,7 @@ func (d *doctor) checkObjects(ctx context.Context) []client.Object {
 	for _, list := range []client.ObjectList{
 		&v1alpha1.ImagePolicyList{}, &v1alpha1.GitHubRepositoryList{}, &v1alpha1.MicroserviceList{}, &v1alpha1.VersionedMicroserviceList{}, &v1alpha1.NetworkPolicyList{},
 		&v1alpha1.FreezeList{}, &v1alpha1.ClusterFreezeList{}, &v1alpha1.NotificationPolicyList{},
+		&v1alpha1.AnalysisTemplateList{}, &v1alpha1.ClusterAnalysisTemplateList{},
 	} {
 		kind := strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", list), "*v1alpha1."), "List")
 		if err := d.client.List(ctx, list, client.InNamespace(d.namespace)); err != nil {
@@ -119,6 +121,12 @@ func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 	if t := o.GetDeletionTimestamp(); t != nil && now.Sub(t.Time) > 10*settle {
 		return finding(Warning, "the finalizers "+strings.Join(o.GetFinalizers(), ", ")+" wait: see its events", "has had a deletionTimestamp since %s", t.UTC().Format(time.RFC3339))
 	}
+	if t := templateOf(o); t != nil { // it has no status
+		if err := analysistemplate.Check(t); err != nil {
+			return finding(Problem, "", "%s", err.Message)
+		}
+		return nil
+	}
 	if observed != o.GetGeneration() && now.Sub(changed(o)) > settle {
 		return finding(Problem, "check that the manager runs and watches the namespace: namespaces of the Helm chart, or --namespace of the manager", "the manager has not observed its last change: generation %d, observed generation %d", o.GetGeneration(), observed)
 	}
@@ -166,6 +174,17 @@ func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 		found = append(found, finding(bad.level, "", "%s: %s", what, c.Message)...)
 	}
 	return found
+}
+
+// templateOf returns a shared analysis; nil for all other objects.
+func templateOf(o client.Object) *analysistemplate.Template {
+	switch o := o.(type) {
+	case *v1alpha1.AnalysisTemplate:
+		return analysistemplate.Namespaced(o)
+	case *v1alpha1.ClusterAnalysisTemplate:
+		return analysistemplate.Cluster(o)
+	}
+	return nil
 }
 
 // frozen warns of a freeze that applies now: nothing new starts during it, which is its purpose.
@@ -226,50 +245,65 @@ func secretsOf(o client.Object) (names []string) {
 		}
 	case *v1alpha1.Microservice:
 		names = secretsOfCanary(o.Spec.UpdateStrategy.Canary)
+	case *v1alpha1.AnalysisTemplate:
+		names = secretsOfAnalysis(&o.Spec.CanaryAnalysis)
 	}
 	return names
 }
 
 // secretsOfCanary returns the names of the Secrets for hooks and metrics, each one once.
-func secretsOfCanary(canary *v1alpha1.CanaryStrategy) (names []string) {
+func secretsOfCanary(canary *v1alpha1.CanaryStrategy) []string {
 	if canary == nil {
 		return nil
 	}
-	add := func(refs ...*v1alpha1.Reference) {
-		for _, s := range refs {
-			if s != nil && !slices.Contains(names, s.Name) {
-				names = append(names, s.Name)
-			}
-		}
-	}
+	var refs []*v1alpha1.Reference
 	for i := range canary.Hooks {
-		add(canary.Hooks[i].SecretRef, canary.Hooks[i].CASecretRef)
+		refs = append(refs, canary.Hooks[i].SecretRef, canary.Hooks[i].CASecretRef)
 	}
-	if canary.Analysis == nil {
-		return names
+	names := referenced(refs)
+	if canary.Analysis != nil {
+		names = append(names, secretsOfAnalysis(canary.Analysis)...)
 	}
-	if p := canary.Analysis.Provider.Prometheus; p != nil {
-		add(p.SecretRef, p.CASecretRef)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// secretsOfAnalysis returns the names of the Secrets for metrics, each one once.
+func secretsOfAnalysis(spec *v1alpha1.CanaryAnalysis) []string {
+	var refs []*v1alpha1.Reference
+	if p := spec.Provider.Prometheus; p != nil {
+		refs = append(refs, p.SecretRef, p.CASecretRef)
 	}
-	for i := range canary.Analysis.Metrics {
-		web := canary.Analysis.Metrics[i].Web
+	for i := range spec.Metrics {
+		web := spec.Metrics[i].Web
 		if web == nil {
 			continue
 		}
-		add(web.SecretRef, web.CASecretRef)
+		refs = append(refs, web.SecretRef, web.CASecretRef)
 		if web.AWS != nil {
-			add(&web.AWS.SecretRef)
+			refs = append(refs, &web.AWS.SecretRef)
 		}
 		if web.Google != nil {
-			add(&web.Google.SecretRef)
+			refs = append(refs, &web.Google.SecretRef)
 		}
 		for _, h := range web.Headers {
 			if h.SecretKeyRef != nil {
-				add(&v1alpha1.Reference{Name: h.SecretKeyRef.Name})
+				refs = append(refs, &v1alpha1.Reference{Name: h.SecretKeyRef.Name})
 			}
 		}
 	}
-	return names
+	return referenced(refs)
+}
+
+// referenced returns the names of references, sorted, each one once.
+func referenced(refs []*v1alpha1.Reference) (names []string) {
+	for _, r := range refs {
+		if r != nil {
+			names = append(names, r.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // checkSecrets checks that the Secrets exist. Only their metadata is read.

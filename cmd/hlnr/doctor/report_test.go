@@ -83,7 +83,7 @@ spec:
 `), &ms); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := strings.Join(secretsOf(&ms), " "), "hook hook-ca prometheus ca web header cloudwatch google"; got != want {
+	if got, want := strings.Join(secretsOf(&ms), " "), "ca cloudwatch google header hook hook-ca prometheus web"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

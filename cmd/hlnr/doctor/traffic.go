@@ -18,6 +18,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/cmd/hlnr/measure"
+	"github.com/heighliner/heighliner/internal/analysistemplate"
 	"github.com/heighliner/heighliner/internal/view"
 )
 
@@ -143,12 +144,26 @@ const (
 // checkPrometheus queries the servers of analyses from this machine.
 func (d *doctor) checkPrometheus(ctx context.Context, objects []client.Object) {
 	services, locked := map[string]int{}, 0
+	var namespaced []v1alpha1.AnalysisTemplate
+	var shared []v1alpha1.ClusterAnalysisTemplate
+	for _, o := range objects {
+		switch o := o.(type) {
+		case *v1alpha1.AnalysisTemplate:
+			namespaced = append(namespaced, *o)
+		case *v1alpha1.ClusterAnalysisTemplate:
+			shared = append(shared, *o)
+		}
+	}
 	for _, o := range objects {
 		ms, ok := o.(*v1alpha1.Microservice)
-		if !ok || ms.Spec.UpdateStrategy.Canary == nil || ms.Spec.UpdateStrategy.Canary.Analysis == nil {
+		if !ok {
 			continue
 		}
-		switch p := ms.Spec.UpdateStrategy.Canary.Analysis.Provider.Prometheus; {
+		spec := analysistemplate.Among(ms, namespaced, shared)
+		if spec == nil {
+			continue
+		}
+		switch p := spec.Provider.Prometheus; {
 		case p == nil:
 		case p.SecretRef != nil || p.CASecretRef != nil:
 			locked++

@@ -18,6 +18,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/internal/analysis"
+	"github.com/heighliner/heighliner/internal/analysistemplate"
 	"github.com/heighliner/heighliner/internal/manifest"
 )
 
@@ -98,7 +99,7 @@ func (t *test) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	spec, name, namespace, err := t.wanted(ctx, name, namespace)
+	written, name, namespace, err := t.wanted(ctx, name, namespace)
 	if err != nil {
 		return err
 	}
@@ -109,8 +110,15 @@ func (t *test) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if spec == nil && ms.Spec.UpdateStrategy.Canary != nil {
-		spec = ms.Spec.UpdateStrategy.Canary.Analysis
+	if written == nil {
+		written = ms
+	}
+	spec, _, err := analysistemplate.Read(ctx, t.client, written)
+	if unusable := (*analysistemplate.Error)(nil); errors.As(err, &unusable) {
+		return cli.Usage(err)
+	}
+	if err != nil {
+		return err
 	}
 	if spec == nil {
 		return cli.Usage(fmt.Errorf("Microservice %s has no spec.updateStrategy.canary.analysis: name a manifest that has one with -f", name))
@@ -129,9 +137,8 @@ func (t *test) run(ctx context.Context, name string) error {
 	return report.exit()
 }
 
-// wanted returns the analysis of a manifest, and its Microservice; a nil analysis means that of the
-// stored object.
-func (t *test) wanted(ctx context.Context, name, namespace string) (*v1alpha1.CanaryAnalysis, string, string, error) {
+// wanted returns the Microservice of a manifest, with its name and namespace; nil means the stored object.
+func (t *test) wanted(ctx context.Context, name, namespace string) (*v1alpha1.Microservice, string, string, error) {
 	if t.file == "" {
 		if name == "" {
 			return nil, "", "", cli.Usage(errors.New("name a Microservice, or a manifest with -f"))
@@ -166,10 +173,11 @@ func (t *test) wanted(ctx context.Context, name, namespace string) (*v1alpha1.Ca
 		if ms.Namespace != "" {
 			namespace = ms.Namespace
 		}
-		if c := ms.Spec.UpdateStrategy.Canary; c == nil || c.Analysis == nil {
+		if !ms.Spec.UpdateStrategy.Canary.Measures() {
 			return nil, "", "", cli.Usage(fmt.Errorf("%s: %s has no spec.updateStrategy.canary.analysis", t.file, ms.Name))
 		}
-		return ms.Spec.UpdateStrategy.Canary.Analysis, ms.Name, namespace, nil
+		ms.Namespace = namespace
+		return ms, ms.Name, namespace, nil
 	}
 	if name == "" {
 		return nil, "", "", cli.Usage(fmt.Errorf("%s has no Microservice", t.file))

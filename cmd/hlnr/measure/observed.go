@@ -10,6 +10,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/analysistemplate"
 	"github.com/heighliner/heighliner/internal/view"
 )
 
@@ -24,7 +25,7 @@ const (
 // Observe adds the shares of traffic that Prometheus observed to the input of a view. They stay empty if no server is
 // named, or it does not know them. The first error of a server of the flag is returned.
 func Observe(ctx context.Context, f *cli.Factory, in *view.Input, namespace, address string) error {
-	specs, err := specsOf(in.Microservices, address)
+	specs, err := specsOf(in, address)
 	if err != nil || len(specs) == 0 {
 		return err
 	}
@@ -84,13 +85,13 @@ func asked(err error, address string) error {
 
 // specsOf returns the analyses of Microservices that name a server without credentials; with an address, all of them
 // use that server.
-func specsOf(all []v1alpha1.Microservice, address string) (map[types.NamespacedName]v1alpha1.CanaryAnalysis, error) {
+func specsOf(in *view.Input, address string) (map[types.NamespacedName]v1alpha1.CanaryAnalysis, error) {
 	specs := map[types.NamespacedName]v1alpha1.CanaryAnalysis{}
-	for i := range all {
-		ms := &all[i]
+	for i := range in.Microservices {
+		ms := &in.Microservices[i]
 		var spec v1alpha1.CanaryAnalysis
-		if c := ms.Spec.UpdateStrategy.Canary; c != nil && c.Analysis != nil {
-			spec = *c.Analysis.DeepCopy()
+		if a := analysistemplate.Among(ms, in.Templates, in.ClusterTemplates); a != nil {
+			spec = *a.DeepCopy()
 		}
 		spec, err := at(spec, address)
 		if err != nil {

@@ -204,7 +204,7 @@ func TestScope(t *testing.T) {
 		"nothing":       {nil, map[string]string{"freezes": "nil", "of the cluster": "nil", "labels": "nil", "services": "nil", "pods": "nil", "events": "nil", "releases": "nil"}, []string{"you (ana) may not list Microservices in any namespace with a service: ask an administrator for the ClusterRole heighliner-view, or for the ClusterRole view in a namespace"}},
 		"one namespace": {everything("ana", "shop"), map[string]string{"freezes": "shop", "of the cluster": "nil", "labels": "shop", "services": "shop", "pods": "shop", "events": "shop", "releases": "shop"}, nil},
 		"pods without services": {[]string{"ana list pods *", "ana list microservices shop"}, map[string]string{"freezes": "nil", "of the cluster": "nil", "labels": "shop", "services": "shop", "pods": "bank shop", "events": "nil", "releases": "nil"},
-			[]string{"versionedmicroservices in namespace shop", "networkpolicies in namespace shop", "imagepolicies in namespace shop", "githubrepositories in namespace shop", "freezes in namespace shop", "events in namespace shop"}},
+			[]string{"versionedmicroservices in namespace shop", "networkpolicies in namespace shop", "imagepolicies in namespace shop", "githubrepositories in namespace shop", "freezes in namespace shop", "analysistemplates in namespace shop", "events in namespace shop"}},
 		"another user": {everything("bob", "*"), map[string]string{"freezes": "nil", "of the cluster": "nil", "labels": "nil", "services": "nil", "pods": "nil", "events": "nil", "releases": "nil"}, []string{"you (ana) may not list Microservices"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -29,6 +29,8 @@ const (
 	repositories
 	freezes
 	clusterFreezes
+	templates
+	clusterTemplates
 	pods
 	events
 	kinds // the number of kinds
@@ -43,10 +45,15 @@ var resources = [kinds][]struct{ group, resource string }{
 	repositories: {{v1alpha1.GroupVersion.Group, "githubrepositories"}},
 	freezes:      {{v1alpha1.GroupVersion.Group, "freezes"}},
 	// They are cluster-scoped: readers who may not list them see only that a service waits for one.
-	clusterFreezes: {{v1alpha1.GroupVersion.Group, "clusterfreezes"}},
-	pods:           {{corev1.GroupName, "pods"}},
-	events:         {{eventsv1.GroupName, "events"}, {corev1.GroupName, "events"}}, // two names of the same objects
+	clusterFreezes:   {{v1alpha1.GroupVersion.Group, "clusterfreezes"}},
+	templates:        {{v1alpha1.GroupVersion.Group, "analysistemplates"}},
+	clusterTemplates: {{v1alpha1.GroupVersion.Group, "clusteranalysistemplates"}},
+	pods:             {{corev1.GroupName, "pods"}},
+	events:           {{eventsv1.GroupName, "events"}, {corev1.GroupName, "events"}}, // two names of the same objects
 }
+
+// clusterScoped reports whether objects of the kind have no namespace: readers may list all of them or none.
+func (k kind) clusterScoped() bool { return k == clusterFreezes || k == clusterTemplates }
 
 // seen are the namespaces in which a reader may see a kind.
 type seen struct {
@@ -80,7 +87,7 @@ func (a *Access) Scope(ctx context.Context, r web.Reader, namespaces []string) (
 	visible := slices.DeleteFunc(slices.Clone(namespaces), func(n string) bool { return !all[services].has(n) })
 	g, gctx = errgroup.WithContext(ctx)
 	for k := releases; k < kinds; k++ {
-		if k == clusterFreezes {
+		if k.clusterScoped() {
 			continue
 		}
 		g.Go(func() (err error) {
@@ -168,7 +175,7 @@ func scopeOf(r web.Reader, all [kinds]seen, visible []string) web.Scope {
 	for k := releases; k < kinds; k++ {
 		var hidden []string
 		for _, n := range visible {
-			if k != clusterFreezes && !all[k].has(n) && !slices.Contains(all[k].unknown, n) {
+			if !k.clusterScoped() && !all[k].has(n) && !slices.Contains(all[k].unknown, n) {
 				hidden = append(hidden, n)
 			}
 		}
@@ -197,15 +204,17 @@ func filter(o cluster.Objects, all [kinds]seen) cluster.Objects {
 	return cluster.Objects{
 		Input: view.Input{
 			Namespace: o.Namespace, Program: o.Program,
-			Microservices:   only(o.Microservices, all[services], func(x *v1alpha1.Microservice) string { return x.Namespace }),
-			Releases:        only(o.Releases, all[releases], func(x *v1alpha1.VersionedMicroservice) string { return x.Namespace }),
-			NetworkPolicies: only(o.NetworkPolicies, all[networks], func(x *v1alpha1.NetworkPolicy) string { return x.Namespace }),
-			ImagePolicies:   only(o.ImagePolicies, all[images], func(x *v1alpha1.ImagePolicy) string { return x.Namespace }),
-			Repositories:    only(o.Repositories, all[repositories], func(x *v1alpha1.GitHubRepository) string { return x.Namespace }),
-			Freezes:         only(o.Freezes, all[freezes], func(x *v1alpha1.Freeze) string { return x.Namespace }),
-			ClusterFreezes:  only(o.ClusterFreezes, all[clusterFreezes], func(*v1alpha1.ClusterFreeze) string { return "" }),
-			Namespaces:      only(o.Namespaces, all[services], func(x *corev1.Namespace) string { return x.Name }),
-			Pods:            only(o.Pods, all[pods], func(x *corev1.Pod) string { return x.Namespace }),
+			Microservices:    only(o.Microservices, all[services], func(x *v1alpha1.Microservice) string { return x.Namespace }),
+			Releases:         only(o.Releases, all[releases], func(x *v1alpha1.VersionedMicroservice) string { return x.Namespace }),
+			NetworkPolicies:  only(o.NetworkPolicies, all[networks], func(x *v1alpha1.NetworkPolicy) string { return x.Namespace }),
+			ImagePolicies:    only(o.ImagePolicies, all[images], func(x *v1alpha1.ImagePolicy) string { return x.Namespace }),
+			Repositories:     only(o.Repositories, all[repositories], func(x *v1alpha1.GitHubRepository) string { return x.Namespace }),
+			Freezes:          only(o.Freezes, all[freezes], func(x *v1alpha1.Freeze) string { return x.Namespace }),
+			ClusterFreezes:   only(o.ClusterFreezes, all[clusterFreezes], func(*v1alpha1.ClusterFreeze) string { return "" }),
+			Templates:        only(o.Templates, all[templates], func(x *v1alpha1.AnalysisTemplate) string { return x.Namespace }),
+			ClusterTemplates: only(o.ClusterTemplates, all[clusterTemplates], func(*v1alpha1.ClusterAnalysisTemplate) string { return "" }),
+			Namespaces:       only(o.Namespaces, all[services], func(x *corev1.Namespace) string { return x.Name }),
+			Pods:             only(o.Pods, all[pods], func(x *corev1.Pod) string { return x.Namespace }),
 		},
 		Events: only(o.Events, all[events], func(x *eventsv1.Event) string { return x.Namespace }),
 	}

@@ -43,8 +43,8 @@ var analysisRows = map[string]row{
 
 	"analysis interval least":      {kind: "Microservice", patch: analysisWith(`interval: 10s`)},
 	"analysis interval most":       {kind: "Microservice", patch: analysisWith(`interval: 1h`)},
-	"analysis interval too short":  {kind: "Microservice", patch: analysisWith(`interval: 9s, provider: {timeout: 1s}`), refused: "analysis.interval must be between 10s and 1h"},
-	"analysis interval too long":   {kind: "Microservice", patch: analysisWith(`interval: 61m`), refused: "analysis.interval must be between 10s and 1h"},
+	"analysis interval too short":  {kind: "Microservice", patch: analysisWith(`interval: 9s, provider: {timeout: 1s}`), refused: "interval must be between 10s and 1h"},
+	"analysis interval too long":   {kind: "Microservice", patch: analysisWith(`interval: 61m`), refused: "interval must be between 10s and 1h"},
 	"analysis interval in days":    {kind: "Microservice", patch: analysisWith(`interval: 1d`), refused: analysisPath + ".interval"},
 	"analysis interval a fraction": {kind: "Microservice", patch: analysisWith(`interval: 1.5m`), refused: analysisPath + ".interval"},
 	"analysis count most":          {kind: "Microservice", patch: analysisWith(`count: 100`)},

@@ -227,14 +227,16 @@ provider: {gateway: {parentRefs: [{name: public}]}}`,
 // prints these names.
 func TestColumns(t *testing.T) {
 	want := map[string]string{
-		"ClusterFreeze":         "NAME ACTIVE UNTIL REASON SERVICES BY AGE",
-		"Freeze":                "NAME ACTIVE UNTIL REASON SERVICES BY AGE",
-		"NotificationPolicy":    "NAME PENDING LAST READY REASON AGE",
-		"GitHubRepository":      "NAME REPOSITORY PULLREQUESTS READY REASON AGE",
-		"ImagePolicy":           "NAME IMAGE LATEST OFFERED READY REASON AGE",
-		"Microservice":          "NAME ACTIVE CANARY GROUPS FAILED READY PROGRESSING AGE",
-		"VersionedMicroservice": "NAME MICROSERVICE GROUP VERSION RELEASE READY REASON AGE",
-		"NetworkPolicy":         "NAME MICROSERVICE URL DOMAINS SPLIT READY REASON AGE",
+		"AnalysisTemplate":        "NAME INTERVAL COUNT SOURCE AGE",
+		"ClusterAnalysisTemplate": "NAME INTERVAL COUNT SOURCE AGE",
+		"ClusterFreeze":           "NAME ACTIVE UNTIL REASON SERVICES BY AGE",
+		"Freeze":                  "NAME ACTIVE UNTIL REASON SERVICES BY AGE",
+		"NotificationPolicy":      "NAME PENDING LAST READY REASON AGE",
+		"GitHubRepository":        "NAME REPOSITORY PULLREQUESTS READY REASON AGE",
+		"ImagePolicy":             "NAME IMAGE LATEST OFFERED READY REASON AGE",
+		"Microservice":            "NAME ACTIVE CANARY GROUPS FAILED READY PROGRESSING AGE",
+		"VersionedMicroservice":   "NAME MICROSERVICE GROUP VERSION RELEASE READY REASON AGE",
+		"NetworkPolicy":           "NAME MICROSERVICE URL DOMAINS SPLIT READY REASON AGE",
 	}
 	condition := regexp.MustCompile(`^\.status\.conditions\[\?\(@\.type=="[A-Za-z]+"\)\]\.(status|reason|message)$`)
 	for kind, definition := range definitions(t) {

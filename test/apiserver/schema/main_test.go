@@ -68,6 +68,16 @@ apiVersion: hlnr.io/v1alpha1
 kind: NotificationPolicy
 metadata: {name: team}
 spec: {receivers: [{name: chat, type: Webhook, url: "https://chat.example.com/in"}]}`,
+	"AnalysisTemplate": `
+apiVersion: hlnr.io/v1alpha1
+kind: AnalysisTemplate
+metadata: {name: http}
+spec: {metrics: [{name: errors, successRate: {}, thresholdRange: {min: 99}}]}`,
+	"ClusterAnalysisTemplate": `
+apiVersion: hlnr.io/v1alpha1
+kind: ClusterAnalysisTemplate
+metadata: {name: http}
+spec: {metrics: [{name: errors, successRate: {}, thresholdRange: {min: 99}}]}`,
 	"Freeze": `
 apiVersion: hlnr.io/v1alpha1
 kind: Freeze
@@ -105,7 +115,7 @@ func patched(t testing.TB, raw []byte, namespace, patch string) *unstructured.Un
 	if err := json.Unmarshal(raw, &out.Object); err != nil {
 		t.Fatal(err)
 	}
-	if out.GetKind() != "ClusterFreeze" {
+	if !strings.HasPrefix(out.GetKind(), "Cluster") {
 		out.SetNamespace(namespace)
 	}
 	return out

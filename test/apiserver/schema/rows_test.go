@@ -50,7 +50,7 @@ func mergeRows(tables ...map[string]row) map[string]row {
 	return out
 }
 
-var rows = mergeRows(imagePolicyRows, microserviceRows, releaseRows, networkPolicyRows, hookRows, autoscalingRows, analysisRows, stepRows, configurationRows, togetherRows, freezeRows(), notificationRows, discoveryRows, repositoryRows, routingRows, tlsRows, headerRows())
+var rows = mergeRows(imagePolicyRows, microserviceRows, releaseRows, networkPolicyRows, hookRows, autoscalingRows, analysisRows, templateRows(), stepRows, configurationRows, togetherRows, freezeRows(), notificationRows, discoveryRows, repositoryRows, routingRows, tlsRows, headerRows())
 
 var imagePolicyRows = map[string]row{
 	"imgp smallest":                     {kind: "ImagePolicy"},

@@ -1,0 +1,229 @@
+// Package analysistemplate resolves references to shared analyses: a template, the arguments that a
+// Microservice sets, and its changes of metrics, make one analysis, as if the Microservice defined it.
+//
+//	resolve.go  Resolve, which is pure, and its errors
+//	read.go     reads the template of a Microservice
+package analysistemplate
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/analysis"
+)
+
+// Place is the field of a Microservice that refers to a template, for messages.
+const Place = "spec.updateStrategy.canary.analysisTemplateRef"
+
+// Template is an AnalysisTemplate or a ClusterAnalysisTemplate.
+type Template struct {
+	Kind, Name string
+	Generation int64
+	// Namespaces to which a ClusterAnalysisTemplate is offered; nil for all.
+	Namespaces []string
+	Spec       v1alpha1.AnalysisTemplateSpec
+}
+
+// Namespaced returns the template of an AnalysisTemplate. It shares its specification.
+func Namespaced(t *v1alpha1.AnalysisTemplate) *Template {
+	return &Template{Kind: v1alpha1.KindAnalysisTemplate, Name: t.Name, Generation: t.Generation, Spec: t.Spec}
+}
+
+// Cluster returns the template of a ClusterAnalysisTemplate. It shares its specification.
+func Cluster(t *v1alpha1.ClusterAnalysisTemplate) *Template {
+	return &Template{Kind: v1alpha1.KindClusterAnalysisTemplate, Name: t.Name, Generation: t.Generation, Namespaces: t.Spec.Namespaces, Spec: t.Spec.AnalysisTemplateSpec}
+}
+
+// String names a template with its generation, as status.analysis.template of a release does.
+func (t *Template) String() string { return fmt.Sprintf("%s/%s@%d", t.Kind, t.Name, t.Generation) }
+
+// Error is why a reference cannot be resolved.
+type Error struct {
+	// Missing: the template does not exist, or is not offered to the namespace. Creating or changing the
+	// template ends that.
+	Missing bool
+	// Message names the field and the fix.
+	Message string
+}
+
+// Error returns the message.
+func (e *Error) Error() string { return e.Message }
+
+// invalid returns the error for what the reference or its template has to change.
+func invalid(format string, args ...any) *Error { return &Error{Message: fmt.Sprintf(format, args...)} }
+
+// absent returns the error for a template that does not exist.
+func absent(ref *v1alpha1.AnalysisTemplateReference, namespace string) *Error {
+	place := "in namespace " + namespace
+	if kindOf(ref) == v1alpha1.KindClusterAnalysisTemplate {
+		place = "in the cluster"
+	}
+	return &Error{Missing: true, Message: fmt.Sprintf("%s: %s %q does not exist %s", Place, kindOf(ref), ref.Name, place)}
+}
+
+// argument matches a field for an argument.
+var argument = regexp.MustCompile(`[{][{] ?[.]Args[.]([a-z][A-Za-z0-9]*) ?[}][}]`)
+
+// Resolve returns the analysis that a reference from a namespace means. t is nil if the template does
+// not exist. The result shares nothing with its input.
+func Resolve(ref *v1alpha1.AnalysisTemplateReference, namespace string, t *Template) (*v1alpha1.CanaryAnalysis, *Error) {
+	switch {
+	case t == nil:
+		return nil, absent(ref, namespace)
+	case len(t.Namespaces) > 0 && !slices.Contains(t.Namespaces, namespace):
+		return nil, &Error{Missing: true, Message: fmt.Sprintf("%s: %s %q is not offered to namespace %s: its operator can add the namespace to spec.namespaces", Place, t.Kind, t.Name, namespace)}
+	}
+	args, err := arguments(ref, t)
+	if err != nil {
+		return nil, err
+	}
+	spec := t.Spec.CanaryAnalysis.DeepCopy()
+	for i := range spec.Metrics {
+		if err := fill(&spec.Metrics[i], args); err != nil {
+			return nil, invalid("%s %q: %v", t.Kind, t.Name, err)
+		}
+	}
+	if err := analysis.Check(spec); err != nil {
+		return nil, invalid("%s %q: %v", t.Kind, t.Name, err)
+	}
+	for i := range ref.Metrics {
+		if err := change(spec, &ref.Metrics[i], t); err != nil {
+			return nil, err
+		}
+	}
+	return spec, nil
+}
+
+// kindOf returns the kind that a reference names.
+func kindOf(ref *v1alpha1.AnalysisTemplateReference) string {
+	if ref.Kind == "" {
+		return v1alpha1.KindAnalysisTemplate
+	}
+	return ref.Kind
+}
+
+// arguments returns the values of all arguments of a template.
+func arguments(ref *v1alpha1.AnalysisTemplateReference, t *Template) (map[string]string, *Error) {
+	values := map[string]string{}
+	for _, a := range t.Spec.Args {
+		i := slices.IndexFunc(ref.Args, func(v v1alpha1.AnalysisArgumentValue) bool { return v.Name == a.Name })
+		switch {
+		case i >= 0:
+			values[a.Name] = ref.Args[i].Value
+		case a.Default != nil:
+			values[a.Name] = *a.Default
+		default:
+			return nil, invalid("%s.args: %s %q needs a value for %q", Place, t.Kind, t.Name, a.Name)
+		}
+	}
+	for _, v := range ref.Args {
+		if _, ok := values[v.Name]; !ok {
+			return nil, invalid("%s.args: %s %q has no argument %q", Place, t.Kind, t.Name, v.Name)
+		}
+	}
+	return values, nil
+}
+
+// fill replaces the arguments in the texts of a metric.
+func fill(m *v1alpha1.AnalysisMetric, args map[string]string) error {
+	var texts []*string
+	if m.Prometheus != nil {
+		texts = append(texts, &m.Prometheus.Query)
+	}
+	if m.Web != nil {
+		texts = append(texts, &m.Web.URL, &m.Web.Body)
+		for i := range m.Web.Headers {
+			if v := m.Web.Headers[i].Value; v != nil {
+				texts = append(texts, v)
+			}
+		}
+	}
+	for _, text := range texts {
+		unknown := ""
+		*text = argument.ReplaceAllStringFunc(*text, func(match string) string {
+			name := argument.FindStringSubmatch(match)[1]
+			value, ok := args[name]
+			if !ok {
+				unknown = name
+			}
+			return value
+		})
+		if unknown != "" {
+			return fmt.Errorf("metric %s uses {{.Args.%s}}, which is not in spec.args", m.Name, unknown)
+		}
+	}
+	return nil
+}
+
+// change applies a change of a metric.
+func change(spec *v1alpha1.CanaryAnalysis, c *v1alpha1.AnalysisMetricChange, t *Template) *Error {
+	i := slices.IndexFunc(spec.Metrics, func(m v1alpha1.AnalysisMetric) bool { return m.Name == c.Name })
+	if i < 0 {
+		names := make([]string, len(spec.Metrics))
+		for i, m := range spec.Metrics {
+			names[i] = m.Name
+		}
+		return invalid("%s.metrics: %s %q has no metric %q, only %s", Place, t.Kind, t.Name, c.Name, strings.Join(names, ", "))
+	}
+	m := &spec.Metrics[i]
+	if c.ThresholdRange != nil {
+		m.ThresholdRange = *c.ThresholdRange.DeepCopy()
+		if w := m.InconclusiveRange; w != nil && !wider(*w, m.ThresholdRange) {
+			m.InconclusiveRange = nil
+		}
+		if err := bounds(m); err != nil {
+			return invalid("%s.metrics[%s].thresholdRange: %v", Place, c.Name, err)
+		}
+	}
+	if c.DryRun != nil {
+		m.DryRun = *c.DryRun
+	}
+	return nil
+}
+
+// wider reports whether an inconclusive range has bounds only where the other one has, outside of them.
+func wider(w, than v1alpha1.ValueRange) bool {
+	low := w.Min == nil || than.Min != nil && *w.Min <= *than.Min
+	high := w.Max == nil || than.Max != nil && *w.Max >= *than.Max
+	return low && high
+}
+
+// bounds checks the rules of the schema for the range of a metric, which the API server could not check.
+func bounds(m *v1alpha1.AnalysisMetric) error {
+	r := m.ThresholdRange
+	if m.Baseline != "" {
+		neutral := map[v1alpha1.BaselineMode]float64{v1alpha1.BaselineRatio: 1}[m.Baseline]
+		if m.Samples != nil && (r.Min != nil && *r.Min > neutral || r.Max != nil && *r.Max < neutral) {
+			return fmt.Errorf("it must include %g, the value of equal releases", neutral)
+		}
+	}
+	switch {
+	case m.SuccessRate != nil && r.Min == nil:
+		return fmt.Errorf("a success rate should be high: set min")
+	case m.SuccessRate != nil && m.Baseline == "" && *r.Min != 0 && (*r.Min <= 1 || *r.Min > 100):
+		return fmt.Errorf("a success rate is in percent, 0 to 100: write min: 99, not 0.99")
+	case m.Latency != nil && r.Max == nil:
+		return fmt.Errorf("a latency should be low: set max")
+	case m.Latency != nil && m.Baseline == "" && (*r.Max <= 0 || *r.Max > 60):
+		return fmt.Errorf("a latency is in seconds, up to 60: write max: 0.5 for 500 milliseconds")
+	}
+	return nil
+}
+
+// Check returns what is wrong with a template on its own: an argument that it does not declare, or an
+// expression that does not compile. Arguments without a default have the value "x".
+func Check(t *Template) *Error {
+	ref := &v1alpha1.AnalysisTemplateReference{Kind: t.Kind, Name: t.Name}
+	for _, a := range t.Spec.Args {
+		if a.Default == nil {
+			ref.Args = append(ref.Args, v1alpha1.AnalysisArgumentValue{Name: a.Name, Value: "x"})
+		}
+	}
+	offered := *t
+	offered.Namespaces = nil
+	_, err := Resolve(ref, "", &offered)
+	return err
+}

@@ -1,0 +1,138 @@
+package analysistemplate
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// example is a template with an argument that has a default, and one that has none.
+func example() *Template {
+	return &Template{Kind: v1alpha1.KindClusterAnalysisTemplate, Name: "http", Generation: 3, Spec: v1alpha1.AnalysisTemplateSpec{
+		Args: []v1alpha1.AnalysisArgument{{Name: "route"}, {Name: "unit", Default: new("s")}},
+		CanaryAnalysis: v1alpha1.CanaryAnalysis{Count: 2, Interval: "30s", Metrics: []v1alpha1.AnalysisMetric{
+			{Name: "errors", Prometheus: &v1alpha1.PrometheusMetric{Query: `rate(e{route="{{.Args.route}}",r="{{.Release}}"}[{{.Interval}}])`}, ThresholdRange: v1alpha1.ValueRange{Max: new(1.0)}, InconclusiveRange: &v1alpha1.ValueRange{Max: new(2.0)}},
+			{Name: "score", Web: &v1alpha1.WebMetric{URL: "https://q.example.com/{{ .Args.route }}?u={{.Args.unit}}", Body: `{"u":"{{.Args.unit}}"}`, Value: "body.a", Headers: []v1alpha1.WebHeader{{Name: "X-Route", Value: new("{{.Args.route}}")}}}, ThresholdRange: v1alpha1.ValueRange{Min: new(0.5)}},
+			{Name: "success", SuccessRate: &v1alpha1.SuccessRateMetric{}, ThresholdRange: v1alpha1.ValueRange{Min: new(99.0)}},
+		}},
+	}}
+}
+
+func reference() *v1alpha1.AnalysisTemplateReference {
+	return &v1alpha1.AnalysisTemplateReference{Kind: v1alpha1.KindClusterAnalysisTemplate, Name: "http", Args: []v1alpha1.AnalysisArgumentValue{{Name: "route", Value: "cart"}}}
+}
+
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	template, ref := example(), reference()
+	ref.Metrics = []v1alpha1.AnalysisMetricChange{{Name: "errors", ThresholdRange: &v1alpha1.ValueRange{Max: new(3.0)}}, {Name: "success", DryRun: new(true)}}
+	got, err := Resolve(ref, "shop", template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &v1alpha1.CanaryAnalysis{Count: 2, Interval: "30s", Metrics: []v1alpha1.AnalysisMetric{
+		// The range of the change is wider than the inconclusive one, which is therefore removed.
+		{Name: "errors", Prometheus: &v1alpha1.PrometheusMetric{Query: `rate(e{route="cart",r="{{.Release}}"}[{{.Interval}}])`}, ThresholdRange: v1alpha1.ValueRange{Max: new(3.0)}},
+		{Name: "score", Web: &v1alpha1.WebMetric{URL: "https://q.example.com/cart?u=s", Body: `{"u":"s"}`, Value: "body.a", Headers: []v1alpha1.WebHeader{{Name: "X-Route", Value: new("cart")}}}, ThresholdRange: v1alpha1.ValueRange{Min: new(0.5)}},
+		{Name: "success", SuccessRate: &v1alpha1.SuccessRateMetric{}, ThresholdRange: v1alpha1.ValueRange{Min: new(99.0)}, DryRun: true},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(example(), template); diff != "" {
+		t.Errorf("the template was changed:\n%s", diff)
+	}
+	if got, want := template.String(), "ClusterAnalysisTemplate/http@3"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestResolveErrors(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change  func(*v1alpha1.AnalysisTemplateReference, *Template)
+		want    string
+		missing bool
+	}{
+		"not offered":     {func(_ *v1alpha1.AnalysisTemplateReference, t *Template) { t.Namespaces = []string{"bank"} }, `ClusterAnalysisTemplate "http" is not offered to namespace shop: its operator can add`, true},
+		"without a value": {func(r *v1alpha1.AnalysisTemplateReference, _ *Template) { r.Args = nil }, `needs a value for "route"`, false},
+		"unknown argument": {func(r *v1alpha1.AnalysisTemplateReference, _ *Template) {
+			r.Args[0].Name = "path"
+			r.Args = append(r.Args, v1alpha1.AnalysisArgumentValue{Name: "route"})
+		}, `has no argument "path"`, false},
+		"undeclared": {func(_ *v1alpha1.AnalysisTemplateReference, t *Template) {
+			t.Spec.Metrics[0].Prometheus.Query = "{{.Args.x}}"
+		}, "metric errors uses {{.Args.x}}, which is not in spec.args", false},
+		"unknown metric": {func(r *v1alpha1.AnalysisTemplateReference, _ *Template) {
+			r.Metrics = []v1alpha1.AnalysisMetricChange{{Name: "p99", DryRun: new(true)}}
+		}, `has no metric "p99", only errors, score, success`, false},
+		"rate as a ratio": {func(r *v1alpha1.AnalysisTemplateReference, _ *Template) {
+			r.Metrics = []v1alpha1.AnalysisMetricChange{{Name: "success", ThresholdRange: &v1alpha1.ValueRange{Min: new(0.99)}}}
+		}, "metrics[success].thresholdRange: a success rate is in percent", false},
+		"rate without min": {func(r *v1alpha1.AnalysisTemplateReference, _ *Template) {
+			r.Metrics = []v1alpha1.AnalysisMetricChange{{Name: "success", ThresholdRange: &v1alpha1.ValueRange{Max: new(99.0)}}}
+		}, "should be high: set min", false},
+		"not an expression": {func(_ *v1alpha1.AnalysisTemplateReference, t *Template) { t.Spec.Metrics[1].Web.Value = "body.a +" }, `ClusterAnalysisTemplate "http": metrics[score].web.value`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ref, template := reference(), example()
+			tc.change(ref, template)
+			_, err := Resolve(ref, "shop", template)
+			if err == nil || !strings.Contains(err.Error(), tc.want) || err.Missing != tc.missing {
+				t.Errorf("%v, want %q, missing %t", err, tc.want, tc.missing)
+			}
+		})
+	}
+	for _, ref := range []*v1alpha1.AnalysisTemplateReference{{Name: "http"}, {Kind: v1alpha1.KindClusterAnalysisTemplate, Name: "http"}} {
+		if _, err := Resolve(ref, "shop", nil); err == nil || !err.Missing || !strings.Contains(err.Message, "does not exist in ") {
+			t.Errorf("%+v: %v", ref, err)
+		}
+	}
+}
+
+// TestCheck checks that a template is checked without a Microservice that uses it.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	template := example()
+	template.Namespaces = []string{"bank"}
+	if err := Check(template); err != nil {
+		t.Error(err)
+	}
+	template.Spec.Args = nil
+	if err := Check(template); err == nil || !strings.Contains(err.Error(), "{{.Args.route}}, which is not in spec.args") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestUses checks that a reference means a template of its kind, and of the Microservice's namespace.
+func TestUses(t *testing.T) {
+	t.Parallel()
+	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
+	here := &v1alpha1.AnalysisTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "http"}}
+	there := &v1alpha1.AnalysisTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "http"}}
+	shared := &v1alpha1.ClusterAnalysisTemplate{ObjectMeta: metav1.ObjectMeta{Name: "http"}}
+	if Uses(ms, here) || Among(ms, []v1alpha1.AnalysisTemplate{*here}, nil) != nil {
+		t.Error("a Microservice without a canary uses no template")
+	}
+	for _, tc := range []struct {
+		ref                 v1alpha1.AnalysisTemplateReference
+		here, there, shared bool
+	}{
+		{v1alpha1.AnalysisTemplateReference{Name: "http"}, true, false, false},
+		{v1alpha1.AnalysisTemplateReference{Kind: v1alpha1.KindAnalysisTemplate, Name: "other"}, false, false, false},
+		{v1alpha1.AnalysisTemplateReference{Kind: v1alpha1.KindClusterAnalysisTemplate, Name: "http"}, false, false, true},
+	} {
+		ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{AnalysisTemplateRef: &tc.ref}
+		if Uses(ms, here) != tc.here || Uses(ms, there) != tc.there || Uses(ms, shared) != tc.shared {
+			t.Errorf("%+v: %t %t %t", tc.ref, Uses(ms, here), Uses(ms, there), Uses(ms, shared))
+		}
+		spec := Among(ms, []v1alpha1.AnalysisTemplate{*there, *here}, []v1alpha1.ClusterAnalysisTemplate{*shared})
+		if (spec != nil) != (tc.here || tc.shared) {
+			t.Errorf("%+v among the templates: %v", tc.ref, spec)
+		}
+	}
+}
