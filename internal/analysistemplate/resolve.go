@@ -15,8 +15,8 @@ import (
 	"github.com/heighliner/heighliner/internal/analysis"
 )
 
-// Place is the field of a Microservice that refers to a template, for messages.
-const Place = "spec.updateStrategy.canary.analysisTemplateRef"
+// place is the field of a Microservice that refers to a template, for messages.
+const place = "spec.updateStrategy.canary.analysisTemplateRef"
 
 // Template is an AnalysisTemplate or a ClusterAnalysisTemplate.
 type Template struct {
@@ -57,24 +57,24 @@ func invalid(format string, args ...any) *Error { return &Error{Message: fmt.Spr
 
 // absent returns the error for a template that does not exist.
 func absent(ref *v1alpha1.AnalysisTemplateReference, namespace string) *Error {
-	place := "in namespace " + namespace
+	where := "in namespace " + namespace
 	if kindOf(ref) == v1alpha1.KindClusterAnalysisTemplate {
-		place = "in the cluster"
+		where = "in the cluster"
 	}
-	return &Error{Missing: true, Message: fmt.Sprintf("%s: %s %q does not exist %s", Place, kindOf(ref), ref.Name, place)}
+	return &Error{Missing: true, Message: fmt.Sprintf("%s: %s %q does not exist %s", place, kindOf(ref), ref.Name, where)}
 }
 
 // argument matches a field for an argument.
 var argument = regexp.MustCompile(`[{][{] ?[.]Args[.]([a-z][A-Za-z0-9]*) ?[}][}]`)
 
 // Resolve returns the analysis that a reference from a namespace means. t is nil if the template does
-// not exist. The result shares nothing with its input.
+// not exist. The result shares nothing with its input. Expressions are not compiled: analysis.Check does that.
 func Resolve(ref *v1alpha1.AnalysisTemplateReference, namespace string, t *Template) (*v1alpha1.CanaryAnalysis, *Error) {
 	switch {
 	case t == nil:
 		return nil, absent(ref, namespace)
 	case len(t.Namespaces) > 0 && !slices.Contains(t.Namespaces, namespace):
-		return nil, &Error{Missing: true, Message: fmt.Sprintf("%s: %s %q is not offered to namespace %s: its operator can add the namespace to spec.namespaces", Place, t.Kind, t.Name, namespace)}
+		return nil, &Error{Missing: true, Message: fmt.Sprintf("%s: %s %q is not offered to namespace %s: its operator can add the namespace to spec.namespaces", place, t.Kind, t.Name, namespace)}
 	}
 	args, err := arguments(ref, t)
 	if err != nil {
@@ -85,9 +85,6 @@ func Resolve(ref *v1alpha1.AnalysisTemplateReference, namespace string, t *Templ
 		if err := fill(&spec.Metrics[i], args); err != nil {
 			return nil, invalid("%s %q: %v", t.Kind, t.Name, err)
 		}
-	}
-	if err := analysis.Check(spec); err != nil {
-		return nil, invalid("%s %q: %v", t.Kind, t.Name, err)
 	}
 	for i := range ref.Metrics {
 		if err := change(spec, &ref.Metrics[i], t); err != nil {
@@ -116,12 +113,12 @@ func arguments(ref *v1alpha1.AnalysisTemplateReference, t *Template) (map[string
 		case a.Default != nil:
 			values[a.Name] = *a.Default
 		default:
-			return nil, invalid("%s.args: %s %q needs a value for %q", Place, t.Kind, t.Name, a.Name)
+			return nil, invalid("%s.args: %s %q needs a value for %q", place, t.Kind, t.Name, a.Name)
 		}
 	}
 	for _, v := range ref.Args {
 		if _, ok := values[v.Name]; !ok {
-			return nil, invalid("%s.args: %s %q has no argument %q", Place, t.Kind, t.Name, v.Name)
+			return nil, invalid("%s.args: %s %q has no argument %q", place, t.Kind, t.Name, v.Name)
 		}
 	}
 	return values, nil
@@ -166,7 +163,7 @@ func change(spec *v1alpha1.CanaryAnalysis, c *v1alpha1.AnalysisMetricChange, t *
 		for i, m := range spec.Metrics {
 			names[i] = m.Name
 		}
-		return invalid("%s.metrics: %s %q has no metric %q, only %s", Place, t.Kind, t.Name, c.Name, strings.Join(names, ", "))
+		return invalid("%s.metrics: %s %q has no metric %q, only %s", place, t.Kind, t.Name, c.Name, strings.Join(names, ", "))
 	}
 	m := &spec.Metrics[i]
 	if c.ThresholdRange != nil {
@@ -175,7 +172,7 @@ func change(spec *v1alpha1.CanaryAnalysis, c *v1alpha1.AnalysisMetricChange, t *
 			m.InconclusiveRange = nil
 		}
 		if err := bounds(m); err != nil {
-			return invalid("%s.metrics[%s].thresholdRange: %v", Place, c.Name, err)
+			return invalid("%s.metrics[%s].thresholdRange: %v", place, c.Name, err)
 		}
 	}
 	if c.DryRun != nil {
@@ -224,6 +221,12 @@ func Check(t *Template) *Error {
 	}
 	offered := *t
 	offered.Namespaces = nil
-	_, err := Resolve(ref, "", &offered)
-	return err
+	spec, err := Resolve(ref, "", &offered)
+	if err != nil {
+		return err
+	}
+	if err := analysis.Check(spec); err != nil {
+		return invalid("%s %q: %v", t.Kind, t.Name, err)
+	}
+	return nil
 }
