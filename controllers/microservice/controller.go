@@ -18,7 +18,7 @@
 //
 //	spec.go                  the specification, as the planner reads it
 //	state.go                 the rollout state in the status, as the planner reads and writes it
-//	hooks.go                 what hooks and measurements answered
+//	hooks.go                 how a canary is measured, and what hooks and measurements answered
 //	preview_status.go        how many previews are available
 //	peers.go                 the Microservices that go together
 //	freezes.go               the Freezes and ClusterFreezes that apply to it; internal/release/waits.go applies them

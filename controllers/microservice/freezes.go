@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
-	"github.com/heighliner/heighliner/internal/analysistemplate"
 	"github.com/heighliner/heighliner/internal/freeze"
 )
 
@@ -107,7 +106,7 @@ func (r *Reconciler) forNamespace(ctx context.Context, o client.Object) []reconc
 func (r *Reconciler) microservices(ctx context.Context, namespace string, is func(*v1alpha1.Microservice) bool) []reconcile.Request {
 	var list v1alpha1.MicroserviceList
 	if err := r.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list Microservices of a freeze", "namespace", namespace)
+		ctrl.LoggerFrom(ctx).Error(err, "list Microservices of an object that changed", "namespace", namespace)
 		return nil
 	}
 	var requests []reconcile.Request
@@ -117,11 +116,6 @@ func (r *Reconciler) microservices(ctx context.Context, namespace string, is fun
 		}
 	}
 	return requests
-}
-
-// forTemplate enqueues the Microservices that refer to a shared analysis.
-func (r *Reconciler) forTemplate(ctx context.Context, template client.Object) []reconcile.Request {
-	return r.microservices(ctx, template.GetNamespace(), func(ms *v1alpha1.Microservice) bool { return analysistemplate.Uses(ms, template) })
 }
 
 // watchFreezes adds the watches of objects that may freeze a Microservice.

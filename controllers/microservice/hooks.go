@@ -1,6 +1,8 @@
 package microservice
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -8,8 +10,35 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/analysis"
+	"github.com/heighliner/heighliner/internal/analysistemplate"
 	"github.com/heighliner/heighliner/internal/release"
+	"github.com/heighliner/heighliner/internal/status"
 )
+
+// observeAnalysis reads the analysis. problem is why a canary cannot be measured, or nil. Users who may not read templates
+// see the rest of the plan.
+func (r *Reconciler) observeAnalysis(ctx context.Context, o *observed) (problem *status.Error, err error) {
+	place, template := "spec.updateStrategy.canary.analysis.", ""
+	o.analysis, template, err = analysistemplate.Read(ctx, r.Client, o.ms)
+	unusable := (*analysistemplate.Error)(nil)
+	switch {
+	case errors.As(err, &unusable) && unusable.Missing:
+		return status.NewTerminal(reasonAnalysisTemplateNotFound, unusable), nil
+	case errors.As(err, &unusable):
+		return status.NewTerminal(reasonAnalysisInvalid, unusable), nil
+	case err != nil:
+		return nil, r.readable(err)
+	case o.analysis == nil:
+		return nil, nil
+	}
+	if template != "" {
+		place = template + ": "
+	}
+	if err := analysis.Check(o.analysis); err != nil {
+		return status.NewTerminal(reasonAnalysisInvalid, fmt.Errorf("%s%w", place, err)), nil
+	}
+	return nil, nil
+}
 
 // readVerdict converts the result of an analysis for the planner.
 func readVerdict(a *v1alpha1.ReleaseAnalysis) *release.Verdict {
@@ -22,13 +51,14 @@ func readVerdict(a *v1alpha1.ReleaseAnalysis) *release.Verdict {
 	}
 }
 
-// readMeasured ignores the result of an analysis that was edited since: until the release is
+// readMeasured ignores the result of an analysis that was edited since, or whose template cannot be used: until the release is
 // measured by the current analysis, no step has passed. A failure remains a failure.
-func readMeasured(spec *v1alpha1.CanaryAnalysis, c *v1alpha1.VersionedMicroservice, object *release.Object) {
+func (o *observed) readMeasured(c *v1alpha1.VersionedMicroservice, object *release.Object) {
 	if object.Analysis == nil || object.Analysis.Phase != release.VerdictPassed {
 		return
 	}
-	if c.Status.Analysis.SpecHash != analysis.SpecHash(spec) {
+	unusable := o.analysis == nil && o.ms.Spec.UpdateStrategy.Canary.Measures()
+	if unusable || c.Status.Analysis.SpecHash != analysis.SpecHash(o.analysis) {
 		object.Analysis.Phase = release.VerdictRunning
 	}
 }

@@ -219,19 +219,26 @@ func TestResultsOfAnEditedAnalysisDoNotCount(t *testing.T) {
 		return &v1alpha1.CanaryAnalysis{Count: count, Metrics: []v1alpha1.AnalysisMetric{{Name: "a", SuccessRate: &v1alpha1.SuccessRateMetric{}, ThresholdRange: v1alpha1.ValueRange{Min: new(99.0)}}}}
 	}
 	for name, tc := range map[string]struct {
-		measured *v1alpha1.CanaryAnalysis
+		current  *v1alpha1.CanaryAnalysis // nil: of a template that cannot be used
+		measured *v1alpha1.CanaryAnalysis // nil: by hooks alone
 		phase    v1alpha1.AnalysisPhase
 		want     release.VerdictPhase
 	}{
-		"the current one": {spec(1), v1alpha1.AnalysisPassed, release.VerdictPassed},
-		"another":         {spec(3), v1alpha1.AnalysisPassed, release.VerdictRunning},
-		"a failure":       {spec(3), v1alpha1.AnalysisFailed, release.VerdictFailed},
+		"the current one":               {spec(1), spec(1), v1alpha1.AnalysisPassed, release.VerdictPassed},
+		"another":                       {spec(1), spec(3), v1alpha1.AnalysisPassed, release.VerdictRunning},
+		"a failure":                     {spec(1), spec(3), v1alpha1.AnalysisFailed, release.VerdictFailed},
+		"hooks before":                  {spec(1), nil, v1alpha1.AnalysisPassed, release.VerdictRunning},
+		"without a template":            {nil, spec(1), v1alpha1.AnalysisPassed, release.VerdictRunning},
+		"hooks before, and no template": {nil, nil, v1alpha1.AnalysisPassed, release.VerdictRunning},
+		"a failure, without a template": {nil, spec(1), v1alpha1.AnalysisFailed, release.VerdictFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &v1alpha1.VersionedMicroservice{}
 			c.Status.Analysis = &v1alpha1.ReleaseAnalysis{Phase: tc.phase, SpecHash: analysis.SpecHash(tc.measured)}
 			object := release.Object{Analysis: readVerdict(c.Status.Analysis)}
-			readMeasured(spec(1), c, &object)
+			ms := &v1alpha1.Microservice{}
+			ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{AnalysisTemplateRef: &v1alpha1.AnalysisTemplateReference{Name: "http"}}
+			(&observed{ms: ms, analysis: tc.current}).readMeasured(c, &object)
 			same(t, "phase", object.Analysis.Phase, tc.want)
 		})
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/microservice/resources"
+	"github.com/heighliner/heighliner/internal/analysistemplate"
 )
 
 // Indexes of the cache that this controller reads.
@@ -104,6 +105,11 @@ func uncached(c client.WithWatch) client.WithWatch {
 			return meta.SetList(list, items)
 		},
 	})
+}
+
+// forTemplate enqueues the Microservices that refer to a shared analysis.
+func (r *Reconciler) forTemplate(ctx context.Context, template client.Object) []reconcile.Request {
+	return r.microservices(ctx, template.GetNamespace(), func(ms *v1alpha1.Microservice) bool { return analysistemplate.Uses(ms, template) })
 }
 
 // forImagePolicy enqueues the Microservices that an ImagePolicy concerns.

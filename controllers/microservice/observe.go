@@ -2,7 +2,6 @@ package microservice
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,8 +15,6 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/microservice/resources"
-	"github.com/heighliner/heighliner/internal/analysis"
-	"github.com/heighliner/heighliner/internal/analysistemplate"
 	"github.com/heighliner/heighliner/internal/release"
 	"github.com/heighliner/heighliner/internal/status"
 	versions "github.com/heighliner/heighliner/internal/version"
@@ -98,27 +95,6 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*o
 		return nil, err
 	}
 	return o, nil
-}
-
-// observeAnalysis reads the analysis. problem is why a canary cannot be measured, or nil. Users who may not read templates
-// see the rest of the plan.
-func (r *Reconciler) observeAnalysis(ctx context.Context, o *observed) (problem *status.Error, err error) {
-	o.analysis, _, err = analysistemplate.Read(ctx, r.Client, o.ms)
-	unusable := (*analysistemplate.Error)(nil)
-	switch {
-	case errors.As(err, &unusable) && unusable.Missing:
-		return status.NewTerminal(reasonAnalysisTemplateNotFound, unusable), nil
-	case errors.As(err, &unusable):
-		return status.NewTerminal(reasonAnalysisInvalid, unusable), nil
-	case err != nil:
-		return nil, r.readable(err)
-	case o.analysis == nil:
-		return nil, nil
-	}
-	if err := analysis.Check(o.analysis); err != nil {
-		return status.NewTerminal(reasonAnalysisInvalid, fmt.Errorf("spec.updateStrategy.canary.analysis.%w", err)), nil
-	}
-	return nil, nil
 }
 
 // fieldMicroservice is the field by which the API server selects the releases of a Microservice.
@@ -230,7 +206,7 @@ func (o *observed) readObject(c *v1alpha1.VersionedMicroservice) release.Object 
 		Current:     int(c.Status.Replicas),
 		Analysis:    readVerdict(c.Status.Analysis),
 	}
-	readMeasured(o.analysis, c, &object)
+	o.readMeasured(c, &object)
 	readHooks(o.ms, c, &object)
 	if d := c.Spec.Decision; d != nil {
 		object.Decision = &release.Decision{Action: release.Action(d.Action), ID: d.ID, Step: d.Step, Groups: d.Groups, By: status.LineOf(c.Annotations[v1alpha1.AnnotationDecidedBy], maxBy)}
