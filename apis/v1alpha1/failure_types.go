@@ -2,7 +2,7 @@ package v1alpha1
 
 // The values of a VersionedMicroservice's status.failure: why a release is not available. They
 // are part of the API. AdmissionUnavailable, ContainerCreating, ImagePullBackOff,
-// NameConflict, QuotaExceeded and Unschedulable are causes outside of the release; the release
+// NameConflict, OtherReleaseRunning, QuotaExceeded and Unschedulable are causes outside of the release; the release
 // itself is the cause of all others.
 const (
 	// FailureImageNotFound: the registry reported that the image does not exist.
@@ -37,6 +37,9 @@ const (
 	// FailureContainerCreating: a node has not created the network, the volumes or a container of
 	// a pod.
 	FailureContainerCreating = "ContainerCreating"
+	// FailureOtherReleaseRunning: the release is exclusive, and pods of another release of its group
+	// are still running.
+	FailureOtherReleaseRunning = "OtherReleaseRunning"
 	// FailureReadinessFailing: a container runs, but does not become ready in the time that its
 	// probes allow.
 	FailureReadinessFailing = "ReadinessFailing"

@@ -13,6 +13,9 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.adoptFrom) || (has(self.adoptFrom) && self.adoptFrom == oldSelf.adoptFrom)",message="spec.adoptFrom cannot be changed or removed: delete the Microservice, with deletionPolicy Restore or Orphan, and create another"
 // +kubebuilder:validation:XValidation:rule="!has(self.availability.autoscaling) || !has(self.updateStrategy) || !has(self.updateStrategy.canary) || !has(self.updateStrategy.canary.traffic) || self.updateStrategy.canary.traffic != 'Pods'",message="spec.availability.autoscaling scales each release, and cannot be set with updateStrategy.canary.traffic Pods: let a HorizontalPodAutoscaler or KEDA scale the Microservice itself"
 // +kubebuilder:validation:XValidation:rule="!has(self.adoptFrom) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan together with spec.adoptFrom: otherwise deleting the Microservice would leave no pods that serve traffic"
+// +kubebuilder:validation:XValidation:rule="!has(self.availability.exclusive) || !self.availability.exclusive || !has(self.updateStrategy) || !has(self.updateStrategy.canary) || self.updateStrategy.canary.steps.all(s, s.weight == 100 && !(has(s.match) && s.match) && !(has(s.mirrorPercent) && s.mirrorPercent > 0))",message="spec.updateStrategy.canary.steps: with spec.availability.exclusive a canary has all pods or none: set weight 100, without match and mirrorPercent"
+// +kubebuilder:validation:XValidation:rule="!has(self.availability.exclusive) || !self.availability.exclusive || !has(self.updateStrategy) || !has(self.updateStrategy.canary) || !(has(self.updateStrategy.canary.traffic) && self.updateStrategy.canary.traffic == 'Routes')",message="spec.updateStrategy.canary.traffic must be Pods or absent with spec.availability.exclusive"
+// +kubebuilder:validation:XValidation:rule="!has(self.availability.exclusive) || !self.availability.exclusive || !has(self.adoptFrom)",message="spec.availability.exclusive cannot be combined with spec.adoptFrom: the pods of an adopted Deployment and of the first release run at the same time; delete the Deployment, and create the Microservice without adoptFrom"
 type MicroserviceSpec struct {
 	// imagePolicyRef is the ImagePolicy that offers the versions.
 	// +required
@@ -146,6 +149,13 @@ type Availability struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self == 'Full'",message="spec.availability.standbyReplicas must be a number from 0 to 1000 or Full"
 	StandbyReplicas *intstr.IntOrString `json:"standbyReplicas,omitempty"`
+
+	// exclusive is for workers of which only one version may run, such as those that elect a leader or
+	// process an ordered stream. The pods of the release that ran are gone before the next release of
+	// its group gets any; if that fails, its pods are gone before the first release gets them back.
+	// Steps of a canary must have weight 100, and retained releases have no pods. Defaults to false.
+	// +optional
+	Exclusive bool `json:"exclusive,omitempty"`
 }
 
 // Autoscaling configures the HorizontalPodAutoscaler of a release. A release that takes over the

@@ -509,3 +509,17 @@ const (
 	// is scaled to zero.
 	ConditionDeploymentAdopted = "DeploymentAdopted"
 )
+
+// Successor returns the release in a rollout for which the pods of the active release of an exclusive
+// group ended; nil if it has them.
+func (ms *Microservice) Successor(g *ReleaseGroup) *Release {
+	if !ms.Spec.Availability.Exclusive || g.Rollout == nil || g.Rollout.Gate == GateConfirmRollout {
+		return nil
+	}
+	for i := range g.Releases {
+		if r := &g.Releases[i]; r.VersionedMicroservice == g.Rollout.Release && r.Status != ReleaseActive {
+			return r
+		}
+	}
+	return nil
+}

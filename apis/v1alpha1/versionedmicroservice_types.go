@@ -75,6 +75,10 @@ type ReleaseAvailability struct {
 	// spec.replicas.
 	// +optional
 	Autoscaling *Autoscaling `json:"autoscaling,omitempty"`
+
+	// exclusive delays the pods of this release until no other release of its group has any.
+	// +optional
+	Exclusive bool `json:"exclusive,omitempty"`
 }
 
 // DisruptionBudget limits evictions of the pods of a release. Exactly one member must be

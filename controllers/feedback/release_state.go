@@ -248,6 +248,7 @@ var failureMessages = map[string]string{
 	v1alpha1.FailurePodRejected:                "the cluster rejects the pods.",
 	v1alpha1.FailureUnschedulable:              "no node can run a pod.",
 	v1alpha1.FailureContainerCreating:          "a node has not created a container.",
+	v1alpha1.FailureOtherReleaseRunning:        "pods of another release are still running.",
 	v1alpha1.FailureReadinessFailing:           "a container runs but does not become ready.",
 	v1alpha1.FailureNameConflict:               "a Deployment of that name already exists.",
 	v1alpha1.FailureInvalidTemplate:            "the cluster rejects the pod template.",

@@ -188,6 +188,7 @@ func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas 
 	serves := !slices.Contains(w.plan.Idle, name)
 	object.Spec.Availability.DisruptionBudget = resources.NextBudget(before.Spec.Availability.DisruptionBudget, resources.DisruptionBudget(w.ms, object.Spec.Replicas, serves))
 	object.Spec.Availability.Autoscaling = resources.Autoscaling(w.ms, object.Spec.Replicas, serves)
+	object.Spec.Availability.Exclusive = w.ms.Spec.Availability.Exclusive
 	if stamp > 0 {
 		metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1alpha1.AnnotationAttempt, fmt.Sprint(stamp))
 	}

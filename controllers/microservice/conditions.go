@@ -134,6 +134,13 @@ func serves(w *pass) (ok bool, reason, message string) {
 			return false, "ReleaseFailed", fmt.Sprintf("group %s has no active release: %s", g.Name, strings.Join(failures(g), ", "))
 		case row == nil:
 			return false, "NoActiveRelease", fmt.Sprintf("group %s has no active release yet", g.Name) + blocked(w, g.Slug)
+		case w.ms.Successor(&g) != nil:
+			next := w.ms.Successor(&g)
+			if !next.Available {
+				return false, "ActiveStopped", fmt.Sprintf("in group %s the pods of %s ended for %s, which is starting", g.Name, row.SemVer.Version, next.SemVer.Version)
+			}
+			lines = append(lines, fmt.Sprintf("%s in group %s, in whose place %s runs", row.SemVer.Version, g.Name, next.SemVer.Version))
+			continue
 		case !row.Available:
 			return false, "ActiveUnavailable", fmt.Sprintf("active release %s of group %s does not have all its replicas", row.SemVer.Version, g.Name)
 		case !programmed(w.facts.Policies, g.Slug):

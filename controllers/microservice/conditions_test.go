@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/release"
 	"github.com/heighliner/heighliner/internal/status"
 )
@@ -46,6 +47,37 @@ func TestSchemaAdmitsAllConditions(t *testing.T) {
 		}
 		if int64(len(kinds)) > *limit {
 			t.Errorf("the controller sets %d conditions, and %s admits %d: %s", len(kinds), v.Name, *limit, strings.Join(kinds, ", "))
+		}
+	}
+}
+
+// TestReadyOfExclusiveGroup: while no release of an exclusive group has its pods, Ready is False and names both; while a canary has
+// them, the group serves.
+func TestReadyOfExclusiveGroup(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		exclusive, available bool
+		gate                 v1alpha1.Gate
+		ready                bool
+		reason, message      string
+	}{
+		"exchange":             {true, false, "", false, "ActiveStopped", "in group 1.x the pods of 1.0.0 ended for 1.1.0, which is starting"},
+		"step":                 {true, true, "", true, "", "active: 1.0.0 in group 1.x, in whose place 1.1.0 runs"},
+		"before the exchange":  {true, false, v1alpha1.GateConfirmRollout, false, "ActiveUnavailable", "active release 1.0.0 of group 1.x does not have all its replicas"},
+		"a usual Microservice": {false, true, "", false, "ActiveUnavailable", "active release 1.0.0 of group 1.x does not have all its replicas"},
+	} {
+		ms := &v1alpha1.Microservice{}
+		ms.Spec.Availability.Exclusive = c.exclusive
+		ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{
+			Name: "1.x", Slug: "1-x", Phase: v1alpha1.GroupLive, Rollout: &v1alpha1.Rollout{Release: "shop-1-1-0", Gate: c.gate},
+			Releases: []v1alpha1.Release{
+				{VersionedMicroservice: "shop-1-0-0", SemVer: v1alpha1.SemVer{Version: "1.0.0"}, Status: v1alpha1.ReleaseActive},
+				{VersionedMicroservice: "shop-1-1-0", SemVer: v1alpha1.SemVer{Version: "1.1.0"}, Status: v1alpha1.ReleaseCanary, Available: c.available, Weight: 100},
+			},
+		}}
+		ready, reason, message := serves(&pass{observed: observed{ms: ms}})
+		if ready != c.ready || reason != c.reason || message != c.message {
+			t.Errorf("%s: %t %s %q, want %t %s %q", name, ready, reason, message, c.ready, c.reason, c.message)
 		}
 	}
 }

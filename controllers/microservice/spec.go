@@ -52,10 +52,14 @@ func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration, now time.Time) 
 	if a.Autoscaling != nil {
 		spec.SplitBy = release.SplitByRoutes
 	}
-	if u.Canary == nil {
-		return spec, nil
+	var err error
+	if u.Canary != nil {
+		err = readCanary(u.Canary, &spec, now)
 	}
-	return spec, readCanary(u.Canary, &spec, now)
+	if a.Exclusive {
+		spec.Exclusive, spec.SplitBy = true, release.SplitByPods
+	}
+	return spec, err
 }
 
 func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) error {

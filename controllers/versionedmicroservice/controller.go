@@ -22,6 +22,7 @@
 //	secrets.go           credentials of analyses and hooks
 //	failure.go           why pods are not available
 //	rejected_pods.go     retries of pods that a quota or admission rejected
+//	exclusive.go         releases that start when the pods of all others are gone
 package versionedmicroservice
 
 import (
@@ -102,6 +103,8 @@ type reconciler struct {
 	checks  checker
 	// created are Deployments that this process created, by name of the release.
 	created sync.Map
+	// exclusive are the releases that wait until the pods of others are gone.
+	exclusive exclusiveGroups
 	// differs is since when the status of a release differs from what is stored, by its name.
 	differs sync.Map
 	// requeues requeues releases after a given time when a reconcile returns an error.
@@ -141,6 +144,9 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Owns(&autoscalingv2.HorizontalPodAutoscaler{}, builder.WithPredicates(autoscalerChanged())).
 		Owns(&batchv1.Job{}, builder.WithPredicates(changed())).
 		Watches(&corev1.Pod{}, podToRelease(), builder.WithPredicates(podChanged())).
+		Watches(&v1alpha1.VersionedMicroservice{}, r.exclusive.othersToWaiting()).
+		Watches(&appsv1.Deployment{}, r.exclusive.othersToWaiting()).
+		Watches(&corev1.Pod{}, r.exclusive.othersToWaiting()).
 		Watches(&corev1.ResourceQuota{}, r.quotaToReleases(), builder.WithPredicates(quotaRelaxed())).
 		Watches(&v1alpha1.Microservice{}, statesToReleases()).
 		Watches(&v1alpha1.AnalysisTemplate{}, r.templateToReleases()).
@@ -165,6 +171,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if wait := r.awaitsDeployment(observed); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
+	pods, err := r.awaitExclusive(ctx, observed)
+	if err != nil {
+		return status.Again(ctx, err)
+	}
+	defer pods()
 	plan := newPlan(observed, r.clock.Now())
 	done := r.apply(ctx, observed, plan)
 	if err := done.outdated(); err != nil {

@@ -35,6 +35,7 @@ type observed struct {
 	probeMessages map[string]string                      // messages of failing probes, by container
 	rollout       *rollout                               // nil if the rollout state does not list the release
 	jobs          []hookJob                              // of hooks, with and without results in the status
+	predecessor   *predecessor                           // what an exclusive release waits for; nil: nothing
 	quota         string                                 // hash of the quotas, while one rejects pods
 }
 
@@ -48,6 +49,7 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 		r.checks.Forget(key)
 		r.created.Delete(key)
 		r.differs.Delete(key)
+		r.exclusive.forget(key)
 		return nil, nil
 	}
 	if r.journal.Behind(release) {

@@ -47,7 +47,9 @@ func newPlan(o *observed, now time.Time) plan {
 func planDeployment(o *observed, p *plan, now time.Time) {
 	live := o.deployment
 	if live == nil {
-		p.create = resources.Deployment(o.release)
+		if o.predecessor == nil {
+			p.create = resources.Deployment(o.release)
+		}
 		return
 	}
 	if live.DeletionTimestamp != nil || !metav1.IsControlledBy(live, o.release) {
@@ -64,7 +66,7 @@ func planDeployment(o *observed, p *plan, now time.Time) {
 	if p.restore == nil && !equality.Semantic.DeepEqual(live, amended) {
 		p.update = amended
 	}
-	if want := o.release.Spec.Replicas; !hasReplicas(o.release, live) {
+	if want := o.release.Spec.Replicas; o.predecessor == nil && !hasReplicas(o.release, live) {
 		p.scale = &want
 	}
 }
@@ -107,6 +109,9 @@ func starts(o *observed) bool {
 
 // planAutoscaler leaves the comparison with an existing autoscaler to the writer.
 func planAutoscaler(o *observed, p *plan) {
+	if o.predecessor != nil {
+		return // It has no pods to scale yet.
+	}
 	if p.autoscaler = resources.Autoscaler(o.release); p.autoscaler != nil {
 		return
 	}

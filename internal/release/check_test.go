@@ -32,14 +32,14 @@ func (w *world) check() {
 		w.fail("the status holds %d groups and %d rows", n, all)
 	}
 	w.checkStarting()
-	// 4: the planner takes no pod from under a route.
+	// 4: the planner takes no pod from under a route, except of an exclusive group.
 	for _, n := range w.nets {
 		for slug, c := range n.objects() {
 			for _, routes := range []map[string]int{c.written, c.accepted} {
 				total := 0
 				for r, weight := range routes {
 					total += weight
-					if w.taken[r] && (w.objects[r] == nil || w.objects[r].ready == 0) {
+					if w.taken[r] && !w.spec.Exclusive && (w.objects[r] == nil || w.objects[r].ready == 0) {
 						w.fail("invariant 4: policy %s sends %d%% of group %s to %s, whose pods the planner took", n.name, weight, slug, r)
 					}
 				}
@@ -643,6 +643,9 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 			return // the user asked for fewer, and it was closed or replaced since
 		}
 	}
+	if w.spec.Exclusive {
+		return // pods of an exclusive group do not wait for routes
+	}
 	full, pinned := r.Replicas >= asked && !r.Delete, false
 	for _, n := range w.nets {
 		for _, c := range n.objects() {
@@ -679,6 +682,11 @@ func splitsByPods(o Observed, g *Group) bool {
 // keepsShare reports whether one of two releases that share the pods of a group keeps its part of them, and both together have as
 // many as users ask for.
 func (w *world) keepsShare(seen Observed, g *Group, row *Row, r Retire) bool {
+	if seen.Spec.Exclusive || w.spec.Exclusive {
+		// All for the release in a rollout as soon as it may have pods.
+		runs := g.Rollout != nil && g.Rollout.Gate != ConfirmRollout
+		return !r.Delete && (runs && row.Release != g.Rollout.Release || !runs && row.Status != Active)
+	}
 	if r.Delete || g.Rollout == nil || !splitsByPods(seen, g) {
 		return false
 	}

@@ -83,6 +83,9 @@ func (s *scope) dead(r *Row) bool {
 // the active release responds. If the cause is that routes are not programmed, the policies' reports are as old as
 // those routes, and only the pods count: without the canary the routes may be programmed again.
 func (s *scope) servesLess(active *Row, cause Reason) bool {
+	if s.o.Spec.Exclusive {
+		return false // Its pods ended for the canary, and start again.
+	}
 	if cause != notProgrammed {
 		return s.dead(active)
 	}
@@ -214,7 +217,7 @@ func fail(s *scope) {
 		return
 	}
 	message := fmt.Sprintf("%s was not healthy within the progress deadline of %s: %s", r.Version, s.o.Spec.Deadline, s.inWords(cause, c))
-	if outside[cause] != "" {
+	if outside[cause] != "" && !s.exchanges() {
 		s.giveBack(run, r, cause, message)
 		return
 	}

@@ -111,6 +111,9 @@ const (
 	// notProgrammed is the cause of a rollout whose weight, or whose previous change of traffic, no
 	// policy confirms.
 	notProgrammed Reason = "TrafficNotProgrammed"
+	// otherRunning is the cause of a rollout in an exclusive group whose release waits until the pods of
+	// another release are gone.
+	otherRunning Reason = "OtherReleaseRunning"
 	// notCreated is the cause of a rollout whose release has no object, or an object without its
 	// replicas, because the API server rejects the write.
 	notCreated Reason = "NotCreated"

@@ -76,8 +76,11 @@ type Spec struct {
 	// MatchWeight returns a canary as many replicas as its next weight needs, instead of all from the
 	// start.
 	MatchWeight bool
-	// SplitBy is what splits work between the active release and a canary.
+	// SplitBy is what splits work between the active release and a canary. It is SplitByPods for
+	// an Exclusive group.
 	SplitBy SplitBy
+	// Exclusive: at most one release of a group has pods (rule 47).
+	Exclusive bool
 }
 
 // Freeze keeps releases that were never active from starting and from getting more traffic. Changes

@@ -125,6 +125,87 @@ var workers = []scene{
 		h.run(time.Hour)
 		h.replicas("drained", 0, 4)
 	}},
+	{"an exclusive release starts when the pods of the active one are gone", func(h tale) {
+		h.exclusive(2)
+		h.startup, h.grace = 20*time.Second, time.Minute
+		h.push("1.1.0")
+		h.run(30 * time.Second)
+		h.want("exchange", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.replicas("exchange", 0, 2)
+		h.runs("exchange", 0, 0)
+		h.run(2 * time.Minute)
+		h.want("end", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+		h.runs("end", 0, 2)
+	}},
+	{"the time in which the pods of the active release end does not count against the deadline", func(h tale) {
+		h.exclusive(1)
+		h.startup, h.grace = 9*time.Minute, time.Hour
+		h.push("1.1.0")
+		h.run(50 * time.Minute)
+		h.want("ending", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.run(25 * time.Minute)
+		h.want("end", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+	}},
+	{"an exclusive release that fails is replaced by the active one, after its pods are gone", func(h tale) {
+		h.exclusive(1)
+		h.steps(Step{Weight: 100, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.want("step", map[string]string{"1.0.0": "active 0", "1.1.0": "canary 100"})
+		h.runs("step", 0, 1)
+		h.grace = 30 * time.Second
+		h.word("1.1.0", Deprecate, "")
+		h.run(10 * time.Second)
+		h.want("aborted", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.runs("aborted", 0, 0)
+		h.run(time.Minute)
+		h.runs("back", 1, 0)
+	}},
+	{"an exclusive release that never starts is replaced at the deadline, whatever the cause", func(h tale) {
+		for _, cause := range []string{"CrashLoopBackOff", "ImagePullBackOff", "Unschedulable", "QuotaExceeded", "AdmissionUnavailable"} {
+			h := tale{newWorld()}
+			h.exclusive(1)
+			h.broken["1.1.0"] = cause
+			h.push("1.1.0")
+			h.run(9 * time.Minute)
+			h.want(cause, map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+			h.run(5 * time.Minute)
+			h.want(cause, map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+			h.runs(cause, 1, 0)
+			if h.err != nil {
+				h.fail("%s: %v", cause, h.err)
+			}
+		}
+	}},
+	{"an exclusive release waits for its window, and in a pause, with the pods of the active one", func(h tale) {
+		h.exclusive(1)
+		h.steps(Step{Weight: 100, Window: &Window{}}) // open for the first twenty minutes of each hour
+		h.run(29 * time.Minute)
+		h.push("1.1.0")
+		h.run(20 * time.Minute)
+		h.want("closed", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.runs("closed", 1, 0)
+		h.edit("pause", func(s *Spec) { s.Paused = true })
+		h.run(15 * time.Minute)
+		h.runs("open and paused", 1, 0)
+		h.edit("continue", func(s *Spec) { s.Paused = false })
+		h.run(time.Minute)
+		h.want("end", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+		h.runs("end", 0, 1)
+	}},
+	{"a rollback of an exclusive group exchanges the pods too", func(h tale) {
+		h.exclusive(1)
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.runs("1.1.0", 0, 1)
+		h.grace = 20 * time.Second
+		h.edit("pin", func(s *Spec) { s.Pins = []Pin{{Version: "1.0.0"}} })
+		h.run(5 * time.Second)
+		h.runs("exchange", 0, 0)
+		h.run(time.Minute)
+		h.want("back", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
+		h.runs("back", 1, 0)
+	}},
 	{"with SplitByRoutes a group without a policy keeps all pods of both", func(h tale) {
 		h.worker(4)
 		h.edit("split", func(s *Spec) { s.SplitBy = SplitByRoutes })
@@ -154,6 +235,25 @@ func (h tale) worker(replicas int) {
 	h.push("1.0.0")
 	h.run(time.Minute)
 	h.want("worker", map[string]string{"1.0.0": "active 100"})
+}
+
+// exclusive makes 1.0.0 active in an exclusive group, without a policy.
+func (h tale) exclusive(replicas int) {
+	h.edit("exclusive", func(s *Spec) { s.Exclusive, s.SplitBy = true, SplitByPods })
+	h.worker(replicas)
+}
+
+// runs reports how many ready pods 1.0.0 and 1.1.0 have.
+func (h tale) runs(when string, active, canary int) {
+	got := func(version string) int {
+		if o := h.object(version); o != nil {
+			return o.ready
+		}
+		return 0
+	}
+	if have, want := fmt.Sprint(got("1.0.0"), got("1.1.0")), fmt.Sprint(active, canary); have != want {
+		h.fail("%s: 1.0.0 and 1.1.0 have %s ready pods, want %s", when, have, want)
+	}
 }
 
 // replicas reports how many replicas 1.0.0 and 1.1.0 have.

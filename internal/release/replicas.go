@@ -61,6 +61,8 @@ func (s *scope) available(r Row, c Object) bool {
 // runSize returns the number of replicas of the release that is being rolled out.
 func (s *scope) runSize(r Row, c Object) int {
 	switch {
+	case s.o.Spec.Exclusive:
+		return s.exclusiveSize(r, c)
 	case s.g.Rollout.Gate == ConfirmRollout:
 		return c.Replicas
 	case s.grows(r) && s.byPods():
@@ -170,6 +172,8 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 	switch {
 	case s.g.Phase != Live:
 		return c.Replicas, nil // the object is deleted with its row
+	case s.o.Spec.Exclusive:
+		return s.exclusiveSize(r, c), nil
 	case r.Status == Active && c.Replicas > 0 && s.dead(&r):
 		pressed, w := s.pressed()
 		if !pressed {
@@ -216,6 +220,29 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 		return s.full(), w
 	}
 	return min(s.o.Spec.Standby, s.full()), w
+}
+
+// exchanges reports whether the pods of the active release of the group end for the release in a rollout.
+func (s *scope) exchanges() bool { return s.o.Spec.Exclusive && s.g.ActiveRow() != nil }
+
+// exclusiveSize returns the number of replicas of a release of an exclusive group (rule 47): all of its release in a rollout,
+// as soon as that may have pods, and otherwise of its active release; and none of all others. A group with neither keeps what it has. The pods of a release start
+// when no other release of the group has any, which the API server is asked for.
+func (s *scope) exclusiveSize(r Row, c Object) int {
+	holder := ""
+	if a := s.g.ActiveRow(); a != nil {
+		holder = a.Release
+	}
+	if run := s.g.Rollout; run != nil && run.Gate != ConfirmRollout {
+		holder = run.Release
+	}
+	switch holder {
+	case "":
+		return c.Replicas
+	case r.Release:
+		return s.full()
+	}
+	return 0
 }
 
 // unused reports whether a release is permanently out of the routes according to the rollout state on

@@ -269,7 +269,7 @@ func keepClock(s *scope) {
 	s.record(w)
 	s.block(run, r, obstacle, c)
 	switch {
-	case s.uncreated(run, cause), slices.Contains([]Reason{noDomains, noAnswer, notProgrammed}, run.WaitsFor):
+	case s.uncreated(run, cause), cause == otherRunning, slices.Contains([]Reason{noDomains, noAnswer, notProgrammed}, run.WaitsFor):
 		// It has lasted long enough to count as a wait, from its start.
 		s.idle(run, s.stepClock(run))
 		run.Interrupted = false

@@ -194,7 +194,11 @@ var happenings = []happening{
 		w.edit("minimumAvailable", func(s *Spec) { s.MinimumAvailable = 1 + a%3 })
 	}},
 	{"steps", 1, func(w *world, a, b int) {
-		w.edit("steps", func(s *Spec) { s.Steps = someSteps(a) })
+		steps := someSteps(a)
+		if w.spec.Exclusive {
+			steps = wholeSteps(steps)
+		}
+		w.edit("steps", func(s *Spec) { s.Steps = steps })
 	}},
 	{"pause", 1, func(w *world, a, b int) {
 		w.edit("pause", func(s *Spec) { s.Paused = a%3 == 0 })
@@ -265,6 +269,9 @@ var happenings = []happening{
 		w.edit("scale of canaries", func(s *Spec) { s.MatchWeight = a%2 == 0 })
 	}},
 	{"split", 1, func(w *world, a, b int) {
+		if w.spec.Exclusive {
+			return
+		}
 		w.edit("split", func(s *Spec) { s.SplitBy = []SplitBy{SplitByDefault, SplitByPods, SplitByRoutes}[a%3] })
 	}},
 	{"replicas of both", 1, func(w *world, a, b int) {
@@ -411,6 +418,15 @@ var manySteps = [][]Step{
 
 func someSteps(a int) []Step { return manySteps[a%len(manySteps)] }
 
+// wholeSteps returns steps as the schema admits them for an exclusive group: with all of the work, without routes.
+func wholeSteps(steps []Step) []Step {
+	out := slices.Clone(steps)
+	for i := range out {
+		out[i].Weight, out[i].Match, out[i].Mirror = 100, false, 0
+	}
+	return out
+}
+
 func someGates(a int) (gates []Point) {
 	for i, p := range []Point{ConfirmRollout, PreRollout, ConfirmPromotion} {
 		if a>>i&1 > 0 {
@@ -421,7 +437,7 @@ func someGates(a int) (gates []Point) {
 }
 
 // starts are the specifications with which a history may start.
-var starts = len(manySteps) * 3 * 3 * 2 * 8 * 2 * 3 * 2 * 2 * 4 * 2 * 3 * 4
+var starts = len(manySteps) * 3 * 3 * 2 * 8 * 2 * 3 * 2 * 2 * 4 * 2 * 3 * 4 * 2 * 2 * 3
 
 // begin sets what a history starts with.
 func (w *world) begin(start int) {
@@ -446,6 +462,11 @@ func (w *world) begin(start int) {
 	switch choose(4) {
 	case 0: // a worker
 		w.spec.Replicas = 5
+		if choose(2) == 1 {
+			w.spec.Replicas, w.spec.Exclusive, w.spec.SplitBy = 1+choose(2), true, SplitByPods
+			w.grace = time.Duration(choose(3)) * 20 * time.Second
+			w.spec.Steps = wholeSteps(w.spec.Steps)
+		}
 		return
 	case 1:
 		w.spec.SplitBy = SplitByPods

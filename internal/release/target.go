@@ -176,7 +176,7 @@ func (s *scope) finishes(target Target) bool {
 // active release is dead: without it none would respond until a newer one is available.
 func (s *scope) standsIn(r *Row) bool {
 	from, active := s.rival()
-	return active != nil && r.Status == Canary && from.dead(active) && !s.dead(r)
+	return active != nil && !s.o.Spec.Exclusive && r.Status == Canary && from.dead(active) && !s.dead(r)
 }
 
 // overdue reports whether a rollout is past its deadline and continues only because no other

@@ -179,6 +179,7 @@ var outside = map[Reason]string{
 	"ImagePullBackOff":     "an image cannot be pulled",
 	"AdmissionUnavailable": "an admission webhook does not respond",
 	"NameConflict":         "a Deployment of its name is not managed by Heighliner",
+	otherRunning:           "pods of another release of its exclusive group are still running",
 	notProgrammed:          "its routes are not programmed",
 	notCreated:             "the API server rejects its VersionedMicroservice",
 	noDomains:              "PreRollout hooks are not called, because the canary domains do not route to it yet",
@@ -193,12 +194,14 @@ func (s *scope) obstacle(run *Rollout, r *Row, c Object) (Reason, *wait) {
 	switch {
 	case healthy:
 		return "", nil
+	case s.exchanges() && cause != otherRunning:
+		return "", nil // At its deadline it gives the pods back, whatever the cause.
 	case outside[cause] == "", run.Step > 0 && (cause == notProgrammed || !s.available(*r, c)):
 		return "", nil
 	}
 	// Creating an object, confirming routes and answering hooks take a while. A release that has waited
 	// for it once keeps waiting.
-	if end := s.ends(run); s.now.Before(end) && (cause == notCreated || cause == noDomains || cause == noAnswer || cause == notProgrammed && r.Reason != notProgrammed) {
+	if end := s.ends(run); s.now.Before(end) && (cause == notCreated || cause == noDomains || cause == noAnswer || cause == otherRunning || cause == notProgrammed && r.Reason != notProgrammed) {
 		w := &wait{}
 		switch cause {
 		case noDomains:

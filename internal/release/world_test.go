@@ -35,6 +35,7 @@ type world struct {
 	leaders      [2]*leader
 
 	startup time.Duration     // from a pod's start to its readiness
+	grace   time.Duration     // from the end of a pod's work to its deletion
 	broken  map[string]string // versions whose pods never get ready, and why
 
 	quality map[string]VerdictPhase // by version, what measurements give; Passed if there is none
@@ -100,6 +101,8 @@ type object struct {
 	auto    bool      // it has an autoscaler, which does not go below Replicas
 	why     string    // they never are, and why
 	crowded bool      // some of them find no room
+	gone    time.Time // when the last of those that were taken has terminated
+	held    bool      // they wait for those of another release, in an exclusive group
 }
 
 // net is a NetworkPolicy with its routes.
@@ -475,6 +478,9 @@ func (w *world) id() int { w.ids++; return w.ids }
 
 // pods lets the pods of a release come up.
 func (w *world) pods(o *object) bool {
+	if o.held = o.size() > 0 && o.ready == 0 && w.otherRuns(o); o.held {
+		return false
+	}
 	n := min(o.size(), o.ready+w.free())
 	o.crowded = n < o.size()
 	if o.why != "" || o.Terminating || w.now.Before(o.up) || o.ready >= n {
@@ -483,6 +489,20 @@ func (w *world) pods(o *object) bool {
 	o.ready, o.was = n, o.was || n > 0
 	delete(w.taken, o.Release)
 	return true
+}
+
+// otherRuns reports whether another release of an exclusive group has pods, which may be terminating, or is
+// to have some: as the controller of releases finds before it starts the first pod of one.
+func (w *world) otherRuns(o *object) bool {
+	if !w.spec.Exclusive {
+		return false
+	}
+	for _, x := range w.objects {
+		if x != o && x.Slug == o.Slug && (x.ready > 0 || x.Replicas > 0 && !x.Terminating || w.now.Before(x.gone)) {
+			return true
+		}
+	}
+	return false
 }
 
 // free returns how many more pods the cluster has room for.
@@ -609,6 +629,9 @@ func (w *world) report(o *object) bool {
 	if o.ready < o.size() {
 		if failure = o.why; failure == "" && o.crowded {
 			failure = w.crowd
+		}
+		if o.held {
+			failure = string(otherRunning)
 		}
 	}
 	if !o.Unsettled && o.Available == o.ready && o.Failure == Reason(failure) {
@@ -1071,7 +1094,7 @@ func (o *object) same(x *object) bool {
 		o.Created == x.Created && o.Terminating == x.Terminating && o.Stamp == x.Stamp && o.Replicas == x.Replicas && o.Available == x.Available && o.Unsettled == x.Unsettled &&
 		o.Failure == x.Failure && o.Message == x.Message && o.Decision == x.Decision && o.Current == x.Current && o.Analysis == x.Analysis && o.Rollback == x.Rollback &&
 		o.Refused == x.Refused && o.NeverActive == x.NeverActive && o.Reported == x.Reported &&
-		o.uid == x.uid && o.rv == x.rv && o.ready == x.ready && o.up == x.up && o.asked == x.asked && o.auto == x.auto && o.why == x.why && o.crowded == x.crowded && o.was == x.was
+		o.uid == x.uid && o.rv == x.rv && o.ready == x.ready && o.up == x.up && o.asked == x.asked && o.auto == x.auto && o.why == x.why && o.crowded == x.crowded && o.held == x.held && o.gone.Equal(x.gone) && o.was == x.was
 }
 
 // sameReport reports whether two reports are the same in all.
@@ -1368,12 +1391,13 @@ func (w *world) retire(x write) bool {
 	w.checkRetire(*x.seen, live, *r)
 	if had := live.ready; had > 0 && (r.Delete || r.Replicas == 0) {
 		w.taken[live.Release] = true
+		live.gone = w.now.Add(w.grace)
 	}
 	if r.Delete {
 		live.Terminating, live.ready = true, 0
 	} else {
 		live.Replicas, live.Unsettled, live.NeverActive = r.Replicas, true, x.never
-		if g := w.rolloutState.group(live.Slug); !live.auto || g == nil || g.Row(live.Release) == nil || g.Row(live.Release).Status != Active {
+		if g := w.rolloutState.group(live.Slug); !live.auto || r.Replicas == 0 || g == nil || g.Row(live.Release) == nil || g.Row(live.Release).Status != Active {
 			live.ready, live.Current, live.auto = min(live.ready, r.Replicas), 0, false
 		}
 	}

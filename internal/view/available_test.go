@@ -86,6 +86,46 @@ func TestActiveWithoutPods(t *testing.T) {
 	}
 }
 
+// TestActiveOfExclusiveGroup checks that an active release whose pods ended for the next one is not called live or unavailable, and that
+// nobody is advised to roll back.
+func TestActiveOfExclusiveGroup(t *testing.T) {
+	t.Parallel()
+	s, ms := played(t, "pause")
+	ms.Spec.Availability.Exclusive = true
+	g := &ms.Status.ReleaseGroups[0]
+	i := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
+	row := &g.Releases[i]
+	row.Available, row.Weight = false, 0
+	for j := range s.Input.Releases {
+		if o := &s.Input.Releases[j]; o.Name == row.VersionedMicroservice {
+			o.Spec.Replicas, o.Status.Replicas, o.Status.Available = 0, 0, 0
+		}
+	}
+	a, err := view.WhyVersion(s.Input, ms.Namespace, ms.Name, row.SemVer.Version, s.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := ""
+	for _, r := range g.Releases {
+		if r.VersionedMicroservice == g.Rollout.Release {
+			next = r.SemVer.Version
+		}
+	}
+	if want := "its pods ended for " + next + ", which is being rolled out. If that release fails, the pods of " + row.SemVer.Version + " start again."; a.Result == view.Serving || !strings.Contains(a.Summary, want) {
+		t.Errorf("%s: %s, want %q", a.Result, a.Summary, want)
+	}
+	for _, n := range a.Next {
+		if n.Verb == "rollback" {
+			t.Errorf("a rollback is offered: %+v", n)
+		}
+	}
+	g.Rollout.Gate = v1alpha1.GateConfirmRollout
+	a, err = view.WhyVersion(s.Input, ms.Namespace, ms.Name, row.SemVer.Version, s.Now)
+	if err != nil || strings.Contains(a.Summary, "its pods ended") {
+		t.Errorf("before its pods end: %s, %v", a.Summary, err)
+	}
+}
+
 // TestPauseThatEndedLongAgo checks that a step whose pause ended more than a minute ago shows it, and not before: the manager may be away.
 func TestPauseThatEndedLongAgo(t *testing.T) {
 	t.Parallel()

@@ -96,8 +96,9 @@ var outside = map[string]string{
 	v1alpha1.FailureUnschedulable: "capacity", v1alpha1.FailureQuotaExceeded: "capacity in the quota",
 	v1alpha1.FailureContainerCreating: "a node to create its containers",
 	v1alpha1.FailureImagePullBackOff:  "the registry of its image", v1alpha1.FailureAdmissionUnavailable: "an admission webhook",
-	v1alpha1.FailureNameConflict: "its name, which another Deployment has",
-	"TrafficNotProgrammed":       "its routes", "NotCreated": "its object, which the API server rejects",
+	v1alpha1.FailureOtherReleaseRunning: "the pods of another release to end",
+	v1alpha1.FailureNameConflict:        "its name, which another Deployment has",
+	"TrafficNotProgrammed":              "its routes", "NotCreated": "its object, which the API server rejects",
 	"CanaryDomainsNotProgrammed": "the domains of its canary", "HookUnanswered": "a hook that answers",
 }
 

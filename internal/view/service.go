@@ -356,6 +356,10 @@ func newestFailure(g *v1alpha1.ReleaseGroup) (out *v1alpha1.Release) {
 // activeState returns the state of the active release of a group.
 func (s *service) activeState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State {
 	x := State{Word: WordActive, Class: Stable, Since: micros(&row.LastTransitionTime)}
+	if to := s.ms.Successor(g); to != nil {
+		x.Class, x.Detail = Moving, fmt.Sprintf("its pods ended for %s, which is being rolled out", status.Short(to.SemVer.Version))
+		return x
+	}
 	if o := s.release(row.VersionedMicroservice); !row.Available && !s.complete(row, o) {
 		x.Word, x.Class = WordUnavailable, Failed
 		if p := s.podsOf(row, o); p != nil {

@@ -450,6 +450,8 @@ func (s *service) whyVersion(wanted string) Answer {
 	switch {
 	case row.Status == v1alpha1.ReleaseActive && s.down(row):
 		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is active, and has no ready pod: %s.", v, r.State.Sentence)
+	case row.Status == v1alpha1.ReleaseActive && s.ms.Successor(g) != nil:
+		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is %s. If that release fails, the pods of %s start again.", v, r.State.Sentence, v)
 	case row.Status == v1alpha1.ReleaseActive:
 		a.Result, a.Summary = Serving, fmt.Sprintf("%s is live: %s.", v, r.State.Sentence)
 	case row.Status == v1alpha1.ReleaseCanary:

@@ -25,7 +25,7 @@ var groups = map[string][]string{
 	// Pull requests.
 	"previews": {"TestPreviews"},
 	// Workers that take jobs from a queue, without requests.
-	"workers": {"TestWorkers"},
+	"workers": {"TestWorkers", "TestExclusiveWorkers"},
 	// CronJobs that run what is active.
 	"followers": {"TestFollowers"},
 	// Jobs in place of calls of hooks.

@@ -88,6 +88,7 @@ func Release(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o *v1alpha
 				MinReadySeconds:  minReady(ms, container),
 				DisruptionBudget: DisruptionBudget(ms, replicas, true),
 				Autoscaling:      Autoscaling(ms, replicas, true),
+				Exclusive:        ms.Spec.Availability.Exclusive,
 			},
 		},
 	}, nil

@@ -98,15 +98,24 @@ func setOwned(d *appsv1.Deployment, release *v1alpha1.VersionedMicroservice) {
 	if attempt := release.Annotations[v1alpha1.AnnotationAttempt]; attempt != "" {
 		Annotate(d, v1alpha1.AnnotationAttempt, attempt)
 	}
-	unavailable, surge := intstr.FromInt32(0), intstr.FromInt32(1)
-	d.Spec.Strategy = appsv1.DeploymentStrategy{
-		Type:          appsv1.RollingUpdateDeploymentStrategyType,
-		RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &unavailable, MaxSurge: &surge},
-	}
+	d.Spec.Strategy = strategy(release)
 	d.Spec.MinReadySeconds = release.Spec.Availability.MinReadySeconds
 	retained, deadline := int32(history), int32(noDeadline)
 	d.Spec.RevisionHistoryLimit, d.Spec.ProgressDeadlineSeconds = &retained, &deadline
 	d.Spec.Paused = false
+}
+
+// strategy of the Deployment of a release. Its template changes only if a restored one replaces one that was edited; the pods of
+// an exclusive release do not overlap then either.
+func strategy(release *v1alpha1.VersionedMicroservice) appsv1.DeploymentStrategy {
+	if release.Spec.Availability.Exclusive {
+		return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+	}
+	unavailable, surge := intstr.FromInt32(0), intstr.FromInt32(1)
+	return appsv1.DeploymentStrategy{
+		Type:          appsv1.RollingUpdateDeploymentStrategyType,
+		RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &unavailable, MaxSurge: &surge},
+	}
 }
 
 // Annotate sets one annotation.

@@ -255,6 +255,9 @@ func Sentence(r view.Release) string {
 		if r.Commit != "" {
 			text += ", from " + Clean(r.Commit[:min(8, len(r.Commit))])
 		}
+		if r.State.Detail != "" {
+			text = Clean(r.State.Detail)
+		}
 	case view.WordRetained:
 		text = "retained for rollback"
 	}

@@ -1,0 +1,210 @@
+package versionedmicroservice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// exclusiveGroups keeps the releases of an exclusive group from running at the same time. The Microservice decides which release
+// is to have pods (protocol rule 47). Before the first of them starts, its controller asks the API server, past the cache, whether
+// another release of the group is to have pods, or has any, terminating ones included. The lock of the group keeps two workers
+// from both finding none.
+//
+// The zero value is ready to use.
+type exclusiveGroups struct {
+	locks [64]sync.Mutex
+
+	mu sync.Mutex
+	// waiting are the groups of the releases that wait.
+	waiting map[types.NamespacedName]groupKey
+}
+
+// errChanged is the cause of a conflict with a newer specification of a release.
+var errChanged = errors.New("its specification changed")
+
+// groupKey identifies a group in a cluster.
+type groupKey struct{ namespace, microservice, group string }
+
+func groupOf(obj client.Object) groupKey {
+	return groupKey{obj.GetNamespace(), obj.GetLabels()[v1alpha1.LabelMicroservice], obj.GetLabels()[v1alpha1.LabelGroup]}
+}
+
+// lock returns the lock of a group, which may be that of other groups too.
+func (e *exclusiveGroups) lock(key groupKey) *sync.Mutex {
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%q", key)
+	return &e.locks[h.Sum32()%uint32(len(e.locks))]
+}
+
+// wait records that a release waits, and forget that it does not.
+func (e *exclusiveGroups) wait(release types.NamespacedName, group groupKey) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.waiting == nil {
+		e.waiting = map[types.NamespacedName]groupKey{}
+	}
+	e.waiting[release] = group
+}
+
+func (e *exclusiveGroups) forget(release types.NamespacedName) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.waiting, release)
+}
+
+// releases returns the releases of a group that wait.
+func (e *exclusiveGroups) releases(group groupKey) []types.NamespacedName {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var names []types.NamespacedName
+	for name, g := range e.waiting {
+		if g == group {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// predecessor is what an exclusive release waits for: pods of another release, or their end.
+type predecessor struct {
+	release string
+	// pod is one that should have ended; "" if none is late.
+	pod, node string
+	// late is when the first pod should have ended; zero if none is terminating.
+	late time.Time
+}
+
+// failure describes why a release has no pods yet.
+func (p *predecessor) failure(now time.Time) failure {
+	f := failure{reason: v1alpha1.FailureOtherReleaseRunning, message: fmt.Sprintf("the release is exclusive, and pods of release %q are still running", p.release)}
+	switch {
+	case p.late.IsZero():
+	case now.Before(p.late):
+		f.requeueAt = p.late
+	default:
+		f.message = fmt.Sprintf("the release is exclusive, and pod %q of release %q on node %q has not ended by %s: if that node is lost, delete the pod with --force when it is certain that its containers have stopped",
+			p.pod, p.release, p.node, p.late.UTC().Format(time.RFC3339))
+	}
+	return f
+}
+
+// startsExclusive reports whether a release of an exclusive group is about to get its first pods.
+func (o *observed) startsExclusive() bool {
+	if !o.release.Spec.Availability.Exclusive || o.release.Spec.Replicas == 0 {
+		return false
+	}
+	return o.deployment == nil || o.own() != nil && o.deployment.Spec.Replicas != nil && *o.deployment.Spec.Replicas == 0
+}
+
+// awaitExclusive finds what a release of an exclusive group waits for before it gets its first pods, in o.predecessor. The caller
+// calls the function that it returns when the pods are requested. The error is a conflict if the release changed meanwhile: it may
+// no longer be the one that is to have pods.
+func (r *reconciler) awaitExclusive(ctx context.Context, o *observed) (done func(), err error) {
+	release, none := o.release, func() {}
+	name := client.ObjectKeyFromObject(release)
+	if !o.startsExclusive() {
+		r.exclusive.forget(name)
+		return none, nil
+	}
+	key := groupKey{release.Namespace, release.Spec.MicroserviceName, release.Spec.Group}
+	r.exclusive.wait(name, key) // before it reads: later changes enqueue it
+	if o.predecessor, err = r.predecessorOf(ctx, r.client, release); err != nil || o.predecessor != nil {
+		return none, err
+	}
+	lock := r.exclusive.lock(key)
+	lock.Lock()
+	if o.predecessor, err = r.predecessorOf(ctx, r.live, release); err != nil || o.predecessor != nil {
+		lock.Unlock()
+		return none, err
+	}
+	return lock.Unlock, nil
+}
+
+// predecessorOf returns another release of the group of a release that is to have pods, or has any; nil if there is none.
+func (r *reconciler) predecessorOf(ctx context.Context, from client.Reader, release *v1alpha1.VersionedMicroservice) (*predecessor, error) {
+	in := []client.ListOption{client.InNamespace(release.Namespace), client.MatchingLabels{
+		v1alpha1.LabelMicroservice: release.Spec.MicroserviceName, v1alpha1.LabelGroup: release.Spec.Group,
+	}}
+	var releases v1alpha1.VersionedMicroserviceList
+	if err := from.List(ctx, &releases, in...); err != nil {
+		return nil, fmt.Errorf("list releases of group %q: %w", release.Spec.Group, err)
+	}
+	for i := range releases.Items {
+		switch x := &releases.Items[i]; {
+		case x.Name == release.Name && x.Generation != release.Generation:
+			return nil, apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("versionedmicroservices").GroupResource(), x.Name, errChanged)
+		case x.Name != release.Name && x.DeletionTimestamp == nil && x.Spec.Replicas > 0:
+			return &predecessor{release: x.Name}, nil
+		}
+	}
+	var deployments appsv1.DeploymentList
+	if err := from.List(ctx, &deployments, in...); err != nil {
+		return nil, fmt.Errorf("list Deployments of group %q: %w", release.Spec.Group, err)
+	}
+	for i := range deployments.Items {
+		if d := &deployments.Items[i]; d.Name != release.Name && mayHavePods(d) {
+			return &predecessor{release: d.Name}, nil
+		}
+	}
+	var pods corev1.PodList
+	if err := from.List(ctx, &pods, in...); err != nil {
+		return nil, fmt.Errorf("list pods of group %q: %w", release.Spec.Group, err)
+	}
+	return firstOther(pods.Items, release.Name), nil
+}
+
+// mayHavePods reports whether a Deployment is to have pods, or its controller may not have noticed yet that it is to have none.
+func mayHavePods(d *appsv1.Deployment) bool {
+	return d.Spec.Replicas == nil || *d.Spec.Replicas > 0 || d.Status.ObservedGeneration < d.Generation || d.Status.Replicas > 0
+}
+
+// firstOther returns the pod of another release that should end first, or nil. Pods whose containers have all ended, such as evicted
+// ones, do not count.
+func firstOther(pods []corev1.Pod, release string) *predecessor {
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
+		return p.Labels[v1alpha1.LabelRelease] == release || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	})
+	if len(pods) == 0 {
+		return nil
+	}
+	slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	first := &predecessor{release: pods[0].Labels[v1alpha1.LabelRelease]}
+	for i := range pods {
+		// The API server sets the time at which the grace period ends.
+		if at := pods[i].DeletionTimestamp; at != nil && (first.late.IsZero() || at.Time.Before(first.late)) {
+			*first = predecessor{release: pods[i].Labels[v1alpha1.LabelRelease], pod: pods[i].Name, node: pods[i].Spec.NodeName, late: at.Time}
+		}
+	}
+	return first
+}
+
+// othersToWaiting enqueues the release of an exclusive group that waits for other releases of its group, when one of them or its
+// Deployment or pods change or are gone.
+func (e *exclusiveGroups) othersToWaiting() handler.EventHandler {
+	enqueue := func(obj client.Object, q workQueue) {
+		for _, name := range e.releases(groupOf(obj)) {
+			q.Add(ctrl.Request{NamespacedName: name})
+		}
+	}
+	return handler.Funcs{
+		UpdateFunc: func(_ context.Context, x event.UpdateEvent, q workQueue) { enqueue(x.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, x event.DeleteEvent, q workQueue) { enqueue(x.Object, q) },
+	}
+}
