@@ -87,7 +87,7 @@ func TestActiveWithoutPods(t *testing.T) {
 }
 
 // TestActiveOfExclusiveGroup checks that an active release whose pods ended for the next one is not called live or unavailable, and that
-// nobody is advised to roll back.
+// no rollback is advised.
 func TestActiveOfExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "pause")
