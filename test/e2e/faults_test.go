@@ -98,7 +98,8 @@ func TestFaultsMidCanary(t *testing.T) {
 }
 
 // TestCanaryPodsKilled kills the processes of all canary pods at each weight: the routes soon give the canary no traffic,
-// and requests fail only in that window, which is counted separately.
+// and requests fail only in that window, which is counted separately. Each process is killed twice: the kubelet restarts the first
+// one immediately, and may report its pod as ready without interruption; the second one restarts after its back-off of ten seconds.
 func TestCanaryPodsKilled(t *testing.T) {
 	s := newService(t, "podskilled").steps(asking("there", 1))
 	s.start("1.0.0")
@@ -111,10 +112,14 @@ func TestCanaryPodsKilled(t *testing.T) {
 		s.push(version)
 		s.weight(version, w)
 		s.serves(l, 2*time.Second)
-		pods, err := s.pods(t.Context(), version)
-		if err != nil || len(pods) == 0 {
-			t.Fatalf("find pods of the canary: %d, %v", len(pods), err)
+		pods := s.restarted(version, 0)
+		l.Mark(phase + ", pods first killed")
+		for i := range pods {
+			kill(t, &pods[i])
 		}
+		pods = s.restarted(version, 1)
+		s.weight(version, w)
+		stable(t, l, 2*time.Second)
 		written := s.watchWeight()
 		before := l.Report().Total.Failed
 		l.Mark(phase + ", pods killed")
@@ -146,6 +151,27 @@ func TestCanaryPodsKilled(t *testing.T) {
 			t.Errorf("%d requests failed in the phase %q", p.Failed, p.Name)
 		}
 	}
+}
+
+// restarted waits until the containers of all pods of a version have been restarted so often, and are ready.
+func (s *service) restarted(version string, times int32) (pods []corev1.Pod) {
+	s.t.Helper()
+	wait(s.t, fmt.Sprintf("the pods of %s to be restarted %d times", version, times), func(ctx context.Context) (bool, string, error) {
+		var err error
+		if pods, err = s.pods(ctx, version); err != nil {
+			return false, "", err
+		}
+		seen := ""
+		for _, p := range pods {
+			for _, c := range p.Status.ContainerStatuses {
+				if c.RestartCount != times || !c.Ready {
+					seen = fmt.Sprintf("container %s of pod %s: %d restarts, ready: %t", c.Name, p.Name, c.RestartCount, c.Ready)
+				}
+			}
+		}
+		return len(pods) > 0 && seen == "", seen, nil
+	})
+	return pods
 }
 
 // stable waits until no request has failed for a time, and returns when the last failure was seen.
