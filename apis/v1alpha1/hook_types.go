@@ -6,7 +6,7 @@ import (
 )
 
 // HookType defines when during a rollout a hook is called, and the effect of its response.
-// +kubebuilder:validation:Enum=ConfirmRollout;PreRollout;Rollout;ConfirmTrafficIncrease;ConfirmPromotion;PostRollout;Rollback;Event
+// +kubebuilder:validation:Enum=ConfirmRollout;PreRollout;Rollout;ConfirmTrafficIncrease;ConfirmPromotion;PostRollout;PostPreview;Rollback;Event
 type HookType string
 
 const (
@@ -28,6 +28,10 @@ const (
 	HookConfirmPromotion HookType = "ConfirmPromotion"
 	// HookPostRollout is notified once when the release becomes active or fails.
 	HookPostRollout HookType = "PostRollout"
+	// HookPostPreview is notified once when a preview ends, because its pull request is closed or it
+	// expired, and its pods are gone. Its last release remains until the hook has responded, and the
+	// preview does not start again before.
+	HookPostPreview HookType = "PostPreview"
 	// HookRollback is called periodically during the rollout. A yes rolls the release back.
 	HookRollback HookType = "Rollback"
 	// HookEvent is notified of each transition of the release.
@@ -44,8 +48,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.job) || !has(self.timeout) && !has(self.retries) && !has(self.interval) && !has(self.secretRef) && !has(self.caSecretRef) && !has(self.metadata)",message="spec.updateStrategy.canary.hooks: timeout, retries, interval, secretRef, caSecretRef and metadata are for a url; a job has job.timeout, job.backoffLimit and job.env"
 // +kubebuilder:validation:XValidation:rule="!has(self.steps) || self.type in ['Rollout', 'ConfirmTrafficIncrease']",message="spec.updateStrategy.canary.hooks: steps is allowed only for the types Rollout and ConfirmTrafficIncrease"
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || self.type in ['ConfirmRollout', 'ConfirmTrafficIncrease', 'ConfirmPromotion', 'Rollback']",message="spec.updateStrategy.canary.hooks: interval is allowed only for the types that are called periodically: ConfirmRollout, ConfirmTrafficIncrease, ConfirmPromotion and Rollback"
-// +kubebuilder:validation:XValidation:rule="!has(self.retries) || self.type in ['PreRollout', 'Rollout', 'PostRollout', 'Event']",message="spec.updateStrategy.canary.hooks: retries is allowed only for the types PreRollout, Rollout, PostRollout and Event; other hooks are called again at each interval"
-// +kubebuilder:validation:XValidation:rule="!has(self.previews) || !self.previews || self.type in ['ConfirmRollout', 'PreRollout']",message="spec.updateStrategy.canary.hooks: previews is allowed only for the types ConfirmRollout and PreRollout, because previews have no steps"
+// +kubebuilder:validation:XValidation:rule="!has(self.retries) || self.type in ['PreRollout', 'Rollout', 'PostRollout', 'PostPreview', 'Event']",message="spec.updateStrategy.canary.hooks: retries is allowed only for the types PreRollout, Rollout, PostRollout, PostPreview and Event; other hooks are called again at each interval"
+// +kubebuilder:validation:XValidation:rule="!has(self.previews) || !self.previews || self.type in ['ConfirmRollout', 'PreRollout']",message="spec.updateStrategy.canary.hooks: previews is allowed only for the types ConfirmRollout and PreRollout: other types are for releases with steps, and PostPreview is always for previews"
 type Hook struct {
 	// name of the hook. It is sent in each call, and identifies the hook in status.
 	// +required
@@ -75,8 +79,8 @@ type Hook struct {
 	Timeout Duration `json:"timeout,omitempty"`
 
 	// retries is the number of times that a call is repeated if the response is not yes, with
-	// increasing delays. Defaults to 0 for PreRollout and Rollout, and to 3 for PostRollout and
-	// Event. A PreRollout or Rollout call without a response does not count: it is repeated after
+	// increasing delays. Defaults to 0 for PreRollout and Rollout, and to 3 for PostRollout,
+	// PostPreview and Event. A PreRollout or Rollout call without a response does not count: it is repeated after
 	// 1, 2, 4, 8 and 16 seconds, and so on.
 	// +optional
 	// +kubebuilder:validation:Minimum=0

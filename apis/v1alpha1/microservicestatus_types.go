@@ -347,6 +347,11 @@ type ReleaseGroup struct {
 	// +optional
 	Rollout *Rollout `json:"rollout,omitempty"`
 
+	// end is set from when the pods of a preview that ends are gone, if there are hooks of type
+	// PostPreview.
+	// +optional
+	End *PreviewEnd `json:"end,omitempty"`
+
 	// releases of the group, newest first.
 	// +optional
 	// +listType=atomic
@@ -376,6 +381,18 @@ type ReleaseGroup struct {
 	// written.
 	// +optional
 	DeprecatedRun *DeprecatedRun `json:"run,omitempty"`
+}
+
+// PreviewEnd is the wait for the hooks of type PostPreview.
+type PreviewEnd struct {
+	// release that calls the hooks, by the name of its VersionedMicroservice.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Release string `json:"release"`
+
+	// time since which they are called.
+	// +required
+	Time metav1.MicroTime `json:"time"`
 }
 
 // ReleaseGroupInternal holds the fields of a group that only the planner uses.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,6 +66,7 @@ func (o *observed) readMeasured(c *v1alpha1.VersionedMicroservice, object *relea
 
 // readHooks sets the answers of hooks in the rollout of a release, if it is in progress.
 func readHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, object *release.Object) {
+	object.End = readEndHooks(ms, c)
 	group := groupRunning(ms, c.Name)
 	canary := ms.Spec.UpdateStrategy.Canary
 	if group == nil || canary == nil {
@@ -79,6 +81,38 @@ func readHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, obj
 			object.Rollback = &release.RollbackFact{Rollout: run.Sequence, Message: answered(h)}
 		}
 	}
+}
+
+// readEndHooks combines the answers of the hooks of the end of a preview, if the release calls them; otherwise it returns nil.
+func readEndHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice) *release.EndFact {
+	canary := ms.Spec.UpdateStrategy.Canary
+	i := slices.IndexFunc(ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.End != nil && g.End.Release == c.Name })
+	if i < 0 || canary == nil {
+		return nil
+	}
+	fact := &release.EndFact{Since: ms.Status.ReleaseGroups[i].End.Time.Time, Done: true}
+	var lines []string
+	for _, h := range canary.Hooks {
+		if h.Type != v1alpha1.HookPostPreview {
+			continue
+		}
+		at := slices.IndexFunc(c.Status.Hooks, func(a v1alpha1.HookStatus) bool {
+			return a.Name == h.Name && a.Type == h.Type && a.Since != nil && a.Since.Time.Equal(fact.Since)
+		})
+		switch {
+		case at < 0:
+			fact.Done = false
+			lines = append(lines, h.Name+" was not called yet")
+		case c.Status.Hooks[at].Phase == v1alpha1.HookWaiting:
+			fact.Done = false
+			lines = append(lines, answered(c.Status.Hooks[at]))
+		case c.Status.Hooks[at].Phase == v1alpha1.HookFailed:
+			fact.Failed = true
+			lines = append(lines, answered(c.Status.Hooks[at]))
+		}
+	}
+	fact.Message = strings.Join(lines, ", ")
+	return fact
 }
 
 // groupRunning returns the group in which a release is rolled out, or nil.

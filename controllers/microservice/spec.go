@@ -72,6 +72,7 @@ func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) e
 	case c.Scale == v1alpha1.ScaleFull:
 		spec.SplitBy = release.SplitByRoutes
 	}
+	spec.EndHooks = asks(c, v1alpha1.HookPostPreview, "")
 	spec.RollBack = c.Together != nil && c.Together.OnFailure != "" && c.Together.OnFailure != v1alpha1.TogetherHold
 	for _, p := range []release.Point{release.ConfirmRollout, release.PreRollout, release.ConfirmPromotion} {
 		if asks(c, v1alpha1.HookType(p), "") {

@@ -48,10 +48,25 @@ func readState(s *v1alpha1.MicroserviceStatus) release.State {
 			Superseded:      int(internal.Superseded),
 			Failed:          readFailed(internal.Failed),
 			Rollout:         readRollout(g.Rollout),
+			End:             readEnd(g.End),
 			Releases:        readRows(g.Releases),
 		})
 	}
 	return l
+}
+
+func readEnd(e *v1alpha1.PreviewEnd) release.End {
+	if e == nil {
+		return release.End{}
+	}
+	return release.End{Release: e.Release, Time: e.Time.Time}
+}
+
+func writeEnd(e release.End) *v1alpha1.PreviewEnd {
+	if e.Release == "" {
+		return nil
+	}
+	return &v1alpha1.PreviewEnd{Release: e.Release, Time: metav1.NewMicroTime(e.Time)}
 }
 
 func readFailed(f *v1alpha1.FailedVersions) release.Failed {
@@ -119,6 +134,7 @@ func writeState(l release.State, s *v1alpha1.MicroserviceStatus) {
 			TrafficRevision: g.TrafficRevision,
 			TrafficTime:     microTime(g.TrafficTime),
 			Rollout:         writeRollout(g.Rollout),
+			End:             writeEnd(g.End),
 			Internal: present(v1alpha1.ReleaseGroupInternal{
 				ResolvedFrom: g.Target.ResolvedFrom, SettledRevision: g.SettledRevision,
 				Superseded: int32(g.Superseded), Failed: present(v1alpha1.FailedVersions(g.Failed)),

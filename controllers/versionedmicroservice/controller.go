@@ -105,6 +105,8 @@ type reconciler struct {
 	created sync.Map
 	// exclusive are the releases that wait until the pods of others are gone.
 	exclusive exclusiveGroups
+	// ending are the releases that wait until the pods of their previews are gone.
+	ending podWaits
 	// differs is since when the status of a release differs from what is stored, by its name.
 	differs sync.Map
 	// requeues requeues releases after a given time when a reconcile returns an error.
@@ -144,9 +146,9 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Owns(&autoscalingv2.HorizontalPodAutoscaler{}, builder.WithPredicates(autoscalerChanged())).
 		Owns(&batchv1.Job{}, builder.WithPredicates(changed())).
 		Watches(&corev1.Pod{}, podToRelease(), builder.WithPredicates(podChanged())).
-		Watches(&v1alpha1.VersionedMicroservice{}, r.exclusive.othersToWaiting()).
-		Watches(&appsv1.Deployment{}, r.exclusive.othersToWaiting()).
-		Watches(&corev1.Pod{}, r.exclusive.othersToWaiting()).
+		Watches(&v1alpha1.VersionedMicroservice{}, r.othersToWaiting()).
+		Watches(&appsv1.Deployment{}, r.othersToWaiting()).
+		Watches(&corev1.Pod{}, r.othersToWaiting()).
 		Watches(&corev1.ResourceQuota{}, r.quotaToReleases(), builder.WithPredicates(quotaRelaxed())).
 		Watches(&v1alpha1.Microservice{}, statesToReleases()).
 		Watches(&v1alpha1.AnalysisTemplate{}, r.templateToReleases()).

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/hook"
 )
 
 // exclusiveGroups keeps the releases of an exclusive group from running at the same time. The Microservice decides which release
@@ -30,10 +31,14 @@ import (
 // The zero value is ready to use.
 type exclusiveGroups struct {
 	locks [64]sync.Mutex
+	podWaits
+}
 
+// podWaits are the releases that wait until pods of their group are gone. The zero value is ready to use.
+type podWaits struct {
 	mu sync.Mutex
-	// waiting are the groups of the releases that wait.
-	waiting map[types.NamespacedName]groupKey
+	// groups of the releases that wait.
+	groups map[types.NamespacedName]groupKey
 }
 
 // errChanged is the cause of a conflict with a newer specification of a release.
@@ -54,27 +59,27 @@ func (e *exclusiveGroups) lock(key groupKey) *sync.Mutex {
 }
 
 // wait records that a release waits, and forget that it does not.
-func (e *exclusiveGroups) wait(release types.NamespacedName, group groupKey) {
+func (e *podWaits) wait(release types.NamespacedName, group groupKey) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.waiting == nil {
-		e.waiting = map[types.NamespacedName]groupKey{}
+	if e.groups == nil {
+		e.groups = map[types.NamespacedName]groupKey{}
 	}
-	e.waiting[release] = group
+	e.groups[release] = group
 }
 
-func (e *exclusiveGroups) forget(release types.NamespacedName) {
+func (e *podWaits) forget(release types.NamespacedName) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.waiting, release)
+	delete(e.groups, release)
 }
 
 // releases returns the releases of a group that wait.
-func (e *exclusiveGroups) releases(group groupKey) []types.NamespacedName {
+func (e *podWaits) releases(group groupKey) []types.NamespacedName {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var names []types.NamespacedName
-	for name, g := range e.waiting {
+	for name, g := range e.groups {
 		if g == group {
 			names = append(names, name)
 		}
@@ -176,10 +181,10 @@ func mayHavePods(d *appsv1.Deployment) bool {
 }
 
 // firstOther returns the pod of another release that should end first, or nil. Pods whose containers have all ended, such as evicted
-// ones, do not count.
+// ones, and those of hooks do not count.
 func firstOther(pods []corev1.Pod, release string) *predecessor {
 	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
-		return p.Labels[v1alpha1.LabelRelease] == release || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		return p.Labels[v1alpha1.LabelRelease] == release || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.Labels[v1alpha1.LabelHook] != ""
 	})
 	if len(pods) == 0 {
 		return nil
@@ -195,16 +200,37 @@ func firstOther(pods []corev1.Pod, release string) *predecessor {
 	return first
 }
 
-// othersToWaiting enqueues the release of an exclusive group that waits for other releases of its group, when one of them or its
-// Deployment or pods change or are gone.
-func (e *exclusiveGroups) othersToWaiting() handler.EventHandler {
+// othersToWaiting enqueues the releases that wait for pods of their group, when a release of it, or its Deployment or pods change or
+// are gone.
+func (r *reconciler) othersToWaiting() handler.EventHandler {
 	enqueue := func(obj client.Object, q workQueue) {
-		for _, name := range e.releases(groupOf(obj)) {
-			q.Add(ctrl.Request{NamespacedName: name})
+		for _, waits := range []*podWaits{&r.exclusive.podWaits, &r.ending} {
+			for _, name := range waits.releases(groupOf(obj)) {
+				q.Add(ctrl.Request{NamespacedName: name})
+			}
 		}
 	}
 	return handler.Funcs{
 		UpdateFunc: func(_ context.Context, x event.UpdateEvent, q workQueue) { enqueue(x.ObjectNew, q) },
 		DeleteFunc: func(_ context.Context, x event.DeleteEvent, q workQueue) { enqueue(x.Object, q) },
 	}
+}
+
+// observeEnd notes whether pods of a preview that ends are still running. Its hooks are called when they are gone.
+func (r *reconciler) observeEnd(ctx context.Context, o *observed, place *hook.Rollout) error {
+	name := client.ObjectKeyFromObject(o.release)
+	if end := place.Group.End; end == nil || end.Release != o.release.Name {
+		r.ending.forget(name)
+		return nil
+	}
+	key := groupKey{o.release.Namespace, o.release.Spec.MicroserviceName, o.release.Spec.Group}
+	r.ending.wait(name, key) // before it reads: later changes enqueue it
+	var pods corev1.PodList
+	if err := r.client.List(ctx, &pods, client.InNamespace(key.namespace), client.MatchingLabels{v1alpha1.LabelMicroservice: key.microservice, v1alpha1.LabelGroup: key.group}); err != nil {
+		return fmt.Errorf("list pods of group %q: %w", key.group, err)
+	}
+	if place.PodsLeft = firstOther(pods.Items, "") != nil; !place.PodsLeft {
+		r.ending.forget(name)
+	}
+	return nil
 }

@@ -516,3 +516,48 @@ type noMetrics struct{ prometheus.Registerer }
 
 func (noMetrics) Register(prometheus.Collector) error  { return nil }
 func (noMetrics) MustRegister(...prometheus.Collector) {}
+
+// TestHooksOfTheEndOfAPreview: they are called once, when no pod of the group is left.
+func TestHooksOfTheEndOfAPreview(t *testing.T) {
+	t.Parallel()
+	r := receive(t, "a key")
+	s := newStage(t, &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 50}}, Hooks: []v1alpha1.Hook{r.signed(v1alpha1.HookPostPreview)}})
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.ms.Namespace, Name: "other", Finalizers: []string{"test.example.com/ends-slowly"},
+			Labels: map[string]string{v1alpha1.LabelMicroservice: "shop", v1alpha1.LabelGroup: "1-x", v1alpha1.LabelRelease: "shop-0-9-0"},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "shop", Image: "registry.example.com/shop:0.9.0"}}},
+	}
+	if err := world.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	r.say("postpreview", http.StatusOK)
+	since := metav1.NewMicroTime(time.Now().Truncate(time.Microsecond))
+	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseDeprecated, Reason: "Closed"}, nil)
+	eventually(t, func() string {
+		fetch(t, s.ms)
+		g := &s.ms.Status.ReleaseGroups[0]
+		g.Phase, g.Active, g.End = v1alpha1.GroupClosing, "", &v1alpha1.PreviewEnd{Release: s.release.Name, Time: since}
+		if err := world.Status().Update(t.Context(), s.ms); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	if err := world.Delete(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	cached(t, s.ms)
+	pass(t, s.release, 2)
+	if n := len(r.of("postpreview")); n > 0 {
+		t.Errorf("the hook was called %d times while a pod is terminating", n)
+	}
+	change(t, pod, func(p *corev1.Pod) { p.Finalizers = nil })
+	if got := s.hook("postpreview", v1alpha1.HookDelivered); got.Since == nil || !got.Since.Time.Equal(since.Time) {
+		t.Errorf("the status of the hook is %+v, want that it is for %s", got, since)
+	}
+	steady(t, s.release)
+	if n := len(r.of("postpreview")); n != 1 {
+		t.Errorf("the hook was called %d times, want once", n)
+	}
+}

@@ -50,6 +50,7 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 		r.created.Delete(key)
 		r.differs.Delete(key)
 		r.exclusive.forget(key)
+		r.ending.forget(key)
 		return nil, nil
 	}
 	if r.journal.Behind(release) {
@@ -199,6 +200,9 @@ func (r *reconciler) observeRollout(ctx context.Context, o *observed) (*rollout,
 		return nil, nil
 	}
 	if err := r.observeAddresses(ctx, place); err != nil {
+		return nil, err
+	}
+	if err := r.observeEnd(ctx, o, place); err != nil {
 		return nil, err
 	}
 	w := &rollout{place: place, point: pointOf(place)}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
@@ -23,6 +24,8 @@ type rolloutState struct {
 	generation int64
 	// approval reports whether the step waits for an approval.
 	approval bool
+	// end is since when the release calls the hooks of the end of its preview; nil if it does not.
+	end *metav1.MicroTime
 }
 
 // continues reports whether the release is in a rollout that continues without an approval.
@@ -41,6 +44,9 @@ func rolloutStateOf(ms *v1alpha1.Microservice, name string) rolloutState {
 				m := rolloutState{
 					release: row.Status, reason: row.Reason, promoted: row.Promoted > 0, step: stepText(ms, group, name), decision: row.Decision.DeepCopy(),
 					attempt: row.Attempt,
+				}
+				if group.End != nil && group.End.Release == name {
+					m.end, m.generation = &group.End.Time, ms.Generation
 				}
 				if group.Rollout != nil && group.Rollout.Release == name {
 					m.run, m.generation = group.Rollout, ms.Generation
@@ -96,7 +102,7 @@ func stepText(ms *v1alpha1.Microservice, group *v1alpha1.ReleaseGroup, name stri
 func (m rolloutState) equal(other rolloutState) bool {
 	return m.release == other.release && m.reason == other.reason && m.promoted == other.promoted && m.step == other.step &&
 		m.attempt == other.attempt && m.generation == other.generation &&
-		equality.Semantic.DeepEqual(m.decision, other.decision) && equality.Semantic.DeepEqual(m.run, other.run)
+		equality.Semantic.DeepEqual(m.decision, other.decision) && equality.Semantic.DeepEqual(m.run, other.run) && equality.Semantic.DeepEqual(m.end, other.end)
 }
 
 // into copies the state into a status. What the Microservice no longer records keeps its

@@ -70,6 +70,8 @@ type Rollout struct {
 	// Round is when the current round of checks began, in a step that is measured; zero if
 	// none is due.
 	Round time.Time
+	// PodsLeft: pods of the preview that ends are still running.
+	PodsLeft bool
 	// Services of the release, by name, and the URL that only it serves; "" for none.
 	Services []string
 	URL      string
@@ -181,6 +183,14 @@ func (p *Rollout) call(h v1alpha1.Hook, known []v1alpha1.HookStatus) (Call, bool
 		ended := p.Row.Status == v1alpha1.ReleaseActive || p.Row.Status == v1alpha1.ReleaseError
 		q := p.notification(h, string(p.Row.Status))
 		return q, ended && (p.Row.Status != p.Before || isAbout(known, q))
+	case v1alpha1.HookPostPreview:
+		end := p.Group.End
+		if end == nil || end.Release != p.Row.VersionedMicroservice || p.PodsLeft {
+			return Call{}, false
+		}
+		q := p.notification(h, stamp(end.Time.Time))
+		q.Since = &end.Time
+		return q, true
 	case v1alpha1.HookEvent:
 		var run, step string
 		if p.Rollout != nil {

@@ -25,7 +25,7 @@ func canary() *v1alpha1.Microservice {
 	ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Name: "tenth", Weight: 10}, {Name: "half", Weight: 50}}}
 	for _, t := range []v1alpha1.HookType{
 		v1alpha1.HookConfirmRollout, v1alpha1.HookPreRollout, v1alpha1.HookRollout, v1alpha1.HookConfirmTrafficIncrease,
-		v1alpha1.HookConfirmPromotion, v1alpha1.HookPostRollout, v1alpha1.HookRollback, v1alpha1.HookEvent,
+		v1alpha1.HookConfirmPromotion, v1alpha1.HookPostRollout, v1alpha1.HookRollback, v1alpha1.HookEvent, v1alpha1.HookPostPreview,
 	} {
 		ms.Spec.UpdateStrategy.Canary.Hooks = append(ms.Spec.UpdateStrategy.Canary.Hooks, v1alpha1.Hook{
 			Name: strings.ToLower(string(t)), Type: t, URL: "http://hooks.example.com/" + string(t),
@@ -131,6 +131,16 @@ func TestQuestions(t *testing.T) {
 			w.known = p.Fold(nil, p.Calls(nil), nil, waited)
 			w.release.Status.Release = v1alpha1.ReleaseActive // the write that noted both
 		}, []string{"postrollout", "event"}},
+		"the end of a preview": {func(w *world) {
+			w.group.Level, w.group.Phase, w.group.Rollout = v1alpha1.LevelPreview, v1alpha1.GroupClosing, nil
+			w.row.Status, w.release.Status.Release = v1alpha1.ReleaseDeprecated, v1alpha1.ReleaseDeprecated
+			w.group.End = &v1alpha1.PreviewEnd{Release: "new", Time: gated}
+		}, []string{"postpreview"}},
+		"the end of a preview, by another release": {func(w *world) {
+			w.group.Level, w.group.Phase, w.group.Rollout = v1alpha1.LevelPreview, v1alpha1.GroupClosing, nil
+			w.row.Status, w.release.Status.Release = v1alpha1.ReleaseDeprecated, v1alpha1.ReleaseDeprecated
+			w.group.End = &v1alpha1.PreviewEnd{Release: "old", Time: gated}
+		}, nil},
 		"no canary any more": {func(w *world) { w.ms.Spec.UpdateStrategy.Canary = nil }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -271,5 +281,34 @@ func TestBodyAfterTheEnd(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestEndOfAPreview: the hooks of the end of a preview wait for its pods, are called once for each end, and a failed one is final.
+func TestEndOfAPreview(t *testing.T) {
+	t.Parallel()
+	ms := canary()
+	g := &ms.Status.ReleaseGroups[0]
+	g.Level, g.Phase, g.Rollout, g.End = v1alpha1.LevelPreview, v1alpha1.GroupClosing, nil, &v1alpha1.PreviewEnd{Release: "new", Time: gated}
+	g.Releases[0].Status = v1alpha1.ReleaseDeprecated
+	release := vsvc("new")
+	release.Status.Release = v1alpha1.ReleaseDeprecated
+	p := RolloutOf(ms, release)
+	if p.PodsLeft = true; len(p.Calls(nil)) > 0 {
+		t.Errorf("hooks are called while there are pods: %v", names(p.Calls(nil)))
+	}
+	p.PodsLeft = false
+	calls := p.Calls(nil)
+	if len(calls) != 1 || calls[0].Since == nil || !calls[0].Since.Time.Equal(gated.Time) {
+		t.Fatalf("calls %+v", calls)
+	}
+	first := calls[0].Body.ID
+	known := p.Fold(nil, calls, map[string]Outcome{first: {Attempts: 4, Message: "HTTP 500"}}, waited)
+	if len(known) != 1 || known[0].Phase != v1alpha1.HookFailed || len(Due(known, p.Calls(known))) > 0 {
+		t.Errorf("a failed hook is %+v, and due: %v", known, Due(known, p.Calls(known)))
+	}
+	g.End.Time = metav1.NewMicroTime(gated.Add(time.Hour)) // It was opened again, and ends again.
+	if again := p.Calls(known); len(again) != 1 || again[0].Body.ID == first || len(Due(known, again)) != 1 {
+		t.Errorf("another end is not another call: %+v", again)
 	}
 }

@@ -41,5 +41,5 @@ func refuses(t v1alpha1.HookType) bool { return gates(t) && polled(t) }
 
 // message reports whether a hook is a notification, without an effect on the rollout.
 func message(t v1alpha1.HookType) bool {
-	return t == v1alpha1.HookPostRollout || t == v1alpha1.HookEvent
+	return t == v1alpha1.HookPostRollout || t == v1alpha1.HookPostPreview || t == v1alpha1.HookEvent
 }

@@ -55,6 +55,7 @@ func (w *world) checkGroup(g *Group) {
 	}
 	active, canaries, sum := 0, 0, 0
 	for _, r := range g.Releases {
+		w.listed[r.Release] = true
 		switch r.Status {
 		case Active:
 			active++
@@ -488,7 +489,7 @@ func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 			}
 		}
 	}
-	if r.Promoted < was.Promoted && hasObject(o, r.Release) && r.Status != Pending { // else let go and started again
+	if r.Promoted < was.Promoted && hasObject(o, r.Release) && r.Status != Pending && g.End.Release == "" { // else let go and started again
 		w.fail("%s was promoted as %d and now as %d", r.Release, was.Promoted, r.Promoted)
 	}
 	if was.Decision != nil && r.Decision == nil && hasObject(o, r.Release) {
@@ -523,7 +524,8 @@ func (w *world) checkGone(o Observed, g, h *Group, r Row) {
 	switch {
 	case r.Status == Error:
 		c := objectOf(o, r.Release)
-		if h.Phase != Live || c.Decision != nil && c.Decision.Action == Retry {
+		ended := g.End.Release != "" // its hooks have responded, and it starts from the beginning
+		if h.Phase != Live || ended || c.Decision != nil && c.Decision.Action == Retry {
 			return // the end, or retried by a person and superseded immediately
 		}
 		_, offered := slices.BinarySearchFunc(sortedOffers(o), r.Release, func(c Candidate, s string) int { return cmp.Compare(c.Release, s) })

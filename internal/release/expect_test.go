@@ -26,7 +26,7 @@ func (w *world) checkOlder(o Observed, g, h *Group) {
 	for i := range h.Releases {
 		r := &h.Releases[i]
 		was := g.Row(r.Release)
-		if was != nil && was.Status != Error && r.Status == Error && slices.Contains(outsideCauses, r.Reason) {
+		if was != nil && was.Status != Error && r.Status == Error && slices.Contains(outsideCauses, r.Reason) && !o.Spec.Exclusive {
 			w.fail("older: %s fails for %s, which is not its own", r.Release, r.Reason)
 		}
 		ran := g.Rollout != nil && g.Rollout.Release == r.Release
@@ -169,6 +169,9 @@ func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 		switch {
 		case c.Slug != g.Slug || denied(o, g.Slug, c.Version) || g.forgot(c.Version, o.Config):
 		case r != nil && r.Status == Error:
+			if slices.Contains(outsideCauses, r.Reason) && o.Spec.Exclusive {
+				return // neither it nor an older version starts until a user retries it
+			}
 			if slices.Contains(outsideCauses, r.Reason) {
 				w.fail("newest: stable %s is in error for %s, which is not its own", r.Release, r.Reason)
 			}

@@ -241,6 +241,7 @@ func (s *scope) showUnhealthy(run *Rollout, r *Row, c Object, cause Reason) {
 // failRow sets a release to error, and takes its weight away.
 func (s *scope) failRow(r *Row, reason Reason) {
 	if s.g.Rollout != nil && s.g.Rollout.Release == r.Release {
+		s.returnPods()
 		s.endRun()
 	}
 	r.leave()

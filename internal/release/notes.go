@@ -38,6 +38,8 @@ const (
 	Waiting          Reason = "Waiting"
 	Terminating      Reason = "Terminating"
 	AwaitingApproval Reason = "AwaitingApproval"
+	// AwaitingEnd is the reason of a preview that has ended, and whose hooks have not responded.
+	AwaitingEnd      Reason = "AwaitingPostPreview"
 	AwaitingGate     Reason = "AwaitingGate"
 	AwaitingGroup    Reason = "AwaitingGroup"
 	AwaitingTogether Reason = "AwaitingTogether"
@@ -104,6 +106,8 @@ const (
 	GroupOut      Reason = "Excluded"
 	GroupExpired  Reason = "Expired"
 	GroupReopened Reason = "Reopened"
+	// EndFailed: a hook of the end of a preview failed.
+	EndFailed Reason = "PostPreviewFailed"
 
 	// Causes of a rollout that is not healthy, in addition to status.failure of its release.
 	progressDeadlineExceeded Reason = "ProgressDeadlineExceeded"

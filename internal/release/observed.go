@@ -71,6 +71,8 @@ type Spec struct {
 	// PreviewGates are those of ConfirmRollout and PreRollout at which hooks have to agree
 	// to a preview.
 	PreviewGates []Point
+	// EndHooks: hooks are called when the pods of a preview that ends are gone.
+	EndHooks bool
 	// RollBack rolls a canary back when its version fails at a peer. Otherwise it waits.
 	RollBack bool
 	// MatchWeight returns a canary as many replicas as its next weight needs, instead of all from the
@@ -266,6 +268,18 @@ type Object struct {
 	Gates []GateFact
 	// Rollback is the request of a hook to roll back.
 	Rollback *RollbackFact
+	// End is the combined answer of the hooks of the end of its preview.
+	End *EndFact
+}
+
+// EndFact is the combined answer of the hooks of the end of a preview.
+type EndFact struct {
+	// Since is the time of the End that they answer.
+	Since time.Time
+	// Done: none of them is called any more. Failed: one failed.
+	Done, Failed bool
+	// Message says more.
+	Message string
 }
 
 // VerdictPhase is the result of the measurements of a step.

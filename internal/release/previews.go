@@ -30,12 +30,17 @@ func (b *planner) assignSlots() {
 		case g.Phase == Live && len(g.Releases) == 0 && !b.wants(*g):
 			g.Phase, g.Target = Expired, Target{Reason: NoSlot}
 			b.noteIdle(g)
+		case b.scope(g).onlyEnds() && !b.wants(*g):
+			b.scope(g).takeDown(Expired, NoSlot)
+			g.Target = Target{Reason: NoSlot}
+			b.noteIdle(g)
 		case g.Phase == Live && old:
 			b.expire(g, MaxAge, fmt.Sprintf("the last push, at %s, is older than spec.previews.maxAge (%s): push a commit to start the preview again", g.HeadTime.Format(time.RFC3339), b.o.Spec.Previews.MaxAge))
 		case g.Phase == Live:
 			live = append(live, g)
 		case g.Phase == Expired && old:
 			g.Target.Reason = MaxAge
+		case g.Phase == Expired && b.scope(g).ending(): // it waits for its hooks
 		case g.Phase == Expired && g.Target.Reason != MaxAge && !b.withdrawnGroup(g.Slug):
 			if b.noteIdle(g); b.wants(*g) {
 				waiting = append(waiting, g)
@@ -251,4 +256,88 @@ func (s *scope) turnWaits(version string) *wait {
 		return nil
 	}
 	return newWait(s.g.Row(s.g.Target.Release), false, AwaitingTurn, "%s is waiting: at most %d previews start at the same time", version, maxStarting)
+}
+
+// callsEndHooks reports whether hooks are called at the end of the group (rule 48).
+func (s *scope) callsEndHooks() bool { return s.g.Level == preview && s.o.Spec.EndHooks }
+
+// lastOfPreview reports whether a release is the only one that can call the hooks of the end of a live preview.
+func (s *scope) lastOfPreview(r Row) bool {
+	if s.g.Phase != Live || !s.callsEndHooks() {
+		return false
+	}
+	present := func(release string) bool {
+		c, there := s.object(release)
+		return there && !c.Terminating
+	}
+	return present(r.Release) && !slices.ContainsFunc(s.g.Releases, func(x Row) bool { return x.Release != r.Release && present(x.Release) })
+}
+
+// onlyEnds reports whether a live preview has only a release that calls the hooks of its end.
+func (s *scope) onlyEnds() bool {
+	return len(s.g.Releases) == 1 && s.g.Rollout == nil && s.g.Releases[0].Status == Deprecated && s.lastOfPreview(s.g.Releases[0])
+}
+
+// endPreview lets the hooks of the end of a preview be called when the pods of all its releases are gone: by the release that
+// was active last, or else by the newest one.
+func endPreview(s *scope) {
+	switch {
+	case s.g.Phase == Live:
+		s.g.End = End{}
+		return
+	case !s.callsEndHooks() || s.g.End.Release != "":
+		return
+	}
+	for _, c := range s.sorted {
+		if c.Slug == s.g.Slug && !c.Terminating && (c.Replicas > 0 || c.Available > 0 || c.Unsettled) {
+			return
+		}
+	}
+	var last *Row
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		c, there := s.object(r.Release)
+		switch {
+		case !there || c.Terminating:
+		case s.undrained(*r) != nil:
+			return
+		case last == nil || cmp.Or(cmp.Compare(r.Promoted, last.Promoted), r.Since.Compare(last.Since), cmp.Compare(r.Release, last.Release)) > 0:
+			last = r
+		}
+	}
+	if last == nil {
+		return // It had no pods, or its objects were deleted by hand.
+	}
+	s.g.End = End{Release: last.Release, Time: s.now}
+}
+
+// endHooksWait reports whether a release is kept for the hooks of the end of its preview, and the wait for their answer.
+func (s *scope) endHooksWait(r Row) (w *wait, keep bool) {
+	c, there := s.object(r.Release)
+	switch end := s.g.End; {
+	case s.lastOfPreview(r):
+		return nil, true // the preview ends without another release
+	case s.g.Phase == Live || !s.callsEndHooks() || !there || c.Terminating:
+		return nil, false
+	case end.Release == "":
+		return nil, true // its pods are not gone
+	case end.Release != r.Release:
+		return nil, false
+	case c.End == nil || !stored(c.End.Since).Equal(end.Time):
+		return newWait(&r, false, AwaitingEnd, "the preview has ended, and waits for its hooks of type PostPreview"), true
+	case !c.End.Done:
+		return newWait(&r, false, AwaitingEnd, "the preview has ended, and waits for its hooks of type PostPreview: %s", c.End.Message), true
+	case c.End.Failed:
+		s.event(&r, true, EndFailed, fmt.Sprintf("a hook of type PostPreview of %s failed, and is not called again: %s", r.Version, c.End.Message))
+	}
+	return nil, false
+}
+
+// ending reports whether a preview waits for the hooks of its end, so that it does not start again yet.
+func (s *scope) ending() bool {
+	if s.g.Phase == Live || s.g.End.Release == "" || s.g.Row(s.g.End.Release) == nil {
+		return false
+	}
+	c, there := s.object(s.g.End.Release)
+	return there && !c.Terminating
 }

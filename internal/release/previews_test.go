@@ -206,6 +206,59 @@ var previews = []scene{
 		h.run(time.Hour)
 		h.want("reopened", map[string]string{"pr-7-a": "active 100"})
 	}},
+	{"rule 48: the last release of a preview remains until the hooks of its end have responded", func(h tale) {
+		h.edit("hooks", func(s *Spec) { s.EndHooks = true })
+		h.policy("web")
+		h.push("pr-7-a")
+		h.run(time.Minute)
+		h.push("pr-7-b")
+		h.run(time.Minute)
+		h.want("before", map[string]string{"pr-7-a": "", "pr-7-b": "active 100"})
+		h.hooks["PostPreview"] = "away"
+		h.withdrawGroup("pr-7", Closed)
+		h.run(time.Second)
+		if o := h.object("pr-7-b"); o.Replicas == 0 {
+			h.fail("it loses its pods before it is drained")
+		}
+		h.run(time.Hour)
+		h.want("waits", map[string]string{"pr-7-b": "deprecated 0"})
+		h.says("the wait", AwaitingEnd, "the preview has ended, and waits for its hooks of type PostPreview")
+		if o := h.object("pr-7-b"); o.Replicas > 0 || o.ready > 0 {
+			h.fail("it has pods while its hooks are called")
+		}
+		h.offerGroup("pr-7", "pr-7-b")
+		h.run(time.Minute)
+		h.want("opened again while its hooks run", map[string]string{"pr-7-b": "deprecated 0"})
+		delete(h.hooks, "PostPreview")
+		h.run(time.Minute)
+		h.want("opened again", map[string]string{"pr-7-b": "active 100"})
+		h.withdrawGroup("pr-7", Closed)
+		h.run(time.Hour)
+		h.empty("the end")
+	}},
+	{"rule 48: hooks of the end of a preview that expires are called once, and again when it ends again", func(h tale) {
+		h.edit("hooks", func(s *Spec) { s.EndHooks = true })
+		h.policy("web")
+		h.bounds(Previews{MaxGroups: 20, MaxAge: 20 * time.Hour})
+		h.push("pr-7-a")
+		h.run(21 * time.Hour)
+		h.want("expired", map[string]string{"pr-7-a": ""})
+		if !h.answered["pr-7"] {
+			h.fail("the hooks were not called")
+		}
+		h.push("pr-7-b")
+		h.run(time.Minute)
+		h.want("a push", map[string]string{"pr-7-b": "active 100"})
+		if h.answered["pr-7"] {
+			h.fail("the hooks were called while it is live")
+		}
+		h.withdrawGroup("pr-7", Closed)
+		h.run(10 * time.Minute)
+		if !h.answered["pr-7"] {
+			h.fail("the hooks were not called again")
+		}
+		h.empty("the end")
+	}},
 	{"a pull request is closed and opened again while its source fails: what served serves", func(h tale) {
 		h.policy("web")
 		h.push("pr-7-a")

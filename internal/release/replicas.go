@@ -170,6 +170,8 @@ func (s *scope) mayRetire(c Object) bool { return c.Stamp <= s.o.State.Sequence 
 func (s *scope) want(r Row, c Object) (int, *wait) {
 	running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 	switch {
+	case s.g.Phase != Live && s.callsEndHooks() && s.undrained(r) == nil:
+		return 0, nil // its hooks are called when its pods are gone
 	case s.g.Phase != Live:
 		return c.Replicas, nil // the object is deleted with its row
 	case s.o.Spec.Exclusive:
@@ -224,6 +226,14 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 
 // exchanges reports whether the pods of the active release of the group end for the release in a rollout.
 func (s *scope) exchanges() bool { return s.o.Spec.Exclusive && s.g.ActiveRow() != nil }
+
+// returnPods gives the active release of an exclusive group another stamp when a rollout ends, so that a late write of an older plan
+// does not take its pods.
+func (s *scope) returnPods() {
+	if run := s.g.Rollout; s.exchanges() && run != nil && run.Gate != ConfirmRollout {
+		s.touch(s.g.ActiveRow().Release)
+	}
+}
 
 // exclusiveSize returns the number of replicas of a release of an exclusive group (rule 47): all of its release in a rollout,
 // as soon as that may have pods, and otherwise of its active release; and none of all others. A group with neither keeps what it has. The pods of a release start

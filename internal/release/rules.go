@@ -50,6 +50,7 @@ var rules = []rule{
 
 	// Rows that are dropped.
 	{"Forget errors", forgetErrors}, // error to none: it cannot be chosen again
+	{"End preview", endPreview},     // previews.go
 	{"Let go", letGo},               // deprecated to none: it is drained, and not kept
 	{"Within limits", withinLimits}, // error to none: the group is full
 }
@@ -103,7 +104,7 @@ func closeGroup(s *scope) {
 // opensAgain reports whether a closing group keeps serving, because it is offered again, or a user undid its
 // end.
 func (s *scope) opensAgain() bool {
-	if s.g.Phase != Closing || s.withdrawnGroup(s.g.Slug) || s.ended(s.g.Slug, s.g.Name, s.g.PullRequest) {
+	if s.g.Phase != Closing || s.ending() || s.withdrawnGroup(s.g.Slug) || s.ended(s.g.Slug, s.g.Name, s.g.PullRequest) {
 		return false
 	}
 	return len(s.candidates) > 0 || slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Reason == GroupEnded })
@@ -167,6 +168,7 @@ func supersede(s *scope) {
 			continue
 		}
 		if running {
+			s.returnPods()
 			s.endRun()
 			if s.g.Target.Reason == Latest {
 				s.g.Superseded++
@@ -399,9 +401,17 @@ func forgetErrors(s *scope) {
 		moved := slices.ContainsFunc(s.candidates, func(c Candidate) bool { return c.Version == r.Version && c.Release != r.Release })
 		below := active.Release != "" && !free && s.g.Level != preview && compare(r.Version, active.Version) < 0
 		pushed := s.g.Level == preview && len(s.candidates) > 0 && s.candidates[0].Release != r.Release
-		if out || moved || below || pushed || s.o.Config != "" && r.Config != s.o.Config {
-			s.dropRow(r.Release)
+		if !(out || moved || below || pushed || s.o.Config != "" && r.Config != s.o.Config) {
+			continue
 		}
+		if w, keep := s.endHooksWait(r); keep {
+			s.record(w)
+			if s.g.Phase == Live {
+				s.turn(s.g.Row(r.Release), Deprecated, Superseded)
+			}
+			continue
+		}
+		s.dropRow(r.Release)
 	}
 }
 
@@ -428,6 +438,10 @@ func letGo(s *scope) {
 			}
 		}
 		if w := s.undrained(r); w != nil {
+			s.record(w)
+			continue
+		}
+		if w, keep := s.endHooksWait(r); keep {
 			s.record(w)
 			continue
 		}

@@ -437,7 +437,7 @@ func someGates(a int) (gates []Point) {
 }
 
 // starts are the specifications with which a history may start.
-var starts = len(manySteps) * 3 * 3 * 2 * 8 * 2 * 3 * 2 * 2 * 4 * 2 * 3 * 4 * 2 * 2 * 3
+var starts = len(manySteps) * 3 * 3 * 2 * 8 * 2 * 3 * 2 * 2 * 4 * 2 * 3 * 4 * 2 * 2 * 3 * 3
 
 // begin sets what a history starts with.
 func (w *world) begin(start int) {
@@ -455,6 +455,7 @@ func (w *world) begin(start int) {
 	w.spec.MatchWeight = choose(2) == 1
 	w.spec.Previews.MaxGroups = 1 + choose(3)
 	w.spec.Previews.MaxAge = time.Duration(choose(2)) * 30 * time.Minute
+	w.spec.EndHooks = choose(3) == 0
 	newest := choose(2) == 1
 	blind := choose(4) // a policy that is made in mid-history sees no endpoints either
 	w.blind, w.aware, w.began = blind > 0, choose(2) == 1, [2]time.Time{w.now, w.now}

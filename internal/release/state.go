@@ -67,9 +67,18 @@ type Group struct {
 	// Superseded counts displaced releases since the last promotion (rule 28).
 	Superseded int
 	// Failed marks failures that were dropped because there was no room.
-	Failed   Failed
-	Rollout  *Rollout
+	Failed  Failed
+	Rollout *Rollout
+	// End is the wait for the hooks that are called when the pods of a preview that ends are gone.
+	End      End
 	Releases []Row
+}
+
+// End is the wait for the hooks of the end of a preview, since Time; zero if they are not called.
+type End struct {
+	// Release that calls them.
+	Release string
+	Time    time.Time
 }
 
 // Target is the release that a group moves to.
@@ -305,7 +314,7 @@ func sameGroups(a, b []Group) bool {
 // sameGroup compares what is stored of two groups.
 func sameGroup(a, b *Group) bool {
 	return a.Slug == b.Slug && a.Name == b.Name && a.Level == b.Level && a.PullRequest == b.PullRequest && a.Head == b.Head && a.HeadTime.Equal(b.HeadTime) && a.Phase == b.Phase && a.Target == b.Target &&
-		a.TrafficRevision == b.TrafficRevision && a.TrafficTime.Equal(b.TrafficTime) && a.SettledRevision == b.SettledRevision && a.Superseded == b.Superseded && a.Failed == b.Failed &&
+		a.TrafficRevision == b.TrafficRevision && a.TrafficTime.Equal(b.TrafficTime) && a.SettledRevision == b.SettledRevision && a.Superseded == b.Superseded && a.Failed == b.Failed && a.End.Release == b.End.Release && a.End.Time.Equal(b.End.Time) &&
 		sameRollout(a.Rollout, b.Rollout) && sameRows(a.Releases, b.Releases)
 }
 

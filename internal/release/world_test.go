@@ -34,9 +34,11 @@ type world struct {
 	nets         map[string]*net
 	leaders      [2]*leader
 
-	startup time.Duration     // from a pod's start to its readiness
-	grace   time.Duration     // from the end of a pod's work to its deletion
-	broken  map[string]string // versions whose pods never get ready, and why
+	startup  time.Duration     // from a pod's start to its readiness
+	answered map[string]bool   // previews whose hooks of their end have responded since they had pods
+	listed   map[string]bool   // releases that the rollout state has had
+	grace    time.Duration     // from the end of a pod's work to its deletion
+	broken   map[string]string // versions whose pods never get ready, and why
 
 	quality map[string]VerdictPhase // by version, what measurements give; Passed if there is none
 	hooks   map[Point]string        // what hooks answer: "" yes, "no", "fail"
@@ -217,7 +219,7 @@ func newWorld() *world {
 		offers: map[string]Candidate{}, moved: map[string]int{},
 		objects: map[string]*object{}, nets: map[string]*net{}, leaders: [2]*leader{{}, {}},
 		broken: map[string]string{}, quality: map[string]VerdictPhase{}, hooks: map[Point]string{}, back: map[string]bool{}, handed: map[string]bool{}, named: map[string]time.Time{},
-		taken: map[string]bool{}, begun: map[string]bool{}, lost: map[string]bool{}, denied: map[string]bool{}, room: -1,
+		taken: map[string]bool{}, begun: map[string]bool{}, lost: map[string]bool{}, denied: map[string]bool{}, answered: map[string]bool{}, listed: map[string]bool{}, room: -1,
 	}
 	w.snap()
 	return w
@@ -488,6 +490,7 @@ func (w *world) pods(o *object) bool {
 	}
 	o.ready, o.was = n, o.was || n > 0
 	delete(w.taken, o.Release)
+	delete(w.answered, o.Slug)
 	return true
 }
 
@@ -586,6 +589,9 @@ const interval = 30 * time.Second
 func (w *world) measure(o *object, lag int) bool {
 	seen := w.ago(lag).rolloutState
 	g := seen.group(o.Slug)
+	if g != nil && g.End.Release == o.Release && !o.Terminating {
+		return w.endPreview(o, g)
+	}
 	if g == nil || g.Rollout == nil || g.Rollout.Release != o.Release || o.Terminating {
 		return false
 	}
@@ -620,6 +626,21 @@ func (w *world) measure(o *object, lag int) bool {
 		return changed
 	}
 	o.Analysis = &v
+	return true
+}
+
+// endPreview calls the hooks of the end of a preview, once for each end.
+func (w *world) endPreview(o *object, g *Group) bool {
+	if w.hooks["PostPreview"] != "" || o.End != nil && o.End.Since.Equal(g.End.Time) && o.End.Done {
+		return false
+	}
+	for _, x := range w.objects {
+		if x.Slug == o.Slug && x.ready > 0 {
+			return false // The controller of releases sees this in the pods.
+		}
+	}
+	o.End = &EndFact{Since: g.End.Time, Done: true, Failed: w.ids%5 == 0, Message: "played"}
+	w.answered[o.Slug] = true
 	return true
 }
 
@@ -1092,7 +1113,7 @@ func (o *object) same(x *object) bool {
 	}
 	return o.Release == x.Release && o.Slug == x.Slug && o.Name == x.Name && o.Level == x.Level && o.Version == x.Version && o.PullRequest == x.PullRequest && o.Config == x.Config &&
 		o.Created == x.Created && o.Terminating == x.Terminating && o.Stamp == x.Stamp && o.Replicas == x.Replicas && o.Available == x.Available && o.Unsettled == x.Unsettled &&
-		o.Failure == x.Failure && o.Message == x.Message && o.Decision == x.Decision && o.Current == x.Current && o.Analysis == x.Analysis && o.Rollback == x.Rollback &&
+		o.Failure == x.Failure && o.Message == x.Message && o.Decision == x.Decision && o.Current == x.Current && o.Analysis == x.Analysis && o.Rollback == x.Rollback && o.End == x.End &&
 		o.Refused == x.Refused && o.NeverActive == x.NeverActive && o.Reported == x.Reported &&
 		o.uid == x.uid && o.rv == x.rv && o.ready == x.ready && o.up == x.up && o.asked == x.asked && o.auto == x.auto && o.why == x.why && o.crowded == x.crowded && o.held == x.held && o.gone.Equal(x.gone) && o.was == x.was
 }
@@ -1326,6 +1347,7 @@ func (w *world) perform(l *leader) bool {
 		if done = next.version == w.version; done {
 			w.next = *next.rolloutState
 			w.checkRolloutState(*next.seen, w.rolloutState, *next.rolloutState)
+			maps.DeleteFunc(w.listed, func(release string, _ bool) bool { return !hasObject(*next.seen, release) }) // a cache lacked its object
 			w.rolloutState = *next.rolloutState
 			w.version++
 			l.last = w.rolloutState.Sequence
@@ -1394,6 +1416,9 @@ func (w *world) retire(x write) bool {
 		live.gone = w.now.Add(w.grace)
 	}
 	if r.Delete {
+		if w.spec.EndHooks && live.Level == preview && live.was && w.listed[live.Release] && !w.answered[live.Slug] && !w.lost[live.Slug] && w.isLast(live) {
+			w.fail("rule 48: the last release of preview %s is deleted before its hooks have responded", live.Slug)
+		}
 		live.Terminating, live.ready = true, 0
 	} else {
 		live.Replicas, live.Unsettled, live.NeverActive = r.Replicas, true, x.never
@@ -1402,6 +1427,19 @@ func (w *world) retire(x write) bool {
 		}
 	}
 	live.rv = w.id()
+	return true
+}
+
+// isLast reports whether no other release of a group has an object, or is to get one.
+func (w *world) isLast(o *object) bool {
+	if g := w.rolloutState.group(o.Slug); g != nil && slices.ContainsFunc(g.Releases, func(r Row) bool { return r.Release != o.Release }) {
+		return false
+	}
+	for _, x := range w.objects {
+		if x != o && x.Slug == o.Slug && !x.Terminating {
+			return false
+		}
+	}
 	return true
 }
 
@@ -1511,6 +1549,9 @@ func (w *world) soonest(at time.Time) time.Time {
 		if x.why == "" && x.ready < x.size() && x.up.After(w.now) && (at.IsZero() || x.up.Before(at)) {
 			at = x.up
 		}
+		if w.spec.Exclusive && x.gone.After(w.now) && (at.IsZero() || x.gone.Before(at)) {
+			at = x.gone
+		}
 	}
 	for i := range w.rolloutState.Groups {
 		run := w.rolloutState.Groups[i].Rollout
@@ -1582,6 +1623,10 @@ func (w *world) fingerprint() string {
 			flag(f.Failed)
 		}
 		flag(o.Rollback != nil)
+		flag(o.End != nil)
+		if o.End != nil {
+			number(o.End.Since.UnixNano())
+		}
 	}
 	for _, name := range sortedKeys(&w.netNames, w.nets) {
 		n := w.nets[name]
