@@ -517,7 +517,7 @@ type noMetrics struct{ prometheus.Registerer }
 func (noMetrics) Register(prometheus.Collector) error  { return nil }
 func (noMetrics) MustRegister(...prometheus.Collector) {}
 
-// TestHooksOfTheEndOfAPreview: they are called once, when no pod of the group is left.
+// TestHooksOfTheEndOfAPreview: they are called once, when no pod of the group remains.
 func TestHooksOfTheEndOfAPreview(t *testing.T) {
 	t.Parallel()
 	r := receive(t, "a key")

@@ -17,7 +17,7 @@ func (s *service) analysis(o *v1alpha1.VersionedMicroservice) *Analysis {
 		return nil
 	}
 	a := o.Status.Analysis
-	out := &Analysis{Step: a.Step, Phase: string(a.Phase), Rounds: a.Rounds, Failures: a.Failures, Message: a.Message, Next: micros(a.NextTime)}
+	out := &Analysis{Step: a.Step, Phase: string(a.Phase), Rounds: a.Rounds, Failures: a.Failures, Message: a.Message, Next: micros(a.NextTime), Template: a.Template}
 	spec := analysistemplate.Among(s.ms, s.Templates, s.ClusterTemplates)
 	if spec != nil {
 		out.Count = max(1, spec.Count)

@@ -141,3 +141,23 @@ func TestPauseThatEndedLongAgo(t *testing.T) {
 		}
 	}
 }
+
+// TestTemplateOfAnAnalysis checks that answers about a release that its analysis failed name the template and generation that measured it.
+func TestTemplateOfAnAnalysis(t *testing.T) {
+	t.Parallel()
+	s, ms := played(t, "pause")
+	row := &ms.Status.ReleaseGroups[0].Releases[0]
+	ms.Status.ReleaseGroups[0].Rollout, row.Status, row.Reason, row.Weight = nil, v1alpha1.ReleaseError, "AnalysisFailed", 0
+	for i := range s.Input.Releases {
+		if o := &s.Input.Releases[i]; o.Name == row.VersionedMicroservice {
+			o.Status.Analysis = &v1alpha1.ReleaseAnalysis{Phase: v1alpha1.AnalysisFailed, Template: "AnalysisTemplate/errors@3", Metrics: []v1alpha1.MetricStatus{{Name: "errors", Result: v1alpha1.MeasurementFailed}}}
+		}
+	}
+	a, err := view.WhyVersion(s.Input, ms.Namespace, ms.Name, row.SemVer.Version, s.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(a.Lines, func(e view.Line) bool { return e.Name == "template" && e.Text == "AnalysisTemplate/errors@3" }) {
+		t.Errorf("%+v", a)
+	}
+}

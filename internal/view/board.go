@@ -340,7 +340,9 @@ type Analysis struct {
 	Failures int32        `json:"failures,omitempty"`
 	Message  string       `json:"message,omitempty"`
 	Next     *metav1.Time `json:"next,omitempty"`
-	Metrics  []Metric     `json:"metrics,omitempty"`
+	// Template that defines the metrics, as KIND/NAME@GENERATION; empty if the Microservice defines them.
+	Template string   `json:"template,omitempty"`
+	Metrics  []Metric `json:"metrics,omitempty"`
 }
 
 // Metric is the last measurement of a metric with its bounds.

@@ -566,6 +566,9 @@ func (r Release) measured(a *Answer, s *service) {
 	if r.Analysis == nil || r.Status != string(v1alpha1.ReleaseError) {
 		return
 	}
+	if t := r.Analysis.Template; t != "" {
+		a.add("template", s.object("VersionedMicroservice", r.Name), "%s", t)
+	}
 	for _, m := range r.Analysis.Metrics {
 		if m.Result != string(v1alpha1.MeasurementPassed) {
 			a.add("metric", s.object("VersionedMicroservice", r.Name), "%s", strings.TrimSpace(m.String()+"  "+m.Query))
