@@ -57,6 +57,10 @@ spec:
 
 func TestLint(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none")) // the command needs no cluster
+	shared := "---\napiVersion: hlnr.io/v1alpha1\nkind: AnalysisTemplate\nmetadata: {name: errors}\nspec:\n  args: [{name: job}]\n  count: 3\n  metrics: [{name: errors, prometheus: {query: \"errors{job=\\\"{{.Args.job}}\\\"}\"}, thresholdRange: {max: 1}}]\n"
+	measured := func(ref string) string {
+		return strings.Replace(microservice, "    canary:\n", "    canary:\n      analysisTemplateRef: {"+ref+"}\n", 1) + shared
+	}
 	policy := "apiVersion: hlnr.io/v1alpha1\nkind: ImagePolicy\nmetadata: {name: shop}\nspec: {image: registry.example.com/shop}\n"
 	for name, c := range map[string]struct {
 		stdin string
@@ -70,6 +74,10 @@ func TestLint(t *testing.T) {
 		"time zone":      {strings.Replace(microservice, "weight: 50,", "weight: 50, window: {timeZone: Europe/Atlantis},", 1), cli.ExitNo, `spec.updateStrategy.canary.steps[1].window.timeZone: there is no time zone "Europe/Atlantis"`},
 		"range":          {strings.TrimSuffix(policy, "}\n") + `, versioning: {range: "one"}}`, cli.ExitNo, `spec.versioning.range: "one" is not a range`},
 		"template":       {"apiVersion: hlnr.io/v1alpha1\nkind: NotificationPolicy\nmetadata: {name: team}\nspec: {receivers: [{name: chat, type: Webhook, url: \"https://chat.example.com\", template: \"{{.Title}}\"}]}\n", cli.ExitNo, "spec.receivers[0].template: fill template"},
+		"shared":         {measured("name: errors, args: [{name: job, value: shop}]"), cli.ExitYes, "2 objects: valid"},
+		"shared, value":  {measured("name: errors"), cli.ExitNo, "Microservice shop: spec.updateStrategy.canary.analysisTemplateRef"},
+		"shared, metric": {measured("name: errors, args: [{name: job, value: shop}], metrics: [{name: latency, dryRun: true}]"), cli.ExitNo, "Microservice shop: spec.updateStrategy.canary.analysisTemplateRef"},
+		"shared, other":  {measured("name: others"), cli.ExitYes, "2 objects: valid"},
 		"kind":           {strings.Replace(microservice, "kind: Microservice", "kind: Microservise", 1), cli.ExitNo, `did you mean "Microservice"`},
 		"version":        {strings.Replace(microservice, "v1alpha1", "v1", 1), cli.ExitNo, "apiVersion: hlnr.io/v1 is unknown: use hlnr.io/v1alpha1"},
 		"no name":        {strings.Replace(microservice, "{name: shop}\nspec", "{}\nspec", 1), cli.ExitNo, "metadata.name: is required"},

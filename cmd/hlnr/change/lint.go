@@ -63,6 +63,7 @@ func newLintCommand(f *cli.Factory) *cobra.Command {
 		Long: `lint checks manifests of hlnr.io with the schemas and rules of the CRDs that this hlnr is built with:
 unknown fields, types, bounds and CEL rules; names, labels and annotations; and expressions, version
 ranges, regular expressions and time zones, which only the manager reads. Other kinds are skipped.
+A reference to an AnalysisTemplate or ClusterAnalysisTemplate is checked if the files contain it.
 Immutable fields and names that are taken need a cluster: see plan.
 
 Exit codes: 0 all are valid, 2 a file cannot be read, 3 there are findings.`,
@@ -94,15 +95,26 @@ func lint(ctx context.Context, in files, stdin io.Reader) (*lintReport, error) {
 		return nil, err
 	}
 	report := &lintReport{APIVersion: "view.hlnr.io/v1", Kind: "Lint", Findings: []Finding{}}
+	var checked []runtime.Object // nil for one that is not valid
+	var origins []string
 	for _, d := range documents {
 		if !ours(d.object) {
 			report.Skipped++
 			continue
 		}
 		report.Objects++
-		_, faults := check(ctx, d.object)
+		typed, faults := check(ctx, d.object)
+		checked = append(checked, typed)
 		for _, fault := range faults {
 			report.Findings = append(report.Findings, Finding{d.file, d.object.Kind() + " " + d.object.Name(), fault})
+		}
+		origins = append(origins, d.file)
+	}
+	for i, o := range checked {
+		if ms, ok := o.(*v1alpha1.Microservice); ok {
+			if fault := sharedAnalysis(ms, checked); fault != "" {
+				report.Findings = append(report.Findings, Finding{origins[i], "Microservice " + ms.Name, fault})
+			}
 		}
 	}
 	if report.Objects == 0 {
@@ -173,6 +185,31 @@ func metadata(o runtime.Object) (faults []string) {
 		faults = append(faults, fault.Error())
 	}
 	return faults
+}
+
+// sharedAnalysis returns why a Microservice cannot use the template that it refers to, "" if it can, or if none of the objects
+// is that template: then only the cluster has it.
+func sharedAnalysis(ms *v1alpha1.Microservice, objects []runtime.Object) string {
+	for _, o := range objects {
+		var t *analysistemplate.Template
+		switch o := o.(type) {
+		case *v1alpha1.AnalysisTemplate:
+			if analysistemplate.Uses(ms, o) {
+				t = analysistemplate.Namespaced(o)
+			}
+		case *v1alpha1.ClusterAnalysisTemplate:
+			if ms.Namespace != "" && analysistemplate.Uses(ms, o) {
+				t = analysistemplate.Cluster(o)
+			}
+		}
+		if t == nil || analysistemplate.Check(t) != nil { // which is a finding about the template
+			continue
+		}
+		if _, err := analysistemplate.Resolve(ms.Spec.UpdateStrategy.Canary.AnalysisTemplateRef, ms.Namespace, t); err != nil {
+			return err.Message
+		}
+	}
+	return ""
 }
 
 // templateFault returns what is wrong with a shared analysis.
