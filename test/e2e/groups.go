@@ -16,7 +16,9 @@ var groups = map[string][]string{
 		"TestFullClusterWaitsForTheNewest", "TestQuotaWaitsForTheNewest", "TestWebhookThatIsDownWaitsForTheNewest",
 	},
 	// Measurements that decide about a canary.
-	"analysis": {"TestAnalysis", "TestAnalysisNoTraffic", "TestAnalysisSurvivesRestarts", "TestAnalysisBaseline", "TestAnalysisWeb"},
+	"analysis": {"TestAnalysis", "TestAnalysisNoTraffic", "TestAnalysisSurvivesRestarts", "TestAnalysisBaseline"},
+	// Metrics from elsewhere, and analyses that services share.
+	"metrics": {"TestAnalysisWeb", "TestSharedAnalysis"},
 	// Weights, matches, protocols and providers.
 	"traffic": {
 		"TestSplit", "TestMatch", "TestTraffic", "TestTLS", "TestProbe", "TestProviders", "TestRouteRef", "TestNewerGroup", "TestDraining", "TestBrokenActive",

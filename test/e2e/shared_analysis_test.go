@@ -1,0 +1,113 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// sharedErrors is an analysis with the cluster's Prometheus by which several services can be measured: the share of requests of a
+// release that the application answered with an error, at most 1 percent.
+func sharedErrors() v1alpha1.AnalysisTemplateSpec {
+	// The variables of a release are filled in when the query is sent, and the argument when the reference is resolved.
+	all := `sum(rate(http_requests_total{namespace="{{.Namespace}}",hlnr_io_release="{{.Release}}"}[{{.Interval}}]))`
+	failed := strings.Replace(all, "{namespace", `{code=~"{{.Args.class}}..",namespace`, 1)
+	spec := v1alpha1.AnalysisTemplateSpec{Args: []v1alpha1.AnalysisArgument{{Name: "class"}}}
+	spec.CanaryAnalysis = v1alpha1.CanaryAnalysis{
+		Interval: v1alpha1.DurationOf(round), Count: 2, NoTraffic: v1alpha1.NoTrafficWait,
+		Provider: v1alpha1.AnalysisProvider{Prometheus: &v1alpha1.PrometheusProvider{Address: env.PrometheusInternal}, Timeout: "5s"},
+		Metrics: []v1alpha1.AnalysisMetric{{
+			Name: "errors", Prometheus: &v1alpha1.PrometheusMetric{Query: "((" + failed + " or vector(0)) / (" + all + " > 0))"}, ThresholdRange: v1alpha1.ValueRange{Max: new(0.01)},
+		}},
+	}
+	return spec
+}
+
+// TestSharedAnalysis: a service is measured by an AnalysisTemplate with an argument, a bad canary is rolled back by it, a
+// change of the template applies and is recorded, and a ClusterAnalysisTemplate that is not offered yet keeps releases from starting.
+func TestSharedAnalysis(t *testing.T) {
+	s := newService(t, "shared").steps(v1alpha1.CanaryStep{Weight: 30}).measured("", 1, v1alpha1.NoTrafficWait)
+	canary := s.ms.Spec.UpdateStrategy.Canary
+	canary.Analysis, canary.AnalysisTemplateRef = nil, &v1alpha1.AnalysisTemplateReference{Name: "errors", Args: []v1alpha1.AnalysisArgumentValue{{Name: "class", Value: "5"}}}
+	template := &v1alpha1.AnalysisTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "errors"}, Spec: sharedErrors()}
+	s.create(template)
+	s.start("1.0.0")
+	l := s.load(50, false)
+
+	l.Mark("good")
+	s.push("1.1.0")
+	s.active("1.1.0")
+	s.measuredBy("1.1.0", "AnalysisTemplate/errors@1")
+
+	l.Mark("bad")
+	s.push("1.2.0", "ERROR_RATE", "0.3")
+	if weights, last := s.weights("1.2.0", v1alpha1.ReleaseError); last.Reason != analysisFailed {
+		t.Errorf("the bad one had the weights %v and ended with %s", weights, last.Reason)
+	}
+	s.measuredBy("1.2.0", "AnalysisTemplate/errors@1")
+	s.serves(l, round/5)
+
+	l.Mark("changed")
+	change(t, template, func(a *v1alpha1.AnalysisTemplate) { a.Spec.Metrics[0].ThresholdRange.Max = new(0.9) })
+	s.push("1.3.0", "ERROR_RATE", "0.3")
+	s.active("1.3.0")
+	s.measuredBy("1.3.0", "AnalysisTemplate/errors@2")
+
+	l.Mark("of the cluster")
+	name := s.namespace
+	shared := &v1alpha1.ClusterAnalysisTemplate{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	shared.Spec.AnalysisTemplateSpec = sharedErrors()
+	shared.Spec.Namespaces = []string{"another"}
+	s.create(shared)
+	t.Cleanup(func() {
+		if err := env.Client.Delete(context.WithoutCancel(t.Context()), shared); err != nil {
+			t.Error(err)
+		}
+	})
+	change(t, s.ms, func(ms *v1alpha1.Microservice) {
+		ms.Spec.UpdateStrategy.Canary.AnalysisTemplateRef = &v1alpha1.AnalysisTemplateReference{
+			Kind: v1alpha1.KindClusterAnalysisTemplate, Name: name, Args: []v1alpha1.AnalysisArgumentValue{{Name: "class", Value: "5"}},
+		}
+	})
+	s.until("the missing template to be reported", func(ms *v1alpha1.Microservice) (bool, string) {
+		return readyReason(ms) == "AnalysisTemplateNotFound", readyReason(ms)
+	})
+	s.push("1.4.0")
+	s.serves(l, round)
+	var ms v1alpha1.Microservice
+	if err := env.Client.Get(t.Context(), s.key(), &ms); err != nil {
+		t.Fatal(err)
+	}
+	if r := row(&ms, "1.4.0"); r != nil {
+		t.Errorf("1.4.0 starts without its template: it is %s", r.Status)
+	}
+	change(t, shared, func(a *v1alpha1.ClusterAnalysisTemplate) { a.Spec.Namespaces = append(a.Spec.Namespaces, s.namespace) })
+	s.active("1.4.0")
+	s.measuredBy("1.4.0", fmt.Sprintf("ClusterAnalysisTemplate/%s@2", name))
+	report := l.Stop()
+	for version, v := range report.Total.Versions {
+		if v.Failed > 0 && version != "1.2.0" && version != "1.3.0" {
+			t.Errorf("%d requests to %s failed", v.Failed, version)
+		}
+	}
+}
+
+// measuredBy checks which template measured a version.
+func (s *service) measuredBy(version, want string) {
+	s.t.Helper()
+	s.measurements(version)
+	vsvc, err := s.versioned(s.t.Context(), version)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if got := vsvc.Status.Analysis.Template; got != want {
+		s.t.Errorf("%s was measured by %q, want %q", version, got, want)
+	}
+}
