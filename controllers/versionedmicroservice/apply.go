@@ -97,9 +97,6 @@ func (r *reconciler) applyDeployment(ctx context.Context, o *observed, p plan) (
 		return true, r.createDeployment(ctx, o.release, p.create)
 	}
 	live := o.deployment
-	if live == nil {
-		return false, nil // An exclusive release waits.
-	}
 	if err := r.writer.Claim(o.release, live); err != nil {
 		return false, err
 	}

@@ -54,9 +54,7 @@ func TestExclusive(t *testing.T) {
 	if want := `the release is exclusive, and pods of release "shop-1-0-0-abc" are still running`; next.Status.Message != want {
 		t.Errorf("message %q, want %q", next.Status.Message, want)
 	}
-	if text := fetch(t, deploymentOf(next)); text == "" {
-		t.Error("the Deployment exists while the other release is to have pods")
-	}
+	withoutPods(t, next)
 	steady(t, old)
 
 	change(t, old, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Replicas = 0 })
@@ -79,9 +77,7 @@ func TestExclusive(t *testing.T) {
 		}
 		return ""
 	})
-	if text := fetch(t, deploymentOf(next)); text == "" {
-		t.Error("the Deployment exists while a pod of the other release is terminating")
-	}
+	withoutPods(t, next)
 	change(t, &pod, func(p *corev1.Pod) { p.Finalizers = nil })
 	play(t, next, 1, readyPod)
 	reads(t, next, "1/1 "+isAvailable)
@@ -95,6 +91,43 @@ func TestExclusive(t *testing.T) {
 	change(t, old, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Replicas = 1 })
 	play(t, old, 1, readyPod)
 	reads(t, old, "1/1 "+isAvailable)
+}
+
+// withoutPods checks that a release that waits has a Deployment without replicas: the API server has accepted its template.
+func withoutPods(t *testing.T, release *v1alpha1.VersionedMicroservice) {
+	t.Helper()
+	eventually(t, func() string {
+		d := deploymentOf(release)
+		if text := fetch(t, d); text != "" {
+			return text
+		}
+		if n := *d.Spec.Replicas; n != 0 {
+			return fmt.Sprintf("the Deployment of a release that waits has %d replicas", n)
+		}
+		return ""
+	})
+}
+
+// TestExclusiveInvalidTemplate: a release whose Deployment the API server rejects reports that, and not that it waits for the other
+// release, which therefore keeps its pods.
+func TestExclusiveInvalidTemplate(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t, nil)
+	old := create(t, exclusiveRelease(ns, 0, 1))
+	play(t, old, 1, readyPod)
+	reads(t, old, "1/1 "+isAvailable)
+	next := exclusiveRelease(ns, 1, 1)
+	next.Spec.Template.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 70000}}
+	create(t, next)
+	eventually(t, func() string {
+		if text := fetch(t, next); text != "" {
+			return text
+		}
+		if next.Status.Failure != v1alpha1.FailureInvalidTemplate {
+			return fmt.Sprintf("failure %q (%s), want InvalidTemplate", next.Status.Failure, next.Status.Message)
+		}
+		return ""
+	})
 }
 
 // TestExclusiveEvictedPod: a pod whose containers have ended, and that remains as an object, is not waited for.

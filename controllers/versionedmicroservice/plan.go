@@ -47,8 +47,9 @@ func newPlan(o *observed, now time.Time) plan {
 func planDeployment(o *observed, p *plan, now time.Time) {
 	live := o.deployment
 	if live == nil {
-		if o.predecessor == nil {
-			p.create = resources.Deployment(o.release)
+		p.create = resources.Deployment(o.release)
+		if o.predecessor != nil {
+			p.create.Spec.Replicas = new(int32(0)) // The API server checks its template before the other release ends.
 		}
 		return
 	}

@@ -64,7 +64,7 @@ func newStatus(o *observed, done applied, results checks, now time.Time) (v1alph
 // this reconcile wrote it, or its controller has not observed it yet. The status of a
 // Deployment that cannot be written counts once its controller has observed it.
 func (o *observed) deploymentOutdated(done applied) bool {
-	if o.predecessor != nil {
+	if o.predecessor != nil && done.deployment == nil {
 		return false // It has no pods, and is to have none yet.
 	}
 	if done.deployment == nil {
@@ -77,7 +77,7 @@ func (o *observed) deploymentOutdated(done applied) bool {
 // failureOf returns why the release is not available, or the zero failure if it is
 // available or still starting.
 func failureOf(o *observed, done applied, state rolloutState, now time.Time) failure {
-	if o.predecessor != nil {
+	if o.predecessor != nil && done.deployment == nil {
 		return o.predecessor.failure(now)
 	}
 	if o.missingReplicas() {

@@ -177,6 +177,17 @@ var workers = []scene{
 			}
 		}
 	}},
+	{"an exclusive release whose objects are rejected leaves the pods with the active one", func(h tale) {
+		h.exclusive(1)
+		h.broken["1.1.0"] = "InvalidTemplate"
+		h.push("1.1.0")
+		h.run(5 * time.Minute)
+		h.want("rejected", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.runs("rejected", 1, 0)
+		h.run(10 * time.Minute)
+		h.want("failed", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.runs("failed", 1, 0)
+	}},
 	{"an exclusive release waits for its window, and in a pause, with the pods of the active one", func(h tale) {
 		h.exclusive(1)
 		h.steps(Step{Weight: 100, Window: &Window{}}) // open for the first twenty minutes of each hour

@@ -235,24 +235,28 @@ func (s *scope) returnPods() {
 	}
 }
 
-// exclusiveSize returns the number of replicas of a release of an exclusive group (rule 47): all of its release in a rollout,
-// as soon as that may have pods, and otherwise of its active release; and none of all others. A group with neither keeps what it has. The pods of a release start
-// when no other release of the group has any, which the API server is asked for.
+// exclusiveSize returns the number of replicas of a release of an exclusive group (rule 47). The release in a rollout is to have all as
+// soon as it may have pods; the active one, until the other takes over; and all others none. A group with neither keeps what it has.
+// The pods of a release start when no other release of the group has any, which its controller asks the API server for.
 func (s *scope) exclusiveSize(r Row, c Object) int {
-	holder := ""
-	if a := s.g.ActiveRow(); a != nil {
-		holder = a.Release
-	}
-	if run := s.g.Rollout; run != nil && run.Gate != ConfirmRollout {
-		holder = run.Release
-	}
-	switch holder {
-	case "":
-		return c.Replicas
-	case r.Release:
+	run, next, object := s.rollout()
+	runs, active := run != nil && run.Gate != ConfirmRollout, s.g.ActiveRow()
+	switch {
+	case runs && r.Release == next.Release:
 		return s.full()
+	case active != nil && r.Release == active.Release && !(runs && s.takesOver(active, object)):
+		return s.full()
+	case active == nil && !runs:
+		return c.Replicas
 	}
 	return 0
+}
+
+// takesOver reports whether the pods of the active release of an exclusive group end: its successor reports that it waits only for
+// them, so that its objects are not rejected, or they have ended.
+func (s *scope) takesOver(active *Row, successor Object) bool {
+	c, _ := s.object(active.Release)
+	return c.Replicas == 0 || successor.Available > 0 || successor.Failure == otherRunning && !successor.Unsettled
 }
 
 // unused reports whether a release is permanently out of the routes according to the rollout state on

@@ -651,7 +651,7 @@ func (w *world) report(o *object) bool {
 		if failure = o.why; failure == "" && o.crowded {
 			failure = w.crowd
 		}
-		if o.held {
+		if o.held && o.why != "InvalidTemplate" { // which is found before the pods are waited for
 			failure = string(otherRunning)
 		}
 	}
