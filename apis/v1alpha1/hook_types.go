@@ -26,7 +26,8 @@ const (
 	// HookConfirmPromotion is a gate after the last step: the release becomes active
 	// when it opens.
 	HookConfirmPromotion HookType = "ConfirmPromotion"
-	// HookPostRollout is notified once when the release becomes active or fails.
+	// HookPostRollout is notified once when the release becomes active or fails. It does not apply to
+	// previews.
 	HookPostRollout HookType = "PostRollout"
 	// HookPostPreview is notified once when a preview ends, because its pull request is closed or it
 	// expired, and its pods are gone. Its last release remains until the hook has responded, and the

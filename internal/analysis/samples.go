@@ -103,11 +103,10 @@ func (m Measurement) sampled(metric *v1alpha1.AnalysisMetric, canary, active ans
 // same, where the samples of the canary are above, or below, those of the active release. H. B. Mann and D. R. Whitney, "On a Test of Whether
 // one of Two Random Variables is Stochastically Larger than the Other", 1947.
 func probability(canary, active []float64, above bool) (float64, error) {
-	alternative := stats.LocationLess
-	if above {
-		alternative = stats.LocationGreater
+	if above { // With LocationGreater the library omits the halves that equal values add to U.
+		canary, active = active, canary
 	}
-	result, err := stats.MannWhitneyUTest(canary, active, alternative)
+	result, err := stats.MannWhitneyUTest(canary, active, stats.LocationLess)
 	if errors.Is(err, stats.ErrSamplesEqual) {
 		return 1, nil
 	}

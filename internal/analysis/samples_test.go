@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -208,4 +209,60 @@ func sorted(text string) []byte {
 		return strings.Compare(x, y)
 	})
 	return []byte(head + "\n" + strings.Join(lines, "\n") + "\n# EOF\n")
+}
+
+// exactP is the p-value of the one-sided Mann-Whitney U test by its definition: the share of all ways to choose the canary's samples among
+// the pooled ones that have a U at least as large. Equal values count one half.
+func exactP(canary, active []float64) float64 {
+	pooled := slices.Concat(canary, active)
+	twoU := func(chosen uint) (u int) {
+		for i := range pooled {
+			for j := range pooled {
+				if chosen>>i&1 == 1 && chosen>>j&1 == 0 {
+					switch {
+					case pooled[i] > pooled[j]:
+						u += 2
+					case pooled[i] == pooled[j]:
+						u++
+					}
+				}
+			}
+		}
+		return u
+	}
+	seen, all, extreme := twoU(1<<len(canary)-1), 0, 0
+	for chosen := range uint(1) << len(pooled) {
+		if bits.OnesCount(chosen) == len(canary) {
+			all++
+			if twoU(chosen) >= seen {
+				extreme++
+			}
+		}
+	}
+	return float64(extreme) / float64(all)
+}
+
+// TestTies: with equal values the p-value is that of the definition, and the same from both sides.
+func TestTies(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 12 {
+		var canary, active []float64
+		for range 8 {
+			canary, active = append(canary, float64(r.IntN(5)+r.IntN(2))), append(active, float64(r.IntN(5)))
+		}
+		want := exactP(canary, active)
+		above, err := probability(canary, active, true)
+		below, same := probability(active, canary, false)
+		if err != nil || same != nil || math.Abs(above-want) > 1e-9 || math.Abs(below-want) > 1e-9 {
+			t.Errorf("canary %v above active %v: p %.4f, active below canary: p %.4f, exactly %.4f", canary, active, above, below, want)
+		}
+	}
+	// A canary with more failed requests in an interval: exactly 0.0479, which is significant.
+	metric := sampledMetric(v1alpha1.BaselineDifference, v1alpha1.ValueRange{Max: ptr(1.0)})
+	metric.Latency, metric.Prometheus = nil, &v1alpha1.PrometheusMetric{Query: "x"}
+	canary, active := sampledAnswer(pairs(2, 3, 2, 5, 1, 4, 2, 5), false), sampledAnswer(pairs(0, 4, 3, 4, 0, 1, 1, 0), false)
+	if m := judge(metric, canary, &active); m.Result == v1alpha1.MeasurementPassed {
+		t.Errorf("with an exact p of %.4f: %+v", exactP(canary.samples, active.samples), m)
+	}
 }

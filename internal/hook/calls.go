@@ -180,6 +180,9 @@ func (p *Rollout) call(h v1alpha1.Hook, known []v1alpha1.HookStatus) (Call, bool
 		q.Body.Step, q.Body.StepName = p.Rollout.Step, p.stepName(p.Rollout.Step)
 		return q, true
 	case v1alpha1.HookPostRollout:
+		if p.Group.Level == v1alpha1.LevelPreview {
+			return Call{}, false
+		}
 		ended := p.Row.Status == v1alpha1.ReleaseActive || p.Row.Status == v1alpha1.ReleaseError
 		q := p.notification(h, string(p.Row.Status))
 		return q, ended && (p.Row.Status != p.Before || isAbout(known, q))

@@ -312,3 +312,33 @@ func TestEndOfAPreview(t *testing.T) {
 		t.Errorf("another end is not another call: %+v", again)
 	}
 }
+
+// reverting is a Microservice with the two hooks of docs/how-to/database-migration.md: "migrate up" before the first pod, and "migrate
+// down" if the rollout failed. Neither is for previews.
+func reverting(level v1alpha1.ReleaseLevel, row v1alpha1.Release) *v1alpha1.Microservice {
+	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
+	ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}, Hooks: []v1alpha1.Hook{
+		{Name: "migrate", Type: v1alpha1.HookConfirmRollout, Job: &v1alpha1.HookJob{Command: []string{"/app/shop", "migrate", "up"}}},
+		{Name: "revert", Type: v1alpha1.HookPostRollout, Job: &v1alpha1.HookJob{Command: []string{"/bin/sh", "-c", "[ $HLNR_STATUS = active ] || /app/shop migrate down"}}},
+	}}
+	row.VersionedMicroservice, row.LastTransitionTime = "new", metav1.NewMicroTime(began)
+	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Name: "g", Slug: "g", Level: level, Releases: []v1alpha1.Release{row}}}
+	return ms
+}
+
+// TestPostRolloutOfAPreview: a preview whose pods fail must not run the Job that reverts a migration: "A Job runs for previews only with
+// previews: true on the hook" (docs/how-to/database-migration.md), "Previews of pull requests call only hooks with previews: true"
+// (docs/how-to/gates.md).
+func TestPostRolloutOfAPreview(t *testing.T) {
+	t.Parallel()
+	for _, status := range []v1alpha1.ReleaseStatus{v1alpha1.ReleaseError, v1alpha1.ReleaseActive} {
+		ms := reverting(v1alpha1.LevelPreview, v1alpha1.Release{Status: status, Reason: "ProgressDeadlineExceeded"})
+		ms.Status.ReleaseGroups[0].PullRequest = 7
+		release := vsvc("new")
+		release.Status.Release = v1alpha1.ReleasePending
+		calls := RolloutOf(ms, release).Calls(nil)
+		if got := names(Due(nil, calls)); len(got) > 0 {
+			t.Errorf("a preview of pull request 7 that is %s runs the Jobs %v, want none", status, got)
+		}
+	}
+}

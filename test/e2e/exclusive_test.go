@@ -18,10 +18,11 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// shift is the time in which a pod of a release existed. The API server deletes a pod when the kubelet has stopped its containers.
+// shift is the time from the creation of a pod of a release until its containers have stopped: then the kubelet reports its last phase,
+// Succeeded or Failed, and deletes it.
 type shift struct {
 	release, pod string
-	from, to     time.Time // to is zero while it exists
+	from, to     time.Time // to is zero while they run
 }
 
 // shifts records the pods of a namespace from now on.
@@ -46,7 +47,8 @@ func (s *service) shifts() func() []shift {
 				x = &shift{release: pod.Labels[v1alpha1.LabelRelease], pod: pod.Name, from: time.Now()}
 				seen[pod.Name] = x
 			}
-			if e.Type == watch.Deleted {
+			ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || e.Type == watch.Deleted
+			if ended && x.to.IsZero() {
 				x.to = time.Now()
 			}
 			mu.Unlock()
@@ -63,13 +65,13 @@ func (s *service) shifts() func() []shift {
 	}
 }
 
-// alone reports each pair of pods of two releases that existed at the same time, and how long no pod existed between two releases.
+// alone reports each pair of pods of two releases that existed at the same time, and how long no pod ran between two releases.
 func alone(t *testing.T, all []shift) {
 	t.Helper()
 	for i, a := range all {
 		for _, b := range all[i+1:] {
 			if a.release != b.release && (a.to.IsZero() || b.from.Before(a.to)) {
-				t.Errorf("pod %s existed from %s to %s, and pod %s of another release from %s", a.pod, a.from.Format(time.StampMilli), a.to.Format(time.StampMilli), b.pod, b.from.Format(time.StampMilli))
+				t.Errorf("the containers of pod %s ran from %s to %s, and pod %s of another release was created at %s", a.pod, a.from.Format(time.StampMilli), a.to.Format(time.StampMilli), b.pod, b.from.Format(time.StampMilli))
 			}
 		}
 	}
@@ -84,7 +86,7 @@ func alone(t *testing.T, all []shift) {
 
 // TestExclusiveWorkers: a worker of which only one version may run, and whose pods take three seconds to end. It is replaced, its
 // next version never becomes ready and is replaced by the previous one, a canary fails its step, a user returns to the first version,
-// and all that again while the manager is killed. Pods of two releases never exist at the same time.
+// and all that again while the manager is killed. Pods of two releases never run at the same time.
 func TestExclusiveWorkers(t *testing.T) {
 	q := startQueue(t)
 	s := newService(t, "exclusive").worker(q, 2)
@@ -138,7 +140,7 @@ func TestExclusiveWorkers(t *testing.T) {
 	t.Run("a user returns to a previous version", func(t *testing.T) {
 		s := s.in(t)
 		s.pin("1.0.0")
-		s.active("1.0.0")
+		s.status("1.0.0", v1alpha1.ReleaseActive)
 		s.available("after the rollback", "1.0.0", 2, "1.1.0", 0)
 		alone(t, all())
 	})
@@ -155,7 +157,7 @@ func TestExclusiveWorkers(t *testing.T) {
 			if err := k.kill(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			s.active(version)
+			s.status(version, v1alpha1.ReleaseActive)
 			s.available("after a kill", version, 2)
 		}
 		t.Logf("seed %d: the manager was killed %d times", seed, k.count())
