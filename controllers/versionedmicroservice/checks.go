@@ -124,7 +124,7 @@ func (w *rollout) measure(ask checker, key types.NamespacedName, h checks, quest
 		}
 		round = measured
 	}
-	if results.incomplete {
+	if results.incomplete && !round.Failed(w.spec) {
 		return h.analysis
 	}
 	round.HookFailures, round.HookErrors = results.failures, results.errors

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -73,7 +74,7 @@ func (r *reconciler) jobLog(ctx context.Context, job hookJob) string {
 		if !metav1.IsControlledBy(&pods.Items[i], job) {
 			continue
 		}
-		for _, c := range pods.Items[i].Status.ContainerStatuses {
+		for _, c := range slices.Concat(pods.Items[i].Status.InitContainerStatuses, pods.Items[i].Status.ContainerStatuses) {
 			if end := c.State.Terminated; end != nil && (last == nil || last.FinishedAt.Before(&end.FinishedAt)) {
 				last = end
 			}
@@ -108,11 +109,32 @@ type jobPlan struct {
 	next time.Time
 }
 
+// keptRounds is how many finished Jobs of a Rollout hook are kept: there is one for each round. CronJobs keep as many.
+const keptRounds = 3
+
+// ofRound reports whether the Job is that of a round.
+func (j hookJob) ofRound() bool {
+	return j.Annotations[v1alpha1.AnnotationHookType] == string(v1alpha1.HookRollout)
+}
+
+// newestFirst sorts Jobs by when they ended; those that have not come first.
+func newestFirst(jobs []hookJob) []hookJob {
+	end := func(j hookJob) time.Time {
+		if c := hook.Finished(j.Job); c != nil {
+			return c.LastTransitionTime.Time
+		}
+		return time.Unix(1<<40, 0)
+	}
+	return slices.SortedStableFunc(slices.Values(jobs), func(a, b hookJob) int {
+		return cmp.Or(end(b).Compare(end(a)), cmp.Compare(a.Name, b.Name))
+	})
+}
+
 // planJobs plans the Jobs of the calls that are due. It is pure.
 func planJobs(o *observed, questions, due []hook.Call, now time.Time) jobPlan {
 	var p jobPlan
-	exists := map[string]bool{}
-	for _, job := range o.jobs {
+	exists, kept := map[string]bool{}, map[string]int{}
+	for _, job := range newestFirst(o.jobs) {
 		exists[job.call()] = true
 		if job.DeletionTimestamp != nil {
 			continue
@@ -120,7 +142,10 @@ func planJobs(o *observed, questions, due []hook.Call, now time.Time) jobPlan {
 		// The status is that of the API server, not the one that is about to be written.
 		switch obsolete, at := o.rollout.place.Obsolete(job.Job, o.release.Status.Hooks, questions); {
 		case !obsolete:
+		case job.ofRound() && kept[job.Labels[v1alpha1.LabelHook]] >= keptRounds:
+			p.remove = append(p.remove, job)
 		case at.After(now):
+			kept[job.Labels[v1alpha1.LabelHook]]++
 			if p.next.IsZero() || at.Before(p.next) {
 				p.next = at
 			}

@@ -64,6 +64,14 @@ type Round struct {
 	HookErrors []string
 }
 
+// Failed reports whether a metric that is not a dry run is outside of its ranges: the round fails whatever hooks answer.
+func (r Round) Failed(spec *v1alpha1.CanaryAnalysis) bool {
+	return spec != nil && slices.ContainsFunc(r.Measurements, func(m Measurement) bool {
+		i := slices.IndexFunc(spec.Metrics, func(x v1alpha1.AnalysisMetric) bool { return x.Name == m.Metric })
+		return m.Result == v1alpha1.MeasurementFailed && i >= 0 && !spec.Metrics[i].DryRun
+	})
+}
+
 // Measurement is the result of one metric in a round.
 type Measurement struct {
 	// Metric is the name of the metric.

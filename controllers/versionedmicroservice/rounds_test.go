@@ -1,0 +1,86 @@
+package versionedmicroservice
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/analysis"
+)
+
+// loaded adds a load test in each round, as a Job.
+func loaded(ms *v1alpha1.Microservice) {
+	ms.Spec.UpdateStrategy.Canary.Hooks = []v1alpha1.Hook{{Name: "load", Type: v1alpha1.HookRollout, Job: &v1alpha1.HookJob{Command: []string{"/load"}}}}
+}
+
+// jobFor returns the Job of a call.
+func jobFor(id string) hookJob {
+	return hookJob{Job: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "job-" + id, Labels: map[string]string{v1alpha1.LabelHook: "load"}, Annotations: map[string]string{
+		v1alpha1.AnnotationHookCall: id, v1alpha1.AnnotationHookType: string(v1alpha1.HookRollout),
+	}}}}
+}
+
+// TestFinishedJobsOfRounds: a check of each round, once a minute over a day, does not leave 1,440 Jobs with their pods.
+func TestFinishedJobsOfRounds(t *testing.T) {
+	t.Parallel()
+	o := rolloutScene(loaded)
+	see(o)
+	now := noon.Add(24 * time.Hour)
+	for i := range 1439 {
+		job := jobFor(fmt.Sprint(i))
+		job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-time.Duration(i) * time.Minute))}}
+		o.jobs = append(o.jobs, job)
+	}
+	p := planJobs(o, nil, nil, now)
+	if left := len(o.jobs) - len(p.remove); left > 3 {
+		t.Errorf("%d finished Jobs of one hook of one release are kept", left)
+	}
+}
+
+// TestLogOfAnInitContainer: a Job that fails in an init container, which is that of the release, reports why.
+func TestLogOfAnInitContainer(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	job := jobFor("a")
+	job.Namespace, job.UID = "shop", "uid"
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: "job-a-1", Labels: map[string]string{batchv1.JobNameLabel: job.Name},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
+	}}
+	pod.Status.Phase = corev1.PodFailed
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "wait", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: "no database"}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "shop", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}}
+	r := &reconciler{live: fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod).Build()}
+	if got := r.jobLog(t.Context(), job); got != "no database" {
+		t.Errorf("the log is %q", got)
+	}
+}
+
+// TestFailingMetricsBehindAJob: metrics outside of their ranges fail the canary, also while the Job of a Rollout hook has no node: "failed: any
+// metric is outside of its ranges" (docs/explanation/analysis.md).
+func TestFailingMetricsBehindAJob(t *testing.T) {
+	t.Parallel()
+	o := rolloutScene(func(ms *v1alpha1.Microservice) { measured(ms); loaded(ms) })
+	ask := &answers{round: &analysis.Round{Measurements: []analysis.Measurement{{Metric: "rate", Result: v1alpha1.MeasurementFailed, Value: "12"}}}}
+	for minute := range 61 {
+		c := runChecks(ask, see(o), noon.Add(time.Duration(minute)*time.Minute))
+		o.release.Status.Analysis, o.release.Status.Hooks = c.analysis, c.hooks
+		for _, q := range c.jobs.create {
+			o.jobs = []hookJob{jobFor(q.Body.ID)} // It has no pod yet.
+		}
+	}
+	if a := o.release.Status.Analysis; a.Phase != v1alpha1.AnalysisFailed {
+		t.Errorf("after %d rounds that measured a failing canary in an hour the analysis is %s, with %d failed rounds", len(ask.asked), a.Phase, a.Failures)
+	}
+}
