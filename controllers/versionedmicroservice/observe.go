@@ -218,7 +218,7 @@ func (r *reconciler) observeRollout(ctx context.Context, o *observed) (*rollout,
 	if err != nil {
 		return nil, err
 	}
-	w.request = analysis.Request{Spec: *w.spec, Canary: canary}
+	w.request = analysis.Request{Spec: *w.spec, Canary: canary, Since: w.point.Since}
 	rivals := w.place.BaselineGroup()
 	rows := rivals.Releases
 	if i := slices.IndexFunc(rows, func(row v1alpha1.Release) bool { return row.Status == v1alpha1.ReleaseActive && row.Weight > 0 }); i >= 0 {

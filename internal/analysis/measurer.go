@@ -185,6 +185,9 @@ func (m *Measurer) ask(ctx context.Context, request Request, metric *v1alpha1.An
 		m.metrics.asked(q.provider, answer{err: err})
 		return answer{err: err}
 	}
+	if q.samples > 0 && !request.Since.IsZero() {
+		q.samples = min(q.samples, int64(request.At.Sub(request.Since))/q.step)
+	}
 	timeout := request.Spec.Provider.Timeout.Std(outbound.DefaultTimeout)
 	return inUnit(metric, m.pool.do(ctx, q, timeout, func(ctx context.Context) answer {
 		began := m.config.Now()

@@ -11,6 +11,8 @@ import (
 type Request struct {
 	// At is the time of all measurements of the round, as returned by [Due].
 	At time.Time
+	// Since is when the wait began that is measured. Samples do not cover traffic from before; zero: they may.
+	Since time.Time
 	// Spec is the analysis of the Microservice.
 	Spec v1alpha1.CanaryAnalysis
 	// Canary is the release that is measured.

@@ -27,7 +27,11 @@ const (
 // askSamples sends a range query.
 func askSamples(ctx context.Context, server promv1.API, q query, at time.Time) answer {
 	step := time.Duration(q.step)
-	result, _, _, err := server.QueryRange(ctx, q.text, promv1.Range{Start: at.Add(-step * time.Duration(q.samples-1)), End: at, Step: step})
+	if q.samples < minSamples {
+		return answer{noTraffic: true} // of this step
+	}
+	start := at.Add(-step * time.Duration(q.samples-1))
+	result, _, _, err := server.QueryRange(ctx, q.text, promv1.Range{Start: start, End: at, Step: step})
 	if err != nil {
 		return answer{err: classify(err)}
 	}
@@ -41,6 +45,11 @@ func askSamples(ctx context.Context, server promv1.API, q query, at time.Time) a
 		return answer{err: severalSeries(len(matrix))}
 	case len(matrix[0].Histograms) > 0:
 		return answer{err: isHistogram()}
+	}
+	for _, pair := range matrix[0].Values {
+		if t := pair.Timestamp.Time(); t.Before(start.Add(-tolerance)) || t.After(at.Add(tolerance)) {
+			return answer{err: errorf(WrongTime, "the response has a value of %s, and the request is for %s to %s", t.UTC().Format(time.RFC3339), start.Format(time.RFC3339), at.Format(time.RFC3339))}
+		}
 	}
 	return sampledAnswer(matrix[0].Values, q.latency)
 }
@@ -93,7 +102,7 @@ func (m Measurement) sampled(metric *v1alpha1.AnalysisMetric, canary, active ans
 	if s := metric.Samples.Significance; s != nil {
 		alpha = *s
 	}
-	if p >= alpha && (out.Result == v1alpha1.MeasurementFailed || out.Result == v1alpha1.MeasurementInconclusive) {
+	if p >= alpha && !canary.atLeast && (out.Result == v1alpha1.MeasurementFailed || out.Result == v1alpha1.MeasurementInconclusive) {
 		out.Result, out.Message = v1alpha1.MeasurementPassed, "not significant: "+out.Message
 	}
 	return out

@@ -7,8 +7,12 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -264,5 +268,70 @@ func TestTies(t *testing.T) {
 	canary, active := sampledAnswer(pairs(2, 3, 2, 5, 1, 4, 2, 5), false), sampledAnswer(pairs(0, 4, 3, 4, 0, 1, 1, 0), false)
 	if m := judge(metric, canary, &active); m.Result == v1alpha1.MeasurementPassed {
 		t.Errorf("with an exact p of %.4f: %+v", exactP(canary.samples, active.samples), m)
+	}
+}
+
+// TestSamplesBeyondTheBuckets: "such a canary can fail but cannot pass" (docs/explanation/analysis.md), also with samples.
+func TestSamplesBeyondTheBuckets(t *testing.T) {
+	t.Parallel()
+	metric := sampledMetric(v1alpha1.BaselineRatio, v1alpha1.ValueRange{Max: ptr(1.3)})
+	canary := sampledAnswer(pairs(1, 1, 1, -5, -5, -5, -5, -5), true) // five of eight values are above the highest bucket
+	active := sampledAnswer(pairs(1, 1, 1, 1, 1, -5, -5, -5), true)
+	if m := judge(metric, canary, &active); m.Result == v1alpha1.MeasurementPassed {
+		t.Errorf("the median of the canary is only known to be above 5 s: %+v", m)
+	}
+}
+
+// TestSamplesOfAnotherTime: an answer for another time than the requested one is WrongTime, also for a range.
+func TestSamplesOfAnotherTime(t *testing.T) {
+	t.Parallel()
+	address := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		var values []string
+		for i := range 20 {
+			values = append(values, fmt.Sprintf("[%d,\"0.3\"]", start.Add(-24*time.Hour).Unix()+int64(15*i))) // of the day before
+		}
+		_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[%s]}]}}`, strings.Join(values, ","))
+	})
+	m, _ := measurerOf(t, address, nil)
+	metric := *sampledMetric(v1alpha1.BaselineRatio, v1alpha1.ValueRange{Max: ptr(1.3)})
+	metric.Latency, metric.Prometheus = nil, &v1alpha1.PrometheusMetric{Query: `x{r="{{.Release}}"}`}
+	request := requestOf("shop-2", metric)
+	request.Active = &Target{Namespace: "shop", Release: "shop-1"}
+	got := m.Measure(t.Context(), request).Measurements[0]
+	if got.Result != v1alpha1.MeasurementError || !strings.Contains(got.Message, string(WrongTime)) {
+		t.Errorf("values of the day before: %+v, want %s", got, WrongTime)
+	}
+}
+
+// TestSamplesOfTheStep: the first round of a step takes place when there are enough samples of it, and has none from before.
+func TestSamplesOfTheStep(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Pointer[url.Values]
+	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_ = r.ParseForm()
+		asked.Store(&r.Form)
+		_, _ = fmt.Fprint(w, `{"status":"success","data":{"resultType":"matrix","result":[]}}`)
+	})
+	m, _ := measurerOf(t, address, nil)
+	metric := *sampledMetric(v1alpha1.BaselineRatio, v1alpha1.ValueRange{Max: ptr(1.3)})
+	metric.Latency, metric.Prometheus = nil, &v1alpha1.PrometheusMetric{Query: `x{r="{{.Release}}"}`}
+	request := requestOf("shop-2", metric)
+	request.Spec.Interval = "1m"
+	request.Active = &Target{Namespace: "shop", Release: "shop-1"}
+	request.Since = start
+	at, _ := Due(Begin(nil, &request.Spec, Point{Run: 1, Step: 2, Since: start}), &request.Spec, start)
+	request.At = at
+	m.Measure(t.Context(), request)
+	form := asked.Load()
+	if form == nil {
+		t.Fatalf("at %s nothing was asked", at.Sub(start))
+	}
+	first, err := strconv.ParseFloat(form.Get("start"), 64)
+	step, failed := strconv.ParseFloat(form.Get("step"), 64)
+	if err != nil || failed != nil {
+		t.Fatal(err, failed)
+	}
+	if from := time.Unix(0, int64((first-step)*1e9)); from.Before(start) {
+		t.Errorf("the first round, %s after the begin of the step, covers traffic from %s before it", at.Sub(start), start.Sub(from))
 	}
 }

@@ -235,17 +235,29 @@ func (r Round) of(metric string) Measurement {
 	return Measurement{Metric: metric, Result: v1alpha1.MeasurementError, Message: "the round did not measure it"}
 }
 
-// next returns the time of the round after the last one, or of the first.
+// next returns the time of the round after the last one, or of the first: then samples cover only traffic of the step.
 func next(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) time.Time {
-	from := status.Since.Time
+	at := status.Since.Add(max(intervalOf(spec), samplesTake(spec)))
 	if status.LastTime != nil {
-		from = status.LastTime.Time
+		at = status.LastTime.Add(intervalOf(spec))
 	}
-	at := from.Add(intervalOf(spec))
 	if cut := at.Truncate(bucket); cut.Before(at) {
 		at = cut.Add(bucket)
 	}
 	return at
+}
+
+// samplesTake returns the time in which there is the minimum number of samples of each metric that has them.
+func samplesTake(spec *v1alpha1.CanaryAnalysis) (longest time.Duration) {
+	if spec == nil {
+		return 0
+	}
+	for _, m := range spec.Metrics {
+		if m.Samples != nil {
+			longest = max(longest, minSamples*m.Samples.Interval.Std(intervalOf(spec)))
+		}
+	}
+	return longest
 }
 
 func intervalOf(spec *v1alpha1.CanaryAnalysis) time.Duration {
