@@ -36,6 +36,7 @@ var testTools = []tool{
 	{"git", "git"},
 	{"tmux", "tmux"},
 	{"redis-server", "redis-server"},
+	{"psql", "postgresql"},
 }
 
 // toolsNamed returns the tools of these programs.

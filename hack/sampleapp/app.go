@@ -32,6 +32,8 @@ type App struct {
 	mu       sync.Mutex
 	faults   Faults
 	stopping bool
+	// visits are recorded in a database; nil: none.
+	visits *visits
 }
 
 // NewApp returns the application. The delays of the configuration count from this call.
@@ -85,6 +87,9 @@ func (a *App) Handler() http.Handler {
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", a.ready)
 	mux.HandleFunc("/control", a.control)
+	if a.visits != nil {
+		mux.Handle("/visits", a.visits)
+	}
 	if a.config.NoMetrics {
 		mux.HandleFunc("/metrics", http.NotFound)
 	} else {
@@ -189,9 +194,15 @@ func (a *App) version(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, a.config.Identity)
 }
 
-func (a *App) ready(w http.ResponseWriter, _ *http.Request) {
+func (a *App) ready(w http.ResponseWriter, r *http.Request) {
 	faults, stopping := a.state()
+	var lacks error
+	if a.visits != nil {
+		lacks = a.visits.ready(r.Context())
+	}
 	switch {
+	case lacks != nil:
+		http.Error(w, lacks.Error(), http.StatusServiceUnavailable)
 	case stopping:
 		http.Error(w, "shutting down", http.StatusServiceUnavailable)
 	case faults.FailReadiness, a.config.FailReadiness.Begun(time.Since(a.started)):

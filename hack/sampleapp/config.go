@@ -58,6 +58,11 @@ type Config struct {
 	Queue string
 	// QueueName is the stream of the jobs. Defaults to jobs.
 	QueueName string
+	// Database is the URL of a PostgreSQL database, such as postgres://user:password@127.0.0.1:5432/shop, and Schema the schema whose
+	// table visits has a row for each GET /visits; the application is ready when it can read that table. Defaults to "": no database.
+	Database, Schema string
+	// JobSQL makes the process run as the Job of a hook that creates or drops Schema: create or drop. Defaults to "".
+	JobSQL string
 }
 
 // After is the time at which a fault begins, counted from when the application listens. The zero value is never.
@@ -132,6 +137,9 @@ func ParseConfig(args []string, getenv func(string) string, out io.Writer) (Conf
 	flags.DurationVar(&c.JobDuration, "job-duration", 0, "work this long as a Job, or for each job of a queue")
 	flags.StringVar(&c.Queue, "queue", "", "take jobs from the Redis server at this `url`, such as redis://127.0.0.1:6379")
 	flags.StringVar(&c.QueueName, "queue-name", "jobs", "`stream` of the jobs; those that are done are in the set STREAM:done")
+	flags.StringVar(&c.Database, "database", "", "record visits in the PostgreSQL database at this `url`")
+	flags.StringVar(&c.Schema, "schema", "", "`schema` of the table visits")
+	flags.StringVar(&c.JobSQL, "job-sql", "", "run as the Job of a hook, `create` or drop the schema, and do not serve")
 	flags.Usage = func() {}
 
 	if err := setFromEnvironment(flags, getenv); err != nil {
@@ -183,7 +191,7 @@ func (c Config) validate() error {
 			return fmt.Errorf("check %s: must be at least 0, not %s", name, d)
 		}
 	}
-	return nil
+	return c.validateDatabase()
 }
 
 func usage(flags *flag.FlagSet) {
@@ -198,6 +206,7 @@ func usage(flags *flag.FlagSet) {
   GET  /version   {"app","version","release","group","pod"}
   GET  /slow?seconds=N  one byte each 100 ms for N seconds, then "done"
   GET  /ws       a WebSocket that echoes
+  GET  /visits   with --database, records a visit and answers the number of all
   GET  /healthz   200 while the process lives
   GET  /readyz    200 when ready; 503 when requested or when shutting down
   GET  /metrics   Prometheus: http_requests_total{code,version}, http_request_duration_seconds{version},

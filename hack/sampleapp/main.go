@@ -9,6 +9,7 @@
 //	faults.go   faults on demand
 //	job.go      the Job of a hook
 //	worker.go   jobs of a queue
+//	database.go a table of a schema, and the Jobs that create and drop the schema
 //	grpc.go     gRPC
 //	streams.go  long answers and WebSockets
 package main
@@ -37,9 +38,14 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	if config.JobURL != "" {
+	if config.JobURL != "" || config.JobSQL != "" {
 		out, closed := endJob()
-		err := RunJob(ctx, config, os.Environ(), out)
+		var err error
+		if config.JobSQL != "" {
+			err = RunSQL(ctx, config, out)
+		} else {
+			err = RunJob(ctx, config, os.Environ(), out)
+		}
 		closed()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "sampleapp:", err)

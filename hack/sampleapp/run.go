@@ -32,6 +32,13 @@ func Run(ctx context.Context, config Config, listen Listen) error {
 	}
 
 	app := NewApp(config)
+	visits, err := openVisits(config)
+	if err != nil {
+		return err
+	}
+	if app.visits = visits; visits != nil {
+		defer visits.db.Close()
+	}
 	failed := make(chan error, 5) // one for each port
 	drains, err := app.serve(listen, failed)
 	if err != nil {

@@ -25,7 +25,7 @@ var groups = map[string][]string{
 		"TestAnnotationsSplit", "TestAnnotationsMatch", "TestAnnotationsSwitch", "TestAdoption",
 	},
 	// Pull requests.
-	"previews": {"TestPreviews"},
+	"previews": {"TestPreviews", "TestPreviewDatabases"},
 	// Workers that take jobs from a queue, without requests.
 	"workers": {"TestWorkers", "TestExclusiveWorkers"},
 	// CronJobs that run what is active.

@@ -16,7 +16,9 @@
 //	table.go         the closing table
 //	wait.go          waits with a deadline
 //	audit.go         writes in the audit log
+//	forward.go       connections of pods to servers of this process
 //	queue.go         a queue of jobs for workers
+//	database.go      a PostgreSQL database for applications
 //	inside_linux.go  listeners in the cluster's network namespace
 //	inside_other.go  stubs for other systems
 package harness

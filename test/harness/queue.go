@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -30,17 +29,9 @@ type Queue struct {
 // StartQueue starts a Redis server that keeps everything in memory, at a free port of the loopback address, and makes it
 // reachable for pods. Stop ends it. "redis-server" and "redis-cli" must be installed.
 func (c *Cluster) StartQueue(ctx context.Context) (*Queue, error) {
-	free, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	port, err := freePort(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("find a port for Redis: %w", err)
-	}
-	_, port, err := net.SplitHostPort(free.Addr().String())
-	if err := errors.Join(err, free.Close()); err != nil {
-		return nil, fmt.Errorf("find a port for Redis: %w", err)
-	}
-	host, _, err := net.SplitHostPort(c.RegistryInternal)
-	if err != nil {
-		return nil, fmt.Errorf("address of this machine for pods: %w", err)
+		return nil, fmt.Errorf("start Redis: %w", err)
 	}
 	dir, err := os.MkdirTemp("", "queue-")
 	if err != nil {
@@ -50,11 +41,11 @@ func (c *Cluster) StartQueue(ctx context.Context) (*Queue, error) {
 	if err := q.server.Start(); err != nil {
 		return nil, fmt.Errorf("start Redis: %w", errors.Join(err, os.RemoveAll(dir)))
 	}
-	if q.listener, err = c.ListenInside(net.JoinHostPort(host, "0")); err != nil {
+	if q.listener, err = c.listenForPods(); err != nil {
 		return nil, errors.Join(err, q.Stop())
 	}
 	q.URL = "redis://" + q.listener.Addr().String()
-	go q.forward()
+	go forward(q.listener, "127.0.0.1:"+q.port)
 	err = (Waiter{Every: 100 * time.Millisecond}).For(ctx, "Redis to answer", func(ctx context.Context) (bool, string, error) {
 		answer, err := q.command(ctx, "PING")
 		return err == nil && answer == "PONG", fmt.Sprint(answer, err), nil
@@ -74,29 +65,6 @@ func (q *Queue) Stop() error {
 	errs = append(errs, q.server.Process.Kill())
 	_ = q.server.Wait() // it was killed
 	return errors.Join(append(errs, os.RemoveAll(q.dir))...)
-}
-
-// forward forwards connections of pods, until the listener is closed.
-func (q *Queue) forward() {
-	for {
-		from, err := q.listener.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer from.Close()
-			to, err := net.Dial("tcp", "127.0.0.1:"+q.port)
-			if err != nil {
-				return // the worker tries again
-			}
-			defer to.Close()
-			go func() {
-				_, _ = io.Copy(to, from) // until one of them ends
-				_ = to.Close()
-			}()
-			_, _ = io.Copy(from, to)
-		}()
-	}
 }
 
 // Add adds jobs.
