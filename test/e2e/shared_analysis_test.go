@@ -81,7 +81,7 @@ func TestSharedAnalysis(t *testing.T) {
 		return readyReason(ms) == "AnalysisTemplateNotFound", readyReason(ms)
 	})
 	s.push("1.4.0")
-	time.Sleep(round) // 1.3.0 serves, and its errors are no failure of this test
+	time.Sleep(round) // 1.3.0 serves, and its errors do not count
 	var ms v1alpha1.Microservice
 	if err := env.Client.Get(t.Context(), s.key(), &ms); err != nil {
 		t.Fatal(err)
