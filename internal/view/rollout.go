@@ -73,14 +73,30 @@ func (r *rollout) find() State {
 			s.Detail = "available, and has no traffic yet"
 		}
 	}
-	if end := r.pauseEnd(); !end.IsZero() && r.now.Sub(end) > overdue {
-		s.Detail = "its pause ended " + Age(r.now.Sub(end)) + " ago; if this lasts, check the manager with hlnr doctor"
-	}
+	s.Detail = cmp.Or(r.overdueSince(r.pauseEnd(), "its pause ended"), s.Detail)
 	return s
 }
 
-// overdue is how long after the end of a pause the manager may take to proceed.
+// overdue is how long after the end of a pause, or the time of a measurement, the manager may take to proceed.
 const overdue = time.Minute
+
+// overdueSince describes what was due at a time more than overdue ago; "" if it was not.
+func (s *service) overdueSince(at time.Time, what string) string {
+	if at.IsZero() || s.now.Sub(at) <= overdue {
+		return ""
+	}
+	return what + " " + Age(s.now.Sub(at)) + " ago; if this lasts, check the manager with hlnr doctor"
+}
+
+// signed reports whether the current step, or a later one, needs approvals that one user cannot skip.
+func (r *rollout) signed() bool {
+	for i, st := range r.steps {
+		if a := st.Approval; a != nil && (a.Count > 1 || len(a.From) > 0) && int32(i)+1 >= r.step && r.continued != int32(i)+1 {
+			return true
+		}
+	}
+	return false
+}
 
 // pauseEnd returns when the pause of the current step ends or ended; zero without one, or if that is not known.
 func (r *rollout) pauseEnd() time.Time {
@@ -293,6 +309,9 @@ func (r *rollout) person() *State {
 		if v != nil {
 			a := r.analysis(r.object)
 			s.Until, s.Detail = a.Next, a.progress()
+			if a.Next != nil {
+				s.Detail += strings.TrimSuffix("; "+r.overdueSince(a.Next.Time, "its next round was due"), "; ")
+			}
 		}
 		return s
 	}
@@ -545,7 +564,7 @@ func (s *service) podsOf(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservic
 			out.Wanted = 0
 		}
 	}
-	if s.Pods == nil {
+	if !s.podsRead() {
 		if o == nil || o.Status.ObservedGeneration != o.Generation {
 			return nil
 		}
@@ -563,6 +582,11 @@ func (s *service) podsOf(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservic
 		out.Wanted = int32(len(out.Pods))
 	}
 	return &out
+}
+
+// podsRead reports whether the pods of the namespace of the service were read.
+func (s *service) podsRead() bool {
+	return s.Pods != nil && (s.PodNamespaces == nil || slices.Contains(s.PodNamespaces, s.ms.Namespace))
 }
 
 // podOf returns the view of a pod: the reason why it is not ready takes precedence over its phase.

@@ -206,7 +206,7 @@ func (p policyDomain) answer(host, path string) Answer {
 		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not served: %s.", at, strings.TrimSuffix(cmp.Or(d.Message, d.Reason, "it routes to no release"), "."))
 	}
 	g := s.groupBySlug(d.Group)
-	if a.Result == Serving && s.withoutPods(g, d) {
+	if a.Result == Serving && s.withoutPods(hostOf(p.policy, d).Backends) {
 		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not served: it routes to %s, without a ready pod.", at, join(served))
 	}
 	if g != nil {
@@ -235,24 +235,41 @@ func (p policyDomain) answer(host, path string) Answer {
 	return a
 }
 
-// withoutPods reports whether no release that a domain routes to has a ready pod.
-func (s *service) withoutPods(g *v1alpha1.ReleaseGroup, d *v1alpha1.DomainStatus) bool {
-	if g == nil {
-		return false
-	}
-	for _, b := range d.Backends {
-		i := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.VersionedMicroservice == b.Release })
-		if b.Weight > 0 && (i < 0 || !s.down(&g.Releases[i])) {
+// withoutPods reports whether no release that a domain routes to has a ready pod. Hosts of groups share a release of each.
+func (s *service) withoutPods(backends []Backend) bool {
+	for _, b := range backends {
+		if row := s.rowOf(b.Release); b.Weight > 0 && (row == nil || !s.down(row)) {
 			return false
 		}
 	}
-	return true
+	return len(backends) > 0
 }
 
-// down reports whether a release is known to have none of its pods ready.
+// rowOf finds a release by its name in all groups of the service, or nil.
+func (s *service) rowOf(release string) *v1alpha1.Release {
+	for i := range s.ms.Status.ReleaseGroups {
+		g := &s.ms.Status.ReleaseGroups[i]
+		for j := range g.Releases {
+			if r := &g.Releases[j]; r.VersionedMicroservice == release {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+// recordLag is the age up to which the recorded availability of a release counts more than its pods, which changed since.
+const recordLag = 10 * time.Second
+
+// down reports whether a release is known to have none of its pods ready: by its record, or because its pods have not been ready for longer
+// than the record takes.
 func (s *service) down(row *v1alpha1.Release) bool {
 	p := s.podsOf(row, s.release(row.VersionedMicroservice))
-	return !row.Available && p != nil && p.Wanted > 0 && p.Available == 0
+	if p == nil || p.Wanted == 0 || p.Available > 0 {
+		return false
+	}
+	recent := func(pod Pod) bool { return pod.Since != nil && s.now.Sub(pod.Since.Time) < recordLag }
+	return !row.Available || s.podsRead() && !slices.ContainsFunc(p.Pods, recent)
 }
 
 // groupBySlug finds a group, or nil.
@@ -484,8 +501,8 @@ func (s *service) whyVersion(wanted string) Answer {
 	}
 	if row.Status != v1alpha1.ReleaseActive && g.Active != "" {
 		a.add("active", object, "%s serves group %s", status.Short(g.Active), g.Name)
-		if state := s.group(g).State; state.Word == WordPinned {
-			a.add("pin", object, "group %s is %s: %s", g.Name, state.Sentence, state.Next[0].Command)
+		if active := activeOf(g); active != nil && pinnedTo(g, active) {
+			a.add("pin", object, "group %s is %s: %s", g.Name, s.said(s.pinned(g, active)).Sentence, s.unpin(g).Command)
 		}
 	}
 	for _, h := range s.hosts(g) {
@@ -752,6 +769,9 @@ func (s *service) whyPreview(g Group) Answer {
 	for _, h := range g.Hosts {
 		if h.Programmed && len(h.Backends) > 0 {
 			a.Result, a.Summary = Serving, fmt.Sprintf("%s is served at %s by %s: %s.", name, cmp.Or(h.URL, h.Host), status.Short(h.Backends[0].Version), g.State.Sentence)
+			if s.withoutPods(h.Backends) {
+				a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not served: %s routes to %s, without a ready pod: %s.", name, cmp.Or(h.URL, h.Host), status.Short(h.Backends[0].Version), g.State.Sentence)
+			}
 			break
 		}
 	}
