@@ -115,7 +115,8 @@ func (t *tasks) state(policy types.NamespacedName, uid types.UID) map[string]rec
 }
 
 // keep cancels what is sent to receivers that have changed or are gone, or to all of a suspended policy, and forgets those that are gone:
-// messages that were not accepted are sent to the receivers of the specification.
+// messages that were not accepted are sent to the receivers of the specification. The failures of a receiver that has changed, and the
+// wait after them, are those of its previous specification.
 func (t *tasks) keep(policy types.NamespacedName, spec *v1alpha1.NotificationPolicySpec) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,11 +126,17 @@ func (t *tasks) keep(policy types.NamespacedName, spec *v1alpha1.NotificationPol
 	}
 	for name, r := range p.receivers {
 		at := slices.IndexFunc(spec.Receivers, func(x v1alpha1.NotificationReceiver) bool { return x.Name == name })
-		if r.running && (at < 0 || spec.Suspend || !equality.Semantic.DeepEqual(*r.receiver, spec.Receivers[at])) {
+		changed := at >= 0 && r.receiver != nil && !equality.Semantic.DeepEqual(*r.receiver, spec.Receivers[at])
+		if r.running && (at < 0 || spec.Suspend || changed) {
 			r.cancel()
 		}
-		if at < 0 && !r.running {
+		switch {
+		case r.running: // it is called again, and this is done, when its task has ended
+		case at < 0:
 			delete(p.receivers, name)
+		case changed:
+			r.receiver = spec.Receivers[at].DeepCopy()
+			r.failure, r.failures, r.next, r.attempts = "", 0, time.Time{}, map[string]attempt{}
 		}
 	}
 }

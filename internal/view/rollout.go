@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/analysistemplate"
 )
 
 // rollout is a rollout in progress, with all data that determines its state.
@@ -309,10 +310,8 @@ func (r *rollout) person() *State {
 		if v != nil {
 			a := r.analysis(r.object)
 			s.Until, s.Detail = a.Next, a.progress()
-			if a.Next != nil {
-				s.Detail += strings.TrimSuffix("; "+r.overdueSince(a.Next.Time, "its next round was due"), "; ")
-			}
 		}
+		s.Detail = strings.TrimPrefix(strings.TrimSuffix(s.Detail+"; "+r.overdueSince(r.nextRound(v, since), "its next round was due"), "; "), "; ")
 		return s
 	}
 	return nil
@@ -354,6 +353,19 @@ func (r *rollout) verdict() *v1alpha1.ReleaseAnalysis {
 		return nil
 	}
 	return a
+}
+
+// nextRound returns when the next round of the measurements of the current step is or was due; zero if that is not known. v is the verdict,
+// nil before the first round, and since is the beginning of the wait.
+func (r *rollout) nextRound(v *v1alpha1.ReleaseAnalysis, since time.Time) time.Time {
+	if v != nil {
+		return micro(v.NextTime)
+	}
+	spec := analysistemplate.Among(r.ms, r.Templates, r.ClusterTemplates)
+	if spec == nil || since.IsZero() {
+		return time.Time{}
+	}
+	return since.Add(spec.Interval.Std(time.Minute))
 }
 
 // window returns the state of a rollout that waits for its time window.

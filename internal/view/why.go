@@ -619,6 +619,9 @@ func (s *service) whyAbsent(a *Answer, wanted string) {
 	}
 	if c := s.rejects(wanted); c != nil {
 		a.Summary = fmt.Sprintf("%s is not live: the ImagePolicy rejects it (%s).", wanted, c.Verdict)
+		if _, listed := pinnedTags(p); listed && c.Verdict == string(version.VerdictExists) && c.Reason != "" {
+			a.Summary = fmt.Sprintf("%s is not live: spec.source.pinned.versions has it, and %s.", wanted, c.Reason)
+		}
 		a.add("verdict", object, "%s: %s", c.Verdict, c.Reason)
 		return
 	}
@@ -626,6 +629,23 @@ func (s *service) whyAbsent(a *Answer, wanted string) {
 	if wanted == "" {
 		a.Summary = subject + ": the ImagePolicy offers none."
 	}
+	a.add("found", object, "%s", s.notFound(p, wanted))
+	if d := s.discovery(); d != nil && !d.Ready && d.Message != "" {
+		a.add("source", object, "%s: %s", d.Reason, d.Message)
+	}
+	s.adviseScan(a, p, wanted)
+}
+
+// pinnedTags returns the tags of an ImagePolicy that lists them, and whether it does.
+func pinnedTags(p *v1alpha1.ImagePolicy) ([]string, bool) {
+	if p.Spec.Source == nil || p.Spec.Source.Pinned == nil {
+		return nil, false
+	}
+	return p.Spec.Source.Pinned.Versions, true
+}
+
+// notFound describes the versions among which a version is not found; "" asks for any.
+func (s *service) notFound(p *v1alpha1.ImagePolicy, wanted string) string {
 	total := int32(0)
 	for _, r := range p.Status.Rejected {
 		total += r.Count
@@ -637,9 +657,17 @@ func (s *service) whyAbsent(a *Answer, wanted string) {
 	if p.Status.Latest != "" {
 		text += ", of which the newest is " + status.Short(p.Status.Latest)
 	}
-	if int(total) > len(p.Status.Candidates) {
-		text += fmt.Sprintf("; the status lists %d of %d rejected tags; %q shows the others", len(p.Status.Candidates), total, s.act("explain").Command+" --scan --all")
-	} else if p.Status.Scan != nil {
+	tags, listed := pinnedTags(p)
+	switch {
+	case listed && wanted != "" && !slices.ContainsFunc(tags, func(tag string) bool { return names(wanted, tag) }):
+		return text + "; spec.source.pinned.versions does not have it"
+	case int(total) > len(p.Status.Candidates):
+		return text + fmt.Sprintf("; the status lists %d of %d rejected tags; %q shows the others", len(p.Status.Candidates), total, s.act("explain").Command+" --scan --all")
+	case listed && wanted == "" && len(p.Status.Candidates) > 0:
+		for _, c := range p.Status.Candidates {
+			text += fmt.Sprintf("; %s of spec.source.pinned.versions: %s", c.Version, cmp.Or(c.Reason, c.Verdict))
+		}
+	case p.Status.Scan != nil:
 		switch n := p.Status.Scan.Tags; n {
 		case 0:
 			text += "; the repository has no tags"
@@ -649,11 +677,25 @@ func (s *service) whyAbsent(a *Answer, wanted string) {
 			text += fmt.Sprintf("; none of the %d tags matches", n)
 		}
 	}
-	a.add("found", object, "%s", text)
-	if d := s.discovery(); d != nil && !d.Ready && d.Message != "" {
-		a.add("source", object, "%s: %s", d.Reason, d.Message)
-	}
-	if wanted != "" && s.problem() == nil {
+	return text
+}
+
+// adviseScan adds what makes the ImagePolicy find a version: a scan, where the specification does not prevent that it has an effect.
+func (s *service) adviseScan(a *Answer, p *v1alpha1.ImagePolicy, wanted string) {
+	object := s.object("ImagePolicy", p.Name)
+	tags, listed := pinnedTags(p)
+	_, repo := s.repository()
+	switch {
+	case p.Spec.Suspend:
+		a.add("suspended", object, "spec.suspend is set: nothing is scanned")
+		a.Do = fmt.Sprintf("to scan for new versions, remove spec.suspend of ImagePolicy %s", p.Name)
+	case repo != nil && repo.Spec.Suspend:
+		a.add("suspended", "GitHubRepository "+repo.Namespace+"/"+repo.Name, "spec.suspend is set: GitHub is not polled")
+		a.Do = fmt.Sprintf("to poll for new versions, remove spec.suspend of GitHubRepository %s", repo.Name)
+	case wanted == "" || s.problem() != nil:
+	case listed && !slices.ContainsFunc(tags, func(tag string) bool { return names(wanted, tag) }):
+		a.Do = fmt.Sprintf("to offer it, add its tag to spec.source.pinned.versions of ImagePolicy %s: a scan finds no other versions", p.Name)
+	default:
 		a.Next = []Action{s.act("scan")}
 		a.Do = "if it was published after the last scan, scan now: " + a.Next[0].Command
 	}
