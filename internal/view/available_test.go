@@ -253,14 +253,14 @@ func TestPodsBeforeTheRecord(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		unready time.Duration // of one pod; 0 if there is none
-		in      []string
+		in      map[string]bool
 		class   view.Class
 	}{
 		"no pod":         {0, nil, view.Failed},
 		"for long":       {time.Minute, nil, view.Failed},
 		"just now":       {2 * time.Second, nil, view.Stable},
-		"read here":      {0, []string{"shop"}, view.Failed},
-		"read elsewhere": {0, []string{"search"}, view.Stable},
+		"read here":      {0, map[string]bool{"shop": true}, view.Failed},
+		"read elsewhere": {0, map[string]bool{"search": true}, view.Stable},
 	} {
 		s, ms := played(t, "active")
 		s.Input.Pods, s.Input.PodNamespaces = []corev1.Pod{}, c.in

@@ -37,7 +37,7 @@ type Input struct {
 	CronJobs []batchv1.CronJob
 	// Pods of releases; other pods are ignored. PodNamespaces are the namespaces in which they were read; nil if in all.
 	Pods          []corev1.Pod
-	PodNamespaces []string
+	PodNamespaces map[string]bool
 	// Routes and Gateways of hosts, for answers about these. Other ones are ignored.
 	Routes   []gatewayv1.HTTPRoute
 	Gateways []gatewayv1.Gateway

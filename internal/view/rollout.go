@@ -355,8 +355,8 @@ func (r *rollout) verdict() *v1alpha1.ReleaseAnalysis {
 	return a
 }
 
-// nextRound returns when the next round of the measurements of the current step is or was due; zero if that is not known. v is the verdict,
-// nil before the first round, and since is the beginning of the wait.
+// nextRound returns when the next round of the measurements of the current step is or was due; zero if that is not known. v is the result of
+// the rounds so far, nil before the first one, and since is the beginning of the wait.
 func (r *rollout) nextRound(v *v1alpha1.ReleaseAnalysis, since time.Time) time.Time {
 	if v != nil {
 		return micro(v.NextTime)
@@ -598,7 +598,7 @@ func (s *service) podsOf(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservic
 
 // podsRead reports whether the pods of the namespace of the service were read.
 func (s *service) podsRead() bool {
-	return s.Pods != nil && (s.PodNamespaces == nil || slices.Contains(s.PodNamespaces, s.ms.Namespace))
+	return s.Pods != nil && (s.PodNamespaces == nil || s.PodNamespaces[s.ms.Namespace])
 }
 
 // podOf returns the view of a pod: the reason why it is not ready takes precedence over its phase.

@@ -222,18 +222,11 @@ func filter(o cluster.Objects, all [kinds]seen) cluster.Objects {
 }
 
 // namespaces returns the namespaces in which a reader may see a kind; nil for all.
-func (s seen) namespaces() []string {
+func (s seen) namespaces() map[string]bool {
 	if s.all {
 		return nil
 	}
-	out := make([]string, 0, len(s.in))
-	for namespace, may := range s.in {
-		if may {
-			out = append(out, namespace)
-		}
-	}
-	slices.Sort(out)
-	return out
+	return s.in
 }
 
 func only[T any](list []T, s seen, namespace func(*T) string) []T {
