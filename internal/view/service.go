@@ -335,8 +335,16 @@ func activeOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 func (s *service) downState(g *v1alpha1.ReleaseGroup, active *v1alpha1.Release, r *rollout) State {
 	x := s.activeState(g, active)
 	x.Version = active.SemVer.Version
-	if r != nil {
-		x.Detail += fmt.Sprintf("; %s is being rolled out: %s", status.Short(r.row.SemVer.Version), r.state().say(s.now))
+	if r == nil {
+		return x
+	}
+	other := r.state()
+	x.Detail += fmt.Sprintf("; %s is being rolled out: %s", status.Short(r.row.SemVer.Version), other.say(s.now))
+	adopt := slices.ContainsFunc(x.Next, func(a Action) bool { return a.Verb == "adopt" })
+	for _, a := range other.Next {
+		if (a.Verb == "continue" || a.Verb == "resume") && !adopt {
+			x.Next = append(x.Next, a)
+		}
 	}
 	return x
 }
