@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/heighliner/heighliner/internal/watched"
+	"github.com/heighliner/heighliner/internal/watches"
 )
 
 const (
@@ -57,14 +57,14 @@ func (r rights) lacking(ctx context.Context, namespaces []string) (map[string]st
 // each of them.
 func (r rights) missing(ctx context.Context, namespace string, rules authorizationv1.SubjectRulesReviewStatus) ([]string, error) {
 	var out []string
-	for group, resources := range watched.Kinds() {
+	for group, resources := range watches.Kinds() {
 		for _, resource := range resources {
 			lacks := func(verb string) bool { return !allows(rules, group, resource, verb) }
-			if !slices.ContainsFunc(watched.Verbs(), lacks) {
+			if !slices.ContainsFunc(watches.Verbs(), lacks) {
 				continue
 			}
 			if rules.Incomplete {
-				allowed, err := r.ask(ctx, namespace, group, resource, watched.Verbs()...)
+				allowed, err := r.ask(ctx, namespace, group, resource, watches.Verbs()...)
 				if err != nil {
 					return nil, err
 				}
@@ -72,7 +72,7 @@ func (r rights) missing(ctx context.Context, namespace string, rules authorizati
 					continue
 				}
 			}
-			out = append(out, watched.Name(group, resource))
+			out = append(out, watches.Name(group, resource))
 		}
 	}
 	slices.Sort(out)

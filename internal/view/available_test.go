@@ -203,10 +203,10 @@ func TestDownBehindAnOldFailure(t *testing.T) {
 func TestDownDuringARollout(t *testing.T) {
 	t.Parallel()
 	for story, c := range map[string]struct{ sentence, adopt string }{
-		"pause":    {"out of licenses; 1.1.0 is being rolled out: step 1 of 2 (10 %), pause ends in ", "hlnr adopt shop 1.1.0"},
-		"frozen":   {"out of licenses; 1.1.0 is being rolled out: ", ""},
-		"window":   {"out of licenses; 1.1.0 is being rolled out: waits for the window ", "hlnr adopt shop 1.1.0"},
-		"approval": {"out of licenses; 1.1.0 is being rolled out: waits for approval ", "hlnr adopt shop 1.1.0"},
+		"pause":     {"out of licenses; 1.1.0 is being rolled out: step 1 of 2 (10 %), pause ends in ", "hlnr adopt shop 1.1.0"},
+		"frozen":    {"out of licenses; 1.1.0 is being rolled out: ", ""},
+		"window":    {"out of licenses; 1.1.0 is being rolled out: waits for the window ", "hlnr adopt shop 1.1.0"},
+		"approval":  {"out of licenses; 1.1.0 is being rolled out: waits for approval ", "hlnr adopt shop 1.1.0"},
 		"approvals": {"out of licenses; 1.1.0 is being rolled out: waits for approval ", ""}, // one user cannot skip the approval of two
 	} {
 		s, ms := played(t, story)

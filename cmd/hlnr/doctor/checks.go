@@ -28,7 +28,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/internal/manifest"
 	"github.com/heighliner/heighliner/internal/shard"
-	"github.com/heighliner/heighliner/internal/watched"
+	"github.com/heighliner/heighliner/internal/watches"
 )
 
 // The limits of correct values.
@@ -315,15 +315,15 @@ func (d *doctor) checkWatched(ctx context.Context, m *appsv1.Deployment) {
 // lacking returns the kinds that the manager must not list and watch in a namespace, and whether these are all that it watches.
 func (d *doctor) lacking(ctx context.Context, m *appsv1.Deployment, namespace string) (missing []string, all bool, err error) {
 	all = true
-	for group, resources := range watched.Kinds() {
+	for group, resources := range watches.Kinds() {
 		for _, resource := range resources {
-			for _, verb := range watched.Verbs() {
+			for _, verb := range watches.Verbs() {
 				allowed, err := d.managerMay(ctx, m, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: group, Resource: resource})
 				if err != nil {
 					return nil, false, err
 				}
 				if !allowed {
-					missing = append(missing, watched.Name(group, resource))
+					missing = append(missing, watches.Name(group, resource))
 					break
 				}
 				all = false

@@ -1,5 +1,5 @@
-// Package watched lists the kinds that the manager watches in each of its namespaces.
-package watched
+// Package watches lists the kinds that the manager watches in each of its namespaces.
+package watches
 
 // Kinds returns the resources, by API group, that are watched in each namespace from the start on: where one of them cannot be listed
 // and watched, no controller starts, and a manager of some namespaces goes without the namespace. Kinds of routes are not in the list:
