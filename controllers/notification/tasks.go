@@ -115,8 +115,7 @@ func (t *tasks) state(policy types.NamespacedName, uid types.UID) map[string]rec
 }
 
 // keep cancels what is sent to receivers that have changed or are gone, or to all of a suspended policy, and forgets those that are gone:
-// messages that were not accepted are sent to the receivers of the specification. The failures of a receiver that has changed, and the
-// wait after them, are those of its previous specification.
+// messages that were not accepted are sent to the receivers of the specification.
 func (t *tasks) keep(policy types.NamespacedName, spec *v1alpha1.NotificationPolicySpec) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,16 +125,28 @@ func (t *tasks) keep(policy types.NamespacedName, spec *v1alpha1.NotificationPol
 	}
 	for name, r := range p.receivers {
 		at := slices.IndexFunc(spec.Receivers, func(x v1alpha1.NotificationReceiver) bool { return x.Name == name })
-		changed := at >= 0 && r.receiver != nil && !equality.Semantic.DeepEqual(*r.receiver, spec.Receivers[at])
-		if r.running && (at < 0 || spec.Suspend || changed) {
+		if r.running && (at < 0 || spec.Suspend || !equality.Semantic.DeepEqual(*r.receiver, spec.Receivers[at])) {
 			r.cancel()
 		}
-		switch {
-		case r.running: // it is called again, and this is done, when its task has ended
-		case at < 0:
+		if at < 0 && !r.running {
 			delete(p.receivers, name)
-		case changed:
-			r.receiver = spec.Receivers[at].DeepCopy()
+		}
+	}
+}
+
+// renew forgets the failures of receivers that have changed, and the wait after them: they are those of the previous specification. Of a
+// receiver that is called now they are forgotten after the end of its task, which calls enqueue.
+func (t *tasks) renew(policy types.NamespacedName, spec *v1alpha1.NotificationPolicySpec) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.policies[policy]
+	if p == nil {
+		return
+	}
+	for i := range spec.Receivers {
+		receiver := &spec.Receivers[i]
+		if r := p.receivers[receiver.Name]; r != nil && !r.running && r.receiver != nil && !equality.Semantic.DeepEqual(r.receiver, receiver) {
+			r.receiver = receiver.DeepCopy()
 			r.failure, r.failures, r.next, r.attempts = "", 0, time.Time{}, map[string]attempt{}
 		}
 	}

@@ -185,13 +185,13 @@ func TestCorrectedReceiver(t *testing.T) {
 		l.clock.SetTime(l.state(team, "uid")["chat"].next)
 	}
 	l.clock.SetTime(l.clock.Now().Add(-4 * time.Minute)) // soon after the last failure
-	l.keep(team, &v1alpha1.NotificationPolicySpec{Receivers: []v1alpha1.NotificationReceiver{wrong}})
+	l.renew(team, &v1alpha1.NotificationPolicySpec{Receivers: []v1alpha1.NotificationReceiver{wrong}})
 	if s := l.state(team, "uid")["chat"]; s.failure == "" || !s.next.After(l.clock.Now()) {
 		t.Errorf("a receiver that did not change: failure %q, next %s", s.failure, s.next)
 	}
 	right := wrong
 	right.URL = "https://right.example.com"
-	l.keep(team, &v1alpha1.NotificationPolicySpec{Receivers: []v1alpha1.NotificationReceiver{right}})
+	l.renew(team, &v1alpha1.NotificationPolicySpec{Receivers: []v1alpha1.NotificationReceiver{right}})
 	if s := l.state(team, "uid")["chat"]; s.next.After(l.clock.Now()) || s.failure != "" || s.failures > 0 || len(s.attempts) > 0 {
 		t.Errorf("the corrected receiver has the failure %q of the wrong URL, and is first called in %s", s.failure, s.next.Sub(l.clock.Now()).Round(time.Second))
 	}
