@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/heighliner/heighliner/internal/watches"
 )
 
 const (
@@ -24,22 +26,6 @@ const (
 	// cannot keep the manager from running for the others.
 	minRun = 10 * time.Minute
 )
-
-// watchedKinds are the kinds that are watched in each namespace from the start on: where one of them cannot be listed, no controller
-// starts. Kinds of routes are not in the list: those that cannot be listed are reported by the policies that need them.
-func watchedKinds() map[string][]string {
-	return map[string][]string{
-		"":                 {"configmaps", "pods", "resourcequotas", "services"},
-		"apps":             {"deployments"},
-		"autoscaling":      {"horizontalpodautoscalers"},
-		"batch":            {"cronjobs", "jobs"},
-		"discovery.k8s.io": {"endpointslices"},
-		"hlnr.io": {
-			"analysistemplates", "freezes", "githubrepositories", "imagepolicies", "microservices", "networkpolicies", "notificationpolicies", "versionedmicroservices",
-		},
-		"policy": {"poddisruptionbudgets"},
-	}
-}
 
 // rights reads what the manager may do in namespaces.
 type rights struct {
@@ -71,13 +57,14 @@ func (r rights) lacking(ctx context.Context, namespaces []string) (map[string]st
 // each of them.
 func (r rights) missing(ctx context.Context, namespace string, rules authorizationv1.SubjectRulesReviewStatus) ([]string, error) {
 	var out []string
-	for group, resources := range watchedKinds() {
+	for group, resources := range watches.Kinds() {
 		for _, resource := range resources {
-			if allows(rules, group, resource, "list") && allows(rules, group, resource, "watch") {
+			lacks := func(verb string) bool { return !allows(rules, group, resource, verb) }
+			if !slices.ContainsFunc(watches.Verbs(), lacks) {
 				continue
 			}
 			if rules.Incomplete {
-				allowed, err := r.ask(ctx, namespace, group, resource, "list", "watch")
+				allowed, err := r.ask(ctx, namespace, group, resource, watches.Verbs()...)
 				if err != nil {
 					return nil, err
 				}
@@ -85,10 +72,7 @@ func (r rights) missing(ctx context.Context, namespace string, rules authorizati
 					continue
 				}
 			}
-			if group != "" {
-				resource += "." + group
-			}
-			out = append(out, resource)
+			out = append(out, watches.Name(group, resource))
 		}
 	}
 	slices.Sort(out)

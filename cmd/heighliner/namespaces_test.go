@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/heighliner/heighliner/internal/watches"
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
@@ -51,7 +52,7 @@ func TestWatchedKinds(t *testing.T) {
 	for _, resources := range want {
 		slices.Sort(resources)
 	}
-	if d := cmp.Diff(want, watchedKinds()); d != "" {
+	if d := cmp.Diff(want, watches.Kinds()); d != "" {
 		t.Errorf("kinds (-role +watched):\n%s", d)
 	}
 }

@@ -149,6 +149,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	before := policy.DeepCopy()
 	now := r.clock.Now()
+	r.tasks.renew(req.NamespacedName, &policy.Spec)
 	o.state = r.tasks.state(req.NamespacedName, policy.UID)
 	p := newPlan(o, now)
 	policy.Status = p.status

@@ -134,6 +134,24 @@ func (t *tasks) keep(policy types.NamespacedName, spec *v1alpha1.NotificationPol
 	}
 }
 
+// renew forgets the failures of receivers that have changed, and the wait after them: they are those of the previous specification. Of a
+// receiver that is called now they are forgotten after the end of its task, which calls enqueue.
+func (t *tasks) renew(policy types.NamespacedName, spec *v1alpha1.NotificationPolicySpec) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.policies[policy]
+	if p == nil {
+		return
+	}
+	for i := range spec.Receivers {
+		receiver := &spec.Receivers[i]
+		if r := p.receivers[receiver.Name]; r != nil && !r.running && r.receiver != nil && !equality.Semantic.DeepEqual(r.receiver, receiver) {
+			r.receiver = receiver.DeepCopy()
+			r.failure, r.failures, r.next, r.attempts = "", 0, time.Time{}, map[string]attempt{}
+		}
+	}
+}
+
 // recorded reports that the status has the results of a state.
 func (t *tasks) recorded(policy types.NamespacedName, state map[string]receiverState) {
 	t.mu.Lock()

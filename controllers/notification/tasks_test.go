@@ -173,3 +173,26 @@ func TestChangedReceiver(t *testing.T) {
 		})
 	}
 }
+
+// A receiver whose specification is corrected is called without the wait for the failures of the previous one, and has none of them.
+func TestCorrectedReceiver(t *testing.T) {
+	t.Parallel()
+	wrong := v1alpha1.NotificationReceiver{Name: "chat", URL: "https://wrong.example.com"}
+	l := newLine(t, func(string) *notify.Error { return failure(false) })
+	for range 10 {
+		l.start(team, wrong.DeepCopy(), []job{{message: notify.Message{ID: "1"}}}, func(context.Context) (notify.Credentials, error) { return notify.Credentials{}, nil })
+		await.Receive(t, "the end of the task", l.enqueued)
+		l.clock.SetTime(l.state(team, "uid")["chat"].next)
+	}
+	l.clock.SetTime(l.clock.Now().Add(-4 * time.Minute)) // soon after the last failure
+	l.renew(team, &v1alpha1.NotificationPolicySpec{Receivers: []v1alpha1.NotificationReceiver{wrong}})
+	if s := l.state(team, "uid")["chat"]; s.failure == "" || !s.next.After(l.clock.Now()) {
+		t.Errorf("a receiver that did not change: failure %q, next %s", s.failure, s.next)
+	}
+	right := wrong
+	right.URL = "https://right.example.com"
+	l.renew(team, &v1alpha1.NotificationPolicySpec{Receivers: []v1alpha1.NotificationReceiver{right}})
+	if s := l.state(team, "uid")["chat"]; s.next.After(l.clock.Now()) || s.failure != "" || s.failures > 0 || len(s.attempts) > 0 {
+		t.Errorf("the corrected receiver has the failure %q of the wrong URL, and is first called in %s", s.failure, s.next.Sub(l.clock.Now()).Round(time.Second))
+	}
+}

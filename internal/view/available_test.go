@@ -11,6 +11,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/view"
+	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
 // TestAvailableBeforeItsRecord checks that an active release whose pods are all ready does not count as failed while its record
@@ -159,5 +160,171 @@ func TestTemplateOfAnAnalysis(t *testing.T) {
 	}
 	if !slices.ContainsFunc(a.Lines, func(e view.Line) bool { return e.Name == "template" && e.Text == "AnalysisTemplate/errors@3" }) {
 		t.Errorf("%+v", a)
+	}
+}
+
+// takeDown takes all pods of the active release of a group, and returns the release.
+func takeDown(s *viewtest.Story, g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
+	s.Input.Releases = slices.Clone(s.Input.Releases)
+	for i := range g.Releases {
+		row := &g.Releases[i]
+		if row.Status != v1alpha1.ReleaseActive {
+			continue
+		}
+		row.Available = false
+		for j := range s.Input.Releases {
+			if o := &s.Input.Releases[j]; o.Name == row.VersionedMicroservice {
+				o.Status.Available, o.Status.Failure, o.Status.Message = 0, "CrashLoopBackOff", "container shop: exit 1: out of licenses"
+			}
+		}
+		return row
+	}
+	return nil
+}
+
+// TestDownBehindAnOldFailure checks that an earlier release that failed does not hide that the active one has no ready pod.
+func TestDownBehindAnOldFailure(t *testing.T) {
+	t.Parallel()
+	for _, story := range []string{"crashes", "rolled back", "aborted"} {
+		s, ms := played(t, story)
+		row := takeDown(&s, &ms.Status.ReleaseGroups[0])
+		if row == nil {
+			t.Fatal("no active release")
+		}
+		svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now.Add(8*24*time.Hour))
+		if !strings.Contains(svc.State.Sentence, "out of licenses") || svc.State.Class != view.Failed {
+			t.Errorf("%s: the active %s has no ready pod, and the state of the service is %s: %q, next %+v", story, row.SemVer.Version, svc.State.Class, svc.State.Sentence, svc.State.Next)
+		}
+	}
+}
+
+// TestDownDuringARollout checks that a rollout in progress, whatever it waits for, does not hide that the active release has no ready pod,
+// and that it remains in the sentence, with the actions that give the group another release.
+func TestDownDuringARollout(t *testing.T) {
+	t.Parallel()
+	for story, c := range map[string]struct{ sentence, adopt string }{
+		"pause":     {"out of licenses; 1.1.0 is being rolled out: step 1 of 2 (10 %), pause ends in ", "hlnr adopt shop 1.1.0"},
+		"frozen":    {"out of licenses; 1.1.0 is being rolled out: ", ""},
+		"window":    {"out of licenses; 1.1.0 is being rolled out: waits for the window ", "hlnr adopt shop 1.1.0"},
+		"approval":  {"out of licenses; 1.1.0 is being rolled out: waits for approval ", "hlnr adopt shop 1.1.0"},
+		"approvals": {"out of licenses; 1.1.0 is being rolled out: waits for approval ", ""}, // one user cannot skip the approval of two
+	} {
+		s, ms := played(t, story)
+		row := takeDown(&s, &ms.Status.ReleaseGroups[0])
+		svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now)
+		if svc.State.Class != view.Failed || svc.State.Version != row.SemVer.Version || !strings.Contains(svc.State.Sentence, c.sentence) {
+			t.Errorf("%s: the active %s has no ready pod, and the service is %s: %q", story, row.SemVer.Version, svc.State.Class, svc.State.Sentence)
+		}
+		i := slices.IndexFunc(svc.State.Next, func(n view.Action) bool { return n.Verb == "adopt" })
+		if i >= 0 != (c.adopt != "") || i >= 0 && svc.State.Next[i].Command != c.adopt {
+			t.Errorf("%s: %+v, want %q", story, svc.State.Next, c.adopt)
+		}
+		if approve := slices.ContainsFunc(svc.State.Next, func(n view.Action) bool { return n.Verb == "continue" }); approve != (story == "approvals") {
+			t.Errorf("%s: %+v", story, svc.State.Next)
+		}
+	}
+}
+
+// TestPreviewWithoutPods checks that a preview whose only release has no ready pod is not called served.
+func TestPreviewWithoutPods(t *testing.T) {
+	t.Parallel()
+	s, ms := played(t, "previews")
+	n := 0
+	for i := range ms.Status.ReleaseGroups {
+		g := &ms.Status.ReleaseGroups[i]
+		if g.PullRequest == 0 || takeDown(&s, g) == nil {
+			continue
+		}
+		n++
+		a, err := view.WhyPullRequest(s.Input, ms.Namespace, ms.Name, g.PullRequest, s.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Result == view.Serving {
+			t.Errorf("exit code 0: %q", a.Summary)
+		}
+	}
+	if n == 0 {
+		t.Fatal("no preview")
+	}
+}
+
+// TestPodsBeforeTheRecord checks that an active release of which no pod is ready counts as unavailable while its record is older, unless its
+// pods changed some seconds ago.
+func TestPodsBeforeTheRecord(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		unready time.Duration // of one pod; 0 if there is none
+		in      map[string]bool
+		class   view.Class
+	}{
+		"no pod":         {0, nil, view.Failed},
+		"for long":       {time.Minute, nil, view.Failed},
+		"just now":       {2 * time.Second, nil, view.Stable},
+		"read here":      {0, map[string]bool{"shop": true}, view.Failed},
+		"read elsewhere": {0, map[string]bool{"search": true}, view.Stable},
+	} {
+		s, ms := played(t, "active")
+		s.Input.Pods, s.Input.PodNamespaces = []corev1.Pod{}, c.in
+		if c.unready > 0 {
+			p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ms.Namespace, Name: "a", Labels: map[string]string{v1alpha1.LabelRelease: ms.Status.ReleaseGroups[0].Releases[0].VersionedMicroservice}}}
+			p.Status.Phase = corev1.PodRunning
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(s.Now.Add(-c.unready))}}
+			s.Input.Pods = append(s.Input.Pods, p)
+		}
+		svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now)
+		if svc.State.Class != c.class {
+			t.Errorf("%s: %s, %q (%+v)", name, svc.State.Class, svc.State.Sentence, svc.Groups[0].Releases[0].Pods)
+		}
+	}
+}
+
+// TestRollbackForOneMissingPod checks that no rollback is offered while some pods of the active release are ready.
+func TestRollbackForOneMissingPod(t *testing.T) {
+	t.Parallel()
+	s, ms := played(t, "promoted")
+	g := &ms.Status.ReleaseGroups[0]
+	row := takeDown(&s, g)
+	for j := range s.Input.Releases {
+		if o := &s.Input.Releases[j]; o.Name == row.VersionedMicroservice {
+			o.Status.Available, o.Status.Failure, o.Status.Message = o.Spec.Replicas-1, "", ""
+		}
+	}
+	svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now)
+	if len(svc.State.Next) > 0 && svc.State.Next[0].Verb == "rollback" {
+		t.Errorf("%q: %s", svc.State.Sentence, svc.State.Next[0].Command)
+	}
+}
+
+// TestAnalysisOfAManagerThatIsAway checks that a step whose measurement is overdue shows it, as a pause does.
+func TestAnalysisOfAManagerThatIsAway(t *testing.T) {
+	t.Parallel()
+	s, ms := played(t, "analysis")
+	svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now.Add(24*time.Hour))
+	if !strings.Contains(svc.State.Sentence, "doctor") {
+		t.Errorf("the manager has measured nothing for a day: %q (%s)", svc.State.Sentence, svc.State.Class)
+	}
+}
+
+// TestHostOfTwoGroupsWithoutPods checks that a host that two groups share is not called served if no release of both has a ready pod.
+func TestHostOfTwoGroupsWithoutPods(t *testing.T) {
+	t.Parallel()
+	s, ms := played(t, "two groups")
+	var d v1alpha1.DomainStatus
+	for i := range ms.Status.ReleaseGroups {
+		g := &ms.Status.ReleaseGroups[i]
+		row := takeDown(&s, g)
+		d.Group = g.Slug
+		d.Backends = append(d.Backends, v1alpha1.DomainBackend{Release: row.VersionedMicroservice, Version: row.SemVer.Version, Weight: 50})
+	}
+	d.Domain, d.Programmed = "www.example.com", true
+	s.Input.NetworkPolicies = []v1alpha1.NetworkPolicy{*s.Input.NetworkPolicies[0].DeepCopy()}
+	s.Input.NetworkPolicies[0].Status.Domains = []v1alpha1.DomainStatus{d}
+	a, err := view.WhyHost(s.Input, "www.example.com", "/", s.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Result == view.Serving {
+		t.Errorf("%q, and no release has a ready pod", a.Summary)
 	}
 }

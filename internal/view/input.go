@@ -35,8 +35,9 @@ type Input struct {
 	Notifications []v1alpha1.NotificationPolicy
 	// CronJobs that follow active releases; others are ignored.
 	CronJobs []batchv1.CronJob
-	// Pods of releases; other pods are ignored.
-	Pods []corev1.Pod
+	// Pods of releases; other pods are ignored. PodNamespaces are the namespaces in which they were read; nil if in all.
+	Pods          []corev1.Pod
+	PodNamespaces map[string]bool
 	// Routes and Gateways of hosts, for answers about these. Other ones are ignored.
 	Routes   []gatewayv1.HTTPRoute
 	Gateways []gatewayv1.Gateway

@@ -2,6 +2,7 @@ package view_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -84,5 +85,73 @@ func TestRetryOfTarget(t *testing.T) {
 		if got != tc.want {
 			t.Errorf("%s: retry is %v", name, got)
 		}
+	}
+}
+
+// TestReturnOfAPinnedRelease checks that for a pinned release without a ready pod the removal of the pin is offered, and not a rollback to the
+// version that the pin left, and that the sentence names the pin.
+func TestReturnOfAPinnedRelease(t *testing.T) {
+	t.Parallel()
+	s, ms := played(t, "pinned")
+	g := &ms.Status.ReleaseGroups[0]
+	row := takeDown(&s, g)
+	svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now)
+	if slices.ContainsFunc(svc.State.Next, func(n view.Action) bool { return n.Verb == "rollback" && n.Target == "1.1.0" }) {
+		t.Errorf("the group is pinned to %s for \"sessions lost\", and a rollback to 1.1.0, which the pin left, is offered instead of unpin: %+v", row.SemVer.Version, svc.State.Next)
+	}
+	if !strings.Contains(svc.State.Sentence, "pinned") {
+		t.Errorf("the sentence does not name the pin: %q", svc.State.Sentence)
+	}
+}
+
+// TestReturnToTheLast checks that the rollback that is offered is the one that hlnr rollback chooses without --to, the release that was active last.
+func TestReturnToTheLast(t *testing.T) {
+	t.Parallel()
+	s, ms := played(t, "promoted")
+	g := &ms.Status.ReleaseGroups[0]
+	takeDown(&s, g)
+	for i := range g.Releases {
+		if r := &g.Releases[i]; r.SemVer.Version == "1.0.0" {
+			r.Promoted = 2 // active last, after a return from 1.0.5
+			x := *r.DeepCopy()
+			x.VersionedMicroservice, x.SemVer.Version, x.Promoted = "shop-1-0-5", "1.0.5", 1
+			g.Releases = slices.Insert(g.Releases, i, x)
+			break
+		}
+	}
+	last := ""
+	for _, x := range view.RollbackTargets(s.Input, ms.Namespace, ms.Name) {
+		if x.Last {
+			last = x.Version
+		}
+	}
+	svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now)
+	for _, n := range svc.State.Next {
+		if n.Verb == "rollback" && n.Target != last {
+			t.Errorf("offered: %s; hlnr rollback would return to %s", n.Command, last)
+		}
+	}
+}
+
+// TestReturnDuringAPause checks that a group that returns to a retained release waits for a user while spec.paused stops it.
+func TestReturnDuringAPause(t *testing.T) {
+	t.Parallel()
+	s, ms := played(t, "pinned")
+	g := &ms.Status.ReleaseGroups[0]
+	newer := ""
+	for i := range g.Releases {
+		if g.Releases[i].SemVer.Version == "1.1.0" {
+			newer = g.Releases[i].VersionedMicroservice
+		}
+	}
+	ms.Spec.Paused, ms.Spec.UpdateStrategy.Manual = true, nil
+	g.Target = v1alpha1.GroupTarget{Release: newer, Reason: "Newest"}
+	svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now)
+	a, err := view.WhyVersion(s.Input, ms.Namespace, ms.Name, "1.1.0", s.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Result == view.ForPerson && svc.State.Class != view.Waiting {
+		t.Errorf("hlnr why: %q; hlnr status: %s %q", a.Summary, svc.State.Class, svc.State.Sentence)
 	}
 }

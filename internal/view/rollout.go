@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/analysistemplate"
 )
 
 // rollout is a rollout in progress, with all data that determines its state.
@@ -73,14 +74,30 @@ func (r *rollout) find() State {
 			s.Detail = "available, and has no traffic yet"
 		}
 	}
-	if end := r.pauseEnd(); !end.IsZero() && r.now.Sub(end) > overdue {
-		s.Detail = "its pause ended " + Age(r.now.Sub(end)) + " ago; if this lasts, check the manager with hlnr doctor"
-	}
+	s.Detail = cmp.Or(r.overdueSince(r.pauseEnd(), "its pause ended"), s.Detail)
 	return s
 }
 
-// overdue is how long after the end of a pause the manager may take to proceed.
+// overdue is how long after the end of a pause, or the time of a measurement, the manager may take to proceed.
 const overdue = time.Minute
+
+// overdueSince describes what was due at a time more than overdue ago; "" if it was not.
+func (s *service) overdueSince(at time.Time, what string) string {
+	if at.IsZero() || s.now.Sub(at) <= overdue {
+		return ""
+	}
+	return what + " " + Age(s.now.Sub(at)) + " ago; if this lasts, check the manager with hlnr doctor"
+}
+
+// signed reports whether the current step, or a later one, needs approvals that one user cannot skip.
+func (r *rollout) signed() bool {
+	for i, st := range r.steps {
+		if a := st.Approval; a != nil && (a.Count > 1 || len(a.From) > 0) && int32(i)+1 >= r.step && r.continued != int32(i)+1 {
+			return true
+		}
+	}
+	return false
+}
 
 // pauseEnd returns when the pause of the current step ends or ended; zero without one, or if that is not known.
 func (r *rollout) pauseEnd() time.Time {
@@ -294,6 +311,7 @@ func (r *rollout) person() *State {
 			a := r.analysis(r.object)
 			s.Until, s.Detail = a.Next, a.progress()
 		}
+		s.Detail = strings.TrimPrefix(strings.TrimSuffix(s.Detail+"; "+r.overdueSince(r.nextRound(v, since), "its next round was due"), "; "), "; ")
 		return s
 	}
 	return nil
@@ -335,6 +353,19 @@ func (r *rollout) verdict() *v1alpha1.ReleaseAnalysis {
 		return nil
 	}
 	return a
+}
+
+// nextRound returns when the next round of the measurements of the current step is or was due; zero if that is not known. v is the result of
+// the rounds so far, nil before the first one, and since is the beginning of the wait.
+func (r *rollout) nextRound(v *v1alpha1.ReleaseAnalysis, since time.Time) time.Time {
+	if v != nil {
+		return micro(v.NextTime)
+	}
+	spec := analysistemplate.Among(r.ms, r.Templates, r.ClusterTemplates)
+	if spec == nil || since.IsZero() {
+		return time.Time{}
+	}
+	return since.Add(spec.Interval.Std(time.Minute))
 }
 
 // window returns the state of a rollout that waits for its time window.
@@ -545,7 +576,7 @@ func (s *service) podsOf(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservic
 			out.Wanted = 0
 		}
 	}
-	if s.Pods == nil {
+	if !s.podsRead() {
 		if o == nil || o.Status.ObservedGeneration != o.Generation {
 			return nil
 		}
@@ -563,6 +594,11 @@ func (s *service) podsOf(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservic
 		out.Wanted = int32(len(out.Pods))
 	}
 	return &out
+}
+
+// podsRead reports whether the pods of the namespace of the service were read.
+func (s *service) podsRead() bool {
+	return s.Pods != nil && (s.PodNamespaces == nil || s.PodNamespaces[s.ms.Namespace])
 }
 
 // podOf returns the view of a pod: the reason why it is not ready takes precedence over its phase.

@@ -252,8 +252,8 @@ func (s *service) unpin(g *v1alpha1.ReleaseGroup) Action {
 func (s *service) unpins() (out []Action) {
 	for i := range s.ms.Status.ReleaseGroups {
 		g := &s.ms.Status.ReleaseGroups[i]
-		active := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
-		if PinOf(s.ms, g, s.now) != nil && (active < 0 || !pinnedTo(g, &g.Releases[active])) {
+		active := activeOf(g)
+		if PinOf(s.ms, g, s.now) != nil && (active == nil || !pinnedTo(g, active)) {
 			out = append(out, s.unpin(g))
 		}
 	}
@@ -284,20 +284,30 @@ func (s *service) group(g *v1alpha1.ReleaseGroup) Group {
 	return out
 }
 
-// groupState returns the state of a group: of the rollout in progress, else of the failed release,
-// else of the active one.
+// groupState returns the state of a group: of the active release if none of its pods is ready, else of the rollout in progress,
+// else of the failed release, else of the active one.
 func (s *service) groupState(g *v1alpha1.ReleaseGroup, r *rollout) State {
-	active := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
+	active := activeOf(g)
 	switch {
 	case g.Phase == v1alpha1.GroupClosing:
 		return State{Word: WordDraining, Class: Moving}
 	case g.Phase == v1alpha1.GroupExpired:
 		return s.expired(g)
+	case active != nil && s.down(active) && s.ms.Successor(g) == nil:
+		return s.downState(g, active, r)
 	case r != nil:
 		return r.state()
-	case active >= 0 && pinnedTo(g, &g.Releases[active]):
-		x := s.pinned(g, &g.Releases[active])
-		x.Detail = s.failedBehind(g)
+	}
+	if row := s.pausedReturn(g); row != nil {
+		x := s.releaseState(g, row, nil)
+		x.Version = row.SemVer.Version
+		return x
+	}
+	if active != nil && pinnedTo(g, active) {
+		x := s.activeState(g, active)
+		if x.Word == WordPinned {
+			x.Detail = s.failedBehind(g)
+		}
 		return x
 	}
 	if failed := newestFailure(g); failed != nil {
@@ -305,10 +315,38 @@ func (s *service) groupState(g *v1alpha1.ReleaseGroup, r *rollout) State {
 		x.Version = failed.SemVer.Version
 		return x
 	}
-	if active < 0 {
+	if active == nil {
 		return s.withoutActive(g)
 	}
-	return s.activeState(g, &g.Releases[active])
+	return s.activeState(g, active)
+}
+
+// activeOf returns the active release of a group, or nil.
+func activeOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
+	for i := range g.Releases {
+		if r := &g.Releases[i]; r.Status == v1alpha1.ReleaseActive {
+			return r
+		}
+	}
+	return nil
+}
+
+// downState returns the state of a group whose active release has no ready pod, with what a rollout in progress waits for.
+func (s *service) downState(g *v1alpha1.ReleaseGroup, active *v1alpha1.Release, r *rollout) State {
+	x := s.activeState(g, active)
+	x.Version = active.SemVer.Version
+	if r == nil {
+		return x
+	}
+	other := r.state()
+	x.Detail += fmt.Sprintf("; %s is being rolled out: %s", status.Short(r.row.SemVer.Version), other.say(s.now))
+	adopt := slices.ContainsFunc(x.Next, func(a Action) bool { return a.Verb == "adopt" })
+	for _, a := range other.Next {
+		if (a.Verb == "continue" || a.Verb == "resume") && !adopt {
+			x.Next = append(x.Next, a)
+		}
+	}
+	return x
 }
 
 // withoutActive returns the state of a group with neither an active release nor one in progress.
@@ -360,7 +398,9 @@ func (s *service) activeState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) S
 		x.Class, x.Detail = Moving, fmt.Sprintf("its pods ended for %s, which is being rolled out", status.Short(to.SemVer.Version))
 		return x
 	}
-	if o := s.release(row.VersionedMicroservice); !row.Available && !s.complete(row, o) {
+	down, o := s.down(row), s.release(row.VersionedMicroservice)
+	switch rep := s.unserved(g.Slug); {
+	case down || !row.Available && !s.complete(row, o):
 		x.Word, x.Class = WordUnavailable, Failed
 		if p := s.podsOf(row, o); p != nil {
 			x.Detail = fmt.Sprintf("%d of %d pods", p.Available, p.Wanted)
@@ -369,25 +409,64 @@ func (s *service) activeState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) S
 			x.Reason, x.Detail = o.Status.Failure, cmp.Or(o.Status.Message, o.Status.Failure)
 			x.Next = []Action{s.actOn("logs", row)}
 		}
-		if back := s.returnTo(g); back != nil {
-			x.Next = append(x.Next, *back)
+		if pinnedTo(g, row) {
+			x.Detail = strings.TrimPrefix(x.Detail+"; "+s.pinned(g, row).say(s.now), "; ")
 		}
-		return x
-	}
-	if rep := s.unserved(g.Slug); rep != nil {
+		if down {
+			x.Next = append(x.Next, s.replacements(g)...)
+		}
+	case pinnedTo(g, row):
+		return s.pinned(g, row)
+	case rep != nil:
 		x.Word, x.Class, x.Reason = WordUnavailable, Failed, rep.Reason
 		x.Detail = "networkpolicy " + rep.policy.Name + ": " + cmp.Or(rep.Message, rep.Reason, "not programmed")
 	}
 	return x
 }
 
-// returnTo returns the rollback of a group whose active release is not available, to the newest release that it retains; nil without one.
-func (s *service) returnTo(g *v1alpha1.ReleaseGroup) *Action {
-	policy := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]
+// replacements returns what gives a group whose active release has no ready pod another release: to adopt the release of the rollout in
+// progress, whose pods are ready, to end the pause or the pin that keeps another release from being active, and to roll back to the
+// release that was active last.
+func (s *service) replacements(g *v1alpha1.ReleaseGroup) (out []Action) {
+	r := s.rollout(g)
+	if r != nil && r.row.Promoted == 0 && r.available() && !r.signed() && len(s.frozen.of(s.ms)) == 0 { // A freeze rejects other decisions (protocol rule 45).
+		out = append(out, s.actOn("adopt", r.row))
+	}
+	if s.pausedReturn(g) != nil {
+		out = append(out, s.act("resume"))
+	}
+	if active := activeOf(g); active != nil && pinnedTo(g, active) {
+		out = append(out, s.unpin(g))
+	}
+	if g.Phase != v1alpha1.GroupLive || isPreview(g) {
+		return out
+	}
+	for _, to := range targetsOf(g, s.image()) {
+		if to.Last && to.Release != g.Target.Release && (r == nil || to.Release != r.run.release) {
+			for i := range g.Releases {
+				if row := &g.Releases[i]; row.VersionedMicroservice == to.Release {
+					out = append(out, s.act("rollback", "--to", s.nameOf(row)))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// image returns the ImagePolicy of the service; nil if it does not exist, or was not read.
+func (s *service) image() *v1alpha1.ImagePolicy {
+	return s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]
+}
+
+// pausedReturn returns the retained release to which a group would return, and for which spec.paused waits; nil if there is none. A pause
+// does not stop the return to a pinned release, or from a denied one.
+func (s *service) pausedReturn(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
+	if !s.ms.Spec.Paused || g.Target.Reason == "Pinned" || Denied(s.image(), g, g.Active) {
+		return nil
+	}
 	for i := range g.Releases {
-		if r := &g.Releases[i]; retained(r) && !Denied(policy, g, r.SemVer.Version) {
-			a := s.act("rollback", "--to", s.nameOf(r))
-			return &a
+		if r := &g.Releases[i]; retained(r) && r.VersionedMicroservice == g.Target.Release {
+			return r
 		}
 	}
 	return nil
@@ -525,20 +604,18 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 	case r != nil && r.row == row:
 		x = r.state()
 		x.Version = ""
-	case row.Status == v1alpha1.ReleaseActive && pinnedTo(g, row):
-		x = s.pinned(g, row)
 	case row.Status == v1alpha1.ReleaseActive:
 		x = s.activeState(g, row)
 	case row.Status == v1alpha1.ReleaseError:
 		x = s.failure(g, row)
-	case retained(row) && s.ms.Spec.Paused && g.Target.Release == row.VersionedMicroservice && g.Target.Reason != "Pinned" && !Denied(s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)], g, g.Active):
+	case row == s.pausedReturn(g):
 		x = State{Word: WordPaused, Class: Waiting, Detail: status.Short(row.SemVer.Version) + " waits before it returns", Next: []Action{s.act("resume")}}
 	case retained(row) && g.Phase == v1alpha1.GroupLive:
 		x = State{Word: WordRetained, Class: Stable, Since: micros(&row.LastTransitionTime), Next: []Action{s.act("rollback", "--to", s.nameOf(row))}}
 		if g.Target.Reason == "Pinned" && aboveActive(g, row) && row == newestRetained(g) {
 			x.Next = []Action{s.unpin(g)} // Without the pin it would be active.
 		}
-		if Denied(s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)], g, row.SemVer.Version) {
+		if Denied(s.image(), g, row.SemVer.Version) {
 			x.Detail, x.Next = "its version is denied", nil
 		}
 	case row.Status == v1alpha1.ReleaseDeprecated && row.Reason == "Superseded":
@@ -571,9 +648,9 @@ func targetOf(g *v1alpha1.ReleaseGroup) string {
 	return g.Target.Release
 }
 
-// pinnedTo reports whether a group is pinned to an available release.
+// pinnedTo reports whether a group is pinned to a release.
 func pinnedTo(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
-	return g.Target.Reason == "Pinned" && g.Target.Release == row.VersionedMicroservice && row.Available
+	return g.Target.Reason == "Pinned" && g.Target.Release == row.VersionedMicroservice
 }
 
 // aboveActive reports whether a release precedes the active one of its group, whose releases are sorted by version.

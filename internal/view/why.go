@@ -206,7 +206,7 @@ func (p policyDomain) answer(host, path string) Answer {
 		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not served: %s.", at, strings.TrimSuffix(cmp.Or(d.Message, d.Reason, "it routes to no release"), "."))
 	}
 	g := s.groupBySlug(d.Group)
-	if a.Result == Serving && s.withoutPods(g, d) {
+	if a.Result == Serving && s.withoutPods(hostOf(p.policy, d).Backends) {
 		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not served: it routes to %s, without a ready pod.", at, join(served))
 	}
 	if g != nil {
@@ -235,24 +235,41 @@ func (p policyDomain) answer(host, path string) Answer {
 	return a
 }
 
-// withoutPods reports whether no release that a domain routes to has a ready pod.
-func (s *service) withoutPods(g *v1alpha1.ReleaseGroup, d *v1alpha1.DomainStatus) bool {
-	if g == nil {
-		return false
-	}
-	for _, b := range d.Backends {
-		i := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.VersionedMicroservice == b.Release })
-		if b.Weight > 0 && (i < 0 || !s.down(&g.Releases[i])) {
+// withoutPods reports whether no release that a domain routes to has a ready pod. Hosts of groups share a release of each.
+func (s *service) withoutPods(backends []Backend) bool {
+	for _, b := range backends {
+		if row := s.rowOf(b.Release); b.Weight > 0 && (row == nil || !s.down(row)) {
 			return false
 		}
 	}
-	return true
+	return len(backends) > 0
 }
 
-// down reports whether a release is known to have none of its pods ready.
+// rowOf finds a release by its name in all groups of the service, or nil.
+func (s *service) rowOf(release string) *v1alpha1.Release {
+	for i := range s.ms.Status.ReleaseGroups {
+		g := &s.ms.Status.ReleaseGroups[i]
+		for j := range g.Releases {
+			if r := &g.Releases[j]; r.VersionedMicroservice == release {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+// recordLag is the age up to which the recorded availability of a release counts more than its pods, which changed since.
+const recordLag = 10 * time.Second
+
+// down reports whether a release is known to have none of its pods ready: by its record, or because its pods have not been ready for longer
+// than the record takes.
 func (s *service) down(row *v1alpha1.Release) bool {
 	p := s.podsOf(row, s.release(row.VersionedMicroservice))
-	return !row.Available && p != nil && p.Wanted > 0 && p.Available == 0
+	if p == nil || p.Wanted == 0 || p.Available > 0 {
+		return false
+	}
+	recent := func(pod Pod) bool { return pod.Since != nil && s.now.Sub(pod.Since.Time) < recordLag }
+	return !row.Available || s.podsRead() && !slices.ContainsFunc(p.Pods, recent)
 }
 
 // groupBySlug finds a group, or nil.
@@ -484,8 +501,8 @@ func (s *service) whyVersion(wanted string) Answer {
 	}
 	if row.Status != v1alpha1.ReleaseActive && g.Active != "" {
 		a.add("active", object, "%s serves group %s", status.Short(g.Active), g.Name)
-		if state := s.group(g).State; state.Word == WordPinned {
-			a.add("pin", object, "group %s is %s: %s", g.Name, state.Sentence, state.Next[0].Command)
+		if active := activeOf(g); active != nil && pinnedTo(g, active) {
+			a.add("pin", object, "group %s is %s: %s", g.Name, s.said(s.pinned(g, active)).Sentence, s.unpin(g).Command)
 		}
 	}
 	for _, h := range s.hosts(g) {
@@ -602,6 +619,9 @@ func (s *service) whyAbsent(a *Answer, wanted string) {
 	}
 	if c := s.rejects(wanted); c != nil {
 		a.Summary = fmt.Sprintf("%s is not live: the ImagePolicy rejects it (%s).", wanted, c.Verdict)
+		if _, listed := pinnedTags(p); listed && c.Verdict == string(version.VerdictExists) && c.Reason != "" {
+			a.Summary = fmt.Sprintf("%s is not live: spec.source.pinned.versions has it, and %s.", wanted, c.Reason)
+		}
 		a.add("verdict", object, "%s: %s", c.Verdict, c.Reason)
 		return
 	}
@@ -609,6 +629,23 @@ func (s *service) whyAbsent(a *Answer, wanted string) {
 	if wanted == "" {
 		a.Summary = subject + ": the ImagePolicy offers none."
 	}
+	a.add("found", object, "%s", s.notFound(p, wanted))
+	if d := s.discovery(); d != nil && !d.Ready && d.Message != "" {
+		a.add("source", object, "%s: %s", d.Reason, d.Message)
+	}
+	s.adviseScan(a, p, wanted)
+}
+
+// pinnedTags returns the tags of an ImagePolicy that lists them, and whether it does.
+func pinnedTags(p *v1alpha1.ImagePolicy) ([]string, bool) {
+	if p.Spec.Source == nil || p.Spec.Source.Pinned == nil {
+		return nil, false
+	}
+	return p.Spec.Source.Pinned.Versions, true
+}
+
+// notFound describes the versions among which a version is not found; "" asks for any.
+func (s *service) notFound(p *v1alpha1.ImagePolicy, wanted string) string {
 	total := int32(0)
 	for _, r := range p.Status.Rejected {
 		total += r.Count
@@ -620,9 +657,17 @@ func (s *service) whyAbsent(a *Answer, wanted string) {
 	if p.Status.Latest != "" {
 		text += ", of which the newest is " + status.Short(p.Status.Latest)
 	}
-	if int(total) > len(p.Status.Candidates) {
-		text += fmt.Sprintf("; the status lists %d of %d rejected tags; %q shows the others", len(p.Status.Candidates), total, s.act("explain").Command+" --scan --all")
-	} else if p.Status.Scan != nil {
+	tags, listed := pinnedTags(p)
+	switch {
+	case listed && wanted != "" && !slices.ContainsFunc(tags, func(tag string) bool { return names(wanted, tag) }):
+		return text + "; spec.source.pinned.versions does not have it"
+	case int(total) > len(p.Status.Candidates):
+		return text + fmt.Sprintf("; the status lists %d of %d rejected tags; %q shows the others", len(p.Status.Candidates), total, s.act("explain").Command+" --scan --all")
+	case listed && wanted == "" && len(p.Status.Candidates) > 0:
+		for _, c := range p.Status.Candidates {
+			text += fmt.Sprintf("; %s of spec.source.pinned.versions: %s", c.Version, cmp.Or(c.Reason, c.Verdict))
+		}
+	case p.Status.Scan != nil:
 		switch n := p.Status.Scan.Tags; n {
 		case 0:
 			text += "; the repository has no tags"
@@ -632,11 +677,25 @@ func (s *service) whyAbsent(a *Answer, wanted string) {
 			text += fmt.Sprintf("; none of the %d tags matches", n)
 		}
 	}
-	a.add("found", object, "%s", text)
-	if d := s.discovery(); d != nil && !d.Ready && d.Message != "" {
-		a.add("source", object, "%s: %s", d.Reason, d.Message)
-	}
-	if wanted != "" && s.problem() == nil {
+	return text
+}
+
+// adviseScan adds what makes the ImagePolicy find a version: a scan, where the specification does not prevent that it has an effect.
+func (s *service) adviseScan(a *Answer, p *v1alpha1.ImagePolicy, wanted string) {
+	object := s.object("ImagePolicy", p.Name)
+	tags, listed := pinnedTags(p)
+	_, repo := s.repository()
+	switch {
+	case p.Spec.Suspend:
+		a.add("suspended", object, "spec.suspend is set: nothing is scanned")
+		a.Do = fmt.Sprintf("to scan for new versions, remove spec.suspend of ImagePolicy %s", p.Name)
+	case repo != nil && repo.Spec.Suspend:
+		a.add("suspended", "GitHubRepository "+repo.Namespace+"/"+repo.Name, "spec.suspend is set: GitHub is not polled")
+		a.Do = fmt.Sprintf("to poll for new versions, remove spec.suspend of GitHubRepository %s", repo.Name)
+	case wanted == "" || s.problem() != nil:
+	case listed && !slices.ContainsFunc(tags, func(tag string) bool { return names(wanted, tag) }):
+		a.Do = fmt.Sprintf("to offer it, add its tag to spec.source.pinned.versions of ImagePolicy %s: a scan finds no other versions", p.Name)
+	default:
 		a.Next = []Action{s.act("scan")}
 		a.Do = "if it was published after the last scan, scan now: " + a.Next[0].Command
 	}
@@ -752,6 +811,9 @@ func (s *service) whyPreview(g Group) Answer {
 	for _, h := range g.Hosts {
 		if h.Programmed && len(h.Backends) > 0 {
 			a.Result, a.Summary = Serving, fmt.Sprintf("%s is served at %s by %s: %s.", name, cmp.Or(h.URL, h.Host), status.Short(h.Backends[0].Version), g.State.Sentence)
+			if s.withoutPods(h.Backends) {
+				a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not served: %s routes to %s, without a ready pod: %s.", name, cmp.Or(h.URL, h.Host), status.Short(h.Backends[0].Version), g.State.Sentence)
+			}
 			break
 		}
 	}

@@ -107,7 +107,7 @@ func start(ctx context.Context, env *apiserver.Env, ended chan<- struct{}) (*Clu
 	return c, nil
 }
 
-// playPods marks Deployments as available.
+// playPods marks Deployments as available, and creates their pods.
 func (c *Cluster) playPods(ctx context.Context) {
 	for ctx.Err() == nil {
 		var list appsv1.DeploymentList
@@ -141,7 +141,47 @@ func (c *Cluster) playPod(ctx context.Context, d *appsv1.Deployment) {
 		mark = c.MarkDeploymentUnavailable
 	}
 	// A conflict is retried in the next round.
-	_ = mark(ctx, client.ObjectKeyFromObject(d))
+	if c.readyPods(ctx, d, int(available)) == nil {
+		_ = mark(ctx, client.ObjectKeyFromObject(d))
+	}
+}
+
+// readyPods creates and deletes pods of a Deployment, so that n of them are ready.
+func (c *Cluster) readyPods(ctx context.Context, d *appsv1.Deployment, n int) error {
+	var pods corev1.PodList
+	if err := c.Client.List(ctx, &pods, client.InNamespace(d.Namespace), client.MatchingLabels(d.Spec.Selector.MatchLabels)); err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		switch {
+		case i >= n:
+			if err := c.Client.Delete(ctx, pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+		case len(pod.Status.Conditions) == 0: // its status could not be written before
+			if err := c.setReady(ctx, pod); err != nil {
+				return err
+			}
+		}
+	}
+	for i := len(pods.Items); i < n; i++ {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, GenerateName: d.Name + "-", Labels: d.Spec.Template.Labels, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))}}}
+		pod.Spec.Containers = []corev1.Container{{Name: "app", Image: d.Spec.Template.Spec.Containers[0].Image}}
+		if err := c.Client.Create(ctx, pod); err != nil {
+			return err
+		}
+		if err := c.setReady(ctx, pod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) setReady(ctx context.Context, pod *corev1.Pod) error {
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+	return c.Client.Status().Update(ctx, pod)
 }
 
 // Microservice creates a Microservice with the name, two replicas, an ImagePolicy of the same name, and

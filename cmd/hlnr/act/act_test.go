@@ -362,6 +362,19 @@ func TestScan(t *testing.T) {
 	p.want(cli.ExitYes, "shop: scanned, 1 offered, latest 1.0.0", "scan", "shop", "--timeout", await.Limit.String())
 }
 
+// A GitHubRepository that is suspended is not polled, and the command does not wait for it.
+func TestScanOfASuspendedRepository(t *testing.T) {
+	t.Parallel()
+	p := begin(t)
+	r := &v1alpha1.GitHubRepository{}
+	r.Namespace, r.Name = p.namespace, "shop"
+	r.Spec.Owner, r.Spec.Repo, r.Spec.Suspend = "acme", "shop", true
+	if err := p.Client.Create(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	p.want(cli.ExitNo, "GitHubRepository shop is suspended: remove spec.suspend first", "scan", "githubrepository/shop", "--timeout", "200ms")
+}
+
 // The scan of a later request counts, and that of an earlier one does not.
 func TestScanOfALaterRequest(t *testing.T) {
 	t.Parallel()

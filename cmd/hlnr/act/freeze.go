@@ -225,6 +225,9 @@ func (o *freezeOptions) freeze(ctx context.Context, s *scope) (*Done, error) {
 		end = "until " + done.Until
 	}
 	done.text = fmt.Sprintf("%s: frozen %s by %s; %s", o.where(s), end, by, cli.Count(len(services), "Microservice"))
+	if len(services) == 0 {
+		done.text += " match now: it has no effect before one does"
+	}
 	if o.dryRun {
 		for _, name := range services {
 			done.Effects = append(done.Effects, name+" is frozen")

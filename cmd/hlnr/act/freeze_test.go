@@ -38,6 +38,7 @@ func TestFreezeAndThaw(t *testing.T) {
 	if !strings.Contains(dry, p.namespace+"/shop is frozen") {
 		t.Errorf("dry run: %s", dry)
 	}
+	p.want(cli.ExitYes, "; 0 Microservices match now: it has no effect before one does", "freeze", "--until", "4h", "--reason", "trade fair", "-l", "tier=none", "--dry-run")
 	p.want(cli.ExitYes, "namespace "+p.namespace+": frozen until ", "freeze", p.namespace, "--until", "4h", "--reason", "trade fair")
 	var f v1alpha1.Freeze
 	p.get("freeze", &f)
@@ -55,6 +56,10 @@ func TestFreezeAndThaw(t *testing.T) {
 		t.Errorf("a pin to the active release: %s", out)
 	}
 	p.want(cli.ExitYes, waits, "unpin", "shop")
+	p.offer("1.1.0", "1.0.0")
+	p.want(cli.ExitYes, "pinned to 1.0.0", "pin", "shop", "1.0.0")
+	p.want(cli.ExitYes, `the group follows the newest version, but not 1.1.0, which failed (`, "unpin", "shop")
+	p.offer("1.2.0", "1.1.0", "1.0.0")
 
 	p.want(cli.ExitYes, `Freeze "freeze" is deleted`, "thaw", "--dry-run")
 	p.get("freeze", &f)

@@ -513,6 +513,7 @@ func (o *pinOptions) unpin(ctx context.Context, s *scope, ms *v1alpha1.Microserv
 	if err != nil {
 		return err
 	}
+	e.done.text += s.failedInstead(ctx, ms, policy, g)
 	if e.awaits = follows(policy, g); e.awaits != "" {
 		name, err := o.upcoming(ctx, s, ms, g, e.awaits)
 		if err != nil {
@@ -541,6 +542,30 @@ func follows(policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup) string {
 		}
 	}
 	return ""
+}
+
+// failedInstead describes the newest offered version of a group if it failed, because the group does not move to it; "" if it did not.
+func (s *scope) failedInstead(ctx context.Context, ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup) string {
+	if policy == nil {
+		return ""
+	}
+	i := slices.IndexFunc(policy.Status.Releases, func(o v1alpha1.OfferedRelease) bool { return o.Group == g.Slug }) // newest version first
+	if i < 0 {
+		return ""
+	}
+	v := policy.Status.Releases[i].SemVer.Version
+	at := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool {
+		return r.SemVer.Version == v && r.Status == v1alpha1.ReleaseError
+	})
+	if at < 0 {
+		return ""
+	}
+	cause := g.Releases[at].Reason
+	release := &v1alpha1.VersionedMicroservice{}
+	if err := s.client.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: g.Releases[at].VersionedMicroservice}, release); err == nil && release.Status.Message != "" {
+		cause = release.Status.Message // without the right to read it, the reason remains
+	}
+	return fmt.Sprintf(", but not %s, which failed (%s): to try it again, run %q", v, cause, s.Command(ms.Namespace, "retry", ms.Name, v))
 }
 
 // unpinned returns the change that removes the pin of a group.

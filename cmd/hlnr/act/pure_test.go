@@ -1,6 +1,7 @@
 package act
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -146,5 +147,37 @@ func TestApproverGroups(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"audit"}, approverGroups(ms, 4, []string{"sre", "audit"})); diff != "" {
 		t.Errorf("a passed step counts: %s", diff)
+	}
+}
+
+// A scan that did not reach the registry, or that a wrong specification stopped, is reported as failed; one that found no version is not.
+func TestScanThatFailed(t *testing.T) {
+	t.Parallel()
+	condition := func(kind, reason string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: "registry.example.com: connection refused"}
+	}
+	for name, tc := range map[string]struct {
+		conditions []metav1.Condition
+		fails      bool
+	}{
+		"succeeded":     {nil, false},
+		"not reached":   {[]metav1.Condition{condition("Ready", "SourceUnreachable"), condition("SourceReachable", "SourceUnreachable")}, true},
+		"offers remain": {[]metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue}, condition("SourceReachable", "SourceUnreachable")}, true},
+		"stalled":       {[]metav1.Condition{condition("Ready", "InvalidImage")}, true},
+		"no version":    {[]metav1.Condition{condition("Ready", "NoVersions")}, false},
+	} {
+		p := &v1alpha1.ImagePolicy{}
+		p.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "mine"}
+		p.Status.LastHandledRequest, p.Status.Latest, p.Status.Offered, p.Status.Conditions = "mine", "1.2.0", "3 in 1 group", tc.conditions
+		handled, text := scanned(p, "mine")
+		if !handled || strings.Contains(text, "failed: registry.example.com: connection refused") != tc.fails || (failureOf(p) != "") != tc.fails {
+			t.Errorf("%s: %q", name, text)
+		}
+		r := &v1alpha1.GitHubRepository{}
+		r.Annotations = p.Annotations
+		r.Status.LastHandledRequest, r.Status.Conditions = "mine", tc.conditions
+		if handled, text := scanned(r, "mine"); !handled || strings.Contains(text, "failed: registry.example.com: connection refused") != tc.fails {
+			t.Errorf("GitHubRepository, %s: %q", name, text)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package act
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,7 +31,9 @@ func newScanCommand(f *cli.Factory) *cobra.Command {
 		Short:   "Scan the registry or GitHub for new versions now",
 		GroupID: cli.GroupAct,
 		Long: `scan sets the annotation hlnr.io/requestedAt of the ImagePolicy of a Microservice, or of the object
-that is named, and waits until the manager has scanned.`,
+that is named, and waits until the manager has scanned.
+
+Exit codes: 0 it was scanned; 3 the scan failed, or spec.suspend is set; 4 the timeout expired.`,
 		Example: `  hlnr scan shop
   hlnr scan githubrepository/shop`,
 		Args:              cobra.ExactArgs(1),
@@ -77,11 +82,9 @@ func (o *scan) run(ctx context.Context, f *cli.Factory, arg string) error {
 	if err != nil {
 		return err
 	}
-	kind := "imagepolicy"
-	if p, ok := obj.(*v1alpha1.ImagePolicy); !ok {
-		kind = "githubrepository"
-	} else if p.Spec.Suspend {
-		return cli.No(fmt.Errorf("ImagePolicy %s is suspended: remove spec.suspend first", p.Name))
+	kind, err := scannable(obj)
+	if err != nil {
+		return err
 	}
 	request := s.Now().UTC().Format(time.RFC3339Nano)
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{v1alpha1.AnnotationRequestedAt: request}}})
@@ -103,7 +106,10 @@ func (o *scan) run(ctx context.Context, f *cli.Factory, arg string) error {
 		}
 		if handled, text := scanned(obj, request); handled {
 			done.text, done.Outcome = obj.GetName()+": "+text, text
-			return done.print(s.Out, o.output)
+			if err := done.print(s.Out, o.output); err != nil || failureOf(obj) == "" {
+				return err
+			}
+			return cli.No(nil)
 		}
 		select {
 		case <-ctx.Done():
@@ -117,6 +123,41 @@ func (o *scan) run(ctx context.Context, f *cli.Factory, arg string) error {
 	return cli.TimedOut(fmt.Errorf("the manager did not scan within %s; \"hlnr doctor\" checks that it runs and watches the namespace", o.timeout))
 }
 
+// scannable returns the kind of an object in a result, and an error if it is suspended.
+func scannable(obj client.Object) (string, error) {
+	kind, resource, suspended := "ImagePolicy", "imagepolicy", false
+	switch o := obj.(type) {
+	case *v1alpha1.ImagePolicy:
+		suspended = o.Spec.Suspend
+	case *v1alpha1.GitHubRepository:
+		kind, resource, suspended = "GitHubRepository", "githubrepository", o.Spec.Suspend
+	}
+	if suspended {
+		return "", cli.No(fmt.Errorf("%s %s is suspended: remove spec.suspend first", kind, obj.GetName()))
+	}
+	return resource, nil
+}
+
+// reasonNoVersions is the reason of an ImagePolicy whose scan succeeded, and that offers no version.
+const reasonNoVersions = "NoVersions"
+
+// failureOf returns why the last scan of an object failed; "" if it succeeded.
+func failureOf(obj client.Object) string {
+	var conditions []metav1.Condition
+	switch o := obj.(type) {
+	case *v1alpha1.ImagePolicy:
+		conditions = o.Status.Conditions
+	case *v1alpha1.GitHubRepository:
+		conditions = o.Status.Conditions
+	}
+	for _, kind := range []string{v1alpha1.ConditionSourceReachable, v1alpha1.ConditionReady} {
+		if c := meta.FindStatusCondition(conditions, kind); c != nil && c.Status == metav1.ConditionFalse && c.Reason != reasonNoVersions {
+			return cmp.Or(c.Message, c.Reason)
+		}
+	}
+	return ""
+}
+
 // scanned reports whether a request was handled, and its result.
 func scanned(obj client.Object, request string) (bool, string) {
 	// A request that replaced this one starts a scan that also answers this one.
@@ -127,11 +168,17 @@ func scanned(obj client.Object, request string) (bool, string) {
 		if !handled(o.Status.LastHandledRequest) {
 			return false, ""
 		}
-		if o.Status.Latest == "" {
+		switch why := failureOf(o); {
+		case why != "":
+			return true, "the scan failed: " + why
+		case o.Status.Latest == "":
 			return true, "scanned, no version is offered"
 		}
 		return true, fmt.Sprintf("scanned, %s offered, latest %s", o.Status.Offered, o.Status.Latest)
 	case *v1alpha1.GitHubRepository:
+		if why := failureOf(o); why != "" {
+			return handled(o.Status.LastHandledRequest), "the poll failed: " + why
+		}
 		return handled(o.Status.LastHandledRequest), "polled"
 	}
 	return false, ""

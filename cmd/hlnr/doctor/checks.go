@@ -28,6 +28,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/internal/manifest"
 	"github.com/heighliner/heighliner/internal/shard"
+	"github.com/heighliner/heighliner/internal/watches"
 )
 
 // The limits of correct values.
@@ -290,26 +291,58 @@ func (d *doctor) checkManager(ctx context.Context) {
 	d.add(OK, "Prometheus", "", "the manager queries %s", address)
 }
 
-// checkWatched checks that the manager has rights in the namespaces that it is to watch: it goes without those in which it has none. Users
-// who may not ask for the rights of others get no answer.
+// checkWatched checks that the manager has rights in the namespaces that it is to watch: it goes without those in which it must not list or
+// watch one of the kinds. Users who may not ask for the rights of others get no answer.
 func (d *doctor) checkWatched(ctx context.Context, m *appsv1.Deployment) {
-	account := cmp.Or(m.Spec.Template.Spec.ServiceAccountName, "default")
 	for _, namespace := range d.watched {
 		if d.namespace != "" && d.namespace != namespace {
 			continue
 		}
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: fmt.Sprintf("system:serviceaccount:%s:%s", m.Namespace, account), Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + m.Namespace, "system:authenticated"},
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Group: v1alpha1.GroupVersion.Group, Resource: "microservices"},
-		}}
-		if err := d.client.Create(ctx, review); err != nil {
+		missing, all, err := d.lacking(ctx, m, namespace)
+		switch {
+		case err != nil:
 			return
-		}
-		if !review.Status.Allowed {
+		case all:
 			d.add(Problem, "Manager", fmt.Sprintf("kubectl create namespace %s, if it does not exist; then helm upgrade with the same values, which restores the RoleBinding heighliner-manager", namespace),
 				"the manager is to watch namespace %s, and has no rights there: nothing changes for its objects", namespace)
+		case len(missing) > 0:
+			d.add(Problem, "Manager", "helm upgrade with the same values and the chart of the version of the manager, which restores the Role heighliner-manager",
+				"the manager is to watch namespace %s, and must not list and watch %s there: it does not watch the namespace since its last start, and nothing changes for its objects", namespace, strings.Join(missing, ", "))
 		}
 	}
+}
+
+// lacking returns the kinds that the manager must not list and watch in a namespace, and whether these are all that it watches.
+func (d *doctor) lacking(ctx context.Context, m *appsv1.Deployment, namespace string) (missing []string, all bool, err error) {
+	all = true
+	for group, resources := range watches.Kinds() {
+		for _, resource := range resources {
+			for _, verb := range watches.Verbs() {
+				allowed, err := d.managerMay(ctx, m, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: group, Resource: resource})
+				if err != nil {
+					return nil, false, err
+				}
+				if !allowed {
+					missing = append(missing, watches.Name(group, resource))
+					break
+				}
+				all = false
+			}
+		}
+	}
+	slices.Sort(missing)
+	return missing, all, nil
+}
+
+// managerMay reports whether the account of the manager has a right.
+func (d *doctor) managerMay(ctx context.Context, m *appsv1.Deployment, right authorizationv1.ResourceAttributes) (bool, error) {
+	account := cmp.Or(m.Spec.Template.Spec.ServiceAccountName, "default")
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: fmt.Sprintf("system:serviceaccount:%s:%s", m.Namespace, account), Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + m.Namespace, "system:authenticated"},
+		ResourceAttributes: &right,
+	}}
+	err := d.client.Create(ctx, review)
+	return review.Status.Allowed, err
 }
 
 // argument returns the value of a flag of the manager, the last one if it is repeated; "" if it is not set.

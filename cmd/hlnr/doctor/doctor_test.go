@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -29,6 +31,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -36,6 +40,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/internal/manifest"
 	"github.com/heighliner/heighliner/internal/shard"
+	"github.com/heighliner/heighliner/internal/view"
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
@@ -295,13 +300,6 @@ func TestJudgements(t *testing.T) {
 	}
 
 	now := time.Now()
-	down := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
-	for after, faults := range map[time.Duration]int{5 * time.Second: 0, time.Minute: 1} { // pods may move to other nodes
-		down.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "ActiveUnavailable", LastTransitionTime: metav1.NewTime(now.Add(-after))}}
-		if got := judgeObject("Microservice", down, now); len(got) != faults || faults > 0 && !strings.Contains(got[0].Fix, "hlnr rollback") {
-			t.Errorf("the active release has lacked pods for %s: %+v", after, got)
-		}
-	}
 	old := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop", Generation: 2, CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}}
 	if got := judgeObject("Microservice", old, now); len(got) != 1 || !strings.Contains(got[0].Text, "generation 2, observed generation 0") {
 		t.Errorf("a manager that does not run: %+v", got)
@@ -309,6 +307,81 @@ func TestJudgements(t *testing.T) {
 	old.CreationTimestamp = metav1.NewTime(now)
 	if got := judgeObject("Microservice", old, now); len(got) != 0 {
 		t.Errorf("an object that is new: %+v", got)
+	}
+}
+
+// An active release without pods is a problem after a while, and one that lacks some of them a warning. The commands name the namespace, and
+// a rollback only if a release is retained.
+func TestActiveReleaseWithoutPods(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, tc := range map[string]struct {
+		after     time.Duration
+		available int32
+		retained  bool
+		level     Level
+		rollback  bool
+	}{
+		"pods may move to other nodes": {after: 5 * time.Second},
+		"none":                         {after: time.Minute, retained: true, level: Problem, rollback: true},
+		"none of the first release":    {after: time.Minute, level: Problem},
+		"some":                         {after: time.Minute, available: 2, retained: true, level: Warning},
+	} {
+		ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
+		row := func(version string, status v1alpha1.ReleaseStatus) v1alpha1.Release {
+			return v1alpha1.Release{VersionedMicroservice: "shop-" + version, SemVer: v1alpha1.SemVer{Name: "1.x", Version: version}, Status: status, Promoted: 1}
+		}
+		g := v1alpha1.ReleaseGroup{Name: "1.x", Slug: "1-x", Phase: v1alpha1.GroupLive, Active: "1.1.0", Releases: []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseActive)}}
+		if tc.retained {
+			g.Releases = append(g.Releases, row("1.0.0", v1alpha1.ReleaseDeprecated))
+		}
+		ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{g}
+		ms.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "ActiveUnavailable", Message: "active release 1.1.0 of group 1.x does not have all its replicas", LastTransitionTime: metav1.NewTime(now.Add(-tc.after))}}
+		release := v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop-1.1.0"}}
+		release.Spec.Replicas, release.Status.Available = 3, tc.available
+		found := judgeActive(view.Input{Program: "hlnr", Releases: []v1alpha1.VersionedMicroservice{release}}, ms, now)
+		if tc.level == "" {
+			if len(found) > 0 {
+				t.Errorf("%s: %+v", name, found)
+			}
+			continue
+		}
+		if len(found) != 1 || found[0].Level != tc.level || !strings.Contains(found[0].Fix, "hlnr tree -n shop shop") || strings.Contains(found[0].Fix, "hlnr rollback -n shop shop --to 1.0.0") != tc.rollback {
+			t.Errorf("%s: %+v", name, found)
+		}
+	}
+}
+
+// A manager that has a Role of an earlier version in a namespace, which lacks a kind that it watches, goes without the namespace.
+func TestRoleOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		has  func(*authorizationv1.ResourceAttributes) bool
+		want string
+	}{
+		"all":          {func(*authorizationv1.ResourceAttributes) bool { return true }, ""},
+		"none":         {func(*authorizationv1.ResourceAttributes) bool { return false }, "has no rights there"},
+		"not to watch": {func(r *authorizationv1.ResourceAttributes) bool { return r.Verb != "watch" || r.Resource != "freezes" }, "must not list and watch freezes.hlnr.io there"},
+		"of 2 later ones": {func(r *authorizationv1.ResourceAttributes) bool {
+			return r.Resource != "analysistemplates" && r.Resource != "jobs"
+		}, "analysistemplates.hlnr.io, jobs.batch"},
+	} {
+		c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+			if r, is := o.(*authorizationv1.SubjectAccessReview); is {
+				r.Status.Allowed = tc.has(r.Spec.ResourceAttributes)
+			}
+			return nil
+		}}).Build()
+		d := &doctor{client: c, watched: []string{"shop"}}
+		m := &appsv1.Deployment{}
+		m.Namespace = "heighliner-system"
+		d.checkWatched(t.Context(), m)
+		switch found := d.result.Findings; {
+		case tc.want == "" && len(found) > 0:
+			t.Errorf("%s: %+v", name, found)
+		case tc.want != "" && (len(found) != 1 || found[0].Level != Problem || !strings.Contains(found[0].Text, tc.want)):
+			t.Errorf("%s: %+v, want %q", name, found, tc.want)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/internal/analysistemplate"
 	"github.com/heighliner/heighliner/internal/freeze"
+	"github.com/heighliner/heighliner/internal/view"
 )
 
 // settle is how long the status of an object may lag behind its specification.
@@ -26,28 +27,27 @@ const settle = time.Minute
 func (d *doctor) checkObjects(ctx context.Context) []client.Object {
 	var all []client.Object
 	secrets, unwatched := map[client.ObjectKey][]string{}, map[string]int{}
-	for _, list := range []client.ObjectList{
+	lists := []client.ObjectList{
 		&v1alpha1.ImagePolicyList{}, &v1alpha1.GitHubRepositoryList{}, &v1alpha1.MicroserviceList{}, &v1alpha1.VersionedMicroserviceList{}, &v1alpha1.NetworkPolicyList{},
 		&v1alpha1.FreezeList{}, &v1alpha1.ClusterFreezeList{}, &v1alpha1.NotificationPolicyList{},
 		&v1alpha1.AnalysisTemplateList{}, &v1alpha1.ClusterAnalysisTemplateList{},
-	} {
-		kind := strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", list), "*v1alpha1."), "List")
-		if err := d.client.List(ctx, list, client.InNamespace(d.namespace)); err != nil {
-			d.unknown(kind, "objects", err)
-			continue
+	}
+	kinds, in := make([][]client.Object, len(lists)), view.Input{Program: d.Program()}
+	for i, list := range lists {
+		err := d.client.List(ctx, list, client.InNamespace(d.namespace))
+		if err == nil {
+			kinds[i], err = objectsOf(list)
 		}
-		objects, faults := 0, 0
-		items, err := meta.ExtractList(list)
 		if err != nil {
-			d.unknown(kind, "objects", err)
+			d.unknown(kindOf(list), "objects", err)
 			continue
 		}
-		for _, item := range items {
-			o, ok := item.(client.Object)
-			if !ok {
-				continue
-			}
-			all = append(all, o)
+		addTo(&in, list)
+		all = append(all, kinds[i]...)
+	}
+	for i, list := range lists {
+		kind, objects, faults := kindOf(list), 0, 0
+		for _, o := range kinds[i] {
 			if at := o.GetNamespace(); len(d.watched) > 0 && at != "" && !slices.Contains(d.watched, at) {
 				unwatched[at]++
 				continue
@@ -58,6 +58,9 @@ func (d *doctor) checkObjects(ctx context.Context) []client.Object {
 			}
 			objects++
 			found := judgeObject(kind, o, d.Now())
+			if ms, is := o.(*v1alpha1.Microservice); is && ms.DeletionTimestamp == nil {
+				found = append(found, judgeActive(in, ms, d.Now())...)
+			}
 			faults += len(found)
 			d.result.Findings = append(d.result.Findings, found...)
 		}
@@ -71,6 +74,71 @@ func (d *doctor) checkObjects(ctx context.Context) []client.Object {
 	}
 	d.checkSecrets(ctx, secrets)
 	return all
+}
+
+// kindOf returns the kind of the objects of a list.
+func kindOf(list client.ObjectList) string {
+	return strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", list), "*v1alpha1."), "List")
+}
+
+// objectsOf returns the objects of a list.
+func objectsOf(list client.ObjectList) (out []client.Object, err error) {
+	items, err := meta.ExtractList(list)
+	for _, item := range items {
+		if o, ok := item.(client.Object); ok {
+			out = append(out, o)
+		}
+	}
+	return out, err
+}
+
+// addTo adds a list to the objects of a view.
+func addTo(in *view.Input, list client.ObjectList) {
+	switch l := list.(type) {
+	case *v1alpha1.ImagePolicyList:
+		in.ImagePolicies = l.Items
+	case *v1alpha1.GitHubRepositoryList:
+		in.Repositories = l.Items
+	case *v1alpha1.VersionedMicroserviceList:
+		in.Releases = l.Items
+	case *v1alpha1.NetworkPolicyList:
+		in.NetworkPolicies = l.Items
+	case *v1alpha1.FreezeList:
+		in.Freezes = l.Items
+	case *v1alpha1.ClusterFreezeList:
+		in.ClusterFreezes = l.Items
+	}
+}
+
+// judgeActive returns the active releases of a Microservice that lack pods for longer than pods take to move to other nodes: without a ready
+// pod a problem, with some of them a warning.
+func judgeActive(in view.Input, ms *v1alpha1.Microservice, now time.Time) (found []Finding) {
+	c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionReady)
+	if c == nil || c.Status != metav1.ConditionFalse || now.Sub(c.LastTransitionTime.Time) <= settle/4 {
+		return nil
+	}
+	ms = ms.DeepCopy()
+	ms.Status.Convert()
+	in.Microservices = []v1alpha1.Microservice{*ms}
+	s, _ := view.NewService(in, ms.Namespace, ms.Name, now)
+	for _, g := range slices.Concat(s.Groups, s.Previews) {
+		for _, r := range g.Releases {
+			if r.Status != string(v1alpha1.ReleaseActive) || r.State.Word != view.WordUnavailable || r.Pods != nil && r.Pods.Available >= r.Pods.Wanted {
+				continue
+			}
+			level := Problem
+			if r.Pods != nil && r.Pods.Available > 0 {
+				level = Warning
+			}
+			fix := "see " + view.Command(in.Program, in.Namespace, ms.Namespace, "tree", ms.Name)
+			for _, next := range r.State.Next {
+				fix += ", or " + next.Command
+			}
+			text := fmt.Sprintf("%s/%s: the active release %s of group %s is %s", ms.Namespace, ms.Name, r.Version, g.Name, r.State.Sentence)
+			found = append(found, Finding{level, "Microservice", cleanText(text), fix})
+		}
+	}
+	return found
 }
 
 // statusOf returns the conditions of an object and their observed generation.
@@ -140,9 +208,6 @@ func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 		return finding(Problem, "", "%s: %s", c.Reason, c.Message)
 	}
 	found := frozen(o, now, finding)
-	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); kind == "Microservice" && c != nil && c.Status == metav1.ConditionFalse && c.Reason == "ActiveUnavailable" && now.Sub(c.LastTransitionTime.Time) > settle/4 {
-		found = append(found, finding(Problem, "see hlnr tree "+o.GetName()+", and return to an earlier release with hlnr rollback", "%s: %s", c.Reason, c.Message)...)
-	}
 	for _, bad := range []struct {
 		condition string
 		status    metav1.ConditionStatus

@@ -504,3 +504,34 @@ func TestStatusOfNotifications(t *testing.T) {
 		t.Errorf("exit code %d, no %q in:\n%s%s", code, want, text, messages)
 	}
 }
+
+// TestWhyOfAServiceThatIsDown checks that an answer about a service is about the active release if that has no ready pod, and not about a
+// version that failed, or that a user aborted, last week.
+func TestWhyOfAServiceThatIsDown(t *testing.T) {
+	t.Parallel()
+	for _, story := range []string{"crashes", "aborted"} {
+		s, _ := viewtest.Play(story, "shop")
+		in := s.Input
+		in.Microservices = []v1alpha1.Microservice{*in.Microservices[0].DeepCopy()}
+		in.Releases = slices.Clone(in.Releases)
+		for i := range in.Microservices[0].Status.ReleaseGroups[0].Releases {
+			row := &in.Microservices[0].Status.ReleaseGroups[0].Releases[i]
+			if row.Status != v1alpha1.ReleaseActive {
+				continue
+			}
+			row.Available = false
+			for j := range in.Releases {
+				if o := &in.Releases[j]; o.Name == row.VersionedMicroservice {
+					o.Status.Available, o.Status.Failure, o.Status.Message = 0, "CrashLoopBackOff", "exit 1: out of licenses"
+				}
+			}
+		}
+		a, err := ask(in, "shop", []string{"shop"}, s.Now.Add(8*24*time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(a.Summary, "out of licenses") {
+			t.Errorf("%s: the active 1.0.0 has no ready pod; hlnr why shop: %q, do %q", story, a.Summary, a.Do)
+		}
+	}
+}

@@ -31,8 +31,8 @@ func newWhy(f *cli.Factory) *cobra.Command {
 		Long: `Answer one question with the whole chain: from the host through its route and the
 weights to releases, images and the verdicts on newer versions; or from a version to what
 it waits for or why it failed. For the name of a Microservice, the answer is about the
-version that needs most attention: in progress, failed, or else active. Each line names the
-object that it comes from. The last line names what to do.
+version that needs most attention: active without a ready pod, in progress, failed, or else
+active. Each line names the object that it comes from. The last line names what to do.
 
 A host that the namespace does not have is searched in all namespaces that you may list.
 

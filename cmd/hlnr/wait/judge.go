@@ -73,6 +73,19 @@ func (s snapshot) unrouted(g *v1alpha1.ReleaseGroup) (text string) {
 	return text
 }
 
+// withoutPods describes what a release waits for that is known to have none of its pods ready; "" for all others.
+func (s snapshot) withoutPods(row *v1alpha1.Release) string {
+	o := s.release
+	if row.Available || o == nil || o.Spec.Replicas == 0 || o.Status.ObservedGeneration != o.Generation || o.Status.Available > 0 {
+		return ""
+	}
+	text := "waits for a ready pod"
+	if why := cmp.Or(o.Status.Message, o.Status.Failure); why != "" {
+		text += ": " + why
+	}
+	return text
+}
+
 // line is one fact, reported when it changes.
 type line struct {
 	What, Text string
@@ -115,6 +128,9 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 		}
 		if text := s.unrouted(g); text != "" {
 			return append(lines, line{What: "routes", Text: text}), nil
+		}
+		if text := s.withoutPods(row); text != "" {
+			return append(lines, line{What: "pods", Text: text}), nil
 		}
 		if len(s.routing) > 0 {
 			lines = append(lines, line{What: "routes", Text: "programmed"})
@@ -518,6 +534,9 @@ func (q question) late(s snapshot, timeout time.Duration) string {
 	switch {
 	case row != nil:
 		text = fmt.Sprintf("%s: it is %s", text, row.Status)
+		if why := cmp.Or(s.unrouted(g), s.withoutPods(row)); row.Status == v1alpha1.ReleaseActive && why != "" {
+			text += ", and " + why
+		}
 		if g.Rollout != nil && g.Rollout.Release == row.VersionedMicroservice && g.Rollout.Step > 0 {
 			text += ", step " + q.step(s.ms, g, row)
 		}

@@ -66,7 +66,8 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 		Short:   "Wait until a version is active, or in a step: for pipelines (CI)",
 		GroupID: cli.GroupSee,
 		Long: `wait prints one line per change until the version is in the state that --for names, or beyond it. It ends
-early if the version cannot reach it, and continues while the API server does not answer. Each line begins with the time of the change; what was so before has the
+early if the version cannot reach it, and continues while the API server does not answer, or while the version
+is active without a ready pod or without its routes. Each line begins with the time of the change; what was so before has the
 time that the objects have, or none. With -o json each line is a JSON object, the last one of kind Wait
 with the result: Yes, No, TimedOut or Waits. RELEASE is the name of a VersionedMicroservice.
 

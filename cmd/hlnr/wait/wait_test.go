@@ -336,6 +336,39 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// A wait continues while an active release has no ready pod, and names the cause.
+func TestActiveWithoutPods(t *testing.T) {
+	t.Parallel()
+	for _, ready := range []int32{0, 1} {
+		s := fixture(func(s *snapshot) {
+			o := &v1alpha1.VersionedMicroservice{}
+			o.Namespace, o.Name = "shop", "shop-1-2-0"
+			o.Spec.Replicas, o.Status.Failure, o.Status.Message, o.Status.Available = 3, "CrashLoopBackOff", "exit 1", ready
+			s.release = o
+		})
+		q := question{version: "1.2.0", state: forActive, people: true, command: command}
+		lines, a := q.judge(s)
+		if yes := a != nil && a.code == cli.ExitYes; yes != (ready > 0) {
+			t.Errorf("%d pods are ready: %+v", ready, a)
+		}
+		if waits := slices.Contains(lines, line{What: "pods", Text: "waits for a ready pod: exit 1"}); waits != (ready == 0) {
+			t.Errorf("%d pods are ready: %+v", ready, lines)
+		}
+		if late := q.late(s, time.Minute); ready == 0 && late != "1.2.0 is not active after 1m0s: it is active, and waits for a ready pod: exit 1" {
+			t.Error(late)
+		}
+	}
+}
+
+// A wait for an active release that no NetworkPolicy has routed names that at the timeout.
+func TestLateRoutes(t *testing.T) {
+	t.Parallel()
+	s := fixture(func(s *snapshot) { s.routing = []v1alpha1.NetworkPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}} })
+	if got, want := (question{version: "1.2.0", state: forActive}).late(s, time.Minute), `it is active, and waits for the routes of networkpolicies.hlnr.io "shop"`; !strings.HasSuffix(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // Table of messages when the timeout expires.
 func TestLate(t *testing.T) {
 	t.Parallel()

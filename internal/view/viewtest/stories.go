@@ -116,6 +116,8 @@ var stories = map[string]func(w *world){
 		measured(w, "1.1.0", v1alpha1.AnalysisRunning, "0.212", v1alpha1.MeasurementPassed)
 		w.push("1.1.0")
 		w.wait(15 * time.Minute)
+		next := metav1.NewMicroTime(w.now.Add(40 * time.Second))
+		w.analyses["1.1.0"].NextTime = &next
 	},
 	"inconclusive": func(w *world) {
 		live(w)

@@ -215,9 +215,18 @@ func filter(o cluster.Objects, all [kinds]seen) cluster.Objects {
 			ClusterTemplates: only(o.ClusterTemplates, all[clusterTemplates], func(*v1alpha1.ClusterAnalysisTemplate) string { return "" }),
 			Namespaces:       only(o.Namespaces, all[services], func(x *corev1.Namespace) string { return x.Name }),
 			Pods:             only(o.Pods, all[pods], func(x *corev1.Pod) string { return x.Namespace }),
+			PodNamespaces:    all[pods].namespaces(),
 		},
 		Events: only(o.Events, all[events], func(x *eventsv1.Event) string { return x.Namespace }),
 	}
+}
+
+// namespaces returns the namespaces in which a reader may see a kind; nil for all.
+func (s seen) namespaces() map[string]bool {
+	if s.all {
+		return nil
+	}
+	return s.in
 }
 
 func only[T any](list []T, s seen, namespace func(*T) string) []T {
