@@ -129,9 +129,10 @@ type AnalysisTemplateList struct {
 
 // ClusterAnalysisTemplateSpec is an analysis that is offered to namespaces.
 type ClusterAnalysisTemplateSpec struct {
-	// namespaces whose Microservices may use the template. Defaults to all.
+	// namespaces whose Microservices may use the template, at least one. Defaults to all.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=1024
 	// +kubebuilder:validation:items:MaxLength=63
 	Namespaces []string `json:"namespaces,omitempty"`

@@ -83,8 +83,8 @@ var stores = map[string]store{
 		body: `{"size": 0, "track_total_hits": true, "query": {"bool": {"filter": [{"term": {"release": "cart-1"}}, {"range": {"@timestamp": {"gte": 1699999940, "lt": 1700000000, "format": "epoch_second"}}}]}},
 			"aggs": {"errors": {"filter": {"range": {"status": {"gte": 500}}}}}}`,
 		answers: map[string]*float64{
-			`{"took":2,"timed_out":false,"hits":{"total":{"value":200,"relation":"eq"},"max_score":null,"hits":[]},"aggregations":{"errors":{"doc_count":3}}}`: new(1.5),
-			`{"took":2,"timed_out":false,"hits":{"total":{"value":0,"relation":"eq"},"max_score":null,"hits":[]},"aggregations":{"errors":{"doc_count":0}}}`:   nil,
+			`{"took":2,"timed_out":false,"_shards":{"total":5,"successful":5,"skipped":0,"failed":0},"hits":{"total":{"value":200,"relation":"eq"},"max_score":null,"hits":[]},"aggregations":{"errors":{"doc_count":3}}}`: new(1.5),
+			`{"took":2,"timed_out":false,"_shards":{"total":5,"successful":5,"skipped":0,"failed":0},"hits":{"total":{"value":0,"relation":"eq"},"max_score":null,"hits":[]},"aggregations":{"errors":{"doc_count":0}}}`:   nil,
 		},
 	},
 	"honeycomb": {
@@ -247,5 +247,47 @@ func TestHeadersFromSecrets(t *testing.T) {
 	got := s.send(t.Context(), query{provider: providerWeb, address: "http://127.0.0.1:1", text: "body", namespace: "shop", keys: "X-Key absent b"})
 	if want := "spec.updateStrategy.canary.analysis.metrics[].web.headers[].secretKeyRef: not found"; got.err == nil || got.err.Message != want {
 		t.Errorf("%v, want %s", got.err, want)
+	}
+}
+
+// TestRecipesOfFailures: an answer with which a store reports that it failed is an error of the round, and not missing traffic: with noTraffic: Ignore the
+// round would pass, and with Fail it would roll a good release back.
+func TestRecipesOfFailures(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/how-to/metrics-stores.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for recipe, answer := range map[string]string{
+		// https://github.com/influxdata/influxdb/issues/6724: the response of InfluxDB 1 and 2 has the status 200.
+		"influxdb": `{"results":[{"statement_id":0,"error":"database not found: shop"}]}`,
+		// https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_MetricDataResult.html: Complete, InternalError, PartialData or Forbidden.
+		"cloudwatch": `{"MetricDataResults":[{"Id":"errors","Label":"Errors","Timestamps":[],"Values":[],"StatusCode":"InternalError"}],"Messages":[]}`,
+		// A search that timed out has partial results: https://www.elastic.co/docs/api/doc/elasticsearch/operation/operation-search.
+		"elasticsearch": `{"took":2,"timed_out":true,"_shards":{"total":5,"successful":1,"failed":4},"hits":{"total":{"value":0,"relation":"eq"},"max_score":null,"hits":[]},"aggregations":{"errors":{"doc_count":0}}}`,
+	} {
+		found := false
+		for _, fragment := range regexp.MustCompile("(?s)```yaml fragment\n(.*?)\n```").FindAllStringSubmatch(string(text), -1) {
+			var spec v1alpha1.CanaryAnalysis
+			if err := yaml.UnmarshalStrict([]byte(fragment[1]), &spec); err != nil {
+				t.Fatal(err)
+			}
+			for _, metric := range spec.Metrics {
+				if metric.Name != recipe {
+					continue
+				}
+				found = true
+				program, failure := compile(metric.Web.Value)
+				if failure != nil {
+					t.Fatal(failure)
+				}
+				if got := evaluate(t.Context(), program, []byte(answer)); got.err == nil {
+					t.Errorf("%s: %s is read as %+v, want an error", recipe, answer, got)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("no recipe %s", recipe)
+		}
 	}
 }

@@ -3,9 +3,13 @@ package analysis
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,10 +73,36 @@ func askWeb(ctx context.Context, client *http.Client, q query) answer {
 	return evaluate(ctx, program, raw)
 }
 
+// argument matches what is meant as an argument of a template.
+var argument = regexp.MustCompile(`[{][{]\s*[.]?Args\b[^}]*[}]*`)
+
+// textsOf returns the texts of a metric in which a template has arguments, by their fields.
+func textsOf(m *v1alpha1.AnalysisMetric) map[string]string {
+	texts := map[string]string{}
+	if m.Prometheus != nil {
+		texts["prometheus.query"] = m.Prometheus.Query
+	}
+	if m.Web != nil {
+		texts["web.url"], texts["web.body"] = m.Web.URL, m.Web.Body
+		for _, h := range m.Web.Headers {
+			if h.Value != nil {
+				texts["web.headers["+h.Name+"].value"] = *h.Value
+			}
+		}
+	}
+	return texts
+}
+
 // Check compiles the expressions of web metrics, which the schema of the API
-// cannot check. Errors name the metric.
+// cannot check, and refuses arguments: those of a template are filled in before. Errors name the metric.
 func Check(spec *v1alpha1.CanaryAnalysis) error {
 	for _, metric := range metricsOf(spec) {
+		texts := textsOf(&metric)
+		for _, field := range slices.Sorted(maps.Keys(texts)) {
+			if found := argument.FindString(texts[field]); found != "" {
+				return fmt.Errorf("metrics[%s].%s: %s is not an argument: only AnalysisTemplates have arguments, written {{.Args.name}}", metric.Name, field, found)
+			}
+		}
 		if metric.Web == nil {
 			continue
 		}
@@ -109,6 +139,9 @@ func compile(expression string) (cel.Program, *Error) {
 func evaluate(ctx context.Context, program cel.Program, raw []byte) answer {
 	var body any
 	if err := json.Unmarshal(raw, &body); err != nil {
+		if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
+			return answer{err: errorf(BadAnswer, "the response has a value that is out of range: %s", wrong.Value)}
+		}
 		return answer{err: errorf(BadAnswer, "the response is not JSON")}
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)

@@ -73,7 +73,7 @@ func Resolve(ref *v1alpha1.AnalysisTemplateReference, namespace string, t *Templ
 	switch {
 	case t == nil:
 		return nil, absent(ref, namespace)
-	case len(t.Namespaces) > 0 && !slices.Contains(t.Namespaces, namespace):
+	case t.Namespaces != nil && !slices.Contains(t.Namespaces, namespace):
 		return nil, &Error{Missing: true, Message: fmt.Sprintf("%s: %s %q is not offered to namespace %s: its operator can add the namespace to spec.namespaces", place, t.Kind, t.Name, namespace)}
 	}
 	args, err := arguments(ref, t)
@@ -138,6 +138,11 @@ func fill(m *v1alpha1.AnalysisMetric, args map[string]string) error {
 			}
 		}
 	}
+	if m.Web != nil {
+		if err := checkURL(m, args); err != nil {
+			return err
+		}
+	}
 	for _, text := range texts {
 		unknown := ""
 		*text = argument.ReplaceAllStringFunc(*text, func(match string) string {
@@ -150,6 +155,29 @@ func fill(m *v1alpha1.AnalysisMetric, args map[string]string) error {
 		})
 		if unknown != "" {
 			return fmt.Errorf("metric %s uses {{.Args.%s}}, which is not in spec.args", m.Name, unknown)
+		}
+	}
+	return nil
+}
+
+// server matches the scheme and the server of a URL.
+var server = regexp.MustCompile(`^[a-z]+://([^/?]*)`)
+
+// checkURL refuses values that change to which server, or outside of which path, a request with credentials goes: in the server of a URL an
+// argument is its first label, and a path has no segment "..".
+func checkURL(m *v1alpha1.AnalysisMetric, args map[string]string) error {
+	host := server.FindStringSubmatch(m.Web.URL)
+	for _, at := range argument.FindAllStringSubmatchIndex(m.Web.URL, -1) {
+		name := m.Web.URL[at[2]:at[3]]
+		value := args[name]
+		switch {
+		case strings.Contains(value, ".."):
+			return fmt.Errorf("metric %s: the value %q of argument %s must not have .. in a URL", m.Name, value, name)
+		case host == nil || at[0] >= len(host[0]):
+		case at[0] != len(host[0])-len(host[1]) || at[1] >= len(host[0]) || m.Web.URL[at[1]] != '.':
+			return fmt.Errorf("metric %s: in the server of web.url {{.Args.%s}} must be the first label, as in https://{{.Args.%s}}.example.com", m.Name, name, name)
+		case strings.ContainsAny(value, "./:"):
+			return fmt.Errorf("metric %s: the value %q of argument %s must be one label of the server in web.url, without '.', '/' and ':'", m.Name, value, name)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package analysistemplate
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 
@@ -136,6 +137,62 @@ func TestUses(t *testing.T) {
 		spec := Among(ms, []v1alpha1.AnalysisTemplate{*there, *here}, []v1alpha1.ClusterAnalysisTemplate{*shared})
 		if (spec != nil) != (tc.here || tc.shared) {
 			t.Errorf("%+v among the templates: %v", tc.ref, spec)
+		}
+	}
+}
+
+// TestArgumentChangesTheHost: by the API the characters of a value do not "change the host of a URL". All of these URLs and values
+// are accepted by the schema.
+func TestArgumentChangesTheHost(t *testing.T) {
+	t.Parallel()
+	for of, tc := range map[string]struct{ value, host, path string }{
+		"https://{{.Args.account}}.live.dynatrace.com/api/v2/metrics/query": {"evil.example/", ".live.dynatrace.com", "/api/v2/"},
+		"https://quality.example.com{{.Args.account}}":                      {".evil.example", "quality.example.com", ""},
+		"https://quality.example.com/v1/shop/{{.Args.account}}/score":       {"../bank", "quality.example.com", "/v1/shop/"},
+	} {
+		template := &Template{Kind: v1alpha1.KindClusterAnalysisTemplate, Name: "score", Spec: v1alpha1.AnalysisTemplateSpec{
+			Args: []v1alpha1.AnalysisArgument{{Name: "account"}},
+			CanaryAnalysis: v1alpha1.CanaryAnalysis{Metrics: []v1alpha1.AnalysisMetric{{
+				Name: "score", Web: &v1alpha1.WebMetric{URL: of, Value: "body", SecretRef: &v1alpha1.Reference{Name: "quality"}}, ThresholdRange: v1alpha1.ValueRange{Max: new(1.0)},
+			}}},
+		}}
+		spec, unusable := Resolve(&v1alpha1.AnalysisTemplateReference{Kind: template.Kind, Name: "score", Args: []v1alpha1.AnalysisArgumentValue{{Name: "account", Value: tc.value}}}, "shop", template)
+		if unusable != nil {
+			continue // refused
+		}
+		u, err := url.Parse(spec.Metrics[0].Web.URL)
+		if err != nil {
+			continue
+		}
+		if path := u.JoinPath(".").Path; !strings.HasSuffix(u.Host, tc.host) || !strings.HasPrefix(path, tc.path) {
+			t.Errorf("%s with %q: the Secret is sent to %s%s", of, tc.value, u.Host, path)
+		}
+	}
+}
+
+// TestNoNamespaces: an operator who removes the last namespace of the list withdraws the template from all, and does not offer it to all.
+func TestNoNamespaces(t *testing.T) {
+	t.Parallel()
+	template := example()
+	template.Namespaces = []string{} // spec: {namespaces: []}
+	if _, err := Resolve(reference(), "shop", template); err == nil {
+		t.Error("a template with an empty list of namespaces is offered to every namespace")
+	}
+}
+
+// TestArgumentInAHeader: a template is not accepted if it sends "{{.Args.…}}" as it is written. The schema checks the forms in queries, URLs and
+// bodies, but not in headers.
+func TestArgumentInAHeader(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"{{.Args.Team}}", "{{ .Args.team  }}", "{{.Args.team-name}}", "{{Args.team}}"} {
+		template := example()
+		template.Spec.Args = append(template.Spec.Args, v1alpha1.AnalysisArgument{Name: "team"})
+		template.Spec.Metrics[1].Web.Headers[0].Value = &text
+		ref := reference()
+		ref.Args = append(ref.Args, v1alpha1.AnalysisArgumentValue{Name: "team", Value: "cart"})
+		spec, err := Resolve(ref, "shop", template)
+		if err == nil && Check(template) == nil {
+			t.Errorf("the header X-Route is sent as %q", *spec.Metrics[1].Web.Headers[0].Value)
 		}
 	}
 }

@@ -49,6 +49,7 @@ var templateOnlyRows = map[string]row{
 	"template argument, no name": {kind: "AnalysisTemplate", patch: `spec: {args: [{default: a}]}`, refused: "spec.args[0].name: Required value"},
 	"template argument, long":    {kind: "AnalysisTemplate", patch: `spec: {args: [{name: ` + long(64) + `}]}`, refused: "spec.args[0].name: Too long"},
 	"template default, long":     {kind: "AnalysisTemplate", patch: `spec: {args: [{name: a, default: ` + long(254) + `}]}`, refused: "spec.args[0].default: Too long"},
+	"template for no namespace":  {kind: "ClusterAnalysisTemplate", patch: "metadata: {name: none}\nspec: {namespaces: []}", refused: "spec.namespaces"},
 	"template, many namespaces":  {kind: "ClusterAnalysisTemplate", patch: `spec: {namespaces: [` + strings.Repeat("a, ", 1025) + `]}`, refused: "spec.namespaces: Too many"},
 	"template, long namespace":   {kind: "ClusterAnalysisTemplate", patch: `spec: {namespaces: [` + long(64) + `]}`, refused: "spec.namespaces[0]: Too long"},
 
