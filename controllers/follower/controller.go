@@ -46,6 +46,8 @@ type Options struct {
 
 type reconciler struct {
 	client.Client
+	// live reads past the cache.
+	live   client.Reader
 	events status.Recorder
 	writer apply.Writer
 }
@@ -68,7 +70,7 @@ func CacheByObject() map[client.Object]cache.ByObject {
 
 func trimCronJob(obj any) (any, error) {
 	if job, ok := obj.(*batchv1.CronJob); ok {
-		job.ManagedFields, job.Status = nil, batchv1.CronJobStatus{}
+		job.Status = batchv1.CronJobStatus{} // The managed fields show which containers are the user's.
 	}
 	return obj, nil
 }
@@ -77,6 +79,7 @@ func trimCronJob(obj any) (any, error) {
 func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	r := &reconciler{
 		Client: mgr.GetClient(),
+		live:   mgr.GetAPIReader(),
 		events: status.Recorder{Events: mgr.GetEventRecorder(FieldOwner)},
 		writer: apply.Writer{Client: mgr.GetClient(), Owner: FieldOwner},
 	}
@@ -155,11 +158,34 @@ func (r *reconciler) followers(ctx context.Context, namespace, microservice stri
 	return requests
 }
 
+// resume lets a CronJob start Jobs again that is not in the cache any longer, because its label was removed. It keeps its image and its
+// configuration: those of its manifest return with the next change of it.
+func (r *reconciler) resume(ctx context.Context, key client.ObjectKey) error {
+	job := &batchv1.CronJob{}
+	if err := r.live.Get(ctx, key, job); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if job.Labels[v1alpha1.LabelFollow] != "" || job.Annotations[v1alpha1.AnnotationFollowMessage] == "" {
+		return nil // It is in the cache soon, or never followed.
+	}
+	intent, err := intentOf(job, plan{message: "it does not follow a Microservice, because it has no label " + v1alpha1.LabelFollow})
+	if err != nil {
+		return err
+	}
+	if _, err := r.writer.Share(ctx, job, intent); err != nil {
+		return fmt.Errorf("resume CronJob %q: %w", job.Name, err)
+	}
+	return nil
+}
+
 // Reconcile keeps one CronJob at the release that it follows.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	o, err := r.observe(ctx, req)
-	if err != nil || o == nil {
+	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if o == nil {
+		return ctrl.Result{}, r.resume(ctx, req.NamespacedName)
 	}
 	p := decide(o)
 	intent, err := intentOf(o.cronJob, p)

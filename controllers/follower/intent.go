@@ -52,6 +52,9 @@ func intentOf(job *batchv1.CronJob, p plan) (*unstructured.Unstructured, error) 
 		var items []any
 		for i := range list.containers {
 			c := &list.containers[i]
+			if !ofUser(job, list.field, c.Name) {
+				continue // Without the intent the API server removes it.
+			}
 			item, err := containerIntent(c, images[c.Name], refs)
 			if err != nil {
 				return nil, fmt.Errorf("container %q: %w", c.Name, err)
@@ -98,6 +101,28 @@ func intentOf(job *batchv1.CronJob, p plan) (*unstructured.Unstructured, error) 
 		"metadata": map[string]any{"namespace": job.Namespace, "name": job.Name, "annotations": annotations},
 		"spec":     spec,
 	}}, nil
+}
+
+// ofUser reports whether another field manager has a container of a list. One that a user renamed or removed has only the fields that
+// were applied to it. Without other managers of the specification, as after their entries were removed, each container counts as a user's.
+func ofUser(job *batchv1.CronJob, list, name string) bool {
+	path := []string{"f:spec", "f:jobTemplate", "f:spec", "f:template", "f:spec", "f:" + list, fmt.Sprintf(`k:{"name":%q}`, name)}
+	others := false
+	for _, m := range job.ManagedFields {
+		if m.Manager == FieldOwner || m.Subresource != "" || m.FieldsV1 == nil {
+			continue
+		}
+		var fields map[string]any
+		if err := json.Unmarshal(m.FieldsV1.Raw, &fields); err != nil {
+			continue
+		}
+		if _, found, _ := unstructured.NestedFieldNoCopy(fields, path...); found {
+			return true
+		}
+		_, spec := fields["f:spec"]
+		others = others || spec
+	}
+	return !others
 }
 
 // imagesOf returns the images of some containers, by name.
