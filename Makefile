@@ -164,7 +164,8 @@ lint: $(LINT) ## Check formatting, and run golangci-lint and kube-api-linter; .g
 	@cd hack/localcluster && $(CURDIR)/$(LINT) run ./...
 
 .PHONY: verify
-verify: lint generate ## Fail on findings of linters, and when generated files are not up to date
+verify: lint generate ## Fail on findings of linters, and when generated files, or the modules that require this one, are not up to date
+	@for module in hack/boardtest hack/helm; do (cd $$module && go mod tidy -diff) || { echo "$$module is not up to date: run go mod tidy there" >&2; exit 1; }; done
 	@git diff --exit-code -- apis config charts docs/reference/helm-values.md || { echo "generated files are not up to date: commit the changes above" >&2; exit 1; }
 
 .PHONY: words words-update
