@@ -328,3 +328,22 @@ func TestHostOfTwoGroupsWithoutPods(t *testing.T) {
 		t.Errorf("%q, and no release has a ready pod", a.Summary)
 	}
 }
+
+// TestEndOfAPreview checks that a group that ends shows the hooks that it waits for, and why one of them does not run.
+func TestEndOfAPreview(t *testing.T) {
+	t.Parallel()
+	s, ms := played(t, "active")
+	g := &ms.Status.ReleaseGroups[0]
+	name := g.Releases[0].VersionedMicroservice
+	g.Phase, g.Releases[0].Status, g.End = v1alpha1.GroupClosing, v1alpha1.ReleaseDeprecated, &v1alpha1.PreviewEnd{Release: name}
+	for i := range s.Input.Releases {
+		if o := &s.Input.Releases[i]; o.Name == name {
+			o.Status.Hooks = []v1alpha1.HookStatus{{Name: "drop", Type: v1alpha1.HookPostPreview, Phase: v1alpha1.HookWaiting, Message: "cannot create Job shop-1: exceeded quota"}}
+		}
+	}
+	svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now)
+	want := "it waits for its hooks of type PostPreview: cannot create Job shop-1: exceeded quota"
+	if got := svc.Groups[0].State.Sentence; !strings.Contains(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -25,6 +25,22 @@ func (s *service) repository() (*v1alpha1.ImagePolicy, *v1alpha1.GitHubRepositor
 	return p, s.repos[k]
 }
 
+// endHooks describes the wait for the hooks of the end of a preview; "" if there is none.
+func (s *service) endHooks(g *v1alpha1.ReleaseGroup) string {
+	if g.End == nil {
+		return ""
+	}
+	text := "it waits for its hooks of type PostPreview"
+	if o := s.release(g.End.Release); o != nil {
+		for _, h := range o.Status.Hooks {
+			if h.Type == v1alpha1.HookPostPreview && h.Phase == v1alpha1.HookWaiting && h.Message != "" {
+				text += ": " + h.Message
+			}
+		}
+	}
+	return text
+}
+
 // pullRequest returns the pull request of a preview, as far as known.
 func (s *service) pullRequest(g *v1alpha1.ReleaseGroup) *PullRequest {
 	out := &PullRequest{Number: g.PullRequest, Head: g.Head, Pushed: micros(g.HeadTime)}

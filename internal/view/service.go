@@ -290,7 +290,7 @@ func (s *service) groupState(g *v1alpha1.ReleaseGroup, r *rollout) State {
 	active := activeOf(g)
 	switch {
 	case g.Phase == v1alpha1.GroupClosing:
-		return State{Word: WordDraining, Class: Moving}
+		return State{Word: WordDraining, Class: Moving, Detail: s.endHooks(g)}
 	case g.Phase == v1alpha1.GroupExpired:
 		return s.expired(g)
 	case active != nil && s.down(active) && s.ms.Successor(g) == nil:
