@@ -46,8 +46,8 @@ func TestGroups(t *testing.T) {
 
 func TestPattern(t *testing.T) {
 	t.Parallel()
-	got, err := pattern("previews")
-	if err != nil || got != "^(TestPreviews)$" {
+	got, err := pattern("freeze")
+	if err != nil || got != "^(TestFreeze)$" {
 		t.Errorf("%q, %v", got, err)
 	}
 	if _, err := pattern("none"); err == nil || !strings.Contains(err.Error(), "traffic") {
