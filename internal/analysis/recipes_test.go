@@ -245,7 +245,7 @@ func TestHeadersFromSecrets(t *testing.T) {
 		}
 	}
 	got := s.send(t.Context(), query{provider: providerWeb, address: "http://127.0.0.1:1", text: "body", namespace: "shop", keys: "X-Key absent b"})
-	if want := "spec.updateStrategy.canary.analysis.metrics[].web.headers[].secretKeyRef: not found"; got.err == nil || got.err.Message != want {
+	if want := "metrics[].web.headers[].secretKeyRef of the analysis: not found"; got.err == nil || got.err.Message != want {
 		t.Errorf("%v, want %s", got.err, want)
 	}
 }
