@@ -186,6 +186,18 @@ func TestFollower(t *testing.T) {
 	})
 	follows("@"+digests["1.0.0"], false, "version 1.0.0")
 
+	// An empty list removes the list, which has one owner; one that is omitted does not.
+	git(strings.Replace(report, "envFrom:\n            - configMapRef: {name: settings}", "envFrom: []", 1))
+	await.Nil(t, func(ctx context.Context) error {
+		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil {
+			return err
+		}
+		if list := job.Spec.JobTemplate.Spec.Template.Spec.Containers[0].EnvFrom; len(list) > 0 {
+			return fmt.Errorf("envFrom %v", list)
+		}
+		return nil
+	})
+
 	// Without the label it is not suspended any longer.
 	unfollowed := strings.NewReplacer("name: report", "name: unfollowed", "{hlnr.io/follow: shop}", "{hlnr.io/follow: none}").Replace(report)
 	git(unfollowed)
