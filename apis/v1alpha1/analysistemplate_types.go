@@ -47,7 +47,8 @@ type AnalysisArgumentValue struct {
 	Name string `json:"name"`
 
 	// value of the argument. The characters that it may contain have no meaning in strings of
-	// PromQL and JSON, or change the host of a URL.
+	// PromQL and JSON. In the server of a URL it must be one label, without '.', '/' and ':';
+	// in the path '/' begins another segment, and '..' is rejected.
 	// +required
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._:/-]*$')",message="analysisTemplateRef.args[].value must consist of letters, digits, '.', '_', ':', '/' and '-'"

@@ -160,6 +160,54 @@ func TestFollower(t *testing.T) {
 		t.Error("the CronJob was written without a change")
 	}
 
+	// Git renames the container and removes a variable: nothing of them remains.
+	git(strings.NewReplacer("labels:", "annotations: {hlnr.io/follow-container: main}\n  labels:", "- name: shop", "- name: main", `
+            - name: LEVEL
+              valueFrom: {configMapKeyRef: {name: settings, key: level}}`, "").Replace(report))
+	await.Nil(t, func(ctx context.Context) error {
+		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil {
+			return err
+		}
+		all := job.Spec.JobTemplate.Spec.Template.Spec.Containers
+		if len(all) != 2 || all[0].Name != "main" || len(all[0].Env) != 1 || !strings.Contains(all[0].Image, digests["1.0.0"]) {
+			return fmt.Errorf("containers %+v", all)
+		}
+		return nil
+	})
+	git(report)
+	await.Nil(t, func(ctx context.Context) error {
+		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil {
+			return err
+		}
+		if all := job.Spec.JobTemplate.Spec.Template.Spec.Containers; len(all) != 2 || all[0].Name != "shop" || len(all[0].Env) != 2 {
+			return fmt.Errorf("containers %+v", all)
+		}
+		return nil
+	})
+	follows("@"+digests["1.0.0"], false, "version 1.0.0")
+
+	// An empty list removes the list, which has one owner; one that is omitted does not.
+	git(strings.Replace(report, "envFrom:\n            - configMapRef: {name: settings}", "envFrom: []", 1))
+	await.Nil(t, func(ctx context.Context) error {
+		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil {
+			return err
+		}
+		if list := job.Spec.JobTemplate.Spec.Template.Spec.Containers[0].EnvFrom; len(list) > 0 {
+			return fmt.Errorf("envFrom %v", list)
+		}
+		return nil
+	})
+
+	// Without the label it is not suspended any longer.
+	unfollowed := strings.NewReplacer("name: report", "name: unfollowed", "{hlnr.io/follow: shop}", "{hlnr.io/follow: none}").Replace(report)
+	git(unfollowed)
+	job.Name = "unfollowed"
+	follows(placeholder, true, `Microservice "none" does not exist`)
+	git(strings.Replace(unfollowed, "{hlnr.io/follow: none}", "{}", 1))
+	follows(placeholder, false, "no label")
+	job.Name = "report"
+	follows("@"+digests["1.0.0"], false, "version 1.0.0")
+
 	// Without the Microservice it keeps what it has: an uninstallation harms no workload.
 	if err := env.Client.Delete(t.Context(), ms); err != nil {
 		t.Fatal(err)

@@ -44,7 +44,7 @@ func intentOf(job *batchv1.CronJob, p plan) (*unstructured.Unstructured, error) 
 	if p.release != nil {
 		follows, images = p.release.Name, releaseImages(p)
 	}
-	template, after := map[string]any{}, state{}
+	template, after, users := map[string]any{}, state{}, othersOf(job)
 	for _, list := range []struct {
 		field      string
 		containers []corev1.Container
@@ -52,9 +52,10 @@ func intentOf(job *batchv1.CronJob, p plan) (*unstructured.Unstructured, error) 
 		var items []any
 		for i := range list.containers {
 			c := &list.containers[i]
-			if !ofUser(job, list.field, c.Name) {
+			if !users.have(list.field, c.Name) {
 				continue // Without the intent the API server removes it.
 			}
+			c.Env = slices.DeleteFunc(c.Env, func(v corev1.EnvVar) bool { return !users.have(list.field, c.Name, "env", v.Name) })
 			item, err := containerIntent(c, images[c.Name], refs)
 			if err != nil {
 				return nil, fmt.Errorf("container %q: %w", c.Name, err)
@@ -70,6 +71,7 @@ func intentOf(job *batchv1.CronJob, p plan) (*unstructured.Unstructured, error) 
 			template[list.field] = items
 		}
 	}
+	pod.Volumes = slices.DeleteFunc(pod.Volumes, func(v corev1.Volume) bool { return !users.have("volumes", v.Name) })
 	volumes, err := volumesIntent(pod.Volumes, refs)
 	if err != nil {
 		return nil, err
@@ -103,11 +105,14 @@ func intentOf(job *batchv1.CronJob, p plan) (*unstructured.Unstructured, error) 
 	}}, nil
 }
 
-// ofUser reports whether another field manager has a container of a list. One that a user renamed or removed has only the fields that
-// were applied to it. Without other managers of the specification, as after their entries were removed, each container counts as a user's.
-func ofUser(job *batchv1.CronJob, list, name string) bool {
-	path := []string{"f:spec", "f:jobTemplate", "f:spec", "f:template", "f:spec", "f:" + list, fmt.Sprintf(`k:{"name":%q}`, name)}
-	others := false
+// others are the fields of the pod's specification that other field managers have, for each of them. One that a user renamed or removed has
+// only the fields that were applied to it, and remains as long as they are.
+type others []map[string]any
+
+// othersOf returns the fields of the other managers of a CronJob's specification. Without them, as after their entries were removed, it is
+// empty, and each item counts as a user's.
+func othersOf(job *batchv1.CronJob) others {
+	var all others
 	for _, m := range job.ManagedFields {
 		if m.Manager == FieldOwner || m.Subresource != "" || m.FieldsV1 == nil {
 			continue
@@ -116,13 +121,29 @@ func ofUser(job *batchv1.CronJob, list, name string) bool {
 		if err := json.Unmarshal(m.FieldsV1.Raw, &fields); err != nil {
 			continue
 		}
-		if _, found, _ := unstructured.NestedFieldNoCopy(fields, path...); found {
-			return true
+		if _, spec := fields["f:spec"]; !spec {
+			continue
 		}
-		_, spec := fields["f:spec"]
-		others = others || spec
+		pod, _, _ := unstructured.NestedFieldNoCopy(fields, "f:spec", "f:jobTemplate", "f:spec", "f:template", "f:spec")
+		of, _ := pod.(map[string]any)
+		all = append(all, of)
 	}
-	return !others
+	return all
+}
+
+// have reports whether another manager has an item, such as a container, or a variable of it: lists and names by turns.
+func (o others) have(path ...string) bool {
+	keys := make([]string, len(path))
+	for i, key := range path {
+		keys[i] = "f:" + key
+		if i%2 == 1 {
+			keys[i] = fmt.Sprintf(`k:{"name":%q}`, key)
+		}
+	}
+	return len(o) == 0 || slices.ContainsFunc(o, func(fields map[string]any) bool {
+		_, found, _ := unstructured.NestedFieldNoCopy(fields, keys...)
+		return found
+	})
 }
 
 // imagesOf returns the images of some containers, by name.

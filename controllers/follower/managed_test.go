@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,11 +89,37 @@ func TestRenamedContainer(t *testing.T) {
 	s.follow()
 	s.apply(`{"restartPolicy":"Never","containers":[{"name":"report","image":"shop","command":["/shop","report"]}]}`)
 	s.follow()
-	for _, c := range podSpec(s.live()).Containers {
-		t.Logf("container %s: image %s, command %q", c.Name, c.Image, c.Command)
+	if all := podSpec(s.live()).Containers; len(all) != 1 || all[0].Name != "report" || all[0].Image != "shop@sha256:1" {
+		t.Errorf("containers %+v, want only the one of the manifest with the image of the release: another one runs its entry point in each Job", all)
 	}
-	if n := len(podSpec(s.live()).Containers); n != 1 {
-		t.Errorf("%d containers, want only the one of the manifest: the other one runs the entry point of the release in each Job", n)
+}
+
+// TestRemovedVariableAndVolume: a variable and a volume that a user removes go, and can return as another kind. In one step they cannot: the name of
+// the copy belongs to the controller.
+func TestRemovedVariableAndVolume(t *testing.T) {
+	s := newManaged(t)
+	const pod = `{"restartPolicy":"Never","containers":[{"name":"shop","image":"shop"%s}]%s}`
+	reference, config := `,"env":[{"name":"DB","valueFrom":{"configMapKeyRef":{"name":"settings","key":"db"}}}]`, `,"volumes":[{"name":"data","configMap":{"name":"settings"}}]`
+	s.apply(fmt.Sprintf(pod, reference, config))
+	s.follow()
+	first := podSpec(s.live())
+	if v := first.Containers[0].Env[0].ValueFrom.ConfigMapKeyRef.Name; v == "settings" || first.Volumes[0].ConfigMap.Name != v {
+		t.Fatalf("variable of %s, volume of %s", v, first.Volumes[0].ConfigMap.Name)
+	}
+	s.follow() // What the user did not remove remains.
+	if diff := cmp.Diff(first, podSpec(s.live())); diff != "" {
+		t.Errorf("without a change: -before +after:\n%s", diff)
+	}
+	s.apply(fmt.Sprintf(pod, "", ""))
+	s.follow()
+	if now := podSpec(s.live()); len(now.Containers[0].Env)+len(now.Volumes) > 0 {
+		t.Errorf("removed: variables %v, volumes %v", now.Containers[0].Env, now.Volumes)
+	}
+	s.apply(fmt.Sprintf(pod, `,"env":[{"name":"DB","value":"db.shop"}]`, `,"volumes":[{"name":"data","emptyDir":{}}]`))
+	s.follow()
+	now := podSpec(s.live())
+	if e, v := now.Containers[0].Env[0], now.Volumes[0]; e.ValueFrom != nil || e.Value != "db.shop" || v.ConfigMap != nil || v.EmptyDir == nil {
+		t.Errorf("variable %+v, volume %+v", e, v)
 	}
 }
 

@@ -2,6 +2,7 @@ package follower
 
 import (
 	"fmt"
+	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -103,9 +104,10 @@ func activeOf(group *v1alpha1.ReleaseGroup) string {
 
 // containerOf returns the container of a CronJob that runs the image of a release: the one that the
 // annotation names, or the one with the name of the release's container or of the Microservice, or the
-// only one. It returns "" if there is none.
+// only one. It returns "" if there is none. Containers that only the controller keeps do not count: a user renamed or removed them.
 func containerOf(o *observed, release *v1alpha1.VersionedMicroservice) string {
-	containers := podSpec(o.cronJob).Containers
+	users := othersOf(o.cronJob)
+	containers := slices.DeleteFunc(slices.Clone(podSpec(o.cronJob).Containers), func(c corev1.Container) bool { return !users.have("containers", c.Name) })
 	has := func(name string) bool {
 		for i := range containers {
 			if containers[i].Name == name {

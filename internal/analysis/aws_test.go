@@ -253,7 +253,7 @@ func TestSecretsOfAWS(t *testing.T) {
 		data map[string][]byte
 		want string
 	}{
-		"missing":      {nil, "spec.updateStrategy.canary.analysis.metrics[].web.aws.secretRef: not found"},
+		"missing":      {nil, "metrics[].web.aws.secretRef of the analysis: not found"},
 		"empty":        {map[string][]byte{}, "Secret a has no key access-key-id, which web.aws needs"},
 		"no secret":    {map[string][]byte{keyAccessID: []byte("hunter2")}, "Secret a has no key secret-access-key, which web.aws needs"},
 		"bad id":       {good(map[string]string{keyAccessID: "hunter2/x"}), "Secret a: the key access-key-id must consist of at most 128 letters, digits and '_'"},

@@ -165,11 +165,11 @@ func (s *sender) secret(ctx context.Context, q query, field, name string) (map[s
 	}
 	data, err := s.secrets.Secret(ctx, q.namespace, name)
 	if err != nil {
-		place := "spec.updateStrategy.canary.analysis.provider.prometheus"
+		place := "provider.prometheus"
 		if q.provider == providerWeb {
-			place = "spec.updateStrategy.canary.analysis.metrics[].web"
+			place = "metrics[].web"
 		}
-		return nil, errorf(BadSecret, "%s.%s: %v", place, field, err)
+		return nil, errorf(BadSecret, "%s.%s of the analysis: %v", place, field, err)
 	}
 	return data, nil
 }

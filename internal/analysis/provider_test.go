@@ -226,7 +226,7 @@ func TestMissingSecrets(t *testing.T) {
 			t.Parallel()
 			test.q.namespace, test.q.address = "shop", "http://a"
 			got := openSender(t, secrets{}).send(t.Context(), test.q)
-			if want := "spec.updateStrategy.canary.analysis." + test.want + ": not found"; got.err == nil || got.err.Reason != BadSecret || got.err.Message != want {
+			if want := test.want + " of the analysis: not found"; got.err == nil || got.err.Reason != BadSecret || got.err.Message != want {
 				t.Errorf("%v, want %s", got.err, want)
 			}
 		})

@@ -245,7 +245,7 @@ func TestHeadersFromSecrets(t *testing.T) {
 		}
 	}
 	got := s.send(t.Context(), query{provider: providerWeb, address: "http://127.0.0.1:1", text: "body", namespace: "shop", keys: "X-Key absent b"})
-	if want := "spec.updateStrategy.canary.analysis.metrics[].web.headers[].secretKeyRef: not found"; got.err == nil || got.err.Message != want {
+	if want := "metrics[].web.headers[].secretKeyRef of the analysis: not found"; got.err == nil || got.err.Message != want {
 		t.Errorf("%v, want %s", got.err, want)
 	}
 }
@@ -258,13 +258,18 @@ func TestRecipesOfFailures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for recipe, answer := range map[string]string{
-		// https://github.com/influxdata/influxdb/issues/6724: the response of InfluxDB 1 and 2 has the status 200.
-		"influxdb": `{"results":[{"statement_id":0,"error":"database not found: shop"}]}`,
+	for recipe, answers := range map[string][]string{
+		// https://github.com/influxdata/influxdb/issues/6724: the response of InfluxDB 1 and 2 has the status 200, and may have values that were read before.
+		"influxdb": {`{"results":[{"statement_id":0,"error":"database not found: shop"}]}`, `{"results":[{"statement_id":0,"series":[{"name":"requests","columns":["time","sum"],"values":[[1699999940,0.02]]}],"error":"timeout"}]}`},
 		// https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_MetricDataResult.html: Complete, InternalError, PartialData or Forbidden.
-		"cloudwatch": `{"MetricDataResults":[{"Id":"errors","Label":"Errors","Timestamps":[],"Values":[],"StatusCode":"InternalError"}],"Messages":[]}`,
+		"cloudwatch": {
+			`{"MetricDataResults":[{"Id":"errors","Label":"Errors","Timestamps":[],"Values":[],"StatusCode":"InternalError"}],"Messages":[]}`,
+			`{"MetricDataResults":[{"Id":"errors","Label":"Errors","Timestamps":[1699999500],"Values":[0.5],"StatusCode":"PartialData"}],"Messages":[]}`,
+		},
 		// A search that timed out has partial results: https://www.elastic.co/docs/api/doc/elasticsearch/operation/operation-search.
-		"elasticsearch": `{"took":2,"timed_out":true,"_shards":{"total":5,"successful":1,"failed":4},"hits":{"total":{"value":0,"relation":"eq"},"max_score":null,"hits":[]},"aggregations":{"errors":{"doc_count":0}}}`,
+		"elasticsearch": {`{"took":2,"timed_out":true,"_shards":{"total":5,"successful":1,"failed":4},"hits":{"total":{"value":0,"relation":"eq"},"max_score":null,"hits":[]},"aggregations":{"errors":{"doc_count":0}}}`},
+		// https://docs.datadoghq.com/api/latest/metrics/#query-timeseries-points: error is a message "if status is not ok".
+		"datadog": {`{"status":"error","error":"Query timed out","series":[],"res_type":"time_series"}`},
 	} {
 		found := false
 		for _, fragment := range regexp.MustCompile("(?s)```yaml fragment\n(.*?)\n```").FindAllStringSubmatch(string(text), -1) {
@@ -281,8 +286,10 @@ func TestRecipesOfFailures(t *testing.T) {
 				if failure != nil {
 					t.Fatal(failure)
 				}
-				if got := evaluate(t.Context(), program, []byte(answer)); got.err == nil {
-					t.Errorf("%s: %s is read as %+v, want an error", recipe, answer, got)
+				for _, answer := range answers {
+					if got := evaluate(t.Context(), program, []byte(answer)); got.err == nil {
+						t.Errorf("%s: %s is read as %+v, want an error", recipe, answer, got)
+					}
 				}
 			}
 		}

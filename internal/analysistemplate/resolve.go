@@ -167,6 +167,10 @@ var server = regexp.MustCompile(`^[a-z]+://([^/?]*)`)
 // argument is its first label, and a path has no segment "..".
 func checkURL(m *v1alpha1.AnalysisMetric, args map[string]string) error {
 	host := server.FindStringSubmatch(m.Web.URL)
+	filled := argument.ReplaceAllStringFunc(m.Web.URL, func(match string) string { return args[argument.FindStringSubmatch(match)[1]] })
+	if climbs(filled) && !climbs(m.Web.URL) {
+		return fmt.Errorf("metric %s: with the values of its arguments web.url has a segment .. in its path", m.Name)
+	}
 	for _, at := range argument.FindAllStringSubmatchIndex(m.Web.URL, -1) {
 		name := m.Web.URL[at[2]:at[3]]
 		value := args[name]
@@ -181,6 +185,12 @@ func checkURL(m *v1alpha1.AnalysisMetric, args map[string]string) error {
 		}
 	}
 	return nil
+}
+
+// climbs reports whether the path of a URL has a segment "..".
+func climbs(text string) bool {
+	path, _, _ := strings.Cut(text, "?")
+	return slices.Contains(strings.Split(path, "/"), "..")
 }
 
 // change applies a change of a metric.

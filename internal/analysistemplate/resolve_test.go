@@ -149,6 +149,8 @@ func TestArgumentChangesTheHost(t *testing.T) {
 		"https://{{.Args.account}}.live.dynatrace.com/api/v2/metrics/query": {"evil.example/", ".live.dynatrace.com", "/api/v2/"},
 		"https://quality.example.com{{.Args.account}}":                      {".evil.example", "quality.example.com", ""},
 		"https://quality.example.com/v1/shop/{{.Args.account}}/score":       {"../bank", "quality.example.com", "/v1/shop/"},
+		"https://quality.example.com/v1/shop/.{{.Args.account}}/score":      {".", "quality.example.com", "/v1/shop/"},
+		"https://quality.example.com/v2/{{.Args.account}}{{.Args.account}}": {".", "quality.example.com", "/v2/"},
 	} {
 		template := &Template{Kind: v1alpha1.KindClusterAnalysisTemplate, Name: "score", Spec: v1alpha1.AnalysisTemplateSpec{
 			Args: []v1alpha1.AnalysisArgument{{Name: "account"}},
