@@ -30,7 +30,7 @@ func (b *planner) assignSlots() {
 		case g.Phase == Live && len(g.Releases) == 0 && !b.wants(*g):
 			g.Phase, g.Target = Expired, Target{Reason: NoSlot}
 			b.noteIdle(g)
-		case b.scope(g).onlyEnds() && !b.wants(*g):
+		case !b.o.Spec.Paused && !b.o.SourceStale && b.scope(g).onlyEnds() && !b.wants(*g):
 			b.scope(g).takeDown(Expired, NoSlot)
 			g.Target = Target{Reason: NoSlot}
 			b.noteIdle(g)

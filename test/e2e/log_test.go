@@ -49,6 +49,7 @@ var explained = []struct {
 	{regexp.MustCompile(`leader election lost|[Ff]ailed to renew lease|[Ee]rror retrieving (resource|lease) lock|[Ff]ailed to update lease|[Ee]rror initially creating lease`),
 		"the Lease is lost with the API server"},
 	{regexp.MustCompile(`RBAC: \[?clusterrole\.rbac\.authorization\.k8s\.io .* not found`), rolesUnread},
+	{regexp.MustCompile(`"Failed to watch".*context canceled`), "a manager that a test stops ends its watches"},
 	{regexp.MustCompile(`because it is being terminated|Server rejected event .*namespaces \\"[^"]+" not found`), "a namespace is deleted by a test while a release is in progress"},
 }
 
