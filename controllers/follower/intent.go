@@ -118,7 +118,7 @@ func othersOf(job *batchv1.CronJob) others {
 			continue
 		}
 		var fields map[string]any
-		if err := json.Unmarshal(m.FieldsV1.Raw, &fields); err != nil {
+		if err := json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields); err != nil {
 			continue
 		}
 		if _, spec := fields["f:spec"]; !spec {
