@@ -617,6 +617,23 @@ func TestLastCallerEndsTheWork(t *testing.T) {
 	}
 }
 
+// A caller whose context has ended sends no request. Otherwise its result would depend on whether the response arrives first.
+func TestEndedContextStartsNothing(t *testing.T) {
+	t.Parallel()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	var flights flights
+	for range 100 {
+		_, err := share(ended, &flights, "key", time.Hour, func(context.Context) (int, error) {
+			t.Error("a request started")
+			return 0, nil
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("got %v, want %v", err, context.Canceled)
+		}
+	}
+}
+
 func TestCallerLeavesOthersStay(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)

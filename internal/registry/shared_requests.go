@@ -22,13 +22,17 @@ type flight struct {
 }
 
 // share runs work once for all concurrent callers with the same key. The work continues when a
-// caller leaves, but ends with its timeout and with the last caller.
+// caller leaves, but ends with its timeout and with the last caller. A caller whose context has
+// ended starts nothing.
 func share[T any](ctx context.Context, fs *flights, key string, timeout time.Duration, work func(context.Context) (T, error)) (T, error) {
+	var none T
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
 	f := fs.join(ctx, key, timeout, func(ctx context.Context) (any, error) { return work(ctx) })
 	select {
 	case <-ctx.Done():
 		fs.leave(key, f)
-		var none T
 		return none, ctx.Err()
 	case <-f.done:
 		value, _ := f.value.(T)
