@@ -35,6 +35,7 @@ func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration, now time.Time) 
 		Pins:             readPins(u.Manual),
 		Ended:            ms.Spec.EndedGroups,
 		Previews:         readPreviews(ms.Spec.Previews),
+		Exclusive:        a.Exclusive,
 	}
 	if spec.MinimumAvailable == 0 {
 		spec.MinimumAvailable = 3
@@ -52,14 +53,10 @@ func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration, now time.Time) 
 	if a.Autoscaling != nil {
 		spec.SplitBy = release.SplitByRoutes
 	}
-	var err error
-	if u.Canary != nil {
-		err = readCanary(u.Canary, &spec, now)
+	if u.Canary == nil {
+		return spec, nil
 	}
-	if a.Exclusive {
-		spec.Exclusive, spec.SplitBy = true, release.SplitByPods
-	}
-	return spec, err
+	return spec, readCanary(u.Canary, &spec, now)
 }
 
 func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) error {

@@ -678,7 +678,7 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 // splitsByPods reports whether users expect that the shares of pods follow the weights: they asked for it, or nothing routes.
 func splitsByPods(o Observed, g *Group) bool {
 	routed := len(o.Policies) > 0 || slices.ContainsFunc(g.Releases, func(r Row) bool { return r.Routed })
-	return o.Spec.SplitBy == SplitByPods || o.Spec.SplitBy == SplitByDefault && !routed
+	return o.Spec.Exclusive || o.Spec.SplitBy == SplitByPods || o.Spec.SplitBy == SplitByDefault && !routed
 }
 
 // keepsShare reports whether one of two releases that share the pods of a group keeps its part of them, and both together have as

@@ -78,10 +78,9 @@ type Spec struct {
 	// MatchWeight returns a canary as many replicas as its next weight needs, instead of all from the
 	// start.
 	MatchWeight bool
-	// SplitBy is what splits work between the active release and a canary. It is SplitByPods for
-	// an Exclusive group.
+	// SplitBy is what splits work between the active release and a canary.
 	SplitBy SplitBy
-	// Exclusive: at most one release of a group has pods (rule 47).
+	// Exclusive: at most one release of a group has pods (rule 47), whatever SplitBy is.
 	Exclusive bool
 }
 

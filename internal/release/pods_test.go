@@ -250,7 +250,7 @@ func (h tale) worker(replicas int) {
 
 // exclusive makes 1.0.0 active in an exclusive group, without a policy.
 func (h tale) exclusive(replicas int) {
-	h.edit("exclusive", func(s *Spec) { s.Exclusive, s.SplitBy = true, SplitByPods })
+	h.edit("exclusive", func(s *Spec) { s.Exclusive = true })
 	h.worker(replicas)
 }
 

@@ -304,6 +304,9 @@ const (
 // ByPods reports whether a group splits its work by pods (rule 46). Pods of a release that a route may name stay until it is
 // drained; therefore a policy that is deleted, and may be created again, does not change how a group splits.
 func ByPods(o *Observed, g *Group) bool {
+	if o.Spec.Exclusive {
+		return true
+	}
 	if o.Spec.SplitBy != SplitByDefault {
 		return o.Spec.SplitBy == SplitByPods
 	}

@@ -464,7 +464,7 @@ func (w *world) begin(start int) {
 	case 0: // a worker
 		w.spec.Replicas = 5
 		if choose(2) == 1 {
-			w.spec.Replicas, w.spec.Exclusive, w.spec.SplitBy = 1+choose(2), true, SplitByPods
+			w.spec.Replicas, w.spec.Exclusive = 1+choose(2), true
 			w.grace = time.Duration(choose(3)) * 20 * time.Second
 			w.spec.Steps = wholeSteps(w.spec.Steps)
 		}
