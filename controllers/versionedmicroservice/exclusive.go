@@ -13,14 +13,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
-	"github.com/heighliner/heighliner/internal/hook"
 )
 
 // exclusiveGroups keeps the releases of an exclusive group from running at the same time. The Microservice decides which release
@@ -34,57 +29,14 @@ type exclusiveGroups struct {
 	podWaits
 }
 
-// podWaits are the releases that wait until pods of their group are gone. The zero value is ready to use.
-type podWaits struct {
-	mu sync.Mutex
-	// groups of the releases that wait.
-	groups map[types.NamespacedName]groupKey
-}
-
 // errChanged is the cause of a conflict with a newer specification of a release.
 var errChanged = errors.New("its specification changed")
-
-// groupKey identifies a group in a cluster.
-type groupKey struct{ namespace, microservice, group string }
-
-func groupOf(obj client.Object) groupKey {
-	return groupKey{obj.GetNamespace(), obj.GetLabels()[v1alpha1.LabelMicroservice], obj.GetLabels()[v1alpha1.LabelGroup]}
-}
 
 // lock returns the lock of a group, which may be that of other groups too.
 func (e *exclusiveGroups) lock(key groupKey) *sync.Mutex {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%q", key)
 	return &e.locks[h.Sum32()%uint32(len(e.locks))]
-}
-
-// wait records that a release waits, and forget that it does not.
-func (e *podWaits) wait(release types.NamespacedName, group groupKey) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.groups == nil {
-		e.groups = map[types.NamespacedName]groupKey{}
-	}
-	e.groups[release] = group
-}
-
-func (e *podWaits) forget(release types.NamespacedName) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.groups, release)
-}
-
-// releases returns the releases of a group that wait.
-func (e *podWaits) releases(group groupKey) []types.NamespacedName {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	var names []types.NamespacedName
-	for name, g := range e.groups {
-		if g == group {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // predecessor is what an exclusive release waits for: pods of another release, or their end.
@@ -198,39 +150,4 @@ func firstOther(pods []corev1.Pod, release string) *predecessor {
 		}
 	}
 	return first
-}
-
-// othersToWaiting enqueues the releases that wait for pods of their group, when a release of it, or its Deployment or pods change or
-// are gone.
-func (r *reconciler) othersToWaiting() handler.EventHandler {
-	enqueue := func(obj client.Object, q workQueue) {
-		for _, waits := range []*podWaits{&r.exclusive.podWaits, &r.ending} {
-			for _, name := range waits.releases(groupOf(obj)) {
-				q.Add(ctrl.Request{NamespacedName: name})
-			}
-		}
-	}
-	return handler.Funcs{
-		UpdateFunc: func(_ context.Context, x event.UpdateEvent, q workQueue) { enqueue(x.ObjectNew, q) },
-		DeleteFunc: func(_ context.Context, x event.DeleteEvent, q workQueue) { enqueue(x.Object, q) },
-	}
-}
-
-// observeEnd notes whether pods of a preview that ends are still running. Its hooks are called when they are gone.
-func (r *reconciler) observeEnd(ctx context.Context, o *observed, place *hook.Rollout) error {
-	name := client.ObjectKeyFromObject(o.release)
-	if end := place.Group.End; end == nil || end.Release != o.release.Name {
-		r.ending.forget(name)
-		return nil
-	}
-	key := groupKey{o.release.Namespace, o.release.Spec.MicroserviceName, o.release.Spec.Group}
-	r.ending.wait(name, key) // before it reads: later changes enqueue it
-	var pods corev1.PodList
-	if err := r.client.List(ctx, &pods, client.InNamespace(key.namespace), client.MatchingLabels{v1alpha1.LabelMicroservice: key.microservice, v1alpha1.LabelGroup: key.group}); err != nil {
-		return fmt.Errorf("list pods of group %q: %w", key.group, err)
-	}
-	if place.PodsLeft = firstOther(pods.Items, "") != nil; !place.PodsLeft {
-		r.ending.forget(name)
-	}
-	return nil
 }
