@@ -32,7 +32,7 @@ type rights struct {
 	client kubernetes.Interface
 }
 
-// lacking returns, for each of the namespaces in which the manager must not list a kind that it watches, these kinds. A namespace that
+// lacking returns, for each of the namespaces in which the manager cannot list a kind that it watches, these kinds. A namespace that
 // was deleted is one of them, because its roles are gone.
 func (r rights) lacking(ctx context.Context, namespaces []string) (map[string]string, error) {
 	out := map[string]string{}

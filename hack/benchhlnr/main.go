@@ -162,7 +162,7 @@ func (b *bench) watch(ctx context.Context, where, name string) error {
 	if err != nil {
 		return err
 	}
-	report("hlnr tree --watch shows a change", where, took, fmt.Sprintf(", at most %.0f MiB of memory", memory))
+	report("hlnr tree --watch shows a change", where, took, fmt.Sprintf(", at most %.1f MiB of memory", memory))
 	cancel()
 	_ = cmd.Wait() // it was interrupted
 	return nil

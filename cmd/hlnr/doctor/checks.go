@@ -291,7 +291,7 @@ func (d *doctor) checkManager(ctx context.Context) {
 	d.add(OK, "Prometheus", "", "the manager queries %s", address)
 }
 
-// checkWatched checks that the manager has rights in the namespaces that it is to watch: it goes without those in which it must not list or
+// checkWatched checks that the manager has rights in the namespaces that it is to watch: it goes without those in which it cannot list or
 // watch one of the kinds. Users who may not ask for the rights of others get no answer.
 func (d *doctor) checkWatched(ctx context.Context, m *appsv1.Deployment) {
 	for _, namespace := range d.watched {
@@ -307,12 +307,12 @@ func (d *doctor) checkWatched(ctx context.Context, m *appsv1.Deployment) {
 				"the manager is to watch namespace %s, and has no rights there: nothing changes for its objects", namespace)
 		case len(missing) > 0:
 			d.add(Problem, "Manager", "helm upgrade with the same values and the chart of the version of the manager, which restores the Role heighliner-manager",
-				"the manager is to watch namespace %s, and must not list and watch %s there: it does not watch the namespace since its last start, and nothing changes for its objects", namespace, strings.Join(missing, ", "))
+				"the manager is to watch namespace %s, and cannot list and watch %s there: it does not watch the namespace since its last start, and nothing changes for its objects", namespace, strings.Join(missing, ", "))
 		}
 	}
 }
 
-// lacking returns the kinds that the manager must not list and watch in a namespace, and whether these are all that it watches.
+// lacking returns the kinds that the manager cannot list and watch in a namespace, and whether these are all that it watches.
 func (d *doctor) lacking(ctx context.Context, m *appsv1.Deployment, namespace string) (missing []string, all bool, err error) {
 	all = true
 	for group, resources := range watches.Kinds() {

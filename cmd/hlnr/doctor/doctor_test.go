@@ -361,7 +361,7 @@ func TestRoleOfAnEarlierVersion(t *testing.T) {
 	}{
 		"all":          {func(*authorizationv1.ResourceAttributes) bool { return true }, ""},
 		"none":         {func(*authorizationv1.ResourceAttributes) bool { return false }, "has no rights there"},
-		"not to watch": {func(r *authorizationv1.ResourceAttributes) bool { return r.Verb != "watch" || r.Resource != "freezes" }, "must not list and watch freezes.hlnr.io there"},
+		"not to watch": {func(r *authorizationv1.ResourceAttributes) bool { return r.Verb != "watch" || r.Resource != "freezes" }, "cannot list and watch freezes.hlnr.io there"},
 		"of 2 later ones": {func(r *authorizationv1.ResourceAttributes) bool {
 			return r.Resource != "analysistemplates" && r.Resource != "jobs"
 		}, "analysistemplates.hlnr.io, jobs.batch"},
