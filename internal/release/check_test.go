@@ -685,9 +685,10 @@ func splitsByPods(o Observed, g *Group) bool {
 // many as users ask for.
 func (w *world) keepsShare(seen Observed, g *Group, row *Row, r Retire) bool {
 	if seen.Spec.Exclusive || w.spec.Exclusive {
-		// All for the release in a rollout as soon as it may have pods.
+		// All for the release in a rollout as soon as it may have pods, unless its Deployment is rejected.
 		runs := g.Rollout != nil && g.Rollout.Gate != ConfirmRollout
-		return !r.Delete && (runs && row.Release != g.Rollout.Release || !runs && row.Status != Active)
+		refused := slices.ContainsFunc(seen.Objects, func(c Object) bool { return c.Release == row.Release && c.Available == 0 && rejected[c.Failure] })
+		return !r.Delete && (runs && (row.Release != g.Rollout.Release || refused) || !runs && row.Status != Active)
 	}
 	if r.Delete || g.Rollout == nil || !splitsByPods(seen, g) {
 		return false

@@ -161,7 +161,7 @@ var workers = []scene{
 		h.run(time.Minute)
 		h.runs("back", 1, 0)
 	}},
-	{"an exclusive release that never starts is replaced at the deadline, whatever the cause", func(h tale) {
+	{"an exclusive release that never starts is replaced at the deadline, whatever the cause", func(all tale) {
 		for _, cause := range []string{"CrashLoopBackOff", "ImagePullBackOff", "Unschedulable", "QuotaExceeded", "AdmissionUnavailable"} {
 			h := tale{newWorld()}
 			h.exclusive(1)
@@ -173,7 +173,7 @@ var workers = []scene{
 			h.want(cause, map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 			h.runs(cause, 1, 0)
 			if h.err != nil {
-				h.fail("%s: %v", cause, h.err)
+				all.fail("%s: %v", cause, h.err)
 			}
 		}
 	}},
@@ -187,6 +187,32 @@ var workers = []scene{
 		h.run(10 * time.Minute)
 		h.want("failed", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.runs("failed", 1, 0)
+	}},
+	{"the active release of an exclusive group comes back when one that was rejected supersedes its successor", func(all tale) {
+		for cause := range rejected {
+			h := tale{newWorld()}
+			h.exclusive(1)
+			h.steps(Step{Weight: 100, Pause: time.Hour}, Step{Weight: 100, Pause: time.Hour})
+			h.push("1.1.0")
+			h.run(time.Minute)
+			h.runs("step", 0, 1)
+			h.broken["1.2.0"] = string(cause)
+			h.push("1.2.0")
+			h.run(2 * time.Minute)
+			h.want("rejected", map[string]string{"1.0.0": "active 100", "1.2.0": "pending 0"})
+			if n := h.object("1.0.0").ready; n != 1 {
+				h.fail("rejected: 1.0.0 has %d ready pods, want 1", n)
+			}
+			h.object("1.2.0").why = ""
+			h.run(2 * time.Minute)
+			h.want("accepted", map[string]string{"1.0.0": "active 0", "1.2.0": "canary 100"})
+			if n := h.object("1.0.0").ready; n != 0 {
+				h.fail("accepted: 1.0.0 has %d ready pods, want 0", n)
+			}
+			if h.err != nil {
+				all.fail("%s: %v", cause, h.err)
+			}
+		}
 	}},
 	{"an exclusive release waits for its window, and in a pause, with the pods of the active one", func(h tale) {
 		h.exclusive(1)

@@ -237,11 +237,14 @@ func (s *scope) returnPods() {
 
 // exclusiveSize returns the number of replicas of a release of an exclusive group (rule 47). The release in a rollout is to have all as
 // soon as it may have pods; the active one, until the other takes over; and all others none. A group with neither keeps what it has.
-// The pods of a release start when no other release of the group has any, which its controller asks the API server for.
+// The pods of a release start when no other release of the group is to have any, or has any, which its controller asks the API server
+// for. Therefore one whose Deployment is rejected is to have none, so that those of the active one can start.
 func (s *scope) exclusiveSize(r Row, c Object) int {
 	run, next, object := s.rollout()
 	runs, active := run != nil && run.Gate != ConfirmRollout, s.g.ActiveRow()
 	switch {
+	case runs && r.Release == next.Release && active != nil && isRejected(c):
+		return 0
 	case runs && r.Release == next.Release:
 		return s.full()
 	case active != nil && r.Release == active.Release && !(runs && s.takesOver(active, object)):
@@ -253,11 +256,17 @@ func (s *scope) exclusiveSize(r Row, c Object) int {
 }
 
 // takesOver reports whether the pods of the active release of an exclusive group end: its successor reports that it waits only for
-// them, so that its objects are not rejected, or they have ended.
+// them, or they have ended and its Deployment is not rejected.
 func (s *scope) takesOver(active *Row, successor Object) bool {
 	c, _ := s.object(active.Release)
-	return c.Replicas == 0 || successor.Available > 0 || successor.Failure == otherRunning && !successor.Unsettled
+	return !isRejected(successor) && (c.Replicas == 0 || successor.Available > 0 || successor.Failure == otherRunning && !successor.Unsettled)
 }
+
+// rejected are the causes for which a release has no Deployment of its own.
+var rejected = map[Reason]bool{"InvalidTemplate": true, "Forbidden": true, "NameConflict": true}
+
+// isRejected reports whether a release has no pods because its Deployment is rejected.
+func isRejected(c Object) bool { return c.Available == 0 && rejected[c.Failure] }
 
 // unused reports whether a release is permanently out of the routes according to the rollout state on
 // which the plan is based.

@@ -173,7 +173,7 @@ var happenings = []happening{
 	{"break version", 1, func(w *world, a, b int) {
 		v := versions[a%len(versions)]
 		if delete(w.broken, v); b%3 > 0 {
-			w.broken[v] = []string{"CrashLoopBackOff", "ImagePullBackOff"}[b%2]
+			w.broken[v] = []string{"CrashLoopBackOff", "ImagePullBackOff", "InvalidTemplate"}[b/3%3]
 		}
 	}},
 	{"remove", 1, func(w *world, a, b int) {

@@ -647,13 +647,16 @@ func (w *world) endPreview(o *object, g *Group) bool {
 // report writes the status of a release.
 func (w *world) report(o *object) bool {
 	failure := ""
-	if o.ready < o.size() {
-		if failure = o.why; failure == "" && o.crowded {
-			failure = w.crowd
-		}
-		if o.held && o.why != "InvalidTemplate" { // which is found before the pods are waited for
-			failure = string(otherRunning)
-		}
+	switch {
+	case rejected[Reason(o.why)]:
+		failure = o.why // found before the pods are waited for, and without any
+	case o.ready >= o.size():
+	case o.held:
+		failure = string(otherRunning)
+	case o.why == "" && o.crowded:
+		failure = w.crowd
+	default:
+		failure = o.why
 	}
 	if !o.Unsettled && o.Available == o.ready && o.Failure == Reason(failure) {
 		return false
