@@ -333,6 +333,15 @@ func (s *scope) endHooksWait(r Row) (w *wait, keep bool) {
 	return nil, false
 }
 
+// noteEndLost reports that the hooks of the end of a preview are not called, because the object of the release that was to call them
+// was deleted by a user.
+func (s *scope) noteEndLost(r Row) {
+	if !s.callsEndHooks() || s.g.Phase == Live || s.g.End.Release != r.Release && (s.g.End.Release != "" || r.Promoted == 0 || len(s.g.Releases) > 1) {
+		return
+	}
+	s.event(&r, true, EndFailed, fmt.Sprintf("the hooks of type PostPreview of %s are not called any more, because its VersionedMicroservice was deleted: remove what they would have removed", r.Version))
+}
+
 // ending reports whether a preview waits for the hooks of its end, so that it does not start again yet.
 func (s *scope) ending() bool {
 	if s.g.Phase == Live || s.g.End.Release == "" || s.g.Row(s.g.End.Release) == nil {

@@ -236,6 +236,21 @@ var previews = []scene{
 		h.run(time.Hour)
 		h.empty("the end")
 	}},
+	{"rule 48: the end of a preview without its hooks, because a user deleted its last release, is an event", func(h tale) {
+		h.edit("hooks", func(s *Spec) { s.EndHooks = true })
+		h.policy("web")
+		h.push("pr-7-a")
+		h.run(time.Minute)
+		h.hooks["PostPreview"] = "away"
+		h.withdrawGroup("pr-7", Closed)
+		h.run(time.Hour)
+		h.want("waits", map[string]string{"pr-7-a": "deprecated 0"})
+		h.remove(h.object("pr-7-a"))
+		h.collect()
+		h.events("deleted", EndFailed, "the hooks of type PostPreview of pr-7-a are not called any more, because its VersionedMicroservice was deleted: remove what they would have removed")
+		h.run(time.Minute)
+		h.empty("the end")
+	}},
 	{"rule 48: hooks of the end of a preview that expires are called once, and again when it ends again", func(h tale) {
 		h.edit("hooks", func(s *Spec) { s.EndHooks = true })
 		h.policy("web")

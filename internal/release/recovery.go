@@ -239,6 +239,7 @@ func vanishedOthers(s *scope) {
 		if running {
 			s.endRun()
 		}
+		s.noteEndLost(r)
 		s.dropRow(r.Release)
 	}
 }
