@@ -110,7 +110,7 @@ func command(f *cli.Factory, cmd *cobra.Command, text func(*Report) func(io.Writ
 		if err != nil {
 			return err
 		}
-		p := &planner{stored: c, client: withImagePolicies(c, documents, namespace), namespace: namespace, now: f.Now()}
+		p := &planner{stored: c, client: withFiles(c, documents, namespace), namespace: namespace, now: f.Now()}
 		report := &Report{APIVersion: "view.hlnr.io/v1", Kind: "Plan", Objects: []Object{}}
 		for _, d := range documents {
 			if !ours(d.object) {
@@ -140,36 +140,57 @@ func command(f *cli.Factory, cmd *cobra.Command, text func(*Report) func(io.Writ
 
 // planner plans one object after another.
 type planner struct {
-	// stored reads stored objects; client also reads ImagePolicies of the files.
+	// stored reads stored objects; client also reads ImagePolicies and templates of analyses of the files.
 	stored, client client.WithWatch
 	namespace      string
 	now            time.Time
 }
 
-// withImagePolicies returns a client that also reads ImagePolicies of files that do not exist in the cluster yet, because a
-// Microservice of the same files may use them.
-func withImagePolicies(c client.WithWatch, documents []document, namespace string) client.WithWatch {
+// withFiles returns a client that also reads the ImagePolicies and templates of analyses of files that do not exist in the cluster
+// yet, because a Microservice of the same files may use them.
+func withFiles(c client.WithWatch, documents []document, namespace string) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
 			err := c.Get(ctx, key, obj, options...)
-			into, is := obj.(*v1alpha1.ImagePolicy)
-			if !is || !apierrors.IsNotFound(err) {
+			if !apierrors.IsNotFound(err) {
 				return err
 			}
 			for _, d := range documents {
-				if d.object.Kind() != "ImagePolicy" || d.object.Name() != key.Name || cmp.Or(d.object.Namespace(), namespace) != key.Namespace {
+				if d.object.Name() != key.Name || key.Namespace != "" && cmp.Or(d.object.Namespace(), namespace) != key.Namespace {
 					continue
 				}
-				typed, faults := check(ctx, d.object)
-				if policy, is := typed.(*v1alpha1.ImagePolicy); is && len(faults) == 0 {
-					policy.DeepCopyInto(into)
-					into.Namespace = key.Namespace
+				if typed, faults := check(ctx, d.object); len(faults) == 0 && copyUsed(typed, obj) {
+					obj.SetNamespace(key.Namespace)
 					return nil
 				}
 			}
 			return err
 		},
 	})
+}
+
+// copyUsed copies an object of a kind that Microservices use into another one of the same kind, or returns false.
+func copyUsed(from runtime.Object, into client.Object) bool {
+	switch into := into.(type) {
+	case *v1alpha1.ImagePolicy:
+		return copyTo(into, from)
+	case *v1alpha1.AnalysisTemplate:
+		return copyTo(into, from)
+	case *v1alpha1.ClusterAnalysisTemplate:
+		return copyTo(into, from)
+	}
+	return false
+}
+
+func copyTo[T any, P interface {
+	*T
+	DeepCopyInto(*T)
+}](into P, from runtime.Object) bool {
+	typed, is := from.(P)
+	if is {
+		typed.DeepCopyInto(into)
+	}
+	return is
 }
 
 // object plans one object of a file.

@@ -25,7 +25,7 @@ func TestImagePolicyOfTheFiles(t *testing.T) {
 	}
 	stored := &v1alpha1.ImagePolicy{}
 	stored.Namespace, stored.Name, stored.Spec.Image = "shop", "stored", "registry.example.com/stored"
-	c := withImagePolicies(fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).Build(), documents, "shop")
+	c := withFiles(fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).Build(), documents, "shop")
 	for key, want := range map[client.ObjectKey]string{
 		{Namespace: "shop", Name: "new"}: "registry.example.com/shop", {Namespace: "shop", Name: "stored"}: "registry.example.com/stored",
 		{Namespace: "shop", Name: "none"}: "", {Namespace: "other", Name: "new"}: "",
@@ -35,5 +35,36 @@ func TestImagePolicyOfTheFiles(t *testing.T) {
 		if p.Spec.Image != want || (err == nil) != (want != "") {
 			t.Errorf("%s: image %q, %v; want %q", key, p.Spec.Image, err, want)
 		}
+	}
+}
+
+// A Microservice of the same files may refer to a template of an analysis that does not exist yet.
+func TestTemplatesOfTheFiles(t *testing.T) {
+	t.Parallel()
+	const shared = `{apiVersion: hlnr.io/v1alpha1, kind: %KIND, metadata: {name: errors}, spec: {metrics: [{name: errors, prometheus: {query: "1"}, thresholdRange: {max: 0}}]}}`
+	documents, err := files{"-"}.read(strings.NewReader(strings.ReplaceAll(shared, "%KIND", "AnalysisTemplate") + "\n---\n" + strings.ReplaceAll(shared, "%KIND", "ClusterAnalysisTemplate")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := withFiles(fake.NewClientBuilder().WithScheme(scheme).Build(), documents, "shop")
+	for _, d := range documents {
+		if _, faults := check(t.Context(), d.object); len(faults) > 0 {
+			t.Fatal(faults)
+		}
+	}
+	var namespaced v1alpha1.AnalysisTemplate
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "errors"}, &namespaced); err != nil || len(namespaced.Spec.Metrics) != 1 || namespaced.Namespace != "shop" {
+		t.Errorf("the template of the namespace: %v, %v", namespaced, err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "other", Name: "errors"}, &namespaced); err == nil {
+		t.Error("it is found in another namespace")
+	}
+	var cluster v1alpha1.ClusterAnalysisTemplate
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "errors"}, &cluster); err != nil || len(cluster.Spec.Metrics) != 1 || cluster.Namespace != "" {
+		t.Errorf("the template of the cluster: %v, %v", cluster, err)
 	}
 }
