@@ -176,7 +176,8 @@ type HookJob struct {
 	Resources *HookJobResources `json:"resources,omitempty"`
 
 	// timeout of one pod of the Job, from when it is assigned to a node. A pod that is not done by
-	// then is stopped, and counts as failed. Defaults to 10m.
+	// then is stopped, and counts as failed. A Job of a Rollout hook that has no ready pod by then counts as
+	// a hook that did not respond. Defaults to 10m.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="job.timeout must be between 1s and 24h"
 	Timeout Duration `json:"timeout,omitempty"`

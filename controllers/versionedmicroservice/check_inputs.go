@@ -3,6 +3,7 @@ package versionedmicroservice
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/analysis"
@@ -20,6 +21,8 @@ type rollout struct {
 	template string
 	// request of a round, without its time. It is used if there is an analysis.
 	request analysis.Request
+	// podsDue is when pods of a preview that ends should have ended; zero if none is terminating.
+	podsDue time.Time
 }
 
 // pointOf returns the wait during which the release is measured: it receives, or can

@@ -58,8 +58,9 @@ func runChecks(ask checker, o *observed, now time.Time) checks {
 		rollout.place.Round = roundOf(h.analysis, rollout.spec, now)
 	}
 	questions := rollout.place.Calls(h.hooks)
-	outcomes := o.jobOutcomes(questions)
+	outcomes := o.jobOutcomes(questions, now)
 	maps.Copy(outcomes, ask.Outcomes(key))
+	maps.Copy(outcomes, hook.Waiting(questions))
 	h.hooks = rollout.place.Fold(h.hooks, questions, outcomes, now)
 	if rollout.point != nil {
 		h.analysis = rollout.measure(ask, key, h, questions, now)
@@ -70,6 +71,9 @@ func runChecks(ask checker, o *observed, now time.Time) checks {
 	due, calls := hook.Due(h.hooks, questions), hook.ToURLs(questions)
 	h.jobs = planJobs(o, questions, due, now)
 	h.requeueBy(h.jobs.next)
+	if rollout.podsDue.After(now) {
+		h.requeueBy(rollout.podsDue)
+	}
 	h.requeueBy(ask.Ask(key, calls, hook.ToURLs(due)))
 	return h
 }

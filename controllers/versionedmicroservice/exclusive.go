@@ -52,14 +52,20 @@ type predecessor struct {
 func (p *predecessor) failure(now time.Time) failure {
 	f := failure{reason: v1alpha1.FailureOtherReleaseRunning, message: fmt.Sprintf("the release is exclusive, and pods of release %q are still running", p.release)}
 	switch {
-	case p.late.IsZero():
-	case now.Before(p.late):
+	case p.isLate(now):
+		f.message = "the release is exclusive, and " + p.lateText()
+	case !p.late.IsZero():
 		f.requeueAt = p.late
-	default:
-		f.message = fmt.Sprintf("the release is exclusive, and pod %q of release %q on node %q has not ended by %s: if that node is lost, delete the pod with --force when it is certain that its containers have stopped",
-			p.pod, p.release, p.node, p.late.UTC().Format(time.RFC3339))
 	}
 	return f
+}
+
+// isLate reports whether a pod should have ended, and lateText describes it.
+func (p *predecessor) isLate(now time.Time) bool { return !p.late.IsZero() && !now.Before(p.late) }
+
+func (p *predecessor) lateText() string {
+	return fmt.Sprintf("pod %q of release %q on node %q has not ended by %s: if that node is lost, delete the pod with --force when it is certain that its containers have stopped",
+		p.pod, p.release, p.node, p.late.UTC().Format(time.RFC3339))
 }
 
 // startsExclusive reports whether a release of an exclusive group is about to get its first pods.

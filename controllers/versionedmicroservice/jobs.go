@@ -87,12 +87,12 @@ func (r *reconciler) jobLog(ctx context.Context, job hookJob) string {
 }
 
 // jobOutcomes returns the outcomes of the calls that Jobs answer, by ID.
-func (o *observed) jobOutcomes(questions []hook.Call) map[string]hook.Outcome {
+func (o *observed) jobOutcomes(questions []hook.Call, now time.Time) map[string]hook.Outcome {
 	out := map[string]hook.Outcome{}
 	for _, q := range questions {
 		for _, job := range o.jobs {
 			if job.call() == q.Body.ID && q.Hook.Job != nil {
-				out[q.Body.ID] = hook.JobOutcome(job.Job, q.Hook.Type, job.log)
+				out[q.Body.ID] = hook.JobOutcome(job.Job, q.Hook, job.log, now)
 			}
 		}
 	}
@@ -105,8 +105,15 @@ type jobPlan struct {
 	create []hook.Call
 	// remove are Jobs that have no more to do.
 	remove []hookJob
-	// next is when a Job that has ended is to be deleted; zero for never.
+	// next is when a Job that has ended is to be deleted, or counts as one that did not respond; zero for never.
 	next time.Time
+}
+
+// by sets next if it is later.
+func (p *jobPlan) by(at time.Time) {
+	if p.next.IsZero() || at.Before(p.next) {
+		p.next = at
+	}
 }
 
 // keptRounds is how many finished Jobs of a Rollout hook are kept: there is one for each round. CronJobs keep as many.
@@ -146,9 +153,7 @@ func planJobs(o *observed, questions, due []hook.Call, now time.Time) jobPlan {
 			p.remove = append(p.remove, job)
 		case at.After(now):
 			kept[job.Labels[v1alpha1.LabelHook]]++
-			if p.next.IsZero() || at.Before(p.next) {
-				p.next = at
-			}
+			p.by(at)
 		default:
 			p.remove = append(p.remove, job)
 		}
@@ -156,6 +161,11 @@ func planJobs(o *observed, questions, due []hook.Call, now time.Time) jobPlan {
 	for _, q := range due {
 		if q.Hook.Job != nil && !exists[q.Body.ID] {
 			p.create = append(p.create, q)
+		}
+		for _, job := range o.jobs {
+			if at, ok := hook.UnansweredAt(job.Job, q.Hook); ok && job.call() == q.Body.ID && at.After(now) {
+				p.by(at)
+			}
 		}
 	}
 	return p

@@ -202,10 +202,10 @@ func (r *reconciler) observeRollout(ctx context.Context, o *observed) (*rollout,
 	if err := r.observeAddresses(ctx, place); err != nil {
 		return nil, err
 	}
-	if err := r.observeEnd(ctx, o, place); err != nil {
+	w := &rollout{place: place, point: pointOf(place)}
+	if err := r.observeEnd(ctx, o, w); err != nil {
 		return nil, err
 	}
-	w := &rollout{place: place, point: pointOf(place)}
 	if w.point != nil {
 		if err := r.observeAnalysis(ctx, w); err != nil {
 			return nil, err
@@ -237,7 +237,7 @@ func (r *reconciler) observeAnalysis(ctx context.Context, w *rollout) error {
 	var err error
 	w.spec, w.template, err = analysistemplate.Read(ctx, r.client, w.place.Microservice)
 	if unusable := (*analysistemplate.Error)(nil); errors.As(err, &unusable) {
-		w.point = nil
+		w.point, w.place.Unmeasured = nil, true
 		return nil
 	}
 	return err

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
-	"github.com/heighliner/heighliner/internal/hook"
 )
 
 // podWaits are the releases that wait until pods of their group are gone. The zero value is ready to use.
@@ -76,9 +75,9 @@ func (r *reconciler) othersToWaiting() handler.EventHandler {
 }
 
 // observeEnd notes whether pods of a preview that ends are still running. Its hooks are called when they are gone.
-func (r *reconciler) observeEnd(ctx context.Context, o *observed, place *hook.Rollout) error {
+func (r *reconciler) observeEnd(ctx context.Context, o *observed, w *rollout) error {
 	name := client.ObjectKeyFromObject(o.release)
-	if end := place.Group.End; end == nil || end.Release != o.release.Name {
+	if end := w.place.Group.End; end == nil || end.Release != o.release.Name {
 		r.ending.forget(name)
 		return nil
 	}
@@ -88,8 +87,13 @@ func (r *reconciler) observeEnd(ctx context.Context, o *observed, place *hook.Ro
 	if err := r.client.List(ctx, &pods, client.InNamespace(key.namespace), client.MatchingLabels{v1alpha1.LabelMicroservice: key.microservice, v1alpha1.LabelGroup: key.group}); err != nil {
 		return fmt.Errorf("list pods of group %q: %w", key.group, err)
 	}
-	if place.PodsLeft = firstOther(pods.Items, "") != nil; !place.PodsLeft {
+	left := firstOther(pods.Items, "")
+	if left == nil {
 		r.ending.forget(name)
+		return nil
+	}
+	if w.place.PodsLeft, w.podsDue = true, left.late; left.isLate(r.clock.Now()) {
+		w.place.LatePod = left.lateText()
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/analysis"
+	"github.com/heighliner/heighliner/internal/hook"
 )
 
 // loaded adds a load test in each round, as a Job.
@@ -42,6 +43,31 @@ func TestFinishedJobsOfRounds(t *testing.T) {
 	p := planJobs(o, nil, nil, now)
 	if left := len(o.jobs) - len(p.remove); left > 3 {
 		t.Errorf("%d finished Jobs of one hook of one release are kept", left)
+	}
+}
+
+// TestRequeueForAJobWithoutANode: no event reports that a pod still has no node when it should have ended.
+func TestRequeueForAJobWithoutANode(t *testing.T) {
+	t.Parallel()
+	o := rolloutScene(loaded)
+	see(o)
+	job := jobFor("a")
+	job.CreationTimestamp = metav1.NewTime(noon)
+	o.jobs = []hookJob{job}
+	call := hook.Call{Hook: o.microservice.Spec.UpdateStrategy.Canary.Hooks[0], Body: hook.Body{ID: "a"}}
+	calls := []hook.Call{call}
+	if at := planJobs(o, calls, calls, noon.Add(time.Minute)).next; !at.Equal(noon.Add(10 * time.Minute)) {
+		t.Errorf("the next reconcile is at %v", at)
+	}
+	if p := planJobs(o, calls, calls, noon.Add(10*time.Minute)); !p.next.IsZero() || len(p.remove) > 0 {
+		t.Errorf("then it is at %v, and %d Jobs are deleted", p.next, len(p.remove))
+	}
+	if got := o.jobOutcomes(calls, noon.Add(10*time.Minute))["a"]; !got.Unanswered {
+		t.Errorf("the outcome is %+v", got)
+	}
+	calls[0].Hook.Job = nil // edited to a URL
+	if at := planJobs(o, calls, calls, noon.Add(time.Minute)).next; !at.IsZero() {
+		t.Errorf("for a URL the next reconcile is at %v", at)
 	}
 }
 

@@ -70,8 +70,11 @@ type Rollout struct {
 	// Round is when the current round of checks began, in a step that is measured; zero if
 	// none is due.
 	Round time.Time
-	// PodsLeft: pods of the preview that ends are still running.
+	// PodsLeft: pods of the preview that ends are still running. LatePod describes one that should have ended; "" if there is none.
 	PodsLeft bool
+	LatePod  string
+	// Unmeasured: the analysis cannot be used now. Jobs of the current round continue.
+	Unmeasured bool
 	// Services of the release, by name, and the URL that only it serves; "" for none.
 	Services []string
 	URL      string
@@ -139,6 +142,8 @@ type Call struct {
 	Since *metav1.MicroTime
 	// RunStep is the current step of the rollout.
 	RunStep int32
+	// Wait is why the hook is not called yet; "" if it is.
+	Wait string
 	// Body of the call, except for its time.
 	Body Body
 }
@@ -188,11 +193,11 @@ func (p *Rollout) call(h v1alpha1.Hook, known []v1alpha1.HookStatus) (Call, bool
 		return q, ended && (p.Row.Status != p.Before || isAbout(known, q))
 	case v1alpha1.HookPostPreview:
 		end := p.Group.End
-		if end == nil || end.Release != p.Row.VersionedMicroservice || p.PodsLeft {
+		if end == nil || end.Release != p.Row.VersionedMicroservice || p.PodsLeft && p.LatePod == "" {
 			return Call{}, false
 		}
 		q := p.notification(h, stamp(end.Time.Time))
-		q.Since = &end.Time
+		q.Since, q.Wait = &end.Time, p.LatePod
 		return q, true
 	case v1alpha1.HookEvent:
 		var run, step string

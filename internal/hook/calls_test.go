@@ -297,8 +297,16 @@ func TestEndOfAPreview(t *testing.T) {
 	if p.PodsLeft = true; len(p.Calls(nil)) > 0 {
 		t.Errorf("hooks are called while there are pods: %v", names(p.Calls(nil)))
 	}
-	p.PodsLeft = false
+	p.LatePod = "pod a on node b has not ended"
+	late := p.Calls(nil)
+	if shown := p.Fold(nil, late, Waiting(late), waited); len(Due(nil, late)) > 0 || len(shown) != 1 || shown[0].Phase != v1alpha1.HookWaiting || shown[0].Message != p.LatePod {
+		t.Errorf("with a pod that does not end the status is %+v, and hooks that are due: %v", shown, names(Due(nil, late)))
+	}
+	p.PodsLeft, p.LatePod = false, ""
 	calls := p.Calls(nil)
+	if known := p.Fold(nil, late, Waiting(late), waited); len(Due(known, calls)) != 1 {
+		t.Error("when the pod has ended, the hook is not called")
+	}
 	if len(calls) != 1 || calls[0].Since == nil || !calls[0].Since.Time.Equal(gated.Time) {
 		t.Fatalf("calls %+v", calls)
 	}

@@ -12,6 +12,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
@@ -87,11 +88,29 @@ func Finished(job *batchv1.Job) *batchv1.JobCondition {
 	return nil
 }
 
+// maxReplaceDelay is the longest time until the Job controller replaces a failed pod.
+const maxReplaceDelay = 6 * time.Minute
+
+// UnansweredAt returns when the Job of a round counts as one that did not respond, if none of its pods is ready by then: the timeout
+// of a pod does not count while it has no node. ok is false for other Jobs, and for those that have ended: gates wait, and show it.
+func UnansweredAt(job *batchv1.Job, h v1alpha1.Hook) (at time.Time, ok bool) {
+	if h.Job == nil || h.Type != v1alpha1.HookRollout || Finished(job) != nil || ptr.Deref(job.Status.Ready, 0) > 0 {
+		return time.Time{}, false
+	}
+	failed := time.Duration(job.Status.Failed)
+	return job.CreationTimestamp.Add((1+failed)*JobTimeout(h.Job) + failed*maxReplaceDelay), true
+}
+
 // JobOutcome returns the outcome of a call that a Job answers. log is what its last pod reported.
-func JobOutcome(job *batchv1.Job, t v1alpha1.HookType, log string) Outcome {
+func JobOutcome(job *batchv1.Job, h v1alpha1.Hook, log string, now time.Time) Outcome {
 	o := Outcome{Job: job.Name, Log: cutLog(log)}
 	end := Finished(job)
+	due, late := UnansweredAt(job, h)
 	switch {
+	case late && !now.Before(due):
+		o.Unanswered, o.Log, o.Attempts, o.Time = true, "", 1, now
+		o.Message = fmt.Sprintf("Job %s has no ready pod after %s: see why its pod has no node or does not start, or increase job.timeout", job.Name, due.Sub(job.CreationTimestamp.Time))
+		return o
 	case end == nil && job.Status.Active == 0 && job.Status.Failed == 0:
 		o.Running, o.Log, o.Message = true, "", fmt.Sprintf("Job %s has no pod yet", job.Name)
 		return o
@@ -108,7 +127,7 @@ func JobOutcome(job *batchv1.Job, t v1alpha1.HookType, log string) Outcome {
 		o.Yes, o.Message = true, fmt.Sprintf("Job %s succeeded%s", job.Name, took)
 		return o
 	}
-	o.Refused = gates(t)
+	o.Refused = gates(h.Type)
 	o.Message = line(fmt.Sprintf("Job %s failed%s: %s", job.Name, took, firstLine(cmp.Or(lastLine(o.Log), end.Message, end.Reason))))
 	return o
 }
@@ -135,7 +154,7 @@ func (p *Rollout) Obsolete(job *batchv1.Job, known []v1alpha1.HookStatus, questi
 	end := Finished(job)
 	if end == nil {
 		asked := slices.ContainsFunc(questions, func(q Call) bool { return q.Body.ID == id })
-		return !asked && job.Annotations[v1alpha1.AnnotationHookType] == string(v1alpha1.HookRollout), time.Time{}
+		return !asked && !p.Unmeasured && job.Annotations[v1alpha1.AnnotationHookType] == string(v1alpha1.HookRollout), time.Time{}
 	}
 	var spec *v1alpha1.HookJob
 	for _, h := range p.hooks() {

@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
@@ -66,13 +67,53 @@ func TestJobOutcome(t *testing.T) {
 			Attempts: 1, Job: running.Name, Message: "Job shop-1-0-0-abc failed after 1m30s: Job has reached the specified backoff limit", Time: end,
 		}},
 	} {
-		if diff := cmp.Diff(test.want, JobOutcome(test.job, test.kind, test.log)); diff != "" {
+		if diff := cmp.Diff(test.want, JobOutcome(test.job, v1alpha1.Hook{Type: test.kind, Job: &v1alpha1.HookJob{}}, test.log, end)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	log := JobOutcome(endedJob(batchv1.JobFailed, ""), v1alpha1.HookRollout, strings.Repeat("ä\n", 3000)+"the end").Log
+	log := JobOutcome(endedJob(batchv1.JobFailed, ""), v1alpha1.Hook{Type: v1alpha1.HookRollout}, strings.Repeat("ä\n", 3000)+"the end", end).Log
 	if len(log) > maxLog || !strings.HasSuffix(log, "\nthe end") || strings.ContainsRune(log, '\uFFFD') {
 		t.Errorf("the log has %d bytes and ends with %q", len(log), log[max(0, len(log)-20):])
+	}
+}
+
+// TestJobWithoutANode: a round does not wait longer for a Job whose pod has no node than for one whose pod runs. Gates wait for it.
+func TestJobWithoutANode(t *testing.T) {
+	t.Parallel()
+	created := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "shop-1-0-0-abc", CreationTimestamp: metav1.NewTime(created)}}
+	job.Status.Active = 1
+	round := v1alpha1.Hook{Name: "smoke", Type: v1alpha1.HookRollout, Job: &v1alpha1.HookJob{Timeout: "2m"}}
+	gate := round
+	gate.Type = v1alpha1.HookConfirmPromotion
+	ready := job.DeepCopy()
+	ready.Status.Ready = ptr.To(int32(1))
+	again := job.DeepCopy()
+	again.Status.Failed = 1
+	for name, test := range map[string]struct {
+		job   *batchv1.Job
+		hook  v1alpha1.Hook
+		after time.Duration
+		want  bool
+	}{
+		"before its timeout":            {job, round, 2*time.Minute - time.Second, false},
+		"after its timeout":             {job, round, 2 * time.Minute, true},
+		"a pod that runs":               {ready, round, time.Hour, false},
+		"a pod that replaces a failed":  {again, round, 9 * time.Minute, false},
+		"a second pod without a node":   {again, round, 10 * time.Minute, true},
+		"a gate":                        {job, gate, time.Hour, false},
+		"one that has ended meanwhile":  {endedJob(batchv1.JobComplete, ""), round, time.Hour, false},
+		"the default timeout is 10 min": {job, v1alpha1.Hook{Type: v1alpha1.HookRollout, Job: &v1alpha1.HookJob{}}, 9 * time.Minute, false},
+		"a Job that has no pod object":  {&batchv1.Job{ObjectMeta: job.ObjectMeta}, round, 2 * time.Minute, true},
+	} {
+		got := JobOutcome(test.job, test.hook, "", created.Add(test.after))
+		if got.Unanswered != test.want || test.want && !strings.Contains(got.Message, "Job shop-1-0-0-abc has no ready pod after ") {
+			t.Errorf("%s: %+v", name, got)
+		}
+		s := answer(v1alpha1.HookStatus{Type: test.hook.Type, Phase: v1alpha1.HookWaiting}, got, created.Add(test.after))
+		if Unanswered(s) != test.want {
+			t.Errorf("%s: the status is %+v", name, s)
+		}
 	}
 }
 
@@ -142,6 +183,10 @@ func TestObsoleteJob(t *testing.T) {
 		if obsolete, at := p.Obsolete(test.job, test.known, test.asked); obsolete != test.obsolete || !at.Equal(test.at) {
 			t.Errorf("%s: obsolete %v, at %s", name, obsolete, at)
 		}
+	}
+	p.Unmeasured = true // The template of the analysis is deleted, and may be created again within the round.
+	if obsolete, _ := p.Obsolete(load, nil, nil); obsolete {
+		t.Error("a load test ends when its analysis cannot be used, and would run a second time")
 	}
 }
 

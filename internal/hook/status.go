@@ -141,10 +141,24 @@ func Unanswered(s v1alpha1.HookStatus) bool {
 // final reports whether the hook is not called again for the same.
 func final(s *v1alpha1.HookStatus) bool { return s.Phase != v1alpha1.HookWaiting }
 
-// Due returns the calls without a final answer.
+// Waiting returns the outcomes of the calls that are not made yet, by ID.
+func Waiting(questions []Call) map[string]Outcome {
+	out := map[string]Outcome{}
+	for _, q := range questions {
+		if q.Wait != "" {
+			out[q.Body.ID] = Outcome{Running: true, Message: line(q.Wait)}
+		}
+	}
+	return out
+}
+
+// Due returns the calls without a final answer that need not wait.
 func Due(known []v1alpha1.HookStatus, questions []Call) []Call {
 	var out []Call
 	for _, q := range questions {
+		if q.Wait != "" {
+			continue
+		}
 		if s := find(known, q.Hook.Name); s == nil || s.ID != q.Body.ID || !final(s) {
 			out = append(out, q)
 		}
