@@ -262,7 +262,7 @@ func (s *scope) takesOver(active *Row, successor Object) bool {
 	return !isRejected(successor) && (c.Replicas == 0 || successor.Available > 0 || successor.Failure == otherRunning && !successor.Unsettled)
 }
 
-// rejected are the causes for which a release has no Deployment of its own.
+// rejected are the causes for which the Deployment of a release does not exist, or belongs to something else.
 var rejected = map[Reason]bool{"InvalidTemplate": true, "Forbidden": true, "NameConflict": true}
 
 // isRejected reports whether a release has no pods because its Deployment is rejected.
