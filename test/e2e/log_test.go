@@ -172,7 +172,8 @@ func (l *managerLog) explanation(line string) string {
 	if found := stamp.FindStringSubmatch(line); found != nil && refusal.MatchString(line) {
 		at, err := time.Parse(time.RFC3339, found[1])
 		for _, r := range l.restarts {
-			if err == nil && at.After(r.from) && at.Before(r.to.Add(10*time.Second)) {
+			// The log has no fractions of seconds.
+			if err == nil && !at.Before(r.from.Truncate(time.Second)) && at.Before(r.to.Add(10*time.Second)) {
 				return rolesUnread
 			}
 		}
