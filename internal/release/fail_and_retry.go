@@ -225,13 +225,14 @@ func fail(s *scope) {
 	s.event(r, true, ReleaseFailed, message)
 }
 
-// unshown is how long a rollout may be unhealthy before its state shows the cause: pods start, and routes are programmed, in less.
-const unshown = 30 * time.Second
+// unshown is how long a rollout may be unhealthy, or routes may not be programmed, before the state shows the cause: pods start, and
+// routes are programmed, in less. It is half a minute, or half the deadline if that is shorter.
+func (s *scope) unshown() time.Duration { return min(30*time.Second, s.o.Spec.Deadline/2) }
 
-// showUnhealthy reports why a rollout is not healthy, after half a minute, or half the deadline if that is shorter.
+// showUnhealthy reports why a rollout is not healthy.
 func (s *scope) showUnhealthy(run *Rollout, r *Row, c Object, cause Reason) {
 	end := s.ends(run)
-	if shown := end.Add(-s.o.Spec.Deadline).Add(min(unshown, s.o.Spec.Deadline/2)); s.now.Before(shown) {
+	if shown := end.Add(-s.o.Spec.Deadline).Add(s.unshown()); s.now.Before(shown) {
 		s.requeueAt(shown)
 		return
 	}

@@ -304,8 +304,10 @@ func settle(s *scope) {
 		switch {
 		case r.Revision >= s.g.TrafficRevision:
 			continue
-		case r.Revision == 0 && s.now.Before(s.g.TrafficTime.Add(s.moment())):
-			s.requeueAt(s.g.TrafficTime.Add(s.moment())) // The policies have just been asked.
+		case r.Revision == 0 && !s.serves():
+			continue // The first release of the group has no traffic yet.
+		case r.Revision == 0 && s.now.Before(s.g.TrafficTime.Add(s.unshown())):
+			s.requeueAt(s.g.TrafficTime.Add(s.unshown())) // The policies have just been asked.
 		case r.Revision == 0 || r.Revision < s.g.SettledRevision:
 			s.state(nil, true, PolicyNotProgrammed, fmt.Sprintf("rollouts do not wait for networkpolicies.hlnr.io %q: %s", r.policy, or(r.Message, or(r.Reason, "it has not confirmed traffic of this group"))))
 		case !moves:
@@ -317,6 +319,11 @@ func settle(s *scope) {
 			s.g.SettledRevision = s.g.TrafficRevision
 		}
 	}
+}
+
+// serves reports whether a release of the group is to have traffic.
+func (s *scope) serves() bool {
+	return slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Status == Active || r.Weight > 0 })
 }
 
 // noteAvailability records which active and canary releases have all their replicas.

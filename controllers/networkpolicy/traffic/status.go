@@ -41,10 +41,13 @@ func Status(f *Observed, out *Decision, w Applied) (v1alpha1.NetworkPolicyStatus
 
 // Reserve returns the status with the releases that a reconcile is about to write for groups
 // without a confirmed revision, and whether that adds any. It is written first: a manager that
-// ends between the two writes must not leave an object whose references are unknown.
+// ends between the two writes must not leave an object whose references are unknown. A policy that
+// has not reported need not do so: it may name any release (protocol rule 11).
 func Reserve(f *Observed, out *Decision) (now v1alpha1.NetworkPolicyStatus, more bool) {
 	r := &reporter{planner: newPlanner(f), out: out}
-	now = *f.Policy.Status.DeepCopy()
+	if now = *f.Policy.Status.DeepCopy(); now.Provider == "" {
+		return now, false
+	}
 	for _, g := range out.groups {
 		is := r.report(g.slug)
 		names := Union(is.References, r.written(g.slug))
@@ -61,32 +64,39 @@ func Reserve(f *Observed, out *Decision) (now v1alpha1.NetworkPolicyStatus, more
 	return now, more
 }
 
-// silence is how long the first status of a new policy may be delayed while it only reports
-// progress.
-const silence = 10 * time.Second
+// silence is how long the first status of a new policy may be delayed after its creation, or the last progress of its Microservice,
+// while it only reports progress; and maxSilence how long at most after its creation.
+const (
+	silence    = 10 * time.Second
+	maxSilence = 30 * time.Second
+)
 
 // Silent returns for how long the status of a policy need not be written, or 0: while the policy is
-// new, no revision is confirmed, nothing is written that its status does not name yet, and only
-// time is missing.
+// new, no revision is confirmed, and only time is missing.
 func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 	before := f.Policy.Status
 	if now.Adopted != nil || now.ProviderSwitch != nil || meta.IsStatusConditionTrue(now.Conditions, v1alpha1.ConditionStalled) || meta.IsStatusConditionTrue(now.Conditions, v1alpha1.ConditionReady) {
 		return 0
 	}
-	for _, g := range now.Groups {
-		is := Find(before.Groups, g.Slug)
-		if g.Revision > 0 || is.Revision > 0 || len(difference(g.References, is.References)) > 0 {
-			return 0
+	if before.Provider != "" || slices.ContainsFunc(now.Groups, func(g v1alpha1.GroupTraffic) bool { return g.Revision > 0 }) {
+		return 0 // The status has been written before, and must remain true.
+	}
+	created := f.Policy.CreationTimestamp.Time
+	if f.Now.Before(created) { // The clocks of server and manager differ.
+		return 0
+	}
+	end := created.Add(silence)
+	if f.Microservice != nil {
+		for _, g := range f.Microservice.Status.ReleaseGroups {
+			if g.TrafficTime != nil && g.TrafficTime.Add(silence).After(end) {
+				end = g.TrafficTime.Add(silence)
+			}
 		}
 	}
-	if len(before.Conditions) > 0 { // The status has been written before, and must remain true.
-		return 0
+	if last := created.Add(maxSilence); end.After(last) {
+		end = last
 	}
-	left := f.Policy.CreationTimestamp.Add(silence).Sub(f.Now)
-	if left > silence { // The clocks of server and manager differ.
-		return 0
-	}
-	return max(0, left)
+	return max(0, end.Sub(f.Now))
 }
 
 // adoptionReport returns the progress of the adoption of a Service.

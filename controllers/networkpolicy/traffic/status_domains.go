@@ -150,6 +150,11 @@ func (r *reporter) listenerReports() []v1alpha1.ListenerStatus {
 	return out
 }
 
+// sameWait reports whether a domain is waiting for its gateway as before: other words for it are not written.
+func sameWait(prev, now v1alpha1.DomainStatus) bool {
+	return prev.Reason == ReasonPending && prev.Group == now.Group && prev.URL == now.URL
+}
+
 func (r *reporter) domainReport(row *Row) v1alpha1.DomainStatus {
 	out := v1alpha1.DomainStatus{Domain: row.host, Path: row.path, Reason: row.reason, Message: status.Line(row.message)}
 	if out.Path == "/" {
@@ -182,7 +187,7 @@ func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *provide
 		return out
 	}
 	v := r.routeState(route)
-	if v.Pending && prev != nil && prev.Programmed && r.fresh(r.routeWritten(route)) {
+	if v.Pending && prev != nil && (prev.Programmed || sameWait(*prev, out)) && r.fresh(r.routeWritten(route)) {
 		return *prev
 	}
 	if !v.Accepted {

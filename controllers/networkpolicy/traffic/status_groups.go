@@ -95,7 +95,7 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 	case !v.Pending:
 	case !r.inGrace(g):
 		out.Reason = cmp.Or(v.Late, v.Reason)
-	case out.Revision > 0:
+	case out.Revision > 0 || prev.Reason == ReasonPending: // Other words for the same wait are not written.
 		out.Reason, out.Message = prev.Reason, prev.Message
 	}
 	if why != "" {

@@ -253,7 +253,8 @@ func TestCanaryDomainIsNotMovedBySteps(t *testing.T) {
 	want(t, "newest", w.groupTraffic("1-x").Newest, false)
 }
 
-// What is written for a group of which nothing is confirmed is reported first.
+// What is written for a group of which nothing is confirmed is reported first, except by a policy that has not reported: it may name
+// any release.
 func TestReserves(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready = map[string]int{"a": 1, "b": 1}
@@ -264,6 +265,10 @@ func TestReserves(t *testing.T) {
 		return strings.Join(w.groupTraffic("1-x").References, " "), more
 	}
 	names, more := note()
+	want(t, "before the policy has reported", names, "")
+	want(t, "more", more, false)
+	w.policy.Status.Provider = "gateway"
+	names, more = note()
 	want(t, "first", names, "a")
 	want(t, "more", more, true)
 	want(t, "why it is not confirmed", w.groupTraffic("1-x").Reason, ReasonPending)

@@ -68,8 +68,13 @@ func Deployment(release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 		},
 	}
 	setOwned(d, release)
+	Annotate(d, annotationRevision, "1")
 	return d
 }
+
+// annotationRevision is the number of the current template of a Deployment. Its controller sets it in a write that lets the next write
+// of the status fail, and be repeated; a new Deployment has the number that it would get.
+const annotationRevision = "deployment.kubernetes.io/revision"
 
 // Amend returns a copy of live with the desired labels, strategy and minReadySeconds. It
 // does not change the pod template and the replicas, so that no new version of Heighliner
