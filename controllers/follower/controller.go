@@ -88,8 +88,8 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Named("follower").
 		For(&batchv1.CronJob{}, builder.WithPredicates(edited())).
 		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.ofMicroservice), builder.WithPredicates(activeChanged())).
-		// The cache may know that a release is active before it knows the release.
-		Watches(&v1alpha1.VersionedMicroservice{}, handler.EnqueueRequestsFromMapFunc(r.ofRelease), builder.WithPredicates(created())).
+		// The cache may know that a release is active before it knows the release. The copies of a release that is deleted go with it.
+		Watches(&v1alpha1.VersionedMicroservice{}, handler.EnqueueRequestsFromMapFunc(r.ofRelease), builder.WithPredicates(createdOrDeleted())).
 		WatchesRawSource(gate).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Workers), RateLimiter: status.RateLimiter()}).
 		Complete(gate.Reconciler(r))
@@ -100,8 +100,8 @@ func edited() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
 
-// activeChanged passes creations and deletions of Microservices, and changes of the active release of a
-// group.
+// activeChanged passes creations and deletions of Microservices, and changes of the groups and of their
+// active releases.
 func activeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.Microservice)
@@ -110,21 +110,18 @@ func activeChanged() predicate.Predicate {
 	}}
 }
 
-// actives are the names of the active releases, by the slug of their group.
+// actives are the names of the active releases, by the slug of their group; "" for a group without one.
 func actives(ms *v1alpha1.Microservice) map[string]string {
 	active := map[string]string{}
 	for i := range ms.Status.ReleaseGroups {
-		if name := activeOf(&ms.Status.ReleaseGroups[i]); name != "" {
-			active[ms.Status.ReleaseGroups[i].Slug] = name
-		}
+		active[ms.Status.ReleaseGroups[i].Slug] = activeOf(&ms.Status.ReleaseGroups[i])
 	}
 	return active
 }
 
-// created passes creations only.
-func created() predicate.Predicate {
-	never := func(event.UpdateEvent) bool { return false }
-	return predicate.Funcs{UpdateFunc: never, DeleteFunc: func(event.DeleteEvent) bool { return false }}
+// createdOrDeleted passes creations and deletions only.
+func createdOrDeleted() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }
 
 func (r *reconciler) ofMicroservice(ctx context.Context, ms client.Object) []reconcile.Request {
@@ -158,8 +155,8 @@ func (r *reconciler) followers(ctx context.Context, namespace, microservice stri
 	return requests
 }
 
-// resume lets a CronJob start Jobs again that is not in the cache any longer, because its label was removed. It keeps its image and its
-// configuration: those of its manifest return with the next change of it.
+// resume lets a CronJob start Jobs again that is not in the cache any longer, because its label was removed. It keeps its image, and refers
+// to the ConfigMaps and Secrets of its manifest again, because the copies are deleted with their release.
 func (r *reconciler) resume(ctx context.Context, key client.ObjectKey) error {
 	job := &batchv1.CronJob{}
 	if err := r.live.Get(ctx, key, job); err != nil {
@@ -168,7 +165,7 @@ func (r *reconciler) resume(ctx context.Context, key client.ObjectKey) error {
 	if job.Labels[v1alpha1.LabelFollow] != "" || job.Annotations[v1alpha1.AnnotationFollowMessage] == "" {
 		return nil // It is in the cache soon, or never followed.
 	}
-	intent, err := intentOf(job, plan{message: "it does not follow a Microservice, because it has no label " + v1alpha1.LabelFollow})
+	intent, err := intentOf(job, plan{restore: true, message: "it does not follow a Microservice, because it has no label " + v1alpha1.LabelFollow})
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func stateOf(job *batchv1.CronJob) state {
 // before. It is pure.
 func intentOf(job *batchv1.CronJob, p plan) (*unstructured.Unstructured, error) {
 	before, pod := stateOf(job), podSpec(job).DeepCopy()
-	refs := referrer{release: p.release, before: before.Sources, now: map[string]string{}}
+	refs := referrer{release: p.release, restore: p.restore, before: before.Sources, now: map[string]string{}}
 	follows, images := job.Annotations[v1alpha1.AnnotationFollows], imagesOf(pod, before.Containers)
 	if p.release != nil {
 		follows, images = p.release.Name, releaseImages(p)
@@ -95,7 +95,7 @@ func intentOf(job *batchv1.CronJob, p plan) (*unstructured.Unstructured, error) 
 	if len(template) > 0 {
 		spec["jobTemplate"] = map[string]any{"spec": map[string]any{"template": map[string]any{"spec": template}}}
 	}
-	if p.suspend {
+	if p.suspend || appliesSuspend(job) {
 		spec["suspend"] = true
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
@@ -103,6 +103,14 @@ func intentOf(job *batchv1.CronJob, p plan) (*unstructured.Unstructured, error) 
 		"metadata": map[string]any{"namespace": job.Namespace, "name": job.Name, "annotations": annotations},
 		"spec":     spec,
 	}}, nil
+}
+
+// appliesSuspend reports whether the manifest that kubectl applied last suspends the CronJob: while this controller does too, kubectl does
+// not become an owner of the field.
+func appliesSuspend(job *batchv1.CronJob) bool {
+	var applied batchv1.CronJob
+	err := json.Unmarshal([]byte(job.Annotations[corev1.LastAppliedConfigAnnotation]), &applied)
+	return err == nil && applied.Spec.Suspend != nil && *applied.Spec.Suspend
 }
 
 // others are the fields of the pod's specification that other field managers have, for each of them. One that a user renamed or removed has
@@ -228,8 +236,9 @@ func volumesIntent(volumes []corev1.Volume, refs referrer) ([]any, error) {
 
 // referrer replaces references to ConfigMaps and Secrets by those to a release's copies.
 type referrer struct {
-	// release with the copies; nil: references remain.
+	// release with the copies; nil: references remain, or are those of the manifest with restore.
 	release *v1alpha1.VersionedMicroservice
+	restore bool
 	// before and now are the Sources of the state.
 	before, now map[string]string
 }
@@ -243,8 +252,10 @@ func (r referrer) replace(part *corev1.PodSpec) bool {
 		if !was {
 			source = s.Name
 		}
-		if r.release != nil {
+		if r.release != nil || r.restore {
 			*name = source
+		}
+		if r.release != nil {
 			if copied := resources.CopyName(r.release.Name, resources.Source{Kind: s.Kind, Name: source}); refersTo(r.release, s.Kind, copied) {
 				*name = copied
 			}

@@ -21,6 +21,8 @@ type observed struct {
 	exists bool
 	// groups of the Microservice, newest first.
 	groups []v1alpha1.ReleaseGroup
+	// followedExists: the release that the CronJob follows exists.
+	followedExists bool
 	// releases are the active releases that exist, by name.
 	releases map[string]*v1alpha1.VersionedMicroservice
 }
@@ -35,6 +37,13 @@ func (r *reconciler) observe(ctx context.Context, req ctrl.Request) (*observed, 
 	if job.DeletionTimestamp != nil {
 		return nil, nil
 	}
+	if name := job.Annotations[v1alpha1.AnnotationFollows]; name != "" {
+		release, err := r.release(ctx, job.Namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		o.followedExists = release != nil
+	}
 	ms := &v1alpha1.Microservice{}
 	switch err := r.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: o.microservice}, ms); {
 	case apierrors.IsNotFound(err):
@@ -46,14 +55,28 @@ func (r *reconciler) observe(ctx context.Context, req ctrl.Request) (*observed, 
 	}
 	o.exists, o.groups = true, ms.Status.ReleaseGroups
 	for _, active := range actives(ms) {
-		release := &v1alpha1.VersionedMicroservice{}
-		err := r.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: active}, release)
-		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("get release %q: %w", active, err)
+		release, err := r.release(ctx, job.Namespace, active)
+		if err != nil {
+			return nil, err
 		}
-		if err == nil {
+		if release != nil {
 			o.releases[active] = release
 		}
 	}
 	return o, nil
+}
+
+// release returns a release; nil if it does not exist.
+func (r *reconciler) release(ctx context.Context, namespace, name string) (*v1alpha1.VersionedMicroservice, error) {
+	if name == "" {
+		return nil, nil
+	}
+	release := &v1alpha1.VersionedMicroservice{}
+	if err := r.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, release); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("get release %q: %w", name, err)
+	}
+	return release, nil
 }

@@ -34,17 +34,20 @@ type plan struct {
 	container string
 	// suspend: the CronJob must not start Jobs. Otherwise that is for the user to decide.
 	suspend bool
+	// restore: without a release, references return to the ConfigMaps and Secrets of the manifest, because the copies go, or are gone.
+	restore bool
 }
 
 // decide returns which release a CronJob follows. It is pure.
 //
 // A CronJob that has never followed a release has the image of its manifest, and is suspended until it does.
 // One that has keeps its release while an object that it refers to is missing, as after an uninstallation, or
-// the reference is wrong; only a group that exists and has no active release suspends it.
+// the reference is wrong; a group that exists and has no active release suspends it, and the end of a group
+// whose release is gone.
 func decide(o *observed) plan {
 	followed := o.cronJob.Annotations[v1alpha1.AnnotationFollows] != ""
 	keep := func(why reason, format string, values ...any) plan {
-		return plan{reason: why, message: fmt.Sprintf(format, values...), suspend: !followed}
+		return plan{reason: why, message: fmt.Sprintf(format, values...), suspend: !followed, restore: followed && !o.followedExists}
 	}
 	if !o.exists {
 		return keep(microserviceNotFound, "Microservice %q does not exist: correct the label %s, or create it", o.microservice, v1alpha1.LabelFollow)
@@ -53,7 +56,9 @@ func decide(o *observed) plan {
 	group := groupOf(o.groups, name)
 	switch {
 	case group == nil && name != "":
-		return keep(groupNotFound, "Microservice %q has no group %q: correct the annotation %s, or wait until a version of the group is offered", o.microservice, name, v1alpha1.AnnotationFollowGroup)
+		p := keep(groupNotFound, "Microservice %q has no group %q: correct the annotation %s, or wait until a version of the group is offered", o.microservice, name, v1alpha1.AnnotationFollowGroup)
+		p.suspend = p.suspend || p.restore // The group has ended.
+		return p
 	case group != nil && group.PullRequest != 0:
 		return keep(previewsNotFollowed, "group %q is a preview of pull request %d: its code does not run with the rights of a CronJob; choose another group by the annotation %s", group.Name, group.PullRequest, v1alpha1.AnnotationFollowGroup)
 	case group == nil || activeOf(group) == "":

@@ -61,7 +61,8 @@ func TestDecide(t *testing.T) {
 			podSpec(job).Containers = append(podSpec(job).Containers, corev1.Container{Name: name, Image: "placeholder"})
 		}
 		p := decide(&observed{
-			cronJob: job, microservice: "shop", exists: !c.missing, groups: c.groups,
+			followedExists: true,
+			cronJob:        job, microservice: "shop", exists: !c.missing, groups: c.groups,
 			releases: map[string]*v1alpha1.VersionedMicroservice{"shop-1": release},
 		})
 		if p.reason != c.want || p.container != c.container || p.suspend != c.suspend || (p.release != nil) != (c.want == following) || p.message == "" {
