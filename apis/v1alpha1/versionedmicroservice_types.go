@@ -216,6 +216,11 @@ type VersionedMicroserviceStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Hooks []HookStatus `json:"hooks,omitempty"`
 
+	// activeJobs is the number of Jobs of hooks that have not ended, without those of hooks of type Rollout. The
+	// release is not deleted before.
+	// +optional
+	ActiveJobs int32 `json:"activeJobs,omitempty"`
+
 	// analysis holds the measurements of the canary.
 	// +optional
 	Analysis *ReleaseAnalysis `json:"analysis,omitempty"`

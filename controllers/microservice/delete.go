@@ -75,9 +75,11 @@ func (r *Reconciler) carryOut(ctx context.Context, ms *v1alpha1.Microservice, dr
 // orphan removes the owner references from everything that runs releases with traffic, so that it
 // is not garbage collected.
 func (r *Reconciler) orphan(ctx context.Context, ms *v1alpha1.Microservice) error {
-	for _, g := range ms.Status.ReleaseGroups {
+	for i := range ms.Status.ReleaseGroups {
+		g := &ms.Status.ReleaseGroups[i]
+		next := ms.Successor(g) // It has the pods of an exclusive group, or gets them.
 		for _, row := range g.Releases {
-			if row.Weight == 0 && row.Status != v1alpha1.ReleaseActive && !row.Match {
+			if row.Weight == 0 && row.Status != v1alpha1.ReleaseActive && !row.Match && (next == nil || next.VersionedMicroservice != row.VersionedMicroservice) {
 				continue
 			}
 			if err := r.orphanRelease(ctx, ms, row.VersionedMicroservice); err != nil {

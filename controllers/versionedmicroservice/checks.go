@@ -45,6 +45,8 @@ func runChecks(ask checker, o *observed, now time.Time) checks {
 	h := checks{analysis: o.release.Status.Analysis, hooks: o.release.Status.Hooks}
 	if o.rollout == nil {
 		ask.Forget(key)
+		h.jobs = strayJobs(o, now)
+		h.requeueBy(h.jobs.next)
 		return h
 	}
 	rollout := o.rollout
@@ -58,6 +60,7 @@ func runChecks(ask checker, o *observed, now time.Time) checks {
 		rollout.place.Round = roundOf(h.analysis, rollout.spec, now)
 	}
 	questions := rollout.place.Calls(h.hooks)
+	o.awaitJobs(questions)
 	outcomes := o.jobOutcomes(questions, now)
 	maps.Copy(outcomes, ask.Outcomes(key))
 	maps.Copy(outcomes, hook.Waiting(questions))
@@ -71,6 +74,9 @@ func runChecks(ask checker, o *observed, now time.Time) checks {
 	due, calls := hook.Due(h.hooks, questions), hook.ToURLs(questions)
 	h.jobs = planJobs(o, questions, due, now)
 	h.requeueBy(h.jobs.next)
+	if o.uncached {
+		h.requeueBy(now.Add(time.Minute))
+	}
 	if rollout.podsDue.After(now) {
 		h.requeueBy(rollout.podsDue)
 	}

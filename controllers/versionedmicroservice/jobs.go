@@ -46,7 +46,40 @@ func (r *reconciler) observeJobs(ctx context.Context, o *observed) error {
 		}
 		o.jobs = append(o.jobs, job)
 	}
+	return r.findJobs(ctx, o)
+}
+
+// findJobs looks for the Jobs that the status shows as running, and that are not in the cache, past the cache: they may have lost their
+// labels, or been deleted.
+func (r *reconciler) findJobs(ctx context.Context, o *observed) error {
+	for _, h := range o.release.Status.Hooks {
+		if h.Job == "" || h.Phase != v1alpha1.HookWaiting || h.Attempts > 0 || slices.ContainsFunc(o.jobs, func(j hookJob) bool { return j.Name == h.Job }) {
+			continue
+		}
+		job, err := get(ctx, r.live, client.ObjectKey{Namespace: o.release.Namespace, Name: h.Job}, &batchv1.Job{})
+		switch {
+		case err != nil:
+			return err
+		case job != nil && metav1.IsControlledBy(job, o.release):
+			o.jobs, o.uncached = append(o.jobs, hookJob{Job: job}), true
+		default:
+			if o.lostJobs == nil {
+				o.lostJobs = map[string]bool{}
+			}
+			o.lostJobs[h.Job] = true
+		}
+	}
 	return nil
+}
+
+// activeJobs returns how many Jobs have not ended, without those of rounds, which end with their step.
+func (o *observed) activeJobs() (n int32) {
+	for _, job := range o.jobs {
+		if job.DeletionTimestamp == nil && !job.ofRound() && hook.Finished(job.Job) == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // awaitsResult reports whether the result of a Job is not in the status yet.
@@ -95,6 +128,9 @@ func (o *observed) jobOutcomes(questions []hook.Call, now time.Time) map[string]
 				out[q.Body.ID] = hook.JobOutcome(job.Job, q.Hook, job.log, now)
 			}
 		}
+		if s := hook.Known(o.release.Status.Hooks, q); s != nil && o.lostJobs[s.Job] {
+			out[q.Body.ID] = hook.Lost(q, s.Job, now)
+		}
 	}
 	return out
 }
@@ -137,6 +173,34 @@ func newestFirst(jobs []hookJob) []hookJob {
 	})
 }
 
+// awaitJobs lets calls wait for Jobs of earlier calls that have not ended: two Jobs of one hook never run at the same time, and the hooks
+// of the end of a preview remove what its other Jobs create. A Job of a round ends with its step.
+func (o *observed) awaitJobs(questions []hook.Call) {
+	for i := range questions {
+		q := &questions[i]
+		for _, job := range o.jobs {
+			same := job.Labels[v1alpha1.LabelHook] == q.Hook.Name || q.Hook.Type == v1alpha1.HookPostPreview
+			if same && job.call() != q.Body.ID && !job.ofRound() && hook.Finished(job.Job) == nil {
+				q.Wait = cmp.Or(q.Wait, fmt.Sprintf("waits until Job %s of an earlier call has ended", job.Name))
+			}
+		}
+	}
+}
+
+// strayJobs plans the Jobs of a release without a row: it is deleted when they have ended.
+func strayJobs(o *observed, now time.Time) (p jobPlan) {
+	for _, job := range o.jobs {
+		switch at, ok := hook.NotStartedBy(job.Job); {
+		case job.DeletionTimestamp != nil || !ok:
+		case at.After(now):
+			p.by(at)
+		default:
+			p.remove = append(p.remove, job)
+		}
+	}
+	return p
+}
+
 // planJobs plans the Jobs of the calls that are due. It is pure.
 func planJobs(o *observed, questions, due []hook.Call, now time.Time) jobPlan {
 	var p jobPlan
@@ -159,11 +223,14 @@ func planJobs(o *observed, questions, due []hook.Call, now time.Time) jobPlan {
 		}
 	}
 	for _, q := range due {
-		if q.Hook.Job != nil && !exists[q.Body.ID] {
+		if q.Hook.Job == nil {
+			continue
+		}
+		if !exists[q.Body.ID] && hook.Known(o.release.Status.Hooks, q) == nil {
 			p.create = append(p.create, q)
 		}
 		for _, job := range o.jobs {
-			if at, ok := hook.UnansweredAt(job.Job, q.Hook); ok && job.call() == q.Body.ID && at.After(now) {
+			if at, ok := hook.NotStartedBy(job.Job); ok && job.ofRound() && job.call() == q.Body.ID && at.After(now) {
 				p.by(at)
 			}
 		}

@@ -78,7 +78,7 @@ func TestJobOpensAGate(t *testing.T) {
 	s.gate()
 	waiting := s.hook("migrate", v1alpha1.HookWaiting)
 	eventually(t, func() string {
-		if got := s.hook("migrate", v1alpha1.HookWaiting); !strings.Contains(got.Message, "is running") {
+		if got := s.hook("migrate", v1alpha1.HookWaiting); !strings.Contains(got.Message, "has no ready pod yet") {
 			return fmt.Sprintf("the hook is %+v", got)
 		}
 		return ""

@@ -35,6 +35,8 @@ type observed struct {
 	probeMessages map[string]string                      // messages of failing probes, by container
 	rollout       *rollout                               // nil if the rollout state does not list the release
 	jobs          []hookJob                              // of hooks, with and without results in the status
+	lostJobs      map[string]bool                        // names of Jobs that were deleted, without results in the status
+	uncached      bool                                   // a Job has lost its labels, and is not watched
 	predecessor   *predecessor                           // what an exclusive release waits for; nil: nothing
 	quota         string                                 // hash of the quotas, while one rejects pods
 }
@@ -74,7 +76,7 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 	if o.rollout, err = r.observeRollout(ctx, o); err != nil {
 		return nil, err
 	}
-	if o.rollout != nil {
+	if o.rollout != nil || release.Status.ActiveJobs > 0 {
 		if err := r.observeJobs(ctx, o); err != nil {
 			return nil, err
 		}

@@ -31,7 +31,7 @@ func newStatus(o *observed, done applied, results checks, now time.Time) (v1alph
 	next := *o.release.Status.DeepCopy()
 	state := rolloutStateOf(o.microservice, o.release.Name)
 	state.into(&next)
-	next.Analysis, next.Hooks = results.analysis, results.hooks
+	next.Analysis, next.Hooks, next.ActiveJobs = results.analysis, results.hooks, o.activeJobs()
 	f := failureOf(o, done, state, now)
 	if o.deploymentOutdated(done) {
 		// The Deployment's status is of an older generation. The previous status, whose
@@ -217,7 +217,7 @@ func onlyStarting(before, now v1alpha1.VersionedMicroserviceStatus) bool {
 // transitions.
 func isTransition(before, now v1alpha1.VersionedMicroserviceStatus) bool {
 	failed := (before.Release == v1alpha1.ReleaseError) != (now.Release == v1alpha1.ReleaseError)
-	answered := !slices.EqualFunc(before.Hooks, now.Hooks, sameAnswer) || !equality.Semantic.DeepEqual(before.Analysis, now.Analysis)
+	answered := !slices.EqualFunc(before.Hooks, now.Hooks, sameAnswer) || before.ActiveJobs != now.ActiveJobs || !equality.Semantic.DeepEqual(before.Analysis, now.Analysis)
 	if onlyStarting(before, now) {
 		return failed || answered
 	}

@@ -91,28 +91,29 @@ func Finished(job *batchv1.Job) *batchv1.JobCondition {
 // maxReplaceDelay is the longest time until the Job controller replaces a failed pod.
 const maxReplaceDelay = 6 * time.Minute
 
-// UnansweredAt returns when the Job of a round counts as one that did not respond, if none of its pods is ready by then: the timeout
-// of a pod does not count while it has no node. ok is false for other Jobs, and for those that have ended: gates wait, and show it.
-func UnansweredAt(job *batchv1.Job, h v1alpha1.Hook) (at time.Time, ok bool) {
-	if h.Job == nil || h.Type != v1alpha1.HookRollout || Finished(job) != nil || ptr.Deref(job.Status.Ready, 0) > 0 {
+// NotStartedBy returns when a Job counts as one that does not start, if none of its pods is ready by then: the timeout of a pod does not
+// count while it has no node. ok is false for a Job that has ended, or has a ready pod.
+func NotStartedBy(job *batchv1.Job) (at time.Time, ok bool) {
+	if Finished(job) != nil || ptr.Deref(job.Status.Ready, 0) > 0 {
 		return time.Time{}, false
 	}
+	timeout := time.Duration(ptr.Deref(job.Spec.Template.Spec.ActiveDeadlineSeconds, int64(defaultJobTimeout/time.Second))) * time.Second
 	failed := time.Duration(job.Status.Failed)
-	return job.CreationTimestamp.Add((1+failed)*JobTimeout(h.Job) + failed*maxReplaceDelay), true
+	return job.CreationTimestamp.Add((1+failed)*timeout + failed*maxReplaceDelay), true
 }
 
 // JobOutcome returns the outcome of a call that a Job answers. log is what its last pod reported.
 func JobOutcome(job *batchv1.Job, h v1alpha1.Hook, log string, now time.Time) Outcome {
 	o := Outcome{Job: job.Name, Log: cutLog(log)}
 	end := Finished(job)
-	due, late := UnansweredAt(job, h)
+	due, starts := NotStartedBy(job)
 	switch {
-	case late && !now.Before(due):
+	case starts && h.Type == v1alpha1.HookRollout && !now.Before(due): // Gates wait, and show it.
 		o.Unanswered, o.Log, o.Attempts, o.Time = true, "", 1, now
-		o.Message = fmt.Sprintf("Job %s has no ready pod after %s: see why its pod has no node or does not start, or increase job.timeout", job.Name, due.Sub(job.CreationTimestamp.Time))
+		o.Message = fmt.Sprintf("Job %s has no ready pod after %s: see the events of the Job and of its pod, or increase job.timeout", job.Name, due.Sub(job.CreationTimestamp.Time))
 		return o
-	case end == nil && job.Status.Active == 0 && job.Status.Failed == 0:
-		o.Running, o.Log, o.Message = true, "", fmt.Sprintf("Job %s has no pod yet", job.Name)
+	case starts && job.Status.Failed == 0:
+		o.Running, o.Log, o.Message = true, "", fmt.Sprintf("Job %s has no ready pod yet: if it gets none, see the events of the Job and of its pod", job.Name)
 		return o
 	case end == nil:
 		o.Running, o.Log, o.Message = true, "", fmt.Sprintf("Job %s is running", job.Name)
@@ -132,15 +133,31 @@ func JobOutcome(job *batchv1.Job, h v1alpha1.Hook, log string, now time.Time) Ou
 	return o
 }
 
-// NotCreated returns the outcome of a call whose Job cannot be created yet.
+// NotCreated returns the outcome of a call whose Job cannot be created yet. It has no name of a Job: see [Lost].
 func NotCreated(q Call, why string) Outcome {
-	return Outcome{Running: true, Job: JobName(q), Message: line("cannot create Job " + JobName(q) + ": " + firstLine(why))}
+	return Outcome{Running: true, Message: line(notCreated + JobName(q) + ": " + firstLine(why))}
+}
+
+// Lost returns the outcome of a call whose Job was deleted before its result was in the status. What it did is not known, so that it
+// does not run again without a decision; that of a round counts as one that did not respond.
+func Lost(q Call, job string, now time.Time) Outcome {
+	o := Outcome{Refused: gates(q.Hook.Type), Unanswered: q.Hook.Type == v1alpha1.HookRollout, Job: job, Attempts: 1, Time: now}
+	o.Message = fmt.Sprintf("Job %s was deleted before its result was known, and does not run again: set the decision Retry to start the release again", job)
+	return o
+}
+
+// Known returns the status of a call whose Job existed, without a result; nil if there is none.
+func Known(known []v1alpha1.HookStatus, q Call) *v1alpha1.HookStatus {
+	if s := find(known, q.Hook.Name); s != nil && q.Hook.Job != nil && s.ID == q.Body.ID && s.Job != "" && !final(s) && !Unanswered(*s) {
+		return s
+	}
+	return nil
 }
 
 // Obsolete reports whether a Job has no more to do, and from when it may be deleted: immediately if it is
 // a check of a step that is over, and after its time to live if it has ended and its result is in the status.
 // Gates and notifications run to their end, because a migration that is interrupted is worse than one
-// that is not needed.
+// that is not needed; one whose pod does not start is deleted.
 func (p *Rollout) Obsolete(job *batchv1.Job, known []v1alpha1.HookStatus, questions []Call) (bool, time.Time) {
 	id := job.Annotations[v1alpha1.AnnotationHookCall]
 	for _, q := range questions {
@@ -153,8 +170,14 @@ func (p *Rollout) Obsolete(job *batchv1.Job, known []v1alpha1.HookStatus, questi
 	}
 	end := Finished(job)
 	if end == nil {
-		asked := slices.ContainsFunc(questions, func(q Call) bool { return q.Body.ID == id })
-		return !asked && !p.Unmeasured && job.Annotations[v1alpha1.AnnotationHookType] == string(v1alpha1.HookRollout), time.Time{}
+		switch asked := slices.ContainsFunc(questions, func(q Call) bool { return q.Body.ID == id }); {
+		case asked:
+			return false, time.Time{}
+		case job.Annotations[v1alpha1.AnnotationHookType] == string(v1alpha1.HookRollout):
+			return !p.Unmeasured, time.Time{}
+		}
+		at, ok := NotStartedBy(job)
+		return ok, at
 	}
 	var spec *v1alpha1.HookJob
 	for _, h := range p.hooks() {

@@ -49,7 +49,7 @@ func TestJobOutcome(t *testing.T) {
 	t.Parallel()
 	running := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "shop-1-0-0-abc"}}
 	started := running.DeepCopy()
-	started.Status.Active = 1
+	started.Status.Active, started.Status.Ready = 1, ptr.To(int32(1))
 	end := time.Date(2030, 1, 1, 12, 1, 30, 0, time.UTC)
 	for name, test := range map[string]struct {
 		job  *batchv1.Job
@@ -57,7 +57,7 @@ func TestJobOutcome(t *testing.T) {
 		log  string
 		want Outcome
 	}{
-		"no pod":  {running, v1alpha1.HookConfirmRollout, "", Outcome{Running: true, Job: running.Name, Message: "Job shop-1-0-0-abc has no pod yet"}},
+		"no pod":  {running, v1alpha1.HookConfirmRollout, "", Outcome{Running: true, Job: running.Name, Message: "Job shop-1-0-0-abc has no ready pod yet: if it gets none, see the events of the Job and of its pod"}},
 		"running": {started, v1alpha1.HookConfirmRollout, "a", Outcome{Running: true, Job: running.Name, Message: "Job shop-1-0-0-abc is running"}},
 		"success": {endedJob(batchv1.JobComplete, ""), v1alpha1.HookConfirmRollout, "3 tables\n", Outcome{Yes: true, Attempts: 1, Job: running.Name, Log: "3 tables", Message: "Job shop-1-0-0-abc succeeded after 1m30s", Time: end}},
 		"a gate that fails": {endedJob(batchv1.JobFailed, "Job has reached the specified backoff limit"), v1alpha1.HookConfirmPromotion, "a\n\x1b[31mno table orders\x1b[0m\n", Outcome{
@@ -83,6 +83,7 @@ func TestJobWithoutANode(t *testing.T) {
 	created := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "shop-1-0-0-abc", CreationTimestamp: metav1.NewTime(created)}}
 	job.Status.Active = 1
+	job.Spec.Template.Spec.ActiveDeadlineSeconds = ptr.To(int64(120))
 	round := v1alpha1.Hook{Name: "smoke", Type: v1alpha1.HookRollout, Job: &v1alpha1.HookJob{Timeout: "2m"}}
 	gate := round
 	gate.Type = v1alpha1.HookConfirmPromotion
@@ -103,8 +104,8 @@ func TestJobWithoutANode(t *testing.T) {
 		"a second pod without a node":   {again, round, 10 * time.Minute, true},
 		"a gate":                        {job, gate, time.Hour, false},
 		"one that has ended meanwhile":  {endedJob(batchv1.JobComplete, ""), round, time.Hour, false},
-		"the default timeout is 10 min": {job, v1alpha1.Hook{Type: v1alpha1.HookRollout, Job: &v1alpha1.HookJob{}}, 9 * time.Minute, false},
-		"a Job that has no pod object":  {&batchv1.Job{ObjectMeta: job.ObjectMeta}, round, 2 * time.Minute, true},
+		"a Job that has no pod object":  {&batchv1.Job{ObjectMeta: job.ObjectMeta}, round, 10 * time.Minute, true},
+		"the default timeout is 10 min": {&batchv1.Job{ObjectMeta: job.ObjectMeta}, round, 9 * time.Minute, false},
 	} {
 		got := JobOutcome(test.job, test.hook, "", created.Add(test.after))
 		if got.Unanswered != test.want || test.want && !strings.Contains(got.Message, "Job shop-1-0-0-abc has no ready pod after ") {
@@ -167,11 +168,16 @@ func TestObsoleteJob(t *testing.T) {
 		obsolete bool
 		at       time.Time
 	}{
-		"its result is not in the status":         {done, nil, asked, false, time.Time{}},
-		"it is in the status as running":          {done, status(v1alpha1.HookWaiting), asked, false, time.Time{}},
-		"its result is in the status":             {done, status(v1alpha1.HookOpen), asked, true, end.Add(time.Hour)},
-		"it ended, and is not needed":             {done, nil, nil, true, end.Add(time.Hour)},
-		"a migration runs, and is not needed":     {&batchv1.Job{ObjectMeta: done.ObjectMeta}, nil, nil, false, time.Time{}},
+		"its result is not in the status": {done, nil, asked, false, time.Time{}},
+		"it is in the status as running":  {done, status(v1alpha1.HookWaiting), asked, false, time.Time{}},
+		"its result is in the status":     {done, status(v1alpha1.HookOpen), asked, true, end.Add(time.Hour)},
+		"it ended, and is not needed":     {done, nil, nil, true, end.Add(time.Hour)},
+		"a migration runs, and is not needed": {func() *batchv1.Job {
+			j := &batchv1.Job{ObjectMeta: *done.ObjectMeta.DeepCopy()}
+			j.Status.Active, j.Status.Ready = 1, ptr.To(int32(1))
+			return j
+		}(), nil, nil, false, time.Time{}},
+		"a migration that has not started is not needed": {&batchv1.Job{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(end), Annotations: done.Annotations}}, nil, nil, true, end.Add(10 * time.Minute)},
 		"a load test runs":                        {load, nil, asked, false, time.Time{}},
 		"a load test runs in a step that is over": {load, status(v1alpha1.HookDelivered), nil, true, time.Time{}},
 		"the hook is removed: 24 h are the default": {func() *batchv1.Job {

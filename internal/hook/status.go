@@ -44,13 +44,16 @@ const uncallable = "cannot be called: "
 // changes only with the hook or the flags of the manager.
 func Uncallable(s v1alpha1.HookStatus) bool { return strings.HasPrefix(s.Message, uncallable) }
 
+// notCreated is the prefix of the message of a call whose Job the API server rejects.
+const notCreated = "cannot create Job "
+
 // port matches the local port in an error of a connection, which differs each time.
 var port = regexp.MustCompile(`[^ ]+->`)
 
 // gist returns the part of a message that is the same for the same result: the status code, or why
 // there is no answer.
 func gist(message string) string {
-	if code, _, found := strings.Cut(message, ": "); found && strings.HasPrefix(code, "HTTP ") {
+	if code, _, found := strings.Cut(message, ": "); found && (strings.HasPrefix(code, "HTTP ") || strings.HasPrefix(code, notCreated)) {
 		return code
 	}
 	return port.ReplaceAllString(message, "")

@@ -616,6 +616,9 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 	what := fmt.Sprintf("%s to %d", o.Release, r.Replicas)
 	if r.Delete {
 		what = "deletion of " + o.Release
+		if o.ActiveJobs {
+			w.fail("rule 49: %s, and Jobs of its hooks have not ended", what)
+		}
 	}
 	unavailable := slices.ContainsFunc(seen.Objects, func(c Object) bool {
 		return c.Release == o.Release && (c.Available == 0 || withheldIn(seen, c.Release))

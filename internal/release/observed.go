@@ -269,6 +269,8 @@ type Object struct {
 	Rollback *RollbackFact
 	// End is the combined answer of the hooks of the end of its preview.
 	End *EndFact
+	// ActiveJobs: Jobs of its hooks have not ended. They end with the object.
+	ActiveJobs bool
 }
 
 // EndFact is the combined answer of the hooks of the end of a preview.

@@ -177,6 +177,66 @@ var workers = []scene{
 			}
 		}
 	}},
+	{"a freeze, and a pause, that come while an exclusive release is rejected keep the exchange from beginning", func(all tale) {
+		for what, set := range map[string]func(*Spec){"freeze": func(s *Spec) { s.Freeze = &Freeze{Name: "f", Reason: "r"} }, "pause": func(s *Spec) { s.Paused = true }} {
+			h := tale{newWorld()}
+			h.exclusive(1)
+			h.broken["1.1.0"] = "InvalidTemplate"
+			h.push("1.1.0")
+			h.run(2 * time.Minute)
+			h.edit(what, set)
+			h.run(time.Minute)
+			h.object("1.1.0").why = ""
+			h.run(20 * time.Minute)
+			h.runs(what, 1, 0)
+			h.edit("end", func(s *Spec) { s.Freeze, s.Paused = nil, false })
+			h.run(time.Minute)
+			h.runs("end of the "+what, 0, 1)
+			if h.err != nil {
+				all.fail("%s: %v", what, h.err)
+			}
+		}
+	}},
+	{"an exclusive release that fails is not followed by an older one", func(h tale) {
+		h.exclusive(1)
+		h.broken["1.1.0"], h.broken["1.2.0"] = "CrashLoopBackOff", "CrashLoopBackOff"
+		h.push("1.1.0", "1.2.0")
+		down := time.Duration(0)
+		for range 60 {
+			h.run(time.Minute)
+			if h.object("1.0.0").ready == 0 {
+				down += time.Minute
+			}
+		}
+		h.want("failed", map[string]string{"1.0.0": "active 100", "1.1.0": "", "1.2.0": "error 0"})
+		if down > 11*time.Minute {
+			h.fail("nothing ran for %s", down)
+		}
+	}},
+	{"an exclusive release whose object is deleted, and cannot be created again, gives the pods back", func(h tale) {
+		h.exclusive(1)
+		h.startup = 5 * time.Minute
+		h.push("1.1.0")
+		h.run(30 * time.Second)
+		h.runs("exchange", 0, 0)
+		h.refuse = true
+		h.remove(h.object("1.1.0"))
+		h.run(7 * time.Minute)
+		if n := h.object("1.0.0").ready; n != 1 {
+			h.fail("nothing runs: 1.0.0 has %d replicas", h.object("1.0.0").Replicas)
+		}
+	}},
+	{"an exclusive release has as many replicas as the one that it takes over from", func(h tale) {
+		h.exclusive(2)
+		h.autoscale(h.object("1.0.0"), 10)
+		h.run(time.Minute)
+		h.startup = time.Minute
+		h.push("1.1.0")
+		h.run(30 * time.Second)
+		if n := h.object("1.1.0").Replicas; n < 10 {
+			h.fail("1.0.0 had 10 replicas, and 1.1.0 starts with %d", n)
+		}
+	}},
 	{"an exclusive release whose objects are rejected leaves the pods with the active one", func(h tale) {
 		h.exclusive(1)
 		h.broken["1.1.0"] = "InvalidTemplate"

@@ -289,7 +289,7 @@ func endPreview(s *scope) {
 		return
 	}
 	for _, c := range s.sorted {
-		if c.Slug == s.g.Slug && !c.Terminating && (c.Replicas > 0 || c.Available > 0 || c.Unsettled) {
+		if c.Slug == s.g.Slug && !c.Terminating && (c.Replicas > 0 || c.Available > 0 || c.Unsettled || c.ActiveJobs) {
 			return
 		}
 	}
@@ -319,6 +319,8 @@ func (s *scope) endHooksWait(r Row) (w *wait, keep bool) {
 		return nil, true // the preview ends without another release
 	case s.g.Phase == Live || !s.callsEndHooks() || !there || c.Terminating:
 		return nil, false
+	case end.Release == "" && s.anyJobs():
+		return newWait(&r, false, AwaitingEnd, "the preview has ended, and waits until the Jobs of its other hooks have ended"), true
 	case end.Release == "":
 		return nil, true // its pods are not gone
 	case end.Release != r.Release:
@@ -331,6 +333,11 @@ func (s *scope) endHooksWait(r Row) (w *wait, keep bool) {
 		s.event(&r, true, EndFailed, fmt.Sprintf("a hook of type PostPreview of %s failed, and is not called again: %s", r.Version, c.End.Message))
 	}
 	return nil, false
+}
+
+// anyJobs reports whether Jobs of hooks of the group have not ended.
+func (s *scope) anyJobs() bool {
+	return slices.ContainsFunc(s.sorted, func(c Object) bool { return c.Slug == s.g.Slug && !c.Terminating && c.ActiveJobs })
 }
 
 // noteEndLost reports that the hooks of the end of a preview are not called, because the object of the release that was to call them

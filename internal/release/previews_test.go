@@ -236,6 +236,33 @@ var previews = []scene{
 		h.run(time.Hour)
 		h.empty("the end")
 	}},
+	{"rule 49: a release is deleted, and hooks of the end of a preview are called, when the Jobs of its other hooks have ended", func(h tale) {
+		h.edit("hooks", func(s *Spec) { s.EndHooks, s.PreviewGates = true, []Point{ConfirmRollout} })
+		h.hooks[ConfirmRollout] = "no"
+		h.push("pr-7-a")
+		h.run(time.Minute)
+		h.object("pr-7-a").ActiveJobs = true // it creates a schema
+		h.push("pr-7-b")
+		h.run(time.Minute)
+		if h.object("pr-7-a") == nil {
+			h.fail("the object whose Job runs is deleted")
+		}
+		h.hooks["PostPreview"] = "away"
+		h.withdrawGroup("pr-7", Closed)
+		h.run(time.Minute)
+		if g := h.rolloutState.group("pr-7"); g == nil || g.End.Release != "" {
+			h.fail("the hooks of the end are called while a Job runs that creates what they remove")
+		}
+		h.says("the wait", AwaitingEnd, "the preview has ended, and waits until the Jobs of its other hooks have ended")
+		h.object("pr-7-a").ActiveJobs = false
+		h.run(time.Minute)
+		if g := h.rolloutState.group("pr-7"); g == nil || g.End.Release == "" {
+			h.fail("the hooks of the end are not called")
+		}
+		delete(h.hooks, "PostPreview")
+		h.run(time.Minute)
+		h.empty("the end")
+	}},
 	{"rule 48: the end of a preview without its hooks, because a user deleted its last release, is an event", func(h tale) {
 		h.edit("hooks", func(s *Spec) { s.EndHooks = true })
 		h.policy("web")

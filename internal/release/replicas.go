@@ -7,7 +7,7 @@ import "slices"
 // split by pods, there is no autoscaler of one release, and the number is that of both.
 func (s *scope) full() int {
 	n := max(1, s.o.Spec.Replicas)
-	if s.g.Rollout != nil && !s.byPods() {
+	if s.g.Rollout != nil && (s.o.Spec.Exclusive || !s.byPods()) {
 		n = max(n, s.g.Rollout.Floor)
 	}
 	return n
@@ -62,7 +62,8 @@ func (s *scope) available(r Row, c Object) bool {
 func (s *scope) runSize(r Row, c Object) int {
 	switch {
 	case s.o.Spec.Exclusive:
-		return s.exclusiveSize(r, c)
+		n, _ := s.exclusiveSize(r, c)
+		return n
 	case s.g.Rollout.Gate == ConfirmRollout:
 		return c.Replicas
 	case s.grows(r) && s.byPods():
@@ -140,6 +141,9 @@ func (s *scope) sizeStray(p *Result, c Object) {
 		s.record(w)
 		return
 	}
+	if c.ActiveJobs {
+		return // A migration that is interrupted is worse than one that is not needed (rule 49).
+	}
 	p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: c.Release, Delete: true})
 }
 
@@ -175,7 +179,7 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 	case s.g.Phase != Live:
 		return c.Replicas, nil // the object is deleted with its row
 	case s.o.Spec.Exclusive:
-		return s.exclusiveSize(r, c), nil
+		return s.exclusiveSize(r, c)
 	case r.Status == Active && c.Replicas > 0 && s.dead(&r):
 		pressed, w := s.pressed()
 		if !pressed {
@@ -239,28 +243,42 @@ func (s *scope) returnPods() {
 // soon as it may have pods; the active one, until the other takes over; and all others none. A group with neither keeps what it has.
 // The pods of a release start when no other release of the group is to have any, or has any, which its controller asks the API server
 // for. Therefore one whose Deployment is rejected is to have none, so that those of the active one can start.
-func (s *scope) exclusiveSize(r Row, c Object) int {
+func (s *scope) exclusiveSize(r Row, c Object) (int, *wait) {
 	run, next, object := s.rollout()
 	runs, active := run != nil && run.Gate != ConfirmRollout, s.g.ActiveRow()
 	switch {
 	case runs && r.Release == next.Release && active != nil && isRejected(c):
-		return 0
+		return 0, nil
 	case runs && r.Release == next.Release:
-		return s.full()
-	case active != nil && r.Release == active.Release && !(runs && s.takesOver(active, object)):
-		return s.full()
+		return s.full(), nil
+	case active != nil && r.Release == active.Release && runs && s.takesOver(active, run, object):
+		return 0, nil
+	case active != nil && r.Release == active.Release && runs && object.Failure == otherRunning:
+		return s.full(), s.beginWait(run)
+	case active != nil && r.Release == active.Release:
+		return s.full(), nil
 	case active == nil && !runs:
-		return c.Replicas
+		return c.Replicas, nil
 	}
-	return 0
+	return 0, nil
 }
 
 // takesOver reports whether the pods of the active release of an exclusive group end: its successor reports that it waits only for
-// them, or they have ended and its Deployment is not rejected.
-func (s *scope) takesOver(active *Row, successor Object) bool {
+// them, or they have ended and its object and Deployment are not rejected.
+func (s *scope) takesOver(active *Row, run *Rollout, successor Object) bool {
 	c, _ := s.object(active.Release)
-	return !isRejected(successor) && (c.Replicas == 0 || successor.Available > 0 || successor.Failure == otherRunning && !successor.Unsettled)
+	switch {
+	case isRejected(successor):
+		return false
+	case c.Replicas == 0:
+		return successor.Release != "" || !s.uncreated(run, notCreated)
+	}
+	return successor.Available > 0 || successor.Failure == otherRunning && !successor.Unsettled && s.beginWait(run) == nil
 }
+
+// beginWait returns what an exchange of pods waits for that has not begun: a freeze, a pause or a window that came while the objects of
+// the next release were not accepted.
+func (s *scope) beginWait(run *Rollout) *wait { return s.exchangeWait(run, s.g.Row(run.Release)) }
 
 // rejected are the causes for which the Deployment of a release does not exist, or belongs to something else.
 var rejected = map[Reason]bool{"InvalidTemplate": true, "Forbidden": true, "NameConflict": true}

@@ -170,6 +170,11 @@ var happenings = []happening{
 			o.why = ""
 		}
 	}},
+	{"a Job of a hook begins or ends", 1, func(w *world, a, b int) {
+		if o, ok := pick(w.objects, a); ok && !o.Terminating {
+			o.ActiveJobs, o.rv = !o.ActiveJobs, w.id()
+		}
+	}},
 	{"break version", 1, func(w *world, a, b int) {
 		v := versions[a%len(versions)]
 		if delete(w.broken, v); b%3 > 0 {
@@ -518,6 +523,7 @@ func (w *world) epilogue() {
 	clear(w.hooks)
 	maps.DeleteFunc(w.quality, func(_ string, v VerdictPhase) bool { return v == VerdictRunning })
 	for _, o := range w.objects {
+		o.ActiveJobs = false // each has a timeout
 		if outside[Reason(o.why)] != "" {
 			o.why = ""
 		}

@@ -63,8 +63,8 @@ func (s *scope) latest() Target {
 		if kept := s.comeback(c.Version); kept != nil {
 			c.Release = kept.Release
 		}
-		if r := s.g.Row(c.Release); r != nil && s.failed(r) && s.exchanges() && outside[r.Reason] != "" {
-			break // An older version would have the same cause, and take the pods of the active one too.
+		if r := s.g.Row(c.Release); r != nil && s.failed(r) && s.exchanges() {
+			break // An older version would take the pods of the active one away again.
 		}
 		if r := s.g.Row(c.Release); r != nil && s.failed(r) || s.forgotten(c) || s.spoiled(c.Release, c.Version) != "" {
 			continue

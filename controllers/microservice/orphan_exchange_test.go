@@ -1,0 +1,79 @@
+package microservice
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// TestOrphanInAnExchange: Orphan keeps everything that runs. In an exchange of an exclusive group the next
+// release has the pods (or gets them), and the active one has none.
+func TestOrphanInAnExchange(t *testing.T) {
+	t.Parallel()
+	s := begin(t, func(ms *v1alpha1.Microservice) {
+		ms.Spec.DeletionPolicy = v1alpha1.DeletionOrphan
+		ms.Spec.Availability.Exclusive = true
+		ms.Spec.UpdateStrategy.Canary = nil
+	})
+	s.offer("1.0.0")
+	s.play()
+	s.broken["1.1.0"] = true // It starts for a while.
+	s.offer("1.1.0", "1.0.0")
+	s.play(func() bool {
+		for _, c := range s.objects() {
+			if c.Spec.SemVer.Version == "1.1.0" && c.Spec.Replicas > 0 {
+				return true
+			}
+		}
+		return false
+	})
+	// The controller of releases reports that it waits for the pods of 1.0.0 only, and the Microservice ends these.
+	next := s.release("1.1.0")
+	next.Status.Failure, next.Status.ObservedGeneration = v1alpha1.FailureOtherReleaseRunning, next.Generation
+	if err := env.Client.Status().Update(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if _, err := s.pass(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.release("1.0.0").Spec.Replicas; n != 0 {
+		t.Fatalf("no exchange: 1.0.0 has %d replicas", n)
+	}
+	for _, c := range s.objects() {
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: c.Name}}
+		labels := map[string]string{v1alpha1.LabelRelease: c.Name}
+		d.Spec.Replicas = &c.Spec.Replicas
+		d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+		d.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "shop", Image: "shop"}}}}
+		if err := controllerutil.SetControllerReference(c, d, env.Client.Scheme()); err != nil {
+			t.Fatal(err)
+		}
+		s.create(d)
+	}
+	s.remove()
+	if _, err := s.pass(); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "gone", s.removed(), true)
+	var list appsv1.DeploymentList
+	if err := env.Client.List(t.Context(), &list, client.InNamespace(s.namespace)); err != nil {
+		t.Fatal(err)
+	}
+	kept := int32(0)
+	for i := range list.Items {
+		if len(list.Items[i].OwnerReferences) == 0 {
+			kept += *list.Items[i].Spec.Replicas
+		}
+	}
+	if kept == 0 {
+		t.Error("what remains after the deletion has no pods: the Deployment of the active release is kept with 0 replicas, and that of 1.1.0 is garbage collected")
+	}
+}
