@@ -107,6 +107,11 @@ func setReady(w *pass, problem *status.Error) {
 	}
 }
 
+// withoutReplicas reports whether a release is to have no pods.
+func withoutReplicas(w *pass, row *v1alpha1.Release) bool {
+	return slices.ContainsFunc(w.facts.Objects, func(c release.Object) bool { return c.Release == row.VersionedMicroservice && c.Replicas == 0 })
+}
+
 // serves reports whether every live group with an offered version serves. Previews have a separate
 // condition.
 func serves(w *pass) (ok bool, reason, message string) {
@@ -134,7 +139,7 @@ func serves(w *pass) (ok bool, reason, message string) {
 			return false, "ReleaseFailed", fmt.Sprintf("group %s has no active release: %s", g.Name, strings.Join(failures(g), ", "))
 		case row == nil:
 			return false, "NoActiveRelease", fmt.Sprintf("group %s has no active release yet", g.Name) + blocked(w, g.Slug)
-		case w.ms.Successor(&g) != nil:
+		case !row.Available && w.ms.Successor(&g) != nil && withoutReplicas(w, row):
 			next := w.ms.Successor(&g)
 			if !next.Available {
 				return false, "ActiveStopped", fmt.Sprintf("in group %s the pods of %s ended for %s, which is starting", g.Name, row.SemVer.Version, next.SemVer.Version)

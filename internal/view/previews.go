@@ -25,6 +25,15 @@ func (s *service) repository() (*v1alpha1.ImagePolicy, *v1alpha1.GitHubRepositor
 	return p, s.repos[k]
 }
 
+// endState returns the state of a group that closes, or of its release that calls the hooks of its end.
+func (s *service) endState(g *v1alpha1.ReleaseGroup) State {
+	x := State{Word: WordDraining, Class: Moving, Detail: s.endHooks(g)}
+	if g.End != nil {
+		x.Since = micros(&g.End.Time)
+	}
+	return x
+}
+
 // endHooks describes the wait for the hooks of the end of a preview; "" if there is none.
 func (s *service) endHooks(g *v1alpha1.ReleaseGroup) string {
 	if g.End == nil {

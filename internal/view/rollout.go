@@ -86,7 +86,7 @@ func (s *service) overdueSince(at time.Time, what string) string {
 	if at.IsZero() || s.now.Sub(at) <= overdue {
 		return ""
 	}
-	return what + " " + Age(s.now.Sub(at)) + " ago; if this lasts, check the manager with hlnr doctor"
+	return what + " " + Age(s.now.Sub(at)) + " ago; if this lasts, check the manager with " + cmp.Or(s.Program, "hlnr") + " doctor"
 }
 
 // signed reports whether the current step, or a later one, needs approvals that one user cannot skip.
@@ -311,7 +311,11 @@ func (r *rollout) person() *State {
 			a := r.analysis(r.object)
 			s.Until, s.Detail = a.Next, a.progress()
 		}
-		s.Detail = strings.TrimPrefix(strings.TrimSuffix(s.Detail+"; "+r.overdueSince(r.nextRound(v, since), "its next round was due"), "; "), "; ")
+		wait := cmp.Or(r.unusable(), r.overdueSince(r.nextRound(v, since), "its next round was due"))
+		if h := r.roundHook(); h != nil {
+			wait = cmp.Or(wait, fmt.Sprintf("hook %s: %s", h.Name, cmp.Or(h.Message, "it has not responded")))
+		}
+		s.Detail = strings.TrimPrefix(strings.TrimSuffix(s.Detail+"; "+wait, "; "), "; ")
 		return s
 	}
 	return nil
@@ -358,6 +362,9 @@ func (r *rollout) verdict() *v1alpha1.ReleaseAnalysis {
 // nextRound returns when the next round of the measurements of the current step is or was due; zero if that is not known. v is the result of
 // the rounds so far, nil before the first one, and since is the beginning of the wait.
 func (r *rollout) nextRound(v *v1alpha1.ReleaseAnalysis, since time.Time) time.Time {
+	if r.roundHook() != nil || r.unusable() != "" {
+		return time.Time{} // It waits for that.
+	}
 	if v != nil {
 		return micro(v.NextTime)
 	}
@@ -366,6 +373,32 @@ func (r *rollout) nextRound(v *v1alpha1.ReleaseAnalysis, since time.Time) time.T
 		return time.Time{}
 	}
 	return since.Add(spec.Interval.Std(time.Minute))
+}
+
+// roundHook returns a hook of type Rollout that the current round waits for, or nil.
+func (r *rollout) roundHook() *v1alpha1.HookStatus {
+	if r.object == nil {
+		return nil
+	}
+	for i := range r.object.Status.Hooks {
+		if h := &r.object.Status.Hooks[i]; h.Type == v1alpha1.HookRollout && h.Run == r.sequence && h.Phase == v1alpha1.HookWaiting && h.Attempts == 0 {
+			return h
+		}
+	}
+	return nil
+}
+
+// unusable returns why the shared analysis of the rollout cannot be used, or "".
+func (r *rollout) unusable() string {
+	c := r.ms.Spec.UpdateStrategy.Canary
+	stalled := meta.FindStatusCondition(r.ms.Status.Conditions, v1alpha1.ConditionStalled)
+	if c == nil || c.AnalysisTemplateRef == nil || stalled == nil || stalled.Status != metav1.ConditionTrue {
+		return ""
+	}
+	if stalled.Reason == "AnalysisTemplateNotFound" || stalled.Reason == "AnalysisInvalid" {
+		return stalled.Message
+	}
+	return ""
 }
 
 // window returns the state of a rollout that waits for its time window.

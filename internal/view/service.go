@@ -290,10 +290,10 @@ func (s *service) groupState(g *v1alpha1.ReleaseGroup, r *rollout) State {
 	active := activeOf(g)
 	switch {
 	case g.Phase == v1alpha1.GroupClosing:
-		return State{Word: WordDraining, Class: Moving, Detail: s.endHooks(g)}
+		return s.endState(g)
 	case g.Phase == v1alpha1.GroupExpired:
 		return s.expired(g)
-	case active != nil && s.down(active) && s.ms.Successor(g) == nil:
+	case active != nil && s.down(active) && s.successor(g) == nil:
 		return s.downState(g, active, r)
 	case r != nil:
 		return r.state()
@@ -394,7 +394,7 @@ func newestFailure(g *v1alpha1.ReleaseGroup) (out *v1alpha1.Release) {
 // activeState returns the state of the active release of a group.
 func (s *service) activeState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State {
 	x := State{Word: WordActive, Class: Stable, Since: micros(&row.LastTransitionTime)}
-	if to := s.ms.Successor(g); to != nil {
+	if to := s.successor(g); to != nil {
 		x.Class, x.Detail = Moving, fmt.Sprintf("its pods ended for %s, which is being rolled out", status.Short(to.SemVer.Version))
 		return x
 	}
@@ -424,12 +424,24 @@ func (s *service) activeState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) S
 	return x
 }
 
+// successor returns the release for which the pods of the active release of an exclusive group ended; nil if it has pods, or is to have some.
+func (s *service) successor(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
+	active := activeOf(g)
+	if active == nil || active.Available {
+		return nil
+	}
+	if o := s.release(active.VersionedMicroservice); o != nil && o.Spec.Replicas > 0 {
+		return nil
+	}
+	return s.ms.Successor(g)
+}
+
 // replacements returns what gives a group whose active release has no ready pod another release: to adopt the release of the rollout in
 // progress, whose pods are ready, to end the pause or the pin that keeps another release from being active, and to roll back to the
 // release that was active last.
 func (s *service) replacements(g *v1alpha1.ReleaseGroup) (out []Action) {
 	r := s.rollout(g)
-	if r != nil && r.row.Promoted == 0 && r.available() && !r.signed() && len(s.frozen.of(s.ms)) == 0 { // A freeze rejects other decisions (protocol rule 45).
+	if r != nil && r.row.Promoted == 0 && r.available() && !r.signed() && len(s.frozen.of(s.ms)) == 0 && frozenOf(s.ms) == nil { // A freeze rejects other decisions (protocol rule 45).
 		out = append(out, s.actOn("adopt", r.row))
 	}
 	if s.pausedReturn(g) != nil {
@@ -518,7 +530,7 @@ func (s *service) failure(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State
 	if o != nil && o.Status.Failure != "" && o.Spec.Replicas > 0 {
 		x.Next = append(x.Next, s.actOn("logs", row))
 	}
-	if Retryable(g, row) && (row.Promoted > 0 || len(s.frozen.of(s.ms)) == 0) { // A freeze rejects other decisions (protocol rule 45).
+	if Retryable(g, row) && (row.Promoted > 0 || len(s.frozen.of(s.ms)) == 0 && frozenOf(s.ms) == nil) { // A freeze rejects other decisions (protocol rule 45).
 		x.Next = append(x.Next, s.actOn("retry", row))
 	}
 	return x
@@ -618,6 +630,8 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 		if Denied(s.image(), g, row.SemVer.Version) {
 			x.Detail, x.Next = "its version is denied", nil
 		}
+	case g.End != nil && g.End.Release == row.VersionedMicroservice:
+		x = s.endState(g)
 	case row.Status == v1alpha1.ReleaseDeprecated && row.Reason == "Superseded":
 		x = State{Word: WordSuperseded, Class: Stable, Since: micros(&row.LastTransitionTime)}
 	case row.Status == v1alpha1.ReleaseDeprecated:
@@ -695,13 +709,16 @@ func (b Board) Of(classes []Class) Board {
 	if len(classes) == 0 {
 		return b
 	}
+	b.Services = slices.DeleteFunc(slices.Clone(b.Services), func(s Service) bool { return !s.Is(classes...) })
+	return b
+}
+
+// Is reports whether the service or one of its groups has one of the classes.
+func (s *Service) Is(classes ...Class) bool {
 	of := func(g Group) bool {
 		return slices.Contains(classes, g.State.Class) || slices.Contains(classes, Failed) && g.State.Word == WordPinned && g.State.Detail != ""
 	}
-	b.Services = slices.DeleteFunc(slices.Clone(b.Services), func(s Service) bool {
-		return !slices.Contains(classes, s.State.Class) && !slices.ContainsFunc(slices.Concat(s.Groups, s.Previews), of)
-	})
-	return b
+	return slices.Contains(classes, s.State.Class) || slices.ContainsFunc(s.Groups, of) || slices.ContainsFunc(s.Previews, of)
 }
 
 // count counts the services by class.

@@ -194,7 +194,7 @@ func (p policyDomain) answer(host, path string) Answer {
 	var served []string
 	for _, b := range d.Backends {
 		if b.Weight > 0 {
-			served = append(served, fmt.Sprintf("%s (%d %%)", status.Short(b.Version), b.Weight))
+			served = append(served, fmt.Sprintf("%s (%d %%%s)", status.Short(b.Version), b.Weight, map[bool]string{true: ", without a ready pod"}[s.withoutPod(b.Release)]))
 		}
 	}
 	switch {
@@ -207,7 +207,7 @@ func (p policyDomain) answer(host, path string) Answer {
 	}
 	g := s.groupBySlug(d.Group)
 	if a.Result == Serving && s.withoutPods(hostOf(p.policy, d).Backends) {
-		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not served: it routes to %s, without a ready pod.", at, join(served))
+		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not served: it routes to %s.", at, join(served))
 	}
 	if g != nil {
 		a.add("host", policy, "%s → group %s%s", d.Domain, g.Name, p.choice())
@@ -238,11 +238,21 @@ func (p policyDomain) answer(host, path string) Answer {
 // withoutPods reports whether no release that a domain routes to has a ready pod. Hosts of groups share a release of each.
 func (s *service) withoutPods(backends []Backend) bool {
 	for _, b := range backends {
-		if row := s.rowOf(b.Release); b.Weight > 0 && (row == nil || !s.down(row)) {
+		if b.Weight > 0 && !s.withoutPod(b.Release) {
 			return false
 		}
 	}
 	return len(backends) > 0
+}
+
+// withoutPod reports whether a release is known to have no ready pod, or is to have none in an exchange.
+func (s *service) withoutPod(release string) bool {
+	row := s.rowOf(release)
+	if row == nil {
+		return false
+	}
+	o := s.release(release)
+	return s.down(row) || !row.Available && o != nil && o.Spec.Replicas == 0
 }
 
 // rowOf finds a release by its name in all groups of the service, or nil.
@@ -467,10 +477,12 @@ func (s *service) whyVersion(wanted string) Answer {
 	switch {
 	case row.Status == v1alpha1.ReleaseActive && s.down(row):
 		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is active, and has no ready pod: %s.", v, r.State.Sentence)
-	case row.Status == v1alpha1.ReleaseActive && s.ms.Successor(g) != nil:
+	case row.Status == v1alpha1.ReleaseActive && s.successor(g) != nil:
 		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is %s. If that release fails, the pods of %s start again.", v, r.State.Sentence, v)
 	case row.Status == v1alpha1.ReleaseActive:
 		a.Result, a.Summary = Serving, fmt.Sprintf("%s is live: %s.", v, r.State.Sentence)
+	case row.Status == v1alpha1.ReleaseCanary && s.down(row):
+		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is a canary, and has no ready pod: %s.", v, r.State.Sentence)
 	case row.Status == v1alpha1.ReleaseCanary:
 		a.Result, a.Summary = r.canarySummary(v, g.Name, row.Weight)
 	case row.Status == v1alpha1.ReleaseError:
@@ -695,6 +707,8 @@ func (s *service) adviseScan(a *Answer, p *v1alpha1.ImagePolicy, wanted string) 
 	case wanted == "" || s.problem() != nil:
 	case listed && !slices.ContainsFunc(tags, func(tag string) bool { return names(wanted, tag) }):
 		a.Do = fmt.Sprintf("to offer it, add its tag to spec.source.pinned.versions of ImagePolicy %s: a scan finds no other versions", p.Name)
+	case repo != nil:
+		a.Do = "if it was published after the last poll, poll GitHub now: " + Command(s.Program, s.Namespace, repo.Namespace, "scan", "githubrepository/"+repo.Name)
 	default:
 		a.Next = []Action{s.act("scan")}
 		a.Do = "if it was published after the last scan, scan now: " + a.Next[0].Command

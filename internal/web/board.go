@@ -50,7 +50,7 @@ func (q query) With(name, value string) string {
 
 // matches reports whether a service has the state and contains the words of the search.
 func (q query) matches(s *view.Service) bool {
-	if q.Namespace != "" && s.Namespace != q.Namespace || q.State != "" && string(s.State.Class) != q.State {
+	if q.Namespace != "" && s.Namespace != q.Namespace || q.State != "" && !s.Is(view.Class(q.State)) {
 		return false
 	}
 	for _, word := range strings.Fields(strings.ToLower(q.Search)) {

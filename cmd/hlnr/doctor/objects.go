@@ -52,7 +52,7 @@ func (d *doctor) checkObjects(ctx context.Context) []client.Object {
 				unwatched[at]++
 				continue
 			}
-			for _, s := range secretsOf(o) {
+			for _, s := range append(secretsOf(o), secretsOfShared(in, o)...) {
 				key := client.ObjectKey{Namespace: o.GetNamespace(), Name: s}
 				secrets[key] = append(secrets[key], kind+" "+o.GetName())
 			}
@@ -103,6 +103,8 @@ func addTo(in *view.Input, list client.ObjectList) {
 		in.Releases = l.Items
 	case *v1alpha1.NetworkPolicyList:
 		in.NetworkPolicies = l.Items
+	case *v1alpha1.ClusterAnalysisTemplateList:
+		in.ClusterTemplates = l.Items
 	case *v1alpha1.FreezeList:
 		in.Freezes = l.Items
 	case *v1alpha1.ClusterFreezeList:
@@ -113,17 +115,13 @@ func addTo(in *view.Input, list client.ObjectList) {
 // judgeActive returns the active releases of a Microservice that lack pods for longer than pods take to move to other nodes: without a ready
 // pod a problem, with some of them a warning.
 func judgeActive(in view.Input, ms *v1alpha1.Microservice, now time.Time) (found []Finding) {
-	c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionReady)
-	if c == nil || c.Status != metav1.ConditionFalse || now.Sub(c.LastTransitionTime.Time) <= settle/4 {
-		return nil
-	}
 	ms = ms.DeepCopy()
 	ms.Status.Convert()
 	in.Microservices = []v1alpha1.Microservice{*ms}
 	s, _ := view.NewService(in, ms.Namespace, ms.Name, now)
 	for _, g := range slices.Concat(s.Groups, s.Previews) {
 		for _, r := range g.Releases {
-			if r.Status != string(v1alpha1.ReleaseActive) || r.State.Word != view.WordUnavailable || r.Pods != nil && r.Pods.Available >= r.Pods.Wanted {
+			if r.Status != string(v1alpha1.ReleaseActive) || r.State.Word != view.WordUnavailable || r.Pods != nil && r.Pods.Available >= r.Pods.Wanted || now.Sub(unavailableSince(in, ms, r.Name)) <= settle/4 {
 				continue
 			}
 			level := Problem
@@ -139,6 +137,21 @@ func judgeActive(in view.Input, ms *v1alpha1.Microservice, now time.Time) (found
 		}
 	}
 	return found
+}
+
+// unavailableSince returns since when a release lacks pods: by its condition, else by that of its Microservice.
+func unavailableSince(in view.Input, ms *v1alpha1.Microservice, release string) time.Time {
+	for i := range in.Releases {
+		if o := &in.Releases[i]; o.Namespace == ms.Namespace && o.Name == release {
+			if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionAvailable); c != nil && c.Status == metav1.ConditionFalse {
+				return c.LastTransitionTime.Time
+			}
+		}
+	}
+	if c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse {
+		return c.LastTransitionTime.Time
+	}
+	return time.Time{}
 }
 
 // statusOf returns the conditions of an object and their observed generation.
@@ -314,6 +327,18 @@ func secretsOf(o client.Object) (names []string) {
 		names = secretsOfAnalysis(&o.Spec.CanaryAnalysis)
 	}
 	return names
+}
+
+// secretsOfShared returns the names of the Secrets for the ClusterAnalysisTemplate of a Microservice, which are in the namespace of that.
+func secretsOfShared(in view.Input, o client.Object) []string {
+	ms, is := o.(*v1alpha1.Microservice)
+	if !is || ms.Spec.UpdateStrategy.Canary == nil || ms.Spec.UpdateStrategy.Canary.AnalysisTemplateRef == nil {
+		return nil
+	}
+	if spec := analysistemplate.Among(ms, nil, in.ClusterTemplates); spec != nil {
+		return secretsOfAnalysis(spec)
+	}
+	return nil
 }
 
 // secretsOfCanary returns the names of the Secrets for hooks and metrics, each one once.

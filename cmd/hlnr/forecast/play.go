@@ -127,11 +127,19 @@ func (p *play) plan() release.Result {
 	return release.Plan(o, p.now)
 }
 
-// pods returns the number of pods of the releases.
+// pods returns the number of pods of the releases. The pods of one release of an exclusive group end before those of another start.
 func (p *play) pods() int {
-	n := 0
+	groups := map[string]int{}
 	for _, c := range p.objects {
-		n += max(c.Replicas, c.Current)
+		if n := max(c.Replicas, c.Current); p.o.Spec.Exclusive {
+			groups[c.Slug] = max(groups[c.Slug], n)
+		} else {
+			groups[c.Slug] += n
+		}
+	}
+	n := 0
+	for _, of := range groups {
+		n += of
 	}
 	return n
 }

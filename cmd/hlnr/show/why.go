@@ -203,6 +203,18 @@ func ask(in view.Input, namespace string, args []string, now time.Time) (view.An
 	return askName(in, namespace, args[0], now)
 }
 
+// downVersion returns the active version of a group of which no pod is ready, or "".
+func downVersion(s view.Service) string {
+	for _, g := range s.Groups {
+		for _, r := range g.Releases {
+			if r.Status == string(v1alpha1.ReleaseActive) && r.State.Class == view.Failed && r.Pods != nil && r.Pods.Wanted > 0 && r.Pods.Available == 0 {
+				return r.Version
+			}
+		}
+	}
+	return ""
+}
+
 // askName answers a question about the name of a service, a version or a host.
 func askName(in view.Input, namespace, name string, now time.Time) (view.Answer, error) {
 	if slices.ContainsFunc(in.Microservices, func(ms v1alpha1.Microservice) bool { return ms.Name == name }) {
@@ -211,7 +223,8 @@ func askName(in view.Input, namespace, name string, now time.Time) (view.Answer,
 			return view.Answer{}, err
 		}
 		s, _ := view.NewService(in, home, name, now)
-		wanted := s.State.Version
+		wanted := downVersion(s)
+		wanted = cmp.Or(wanted, s.State.Version)
 		for _, g := range s.Groups {
 			if wanted == "" {
 				wanted = g.Active

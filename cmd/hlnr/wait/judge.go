@@ -76,6 +76,9 @@ func (s snapshot) unrouted(g *v1alpha1.ReleaseGroup) (text string) {
 // withoutPods describes what a release waits for that is known to have none of its pods ready; "" for all others.
 func (s snapshot) withoutPods(row *v1alpha1.Release) string {
 	o := s.release
+	if o != nil && s.ms.Spec.Availability.Exclusive && o.Spec.Replicas == 0 && s.rolling(row) {
+		return "waits for a ready pod: its pods ended for another release, which is being rolled out"
+	}
 	if row.Available || o == nil || o.Spec.Replicas == 0 || o.Status.ObservedGeneration != o.Generation || o.Status.Available > 0 {
 		return ""
 	}
@@ -84,6 +87,13 @@ func (s snapshot) withoutPods(row *v1alpha1.Release) string {
 		text += ": " + why
 	}
 	return text
+}
+
+// rolling reports whether another release of the group of a release is being rolled out.
+func (s snapshot) rolling(row *v1alpha1.Release) bool {
+	return slices.ContainsFunc(s.ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool {
+		return g.Rollout != nil && g.Rollout.Release != row.VersionedMicroservice && slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool { return r.VersionedMicroservice == row.VersionedMicroservice })
+	})
 }
 
 // line is one fact, reported when it changes.

@@ -1,0 +1,84 @@
+package doctor
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/view"
+)
+
+// Secrets that a ClusterAnalysisTemplate names are those of the namespace of each Microservice that uses it: one that does not exist there is
+// a problem, as for an analysis of the Microservice or an AnalysisTemplate.
+func TestSecretsOfASharedAnalysis(t *testing.T) {
+	t.Parallel()
+	scheme, err := cli.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared := &v1alpha1.ClusterAnalysisTemplate{ObjectMeta: metav1.ObjectMeta{Name: "http"}}
+	shared.Spec.Provider.Prometheus = &v1alpha1.PrometheusProvider{Address: "http://prometheus.monitoring:9090", SecretRef: &v1alpha1.Reference{Name: "prometheus-token"}}
+	shared.Spec.Metrics = []v1alpha1.AnalysisMetric{{Name: "success-rate", SuccessRate: &v1alpha1.SuccessRateMetric{}}}
+	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
+	ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{
+		Steps:               []v1alpha1.CanaryStep{{Weight: 10}},
+		AnalysisTemplateRef: &v1alpha1.AnalysisTemplateReference{Kind: v1alpha1.KindClusterAnalysisTemplate, Name: "http"},
+	}
+	d := &doctor{
+		Factory: cli.New("hlnr", "test", genericiooptions.NewTestIOStreamsDiscard()),
+		client:  fake.NewClientBuilder().WithScheme(scheme).WithObjects(shared, ms).Build(),
+	}
+	d.checkObjects(t.Context())
+	if !slices.ContainsFunc(d.result.Findings, func(f Finding) bool {
+		return f.Level == Problem && strings.Contains(f.Text, "shop/prometheus-token")
+	}) {
+		t.Errorf("Secret shop/prometheus-token does not exist: %+v", d.result.Findings)
+	}
+}
+
+// The active release of a preview without a ready pod is reported too: condition Ready of the Microservice does not depend on previews.
+func TestPreviewWithoutPods(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
+	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{
+		Name: "cart-17", Slug: "cart-17", Level: v1alpha1.LevelPreview, PullRequest: 17, Phase: v1alpha1.GroupLive, Active: "1717",
+		Releases: []v1alpha1.Release{{VersionedMicroservice: "shop-1717", SemVer: v1alpha1.SemVer{Name: "cart-17", Version: "1717"}, Status: v1alpha1.ReleaseActive, Promoted: 1, Weight: 100}},
+	}}
+	ms.Status.Conditions = []metav1.Condition{
+		{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Succeeded", LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))},
+		{Type: "PreviewsReady", Status: metav1.ConditionFalse, Reason: "PreviewsStarting", Message: "0 of 1", LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))},
+	}
+	release := v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop-1717"}}
+	release.Spec.Replicas, release.Status.Failure, release.Status.Message = 1, "CrashLoopBackOff", "exit 1"
+	if found := judgeActive(view.Input{Program: "hlnr", Releases: []v1alpha1.VersionedMicroservice{release}}, ms, now); len(found) != 1 {
+		t.Errorf("the preview has had no ready pod for an hour: %+v", found)
+	}
+}
+
+// A release that lost a pod some seconds ago is not reported because another group has been without an active release for an hour.
+func TestMovedPodNextToAnotherGroup(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
+	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{
+		{Name: "2.x", Slug: "2-x", Level: v1alpha1.LevelRelease, Phase: v1alpha1.GroupLive},
+		{Name: "1.x", Slug: "1-x", Level: v1alpha1.LevelRelease, Phase: v1alpha1.GroupLive, Active: "1.0.0", Releases: []v1alpha1.Release{
+			{VersionedMicroservice: "shop-1-0-0", SemVer: v1alpha1.SemVer{Name: "1.x", Version: "1.0.0"}, Status: v1alpha1.ReleaseActive, Promoted: 1, Weight: 100},
+		}},
+	}
+	ms.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "NoActiveRelease", Message: "group 2.x has no active release yet", LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}}
+	release := v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop-1-0-0"}}
+	release.Spec.Replicas, release.Status.Available = 3, 2
+	release.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Reason: "Starting", LastTransitionTime: metav1.NewTime(now.Add(-2 * time.Second))}}
+	if found := judgeActive(view.Input{Program: "hlnr", Releases: []v1alpha1.VersionedMicroservice{release}}, ms, now); len(found) != 0 {
+		t.Errorf("pods may move to other nodes: %+v", found)
+	}
+}

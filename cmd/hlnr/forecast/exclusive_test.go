@@ -1,0 +1,21 @@
+package forecast
+
+import (
+	"testing"
+
+	"github.com/heighliner/heighliner/internal/release"
+)
+
+// An exclusive group needs no additional pods for a rollout: those of the active release end before the next one has any.
+func TestPodsOfAnExclusiveGroup(t *testing.T) {
+	t.Parallel()
+	f := shop(release.Step{Weight: 100})
+	f.Spec.Exclusive = true
+	got := f.Play(start)
+	if got.Duration < 0 || len(got.Events) == 0 || got.Open != "" {
+		t.Errorf("1.1.0 is not rolled out: %+v", got)
+	}
+	if got.Pods != 0 {
+		t.Errorf("hlnr plan: +%d pods while it runs", got.Pods)
+	}
+}

@@ -1,0 +1,287 @@
+package view_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/view"
+	"github.com/heighliner/heighliner/internal/view/viewtest"
+)
+
+// objectOf returns the object of a release in a story.
+func objectOf(s *viewtest.Story, name string) *v1alpha1.VersionedMicroservice {
+	for i := range s.Input.Releases {
+		if o := &s.Input.Releases[i]; o.Name == name {
+			return o
+		}
+	}
+	return nil
+}
+
+// rowOf returns the release of a group with a version.
+func rowOf(g *v1alpha1.ReleaseGroup, version string) *v1alpha1.Release {
+	for i := range g.Releases {
+		if g.Releases[i].SemVer.Version == version {
+			return &g.Releases[i]
+		}
+	}
+	return nil
+}
+
+// exclusive returns a story in which 1.1.0 is to replace 1.0.0 in an exclusive group, and the API server rejects its Deployment: protocol
+// by rule 47 the pods of 1.0.0 keep running.
+func exclusive(t *testing.T) (viewtest.Story, *v1alpha1.Microservice) {
+	t.Helper()
+	s, ms := played(t, "pause")
+	s.Input.Releases = slices.Clone(s.Input.Releases)
+	ms.Spec.Availability.Exclusive = true
+	ms.Spec.UpdateStrategy.Canary.Steps = []v1alpha1.CanaryStep{{Weight: 100}}
+	g := &ms.Status.ReleaseGroups[0]
+	g.Rollout.Step, g.Rollout.Gate = 0, ""
+	next, active := rowOf(g, "1.1.0"), rowOf(g, "1.0.0")
+	next.Status, next.Weight, next.Available = v1alpha1.ReleasePending, 0, false
+	active.Weight, active.Available = 100, true
+	o := objectOf(&s, next.VersionedMicroservice)
+	o.Spec.Replicas, o.Status.Replicas, o.Status.Available = 3, 0, 0
+	o.Status.Failure, o.Status.Message = v1alpha1.FailureAdmissionUnavailable, "the webhook images.example.com does not respond"
+	return s, ms
+}
+
+// TestActiveBeforeTheExchange checks that an active release of an exclusive group whose pods run, because the Deployment of its successor is
+// rejected, is live.
+func TestActiveBeforeTheExchange(t *testing.T) {
+	t.Parallel()
+	s, ms := exclusive(t)
+	a, err := view.WhyVersion(s.Input, ms.Namespace, ms.Name, "1.0.0", s.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Result != view.Serving || strings.Contains(a.Summary, "ended") {
+		t.Errorf("3 of 3 pods of 1.0.0 are ready; %s: %q", a.Result, a.Summary)
+	}
+	svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now)
+	for _, r := range svc.Groups[0].Releases {
+		if r.Version == "1.0.0" && strings.Contains(r.State.Sentence, "ended") {
+			t.Errorf("%d/%d pods: %q", r.Pods.Available, r.Pods.Wanted, r.State.Sentence)
+		}
+	}
+}
+
+// TestDownBeforeTheExchange checks that a rollout in an exclusive group does not hide that the active release, whose pods are to run, has none
+// that is ready.
+func TestDownBeforeTheExchange(t *testing.T) {
+	t.Parallel()
+	s, ms := exclusive(t)
+	takeDown(&s, &ms.Status.ReleaseGroups[0])
+	svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now)
+	if svc.State.Class != view.Failed || !strings.Contains(svc.State.Sentence, "out of licenses") {
+		t.Errorf("the active 1.0.0 has no ready pod, and the state of the service is %s: %q", svc.State.Class, svc.State.Sentence)
+	}
+	a, err := view.WhyVersion(s.Input, ms.Namespace, ms.Name, "1.0.0", s.Now)
+	if err != nil || strings.Contains(a.Summary, "its pods ended for") {
+		t.Errorf("%v, its pods crash: %q", err, a.Summary)
+	}
+}
+
+// TestHostOfAnExchange checks that a host is not called served while the pods of the active release of an exclusive group have ended for the
+// next one, which has none yet: by the guide for workers requests fail during an exchange.
+func TestHostOfAnExchange(t *testing.T) {
+	t.Parallel()
+	s, ms := exclusive(t)
+	g := &ms.Status.ReleaseGroups[0]
+	active, next := rowOf(g, "1.0.0"), rowOf(g, "1.1.0")
+	active.Available = false
+	o := objectOf(&s, active.VersionedMicroservice)
+	o.Spec.Replicas, o.Status.Replicas, o.Status.Available = 0, 0, 0
+	o = objectOf(&s, next.VersionedMicroservice)
+	o.Status.Failure, o.Status.Message = "", ""
+	s.Input.NetworkPolicies = []v1alpha1.NetworkPolicy{*s.Input.NetworkPolicies[0].DeepCopy()}
+	s.Input.NetworkPolicies[0].Status.Domains = []v1alpha1.DomainStatus{{
+		Domain: "shop.example.com", Group: g.Slug, Programmed: true,
+		Backends: []v1alpha1.DomainBackend{{Release: active.VersionedMicroservice, Version: "1.0.0", Weight: 100}},
+	}}
+	version, err := view.WhyVersion(s.Input, ms.Namespace, ms.Name, "1.0.0", s.Now)
+	if err != nil || version.Result == view.Serving {
+		t.Errorf("%v, %q", err, version.Summary)
+	}
+	host, err := view.WhyHost(s.Input, "shop.example.com", "/", s.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if host.Result == view.Serving {
+		t.Errorf("no pod of the group exists, and exit code 0: %q (of the version: %q)", host.Summary, version.Summary)
+	}
+}
+
+// TestHostOfAnActiveReleaseThatIsDown checks that the answer about a host names in its first line that the release which gets 90 % of the
+// requests has no ready pod.
+func TestHostOfAnActiveReleaseThatIsDown(t *testing.T) {
+	t.Parallel()
+	s, ms := played(t, "pause")
+	takeDown(&s, &ms.Status.ReleaseGroups[0])
+	a, err := view.WhyHost(s.Input, "shop.example.com", "/", s.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(a.Summary, "ready pod") {
+		t.Errorf("%s: %q", a.Result, a.Summary)
+	}
+}
+
+// TestCanaryWithoutPods checks that a canary with a weight, and without a ready pod, is not called live.
+func TestCanaryWithoutPods(t *testing.T) {
+	t.Parallel()
+	s, ms := played(t, "pause")
+	s.Input.Releases = slices.Clone(s.Input.Releases)
+	row := rowOf(&ms.Status.ReleaseGroups[0], "1.1.0")
+	row.Available = false
+	o := objectOf(&s, row.VersionedMicroservice)
+	o.Status.Available, o.Status.Failure, o.Status.Message = 0, "CrashLoopBackOff", "container shop: exit 1: out of licenses"
+	a, err := view.WhyVersion(s.Input, ms.Namespace, ms.Name, "1.1.0", s.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Result == view.Serving {
+		t.Errorf("no pod of the canary is ready, and exit code 0: %q", a.Summary)
+	}
+}
+
+// measuring returns the story of an analysis and the time at which its next round is due.
+func measuring(t *testing.T) (viewtest.Story, *v1alpha1.Microservice, *v1alpha1.VersionedMicroservice) {
+	t.Helper()
+	s, ms := played(t, "analysis")
+	s.Input.Releases = slices.Clone(s.Input.Releases)
+	o := objectOf(&s, ms.Status.ReleaseGroups[0].Rollout.Release)
+	o.Status.Analysis = o.Status.Analysis.DeepCopy()
+	return s, ms, o
+}
+
+// TestAnalysisThatWaitsForAJob checks that a round that waits for the Job of a Rollout hook, which may run for its timeout and is the reason
+// why the round is not complete, is not attributed to a manager that is away.
+func TestAnalysisThatWaitsForAJob(t *testing.T) {
+	t.Parallel()
+	s, ms, o := measuring(t)
+	run := ms.Status.ReleaseGroups[0].Rollout
+	ms.Spec.UpdateStrategy.Canary.Hooks = []v1alpha1.Hook{{Name: "load", Type: v1alpha1.HookRollout, Job: &v1alpha1.HookJob{Command: []string{"/load"}, Timeout: "30m"}}}
+	o.Status.Hooks = []v1alpha1.HookStatus{{Name: "load", Type: v1alpha1.HookRollout, Run: run.Sequence, Step: run.Step, Phase: v1alpha1.HookWaiting, Job: "shop-load-1", Message: "Job shop-load-1 is running"}}
+	svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, o.Status.Analysis.NextTime.Add(10*time.Minute))
+	if strings.Contains(svc.State.Sentence, "hlnr doctor") {
+		t.Errorf("the Job of the hook runs: %q", svc.State.Sentence)
+	}
+}
+
+// TestAnalysisWithoutItsTemplate checks that a canary that waits because its AnalysisTemplate was deleted shows that, and not that the manager
+// may be away.
+func TestAnalysisWithoutItsTemplate(t *testing.T) {
+	t.Parallel()
+	s, ms, o := measuring(t)
+	c := ms.Spec.UpdateStrategy.Canary
+	c.Analysis, c.AnalysisTemplateRef = nil, &v1alpha1.AnalysisTemplateReference{Name: "http"}
+	s.Input.Templates = []v1alpha1.AnalysisTemplate{}
+	why := `spec.updateStrategy.canary.analysisTemplateRef: AnalysisTemplate "http" does not exist in namespace shop`
+	ms.Status.Conditions = append(ms.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: "AnalysisTemplateNotFound", Message: why})
+	now := o.Status.Analysis.NextTime.Add(10 * time.Minute)
+	svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, now)
+	if got := svc.Groups[0].State.Sentence; strings.Contains(got, "hlnr doctor") {
+		t.Errorf("group: %q", got)
+	}
+	a, err := view.WhyVersion(s.Input, ms.Namespace, ms.Name, "1.1.0", now)
+	if err != nil || strings.Contains(a.Summary+a.Do, "hlnr doctor") {
+		t.Errorf("%v, %q; %q", err, a.Summary, a.Do)
+	}
+}
+
+// TestScanOfGitHub checks that for versions that come from GitHub the poll of the GitHubRepository is advised, which reads its tags: a scan
+// of the ImagePolicy reads those that are in the status of the GitHubRepository.
+func TestScanOfGitHub(t *testing.T) {
+	t.Parallel()
+	s, ms := played(t, "active")
+	s.Input.ImagePolicies = []v1alpha1.ImagePolicy{*s.Input.ImagePolicies[0].DeepCopy()}
+	s.Input.ImagePolicies[0].Spec.Source = &v1alpha1.ImageSource{GitHub: &v1alpha1.GitHubSource{RepositoryRef: v1alpha1.NamespacedReference{Name: "shop"}, Tags: &v1alpha1.GitHubTags{}}}
+	repo := v1alpha1.GitHubRepository{ObjectMeta: metav1.ObjectMeta{Namespace: ms.Namespace, Name: "shop"}}
+	repo.Status.Tags = []v1alpha1.GitHubTag{{Name: "v1.0.0"}}
+	s.Input.Repositories = []v1alpha1.GitHubRepository{repo}
+	a, err := view.WhyVersion(s.Input, ms.Namespace, ms.Name, "1.4.0", s.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(a.Do, "hlnr scan") && !strings.Contains(strings.ToLower(a.Do), "githubrepository/shop") {
+		t.Errorf("the tag v1.4.0 is not in the status of the GitHubRepository; do %q", a.Do)
+	}
+}
+
+// TestReleaseOfAPreviewThatEnds checks that the last release of a preview, whose pods are gone, shows that it waits for the hooks of type
+// PostPreview, where the state of the group is not shown: hlnr why of its commit, hlnr tree, and the pages of the board.
+func TestReleaseOfAPreviewThatEnds(t *testing.T) {
+	t.Parallel()
+	s, ms := played(t, "previews")
+	s.Input.Releases = slices.Clone(s.Input.Releases)
+	i := slices.IndexFunc(ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.PullRequest == 17 })
+	g := &ms.Status.ReleaseGroups[i]
+	row := &g.Releases[0]
+	g.Phase, row.Status, row.Weight, row.Available = v1alpha1.GroupClosing, v1alpha1.ReleaseDeprecated, 0, false
+	g.End = &v1alpha1.PreviewEnd{Release: row.VersionedMicroservice, Time: metav1.NewMicroTime(s.Now.Add(-5 * time.Minute))}
+	o := objectOf(&s, row.VersionedMicroservice)
+	o.Spec.Replicas, o.Status.Replicas, o.Status.Available = 0, 0, 0
+	o.Status.Hooks = []v1alpha1.HookStatus{{Name: "drop", Type: v1alpha1.HookPostPreview, Phase: v1alpha1.HookWaiting, Message: "cannot create Job shop-1: exceeded quota"}}
+	a, err := view.WhyVersion(s.Input, ms.Namespace, ms.Name, row.SemVer.Version, s.Now)
+	if err != nil || !strings.Contains(a.Summary, "PostPreview") {
+		t.Errorf("%v, hlnr why COMMIT: %q", err, a.Summary)
+	}
+	svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now)
+	for _, p := range svc.Previews {
+		if p.PullRequest.Number != 17 {
+			continue
+		}
+		if got := p.Releases[0].State.Sentence; !strings.Contains(got, "PostPreview") {
+			t.Errorf("state of the release: %q, of the group: %q", got, p.State.Sentence)
+		}
+		if p.State.Since == nil {
+			t.Errorf("releaseGroups[].end.time is not shown: %+v", p.State)
+		}
+	}
+}
+
+// TestPodsOfAReaderWithoutReleases checks that an active release whose object and pods a reader may not read does not count as unavailable
+// by them.
+func TestPodsOfAReaderWithoutReleases(t *testing.T) {
+	t.Parallel()
+	s, ms := played(t, "active")
+	s.Input.Pods, s.Input.PodNamespaces, s.Input.Releases = []corev1.Pod{}, map[string]bool{}, nil
+	svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now)
+	if svc.State.Class != view.Stable {
+		t.Errorf("%s: %q", svc.State.Class, svc.State.Sentence)
+	}
+}
+
+// TestAdoptDuringAHiddenFreeze checks that no adoption is offered during a freeze that the reader may not list, as users with rights in one
+// namespace may not list ClusterFreezes: the condition Frozen shows it, and the planner rejects the decision (protocol rule 45).
+func TestAdoptDuringAHiddenFreeze(t *testing.T) {
+	t.Parallel()
+	s, ms := played(t, "frozen")
+	takeDown(&s, &ms.Status.ReleaseGroups[0])
+	s.Input.Freezes, s.Input.ClusterFreezes = nil, nil
+	svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now)
+	for _, n := range svc.State.Next {
+		if n.Verb == "adopt" {
+			t.Errorf("%q: %s", svc.State.Sentence, n.Command)
+		}
+	}
+}
+
+// TestProgramOfAPlugin checks that the command in the text about a manager that is away begins with the program of the user, as all commands do.
+func TestProgramOfAPlugin(t *testing.T) {
+	t.Parallel()
+	s, ms := played(t, "pause")
+	s.Input.Program = "kubectl hlnr"
+	svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now.Add(24*time.Hour))
+	if strings.Contains(svc.State.Sentence, "hlnr doctor") && !strings.Contains(svc.State.Sentence, "kubectl hlnr doctor") {
+		t.Errorf("%q", svc.State.Sentence)
+	}
+}
