@@ -109,7 +109,7 @@ func setReady(w *pass, problem *status.Error) {
 
 // withoutReplicas reports whether a release is to have no pods.
 func withoutReplicas(w *pass, row *v1alpha1.Release) bool {
-	return slices.ContainsFunc(w.facts.Objects, func(c release.Object) bool { return c.Release == row.VersionedMicroservice && c.Replicas == 0 })
+	return !slices.ContainsFunc(w.facts.Objects, func(c release.Object) bool { return c.Release == row.VersionedMicroservice && c.Replicas > 0 })
 }
 
 // serves reports whether every live group with an offered version serves. Previews have a separate
