@@ -3,6 +3,7 @@ package traffic
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -115,7 +116,10 @@ type groupDecision struct {
 	matched, mirrored string
 	mirrorPercent     int32
 	withheld          []string
-	pinned            []string
+	// awaited is until when the endpoints of withheld releases are awaited, and the routes keep their
+	// revision; zero if they do not wait.
+	awaited time.Time
+	pinned  []string
 	// newest reports whether the domains of the newest group route to this one.
 	newest bool
 	// absent reports whether the group must not be reachable: its objects are deleted.

@@ -24,7 +24,7 @@ func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha
 		return verdict{Reason: g.reason, Message: g.message}
 	}
 	for _, release := range g.withheld {
-		if v := r.unseen(release); v != nil {
+		if v := r.unseen(g, release); v != nil {
 			return *v
 		}
 	}
@@ -69,11 +69,14 @@ func (r *reporter) removedVerdict(written []string, prev v1alpha1.GroupTraffic) 
 	return r.sharedVerdict(left)
 }
 
-// unseen returns why the endpoints of a release are not known, or nil: its Service did not exist
-// when this reconcile began, and is being created.
-func (r *reporter) unseen(release string) *verdict {
+// unseen returns why the endpoints of a release of a group are not known, or nil: its Service did not
+// exist when this reconcile began, and is being created, or its EndpointSlices are awaited.
+func (r *reporter) unseen(g *groupDecision, release string) *verdict {
 	name := r.ReleaseService(release)
 	if r.Services[name] != nil {
+		if r.requeueAt(g.awaited) {
+			return &verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("the EndpointSlices of Service %q have no ready endpoint yet", name)}
+		}
 		return nil
 	}
 	if err := r.writes.Refused[ServiceKey(name)]; err != nil {

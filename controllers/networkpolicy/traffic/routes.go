@@ -200,13 +200,14 @@ func readable(p v1alpha1.PortProtocol) bool {
 }
 
 // routeStamp returns the stamp of a route that exists already. A route that keeps its previous
-// content does not have the current revision, and one for a version has every revision.
+// content does not have the current revision, one that waits for endpoints does not have it yet, and
+// one for a version has every revision.
 func (d *planner) routeStamp(old *providers.Live, stamp resources.Stamp, g *groupDecision, pinned bool) resources.Stamp {
 	was, ok := old.Stamp()
 	if !ok || was.RolloutState != stamp.RolloutState || was.Group != stamp.Group {
 		return stamp
 	}
-	if was.Revision == stamp.Revision || pinned || !g.answers {
+	if was.Revision == stamp.Revision || pinned || !g.answers || !g.awaited.IsZero() {
 		return was
 	}
 	return stamp

@@ -82,7 +82,7 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 	}
 	switch {
 	case out.Revision > 0 || r.cameFrom(g):
-		out.Withheld = Union(prev.Withheld, slices.DeleteFunc(slices.Clone(g.withheld), func(release string) bool { return r.unseen(release) != nil }))
+		out.Withheld = Union(prev.Withheld, slices.DeleteFunc(slices.Clone(g.withheld), func(release string) bool { return r.unseen(g, release) != nil }))
 	case out.ConfirmedTime == nil && !r.inGrace(g):
 		// No gateway has accepted these routes for this revision, and the time to do so is over: the
 		// references are what is written now, and what a gateway is known to have accepted before.

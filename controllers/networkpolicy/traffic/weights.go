@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
@@ -56,6 +57,7 @@ func (d *planner) group(g *v1alpha1.ReleaseGroup, rows []*Row) *groupDecision {
 	out.weights, out.withheld = release.Split(d.shares(g, last))
 	out.answers = out.weights != nil
 	d.testTraffic(g, out)
+	out.awaited = d.awaited(out, last)
 	if g.TrafficRevision > 0 && (d.rejected(g, SortedKeys(last)...) || mainOf(g) == nil && !d.liveSlugs()[g.Slug]) {
 		out.absent, out.answers = true, true
 		return out
@@ -92,6 +94,30 @@ func (d *planner) shares(g *v1alpha1.ReleaseGroup, last map[string]int) []releas
 	}
 	slices.SortFunc(shares, func(a, b release.Share) int { return cmp.Compare(a.Release, b.Release) })
 	return shares
+}
+
+// endpointDelay is how long a group's routes keep their content and revision while only the endpoints of a
+// release are missing. kube-controller-manager makes EndpointSlices at the same time as the status
+// from which a Deployment is known to be available, or somewhat later under load. Routes that were
+// written without the release would be written again moments later.
+const endpointDelay = 5 * time.Second
+
+// awaited returns until when a group's routes are not written, because endpoints of the withheld
+// releases are awaited; zero if they are written. It applies to routes of which only the revision
+// would change, and once to each release: not to one that is reported as withheld.
+func (d *planner) awaited(g *groupDecision, last map[string]int) time.Time {
+	if len(g.withheld) == 0 || len(g.weights) == 0 || !maps.Equal(g.weights, last) || g.group.TrafficTime == nil {
+		return time.Time{}
+	}
+	reported := d.report(g.slug).Withheld
+	if slices.ContainsFunc(g.withheld, func(release string) bool { return slices.Contains(reported, release) }) {
+		return time.Time{}
+	}
+	began := g.group.TrafficTime.Time
+	if end := began.Add(endpointDelay); !d.Now.Before(began) && d.Now.Before(end) { // The clock of the manager before may have been ahead.
+		return end
+	}
+	return time.Time{}
 }
 
 // addMoves decides the splits of domains that are moving to a newer group.

@@ -1,0 +1,86 @@
+package traffic
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The first endpoints of a canary usually follow the state that gives it a weight within moments:
+// routes are written once, with it.
+func TestRoutesWaitForFirstEndpoints(t *testing.T) {
+	step := func(w *world, revision int64, releases ...string) {
+		g := group("1-x", revision, releases...)
+		g.TrafficTime = &metav1.MicroTime{Time: w.now}
+		w.rollout(g)
+	}
+	stamp := func(w *world) int64 {
+		t.Helper()
+		for _, route := range w.facts().Live {
+			s, _ := route.Stamp()
+			return s.Revision
+		}
+		t.Fatal("the policy has no route")
+		return 0
+	}
+	start := func(t *testing.T) *world {
+		w := newWorld(t)
+		step(w, 1, "a 1.0.0 active 100")
+		w.ready = map[string]int{"a": 2}
+		w.settle()
+		want(t, "confirmed", w.groupTraffic("1-x").Revision, 1)
+		step(w, 2, "b 1.1.0 canary 20", "a 1.0.0 active 80")
+		w.settle()
+		return w
+	}
+
+	t.Run("they come", func(t *testing.T) {
+		w := start(t)
+		want(t, "revision of the route without endpoints of the canary", stamp(w), 1)
+		got := w.groupTraffic("1-x")
+		want(t, "confirmed", got.Revision, 1)
+		want(t, "withheld", len(got.Withheld), 0)
+		w.now = w.now.Add(time.Second)
+		w.ready["b"] = 1
+		w.settle()
+		want(t, "revision of the route", stamp(w), 2)
+		want(t, "confirmed with the canary", w.groupTraffic("1-x").Revision, 2)
+		want(t, "withheld", len(w.groupTraffic("1-x").Withheld), 0)
+	})
+	t.Run("they do not come", func(t *testing.T) {
+		w := start(t)
+		f := w.facts()
+		_, requeue := Status(f, Plan(f), Applied{})
+		if requeue <= 0 || requeue > endpointDelay {
+			t.Errorf("reconciled again after %v, want within %v", requeue, endpointDelay)
+		}
+		w.now = w.now.Add(endpointDelay)
+		w.settle()
+		want(t, "revision of the route", stamp(w), 2)
+		want(t, "confirmed without the canary", w.groupTraffic("1-x").Revision, 2)
+		want(t, "withheld", cmp.Diff([]string{"b"}, w.groupTraffic("1-x").Withheld), "")
+		step(w, 3, "b 1.1.0 canary 50", "a 1.0.0 active 50")
+		w.settle()
+		want(t, "revision, where the canary is known to be withheld", w.groupTraffic("1-x").Revision, 3)
+	})
+	t.Run("weights change meanwhile", func(t *testing.T) {
+		w := start(t)
+		step(w, 3, "a 1.0.0 active 100", "b 1.1.0 error 0")
+		w.settle()
+		want(t, "confirmed without the canary", w.groupTraffic("1-x").Revision, 3)
+	})
+	t.Run("the clock of the manager before was ahead", func(t *testing.T) {
+		w := start(t)
+		w.now = w.now.Add(-time.Hour)
+		w.settle()
+		want(t, "confirmed without the canary", w.groupTraffic("1-x").Revision, 2)
+	})
+	t.Run("nothing serves", func(t *testing.T) {
+		w := newWorld(t)
+		step(w, 1, "a 1.0.0 active 100")
+		w.settle()
+		want(t, "reason", w.groupTraffic("1-x").Reason, reasonNoReadyEndpoints)
+	})
+}
