@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	routes "github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/internal/watches"
 	"github.com/heighliner/heighliner/test/apiserver"
 )
@@ -38,12 +39,15 @@ func roleOf(t *testing.T, namespace string) *rbacv1.Role {
 
 // Each kind of the Role that is watched, but for those of routes, is one without which the controllers do not start.
 func TestWatchedKinds(t *testing.T) {
+	ofRoutes := map[string]bool{}
+	for _, kind := range routes.AllKinds() {
+		ofRoutes[kind.Group] = true
+	}
 	want := map[string][]string{}
 	for _, rule := range roleOf(t, "").Rules {
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
-				optional := strings.HasPrefix(group, "gateway.") || slices.Contains([]string{"apisix.apache.org", "cert-manager.io", "networking.k8s.io"}, group)
-				if slices.Contains(rule.Verbs, "watch") && !optional {
+				if slices.Contains(rule.Verbs, "watch") && !ofRoutes[group] {
 					want[group] = append(want[group], resource)
 				}
 			}

@@ -337,7 +337,7 @@ func (r *Reconciler) putUser(ctx context.Context, f *traffic.Observed, name stri
 		return r.restoreRules(ctx, f, read)
 	}
 	to := next.(*unstructured.Unstructured)
-	route, wanted := client.ObjectKeyFromObject(f.Policy).String()+" "+name, gatewayapi.Managed(to, f.Policy.Name, f.Scene.Releases)
+	route, wanted := client.ObjectKeyFromObject(f.Policy).String()+" "+name, gatewayapi.Managed(to, f.Policy.Name, f.Input.Releases)
 	if wait := r.reverts.wait(route, wanted, f.Now); wait > 0 && gatewayapi.Patch(read, to) != nil {
 		return false, revertedError(read, wait)
 	}
@@ -350,7 +350,7 @@ func (r *Reconciler) putUser(ctx context.Context, f *traffic.Observed, name stri
 
 // restoreRules restores the previous rules of a route.
 func (r *Reconciler) restoreRules(ctx context.Context, f *traffic.Observed, read *unstructured.Unstructured) (bool, error) {
-	next, missing := gatewayapi.Restore(read, f.Policy.Name, f.Scene.Releases)
+	next, missing := gatewayapi.Restore(read, f.Policy.Name, f.Input.Releases)
 	wrote, err := r.patchUser(ctx, read, next)
 	if !wrote || err != nil {
 		return wrote, err

@@ -32,7 +32,7 @@ func TestChangedClaimEnqueuesOtherPolicies(t *testing.T) {
 	older.Status.Domains = []v1alpha1.DomainStatus{{Domain: "www.example.com", URL: "http://www.example.com", Programmed: true}}
 	claims := func(o *v1alpha1.NetworkPolicy) int {
 		f := &traffic.Observed{Policy: younger}
-		f.See(providers.Scene{Policy: younger})
+		f.SetViews(providers.Input{Policy: younger})
 		return len(traffic.ClaimsOf(f, []v1alpha1.NetworkPolicy{*o}))
 	}
 	for name, test := range map[string]struct {

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,6 +27,29 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 	"github.com/heighliner/heighliner/test/await"
 )
+
+// TestScheme checks that the Go types of all kinds of providers are registered, and the list types of those that are
+// written: reconciles of all policies fail with a kind that cannot be listed.
+func TestScheme(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range traffic.AllKinds() {
+		for _, version := range kind.Versions {
+			gvk := schema.GroupVersionKind{Group: kind.Group, Version: version, Kind: kind.Kind}
+			if _, err := newObject(scheme, gvk); err != nil {
+				t.Errorf("AddToScheme of discovery.go: %v", err)
+			}
+			if !traffic.Written(kind.Kind) {
+				continue
+			}
+			if _, err := newList(scheme, gvk); err != nil {
+				t.Errorf("AddToScheme of discovery.go: %v", err)
+			}
+		}
+	}
+}
 
 // watched returns kinds whose API server has what the mapper knows, and the watches that were
 // started.

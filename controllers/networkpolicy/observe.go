@@ -187,13 +187,13 @@ func (r *Reconciler) unread(policy *v1alpha1.NetworkPolicy) *providers.Problem {
 // provider refers to.
 func (r *Reconciler) readRoutes(ctx context.Context, f *traffic.Observed) error {
 	f.Live, f.Written = map[string]*providers.Live{}, map[string]time.Time{}
-	scene := providers.Scene{
+	input := providers.Input{
 		Policy: f.Policy, Microservice: f.Policy.MicroserviceName(),
 		Served: map[string]providers.Served{}, Referents: map[providers.Reference]resources.Object{}, Unwatched: map[string]bool{},
 	}
 	seen := r.kinds.known()
 	for _, kind := range seen {
-		scene.Served[kind.name] = kind.Served
+		input.Served[kind.name] = kind.Served
 		if !traffic.Written(kind.name) {
 			continue
 		}
@@ -215,45 +215,45 @@ func (r *Reconciler) readRoutes(ctx context.Context, f *traffic.Observed) error 
 		if err := meta.EachListItem(list, func(o runtime.Object) error {
 			if o := o.(client.Object); metav1.IsControlledBy(o, f.Policy) {
 				o.GetObjectKind().SetGroupVersionKind(kind.gvk) // A typed list omits it.
-				scene.Objects = append(scene.Objects, o)
+				input.Objects = append(input.Objects, o)
 			}
 			return nil
 		}); err != nil {
 			return err
 		}
 	}
-	if err := r.readReferents(ctx, f, &scene, seen); err != nil {
+	if err := r.readReferents(ctx, f, &input, seen); err != nil {
 		return err
 	}
-	if err := r.readUsers(ctx, f, &scene, seen); err != nil {
+	if err := r.readUsers(ctx, f, &input, seen); err != nil {
 		return err
 	}
-	if err := r.readProbed(ctx, f, &scene); err != nil {
+	if err := r.readProbed(ctx, f, &input); err != nil {
 		return err
 	}
-	f.See(scene)
+	f.SetViews(input)
 	for name := range f.Live {
 		f.Written[name] = r.written.last(client.ObjectKey{Namespace: f.Policy.Namespace, Name: name})
 	}
 	return nil
 }
 
-func (r *Reconciler) readReferents(ctx context.Context, f *traffic.Observed, scene *providers.Scene, seen []seenKind) error {
+func (r *Reconciler) readReferents(ctx context.Context, f *traffic.Observed, input *providers.Input, seen []seenKind) error {
 	for _, ref := range providers.Refers(traffic.ProviderOf(f.Policy), f.Policy) {
-		if err := r.readReferent(ctx, ref, scene, seen); err != nil {
+		if err := r.readReferent(ctx, ref, input, seen); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *Reconciler) readReferent(ctx context.Context, ref providers.Reference, scene *providers.Scene, seen []seenKind) error {
+func (r *Reconciler) readReferent(ctx context.Context, ref providers.Reference, input *providers.Input, seen []seenKind) error {
 	i := slices.IndexFunc(seen, func(k seenKind) bool { return k.name == ref.Kind })
 	if i < 0 {
 		return nil
 	}
 	if ref.Namespace != "" && len(r.namespaces) > 0 && !slices.Contains(r.namespaces, ref.Namespace) {
-		scene.Unwatched[ref.Namespace] = true
+		input.Unwatched[ref.Namespace] = true
 		return nil
 	}
 	o, err := newObject(r.Client.Scheme(), seen[i].gvk)
@@ -263,7 +263,7 @@ func (r *Reconciler) readReferent(ctx context.Context, ref providers.Reference, 
 	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
 	switch err := r.Client.Get(ctx, key, o); {
 	case err == nil:
-		scene.Referents[ref] = o
+		input.Referents[ref] = o
 	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("get %s %q: %w", ref.Kind, key, err)
 	}
@@ -293,16 +293,16 @@ func (r *Reconciler) readOwnership(ctx context.Context, f *traffic.Observed) err
 
 // readProbed reads the results of the policy's probes, and the labels by which a Gateway may select
 // its namespace.
-func (r *Reconciler) readProbed(ctx context.Context, f *traffic.Observed, scene *providers.Scene) error {
+func (r *Reconciler) readProbed(ctx context.Context, f *traffic.Observed, input *providers.Input) error {
 	if p := f.Policy.Spec.Provider; p == nil || p.Gateway == nil || p.Gateway.Confirm != v1alpha1.ConfirmProbe {
 		return nil
 	}
 	f.Probed = r.probes.Known(client.ObjectKeyFromObject(f.Policy))
-	scene.Probed = f.Probed
+	input.Probed = f.Probed
 	selects := func(l gatewayv1.Listener) bool {
 		return l.AllowedRoutes != nil && l.AllowedRoutes.Namespaces != nil && l.AllowedRoutes.Namespaces.Selector != nil
 	}
-	for _, o := range scene.Referents {
+	for _, o := range input.Referents {
 		if g, ok := o.(*gatewayv1.Gateway); !ok || !slices.ContainsFunc(g.Spec.Listeners, selects) {
 			continue
 		}
@@ -310,7 +310,7 @@ func (r *Reconciler) readProbed(ctx context.Context, f *traffic.Observed, scene 
 		if err := r.Live.Get(ctx, client.ObjectKey{Name: f.Policy.Namespace}, &namespace); err != nil {
 			return fmt.Errorf("get Namespace %q: %w", f.Policy.Namespace, err)
 		}
-		scene.Namespace = namespace.Labels
+		input.Namespace = namespace.Labels
 		return nil
 	}
 	return nil
@@ -342,10 +342,10 @@ func (r *Reconciler) readRivals(ctx context.Context, f *traffic.Observed) error 
 
 // readUsers reads complete user-managed routes from the server, because writes to them depend on
 // their current state. It also reads the Gateways that serve them.
-func (r *Reconciler) readUsers(ctx context.Context, f *traffic.Observed, scene *providers.Scene, seen []seenKind) error {
-	scene.Older, scene.Services, scene.Releases = f.Older, map[string]bool{}, map[string]bool{}
+func (r *Reconciler) readUsers(ctx context.Context, f *traffic.Observed, input *providers.Input, seen []seenKind) error {
+	input.Older, input.Services, input.Releases = f.Older, map[string]bool{}, map[string]bool{}
 	for name, s := range f.Services {
-		scene.Services[name], scene.Releases[name] = true, traffic.OfRelease(s)
+		input.Services[name], input.Releases[name] = true, traffic.OfRelease(s)
 	}
 	for _, name := range traffic.UserNames(f.Policy) {
 		kind, object, _ := strings.Cut(name, "/")
@@ -365,9 +365,9 @@ func (r *Reconciler) readUsers(ctx context.Context, f *traffic.Observed, scene *
 		if err != nil {
 			return fmt.Errorf("get %s %q: %w", kind, object, err)
 		}
-		scene.Users = append(scene.Users, u)
+		input.Users = append(input.Users, u)
 		for _, ref := range gatewayapi.GatewaysOf(u) {
-			if err := r.readReferent(ctx, ref, scene, seen); err != nil {
+			if err := r.readReferent(ctx, ref, input, seen); err != nil {
 				return err
 			}
 		}

@@ -65,12 +65,12 @@ func TestARolloutStateBehindWhatWasWrittenIsReadFromTheServer(t *testing.T) {
 func TestReferentOfANamespaceThatIsNotWatched(t *testing.T) {
 	ref := providers.Reference{Kind: "Gateway", Namespace: "infra", Name: "public"}
 	seen := []seenKind{{name: "Gateway"}}
-	scene := providers.Scene{Unwatched: map[string]bool{}}
+	input := providers.Input{Unwatched: map[string]bool{}}
 	r := &Reconciler{namespaces: []string{"shop"}} // without a client
-	if err := r.readReferent(t.Context(), ref, &scene, seen); err != nil {
+	if err := r.readReferent(t.Context(), ref, &input, seen); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "not watched", scene.Unwatched["infra"], true)
+	want(t, "not watched", input.Unwatched["infra"], true)
 }
 
 // A terminating endpoint still answers its open requests, but does not count for weights: a

@@ -33,8 +33,8 @@ type Certificates interface {
 	Secret(host string) string
 }
 
-// Sharing is a View of routes that depend on additional objects, such as listeners.
-type Sharing interface {
+// SharedObjects is a View of routes that depend on additional objects, such as listeners.
+type SharedObjects interface {
 	// Shared returns the additional objects on which these routes depend, such as listeners, as they
 	// are applied and in the order of writing. They are written before routes, and deleted after them.
 	Shared([]Route) []Shared
@@ -80,11 +80,11 @@ type Dependent interface {
 	Health() *Problem
 }
 
-// Sharer is a View that knows which policies of its provider never conflict.
-type Sharer interface {
-	// Shares reports whether the policy's routes could conflict with those of another policy, so that
+// ConflictChecker is a View that knows which policies of its provider never conflict.
+type ConflictChecker interface {
+	// MayConflict reports whether the policy's routes could conflict with those of another policy, so that
 	// they must not have the same host.
-	Shares(other *v1alpha1.NetworkPolicy) bool
+	MayConflict(other *v1alpha1.NetworkPolicy) bool
 }
 
 // Reads returns the kinds of a Referrer; none for other providers.
@@ -120,17 +120,17 @@ func Probes(v View, route Route, built []resources.Object) []Probe {
 	return nil
 }
 
-// SharedOf returns the objects of a Sharing view; none for others.
+// SharedOf returns the objects of a SharedObjects view; none for others.
 func SharedOf(v View, routes []Route) []Shared {
-	if s, ok := v.(Sharing); ok {
+	if s, ok := v.(SharedObjects); ok {
 		return s.Shared(routes)
 	}
 	return nil
 }
 
-// Holds of a Sharing view; others hold no object.
+// Holds of a SharedObjects view; others hold no object.
 func Holds(v View, o resources.Object, decided []Route) bool {
-	s, ok := v.(Sharing)
+	s, ok := v.(SharedObjects)
 	return ok && s.Holds(o, decided)
 }
 

@@ -35,8 +35,8 @@ type Provider interface {
 	Writes() []Kind
 	// Chosen reports whether a policy uses this provider.
 	Chosen(policy *v1alpha1.NetworkPolicy) bool
-	// See returns the view of one reconcile.
-	See(Scene) View
+	// NewView returns the view of one reconcile.
+	NewView(Input) View
 }
 
 // View is a provider in one reconcile of one policy. It is pure, and the same for any
@@ -62,7 +62,7 @@ type Builder interface {
 
 // Observer reads live objects.
 type Observer interface {
-	// Live returns the routes of the scene's objects, by name.
+	// Live returns the routes of the input's objects, by name.
 	Live() map[string]*Live
 	// Verdict returns the state of a route with the objects that Build returned: whether it is written
 	// as decided, and programmed.
@@ -88,8 +88,8 @@ type Reference struct {
 	Namespace, Name string
 }
 
-// Scene is the input of a view.
-type Scene struct {
+// Input is the input of a view.
+type Input struct {
 	Policy *v1alpha1.NetworkPolicy
 	// Microservice is its name.
 	Microservice string
@@ -273,8 +273,8 @@ type Live struct {
 	Services []string
 	// Deleting reports whether it is being deleted.
 	Deleting bool
-	// Taken reports whether its gateway has accepted it as it is, as far as reported.
-	Taken bool
+	// Accepted reports whether its gateway has accepted it as it is, as far as reported.
+	Accepted bool
 	// Acknowledged reports whether a controller has reported this in the status of the objects.
 	Acknowledged bool
 	// Provider of the route, by name. The controller sets it.

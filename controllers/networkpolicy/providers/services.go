@@ -18,8 +18,8 @@ func (Services) Writes() []Kind { return nil }
 // Chosen returns true, because it is called last.
 func (Services) Chosen(*v1alpha1.NetworkPolicy) bool { return true }
 
-// See returns a view in which there are no routes.
-func (Services) See(Scene) View { return noRoutes{} }
+// NewView returns a view in which there are no routes.
+func (Services) NewView(Input) View { return noRoutes{} }
 
 // noRoutes is the view of Services, which never has routes.
 type noRoutes struct{}
@@ -33,5 +33,5 @@ func (noRoutes) Verdict(Route, []resources.Object) Verdict { return Verdict{Acce
 func (noRoutes) Serves(Route, string) (string, *Problem) {
 	return "", nil
 }
-func (noRoutes) Splits() bool                        { return false }
-func (noRoutes) Shares(*v1alpha1.NetworkPolicy) bool { return false }
+func (noRoutes) Splits() bool                             { return false }
+func (noRoutes) MayConflict(*v1alpha1.NetworkPolicy) bool { return false }

@@ -85,7 +85,7 @@ func Changed(u *unstructured.Unstructured) bool {
 // ReadRoute returns an object of a route as its provider reads it.
 func ReadRoute(route resources.Object) *providers.Live {
 	for _, p := range traffic.Known {
-		for _, live := range p.See(providers.Scene{Policy: &v1alpha1.NetworkPolicy{}, Objects: []resources.Object{route}}).Live() {
+		for _, live := range p.NewView(providers.Input{Policy: &v1alpha1.NetworkPolicy{}, Objects: []resources.Object{route}}).Live() {
 			return live
 		}
 	}

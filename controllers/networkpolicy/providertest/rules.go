@@ -155,11 +155,11 @@ func equalObjects(t *testing.T, _ Case, w *World) {
 			d := g.Policy.Spec.Domains
 			d[i], d[j] = d[j], d[i]
 		})
-		scene := w.scene(g.Policy)
-		random.Shuffle(len(scene.Objects), func(i, j int) {
-			scene.Objects[i], scene.Objects[j] = scene.Objects[j], scene.Objects[i]
+		input := w.input(g.Policy)
+		random.Shuffle(len(input.Objects), func(i, j int) {
+			input.Objects[i], input.Objects[j] = input.Objects[j], input.Objects[i]
 		})
-		g.See(scene)
+		g.SetViews(input)
 		want(t, "decision", picture(&g), wanted)
 	}
 }

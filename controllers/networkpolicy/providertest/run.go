@@ -20,6 +20,9 @@ import (
 	"slices"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
@@ -33,17 +36,38 @@ func Run(t *testing.T, p providers.Provider, c Case) {
 		t.Cleanup(func() { traffic.Known = before })
 		traffic.Known = slices.Concat([]providers.Provider{p}, before)
 	}
+	if c.AddToScheme != nil {
+		t.Run("Go types of its kinds", func(t *testing.T) { checkTypes(t, p, c.AddToScheme) })
+	}
 	t.Run("story of a service", func(t *testing.T) { Play(t, c, inMemory(t, c)) })
 	for rule, keep := range rules {
 		t.Run(rule, func(t *testing.T) { keepRule(t, c, keep) })
 	}
-	if _, ok := p.See(providers.Scene{Policy: &v1alpha1.NetworkPolicy{}}).(providers.Switcher); !ok || c.User != nil {
+	if _, ok := p.NewView(providers.Input{Policy: &v1alpha1.NetworkPolicy{}}).(providers.Switcher); !ok || c.User != nil {
 		return
 	}
 	for name, other := range Cases() {
 		if (name == "services" || name == "gateway HTTP" || name == "ingress") && other.Name != c.Name {
 			t.Run("from "+name, func(t *testing.T) { PlaySwitch(t, other, c, inMemory(t, c)) })
 			t.Run("to "+name, func(t *testing.T) { PlaySwitch(t, c, other, inMemory(t, c)) })
+		}
+	}
+}
+
+// checkTypes checks that a provider registers an object and a list type of each version of the kinds that
+// it writes: the controller lists its objects by them.
+func checkTypes(t *testing.T, p providers.Provider, add func(*runtime.Scheme) error) {
+	scheme := runtime.NewScheme()
+	if err := add(scheme); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range p.Writes() {
+		for _, version := range kind.Versions {
+			for _, name := range []string{kind.Kind, kind.Kind + "List"} {
+				if gvk := (schema.GroupVersionKind{Group: kind.Group, Version: version, Kind: name}); !scheme.Recognizes(gvk) {
+					t.Errorf("AddToScheme does not register %s", gvk)
+				}
+			}
 		}
 	}
 }

@@ -81,7 +81,7 @@ func (w *World) Observed() *traffic.Observed {
 		Policy: w.Policy.DeepCopy(), Services: w.Services, Written: w.Written,
 		Endpoints: map[string]traffic.Endpoints{}, Now: w.Now,
 	}
-	f.See(w.scene(f.Policy))
+	f.SetViews(w.input(f.Policy))
 	if w.Microservice != nil {
 		f.Microservice = w.Microservice.DeepCopy()
 	}
@@ -96,9 +96,9 @@ func (w *World) Observed() *traffic.Observed {
 	return f
 }
 
-// scene returns what the controller reads of the provider's objects.
-func (w *World) scene(policy *v1alpha1.NetworkPolicy) providers.Scene {
-	s := providers.Scene{
+// input returns what the controller reads of the provider's objects.
+func (w *World) input(policy *v1alpha1.NetworkPolicy) providers.Input {
+	s := providers.Input{
 		Policy: policy, Microservice: "shop", Served: map[string]providers.Served{}, Referents: map[providers.Reference]resources.Object{},
 		Services: map[string]bool{}, Releases: map[string]bool{},
 	}

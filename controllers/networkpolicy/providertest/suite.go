@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
@@ -55,6 +56,8 @@ type Case struct {
 	User *unstructured.Unstructured
 	// Whole reports that the provider cannot split, and Bare that it has Services alone.
 	Whole, Bare bool
+	// AddToScheme registers the Go types of the kinds that the provider writes. Nil: all kinds are the project's.
+	AddToScheme func(*runtime.Scheme) error
 	// Same reports whether a live object of a kind that is not one of the project's is as decided, and Serve writes into one
 	// the status of what serves it, once that has it in effect. Nil: all kinds are the project's.
 	Same  func(live, decided resources.Object) bool

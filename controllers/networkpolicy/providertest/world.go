@@ -75,7 +75,7 @@ func (w *World) check() {
 		}
 	}
 	f := &traffic.Observed{Policy: w.Policy}
-	f.See(w.scene(w.Policy))
+	f.SetViews(w.input(w.Policy))
 	for name, route := range f.Live {
 		if w.Routes[name] != nil || route.User && route.Managed == nil {
 			continue

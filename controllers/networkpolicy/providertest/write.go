@@ -27,7 +27,7 @@ func (w *World) carryOut(f *traffic.Observed, out *traffic.Decision) traffic.App
 	w.carryShared(out, done)
 	for _, name := range out.DeleteRoutes {
 		if f.Live[name].User {
-			next, _ := gatewayapi.Restore(w.Users[name], w.Policy.Name, f.Scene.Releases)
+			next, _ := gatewayapi.Restore(w.Users[name], w.Policy.Name, f.Input.Releases)
 			w.carryUser(name, next, done)
 		}
 	}

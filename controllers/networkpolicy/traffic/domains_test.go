@@ -214,7 +214,7 @@ func TestClaims(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.own.UID = "own"
 			f := &Observed{Policy: &tc.own}
-			f.See(newWorld(t).scene(f.Policy))
+			f.SetViews(newWorld(t).input(f.Policy))
 			want(t, "claims", len(ClaimsOf(f, []v1alpha1.NetworkPolicy{tc.own, tc.other, tc.other})), tc.want)
 		})
 	}

@@ -132,7 +132,7 @@ func FuzzIngress(f *testing.F) {
 			return
 		}
 		p := &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod"}, Spec: v1alpha1.NetworkPolicySpec{Provider: &byNginx}}
-		v := ingress.Provider{}.See(providers.Scene{Policy: p, Microservice: "shop", Objects: []resources.Object{&a, &b}})
+		v := ingress.Provider{}.NewView(providers.Input{Policy: p, Microservice: "shop", Objects: []resources.Object{&a, &b}})
 		for _, live := range v.Live() {
 			sum := 0
 			for _, w := range live.Weights {

@@ -263,7 +263,7 @@ func splitOf(w *world, route *gatewayv1.HTTPRoute) string {
 func orderOfHeadersMakesNoDifference(t *testing.T) {
 	build := func(matches []v1alpha1.CanaryMatch) resources.Object {
 		w := newWorld(t)
-		return gatewayapi.Provider{}.See(w.scene(w.policy)).Build(providers.Route{
+		return gatewayapi.Provider{}.NewView(w.input(w.policy)).Build(providers.Route{
 			Name: "r", Hostnames: []string{host}, Path: "/", Port: 80, Backends: []providers.Backend{{Service: "a", Weight: 100}},
 			Canary: "b", Matches: matches,
 		})[0]
@@ -366,7 +366,7 @@ func emptiedObjects(t *testing.T) {
 			{Policy: &v1alpha1.NetworkPolicy{Spec: v1alpha1.NetworkPolicySpec{Provider: &v1alpha1.NetworkProvider{}, Domains: []v1alpha1.Domain{{}}}}, Microservice: &v1alpha1.Microservice{}},
 			{Policy: &v1alpha1.NetworkPolicy{}, Microservice: &v1alpha1.Microservice{Status: v1alpha1.MicroserviceStatus{ReleaseGroups: []v1alpha1.ReleaseGroup{{Releases: []v1alpha1.Release{{}}}}}}},
 		} {
-			f.See(newWorld(t).scene(f.Policy))
+			f.SetViews(newWorld(t).input(f.Policy))
 			out := Plan(f)
 			Status(f, out, Applied{})
 			want(t, "routes", len(out.Routes), 0)

@@ -28,9 +28,9 @@ type Observed struct {
 	Services map[string]*corev1.Service
 	// View of the provider that the policy uses.
 	View providers.View
-	// views of all providers, including that one, and the scene from which they were created.
+	// views of all providers, including that one, and the input from which they were created.
 	views []providers.View
-	Scene providers.Scene
+	Input providers.Input
 	// Rest are the policy's objects other than routes and Services, such as Certificates.
 	Rest []resources.Object
 	// Live routes by name: those of the provider, and those of previous providers.
@@ -151,8 +151,8 @@ func (f *Observed) shares(other *v1alpha1.NetworkPolicy) bool {
 	if s := other.Status.ProviderSwitch; s != nil && slices.Contains(s.From, ProviderOf(f.Policy).Name()) {
 		return true // Its previous routes serve until they are deleted.
 	}
-	if s, ok := f.View.(providers.Sharer); ok {
-		return s.Shares(other)
+	if s, ok := f.View.(providers.ConflictChecker); ok {
+		return s.MayConflict(other)
 	}
 	return ProviderOf(other).Name() == ProviderOf(f.Policy).Name()
 }
@@ -241,14 +241,14 @@ func ReadKinds(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	return out
 }
 
-// See sets the views of a scene: that of the policy's provider, and those with routes of previous
+// SetViews sets the views of an input: that of the policy's provider, and those with routes of previous
 // providers.
-func (f *Observed) See(scene providers.Scene) {
-	f.Scene, f.Live, f.views, f.Rest = scene, map[string]*providers.Live{}, nil, nil
+func (f *Observed) SetViews(input providers.Input) {
+	f.Input, f.Live, f.views, f.Rest = input, map[string]*providers.Live{}, nil, nil
 	own := ProviderOf(f.Policy)
 	ofRoutes := map[resources.Object]bool{}
 	for _, p := range Known {
-		view := p.See(scene)
+		view := p.NewView(input)
 		f.views = append(f.views, view)
 		if p == own {
 			f.View = view
@@ -261,7 +261,7 @@ func (f *Observed) See(scene providers.Scene) {
 			}
 		}
 	}
-	for _, o := range scene.Objects {
+	for _, o := range input.Objects {
 		if !ofRoutes[o] {
 			f.Rest = append(f.Rest, o)
 		}

@@ -228,6 +228,6 @@ func TestADomainThatIsNotAllowedHoldsNothing(t *testing.T) {
 	other := newWorld(t).policy.DeepCopy()
 	other.UID, other.Namespace = "other", "zzz"
 	f := &Observed{Policy: other}
-	f.See(newWorld(t).scene(other))
+	f.SetViews(newWorld(t).input(other))
 	want(t, "claims", len(ClaimsOf(f, []v1alpha1.NetworkPolicy{*w.policy})), 0)
 }

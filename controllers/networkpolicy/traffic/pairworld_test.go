@@ -735,7 +735,7 @@ func (p *pair) accept(name string) bool {
 	n.served++
 	d := newPlanner(n.observed())
 	for route, live := range d.Live {
-		if !live.Taken { // What it has not accepted it does not serve: it serves what it did.
+		if !live.Accepted { // What it has not accepted it does not serve: it serves what it did.
 			if was, ok := served[route]; ok {
 				n.serves[route] = was
 			}

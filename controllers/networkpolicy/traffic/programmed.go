@@ -175,7 +175,7 @@ func (r *reporter) unwantedVerdict(left []string) verdict {
 	for _, name := range SortedKeys(r.Live) {
 		live := r.Live[name]
 		wanted := slices.ContainsFunc(r.out.Routes, func(route *RouteDecision) bool { return route.Name == name })
-		if wanted || live.Deleting || live.Taken && !(live.User && r.writes.touched(RouteName(name))) || r.previous(live) {
+		if wanted || live.Deleting || live.Accepted && !(live.User && r.writes.touched(RouteName(name))) || r.previous(live) {
 			continue
 		}
 		if live.User {
@@ -218,7 +218,7 @@ func (r *reporter) routeState(route *RouteDecision) verdict {
 // may still respond: a gateway that is gone must not block anything.
 func (r *reporter) previousVerdict(name string) verdict {
 	live, key := r.Live[name], RouteName(name)
-	if r.writes.Refused[key] == nil && (r.writes.Changed[key] || !live.Taken && r.fresh(r.Observed.Written[name])) {
+	if r.writes.Refused[key] == nil && (r.writes.Changed[key] || !live.Accepted && r.fresh(r.Observed.Written[name])) {
 		return verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("%s of the previous provider is being written", ObjectName(live.Objects[0]))}
 	}
 	return verdict{Accepted: true}

@@ -222,10 +222,10 @@ func (f *Observed) WeightsAlone(route *RouteDecision) []resources.Object {
 	if live == nil || live.User || live.Deleting || f.previous(live) {
 		return nil
 	}
-	alone, scene := route.Route, f.Scene
+	alone, input := route.Route, f.Input
 	alone.Hostnames = slices.DeleteFunc(slices.Clone(live.Hostnames), func(host string) bool { return !slices.Contains(route.Hostnames, host) })
 	alone.TLS, alone.RecordTTL, alone.Parents = nil, 0, nil // Their live values stay.
-	scene.Policy = f.Policy.DeepCopy()
-	scene.Policy.Spec.Provider = nil // As if the policy no longer used the provider.
-	return providers.Carry(ProviderOf(f.Policy).See(scene), live, alone)
+	input.Policy = f.Policy.DeepCopy()
+	input.Policy.Spec.Provider = nil // As if the policy no longer used the provider.
+	return providers.Carry(ProviderOf(f.Policy).NewView(input), live, alone)
 }

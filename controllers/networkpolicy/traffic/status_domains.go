@@ -113,7 +113,7 @@ func (r *reporter) userReports(now *v1alpha1.NetworkPolicyStatus) {
 // its gateway has not accepted that: it may still route to them.
 func (r *reporter) restoredBackends(name string) []v1alpha1.DomainBackend {
 	live := r.Live[name]
-	if live == nil || live.Deleting || live.Taken && !r.writes.touched(RouteName(name)) {
+	if live == nil || live.Deleting || live.Accepted && !r.writes.touched(RouteName(name)) {
 		return nil
 	}
 	return backendsOf(r.Policy.Status.Routes, name)
@@ -223,7 +223,7 @@ func (r *reporter) unroutedBackends(row *Row, prev *v1alpha1.DomainStatus) []v1a
 		return nil
 	}
 	for _, live := range r.Live {
-		if !live.User && !live.Deleting && !live.Taken && samePath(live.Path, row.path) && slices.Contains(live.Hostnames, row.host) {
+		if !live.User && !live.Deleting && !live.Accepted && samePath(live.Path, row.path) && slices.Contains(live.Hostnames, row.host) {
 			return prev.Backends
 		}
 	}

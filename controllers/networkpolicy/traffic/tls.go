@@ -64,7 +64,7 @@ func settleTLS(rows []*Row) {
 // without an issuer is not known here.
 func (d *planner) keepSecrets(rows []*Row) {
 	for _, r := range rows {
-		if r.tls == nil || certmanager.Unready(d.Scene, r.host, *r.tls) == nil {
+		if r.tls == nil || certmanager.Unready(d.Input, r.host, *r.tls) == nil {
 			continue
 		}
 		if now := providers.Secret(d.View, r.host); now != r.tls.Secret {
@@ -94,7 +94,7 @@ func (d *planner) unsupported(r *Row) *providers.Problem {
 	if problem := d.View.Unsupported(asked); problem != nil || r.tls == nil {
 		return problem
 	}
-	return certmanager.Missing(d.Scene, *r.tls)
+	return certmanager.Missing(d.Input, *r.tls)
 }
 
 // addShared decides the additional objects on which routes depend. Those that live routes need are
@@ -112,7 +112,7 @@ func (d *planner) addShared(out *Decision) {
 			}
 		}
 	}
-	out.Shared = append(certmanager.Shared(d.Scene, routes, staying), providers.SharedOf(d.View, routes)...)
+	out.Shared = append(certmanager.Shared(d.Input, routes, staying), providers.SharedOf(d.View, routes)...)
 	for _, o := range d.Rest {
 		wanted := slices.ContainsFunc(out.Shared, func(s providers.Shared) bool { return SharedKey(s) == SharedKey(o) })
 		held := certmanager.Holds(o, routes, staying) || certmanager.Holds(o, nil, previous)
@@ -134,7 +134,7 @@ func (d *planner) addShared(out *Decision) {
 func (d *planner) address(r providers.Route, host string) (url string, problem *providers.Problem) {
 	url, problem = d.View.Serves(r, host)
 	t := r.TLS[host]
-	if unready := certmanager.Unready(d.Scene, host, t); unready != nil {
+	if unready := certmanager.Unready(d.Input, host, t); unready != nil {
 		if problem = unready; t.Until != "" { // It describes more than the listener that waits for it.
 			problem.Message += fmt.Sprintf("; until then, Secret %q serves the host", t.Until)
 		}

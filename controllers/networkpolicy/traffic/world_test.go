@@ -108,7 +108,7 @@ func (w *world) refresh() int {
 			policy: w.policy, services: maps.Clone(w.services), routes: maps.Clone(w.routes), others: maps.Clone(w.others), gateways: maps.Clone(w.gateways), users: maps.Clone(w.users),
 			seen: &Observed{Policy: w.policy}, number: s.number + 1, checked: s.checked,
 		}
-		s.seen.See(w.scene(w.policy))
+		s.seen.SetViews(w.input(w.policy))
 	}
 	return s.number
 }
@@ -216,7 +216,7 @@ func (w *world) observed() *Observed {
 		return &f
 	}
 	f := &Observed{Policy: w.policy.DeepCopy()}
-	f.See(w.scene(f.Policy))
+	f.SetViews(w.input(f.Policy))
 	if w.ms != nil {
 		f.Microservice = w.ms.DeepCopy()
 	}
@@ -233,9 +233,9 @@ func (w *world) endpoints(release string) []string {
 	return slices.Clip(known[:n])
 }
 
-// scene returns what the controller reads of the provider's objects.
-func (w *world) scene(policy *v1alpha1.NetworkPolicy) providers.Scene {
-	s := providers.Scene{
+// input returns what the controller reads of the provider's objects.
+func (w *world) input(policy *v1alpha1.NetworkPolicy) providers.Input {
+	s := providers.Input{
 		Policy: policy, Microservice: "shop", Served: map[string]providers.Served{}, Referents: map[providers.Reference]resources.Object{},
 		Probed: w.probed,
 	}
@@ -345,7 +345,7 @@ func (w *world) carryOut(f *Observed, out *Decision) Applied {
 	}
 	for _, name := range out.DeleteRoutes {
 		if f.Live[name].User {
-			next, _ := gatewayapi.Restore(w.users[name], w.policy.Name, f.Scene.Releases)
+			next, _ := gatewayapi.Restore(w.users[name], w.policy.Name, f.Input.Releases)
 			put(name, next)
 		}
 	}
@@ -743,7 +743,7 @@ func (w *world) condition(kind string) string {
 // readRoute returns an object of a route as its provider reads it.
 func readRoute(route resources.Object) *providers.Live {
 	for _, p := range Known {
-		for _, live := range p.See(providers.Scene{Policy: &v1alpha1.NetworkPolicy{}, Objects: []resources.Object{route}}).Live() {
+		for _, live := range p.NewView(providers.Input{Policy: &v1alpha1.NetworkPolicy{}, Objects: []resources.Object{route}}).Live() {
 			return live
 		}
 	}

@@ -45,10 +45,10 @@ var (
 		providers.View
 		providers.Switcher
 		providers.Certificates
-		providers.Sharing
+		providers.SharedObjects
 		providers.Configurable
 		providers.Dependent
-		providers.Sharer
+		providers.ConflictChecker
 	} = (*view)(nil)
 )
 
@@ -77,9 +77,9 @@ func settings(p *v1alpha1.NetworkPolicy) *v1alpha1.APISIXProvider {
 	return p.Spec.Provider.APISIX
 }
 
-// See returns the view of one reconcile.
-func (Provider) See(s providers.Scene) providers.View {
-	v := &view{Scene: s, live: map[string]*providers.Live{}}
+// NewView returns the view of one reconcile.
+func (Provider) NewView(s providers.Input) providers.View {
+	v := &view{Input: s, live: map[string]*providers.Live{}}
 	if own := settings(s.Policy); own != nil {
 		v.class = own.ClassName
 	}
@@ -96,8 +96,8 @@ func read(r *ApisixRoute) *providers.Live {
 	out := &providers.Live{
 		Name: r.Name, Objects: []resources.Object{r}, Deleting: r.DeletionTimestamp != nil, Path: "/", Weights: map[string]int{},
 	}
-	_, out.Taken = answer(r)
-	out.Acknowledged = out.Taken
+	_, out.Accepted = answer(r)
+	out.Acknowledged = out.Accepted
 	services := map[string]bool{}
 	for i, rule := range r.Spec.HTTP {
 		last := i == len(r.Spec.HTTP)-1
@@ -117,7 +117,7 @@ func read(r *ApisixRoute) *providers.Live {
 }
 
 type view struct {
-	providers.Scene
+	providers.Input
 	class string
 	live  map[string]*providers.Live
 }
@@ -409,9 +409,9 @@ func (v *view) Referent() *providers.Problem {
 // Health is not known: APISIX reports nothing of itself.
 func (v *view) Health() *providers.Problem { return nil }
 
-// Shares reports whether one APISIX may serve two policies: where a class is not named,
+// MayConflict reports whether one APISIX may serve two policies: where a class is not named,
 // every one does.
-func (v *view) Shares(other *v1alpha1.NetworkPolicy) bool {
+func (v *view) MayConflict(other *v1alpha1.NetworkPolicy) bool {
 	theirs := settings(other)
 	return theirs != nil && (theirs.ClassName == v.class || theirs.ClassName == "" || v.class == "")
 }

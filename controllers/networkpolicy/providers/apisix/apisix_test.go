@@ -39,7 +39,7 @@ func policy(class string) *v1alpha1.NetworkPolicy {
 }
 
 func see(p *v1alpha1.NetworkPolicy, objects ...resources.Object) providers.View {
-	return Provider{}.See(providers.Scene{Policy: p, Microservice: "shop", Served: map[string]providers.Served{"ApisixRoute": {Version: "v2"}}, Objects: objects})
+	return Provider{}.NewView(providers.Input{Policy: p, Microservice: "shop", Served: map[string]providers.Served{"ApisixRoute": {Version: "v2"}}, Objects: objects})
 }
 
 // route has all that a decision can give one.
@@ -283,7 +283,7 @@ func TestProblems(t *testing.T) {
 	for protocol, text := range map[v1alpha1.PortProtocol]string{"": "", "HTTP": "", "HTTPS": "HTTPS", "GRPC": "GRPC", "TLS": "TLS"} {
 		report(t, see(policy("")).Missing(protocol), providers.ReasonNotSupported, text)
 	}
-	none := Provider{}.See(providers.Scene{Policy: policy("")})
+	none := Provider{}.NewView(providers.Input{Policy: policy("")})
 	report(t, none.Missing("HTTP"), providers.ReasonProviderAPIMissing, "ApisixRoute of apisix.apache.org/v2")
 	report(t, providers.Referent(none), providers.ReasonProviderAPIMissing, "ApisixRoute of apisix.apache.org/v2")
 	mirrored := route()
@@ -315,13 +315,13 @@ func TestShares(t *testing.T) {
 	}{
 		"one class": {"a", "a", true}, "two classes": {"a", "b", false}, "any and one": {"", "b", true}, "one and any": {"a", "", true},
 	} {
-		if got := see(policy(tc.class)).(providers.Sharer).Shares(policy(tc.other)); got != tc.want {
+		if got := see(policy(tc.class)).(providers.ConflictChecker).MayConflict(policy(tc.other)); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 	other := policy("a")
 	other.Spec.Provider = nil
-	if see(policy("")).(providers.Sharer).Shares(other) {
+	if see(policy("")).(providers.ConflictChecker).MayConflict(other) {
 		t.Error("a policy without a provider shares")
 	}
 }

@@ -44,7 +44,7 @@ func Issuer(t *v1alpha1.DomainTLS) v1alpha1.IssuerReference {
 
 // Missing shows that the API server does not know Certificates, where a host needs one;
 // nil: all is well. The message begins with the field below the domain.
-func Missing(s providers.Scene, t providers.TLS) *providers.Problem {
+func Missing(s providers.Input, t providers.TLS) *providers.Problem {
 	if _, served := s.Served[Kind.Kind]; served || t.Issuer.Name == "" {
 		return nil
 	}
@@ -55,7 +55,7 @@ func Missing(s providers.Scene, t providers.TLS) *providers.Problem {
 // Shared returns the Certificates that the hosts of routes need: one for each Secret that has an
 // issuer, named as the Secret, as cert-manager itself does it. Hosts that the Certificates of live
 // routes have already are kept.
-func Shared(s providers.Scene, routes []providers.Route, live map[string]*providers.Live) []providers.Shared {
+func Shared(s providers.Input, routes []providers.Route, live map[string]*providers.Live) []providers.Shared {
 	issuers, had, hosts := map[string]v1alpha1.IssuerReference{}, map[string][]string{}, providers.BySecret(routes)
 	for _, r := range routes {
 		for _, host := range r.Hostnames {
@@ -115,7 +115,7 @@ func wildcard(host string) string {
 
 // Unready reports what keeps the certificate of a host from being there, or nil if nothing is known
 // here. A Certificate whose renewal is in progress is ready.
-func Unready(s providers.Scene, host string, t providers.TLS) *providers.Problem {
+func Unready(s providers.Input, host string, t providers.TLS) *providers.Problem {
 	if t.Issuer.Name == "" {
 		return nil
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-func scene(objects ...resources.Object) providers.Scene {
-	return providers.Scene{
+func input(objects ...resources.Object) providers.Input {
+	return providers.Input{
 		Policy:       &v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "prod"}},
 		Microservice: "shop", Objects: objects,
 	}
@@ -60,7 +60,7 @@ func TestUndecidedHostsStay(t *testing.T) {
 		SecretName: "shop-tls", DNSNames: []string{"a.example.com", "b.example.com", "c.example.com"},
 	}}
 	live := map[string]*providers.Live{"x": {Hostnames: []string{"b.example.com"}}, "y": {Hostnames: []string{"c.example.com"}, Deleting: true}}
-	got := Shared(scene(had), []providers.Route{route("a.example.com")}, live)[0].Object.(*Certificate).Spec.DNSNames
+	got := Shared(input(had), []providers.Route{route("a.example.com")}, live)[0].Object.(*Certificate).Spec.DNSNames
 	if diff := cmp.Diff([]string{"a.example.com", "b.example.com"}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -97,7 +97,7 @@ func TestUnready(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
-			if p := Unready(scene(tc.object), "a.example.com", providers.TLS{Secret: "shop-tls", Issuer: ca}); p != nil {
+			if p := Unready(input(tc.object), "a.example.com", providers.TLS{Secret: "shop-tls", Issuer: ca}); p != nil {
 				got = p.Message
 				if p.Reason != providers.ReasonCertificateNotReady {
 					t.Errorf("reason: %s", p.Reason)
@@ -108,7 +108,7 @@ func TestUnready(t *testing.T) {
 			}
 		})
 	}
-	if p := Unready(scene(), "a.example.com", providers.TLS{Secret: "shop-tls"}); p != nil {
+	if p := Unready(input(), "a.example.com", providers.TLS{Secret: "shop-tls"}); p != nil {
 		t.Errorf("a Secret of others: %+v", p)
 	}
 }
@@ -135,7 +135,7 @@ func TestDefinitionTakesTheCertificate(t *testing.T) {
 	if err := AddToScheme(env.Client.Scheme()); err != nil {
 		t.Fatal(err)
 	}
-	s := scene()
+	s := input()
 	s.Policy.Namespace = env.Namespace(t)
 	want := Shared(s, []providers.Route{route("*.example.com", strings.Repeat("a", 63)+".b.example.com")}, nil)[0].Object.(*Certificate)
 	live := want.DeepCopyObject().(*Certificate)

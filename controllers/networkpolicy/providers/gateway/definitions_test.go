@@ -104,7 +104,7 @@ func TestDefinitionsTakeTheRoutes(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, protocol := range []v1alpha1.PortProtocol{"HTTP", "HTTPS", "GRPC", "TLS", "TCP", "UDP"} {
-				v := Provider{}.See(providers.Scene{Policy: fullPolicy(namespace), Microservice: "shop", Served: served})
+				v := Provider{}.NewView(providers.Input{Policy: fullPolicy(namespace), Microservice: "shop", Served: served})
 				want := v.Build(fullRoute(protocol))[0]
 				live := want.DeepCopyObject().(resources.Object)
 				await.Nil(t, func(ctx context.Context) error { // Its kind may not be served immediately.
@@ -119,7 +119,7 @@ func TestDefinitionsTakeTheRoutes(t *testing.T) {
 				// Its provider was left: what is so already is not written again, and weights
 				// are all that changes.
 				live.GetObjectKind().SetGroupVersionKind(want.GetObjectKind().GroupVersionKind()) // As it is read.
-				left := Provider{}.See(providers.Scene{Policy: leftPolicy(namespace), Microservice: "shop", Served: served, Objects: []resources.Object{live}})
+				left := Provider{}.NewView(providers.Input{Policy: leftPolicy(namespace), Microservice: "shop", Served: served, Objects: []resources.Object{live}})
 				r := fullRoute(protocol)
 				seen := left.Live()[r.Name]
 				if again := providers.Carry(left, seen, r); again != nil {
@@ -175,8 +175,8 @@ func takesListenerSet(t *testing.T, env *apiserver.Env, namespace string, served
 	r := providers.Route{Name: "shop", Hostnames: []string{host}, TLS: map[string]providers.TLS{
 		host: {Mode: v1alpha1.TLSListenerSet, Secret: "shop-tls", Port: 8443},
 	}}
-	scene := providers.Scene{Policy: fullPolicy(namespace), Microservice: "shop", Served: served}
-	want := providers.SharedOf(Provider{}.See(scene), []providers.Route{r})
+	input := providers.Input{Policy: fullPolicy(namespace), Microservice: "shop", Served: served}
+	want := providers.SharedOf(Provider{}.NewView(input), []providers.Route{r})
 	if len(want) != 1 {
 		t.Fatalf("%d ListenerSets are made", len(want))
 	}
@@ -187,8 +187,8 @@ func takesListenerSet(t *testing.T, env *apiserver.Env, namespace string, served
 	if diff := cmp.Diff(specOf(t, want[0].Object), specOf(t, live)); diff != "" {
 		t.Errorf("the server keeps another ListenerSet: %s", diff)
 	}
-	scene.Objects = []resources.Object{live}
-	if _, problem := (Provider{}).See(scene).Serves(r, host); problem == nil || problem.Reason != providers.ReasonListenerNotReady {
+	input.Objects = []resources.Object{live}
+	if _, problem := (Provider{}).NewView(input).Serves(r, host); problem == nil || problem.Reason != providers.ReasonListenerNotReady {
 		t.Errorf("a listener of which nothing is reported: %+v", problem)
 	}
 }

@@ -42,10 +42,10 @@ var (
 		providers.View
 		providers.Switcher
 		providers.Certificates
-		providers.Sharing
+		providers.SharedObjects
 		providers.Configurable
 		providers.Dependent
-		providers.Sharer
+		providers.ConflictChecker
 	} = (*view)(nil)
 )
 
@@ -91,9 +91,9 @@ func (Provider) Refers(p *v1alpha1.NetworkPolicy) []providers.Reference {
 	return out
 }
 
-// See returns the view of one reconcile.
-func (Provider) See(s providers.Scene) providers.View {
-	v := &view{Scene: s, live: map[string]*providers.Live{}}
+// NewView returns the view of one reconcile.
+func (Provider) NewView(s providers.Input) providers.View {
+	v := &view{Input: s, live: map[string]*providers.Live{}}
 	for _, o := range s.Objects {
 		p, ok := partsOf(o)
 		if !ok {
@@ -102,7 +102,7 @@ func (Provider) See(s providers.Scene) providers.View {
 		v.live[o.GetName()] = &providers.Live{
 			Name: o.GetName(), Objects: []resources.Object{o}, Deleting: o.GetDeletionTimestamp() != nil,
 			Hostnames: p.hostnames(), Path: p.path, Weights: p.weights(), Services: providers.Sorted(p.services),
-			Taken: taken(o, p), Acknowledged: len(p.parents) > 0 && taken(o, p),
+			Accepted: taken(o, p), Acknowledged: len(p.parents) > 0 && taken(o, p),
 		}
 	}
 	return v
@@ -133,9 +133,9 @@ func taken(route resources.Object, p parts) bool {
 	})
 }
 
-// Shares reports whether two policies name the same Gateway, and not different listeners
+// MayConflict reports whether two policies name the same Gateway, and not different listeners
 // of it.
-func (v *view) Shares(other *v1alpha1.NetworkPolicy) bool {
+func (v *view) MayConflict(other *v1alpha1.NetworkPolicy) bool {
 	for _, p := range allParents(v.Policy) {
 		for _, q := range allParents(other) {
 			if key(v.Policy.Namespace, p.ParentReference) == key(other.Namespace, q.ParentReference) &&

@@ -27,11 +27,11 @@ func policy() *v1alpha1.NetworkPolicy {
 
 // see a policy whose API server has every kind in the preferred version.
 func see(p *v1alpha1.NetworkPolicy, objects ...resources.Object) providers.View {
-	s := providers.Scene{Policy: p, Microservice: "shop", Served: map[string]providers.Served{}, Objects: objects}
+	s := providers.Input{Policy: p, Microservice: "shop", Served: map[string]providers.Served{}, Objects: objects}
 	for _, kind := range append(Provider{}.Writes(), gatewayKind) {
 		s.Served[kind.Kind] = providers.Served{Version: kind.Versions[0]}
 	}
-	return Provider{}.See(s)
+	return Provider{}.NewView(s)
 }
 
 func TestRouteGolden(t *testing.T) {
@@ -96,11 +96,11 @@ func golden(t *testing.T, got any, want string) {
 // seen returns a view of a policy that asks for everything, of an API server with the experimental
 // channel.
 func seen() providers.View {
-	s := providers.Scene{Policy: fullPolicy("prod"), Microservice: "shop", Served: map[string]providers.Served{}}
+	s := providers.Input{Policy: fullPolicy("prod"), Microservice: "shop", Served: map[string]providers.Served{}}
 	for _, kind := range routeKinds {
 		s.Served[kind.Kind] = providers.Served{Version: "v1", Experimental: true}
 	}
-	return Provider{}.See(s)
+	return Provider{}.NewView(s)
 }
 
 func TestEachRuleHasAllThatGoesForEachRequest(t *testing.T) {
@@ -170,8 +170,8 @@ func TestSame(t *testing.T) {
 
 // A Gateway that the manager cannot read is not reported as missing: the message names the namespace, and where to add it.
 func TestGatewayOfANamespaceThatIsNotWatched(t *testing.T) {
-	s := providers.Scene{Policy: policy(), Served: map[string]providers.Served{gatewayKind.Kind: {Version: gatewayKind.Versions[0]}}, Unwatched: map[string]bool{"infra": true}}
-	got := providers.Referent(Provider{}.See(s))
+	s := providers.Input{Policy: policy(), Served: map[string]providers.Served{gatewayKind.Kind: {Version: gatewayKind.Versions[0]}}, Unwatched: map[string]bool{"infra": true}}
+	got := providers.Referent(Provider{}.NewView(s))
 	want := &providers.Problem{
 		Reason: providers.ReasonParentNotFound,
 		Message: `spec.provider.gateway.parentRefs[0]: Gateway "infra/public" cannot be read: the manager does not watch namespace "infra": ` +

@@ -76,17 +76,17 @@ func holders(t *resources.Taken, rules []map[string]any, releases map[string]boo
 // and keeps what they routed to before. What the policy has in the route beyond them is given
 // back, apart from rules that are wanted and not there. A rule that another policy has is
 // taken from it, with what that policy kept.
-func take(u *unstructured.Unstructured, policy string, held map[int]string, wanted []string, backends []any, t resources.Taken, scene providers.Scene) *unstructured.Unstructured {
+func take(u *unstructured.Unstructured, policy string, held map[int]string, wanted []string, backends []any, t resources.Taken, input providers.Input) *unstructured.Unstructured {
 	next := u.DeepCopy()
 	rules, annotations := rulesOf(next), maps.Clone(next.GetAnnotations())
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
 	own, other := resources.ReadTaken(annotations, policy), others(u, policy)
-	had := holders(own, rules, scene.Releases)
+	had := holders(own, rules, input.Releases)
 	t.Before = map[string]json.RawMessage{}
 	for _, i := range slices.Sorted(maps.Keys(held)) {
-		t.Before[held[i]] = previous(rules[i], i, own, had, rulesOf(u), other, scene.Services)
+		t.Before[held[i]] = previous(rules[i], i, own, had, rulesOf(u), other, input.Services)
 		rules[i]["backendRefs"] = runtime.DeepCopyJSONValue(backends)
 	}
 	for i, name := range had {

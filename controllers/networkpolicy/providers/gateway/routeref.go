@@ -48,9 +48,9 @@ func (RouteRef) Needs(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	return slices.DeleteFunc(slices.Clone(routeKinds), func(k providers.Kind) bool { return k.Kind != UserRef(p).Kind })
 }
 
-// See returns the view of one reconcile.
-func (RouteRef) See(s providers.Scene) providers.View {
-	v := &userView{view: &view{Scene: s, live: map[string]*providers.Live{}}, users: map[string]user{}}
+// NewView returns the view of one reconcile.
+func (RouteRef) NewView(s providers.Input) providers.View {
+	v := &userView{view: &view{Input: s, live: map[string]*providers.Live{}}, users: map[string]user{}}
 	if ref := UserRef(s.Policy); ref != nil {
 		v.name = providers.UserRoute(ref.Kind, ref.Name)
 	}
@@ -67,7 +67,7 @@ func (RouteRef) See(s providers.Scene) providers.View {
 			continue
 		}
 		v.live[name] = &providers.Live{
-			Name: name, Objects: []resources.Object{u}, Deleting: u.GetDeletionTimestamp() != nil, User: true, Managed: t, Taken: v.settled(user{u, p}),
+			Name: name, Objects: []resources.Object{u}, Deleting: u.GetDeletionTimestamp() != nil, User: true, Managed: t, Accepted: v.settled(user{u, p}),
 			Hostnames: p.hostnames(), Weights: weightsOf(u, t, s.Releases), Services: providers.Sorted(p.services),
 		}
 	}
@@ -285,7 +285,7 @@ func (v *userView) to(u *unstructured.Unstructured, r providers.Route, held map[
 	}
 	t := resources.Taken{Release: r.Pinned}
 	t.Carry(r.Stamp)
-	return take(u, v.Policy.Name, held, wanted, backends, t, v.Scene)
+	return take(u, v.Policy.Name, held, wanted, backends, t, v.Input)
 }
 
 // Carry returns the route with the rules that the policy has in it.
@@ -477,8 +477,8 @@ func (v *userView) Probes(providers.Route, []resources.Object) []providers.Probe
 // Health of Gateways is for the route's author.
 func (v *userView) Health() *providers.Problem { return nil }
 
-// Shares is false: hosts are for the route's author to claim.
-func (v *userView) Shares(*v1alpha1.NetworkPolicy) bool { return false }
+// MayConflict is false: hosts are for the route's author to claim.
+func (v *userView) MayConflict(*v1alpha1.NetworkPolicy) bool { return false }
 
 // routeText returns a user's route for people: its kind and name.
 func routeText(route string) string {

@@ -11,7 +11,7 @@ import (
 )
 
 type view struct {
-	providers.Scene
+	providers.Input
 	live map[string]*providers.Live
 }
 

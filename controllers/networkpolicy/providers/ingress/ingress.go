@@ -68,7 +68,7 @@ var (
 		providers.Limited
 		providers.Configurable
 		providers.Dependent
-		providers.Sharer
+		providers.ConflictChecker
 	} = (*view)(nil)
 )
 
@@ -105,9 +105,9 @@ func settings(p *v1alpha1.NetworkPolicy) *v1alpha1.IngressProvider {
 	return p.Spec.Provider.Ingress
 }
 
-// See returns the view of one reconcile.
-func (Provider) See(s providers.Scene) providers.View {
-	v := &view{Scene: s, live: map[string]*providers.Live{}}
+// NewView returns the view of one reconcile.
+func (Provider) NewView(s providers.Input) providers.View {
+	v := &view{Input: s, live: map[string]*providers.Live{}}
 	if own := settings(s.Policy); own != nil {
 		v.class, v.prefix = own.ClassName, own.AnnotationPrefix
 	}
@@ -131,7 +131,7 @@ func (Provider) See(s providers.Scene) providers.View {
 
 // read the Ingresses of a route, of which one may be nil.
 func read(name string, main, second *networkingv1.Ingress) *providers.Live {
-	out := &providers.Live{Name: name, Weights: map[string]int{}, Taken: true} // An Ingress reports nothing more.
+	out := &providers.Live{Name: name, Weights: map[string]int{}, Accepted: true} // An Ingress reports nothing more.
 	services := map[string]bool{}
 	for _, i := range []*networkingv1.Ingress{main, second} {
 		if i == nil {
@@ -205,7 +205,7 @@ func ours(i *networkingv1.Ingress) map[string]string {
 }
 
 type view struct {
-	providers.Scene
+	providers.Input
 	class, prefix string
 	live          map[string]*providers.Live
 }
@@ -437,7 +437,7 @@ func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object
 	if r.Port == 0 {
 		r.Port = port(main)
 	}
-	then := &view{Scene: v.Scene, class: deref(main.Spec.IngressClassName), prefix: main.Annotations[AnnotationPrefix], live: v.live}
+	then := &view{Input: v.Input, class: deref(main.Spec.IngressClassName), prefix: main.Annotations[AnnotationPrefix], live: v.live}
 	if then.Unsupported(r) != nil {
 		r.Canary = "" // Unsupported matches get no annotations.
 	}
@@ -542,8 +542,8 @@ func (v *view) missingClass() *providers.Problem {
 // Health returns nil: nothing reports whether a controller serves a class.
 func (v *view) Health() *providers.Problem { return nil }
 
-// Shares reports whether two policies are served by one class.
-func (v *view) Shares(other *v1alpha1.NetworkPolicy) bool {
+// MayConflict reports whether two policies are served by one class.
+func (v *view) MayConflict(other *v1alpha1.NetworkPolicy) bool {
 	theirs := settings(other)
 	return theirs != nil && theirs.ClassName == v.class
 }

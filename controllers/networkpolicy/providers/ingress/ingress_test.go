@@ -39,7 +39,7 @@ func policy(prefix string) *v1alpha1.NetworkPolicy {
 }
 
 func see(p *v1alpha1.NetworkPolicy, objects ...resources.Object) providers.View {
-	return Provider{}.See(providers.Scene{Policy: p, Microservice: "shop", Served: map[string]providers.Served{"Ingress": {Version: "v1"}}, Objects: objects})
+	return Provider{}.NewView(providers.Input{Policy: p, Microservice: "shop", Served: map[string]providers.Served{"Ingress": {Version: "v1"}}, Objects: objects})
 }
 
 // route splits 90 to 10, as far as backends say nothing else.
@@ -313,7 +313,7 @@ func TestMissing(t *testing.T) {
 			report(t, see(policy(tc.prefix)).Missing(tc.protocol), providers.ReasonNotSupported, tc.want)
 		})
 	}
-	none := Provider{}.See(providers.Scene{Policy: policy(nginx)})
+	none := Provider{}.NewView(providers.Input{Policy: policy(nginx)})
 	report(t, none.Missing(v1alpha1.ProtocolHTTP), providers.ReasonProviderAPIMissing, "Ingress of networking.k8s.io/v1")
 	report(t, providers.Referent(none), providers.ReasonProviderAPIMissing, "Ingress of networking.k8s.io/v1")
 }
@@ -350,11 +350,11 @@ func TestMissingClass(t *testing.T) {
 	p := policy(nginx)
 	served := map[string]providers.Served{"Ingress": {Version: "v1"}, "IngressClass": {Version: "v1"}}
 	seeing := func(referents ...providers.Reference) providers.View {
-		s := providers.Scene{Policy: p, Served: served, Referents: map[providers.Reference]resources.Object{}}
+		s := providers.Input{Policy: p, Served: served, Referents: map[providers.Reference]resources.Object{}}
 		for _, r := range referents {
 			s.Referents[r] = &networkingv1.IngressClass{}
 		}
-		return Provider{}.See(s)
+		return Provider{}.NewView(s)
 	}
 	report(t, providers.Referent(seeing()), providers.ReasonParentNotFound, `IngressClass "nginx" does not exist`)
 	if v := seeing().Verdict(route(), nil); v.Reason != providers.ReasonParentNotFound {
@@ -367,15 +367,15 @@ func TestMissingClass(t *testing.T) {
 
 func TestShares(t *testing.T) {
 	other := policy("")
-	if !see(policy(nginx)).(providers.Sharer).Shares(other) {
+	if !see(policy(nginx)).(providers.ConflictChecker).MayConflict(other) {
 		t.Error("policies of one class do not share")
 	}
 	other.Spec.Provider.Ingress.ClassName = "traefik"
-	if see(policy(nginx)).(providers.Sharer).Shares(other) {
+	if see(policy(nginx)).(providers.ConflictChecker).MayConflict(other) {
 		t.Error("policies of two classes share")
 	}
 	other.Spec.Provider = nil
-	if see(policy(nginx)).(providers.Sharer).Shares(other) {
+	if see(policy(nginx)).(providers.ConflictChecker).MayConflict(other) {
 		t.Error("a policy without a provider shares")
 	}
 }

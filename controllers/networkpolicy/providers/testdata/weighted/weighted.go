@@ -1,4 +1,8 @@
-// Package weighted routes by WeightedRoutes of example.com/v1.
+// Package weighted routes by WeightedRoutes of example.com/v1. Its files, each of which refers only to
+// those after it:
+//
+//	weighted.go  the provider
+//	types.go     what it reads and writes of the API
 package weighted
 
 import (
@@ -28,15 +32,15 @@ func (Provider) Chosen(p *v1alpha1.NetworkPolicy) bool {
 	return p.Spec.Provider != nil && p.Spec.Provider.Ingress != nil && p.Spec.Provider.Ingress.ClassName == "weighted"
 }
 
-// See returns the view of one reconcile.
-func (Provider) See(s providers.Scene) providers.View { return view{s} }
+// NewView returns the view of one reconcile.
+func (Provider) NewView(s providers.Input) providers.View { return view{s} }
 
-type view struct{ providers.Scene }
+type view struct{ providers.Input }
 
 // Missing reports a kind that the API server lacks, or a protocol without one.
 func (v view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
 	if _, served := v.Served[kind.Kind]; !served {
-		return &providers.Problem{Reason: providers.ReasonProviderAPIMissing, Message: "spec.provider.ingress: the API server lacks WeightedRoute of example.com: install its definition"}
+		return &providers.Problem{Reason: providers.ReasonProviderAPIMissing, Message: "spec.provider.ingress: the API server lacks WeightedRoute of example.com: install its CustomResourceDefinition"}
 	}
 	if protocol != "" && protocol != v1alpha1.ProtocolHTTP {
 		return &providers.Problem{Reason: providers.ReasonNotSupported, Message: "spec.ports: a WeightedRoute serves protocol HTTP only"}
@@ -77,9 +81,10 @@ func (v view) Live() map[string]*providers.Live {
 		if !ok {
 			continue
 		}
+		reported := r.Status.ObservedGeneration == r.Generation
 		live := &providers.Live{
 			Name: r.Name, Objects: []resources.Object{r}, Hostnames: r.Spec.Hosts, Path: r.Spec.Path, Weights: map[string]int{},
-			Deleting: r.DeletionTimestamp != nil, Taken: r.Status.ObservedGeneration == r.Generation,
+			Deleting: r.DeletionTimestamp != nil, Accepted: reported, Acknowledged: reported,
 		}
 		for _, b := range r.Spec.Backends {
 			live.Weights[b.Service] = int(b.Weight)

@@ -16,7 +16,8 @@ func TestConformance(t *testing.T) {
 			spec.Provider = &v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "weighted"}}
 			spec.Ports, spec.Domains = []v1alpha1.NetworkPort{{Name: "main", Port: 8080}}, providertest.Domains(entries...)
 		},
-		Same: weighted.Same,
+		AddToScheme: weighted.AddToScheme,
+		Same:        weighted.Same,
 		Serve: func(live resources.Object) {
 			route := live.(*weighted.WeightedRoute)
 			route.Status.ObservedGeneration = route.Generation
