@@ -9,7 +9,7 @@
 //	plan.go        what is due, and the record of what was accepted. Pure
 //	status.go      conditions and the state of receivers. Pure
 //	tasks.go       sends in the background, with waits after failures
-//	limits.go      how many messages are sent at a time
+//	send_slots.go  how many messages are sent at a time
 //	secrets.go     credentials of receivers
 //	events.go      constructors of events
 //	watch.go       watches and predicates

@@ -21,7 +21,7 @@
 //	pools.go             the background workers of analyses and hooks
 //	secrets.go           credentials of analyses and hooks
 //	failure.go           why pods are not available
-//	rejected_pods.go     retries of pods that a quota or admission rejected
+//	replicaset_retry.go  retries of pods that a quota or admission rejected
 //	pod_waits.go         releases that wait until pods of their group are gone, and previews that end
 //	exclusive.go         releases that start when the pods of all others are gone
 package versionedmicroservice

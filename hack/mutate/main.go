@@ -3,7 +3,7 @@
 // changed: all changes of a file are compiled into one binary by a build overlay, each behind its own
 // switch.
 //
-//	go run ./hack/mutate [-file promote.go,rules.go] [-line 7,9] [-run regexp] [-skip regexp] [-jobs 2]
+//	go run ./hack/mutate [-file waits.go,rules.go] [-line 7,9] [-run regexp] [-skip regexp] [-jobs 2]
 package main
 
 import (

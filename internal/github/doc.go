@@ -15,15 +15,15 @@
 // Writes are idempotent: existing objects are found by a marker, so that a crash between a request
 // and the record of its response creates nothing twice.
 //
-//	client.go          a client of one server and credential
-//	credential.go      tokens, GitHub Apps and Secrets
-//	read.go            pull requests, releases and tags
-//	write.go           comments and deployments, once each
-//	deployments.go     lists deployments that were made before
-//	commit_status.go   statuses of commits
-//	webhook.go         deliveries of webhooks
-//	errors.go          errors by their remedy
-//	rate_limits.go     limits and pauses
-//	pool.go            the clients of a process
-//	response_cache.go  answers for conditional requests
+//	client.go              a client of one server and credential
+//	credential.go          tokens, GitHub Apps and Secrets
+//	read.go                pull requests, releases and tags
+//	write.go               comments and deployments, once each
+//	deployments.go         lists deployments that were made before
+//	commit_status.go       statuses of commits
+//	webhook_deliveries.go  deliveries of webhooks, and their signatures
+//	errors.go              errors by their remedy
+//	rate_limits.go         limits and pauses
+//	pool.go                the clients of a process
+//	response_cache.go      answers for conditional requests
 package github

@@ -76,20 +76,6 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 	return s.turnWaits(r.Version)
 }
 
-// exchangeWait returns what a release of an exclusive group waits for before the pods of the active release end: all that
-// its first step would wait for with pods.
-func (s *scope) exchangeWait(run *Rollout, r *Row) *wait {
-	switch {
-	case !s.exchanges():
-		return nil
-	case s.halted(r):
-		return s.haltWait(r, "%s is waiting without pods", r.Version)
-	case !s.judged(r) || r.Adopted:
-		return nil
-	}
-	return s.windowWait(run, r)
-}
-
 // nextGate returns the gate at which a rollout waits, the time since which its hooks are asked, and
 // the wait, which is nil if all hooks agree. Several points follow each other; the last one stays
 // set until the step begins.

@@ -7,28 +7,28 @@
 // group. It calls functions without side effects, which return a value, or a wait that the rule
 // records.
 //
-//	plan.go            Plan and its Result, and the passes over all groups
-//	rules.go           the named rules of one group, in the order in which they apply
+//	plan.go                 Plan and its Result, and the passes over all groups
+//	rules.go                the named rules of one group, in the order in which they apply
 //
-//	observed.go        what is observed
-//	state.go           what is remembered: groups and rows, and how to copy, compare and sort them
-//	notes.go           reasons, what is reported, and what is waited for
+//	observed.go             what is observed
+//	state.go                what is remembered: groups and rows, and how to copy, compare and sort them
+//	notes.go                reasons, what is reported, and what is waited for
 //
-//	recovery.go        rules for a record that is lost, and for objects that are gone
-//	decisions.go       what users decide about a release
-//	groups.go          which groups exist, and when they end
-//	previews.go        which pull requests have a slot, and when a preview ends
-//	target.go          which release is wanted
-//	pins.go            which release a pin means
-//	waits.go           what a rollout waits for before it starts, and in each step: pauses, freezes, windows; causes outside of its release
-//	gates.go           where hooks have to agree, and other Microservices have to be as far
-//	steps.go           rules that begin a step, with its weight
-//	promote.go         rules that make a release active
-//	fail_and_retry.go  whether a rollout is healthy, when it fails, and when it starts again
-//	newest_domains.go  domains that move from one group to a newer one
-//	traffic.go         what routes must contain, what is confirmed and drained, and how weights are split
-//	replicas.go        how many replicas a release has, and needs for what comes next; when it is scaled down or deleted
-//	retain.go          which releases are retained, and how many rows a group has
+//	recovery.go             rules for a record that is lost, and for objects that are gone
+//	decisions.go            what users decide about a release
+//	groups.go               which groups exist, and when they end
+//	previews.go             which pull requests have a slot, and when a preview ends
+//	target.go               which release is wanted
+//	pins.go                 which release a pin means
+//	waits.go                what a rollout waits for before it starts, and in each step: what spec.paused and freezes stop, pauses, windows; causes outside of its release
+//	gates.go                where hooks have to agree, and other Microservices have to be as far
+//	steps_and_promotion.go  rules that begin a step, with its weight, and that make a release active
+//	fail_and_retry.go       whether a rollout is healthy, when it fails, and when it starts again
+//	newest_domains.go       domains that move from one group to a newer one
+//	traffic.go              what routes must contain, what is confirmed and drained
+//	exclusive.go            which release of an exclusive group has the pods, when they end, and when they start again
+//	replicas.go             how many replicas a release has, and needs for what comes next; when it is scaled down or deleted
+//	retain.go               which releases are retained, and how many rows a group has
 //
 // The rules, and the histories that require them, are in docs/explanation/protocol.md; "rule N" in
 // comments refers to these.

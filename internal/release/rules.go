@@ -13,7 +13,7 @@ type rule struct {
 }
 
 // rules of a group, in the order in which they apply; next to each are the statuses that it
-// changes, and before some the file that contains them. A test removes each of them and expects a
+// changes. Those whose file is not named are in this file. A test removes each of them and expects a
 // history to fail.
 var rules = []rule{
 	// Existing objects: recovery.go.
@@ -36,7 +36,7 @@ var rules = []rule{
 	{"Keep the clock", keepClock},
 	{"Fail", fail}, // fail_and_retry.go: pending or canary to error, or back to pending for a cause outside of it
 
-	// The next step, and active: steps.go, promote.go.
+	// The next step, and active: steps_and_promotion.go.
 	{"Edited steps", editedSteps},
 	{"First release", promoteFirst}, // pending to active: nothing else is active
 	{"Roll back", promoteKept},      // deprecated to active: it was active before

@@ -374,27 +374,6 @@ var streams = []scene{
 
 func init() { histories = append(histories, streams...) }
 
-func TestJoined(t *testing.T) {
-	older := []Share{{Release: "a", Status: Active, Weight: 90, Ready: true}, {Release: "b", Status: Canary, Weight: 10, Ready: true}}
-	for name, tc := range map[string]struct {
-		canary Share
-		want   map[string]int
-	}{
-		"nothing yet":  {Share{Release: "c", Status: Canary, Ready: true}, map[string]int{"a": 90, "b": 10}},
-		"a part":       {Share{Release: "c", Status: Canary, Weight: 50, Ready: true}, map[string]int{"a": 45, "b": 5, "c": 50}},
-		"all":          {Share{Release: "c", Status: Canary, Weight: 100, Ready: true}, map[string]int{"c": 100}},
-		"no endpoint":  {Share{Release: "c", Status: Canary, Weight: 50}, map[string]int{"a": 90, "b": 10}},
-		"small shares": {Share{Release: "c", Status: Canary, Weight: 99, Ready: true}, map[string]int{"a": 1, "b": 1, "c": 98}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, _ := Split(Joined(older, tc.canary))
-			if !maps.Equal(got, tc.want) {
-				t.Errorf("got %v, want %v", got, tc.want)
-			}
-		})
-	}
-}
-
 // TestOlder asks from which group the newest domains move to the first release of 2.x.
 func TestOlder(t *testing.T) {
 	active := func(version string) []Row {

@@ -4,6 +4,8 @@ import (
 	"iter"
 	"maps"
 	"slices"
+
+	"github.com/heighliner/heighliner/internal/split"
 )
 
 // stream is the route of the domains that route to the newest group.
@@ -122,10 +124,10 @@ func (w *world) carryStream(n *net) {
 		c = &stream{}
 		n.stream = c
 	}
-	shares := func(g *Group) (out []Share) {
+	shares := func(g *Group) (out []split.Share) {
 		for _, r := range g.Releases {
 			withheld := slices.Contains(n.reports[g.Slug].Withheld, r.Release) && c.written[r.Release] == 0
-			out = append(out, Share{Release: r.Release, Status: r.Status, Weight: r.Weight, Ready: n.pass.ready[r.Release] > 0, Available: r.Available, Withheld: withheld})
+			out = append(out, split.Share{Release: r.Release, Eligible: r.Status == Active || r.Status == Canary, Weight: r.Weight, Ready: n.pass.ready[r.Release] > 0, Available: r.Available, Withheld: withheld})
 		}
 		return out
 	}
@@ -136,14 +138,14 @@ func (w *world) carryStream(n *net) {
 		row := *g.Row(mainOf(g))
 		for _, s := range shares(g) {
 			if s.Release == row.Release {
-				all = Joined(all, s)
+				all = split.Join(all, s)
 			}
 		}
 		both.Releases = append(slices.Clone(base.Releases), row)
 		c.newer, c.revisions[g.Slug] = g.Slug, g.TrafficRevision
 	}
 	had := len(c.written) > 0
-	weights, withheld := Split(all)
+	weights, withheld := split.Weights(all)
 	c.answers, c.withheld = true, withheld
 	if weights == nil {
 		weights, c.answers = holdRoutes(c.written, &both)

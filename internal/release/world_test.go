@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/heighliner/heighliner/internal/split"
 )
 
 // world is all that surrounds the planner, faked: the registry, the releases'
@@ -840,13 +842,13 @@ func (w *world) carry(n *net, g *Group, c *routed) {
 		c.accepted = nil // the objects are gone, and nothing shows what a gateway still serves of them
 		return
 	}
-	var shares []Share
+	var shares []split.Share
 	active := mainOf(g)
 	for _, r := range g.Releases {
 		withheld := slices.Contains(n.reports[g.Slug].Withheld, r.Release) && c.written[r.Release] == 0
-		shares = append(shares, Share{Release: r.Release, Status: r.Status, Weight: r.Weight, Ready: n.pass.ready[r.Release] > 0, Available: r.Available, Withheld: withheld})
+		shares = append(shares, split.Share{Release: r.Release, Eligible: r.Status == Active || r.Status == Canary, Weight: r.Weight, Ready: n.pass.ready[r.Release] > 0, Available: r.Available, Withheld: withheld})
 	}
-	weights, withheld := Split(shares)
+	weights, withheld := split.Weights(shares)
 	c.revision, c.answers, c.withheld = g.TrafficRevision, true, withheld
 	if weights == nil && !neverServed(c.written, g) {
 		weights, c.answers = holdRoutes(c.written, g)

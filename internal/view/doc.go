@@ -3,28 +3,28 @@
 // JSON form (view.hlnr.io/v1). It never guesses: fields that the objects do not determine are
 // empty.
 //
-// Only the function State.say formats the sentences of states, for the command, its JSON form, and
+// Only the function State.sentence formats the sentences of states, for the command, its JSON form, and
 // all other output.
 //
-//	board.go     the types of the JSON form
-//	states.go    states and their sentences
-//	times.go     ages and times in words
-//	input.go     the objects of a view, and an index of them
-//	record.go    the internal fields of the rollout state that views use
+//	types.go        the types of the JSON form
+//	states.go       states and their sentences
+//	times.go        ages, times and windows of steps in words
+//	input.go        the objects of a view, an index of them, and the internal fields of the rollout state that views use
 //
-//	service.go   services, groups and releases, and their states
-//	rollout.go   rollouts in progress: their waits and their current step
-//	freezes.go   freezes and their effects on services
-//	window.go    windows of steps as text
-//	analysis.go  measurements with their bounds
-//	shares.go    shares of traffic of hosts and releases
-//	previews.go  pull requests
-//	groups.go    the states of all groups or releases alone, for metrics and notifications
+//	board.go        the services of a board: their order, filters and counts
+//	service.go      services, groups and releases
+//	group_state.go  the state of a group, and of its active or failed release
+//	rollout.go      rollouts in progress: their waits and their current step
+//	freezes.go      freezes and their effects on services
+//	analysis.go     measurements with their bounds
+//	shares.go       shares of traffic of hosts and releases
+//	previews.go     pull requests
+//	groups.go       the states of all groups or releases alone, for metrics and notifications
 //
-//	why.go       explanations of hosts, versions, pods and pull requests
-//	routes.go    the status of routes and Gateways behind a host
-//	changes.go   differences between two views of a service
-//	history.go   past rollouts, events, lists of previews
-//	detail.go    one release compared with the previous one
-//	versions.go  offered and rejected versions, and those to which a service can be rolled back
+//	why.go          explanations of hosts, versions, pods and pull requests
+//	routes.go       the status of routes and Gateways behind a host
+//	changes.go      differences between two views of a service
+//	history.go      past rollouts, events, lists of previews
+//	detail.go       one release compared with the previous one
+//	versions.go     offered and rejected versions, and those to which a service can be rolled back
 package view

@@ -199,7 +199,7 @@ func (f resolved) view(program string, now time.Time) Freeze {
 		Kind: f.Kind, Namespace: f.Namespace, Name: f.Name, Subject: f.subject(), Active: f.state.Active,
 		From: timeOf(f.state.From), Until: timeOf(f.state.Until), Reason: status.Line(f.state.Reason), By: status.Line(f.By),
 	}
-	out.Sentence = out.say(now)
+	out.Sentence = out.sentence(now)
 	command := program + " thaw --all-namespaces --name " + f.Name
 	if f.Namespace != "" {
 		command = program + " thaw " + f.Namespace + " --name " + f.Name
@@ -223,8 +223,8 @@ func (f resolved) subject() string {
 	return fmt.Sprintf("services with %s of %s", metav1.FormatLabelSelector(f.Rules.Selector), where)
 }
 
-// say returns the sentence of a freeze.
-func (f Freeze) say(now time.Time) string {
+// sentence returns the sentence of a freeze.
+func (f Freeze) sentence(now time.Time) string {
 	text := f.Subject + ": frozen"
 	if f.From != nil {
 		text += " from " + Clock(f.From.Time, now)

@@ -23,7 +23,7 @@ func TestFrozenCanary(t *testing.T) {
 	if s == nil {
 		t.Fatal("it is not frozen")
 	}
-	if got, want := s.say(time.Time{}), `waits, frozen until 2027-01-04T08:00:00Z by Freeze "fair" ("trade fair")`; got != want {
+	if got, want := s.sentence(time.Time{}), `waits, frozen until 2027-01-04T08:00:00Z by Freeze "fair" ("trade fair")`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if p := r.problems(); len(p) != 1 || p[0].Condition != v1alpha1.ConditionFrozen {

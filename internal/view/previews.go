@@ -136,7 +136,7 @@ func (s *service) unapproved(known []Group) (out []Group) {
 		}
 		g := Group{Name: preview.Slug(pr.HeadRef, pr.Number), Slug: preview.Slug(pr.HeadRef, pr.Number), PullRequest: &PullRequest{Number: pr.Number}}
 		g.PullRequest.fill(pr)
-		g.State = s.said(State{Word: WordForkApproval, Class: Waiting, Reason: string(preview.VerdictFork), Detail: policy.Status.Candidates[at].Reason, Since: metas(pr.PushTime)})
+		g.State = s.withSentence(State{Word: WordForkApproval, Class: Waiting, Reason: string(preview.VerdictFork), Detail: policy.Status.Candidates[at].Reason, Since: metas(pr.PushTime)})
 		out = append(out, g)
 	}
 	return out

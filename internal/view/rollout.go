@@ -62,7 +62,7 @@ func (r *rollout) state() State {
 }
 
 func (r *rollout) find() State {
-	for _, f := range []func() *State{r.blocked, r.unhealthy, r.unprogrammed, r.halted, r.retries, r.person, r.window, r.gated} {
+	for _, f := range []func() *State{r.blocked, r.unhealthy, r.unprogrammed, r.halted, r.retries, r.userWait, r.window, r.gated} {
 		if s := f(); s != nil {
 			return *s
 		}
@@ -284,8 +284,8 @@ func (r *rollout) approved(a *v1alpha1.CanaryApproval) string {
 	return out
 }
 
-// person returns what the current step waits for: a user, time, or measurements.
-func (r *rollout) person() *State {
+// userWait returns what the current step waits for: a user, time, or measurements.
+func (r *rollout) userWait() *State {
 	st := r.present()
 	if st == nil || r.continued == r.step {
 		return nil

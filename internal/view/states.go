@@ -102,13 +102,13 @@ type Action struct {
 	Group string `json:"group,omitempty"`
 }
 
-// say returns the sentence of a state, at a time and in the time zone of the user.
-func (s State) say(now time.Time) string {
+// sentence returns the sentence of a state, at a time and in the time zone of the user.
+func (s State) sentence(now time.Time) string {
 	text := s.what(now)
 	if s.By != "" {
 		text += " by " + s.By
 	}
-	if s.Detail != "" && !s.saysDetail() {
+	if s.Detail != "" && !s.includesDetail() {
 		text += ": " + s.Detail
 	}
 	if s.Note != "" {
@@ -120,8 +120,8 @@ func (s State) say(now time.Time) string {
 	return text
 }
 
-// saysDetail reports whether the result of what contains the detail, or it follows at the end.
-func (s State) saysDetail() bool {
+// includesDetail reports whether the result of what contains the detail, or it follows at the end.
+func (s State) includesDetail() bool {
 	switch s.Word {
 	case WordPinned, WordProgramming, WordTogether, WordProblem, WordEmpty, WordForkApproval, WordWindow, WordGate, WordExpired, WordBlocked, WordFrozen:
 		return true

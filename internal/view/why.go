@@ -464,7 +464,7 @@ func (s *service) whyVersion(wanted string) Answer {
 	if row == nil {
 		s.whyAbsent(&a, wanted)
 		if own := s.blocked(&a); own != nil && a.Do == "" {
-			a.conclude("", s.said(*own))
+			a.conclude("", s.withSentence(*own))
 		}
 		return a
 	}
@@ -514,7 +514,7 @@ func (s *service) whyVersion(wanted string) Answer {
 	if row.Status != v1alpha1.ReleaseActive && g.Active != "" {
 		a.add("active", object, "%s serves group %s", status.Short(g.Active), g.Name)
 		if active := activeOf(g); active != nil && pinnedTo(g, active) {
-			a.add("pin", object, "group %s is %s: %s", g.Name, s.said(s.pinned(g, active)).Sentence, s.unpin(g).Command)
+			a.add("pin", object, "group %s is %s: %s", g.Name, s.withSentence(s.pinned(g, active)).Sentence, s.unpin(g).Command)
 		}
 	}
 	for _, h := range s.hosts(g) {
@@ -527,7 +527,7 @@ func (s *service) whyVersion(wanted string) Answer {
 	case r.State.Class != Stable || row.Status != v1alpha1.ReleaseActive && len(r.State.Next) > 0:
 		a.conclude(v, r.State)
 	case own != nil:
-		a.conclude("", s.said(*own))
+		a.conclude("", s.withSentence(*own))
 	}
 	return a
 }

@@ -69,7 +69,7 @@ var exceptions = []struct{ path, phrase, why string }{
 	{"internal/web/assets/board.css", "", "selectors of CSS"},
 	{"apis/v1alpha1/earlier_status.go", "overtake/overtakes/overtaken/overtook", "a field of earlier versions"},
 	{"apis/v1alpha1/microservicestatus_types.go", "overtake/overtakes/overtaken/overtook", "a field of earlier versions"},
-	{"internal/view/service.go", "turn/turns/turned/turning ~ down", "a reason that earlier versions stored"},
+	{"internal/view/group_state.go", "turn/turns/turned/turning ~ down", "a reason that earlier versions stored"},
 	{"controllers/networkpolicy/", "ledger/ledgers", "the annotation hlnr.io/ledger, and its key in hlnr.io/rules.NAME"},
 	{"controllers/microservice/state.go", "a/no/free place", "a stored reason that was renamed"},
 	{"controllers/microservice/state.go", "overtake/overtakes/overtaken/overtook", "a stored reason that was renamed"},

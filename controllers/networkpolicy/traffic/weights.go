@@ -9,7 +9,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
-	"github.com/heighliner/heighliner/internal/release"
+	"github.com/heighliner/heighliner/internal/split"
 )
 
 // group decides the split of one group.
@@ -54,7 +54,7 @@ func (d *planner) group(g *v1alpha1.ReleaseGroup, rows []*Row) *groupDecision {
 		g = moved(g)
 	}
 	last := d.liveWeights(g.Slug)
-	out.weights, out.withheld = release.Split(d.shares(g, last))
+	out.weights, out.withheld = split.Weights(d.shares(g, last))
 	out.answers = out.weights != nil
 	d.testTraffic(g, out)
 	out.awaited = d.awaited(out, last)
@@ -80,19 +80,19 @@ func (d *planner) group(g *v1alpha1.ReleaseGroup, rows []*Row) *groupDecision {
 }
 
 // shares returns the shares of the releases of a group. last are the weights of its live routes.
-func (d *planner) shares(g *v1alpha1.ReleaseGroup, last map[string]int) []release.Share {
+func (d *planner) shares(g *v1alpha1.ReleaseGroup, last map[string]int) []split.Share {
 	prev := d.report(g.Slug)
-	var shares []release.Share
+	var shares []split.Share
 	for i := range g.Releases {
 		r := &g.Releases[i]
 		name := r.VersionedMicroservice
-		shares = append(shares, release.Share{
-			Release: name, Status: release.Status(r.Status), Weight: int(r.Weight),
+		shares = append(shares, split.Share{
+			Release: name, Eligible: r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseCanary, Weight: int(r.Weight),
 			Ready: d.ready(name), Available: r.Available,
 			Withheld: slices.Contains(prev.Withheld, name) && last[name] == 0,
 		})
 	}
-	slices.SortFunc(shares, func(a, b release.Share) int { return cmp.Compare(a.Release, b.Release) })
+	slices.SortFunc(shares, func(a, b split.Share) int { return cmp.Compare(a.Release, b.Release) })
 	return shares
 }
 
@@ -159,7 +159,7 @@ func (d *planner) move(base, newer *v1alpha1.ReleaseGroup) *groupDecision {
 	if canary := mainOf(newer); providers.Splits(d.View) {
 		one := *newer
 		one.Releases = []v1alpha1.Release{*canary}
-		shares = release.Joined(shares, d.shares(&one, last)[0])
+		shares = split.Join(shares, d.shares(&one, last)[0])
 		both.Releases = slices.Clone(both.Releases)
 		for i := range both.Releases {
 			both.Releases[i].Weight *= 100 - canary.Weight
@@ -168,7 +168,7 @@ func (d *planner) move(base, newer *v1alpha1.ReleaseGroup) *groupDecision {
 		joined.Weight *= 100
 		both.Releases = append(both.Releases, joined)
 	}
-	out.weights, out.withheld = release.Split(shares)
+	out.weights, out.withheld = split.Weights(shares)
 	out.answers = out.weights != nil
 	if out.mode == v1alpha1.SplitWeighted {
 		d.testTraffic(&both, out)
@@ -243,13 +243,13 @@ func hold(last map[string]int, g *v1alpha1.ReleaseGroup) (weights map[string]int
 	}
 	switch {
 	case len(eligible) > 0:
-		return release.Percent(eligible), true
+		return split.Percent(eligible), true
 	case len(earlier) > 0:
-		return release.Percent(earlier), false
+		return split.Percent(earlier), false
 	case len(asked) > 0:
-		return release.Percent(asked), true
+		return split.Percent(asked), true
 	}
-	return release.Percent(last), false // Without the weight of another group, from which domains were moving.
+	return split.Percent(last), false // Without the weight of another group, from which domains were moving.
 }
 
 // liveWeights returns the weights of the releases of a group in its live routes; nil if it has none. Of

@@ -1,13 +1,14 @@
-package release
+package split
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
 
-func TestSplit(t *testing.T) {
+func TestWeights(t *testing.T) {
 	share := func(s Share, more []func(*Share)) Share {
 		for _, f := range more {
 			f(&s)
@@ -15,15 +16,15 @@ func TestSplit(t *testing.T) {
 		return s
 	}
 	active := func(weight int, more ...func(*Share)) Share {
-		return share(Share{Release: "a", Status: Active, Weight: weight, Ready: true, Available: true}, more)
+		return share(Share{Release: "a", Eligible: true, Weight: weight, Ready: true, Available: true}, more)
 	}
 	canary := func(weight int, more ...func(*Share)) Share {
-		return share(Share{Release: "c", Status: Canary, Weight: weight, Ready: true, Available: true}, more)
+		return share(Share{Release: "c", Eligible: true, Weight: weight, Ready: true, Available: true}, more)
 	}
 	dead := func(s *Share) { s.Ready, s.Available = false, false }
 	withheld := func(s *Share) { s.Withheld = true }
 	partly := func(s *Share) { s.Available = false }
-	as := func(status Status) func(*Share) { return func(s *Share) { s.Status = status } }
+	other := func(s *Share) { s.Eligible = false }
 	named := func(name string) func(*Share) { return func(s *Share) { s.Release = name } }
 	type m = map[string]int
 	for name, test := range map[string]struct {
@@ -37,9 +38,9 @@ func TestSplit(t *testing.T) {
 		"the active is dead":                          {[]Share{active(90, dead), canary(10)}, m{"c": 100}, []string{"a"}},
 		"the canary is dead":                          {[]Share{active(90), canary(10, dead)}, m{"a": 100}, []string{"c"}},
 		"a canary without weight stands in":           {[]Share{active(100, dead), canary(0)}, m{"c": 100}, []string{"a"}},
-		"nothing else stands in":                      {[]Share{active(100, dead), canary(0, as(Deprecated))}, nil, []string{"a"}},
-		"not even with weight":                        {[]Share{active(100, dead), canary(50, as(Error))}, nil, []string{"a"}},
-		"a pending release gets nothing":              {[]Share{active(90), canary(10, as(Pending))}, m{"a": 100}, nil},
+		"nothing else stands in":                      {[]Share{active(100, dead), canary(0, other)}, nil, []string{"a"}},
+		"not even with weight":                        {[]Share{active(100, dead), canary(50, other)}, nil, []string{"a"}},
+		"a pending release gets nothing":              {[]Share{active(90), canary(10, other)}, m{"a": 100}, nil},
 		"all dead":                                    {[]Share{active(90, dead), canary(10, dead)}, nil, []string{"a", "c"}},
 		"withheld until it has all replicas":          {[]Share{active(90, withheld, partly), canary(10)}, m{"c": 100}, []string{"a"}},
 		"back with all replicas":                      {[]Share{active(90, withheld), canary(10)}, m{"a": 90, "c": 10}, nil},
@@ -53,7 +54,7 @@ func TestSplit(t *testing.T) {
 		"nothing":                                     {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			weights, withheld := Split(test.shares)
+			weights, withheld := Weights(test.shares)
 			if d := cmp.Diff(test.weights, weights); d != "" {
 				t.Errorf("weights: %s", d)
 			}
@@ -64,24 +65,24 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestSplitIsSafe holds invariant 3: weight goes to eligible releases with a ready
+// TestWeightsAreSafe holds invariant 3: weight goes to eligible releases with a ready
 // endpoint while there is one, and adds up to 100.
-func TestSplitIsSafe(t *testing.T) {
+func TestWeightsAreSafe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var shares []Share
 		ready := map[string]bool{}
 		for _, name := range []string{"a", "b", "c", "d"}[:rapid.IntRange(0, 4).Draw(t, "n")] {
 			s := Share{
-				Release: name, Status: rapid.SampledFrom([]Status{Pending, Canary, Active, Error, Deprecated}).Draw(t, "status"),
+				Release: name, Eligible: rapid.Bool().Draw(t, "eligible"),
 				Weight: rapid.IntRange(0, 100).Draw(t, "weight"), Ready: rapid.Bool().Draw(t, "ready"),
 				Available: rapid.Bool().Draw(t, "available"), Withheld: rapid.Bool().Draw(t, "withheld"),
 			}
 			shares = append(shares, s)
-			if (s.Status == Active || s.Status == Canary) && s.Ready {
+			if s.Eligible && s.Ready {
 				ready[name] = true
 			}
 		}
-		weights, withheld := Split(shares)
+		weights, withheld := Weights(shares)
 		sum := 0
 		for name, w := range weights {
 			sum += w
@@ -98,4 +99,25 @@ func TestSplitIsSafe(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestJoin(t *testing.T) {
+	older := []Share{{Release: "a", Eligible: true, Weight: 90, Ready: true}, {Release: "b", Eligible: true, Weight: 10, Ready: true}}
+	for name, tc := range map[string]struct {
+		canary Share
+		want   map[string]int
+	}{
+		"nothing yet":  {Share{Release: "c", Eligible: true, Ready: true}, map[string]int{"a": 90, "b": 10}},
+		"a part":       {Share{Release: "c", Eligible: true, Weight: 50, Ready: true}, map[string]int{"a": 45, "b": 5, "c": 50}},
+		"all":          {Share{Release: "c", Eligible: true, Weight: 100, Ready: true}, map[string]int{"c": 100}},
+		"no endpoint":  {Share{Release: "c", Eligible: true, Weight: 50}, map[string]int{"a": 90, "b": 10}},
+		"small shares": {Share{Release: "c", Eligible: true, Weight: 99, Ready: true}, map[string]int{"a": 1, "b": 1, "c": 98}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, _ := Weights(Join(older, tc.canary))
+			if !maps.Equal(got, tc.want) {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
 }

@@ -1,0 +1,310 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
+)
+
+// groupState returns the state of a group: of the active release if none of its pods is ready, else of the rollout in progress,
+// else of the failed release, else of the active one.
+func (s *service) groupState(g *v1alpha1.ReleaseGroup, r *rollout) State {
+	active := activeOf(g)
+	switch {
+	case g.Phase == v1alpha1.GroupClosing:
+		return s.endState(g)
+	case g.Phase == v1alpha1.GroupExpired:
+		return s.expired(g)
+	case active != nil && s.down(active) && s.successor(g) == nil:
+		return s.downState(g, active, r)
+	case r != nil:
+		return r.state()
+	}
+	if row := s.pausedReturn(g); row != nil {
+		x := s.releaseState(g, row, nil)
+		x.Version = row.SemVer.Version
+		return x
+	}
+	if active != nil && pinnedTo(g, active) {
+		x := s.activeState(g, active)
+		if x.Word == WordPinned {
+			x.Detail = s.failedBehind(g)
+		}
+		return x
+	}
+	if failed := newestFailure(g); failed != nil {
+		x := s.failure(g, failed)
+		x.Version = failed.SemVer.Version
+		return x
+	}
+	if active == nil {
+		return s.withoutActive(g)
+	}
+	return s.activeState(g, active)
+}
+
+// activeOf returns the active release of a group, or nil.
+func activeOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
+	for i := range g.Releases {
+		if r := &g.Releases[i]; r.Status == v1alpha1.ReleaseActive {
+			return r
+		}
+	}
+	return nil
+}
+
+// downState returns the state of a group whose active release has no ready pod, with what a rollout in progress waits for.
+func (s *service) downState(g *v1alpha1.ReleaseGroup, active *v1alpha1.Release, r *rollout) State {
+	x := s.activeState(g, active)
+	x.Version = active.SemVer.Version
+	if r == nil {
+		return x
+	}
+	other := r.state()
+	x.Detail += fmt.Sprintf("; %s is being rolled out: %s", status.Short(r.row.SemVer.Version), other.sentence(s.now))
+	adopt := slices.ContainsFunc(x.Next, func(a Action) bool { return a.Verb == "adopt" })
+	for _, a := range other.Next {
+		if (a.Verb == "continue" || a.Verb == "resume") && !adopt {
+			x.Next = append(x.Next, a)
+		}
+	}
+	return x
+}
+
+// withoutActive returns the state of a group with neither an active release nor one in progress.
+func (s *service) withoutActive(g *v1alpha1.ReleaseGroup) State {
+	x := State{Word: WordEmpty, Class: Moving, Detail: "no active release"}
+	if c := meta.FindStatusCondition(s.ms.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "group "+g.Name+" ") {
+		x.Reason, x.Detail = c.Reason, c.Message
+	}
+	return x
+}
+
+// pinned returns the state of a group whose active release is pinned.
+func (s *service) pinned(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State {
+	x := State{Word: WordPinned, Class: Stable, Version: status.Short(row.SemVer.Version), Since: micros(&row.LastTransitionTime), Next: []Action{s.unpin(g)}}
+	if p := PinOf(s.ms, g, s.now); p != nil {
+		x.Until, x.Note, x.By = p.Until, p.Reason, p.By
+	}
+	return x
+}
+
+// failedBehind describes the release that failed most recently in a pinned group; "" if none did, or a user aborted it.
+func (s *service) failedBehind(g *v1alpha1.ReleaseGroup) string {
+	row := newestFailure(g)
+	if row == nil {
+		return ""
+	}
+	x := s.failure(g, row)
+	if x.Class != Failed {
+		return ""
+	}
+	return strings.TrimSuffix(status.Short(row.SemVer.Version)+" failed: "+cmp.Or(x.Detail, x.Reason), ": ")
+}
+
+// newestFailure returns the release that failed most recently, or nil.
+func newestFailure(g *v1alpha1.ReleaseGroup) (out *v1alpha1.Release) {
+	for i := range g.Releases {
+		r := &g.Releases[i]
+		if r.Status == v1alpha1.ReleaseError && (out == nil || r.LastTransitionTime.After(out.LastTransitionTime.Time)) {
+			out = r
+		}
+	}
+	return out
+}
+
+// activeState returns the state of the active release of a group.
+func (s *service) activeState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State {
+	x := State{Word: WordActive, Class: Stable, Since: micros(&row.LastTransitionTime)}
+	if to := s.successor(g); to != nil {
+		x.Class, x.Detail = Moving, fmt.Sprintf("its pods ended for %s, which is being rolled out", status.Short(to.SemVer.Version))
+		return x
+	}
+	down, o := s.down(row), s.release(row.VersionedMicroservice)
+	switch rep := s.unserved(g.Slug); {
+	case down || !row.Available && !s.complete(row, o):
+		x.Word, x.Class = WordUnavailable, Failed
+		if p := s.podsOf(row, o); p != nil {
+			x.Detail = fmt.Sprintf("%d of %d pods", p.Available, p.Wanted)
+		}
+		if o != nil && o.Status.Failure != "" {
+			x.Reason, x.Detail = o.Status.Failure, cmp.Or(o.Status.Message, o.Status.Failure)
+			x.Next = []Action{s.actOn("logs", row)}
+		}
+		if pinnedTo(g, row) {
+			x.Detail = strings.TrimPrefix(x.Detail+"; "+s.pinned(g, row).sentence(s.now), "; ")
+		}
+		if down {
+			x.Next = append(x.Next, s.replacements(g)...)
+		}
+	case pinnedTo(g, row):
+		return s.pinned(g, row)
+	case rep != nil:
+		x.Word, x.Class, x.Reason = WordUnavailable, Failed, rep.Reason
+		x.Detail = "networkpolicy " + rep.policy.Name + ": " + cmp.Or(rep.Message, rep.Reason, "not programmed")
+	}
+	return x
+}
+
+// successor returns the release for which the pods of the active release of an exclusive group ended; nil if it has pods, or is to have some.
+func (s *service) successor(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
+	active := activeOf(g)
+	if active == nil || active.Available {
+		return nil
+	}
+	if o := s.release(active.VersionedMicroservice); o != nil && o.Spec.Replicas > 0 {
+		return nil
+	}
+	return s.ms.Successor(g)
+}
+
+// replacements returns what gives a group whose active release has no ready pod another release: to adopt the release of the rollout in
+// progress, whose pods are ready, to end the pause or the pin that keeps another release from being active, and to roll back to the
+// release that was active last.
+func (s *service) replacements(g *v1alpha1.ReleaseGroup) (out []Action) {
+	r := s.rollout(g)
+	if r != nil && r.row.Promoted == 0 && r.available() && !r.signed() && len(s.frozen.of(s.ms)) == 0 && frozenOf(s.ms) == nil { // A freeze rejects other decisions (protocol rule 45).
+		out = append(out, s.actOn("adopt", r.row))
+	}
+	if s.pausedReturn(g) != nil {
+		out = append(out, s.act("resume"))
+	}
+	if active := activeOf(g); active != nil && pinnedTo(g, active) {
+		out = append(out, s.unpin(g))
+	}
+	if g.Phase != v1alpha1.GroupLive || isPreview(g) {
+		return out
+	}
+	for _, to := range targetsOf(g, s.image()) {
+		if to.Last && to.Release != g.Target.Release && (r == nil || to.Release != r.run.release) {
+			for i := range g.Releases {
+				if row := &g.Releases[i]; row.VersionedMicroservice == to.Release {
+					out = append(out, s.act("rollback", "--to", s.nameOf(row)))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// pausedReturn returns the retained release to which a group would return, and for which spec.paused waits; nil if there is none. A pause
+// does not stop the return to a pinned release, or from a denied one.
+func (s *service) pausedReturn(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
+	if !s.ms.Spec.Paused || g.Target.Reason == "Pinned" || Denied(s.image(), g, g.Active) {
+		return nil
+	}
+	for i := range g.Releases {
+		if r := &g.Releases[i]; retained(r) && r.VersionedMicroservice == g.Target.Release {
+			return r
+		}
+	}
+	return nil
+}
+
+// retained reports whether a release was active, and is retained for a rollback.
+func retained(r *v1alpha1.Release) bool {
+	return r.Status == v1alpha1.ReleaseDeprecated && r.Promoted > 0
+}
+
+// complete reports whether all pods of a release are available by newer facts than its recorded availability: right after a
+// promotion, and when the last pod became ready, the record is some seconds old.
+func (s *service) complete(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) bool {
+	if o == nil || o.Status.Failure != "" || o.Spec.Replicas == 0 {
+		return false
+	}
+	p := s.podsOf(row, o)
+	return p != nil && p.Available >= o.Spec.Replicas
+}
+
+// unserved returns the report of a policy if none of the service's policies has programmed the group; nil if one has, or there
+// are none.
+func (s *service) unserved(slug string) (out *report) {
+	for _, rep := range s.reports(slug) {
+		if rep.Revision > 0 && !rep.Unrouted {
+			return nil
+		}
+		out = &rep
+	}
+	return out
+}
+
+// failure returns the state of a release in error.
+func (s *service) failure(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State {
+	o := s.release(row.VersionedMicroservice)
+	x := State{Word: WordFailed, Class: Failed, Reason: row.Reason, Since: micros(&row.LastTransitionTime)}
+	if hadTraffic(row) {
+		x.Word = WordRolledBack
+	}
+	if d := row.Decision; row.Reason == "Aborted" || row.Reason == "TurnedDown" {
+		x.Word = WordAborted
+		x.Class = Stable
+		if d != nil && d.Action == v1alpha1.DecisionDeprecate {
+			x.By, x.Note = d.By, reasonOf(o, d)
+		}
+	} else {
+		x.Detail = s.cause(row, o)
+	}
+	if o != nil && o.Status.Failure != "" && o.Spec.Replicas > 0 {
+		x.Next = append(x.Next, s.actOn("logs", row))
+	}
+	if Retryable(g, row) && (row.Promoted > 0 || len(s.frozen.of(s.ms)) == 0 && frozenOf(s.ms) == nil) { // A freeze rejects other decisions (protocol rule 45).
+		x.Next = append(x.Next, s.actOn("retry", row))
+	}
+	return x
+}
+
+// Retryable reports whether a failed release would be the target of its group if it were tried again: the group is not pinned to
+// another release, and none above it is active or being rolled out. The planner rejects a Retry otherwise.
+func Retryable(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
+	if g.Target.Reason == "Pinned" {
+		return g.Target.Release == row.VersionedMicroservice
+	}
+	for i := range g.Releases { // sorted by version
+		switch r := &g.Releases[i]; {
+		case r.VersionedMicroservice == row.VersionedMicroservice:
+			return true
+		case r.Status == v1alpha1.ReleaseActive || r.VersionedMicroservice == g.Target.Release:
+			return isPreview(g) // commits have no order
+		}
+	}
+	return true
+}
+
+// cause describes a failure: by the failed metrics, by the report of the object, or by the reason.
+func (s *service) cause(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) string {
+	if row.Reason == "AnalysisFailed" {
+		if a := s.analysis(o); a != nil {
+			text := cmp.Or(strings.Join(a.metrics(true), ", "), a.Message)
+			if c := s.ms.Spec.UpdateStrategy.Canary; c != nil && a.Step >= 1 && int(a.Step) <= len(c.Steps) && text != "" {
+				text += fmt.Sprintf(" at %d %%", c.Steps[a.Step-1].Weight)
+			}
+			return cmp.Or(text, row.Reason)
+		}
+	}
+	if o != nil && o.Status.Message != "" {
+		return o.Status.Message
+	}
+	if o != nil {
+		for _, h := range o.Status.Hooks {
+			if row.Reason == "HookFailed" && h.Phase == v1alpha1.HookFailed || row.Reason == "RollbackRequested" && h.Type == v1alpha1.HookRollback && h.Phase == v1alpha1.HookOpen {
+				return fmt.Sprintf("hook %s: %s", h.Name, cmp.Or(h.Message, row.Reason))
+			}
+		}
+	}
+	return row.Reason
+}
+
+// reasonOf returns the reason that a user gave for a decision, if the object still has that decision.
+func reasonOf(o *v1alpha1.VersionedMicroservice, d *v1alpha1.HandledDecision) string {
+	if o == nil || o.Spec.Decision == nil || d == nil || o.Spec.Decision.ID != d.ID {
+		return ""
+	}
+	return o.Spec.Decision.Reason
+}
