@@ -48,6 +48,16 @@ func (s *scope) takesOver(active *Row, run *Rollout, successor Object) bool {
 	return successor.Available > 0 || successor.Failure == otherRunning && !successor.Unsettled && s.beginWait(run) == nil
 }
 
+// exchanged reports whether the pods of the active release of an exclusive group have ended for a release that has no traffic yet. What
+// keeps a release from its next action does not apply then: nothing serves until the exchange is complete.
+func (s *scope) exchanged(run *Rollout) bool {
+	if !s.exchanges() || run.Step > 0 || run.Gate == ConfirmRollout {
+		return false
+	}
+	c, _ := s.object(s.g.ActiveRow().Release)
+	return c.Replicas == 0
+}
+
 // beginWait returns what an exchange of pods waits for that has not begun: a freeze, a pause or a window that came while the objects of
 // the next release were not accepted.
 func (s *scope) beginWait(run *Rollout) *wait { return s.exchangeWait(run, s.g.Row(run.Release)) }

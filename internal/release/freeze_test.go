@@ -8,7 +8,8 @@ import (
 
 // checkFrozen holds a write of the rollout state against what a user expects of a freeze: nothing
 // that was never active starts, or gets more traffic than it has. What is the last release of its
-// group, or is found again after the record was lost, serves all the same.
+// group, or is found again after the record was lost, serves all the same, and so does one of an exclusive
+// group for which the pods of the active release have ended.
 func (w *world) checkFrozen(o Observed, g, h *Group) {
 	f := o.Spec.Freeze
 	if f == nil {
@@ -27,10 +28,19 @@ func (w *world) checkFrozen(o Observed, g, h *Group) {
 		if runs := h.Rollout != nil && h.Rollout.Release == r.Release; runs && !ran {
 			w.fail("freeze: %s starts while it is %s\n%s%s", r.Release, f, renderGroup(g), renderGroup(h))
 		}
+		if ran && g.Rollout.Step == 0 && exchangedIn(o, g) {
+			continue
+		}
 		if r.Weight > was.Weight || r.Match && !was.Match || r.Mirror > was.Mirror || r.Status == Active {
 			w.fail("freeze: %s gets more traffic while it is %s\n%s%s", r.Release, f, renderGroup(g), renderGroup(h))
 		}
 	}
+}
+
+// exchangedIn reports whether the pods of the active release of an exclusive group have ended.
+func exchangedIn(o Observed, g *Group) bool {
+	a := g.ActiveRow()
+	return o.Spec.Exclusive && a != nil && objectOf(o, a.Release).Replicas == 0
 }
 
 // freeze begins a freeze that lasts for a time; 0: until thaw.

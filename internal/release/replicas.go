@@ -21,9 +21,13 @@ func (s *scope) portion(percent int) int {
 	return max(1, (min(100, percent)*s.full()+99)/100)
 }
 
-// serving returns how many replicas a release has, or its autoscaler wants.
+// serving returns how many replicas a release has, or its autoscaler wants. In an exclusive group only the
+// latter counts: all other numbers follow the specification, also during a rollout.
 func (s *scope) serving(r *Row) int {
 	c, _ := s.object(r.Release)
+	if s.o.Spec.Exclusive && c.Current <= c.Replicas {
+		return 0
+	}
 	return max(c.Replicas, c.Current)
 }
 
@@ -141,10 +145,11 @@ func (s *scope) sizeStray(p *Result, c Object) {
 		s.record(w)
 		return
 	}
-	if c.ActiveJobs {
-		return // A migration that is interrupted is worse than one that is not needed (rule 49).
+	if !c.ActiveJobs {
+		p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: c.Release, Delete: true})
+	} else if c.Replicas > 0 { // A migration that is interrupted is worse than one that is not needed (rule 49); pods are not needed for it.
+		p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: c.Release})
 	}
-	p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: c.Release, Delete: true})
 }
 
 // strayDraining returns the drain of a release object without a row: a route may have named it until the

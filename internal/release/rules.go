@@ -111,13 +111,14 @@ func (s *scope) opensAgain() bool {
 }
 
 // resume makes the last active release of a closing group active again that can still serve: an object
-// still names it, or it has an available pod. A newer version takes its steps next to it.
+// still names it, or it has an available pod, or had to end its pods because the group is exclusive. A
+// newer version takes its steps next to it, or after it.
 func (s *scope) resume() {
 	var next *Row
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
 		c, there := s.object(r.Release)
-		serves := there && !c.Terminating && (c.Available > 0 || s.referenced(r.Release))
+		serves := there && !c.Terminating && (c.Available > 0 || s.referenced(r.Release) || s.o.Spec.Exclusive)
 		if serves && r.Promoted > 0 && r.Status == Deprecated && !s.denied(r.Version) && (next == nil || s.precedes(*r, *next)) {
 			next = r
 		}

@@ -230,7 +230,7 @@ func promoteKept(s *scope) {
 	if run == nil || active == nil || r.Promoted == 0 {
 		return
 	}
-	if s.halted(r) {
+	if s.halted(r) && !s.exchanged(run) {
 		w := s.frozen()
 		if w == nil {
 			w = s.haltWait(r, "the rollback to %s is waiting", r.Version)
@@ -262,7 +262,7 @@ func promoteAdopted(s *scope) {
 	if !c.ok() || !c.has(s.full()) || !s.stable() {
 		return
 	}
-	if w := s.frozen(); w != nil {
+	if w := s.frozen(); w != nil && !s.exchanged(run) {
 		s.record(w)
 		return
 	}

@@ -70,7 +70,7 @@ func (s *scope) halted(r *Row) bool {
 // stepWaits returns what a healthy canary waits for before the pods and hooks of its next step are
 // needed.
 func (s *scope) stepWaits(run *Rollout, r *Row, c Object, since time.Time) []*wait {
-	if s.stopped() {
+	if s.stopped() && !s.exchanged(run) {
 		return []*wait{s.haltWait(r, "%s is waiting at %d%%", r.Version, r.Weight)}
 	}
 	if run.Step == 0 {
@@ -83,7 +83,7 @@ func (s *scope) stepWaits(run *Rollout, r *Row, c Object, since time.Time) []*wa
 			return ws
 		}
 	}
-	if w := s.windowWait(run, r); w != nil {
+	if w := s.windowWait(run, r); w != nil && !s.exchanged(run) {
 		return []*wait{w}
 	}
 	return nil

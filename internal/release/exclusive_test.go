@@ -1,0 +1,235 @@
+package release
+
+import (
+	"testing"
+	"time"
+)
+
+// exclusives are histories of exclusive groups that are interrupted, and of releases that end while Jobs of their hooks run.
+var exclusives = []scene{
+	{"a freeze, a pause and the end of a window that come during an exchange do not leave the group without traffic", func(all tale) {
+		for what, set := range map[string]func(*Spec){
+			"freeze": func(s *Spec) { s.Freeze = &Freeze{Name: "f", Reason: "r"} },
+			"pause":  func(s *Spec) { s.Paused = true },
+			"window": func(s *Spec) { s.Steps = []Step{{Weight: 100, Pause: time.Hour, Window: &Window{}}} },
+		} {
+			for _, steps := range [][]Step{nil, {{Weight: 100, Pause: time.Hour}}} {
+				if what == "window" && steps == nil {
+					continue
+				}
+				h := tale{newWorld()}
+				h.exclusive(1)
+				h.run(25 * time.Minute) // windows are open for the first twenty minutes of each hour
+				h.steps(steps...)
+				h.startup = time.Minute
+				h.push("1.1.0")
+				h.run(30 * time.Second)
+				h.runs("exchange", 0, 0)
+				h.edit(what, set)
+				h.run(3 * time.Minute)
+				h.runs("after it", 0, 1)
+				if steps == nil {
+					h.want("complete", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+				} else {
+					h.want("complete", map[string]string{"1.0.0": "active 0", "1.1.0": "canary 100"})
+					h.run(5 * time.Hour)
+					if what != "window" {
+						h.want("and not more", map[string]string{"1.0.0": "active 0", "1.1.0": "canary 100"})
+					}
+				}
+				if h.err != nil {
+					all.fail("%s with %d steps: %v", what, len(steps), h.err)
+				}
+			}
+		}
+	}},
+	{"a freeze during the exchange of an automatic return does not leave the group without traffic", func(h tale) {
+		h.exclusive(1)
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.startup = time.Minute
+		h.edit("pin", func(s *Spec) { s.Pins = []Pin{{Version: "1.0.0"}} })
+		h.run(5 * time.Minute)
+		h.want("pinned", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
+		h.edit("unpin", func(s *Spec) { s.Pins = nil })
+		h.run(30 * time.Second)
+		h.runs("exchange", 0, 0)
+		h.edit("freeze", func(s *Spec) { s.Freeze = &Freeze{Name: "f", Reason: "r"} })
+		h.run(3 * time.Minute)
+		h.want("back", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+	}},
+	{"one that is superseded while the Job of its PreRollout hook runs loses its pods", func(h tale) {
+		h.exclusive(1)
+		h.gates(PreRollout)
+		h.hooks[PreRollout] = "no" // its Job, a smoke test, is running
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.runs("1.1.0 has all the work, and is tested", 0, 1)
+		h.object("1.1.0").ActiveJobs = true
+		delete(h.hooks, PreRollout)
+		h.push("1.2.0") // its fix
+		h.run(9 * time.Hour)
+		h.want("nine hours later", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "", "1.2.0": "active 100"})
+		if n := h.object("1.1.0").ready; n != 0 {
+			h.fail("1.1.0, which has no row any more, still has %d ready pods, and %d replicas", n, h.object("1.1.0").Replicas)
+		}
+	}},
+	{"one that is denied while the Job of its PreRollout hook runs gives the pods back", func(h tale) {
+		h.exclusive(1)
+		h.gates(PreRollout)
+		h.hooks[PreRollout] = "no"
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.runs("1.1.0 has all the work, and is tested", 0, 1)
+		h.object("1.1.0").ActiveJobs = true
+		h.withdraw("1.1.0", Denied)
+		h.run(time.Hour)
+		h.runs("an hour after it was denied", 1, 0)
+	}},
+	{"not exclusive: a canary that is denied while a Job of its hooks runs ends", func(h tale) {
+		h.worker(10)
+		h.steps(Step{Weight: 50, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.replicas("step", 5, 5)
+		h.object("1.1.0").ActiveJobs = true // of ConfirmTrafficIncrease
+		h.withdraw("1.1.0", Denied)
+		h.run(time.Hour)
+		h.replicas("an hour after it was denied", 10, 0)
+	}},
+	{"not exclusive: one that is denied while the Job of its PreRollout hook runs takes no more work", func(h tale) {
+		h.worker(10)
+		h.gates(PreRollout)
+		h.hooks[PreRollout] = "no"
+		h.steps(Step{Weight: 50, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.replicas("tested", 10, 5)
+		h.object("1.1.0").ActiveJobs = true
+		h.withdraw("1.1.0", Denied)
+		h.run(time.Hour)
+		h.replicas("an hour after it was denied", 10, 0)
+	}},
+	{"the pods of a closed pull request end while a Job of its hooks runs", func(h tale) {
+		h.push("pr-7-a")
+		h.run(time.Minute)
+		h.want("opened", map[string]string{"pr-7-a": "active 100"})
+		h.object("pr-7-a").ActiveJobs = true
+		h.withdrawGroup("pr-7", Closed)
+		h.run(time.Hour)
+		if o := h.object("pr-7-a"); o.ready > 0 || o.Replicas > 0 {
+			h.fail("an hour after it was closed it has %d ready pods", o.ready)
+		}
+	}},
+	{"a group that a user ends has no pods while a Job of its hooks runs", func(h tale) {
+		h.worker(10)
+		h.object("1.0.0").ActiveJobs = true // PostRollout, cleanup
+		h.edit("end", func(s *Spec) { s.Ended = []string{"1.x"} })
+		h.run(time.Hour)
+		if o := h.object("1.0.0"); o.Replicas > 0 || o.ready > 0 {
+			h.fail("an hour after its group was ended it has %d ready pods", o.ready)
+		}
+	}},
+	{"a denied active release is replaced by the retained one, also after a newer one failed", func(h tale) {
+		h.exclusive(1)
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.want("1.1.0", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+		h.broken["1.2.0"] = "CrashLoopBackOff"
+		h.push("1.2.0")
+		h.run(30 * time.Minute)
+		h.want("1.2.0 failed", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
+		h.withdraw("1.1.0", Denied)
+		h.run(30 * time.Minute)
+		h.want("1.1.0 is denied", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
+	}},
+	{"an autoscaler of the Microservice, or a user, scales down during a step", func(h tale) {
+		h.exclusive(10)
+		h.steps(Step{Weight: 100, Pause: 24 * time.Hour})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.replicas("step", 0, 10)
+		h.edit("size", func(s *Spec) { s.Replicas = 2 })
+		h.run(time.Hour)
+		h.replicas("an hour after spec.availability.replicas is 2", 0, 2)
+	}},
+	{"a group whose end is undone in a step does not make the canary active without its steps", func(h tale) {
+		h.exclusive(1)
+		h.steps(Step{Weight: 100, Pause: 10 * time.Hour}, Step{Weight: 100, Pause: 10 * time.Hour})
+		h.grace = 30 * time.Second
+		h.push("1.1.0")
+		h.run(3 * time.Minute)
+		h.want("step", map[string]string{"1.0.0": "active 0", "1.1.0": "canary 100"})
+		h.edit("end", func(s *Spec) { s.Ended = []string{"1.x"} })
+		h.run(time.Second)
+		h.edit("undo", func(s *Spec) { s.Ended = nil })
+		h.run(5 * time.Minute)
+		if r := h.rolloutState.group("1-x").Row(h.release("1.1.0")); r != nil && r.Status == Active {
+			h.fail("1.1.0 is active, without its two steps of ten hours (%s)", r.Reason)
+		}
+	}},
+	{"a freeze in the middle of an exchange, and the release fails: the active one comes back", func(h tale) {
+		h.exclusive(1)
+		h.startup = 2 * time.Hour
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.edit("freeze", func(s *Spec) { s.Freeze = &Freeze{Name: "f", Reason: "r"} })
+		h.startup = time.Second
+		h.object("1.1.0").why = "CrashLoopBackOff"
+		h.run(20 * time.Minute)
+		h.runs("after its deadline", 1, 0)
+	}},
+	{"paused in the middle of an exchange, and the release fails", func(h tale) {
+		h.exclusive(1)
+		h.broken["1.1.0"] = "CrashLoopBackOff"
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.edit("pause", func(s *Spec) { s.Paused = true })
+		h.run(20 * time.Minute)
+		h.runs("after its deadline", 1, 0)
+	}},
+	{"a rollback whose retained release crashes gives the pods back", func(h tale) {
+		h.exclusive(1)
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
+		h.edit("pin", func(s *Spec) { s.Pins = []Pin{{Version: "1.0.0"}} })
+		h.run(30 * time.Minute)
+		h.runs("after the deadline", 0, 1)
+		h.want("after the deadline", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"a rollback whose retained release is rejected", func(h tale) {
+		h.exclusive(1)
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.object("1.0.0").why = "Forbidden"
+		h.edit("pin", func(s *Spec) { s.Pins = []Pin{{Version: "1.0.0"}} })
+		h.run(30 * time.Minute)
+		h.runs("after the deadline", 0, 1)
+	}},
+	{"the rollout state is lost in the middle of an exchange", func(h tale) {
+		h.exclusive(1)
+		h.steps(Step{Weight: 100, Pause: 10 * time.Hour}, Step{Weight: 100, Pause: 10 * time.Hour})
+		h.grace = 30 * time.Second
+		h.push("1.1.0")
+		h.run(3 * time.Minute)
+		h.loseRecord()
+		h.run(3 * time.Minute)
+		if r := h.rolloutState.group("1-x").Row(h.release("1.1.0")); r != nil && r.Status == Active {
+			h.fail("1.1.0 is active, without its two steps of ten hours (%s)", r.Reason)
+		}
+	}},
+}
+
+func TestExclusive(t *testing.T) {
+	for _, sc := range exclusives {
+		t.Run(sc.name, func(t *testing.T) {
+			t.Parallel()
+			h := tale{newWorld()}
+			sc.play(h)
+			if h.err != nil {
+				t.Error(h.err)
+			}
+		})
+	}
+}
