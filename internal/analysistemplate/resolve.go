@@ -169,7 +169,7 @@ func checkURL(m *v1alpha1.AnalysisMetric, args map[string]string) error {
 	host := server.FindStringSubmatch(m.Web.URL)
 	filled := argument.ReplaceAllStringFunc(m.Web.URL, func(match string) string { return args[argument.FindStringSubmatch(match)[1]] })
 	if climbs(filled) && !climbs(m.Web.URL) {
-		return fmt.Errorf("metric %s: with the values of its arguments web.url has a segment .. in its path", m.Name)
+		return fmt.Errorf("metric %s: the values of its arguments add a path segment \"..\" to web.url, which is not allowed", m.Name)
 	}
 	for _, at := range argument.FindAllStringSubmatchIndex(m.Web.URL, -1) {
 		name := m.Web.URL[at[2]:at[3]]

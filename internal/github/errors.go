@@ -230,7 +230,7 @@ var reasons = []struct {
 	{"enterprise managed user", Blocked, "the account of the token belongs to an enterprise, and may not use this repository", "use the token of another account, or a GitHub App that its owner installed"},
 	{"access blocked", Blocked, "GitHub has blocked the repository", "contact its owner, or GitHub support"},
 	{"appear to have the correct authorization", Blocked, "the rules of the organization do not allow the credential", "ask an owner of the organization to allow it"},
-	{"archived", Forbidden, "the repository is archived", "turn spec.feedback off, or unarchive the repository"},
+	{"archived", Forbidden, "the repository is archived", "remove spec.feedback, or unarchive the repository"},
 }
 
 // lacking are the words of a missing permission.

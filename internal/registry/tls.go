@@ -220,7 +220,7 @@ func (t TLS) over(base http.RoundTripper) (http.RoundTripper, error) {
 }
 
 // errPlain: plain HTTP in spite of TLS material.
-var errPlain = errors.New("plain HTTP is not used together with certificates")
+var errPlain = errors.New("plain HTTP cannot be combined with certificates")
 
 // encrypted rejects plain HTTP.
 type encrypted struct{ *http.Transport }

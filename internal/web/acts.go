@@ -125,10 +125,10 @@ func (s *Server) actOf(r *http.Request, values url.Values) (*request, error) {
 	a.Target, a.Group, a.Until, a.ID = values.Get("target"), values.Get("group"), values.Get("until"), values.Get("id")
 	a.Reason = strings.TrimSpace(values.Get("reason"))
 	if s.Acts == nil {
-		return nil, &Problem{Status: http.StatusForbidden, Title: "This board only reads", Text: "It was started with --read-only. Use the command hlnr " + a.Verb + "."}
+		return nil, &Problem{Status: http.StatusForbidden, Title: "This board is read-only", Text: "It was started with --read-only. Use the command hlnr " + a.Verb + "."}
 	}
 	if _, known := actVerbs[a.Verb]; !known {
-		return nil, &Problem{Status: http.StatusNotFound, Title: "There is no such act", Text: "The page of the service has a button for each act."}
+		return nil, &Problem{Status: http.StatusNotFound, Title: "Unknown action", Text: "The page of the service has a button for each action."}
 	}
 	m, _, err := s.moments(r.Context())
 	if err != nil {
@@ -136,10 +136,10 @@ func (s *Server) actOf(r *http.Request, values url.Values) (*request, error) {
 	}
 	e := m.services[keyOf(a.Namespace, a.Service)]
 	if e == nil {
-		return nil, &Problem{Status: http.StatusNotFound, Title: "There is no service " + a.Service + " in namespace " + a.Namespace, Text: "It was deleted in the meantime. Nothing was done."}
+		return nil, &Problem{Status: http.StatusNotFound, Title: "There is no service " + a.Service + " in namespace " + a.Namespace, Text: "It was deleted in the meantime. Nothing was changed."}
 	}
 	if !slices.Contains(s.Acts.May(r.Context(), a.Namespace), a.Verb) {
-		return nil, &Problem{Status: http.StatusForbidden, Title: "You may not " + strings.ToLower(actVerbs[a.Verb]) + " in namespace " + a.Namespace, Text: "Ask an administrator of the namespace for the right, or to act. Nothing was done."}
+		return nil, &Problem{Status: http.StatusForbidden, Title: "You are not allowed to " + strings.ToLower(actVerbs[a.Verb]) + " in namespace " + a.Namespace, Text: "Ask an administrator of the namespace for the permission, or to perform the action. Nothing was changed."}
 	}
 	return &request{Act: a, service: &e.Service, moments: m, shown: values.Get("shown"), previewed: values.Get("previewed")}, nil
 }
@@ -218,7 +218,7 @@ func problemOf(err error) *Problem {
 // doAct executes an act, and redirects to the service, which shows the result.
 func (s *Server) doAct(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
-		s.fail(w, r, &Problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Text: "Load the page again. Nothing was done."})
+		s.fail(w, r, &Problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Text: "Load the page again. Nothing was changed."})
 		return
 	}
 	q, err := s.actOf(r, r.PostForm)

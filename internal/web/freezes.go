@@ -158,10 +158,10 @@ func (f Freeze) where() string {
 func (s *Server) checkFreeze(r *http.Request, f Freeze) (*moments, error) {
 	verb := r.PathValue("verb")
 	if s.Acts == nil {
-		return nil, &Problem{Status: http.StatusForbidden, Title: "This board only reads", Text: "It was started with --read-only. Use the command hlnr " + verb + "."}
+		return nil, &Problem{Status: http.StatusForbidden, Title: "This board is read-only", Text: "It was started with --read-only. Use the command hlnr " + verb + "."}
 	}
 	if verb != "freeze" && verb != "thaw" {
-		return nil, &Problem{Status: http.StatusNotFound, Title: "There is no such act", Text: "The page of freezes has a button for each act."}
+		return nil, &Problem{Status: http.StatusNotFound, Title: "Unknown action", Text: "The page of freezes has a button for each action."}
 	}
 	m, _, err := s.moments(r.Context())
 	if err != nil {
@@ -169,7 +169,7 @@ func (s *Server) checkFreeze(r *http.Request, f Freeze) (*moments, error) {
 	}
 	freeze, thaw := s.Acts.MayFreeze(r.Context(), f.Namespace)
 	if f.Thaw && !thaw || !f.Thaw && !freeze {
-		return nil, &Problem{Status: http.StatusForbidden, Title: "You may not " + verb + " " + f.where(), Text: "Ask an administrator for the role heighliner-freeze in the namespace, or heighliner-freeze-cluster for the cluster. Nothing was done."}
+		return nil, &Problem{Status: http.StatusForbidden, Title: "You are not allowed to " + verb + " " + f.where(), Text: "Ask an administrator for the role heighliner-freeze in the namespace, or heighliner-freeze-cluster for the cluster. Nothing was changed."}
 	}
 	return m, nil
 }
@@ -260,7 +260,7 @@ func continues(m *moments, f Freeze) (out []string) {
 // doFreeze begins or ends a freeze, and redirects to the page of freezes.
 func (s *Server) doFreeze(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
-		s.fail(w, r, &Problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Text: "Load the page again. Nothing was done."})
+		s.fail(w, r, &Problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Text: "Load the page again. Nothing was changed."})
 		return
 	}
 	f := freezeOf(r, r.PostForm)
@@ -270,7 +270,7 @@ func (s *Server) doFreeze(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if shown := r.PostForm.Get("shown"); shown != "" && shown != f.fingerprint() {
-		s.writeFreeze(w, r, m, f, &Problem{Status: http.StatusConflict, Title: "The form changed after the preview", Text: "Nothing was done. Below is what will happen with the new values: check it, and confirm."})
+		s.writeFreeze(w, r, m, f, &Problem{Status: http.StatusConflict, Title: "The form changed after the preview", Text: "Nothing was changed. Below is what will happen with the new values: check it, and confirm."})
 		return
 	}
 	form := r.PostForm.Get("id")

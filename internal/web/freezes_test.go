@@ -47,7 +47,7 @@ func TestFreezes(t *testing.T) {
 			t.Errorf("%s: buttons for a reader who may not freeze", path)
 		}
 	}
-	if got := textOf(t, story(t, "active").get("/freezes")); !strings.Contains(got, "You may not list Freezes") {
+	if got := textOf(t, story(t, "active").get("/freezes")); !strings.Contains(got, "You are not allowed to list Freezes") {
 		t.Error(got)
 	}
 }

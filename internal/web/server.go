@@ -164,7 +164,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /", s.get)
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.fail(w, r, &Problem{Status: http.StatusForbidden, Title: "The request comes from another site", Text: "Nothing was done. Open the board itself, and use its form."})
+		s.fail(w, r, &Problem{Status: http.StatusForbidden, Title: "The request comes from another site", Text: "Nothing was changed. Open the board itself, and use its form."})
 	}))
 	if s.Identity != nil {
 		return s.secure(protection.Handler(limited(s.identified(mux))))

@@ -15,7 +15,7 @@ type choice struct {
 }
 
 // errNoTarget is the error of an act without a target, if there is no obvious one.
-var errNoTarget = &Problem{Status: http.StatusBadRequest, Title: "This needs a choice", Text: "Choose one. Nothing was done."}
+var errNoTarget = &Problem{Status: http.StatusBadRequest, Title: "This needs a choice", Text: "Choose one. Nothing was changed."}
 
 // aim sets the target of an act that names none, if there is only one, and the choices of the reader: the form submits the
 // target that its preview is about.

@@ -78,7 +78,7 @@ func (o *Options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.groupsClaim, "oidc-groups-claim", "groups", "claim with the groups, as a list of strings; empty for none")
 	f.StringVar(&o.gPrefix, "oidc-groups-prefix", "oidc:", "prefix of groups; - for none")
 	f.DurationVar(&o.session, "session-duration", time.Hour, "maximum duration of a session; it also ends when the token of the identity provider expires")
-	f.StringVar(&o.sessionKeyFile, "session-key-file", "", "file with the key of sessions, 32 bytes as base64; defaults to a random key, so that sessions end when the server stops")
+	f.StringVar(&o.sessionKeyFile, "session-key-file", "", "file with the session key, 32 bytes, base64-encoded; defaults to a random key, so that sessions end when the server stops")
 
 	f.StringVar(&o.proxyCAFile, "requestheader-client-ca-file", "", "file with the certificate of the authority that signs the client certificate of an authenticating proxy; requires --tls-cert-file")
 	f.StringSliceVar(&o.proxyNames, "requestheader-allowed-names", nil, "common names of client certificates that are allowed; defaults to all that the authority signed")

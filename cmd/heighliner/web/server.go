@@ -189,7 +189,7 @@ func (s *server) follow(ctx context.Context, config *rest.Config, store *cluster
 func (s *server) impersonate(ctx context.Context) (client.WithWatch, error) {
 	reader := web.ReaderOf(ctx)
 	if reader.User == "" || strings.HasPrefix(reader.User, "system:") {
-		return nil, &web.Problem{Status: http.StatusUnauthorized, Title: "You are not logged in", Text: "Nothing was done."}
+		return nil, &web.Problem{Status: http.StatusUnauthorized, Title: "You are not logged in", Text: "Nothing was changed."}
 	}
 	config := rest.CopyConfig(s.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: reader.User, Groups: reader.Groups}

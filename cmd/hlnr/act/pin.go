@@ -487,7 +487,7 @@ func (o *pinOptions) sensible(s *scope, ms *v1alpha1.Microservice, w wanted) err
 	if r := w.row; r != nil && r.Status == v1alpha1.ReleaseError && !view.Retryable(w.group, r) {
 		return cli.No(fmt.Errorf("%s %s failed (%s), and a pin does not start it: offer the fix as a new version", ms.Name, w.version, r.Reason))
 	} else if r != nil && r.Status == v1alpha1.ReleaseError {
-		return cli.No(fmt.Errorf("%s %s failed (%s), and a pin does not start it: %q does", ms.Name, w.version, r.Reason, s.Command(ms.Namespace, "retry", ms.Name, w.version)))
+		return cli.No(fmt.Errorf("%s %s failed (%s), and a pin does not start it again: run %q", ms.Name, w.version, r.Reason, s.Command(ms.Namespace, "retry", ms.Name, w.version)))
 	}
 	if m := ms.Spec.UpdateStrategy.Manual; m != nil {
 		for _, p := range m.Groups {

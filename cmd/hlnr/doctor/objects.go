@@ -200,7 +200,7 @@ func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 		return []Finding{{level, kind, name + ": " + cleanText(fmt.Sprintf(format, args...)), fix}}
 	}
 	if t := o.GetDeletionTimestamp(); t != nil && now.Sub(t.Time) > 10*settle {
-		return finding(Warning, "the finalizers "+strings.Join(o.GetFinalizers(), ", ")+" wait: see its events", "has had a deletionTimestamp since %s", t.UTC().Format(time.RFC3339))
+		return finding(Warning, "deletion waits for the finalizers "+strings.Join(o.GetFinalizers(), ", ")+": see the events of the object", "has had a deletionTimestamp since %s", t.UTC().Format(time.RFC3339))
 	}
 	if t := templateOf(o); t != nil { // it has no status
 		if err := analysistemplate.Check(t); err != nil {

@@ -52,7 +52,7 @@ with Ctrl-C. Each page answers as JSON too.`,
 	}
 	scope := cli.AddScope(cmd)
 	cmd.Flags().IntVar(&port, "port", defaultPort, "port on 127.0.0.1; 0 for any free one")
-	cmd.Flags().BoolVar(&readOnly, "read-only", false, "show no acts, and refuse them")
+	cmd.Flags().BoolVar(&readOnly, "read-only", false, "offer no actions, and reject them")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if port < 0 || port > 65535 {
 			return cli.Usage(fmt.Errorf("--port: %d is not a port: choose 0 to 65535", port))

@@ -112,7 +112,7 @@ func (o *OIDC) session(r *http.Request) (session, error) {
 	var s session
 	c, err := r.Cookie(sessionCookie)
 	if err != nil || o.sealer.open(sessionCookie, c.Value, &s) != nil || !s.Expires.After(o.Clock.Now()) || o.ended.has(s.ID) {
-		p := unknown("Your session ended, or there was none. Nothing was done.")
+		p := unknown("Your session ended, or there was none. Nothing was changed.")
 		p.Link, p.LinkText = loginPath, "Log in"
 		return session{}, p
 	}

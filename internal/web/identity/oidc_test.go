@@ -200,7 +200,7 @@ func TestExpiry(t *testing.T) {
 				t.Errorf("%d logins", n)
 			}
 			s.clock.Step(3 * time.Second)
-			if code, page, _ := s.do(http.MethodPost, "/services/shop/shop/acts/pause"); code != http.StatusUnauthorized || !strings.Contains(page, "Nothing was done") || !strings.Contains(page, `href="/login"`) {
+			if code, page, _ := s.do(http.MethodPost, "/services/shop/shop/acts/pause"); code != http.StatusUnauthorized || !strings.Contains(page, "Nothing was changed") || !strings.Contains(page, `href="/login"`) {
 				t.Errorf("act after the session: %d %s", code, page)
 			}
 			s.provider.Person(map[string]any{"sub": "ana", "exp": s.clock.Now().Add(time.Hour).Unix()})
@@ -225,7 +225,7 @@ func TestTokens(t *testing.T) {
 		"system group":       {map[string]any{"sub": "ana", "groups": []string{"system:masters"}}, nil, 403, "of Kubernetes itself"},
 		"prefixed":           {map[string]any{"sub": "ana", "groups": []string{"system:masters"}}, func(o *OIDCOptions) { o.GroupsPrefix = "oidc:" }, 200, "oidc:ana"},
 		"one group":          {map[string]any{"sub": "ana", "groups": "team"}, nil, 200, "oidc:ana"},
-		"groups of objects":  {map[string]any{"sub": "ana", "groups": []any{map[string]any{"a": 1}}}, nil, 403, "not a text"},
+		"groups of objects":  {map[string]any{"sub": "ana", "groups": []any{map[string]any{"a": 1}}}, nil, 403, "not a string"},
 		"groups of a number": {map[string]any{"sub": "ana", "groups": 7}, nil, 403, "not a list of strings"},
 		"groups elsewhere":   {map[string]any{"sub": "ana", "_claim_names": map[string]any{"groups": "src1"}, "_claim_sources": map[string]any{"src1": map[string]any{"endpoint": "https://id.example.com"}}}, nil, 403, "too many"},
 		"no user":            {map[string]any{}, nil, 403, "--oidc-username-claim"},

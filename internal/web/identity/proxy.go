@@ -39,7 +39,7 @@ func (p *Proxy) Reader(r *http.Request) (web.Reader, error) {
 	var user string
 	for _, h := range p.UserHeaders {
 		if values := r.Header.Values(h); len(values) > 1 {
-			return web.Reader{}, refused("The request has several headers %s.", h)
+			return web.Reader{}, refused("The request has more than one %s header.", h)
 		}
 		if user = r.Header.Get(h); user != "" {
 			break
