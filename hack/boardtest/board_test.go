@@ -333,7 +333,7 @@ func TestBoard(t *testing.T) {
 	ana.do("roll back", chromedp.Navigate(s.url+"/services/"+namespace+"/shop/acts/rollback?target=1.0.0"), chromedp.WaitVisible("form button.primary"), chromedp.Click("form button.primary"))
 	ana.sees("pinned to 1.0.0")
 	bob.sees("pinned to 1.0.0")
-	for _, page := range []string{"/previews", "/discovery", "/diary", "/services/" + namespace + "/shop/history", "/services/" + namespace + "/shop/releases/" + o.Name} {
+	for _, page := range []string{"/previews", "/discovery", "/events", "/services/" + namespace + "/shop/history", "/services/" + namespace + "/shop/releases/" + o.Name} {
 		ana.do("open "+page, chromedp.Navigate(s.url+page), chromedp.WaitVisible("main"))
 		ana.accessible(page)
 	}

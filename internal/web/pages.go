@@ -70,8 +70,8 @@ func (s *Server) content(ctx context.Context, m *moments, u *url.URL) (*page, st
 		p, err = s.freezesPage(ctx, m, u)
 	case u.Path == "/discovery":
 		p, err = s.discoveryPage(m)
-	case u.Path == "/diary":
-		p, err = s.diaryPage(m, u)
+	case u.Path == "/events":
+		p, err = s.eventsPage(m, u)
 	case parts[0] == "services" && len(parts) >= 3:
 		section = ""
 		e := m.services[keyOf(parts[1], parts[2])]

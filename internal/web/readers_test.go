@@ -110,7 +110,7 @@ func TestReaders(t *testing.T) {
 	b, access := readers(t, byHeader{})
 	asJSON := func(r *http.Request) { r.Header.Set("Accept", "application/json") }
 	for range 2 { // the second time from shared boards
-		for _, path := range []string{"/", "/?q=bank", "/?namespace=bank", "/diary", "/diary.atom", "/discovery", "/previews", "/services/bank/bank", "/services/bank/bank/history", "/services/bank/bank/acts/pause"} {
+		for _, path := range []string{"/", "/?q=bank", "/?namespace=bank", "/events", "/events.atom", "/discovery", "/previews", "/services/bank/bank", "/services/bank/bank/history", "/services/bank/bank/acts/pause"} {
 			for _, form := range []func(*http.Request){asJSON, func(*http.Request) {}} {
 				w := b.request("GET", path, nil, as("bob"), form)
 				body := strings.NewReplacer("q=bank", "", `value="bank"`, "", "namespace=bank", "", "sees shop", "", "There is no service bank in namespace bank", "", "/services/bank/bank", "").Replace(w.Body.String())
@@ -154,7 +154,7 @@ func TestAnonymous(t *testing.T) {
 		want         int
 		location     string
 	}{
-		"page":             {"GET", "/diary?q=a%26b", nil, nil, 303, "/login?return=%2Fdiary%3Fq%3Da%2526b"},
+		"page":             {"GET", "/events?q=a%26b", nil, nil, 303, "/login?return=%2Fevents%3Fq%3Da%2526b"},
 		"page of a script": {"GET", "/", nil, script, 401, ""},
 		"JSON":             {"GET", "/", nil, func(r *http.Request) { r.Header.Set("Accept", "application/json") }, 401, ""},
 		"stream":           {"GET", "/live?page=/", nil, nil, 401, ""},

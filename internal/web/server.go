@@ -9,7 +9,7 @@
 //	shared.go    boards that readers share
 //	board.go     filter, search and order of the board
 //	pages.go     pages of services, releases, previews and versions
-//	diary.go     events across services, as a page and as a feed
+//	events.go    events across services, as a page and as a feed
 //	stream.go    changes of open pages
 //	spark.go     pictures of measurements
 //	weights.go   weights since the server began, and their picture
@@ -156,7 +156,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /assets/{name}", s.serveAsset)
 	mux.HandleFunc("GET /favicon.ico", http.NotFound)
 	mux.HandleFunc("GET /live", s.live)
-	mux.HandleFunc("GET /diary.atom", s.atom)
+	mux.HandleFunc("GET /events.atom", s.atom)
 	mux.HandleFunc("GET /services/{namespace}/{service}/acts/{verb}", s.showAct)
 	mux.HandleFunc("POST /services/{namespace}/{service}/acts/{verb}", s.doAct)
 	mux.HandleFunc("GET /freezes/{verb}", s.showFreeze)

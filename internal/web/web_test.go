@@ -188,7 +188,7 @@ func textOf(t testing.TB, page string) string {
 
 // paths returns the paths of all pages of the service shop of a story.
 func (b *board) paths() []string {
-	out := []string{"/", "/?q=shop&sort=age", "/previews", "/discovery", "/freezes", "/diary", "/services/shop/shop", "/services/shop/shop/history", "/services/shop/shop/discovery"}
+	out := []string{"/", "/?q=shop&sort=age", "/previews", "/discovery", "/freezes", "/events", "/services/shop/shop", "/services/shop/shop/history", "/services/shop/shop/discovery"}
 	data, _ := b.store.Data()
 	for i := range data.Releases {
 		out = append(out, "/services/shop/shop/releases/"+data.Releases[i].Name)
@@ -313,7 +313,7 @@ func TestWords(t *testing.T) {
 		"previews":    {"previews", "/previews", []string{"#17 New checkout by ana", "https://cart-17.shop.example.com", "waits for approval (fork)", "waits for a preview slot"}},
 		"discovery":   {"rejected", "/services/shop/shop/discovery", []string{"1.3.0-rc.1 Level prereleases are off", "latest Parse not a version", "1.0.0 1.x"}},
 		"empty board": {"no version", "/", []string{"shop", "no version yet"}},
-		"no events":   {"active", "/diary", []string{"Nothing happened"}},
+		"no events":   {"active", "/events", []string{"Nothing happened"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -390,7 +390,7 @@ func TestMarkup(t *testing.T) {
 	o.Pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: evil, Labels: map[string]string{v1alpha1.LabelRelease: o.Releases[0].Name}}}}
 	b.store.Set(o)
 	b.clock.Step(time.Second)
-	for _, path := range append(b.paths(), "/?q="+url.QueryEscape(evil), "/diary?q="+url.QueryEscape("script"), "/services/shop/shop/acts/pin?target="+url.QueryEscape(evil)) {
+	for _, path := range append(b.paths(), "/?q="+url.QueryEscape(evil), "/events?q="+url.QueryEscape("script"), "/services/shop/shop/acts/pin?target="+url.QueryEscape(evil)) {
 		page := b.get(path)
 		if found := faults(t, page); len(found) > 0 {
 			t.Errorf("%s: %v", path, found)
@@ -399,7 +399,7 @@ func TestMarkup(t *testing.T) {
 			t.Errorf("%s has markup of the cluster", path)
 		}
 	}
-	w := b.request("GET", "/diary.atom", nil)
+	w := b.request("GET", "/events.atom", nil)
 	var f feed
 	if err := xml.Unmarshal(w.Body.Bytes(), &f); err != nil || len(f.Entries) != 1 || !strings.Contains(f.Entries[0].Content, "<script>") {
 		t.Errorf("feed: %v %+v", err, f)
@@ -422,7 +422,7 @@ func TestManyEvents(t *testing.T) {
 		events[i] = event("shop", fmt.Sprintf("note %05d", i), s.Now.Add(-time.Duration(len(events)-i)*time.Second))
 	}
 	b := serve(t, s.Input, s.Now, events...)
-	for path, limit := range map[string]int{"/diary": maxDiary, "/services/shop/shop": maxEvents, "/diary.atom": maxAtom} {
+	for path, limit := range map[string]int{"/events": maxOnPage, "/services/shop/shop": maxEvents, "/events.atom": maxAtom} {
 		page := b.get(path)
 		if got := strings.Count(page, "note 0"); got != limit {
 			t.Errorf("%s has %d events, want %d", path, got, limit)
@@ -431,7 +431,7 @@ func TestManyEvents(t *testing.T) {
 			t.Errorf("%s: the newest event is not the first", path)
 		}
 	}
-	if page := b.get("/diary?q=00042"); strings.Count(page, "note 0") != 1 {
+	if page := b.get("/events?q=00042"); strings.Count(page, "note 0") != 1 {
 		t.Error("an old event is not found")
 	}
 }
@@ -490,7 +490,7 @@ func TestRefused(t *testing.T) {
 		"wrong token":            {"GET", "/?token=wrong", nil, []func(*http.Request){anonymous}, 401},
 		"wrong bearer":           {"GET", "/", nil, []func(*http.Request){anonymous, header("Authorization", "Bearer wrong")}, 401},
 		"bearer":                 {"GET", "/", nil, []func(*http.Request){anonymous, header("Authorization", "Bearer "+token)}, 200},
-		"token":                  {"GET", "/diary?q=a&token=" + token, nil, []func(*http.Request){anonymous}, 303},
+		"token":                  {"GET", "/events?q=a&token=" + token, nil, []func(*http.Request){anonymous}, 303},
 		"session as the token":   {"GET", "/?token=" + b.session(), nil, []func(*http.Request){anonymous}, 401},
 		"token as the session":   {"GET", "/", nil, []func(*http.Request){anonymous, func(r *http.Request) { r.AddCookie(&http.Cookie{Name: "hlnr-8095", Value: token}) }}, 401},
 		"other host":             {"GET", "/", nil, []func(*http.Request){func(r *http.Request) { r.Host = "evil.example.com:8095" }}, 421},
@@ -516,7 +516,7 @@ func TestRefused(t *testing.T) {
 				t.Errorf("%s: %s is %q", name, k, got)
 			}
 		}
-		if location := w.Header().Get("Location"); strings.Contains(location, token) || w.Code == 303 && location != "/diary?q=a" {
+		if location := w.Header().Get("Location"); strings.Contains(location, token) || w.Code == 303 && location != "/events?q=a" {
 			t.Errorf("%s: Location %q", name, location)
 		}
 	}

@@ -349,7 +349,7 @@ func TestPeople(t *testing.T) {
 	form := url.Values{"target": {o.Name}, "reason": {"checked the logs"}, "id": {"web-1"}}
 	ana.want("/", "waits for approval")
 	for name, p := range map[string]*person{"ana": ana, "bob": bob, "carl": carl} {
-		for _, path := range []string{"/", "/diary", "/discovery", "/previews", "/services/" + bank + "/bank"} {
+		for _, path := range []string{"/", "/events", "/discovery", "/previews", "/services/" + bank + "/bank"} {
 			if status, page := p.get(path); strings.Contains(page, ">bank<") || strings.HasPrefix(path, "/services/") && status != http.StatusNotFound {
 				t.Errorf("%s sees the bank on %s: %d %s", name, path, status, page)
 			}

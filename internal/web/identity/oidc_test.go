@@ -121,8 +121,8 @@ func (s *site) want(target string, status int, text string) {
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
-	code, page, at := s.get("/diary?q=a%26b")
-	if code != http.StatusOK || at.RequestURI() != "/diary?q=a%26b" || !strings.Contains(page, "oidc:ana") {
+	code, page, at := s.get("/events?q=a%26b")
+	if code != http.StatusOK || at.RequestURI() != "/events?q=a%26b" || !strings.Contains(page, "oidc:ana") {
 		t.Fatalf("%d at %s: %s", code, at, page)
 	}
 	u, err := url.Parse(s.board.URL)
@@ -204,7 +204,7 @@ func TestExpiry(t *testing.T) {
 				t.Errorf("act after the session: %d %s", code, page)
 			}
 			s.provider.Person(map[string]any{"sub": "ana", "exp": s.clock.Now().Add(time.Hour).Unix()})
-			s.want("/diary", 200, "oidc:ana")
+			s.want("/events", 200, "oidc:ana")
 			if n := s.provider.Logins(); n != 2 {
 				t.Errorf("%d logins", n)
 			}

@@ -12,24 +12,24 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// The limits of the diary.
+// the limits of the page.
 const (
-	maxDiary = 300
+	maxOnPage = 300
 	maxAtom  = 100
 )
 
-// diaryQuery selects the events of the diary. It is in the URL.
-type diaryQuery struct {
+// eventQuery selects the events of the page. It is in the URL.
+type eventQuery struct {
 	// Namespace and Search may be "" for all. Warnings omits normal events.
 	Namespace, Search string
 	Warnings          bool
 }
 
-func diaryQueryOf(q url.Values) diaryQuery {
-	return diaryQuery{Namespace: q.Get("namespace"), Search: strings.TrimSpace(q.Get("q")), Warnings: q.Get("type") == "Warning"}
+func eventQueryOf(q url.Values) eventQuery {
+	return eventQuery{Namespace: q.Get("namespace"), Search: strings.TrimSpace(q.Get("q")), Warnings: q.Get("type") == "Warning"}
 }
 
-func (q diaryQuery) matches(e view.Event) bool {
+func (q eventQuery) matches(e view.Event) bool {
 	if q.Namespace != "" && e.Namespace != q.Namespace || q.Warnings && e.Type != "Warning" {
 		return false
 	}
@@ -44,7 +44,7 @@ func (q diaryQuery) matches(e view.Event) bool {
 
 // events returns the matching events, newest first and at most limit, and how
 // many there are in total.
-func (q diaryQuery) events(m *moments, limit int) (view.Events, int) {
+func (q eventQuery) events(m *moments, limit int) (view.Events, int) {
 	all := view.NewEvents(m.data.Input, m.data.Events, "", "", m.now)
 	all.Events = slices.DeleteFunc(all.Events, func(e view.Event) bool { return !q.matches(e) })
 	n := len(all.Events)
@@ -58,24 +58,24 @@ func newestFirst(list []view.Event) []view.Event {
 	return out
 }
 
-// diaryPage returns the page with events of all services.
-func (s *Server) diaryPage(m *moments, u *url.URL) (*page, error) {
-	q := diaryQueryOf(u.Query())
-	events, n := q.events(m, maxDiary)
-	p := &page{title: "Diary", value: events, live: true}
+// eventsPage returns the page with events of all services.
+func (s *Server) eventsPage(m *moments, u *url.URL) (*page, error) {
+	q := eventQueryOf(u.Query())
+	events, n := q.events(m, maxOnPage)
+	p := &page{title: "Events", value: events, live: true}
 	data := map[string]any{"Query": q, "Events": events.Events, "More": n - len(events.Events), "Now": m.now, "Read": m.data.Events != nil, "Feed": feedOf(u)}
-	if err := p.add(s, "diary-head", "", data); err != nil {
+	if err := p.add(s, "events-head", "", data); err != nil {
 		return nil, err
 	}
-	return p, p.add(s, "diary", "content", data)
+	return p, p.add(s, "all-events", "content", data)
 }
 
 // feedOf returns the path of the feed with the filter of a page.
 func feedOf(u *url.URL) string {
 	if u.RawQuery == "" {
-		return "/diary.atom"
+		return "/events.atom"
 	}
-	return "/diary.atom?" + u.Query().Encode()
+	return "/events.atom?" + u.Query().Encode()
 }
 
 // The elements of an Atom feed (RFC 4287).
@@ -102,16 +102,16 @@ type (
 	}
 )
 
-// atom answers with the diary as a feed.
+// atom answers with the events as a feed.
 func (s *Server) atom(w http.ResponseWriter, r *http.Request) {
 	m, _, err := s.moments(r.Context())
 	if err != nil {
 		s.failed(w, r, err)
 		return
 	}
-	events, _ := diaryQueryOf(r.URL.Query()).events(m, maxAtom)
+	events, _ := eventQueryOf(r.URL.Query()).events(m, maxAtom)
 	base := s.scheme() + "://" + r.Host // secure has checked the host
-	f := feed{Title: "Heighliner: " + s.Title, ID: base + r.URL.Path, Updated: m.now.UTC().Format(time.RFC3339), Author: "Heighliner", Link: []feedLink{{"self", base + r.URL.RequestURI()}, {"alternate", base + "/diary"}}}
+	f := feed{Title: "Heighliner: " + s.Title, ID: base + r.URL.Path, Updated: m.now.UTC().Format(time.RFC3339), Author: "Heighliner", Link: []feedLink{{"self", base + r.URL.RequestURI()}, {"alternate", base + "/events"}}}
 	if len(events.Events) > 0 {
 		f.Updated = events.Events[0].Time.UTC().Format(time.RFC3339)
 	}
@@ -119,8 +119,8 @@ func (s *Server) atom(w http.ResponseWriter, r *http.Request) {
 		at := e.Time.UTC().Format(time.RFC3339)
 		_, name, _ := strings.Cut(e.Object, "/")
 		f.Entries = append(f.Entries, feedItem{
-			Title: fmt.Sprintf("%s: %s", name, e.Reason), ID: base + "/diary#" + url.PathEscape(e.Namespace+"/"+e.Object+"/"+e.Reason+"/"+at), Updated: at,
-			Link: feedLink{"alternate", base + "/diary?" + url.Values{"namespace": {e.Namespace}, "q": {name}}.Encode()}, Content: e.Note,
+			Title: fmt.Sprintf("%s: %s", name, e.Reason), ID: base + "/events#" + url.PathEscape(e.Namespace+"/"+e.Object+"/"+e.Reason+"/"+at), Updated: at,
+			Link: feedLink{"alternate", base + "/events?" + url.Values{"namespace": {e.Namespace}, "q": {name}}.Encode()}, Content: e.Note,
 		})
 	}
 	body, err := xml.MarshalIndent(f, "", " ")
