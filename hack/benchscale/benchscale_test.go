@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"os"
 	"path/filepath"
@@ -133,6 +134,28 @@ func TestPercentile(t *testing.T) {
 	}{{nil, 50, 0}, {[]float64{7}, 99, 7}, {hundred, 50, 51}, {hundred, 99, 100}, {hundred[:50], 99, 50}} {
 		if got := percentile(tc.sorted, tc.percent); got != tc.want {
 			t.Errorf("percentile %d of %d numbers is %g, want %g", tc.percent, len(tc.sorted), got, tc.want)
+		}
+	}
+}
+
+func TestUpTo(t *testing.T) {
+	t.Parallel()
+	change := func(context.Context, int) error { return nil }
+	all := []phase{{name: "create", change: change}, {name: "prepare", hidden: true, change: change}, {name: "upgrade", change: change}, {name: "abort", change: change}, {name: "rest"}}
+	for until, want := range map[string][]string{
+		"":        {"create", "prepare", "upgrade", "abort", "rest"},
+		"create":  {"create", "rest"},
+		"upgrade": {"create", "prepare", "upgrade", "rest"},
+		"prepare": nil,
+		"rest":    {"create", "prepare", "upgrade", "abort", "rest"},
+	} {
+		phases, err := upTo(all, until)
+		var got []string
+		for _, p := range phases {
+			got = append(got, p.name)
+		}
+		if diff := cmp.Diff(want, got); diff != "" || (err != nil) != (want == nil) {
+			t.Errorf("until %q: %v, -want +got\n%s", until, err, diff)
 		}
 	}
 }

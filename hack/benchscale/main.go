@@ -40,6 +40,8 @@ type options struct {
 	services int
 	upgrades int
 	writers  int
+	batch    int
+	until    string
 	source   string
 	rest     time.Duration
 	settle   time.Duration
@@ -57,6 +59,8 @@ func (o *options) register(f *flag.FlagSet) {
 	f.IntVar(&o.services, "n", 200, "number of services")
 	f.IntVar(&o.upgrades, "upgrades", 1, "number of upgrades without pauses; from the fourth on an old release is removed with each")
 	f.IntVar(&o.writers, "writers", 8, "number of objects that are written at a time in each phase")
+	f.IntVar(&o.batch, "batch", 0, "number of services that are changed before the next ones, which wait until these have reached the goal of the phase; 0 for all")
+	f.StringVar(&o.until, "until", "", "name of the last phase, such as \"upgrade\", before the one in which nothing changes; defaults to all phases")
 	f.StringVar(&o.source, "source", "pinned", "where versions come from: pinned (a list in each ImagePolicy) or registry (tags, with a request to scan)")
 	f.DurationVar(&o.rest, "rest", time.Minute, "duration of the phase in which nothing changes")
 	f.DurationVar(&o.settle, "settle", 20*time.Second, "a phase ends when the product and kube-controller-manager have not written for this time")
@@ -84,6 +88,8 @@ func (o *options) validate() error {
 		return fmt.Errorf("check -n: %d services: give at least 1", o.services)
 	case o.upgrades < 1 || o.writers < 1:
 		return fmt.Errorf("check -upgrades and -writers: %d and %d: give at least 1", o.upgrades, o.writers)
+	case o.batch < 0:
+		return fmt.Errorf("check -batch: %d: give at least 0", o.batch)
 	case o.source != "pinned" && o.source != "registry":
 		return fmt.Errorf("check -source: %q: it is pinned or registry", o.source)
 	case o.assets == "":

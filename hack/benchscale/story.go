@@ -73,7 +73,11 @@ func (s *story) play(ctx context.Context) (*productResult, error) {
 	if _, err := s.audit.read(); err != nil { // the start does not count
 		return result, err
 	}
-	for i, p := range s.product.phases() {
+	phases, err := upTo(s.product.phases(), s.until)
+	if err != nil {
+		return result, err
+	}
+	for i, p := range phases {
 		s.say("%s", p.name)
 		measured, err := s.phase(ctx, fmt.Sprintf("%02d", i+1), p)
 		if err != nil {
@@ -91,6 +95,18 @@ func (s *story) play(ctx context.Context) (*productResult, error) {
 		}
 	}
 	return result, nil
+}
+
+// upTo returns the phases up to the one with a name, and those without changes; all for "".
+func upTo(phases []phase, name string) ([]phase, error) {
+	if name == "" {
+		return phases, nil
+	}
+	last := slices.IndexFunc(phases, func(p phase) bool { return !p.hidden && p.name == name })
+	if last < 0 {
+		return nil, fmt.Errorf("check -until: there is no phase %q", name)
+	}
+	return slices.Concat(phases[:last+1], slices.DeleteFunc(slices.Clone(phases[last+1:]), func(p phase) bool { return p.change != nil })), nil
 }
 
 // phase changes all services, waits for the goal, and then until there are no more writes.
@@ -206,16 +222,35 @@ func (s *story) changeAll(ctx context.Context, p phase, result *phaseResult, beg
 	return nil
 }
 
-// changeTogether changes all services, several at a time.
+// changeTogether changes all services, several at a time, and those of a batch before the next ones.
 func (s *story) changeTogether(ctx context.Context, p phase, _ *phaseResult) error {
 	s.tracker.aim(func(client.Object) bool { return false })
-	group, changing := errgroup.WithContext(ctx)
-	group.SetLimit(s.writers)
-	for i := range s.services {
-		group.Go(func() error { return p.change(changing, i) })
+	size := s.services
+	if s.batch > 0 {
+		size = min(size, s.batch)
 	}
-	s.tracker.aim(p.goal)
-	return group.Wait()
+	for from := 0; from < s.services; from += size {
+		to := min(from+size, s.services)
+		group, changing := errgroup.WithContext(ctx)
+		group.SetLimit(s.writers)
+		for i := from; i < to; i++ {
+			group.Go(func() error { return p.change(changing, i) })
+		}
+		if from == 0 {
+			s.tracker.aim(p.goal)
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+		if to == s.services {
+			break
+		}
+		if _, err := s.tracker.await(ctx, to, s.patience, s.plane.failed, func(string, ...any) {}); err != nil {
+			return err
+		}
+		s.say("%s: %d of %d", p.name, to, s.services)
+	}
+	return nil
 }
 
 // changeSingly changes some services one after another, and measures how long each takes to have a new pod.
