@@ -12,14 +12,14 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.source) || self.source != 'EnvoyGateway' || !self.metrics.exists(m, has(m.latency))",message="source: Envoy Gateway measures the latency per route, not per release: use source: Application, or prometheus: {query: …}"
 type CanaryAnalysis struct {
 	// interval between two rounds, and the time range of built-in queries. It must cover at least
-	// two scrapes of Prometheus; four are recommended.
+	// two scrapes of Prometheus; four are recommended. Defaults to 1m.
 	// +optional
 	// +kubebuilder:default="1m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('1h')",message="interval must be between 10s and 1h"
 	Interval Duration `json:"interval,omitempty"`
 
-	// count is the number of passed rounds that complete a step. They do not need to be
-	// consecutive. Measurements continue until the step ends.
+	// count is the number of passed rounds that complete a step. They do not need to be consecutive.
+	// Measurements continue until the step ends. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
@@ -41,14 +41,17 @@ type CanaryAnalysis struct {
 	// +kubebuilder:validation:Maximum=100
 	ConsecutiveFailureLimit *int32 `json:"consecutiveFailureLimit,omitempty"`
 
-	// noTraffic defines what happens if there were no requests to measure: Wait for requests, Fail
-	// the round, or Ignore the metric in this round. Defaults to Wait.
+	// noTraffic defines what happens if there were no requests to measure: Wait blocks the step
+	// until there are requests, Fail fails the round, and Ignore ignores the metric in this round.
+	// Defaults to Wait.
 	// +optional
 	// +kubebuilder:default=Wait
 	NoTraffic NoTrafficPolicy `json:"noTraffic,omitempty"`
 
 	// source is the component that counts the requests for the built-in metrics successRate and
-	// latency.
+	// latency: Traefik as a Gateway, EnvoyGateway, Istio, IngressNGINX, or Application, which is the
+	// pods' own http_requests_total and http_request_duration_seconds. EnvoyGateway does not measure
+	// the latency of a release. Defaults to Traefik.
 	// +optional
 	// +kubebuilder:default=Traefik
 	Source MetricsSource `json:"source,omitempty"`
@@ -105,7 +108,7 @@ type AnalysisProvider struct {
 	// +optional
 	Prometheus *PrometheusProvider `json:"prometheus,omitempty"`
 
-	// timeout of one query or request, including those of web metrics.
+	// timeout of one query or request, including those of web metrics. Defaults to 10s.
 	// +optional
 	// +kubebuilder:default="10s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1m')",message="provider.timeout must be between 1s and 1m"
@@ -148,9 +151,9 @@ type PrometheusProvider struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.samples) || !has(self.baseline) || self.baseline != 'Ratio' || ((!has(self.thresholdRange.min) || self.thresholdRange.min <= 1.0) && (!has(self.thresholdRange.max) || self.thresholdRange.max >= 1.0))",message="metrics[].samples with baseline Ratio: thresholdRange must include 1, the ratio of equal releases"
 // +kubebuilder:validation:XValidation:rule="!has(self.samples) || !has(self.baseline) || self.baseline != 'Difference' || ((!has(self.thresholdRange.min) || self.thresholdRange.min <= 0.0) && (!has(self.thresholdRange.max) || self.thresholdRange.max >= 0.0))",message="metrics[].samples with baseline Difference: thresholdRange must include 0, the difference of equal releases"
 type AnalysisMetric struct {
-	// name of the metric.
+	// name of the metric, such as error-rate.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a metric must consist of lower-case letters, digits and '-', and begin with a letter, such as first-tenth"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a metric must consist of lower-case letters, digits and '-', and begin with a letter, such as error-rate"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
@@ -182,9 +185,9 @@ type AnalysisMetric struct {
 	// +required
 	ThresholdRange ValueRange `json:"thresholdRange"`
 
-	// inconclusiveRange is a range that is wider than thresholdRange. A value that is only in this
-	// range does not fail the round, but makes it inconclusive, which requires a decision of a
-	// user. Bounds default to those of thresholdRange.
+	// inconclusiveRange is a range that is wider than thresholdRange. A value in this range but
+	// outside of thresholdRange does not fail the round, but makes it inconclusive, which requires a
+	// decision of a user. Bounds default to those of thresholdRange.
 	// +optional
 	InconclusiveRange *ValueRange `json:"inconclusiveRange,omitempty"`
 
@@ -207,21 +210,21 @@ type AnalysisMetric struct {
 
 // MetricSamples are the values of a metric up to the time of a round. A release needs eight of them.
 type MetricSamples struct {
-	// interval of one value, and the time between two of them. It is {{.Interval}} of
-	// prometheus.query. It should contain at least four scrapes.
+	// interval is the time range of one value and the time between two values. It replaces
+	// {{.Interval}} in prometheus.query. It should contain at least four scrapes.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('1h')",message="metrics[].samples.interval must be between 5s and 1h"
 	Interval Duration `json:"interval"`
 
-	// count is the maximum number of values of each release: count times interval is the time before
-	// a round that is measured. Defaults to 20.
+	// count is the maximum number of values of each release. Each round measures the preceding
+	// period of count times interval. Defaults to 20.
 	// +optional
 	// +kubebuilder:validation:Minimum=8
 	// +kubebuilder:validation:Maximum=100
 	Count int32 `json:"count,omitempty"`
 
-	// significance is the probability of the test below which values count as different: that of a
-	// difference at least as large between releases that are the same. Defaults to 0.05.
+	// significance is the p-value of the Mann-Whitney U test below which the values count as
+	// different. Defaults to 0.05.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self >= 0.0001 && self <= 0.2",message="metrics[].samples.significance must be between 0.0001 and 0.2: 0.05 is five percent"
 	Significance *float64 `json:"significance,omitempty"`
@@ -243,7 +246,8 @@ const (
 
 // LatencyMetric is a quantile of the response time.
 type LatencyMetric struct {
-	// quantile of the latency.
+	// quantile of the latency: P50, P95 or P99 is the time within which 50, 95 or 99 percent of the
+	// requests are answered.
 	// +required
 	Quantile LatencyQuantile `json:"quantile"`
 }
@@ -485,7 +489,10 @@ type ReleaseAnalysis struct {
 	// +kubebuilder:validation:MaxLength=64
 	SpecHash string `json:"specHash,omitempty"`
 
-	// phase of this step.
+	// phase of this step: Running needs further rounds; Passed had the required number of passed
+	// rounds; Failed had more failed rounds than are tolerated, which is final for the rollout;
+	// Inconclusive waits for a decision of a user, because a value was inconclusive or could not be
+	// measured; NoTraffic waits for requests.
 	Phase AnalysisPhase `json:"phase"`
 
 	// message describes the phase.
@@ -535,7 +542,8 @@ type MetricStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// result of the last measurement.
+	// result of the last measurement: Passed, Failed, Inconclusive, NoTraffic, Skipped or Error, as
+	// explained in measurements[].result.
 	Result MeasurementResult `json:"result"`
 
 	// dryRun reports that the metric has no effect on the rollout.
@@ -559,7 +567,10 @@ type Measurement struct {
 	// +kubebuilder:validation:MaxLength=32
 	Value string `json:"value,omitempty"`
 
-	// result of the comparison.
+	// result of the comparison. Passed is inside thresholdRange; Failed is outside of both ranges;
+	// Inconclusive is outside of thresholdRange and inside inconclusiveRange; NoTraffic had no
+	// requests to measure; Skipped had no baseline, because the active release receives no traffic;
+	// Error could not be measured, and counts neither as passed nor as failed.
 	Result MeasurementResult `json:"result"`
 
 	// message explains why there is no value, or which two values were compared.

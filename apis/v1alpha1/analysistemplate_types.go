@@ -10,8 +10,8 @@ const (
 
 // AnalysisTemplateReference names a shared analysis, and adapts it to a Microservice.
 type AnalysisTemplateReference struct {
-	// kind is AnalysisTemplate, in the namespace of the Microservice, or
-	// ClusterAnalysisTemplate.
+	// kind is AnalysisTemplate, in the namespace of the Microservice, or ClusterAnalysisTemplate.
+	// Defaults to AnalysisTemplate.
 	// +optional
 	// +kubebuilder:default=AnalysisTemplate
 	// +kubebuilder:validation:Enum=AnalysisTemplate;ClusterAnalysisTemplate

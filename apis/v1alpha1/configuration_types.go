@@ -21,8 +21,9 @@ const (
 // of a release. A change of their content creates a new release of the same version, and
 // each release runs with its own copies.
 type Configuration struct {
-	// track defines which kinds are part of a release. Defaults to ConfigMaps. All requires the
-	// permissions of config/components/secrets in the namespace.
+	// track defines which kinds are part of a release: ConfigMaps; All for ConfigMaps and Secrets,
+	// which requires the permissions of config/components/secrets in the namespace; or None for
+	// neither, so that pods read the current content when they start. Defaults to ConfigMaps.
 	// +optional
 	// +kubebuilder:default=ConfigMaps
 	Track ConfigurationTrack `json:"track,omitempty"`
@@ -82,7 +83,8 @@ type DeployWindow struct {
 	// +kubebuilder:validation:XValidation:rule="self != 'Local'",message="window.timeZone must not be Local, which is the time zone of the manager: use a name such as Europe/Zurich"
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// days on which the window opens. Defaults to every day.
+	// days on which the window opens: Monday, Tuesday, Wednesday, Thursday, Friday, Saturday,
+	// Sunday. Defaults to every day.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

@@ -37,7 +37,8 @@ type DeprecatedRun struct {
 	// sequence of the write that started the rollout.
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
-	// gate at which the rollout waits for hooks.
+	// gate at which the rollout waits: ConfirmRollout, PreRollout, Together, ConfirmTrafficIncrease
+	// or ConfirmPromotion, as in rollout.gate.
 	// +optional
 	Gate Gate `json:"gate,omitempty"`
 	// gateTime is since when hooks are asked.

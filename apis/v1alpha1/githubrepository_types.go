@@ -44,8 +44,8 @@ type GitHubRepositorySpec struct {
 	// +optional
 	WebhookSecretRef *Reference `json:"webhookSecretRef,omitempty"`
 
-	// interval between two polls. It must be at least 5s, and is jittered by up to 10%. A poll
-	// that finds no change does not count against the hourly rate limit.
+	// interval between two polls. It must be at least 5s, and is jittered by up to 10%. A poll that
+	// finds no change does not count against the hourly rate limit. Defaults to 1m.
 	// +optional
 	// +kubebuilder:default="1m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="spec.interval must be between 5s and 24h"
@@ -80,7 +80,8 @@ const (
 // AllowedNamespaces is a set of namespaces.
 // +kubebuilder:validation:XValidation:rule="(self.from == 'Selector') == has(self.selector)",message="spec.allowedNamespaces: set selector if and only if from is Selector"
 type AllowedNamespaces struct {
-	// from selects namespaces.
+	// from selects namespaces: Same is the namespace of this object, All is every namespace, and
+	// Selector is those whose labels match selector.
 	// +required
 	From NamespacesFrom `json:"from"`
 
@@ -139,7 +140,7 @@ type PullRequest struct {
 	// number of the pull request.
 	Number int64 `json:"number"`
 
-	// state of the pull request.
+	// state of the pull request: Open, or Closed, which includes merged.
 	State PullRequestState `json:"state"`
 
 	// headRef is the head branch.
@@ -185,7 +186,8 @@ type PullRequest struct {
 	// +kubebuilder:validation:MaxLength=64
 	Author string `json:"author,omitempty"`
 
-	// association of the author with the repository.
+	// association of the author with the repository, as GitHub reports it: Owner, Member,
+	// Collaborator, Contributor, FirstTimeContributor, FirstTimer, Mannequin or None.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Association AuthorAssociation `json:"association,omitempty"`
@@ -285,7 +287,9 @@ type FeedbackRecord struct {
 	// deploymentID is the ID of the Deployment at GitHub.
 	// +optional
 	DeploymentID int64 `json:"deploymentID,omitempty"`
-	// state that was last written.
+	// state that was last written: queued while there is no image, in_progress while pods start,
+	// success when the release is available and routed, failure if it failed, and inactive when the
+	// pull request is closed or a newer commit replaces this one.
 	// +optional
 	State DeploymentState `json:"state,omitempty"`
 	// checksum of what was last written, including URL and description.

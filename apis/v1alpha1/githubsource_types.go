@@ -78,11 +78,16 @@ type GitHubPullRequests struct {
 	// +kubebuilder:validation:MaxLength=256
 	Head string `json:"head,omitempty"`
 
-	// draft defines whether drafts are selected. Defaults to Exclude.
+	// draft defines whether drafts are selected: Exclude selects no drafts, Include also selects
+	// drafts, and Only selects nothing but drafts. Defaults to Exclude.
 	// +optional
 	Draft DraftPolicy `json:"draft,omitempty"`
 
-	// associations of authors that are selected. Defaults to all.
+	// associations of authors that are selected: Owner of the repository, Member of its
+	// organization, Collaborator who was invited, Contributor who has committed before,
+	// FirstTimeContributor without an earlier commit in the repository, FirstTimer without an
+	// earlier commit on GitHub, Mannequin for an imported account without a user, and None of these.
+	// Defaults to all.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
@@ -140,7 +145,8 @@ const (
 // Forks defines what happens to pull requests from forks.
 // +kubebuilder:validation:XValidation:rule="(self.policy == 'Approved') == has(self.label)",message="spec.source.github.pullRequests.forks: set label if and only if policy is Approved"
 type Forks struct {
-	// policy for pull requests from forks.
+	// policy for pull requests from forks: Deny selects none, Approved selects commits that label
+	// approves, and Allow selects all.
 	// +required
 	Policy ForkPolicy `json:"policy"`
 

@@ -58,7 +58,13 @@ type Hook struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// type defines when the hook is called, and the effect of its response.
+	// type defines when the hook is called, and the effect of its response. ConfirmRollout is a gate
+	// before the release has pods. PreRollout is a check before the release receives traffic.
+	// Rollout is a check in each round of the analysis. ConfirmTrafficIncrease is a gate before each
+	// step that increases the traffic. ConfirmPromotion is a gate after the last step. PostRollout
+	// is notified when the release becomes active or fails, and PostPreview when a preview has
+	// ended. Rollback is called periodically, and a yes rolls the release back. Event is notified of
+	// each transition.
 	// +required
 	Type HookType `json:"type"`
 
@@ -140,7 +146,8 @@ const AnnotationHookType = "hlnr.io/hook-type"
 // Success is a yes, failure a no. A pod that is evicted or preempted does not count as failed, and
 // runs again.
 type HookJob struct {
-	// command to run in place of the entrypoint of the image. Defaults to the command of the container.
+	// command to run in place of the entrypoint of the image. Defaults to the command of the
+	// container.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -183,7 +190,7 @@ type HookJob struct {
 	Timeout Duration `json:"timeout,omitempty"`
 
 	// backoffLimit is the number of times that a failed pod is replaced before the Job fails.
-	// Defaults to 0: what is not known to be repeatable is not repeated.
+	// Defaults to 0, because the command might not be idempotent.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10
@@ -251,14 +258,15 @@ type HookStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// type of the hook.
+	// type of the hook: ConfirmRollout, PreRollout, Rollout, ConfirmTrafficIncrease,
+	// ConfirmPromotion, PostRollout, PostPreview, Rollback or Event.
 	Type HookType `json:"type"`
 
-	// run is the sequence number of the rollout that the call belongs to.
+	// run is the sequence number of the rollout in which the hook was called.
 	// +optional
 	Run int64 `json:"run,omitempty"`
 
-	// step of that rollout, from 1. It is 0 before the first step.
+	// step of the rollout in which the hook was called, from 1. It is 0 before the first step.
 	// +optional
 	Step int32 `json:"step,omitempty"`
 
@@ -270,7 +278,10 @@ type HookStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	ID string `json:"id"`
 
-	// phase of the hook.
+	// phase of the hook: Waiting is being called, or will be called again; Open is a gate that
+	// responded with a yes, or a Rollback hook that requested a rollback; Delivered is a check that
+	// passed, or a notification that was delivered; Failed is a check that responded with a no, a
+	// gate that responded with 412, or a notification that could not be delivered.
 	Phase HookPhase `json:"phase"`
 
 	// attempts is the number of completed calls with this id.

@@ -38,14 +38,14 @@ type ImagePolicySpec struct {
 	ImagePullSecrets []Reference `json:"imagePullSecrets,omitempty"`
 
 	// interval between two scans of the source. It must be at least 5s, is jittered by up to 10%,
-	// and becomes up to four times as long while nothing changes.
+	// and becomes up to four times as long while nothing changes. Defaults to 5m.
 	// +optional
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="spec.interval must be between 5s and 24h"
 	Interval Duration `json:"interval,omitempty"`
 
 	// timeout for reading the list of tags with all its pages, or one image. A whole scan takes at
-	// most two minutes.
+	// most two minutes. Defaults to 30s.
 	// +optional
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('2m')",message="spec.timeout must be between 1s and 2m"
@@ -228,8 +228,10 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.suffix) || !has(self.scheme) || !(self.scheme in ['Regexp', 'PushTime'])",message="spec.versioning.suffix must not be set with versioning.scheme Regexp and PushTime: write it into tagFilter.pattern"
 // +kubebuilder:validation:XValidation:rule="!has(self.scheme) || self.scheme != 'Tuple' || !has(self.groupBy) || self.groupBy == 'All' || (has(self.parts) ? self.parts : 3) >= (self.groupBy == 'Major' ? 2 : 3)",message="spec.versioning.groupBy: Major requires versioning.parts to be at least 2; Minor and Patch require at least 3"
 type Versioning struct {
-	// scheme defines how a version is read from a tag. With PushTime it is the build time
-	// of the image in UTC, such as "2026.1.5.13.7.9".
+	// scheme defines how a version is read from a tag. SemVer reads semantic versions, Tuple reads a
+	// fixed number of numbers, and Regexp reads the named groups of tagFilter.pattern. PushTime
+	// ignores the tag: the version is the build time of the image in UTC, such as "2026.1.5.13.7.9".
+	// Defaults to SemVer.
 	// +optional
 	// +kubebuilder:default=SemVer
 	Scheme VersionScheme `json:"scheme,omitempty"`
@@ -249,7 +251,7 @@ type Versioning struct {
 	Suffix string `json:"suffix,omitempty"`
 
 	// level is the minimum maturity. Release admits final versions only; Candidate also admits
-	// pre-releases. A pre-release belongs to the group of its final version.
+	// pre-releases. A pre-release belongs to the group of its final version. Defaults to Release.
 	// +optional
 	// +kubebuilder:default=Release
 	// +kubebuilder:validation:Enum=Release;Candidate
@@ -262,13 +264,15 @@ type Versioning struct {
 	// +kubebuilder:validation:MaxLength=256
 	Range string `json:"range,omitempty"`
 
-	// groupBy defines which versions replace each other.
+	// groupBy defines which versions replace each other. All puts all versions into one group. Major
+	// groups 1.2.3 as "1.x", Minor as "1.2.x", and Patch as "1.2.3", together with its builds.
+	// Defaults to All.
 	// +optional
 	// +kubebuilder:default=All
 	GroupBy GroupBy `json:"groupBy,omitempty"`
 
-	// twoParts defines whether "1.2" is a version. By default three numeric parts are
-	// required, so that dates and numeric commit hashes are not versions.
+	// twoParts defines whether "1.2" is a version. Deny requires three numeric parts, so that dates
+	// and numeric commit hashes are not versions; Allow admits two. Defaults to Deny.
 	// +optional
 	// +kubebuilder:default=Deny
 	// +kubebuilder:validation:Enum=Deny;Allow
@@ -284,15 +288,16 @@ type ImageLimits struct {
 	// +kubebuilder:validation:Maximum=256
 	Groups int32 `json:"groups,omitempty"`
 
-	// releasesPerGroup offered, newest first. A pull request has one: its head commit.
+	// releasesPerGroup offered, newest first. A pull request has one: its head commit. Defaults to
+	// 10.
 	// +optional
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	ReleasesPerGroup int32 `json:"releasesPerGroup,omitempty"`
 
-	// tags is the maximum number of tags that match spec.tagFilter. If there are more,
-	// condition Truncated is True. At most 100,000 tags of a repository are read.
+	// tags is the maximum number of tags that match spec.tagFilter. If there are more, condition
+	// Truncated is True. At most 100,000 tags of a repository are read. Defaults to 10000.
 	// +optional
 	// +kubebuilder:default=10000
 	// +kubebuilder:validation:Minimum=1
@@ -309,7 +314,8 @@ type OfferedRelease struct {
 	// +kubebuilder:validation:MaxLength=63
 	Group string `json:"group"`
 
-	// level is the maturity of this version.
+	// level is the maturity of this version: Release is a final version, Candidate is a pre-release,
+	// and Preview is a commit of a pull request.
 	// +kubebuilder:validation:Enum=Release;Candidate;Preview
 	Level ReleaseLevel `json:"level"`
 
@@ -376,7 +382,9 @@ type Withdrawal struct {
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version,omitempty"`
 
-	// reason of the withdrawal.
+	// reason of the withdrawal: Denied by spec.deny; Excluded, because the specification no longer
+	// admits it; Gone, because two scans showed that it no longer exists in the registry; Closed,
+	// because the pull request is closed.
 	Reason WithdrawReason `json:"reason"`
 
 	// time at which it was withdrawn.

@@ -129,8 +129,8 @@ type Availability struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self.matches('^(100|[1-9]?[0-9])%$')",message="spec.availability.minAvailable must be a number from 0 to 1000 or a percentage such as 50%"
 	MinAvailable *intstr.IntOrString `json:"minAvailable,omitempty"`
 
-	// maxUnavailable is the maxUnavailable of that PodDisruptionBudget: a number or a percentage.
-	// Defaults to 1.
+	// maxUnavailable is the maxUnavailable of the PodDisruptionBudget that is created for a release
+	// with traffic and at least two replicas: a number or a percentage. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self.matches('^(100|[1-9]?[0-9])%$')",message="spec.availability.maxUnavailable must be a number from 0 to 1000 or a percentage such as 50%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
@@ -150,10 +150,11 @@ type Availability struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self == 'Full'",message="spec.availability.standbyReplicas must be a number from 0 to 1000 or Full"
 	StandbyReplicas *intstr.IntOrString `json:"standbyReplicas,omitempty"`
 
-	// exclusive is for workers of which only one version may run, such as those that elect a leader or
-	// process an ordered stream. The pods of the release that ran are gone before the next release of
-	// its group gets any; if that fails, its pods are gone before the first release gets them back.
-	// Steps of a canary must have weight 100, and retained releases have no pods. Defaults to false.
+	// exclusive is for workers of which only one version may run at a time, such as those that elect
+	// a leader or process an ordered stream. The pods of the active release terminate before those
+	// of the next release of its group start. If the rollout fails, the pods of the failed release
+	// terminate before those of the active release start again. Steps of a canary must have weight
+	// 100, and retained releases have no pods. Defaults to false.
 	// +optional
 	Exclusive bool `json:"exclusive,omitempty"`
 }
@@ -207,9 +208,9 @@ type UpdateStrategy struct {
 	// +kubebuilder:validation:Maximum=10
 	MinimumAvailable int32 `json:"minimumAvailable,omitempty"`
 
-	// progressDeadlineSeconds is the time within which a release must become available, and each
-	// step must become available and programmed; otherwise the rollout fails. Pauses do not count
-	// while the release is healthy. Defaults to 600.
+	// progressDeadlineSeconds is the maximum time for a release to become available, and for each
+	// step until its pods are available and its weight is programmed; after it the rollout fails.
+	// Pauses do not count while the release is healthy. Defaults to 600.
 	// +optional
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=10
@@ -261,8 +262,9 @@ type ManualUpdateStrategy struct {
 	// +kubebuilder:validation:MaxLength=63
 	Release string `json:"release,omitempty"`
 
-	// configuration is the template with which the pinned version runs. Defaults to
-	// Retained.
+	// configuration is the template with which the pinned version runs: Retained is that of the
+	// newest release of the version that was ever active, or the current template if there is no
+	// such release; Current is the current template. Defaults to Retained.
 	// +optional
 	Configuration PinConfiguration `json:"configuration,omitempty"`
 
@@ -337,8 +339,9 @@ type GroupPin struct {
 	// +kubebuilder:validation:MaxLength=63
 	Release string `json:"release,omitempty"`
 
-	// configuration is the template with which the pinned version runs. Defaults to
-	// Retained.
+	// configuration is the template with which the pinned version runs: Retained is that of the
+	// newest release of the version that was ever active, or the current template if there is no
+	// such release; Current is the current template. Defaults to Retained.
 	// +optional
 	Configuration PinConfiguration `json:"configuration,omitempty"`
 
@@ -374,14 +377,16 @@ type CanaryStrategy struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(i, s, i == 0 || s.weight >= self[i-1].weight)",message="spec.updateStrategy.canary.steps: weights must not decrease from one step to the next"
 	Steps []CanaryStep `json:"steps"`
 
-	// traffic selects what splits the work of a group between its active release and the canary.
-	// Defaults to Routes if a NetworkPolicy routes to the group or ever did, if scale is Full, or if
-	// availability.autoscaling is set, and to Pods otherwise.
+	// traffic selects what splits the work of a group between its active release and the canary:
+	// Routes splits requests by the weights of routes, and Pods divides availability.replicas pods
+	// between the two releases. Defaults to Routes if a NetworkPolicy routes to the group or ever
+	// did, if scale is Full, or if availability.autoscaling is set, and to Pods otherwise.
 	// +optional
 	Traffic CanaryTraffic `json:"traffic,omitempty"`
 
-	// scale selects how many replicas the canary has before it becomes active. Defaults to
-	// Full, and with traffic Pods to MatchWeight.
+	// scale selects how many replicas the canary has before it becomes active: Full is all replicas
+	// from the start, and MatchWeight is the share of the active release's replicas that its next
+	// weight requires, at least one. Defaults to Full, and with traffic Pods to MatchWeight.
 	// +optional
 	Scale CanaryScale `json:"scale,omitempty"`
 
@@ -395,8 +400,8 @@ type CanaryStrategy struct {
 	// +optional
 	AnalysisTemplateRef *AnalysisTemplateReference `json:"analysisTemplateRef,omitempty"`
 
-	// hooks are HTTP endpoints that are called during a rollout, either to decide whether it
-	// continues or to be notified.
+	// hooks are HTTP endpoints that are called, or Jobs that run, during a rollout, either to decide
+	// whether it continues or to be notified.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -539,8 +544,9 @@ type TogetherStrategy struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// onFailure defines what happens to a canary whose version fails in another of these
-	// Microservices. Defaults to Hold.
+	// onFailure defines what happens to a canary whose version fails in another Microservice with
+	// the same together.name: Hold keeps the canary in its step until the failure is fixed, and
+	// RollBack rolls the canary back as well. Defaults to Hold.
 	// +optional
 	OnFailure TogetherFailure `json:"onFailure,omitempty"`
 }

@@ -77,8 +77,9 @@ type Rollout struct {
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
 
-	// gate at which the rollout waits for hooks. At ConfirmTrafficIncrease the hooks decide about
-	// the traffic of the next step.
+	// gate at which the rollout waits: ConfirmRollout before the release has pods, PreRollout before
+	// it has traffic, Together for Microservices that roll out together, ConfirmTrafficIncrease
+	// before the next step with more traffic, ConfirmPromotion after the last step.
 	// +optional
 	Gate Gate `json:"gate,omitempty"`
 
@@ -152,7 +153,8 @@ type HandledDecision struct {
 	// id of the decision.
 	// +kubebuilder:validation:MaxLength=64
 	ID string `json:"id"`
-	// action that was requested.
+	// action that was requested: Continue, Adopt, Deprecate or Retry, as in spec.decision of a
+	// VersionedMicroservice.
 	Action DecisionAction `json:"action"`
 	// time at which it was handled.
 	Time metav1.MicroTime `json:"time"`
@@ -194,7 +196,9 @@ type Release struct {
 	// +kubebuilder:validation:MaxLength=64
 	Config string `json:"config,omitempty"`
 
-	// status of the release.
+	// status of the release: pending is not available yet; canary is available and receives at most
+	// part of the traffic; active serves its group; error did not become available in time, failed,
+	// or was aborted; deprecated was active before, or was superseded before it was active.
 	Status ReleaseStatus `json:"status"`
 
 	// weight in percent that routes should give to the release. In a live group with an active
@@ -305,12 +309,15 @@ type ReleaseGroup struct {
 	// +kubebuilder:validation:MaxLength=63
 	Slug string `json:"slug"`
 
-	// level is the maturity of the group's newest version.
+	// level is the maturity of the group's newest version: Release is a final version, Candidate is
+	// a pre-release, and Preview is a commit of a pull request.
 	// +optional
 	// +kubebuilder:validation:Enum=Release;Candidate;Preview
 	Level ReleaseLevel `json:"level,omitempty"`
 
-	// phase of the group.
+	// phase of the group: Live has an active release, or is about to have one; Closing is being
+	// drained and removed; Expired is a preview without pods, whose last push is older than
+	// spec.previews.maxAge, or which waits for one of the spec.previews.maxGroups slots.
 	Phase GroupPhase `json:"phase"`
 
 	// pullRequest is the number of the pull request, if this group is a preview.
@@ -459,13 +466,13 @@ type MicroserviceStatus struct {
 	// +optional
 	AdoptedReplicas *int32 `json:"adoptedReplicas,omitempty"`
 
-	// replicas is the number of pods that the newest release group is to have, for autoscalers of the
-	// Microservice.
+	// replicas is the number of pods that the newest release group should have, read by autoscalers
+	// of the Microservice.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 
-	// selector selects the pods of the newest release group with an active release, for autoscalers
-	// of the Microservice.
+	// selector selects the pods of the newest release group with an active release. It is read by
+	// autoscalers of the Microservice.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Selector string `json:"selector,omitempty"`

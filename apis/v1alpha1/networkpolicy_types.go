@@ -83,8 +83,8 @@ type NetworkPolicySpec struct {
 	AdoptFrom *AdoptService `json:"adoptFrom,omitempty"`
 
 	// deletionPolicy defines what remains after the policy is deleted: nothing (Delete, the
-	// default), its Services and routes (Orphan), or the adopted Service with its original
-	// selector (Restore).
+	// default), its Services and routes (Orphan), or the adopted Service with its original selector,
+	// or the rules of routeRef with their original backendRefs (Restore).
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 }
@@ -123,7 +123,9 @@ type NetworkPort struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 65535 : size(self) <= 15 && self.matches('\\\\D')",message="spec.ports[].targetPort must be a number from 1 to 65535, without quotes, or the name of a container's port, of at most 15 characters and not only digits"
 	TargetPort *intstr.IntOrString `json:"targetPort,omitempty"`
 
-	// protocol of the port. Defaults to HTTP.
+	// protocol of the port. Domains route HTTP, HTTPS (to pods that serve HTTPS), GRPC, and TLS (to
+	// pods that decrypt, by the server name that the client requests); listeners route TCP and UDP.
+	// Defaults to HTTP.
 	// +optional
 	Protocol PortProtocol `json:"protocol,omitempty"`
 
@@ -162,7 +164,7 @@ type NetworkProvider struct {
 // +kubebuilder:validation:XValidation:rule="!(has(self.groups) && has(self.release))",message="spec.provider.routeRef: set at most one of groups and release"
 // +kubebuilder:validation:XValidation:rule="!has(self.groups) || self.groups.policy != 'Each'",message="spec.provider.routeRef.groups.policy must be Newest or Named: a rule routes to one group at a time"
 type RouteReference struct {
-	// kind of the route.
+	// kind of the route: HTTPRoute, GRPCRoute, TLSRoute, TCPRoute or UDPRoute.
 	// +required
 	// +kubebuilder:validation:Enum=HTTPRoute;GRPCRoute;TLSRoute;TCPRoute;UDPRoute
 	Kind string `json:"kind"`
@@ -238,9 +240,9 @@ type GatewayProvider struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.name == p.name && (has(p.__namespace__) ? has(q.__namespace__) && q.__namespace__ == p.__namespace__ : !has(q.__namespace__)) && (!has(p.sectionName) || !has(q.sectionName) || q.sectionName == p.sectionName)))",message="spec.provider.gateway.parentRefs: references to the same Gateway must have different sectionNames"
 	ParentRefs []ParentReference `json:"parentRefs"`
 
-	// confirm defines when a route counts as programmed: when every parent has accepted it
-	// (Status, the default), or when, in addition, the addresses of the Gateways serve it as it
-	// was written (Probe). Probe applies to HTTPRoutes only.
+	// confirm defines when a route counts as programmed: when every parent has accepted it (Status,
+	// the default), or when, in addition, the addresses of the Gateways serve it as it was written
+	// (Probe). Probe applies to HTTPRoutes only.
 	// +optional
 	Confirm ConfirmMode `json:"confirm,omitempty"`
 
@@ -457,9 +459,11 @@ type ParentReference struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.path) || !has(self.canaryMatches) || self.canaryMatches.all(m, !has(m.path) || m.path.value == self.path || m.path.value.startsWith(self.path.endsWith('/') ? self.path : self.path + '/'))",message="spec.domains[].canaryMatches[].path.value must be the domain's path, or begin with it and a '/': /shop/new is below /shop, and /shopping is not"
 // +kubebuilder:validation:XValidation:rule="!(has(self.canaryMatches) && has(self.release))",message="spec.domains[]: set at most one of canaryMatches and release: a domain that names a release routes to no other"
 type Domain struct {
-	// domain is a host name, or a template of a host name with the fields {{.ReleaseGroupName}}
-	// (the group's slug), {{.StreamName}}, {{.Version}}, {{.Number}} (of the pull request),
-	// {{.Name}}, {{.FullName}}, {{.Microservice}} and {{.Namespace}}, without functions.
+	// domain is a host name, or a template of a host name with fields, without functions. Fields of
+	// the group are {{.ReleaseGroupName}} (its slug, such as 1-x), {{.StreamName}} (its name, such
+	// as 1.x), {{.FullName}} (the Microservice and the slug, such as shop-1-x), {{.Version}} (its
+	// active version) and {{.Number}} (of its pull request). Others are {{.Name}} (of the policy),
+	// {{.Microservice}} and {{.Namespace}}.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -490,12 +494,14 @@ type Domain struct {
 	ParentRefs []ParentReference `json:"parentRefs,omitempty"`
 
 	// groups that the domain routes to. By default, each group has its own domain if the template
-	// has a field of the group; otherwise the domain routes to the newest group.
+	// contains a field that differs between groups, such as {{.ReleaseGroupName}}; otherwise the
+	// domain routes to the newest group.
 	// +optional
 	Groups *DomainGroups `json:"groups,omitempty"`
 
-	// release routes the domain to one release, either that of a version or the canary: the canary
-	// of each group if the template has a field of the group, and of the newest group otherwise.
+	// release routes the domain to one release, either that of a version or the canary. If the
+	// template contains a field that differs between groups, such as {{.ReleaseGroupName}}, the
+	// canary is that of each group; otherwise it is that of the newest group.
 	// +optional
 	Release *DomainRelease `json:"release,omitempty"`
 
@@ -546,7 +552,8 @@ type CanaryMatch struct {
 	// +optional
 	Path *MatchPath `json:"path,omitempty"`
 
-	// method that a request must have.
+	// method that a request must have: GET, HEAD, POST, PUT, DELETE, CONNECT, OPTIONS, TRACE or
+	// PATCH.
 	// +optional
 	// +kubebuilder:validation:Enum=GET;HEAD;POST;PUT;DELETE;CONNECT;OPTIONS;TRACE;PATCH
 	Method string `json:"method,omitempty"`
@@ -577,7 +584,8 @@ type MatchPath struct {
 	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="canaryMatches[].path.value must not contain '//', '.' or '..' between slashes, or an escaped slash (%2F, %5C), which gateways change or reject: write the path without them, such as /shop"
 	Value string `json:"value"`
 
-	// type of comparison. Defaults to PathPrefix.
+	// type of comparison: Exact compares the whole path, and PathPrefix compares its leading
+	// elements. Defaults to PathPrefix.
 	// +optional
 	Type PathType `json:"type,omitempty"`
 }
@@ -620,13 +628,14 @@ type MatchValue struct {
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9!#$%&'*+.^_|~-]+$")`,message="the name of a header or query parameter must consist of letters, digits and !#$%&'*+.^_|~-, without spaces, such as X-Canary"
 	Name string `json:"name"`
 
-	// value that it must have.
+	// value that the header or query parameter must have.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Value string `json:"value"`
 
-	// type of comparison. Defaults to Exact.
+	// type of comparison: Exact compares the whole value, and RegularExpression matches a regular
+	// expression in the syntax of the gateway. Defaults to Exact.
 	// +optional
 	Type MatchType `json:"type,omitempty"`
 }
@@ -665,12 +674,15 @@ const (
 // DomainGroups selects groups for a domain.
 // +kubebuilder:validation:XValidation:rule="(self.policy == 'Named') == (has(self.names) && size(self.names) > 0)",message="spec.domains[].groups: set names if and only if policy is Named"
 type DomainGroups struct {
-	// policy that selects the groups.
+	// policy that selects the groups: Each gives each group its own domain, Newest routes to the
+	// newest group that has an active release with ready endpoints, and Named routes to the groups
+	// in names.
 	// +required
 	Policy GroupsPolicy `json:"policy"`
 
-	// names or slugs of groups, for policy Named. If the template has no field of the group, the
-	// first of these groups that has an active release gets the domain.
+	// names or slugs of groups, for policy Named. Unless the template contains a field that differs
+	// between groups, such as {{.ReleaseGroupName}}, only the first of these groups that has an
+	// active release gets the domain.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
@@ -697,8 +709,9 @@ type DomainRelease struct {
 	// +optional
 	Status DomainReleaseStatus `json:"status,omitempty"`
 
-	// whenAbsent defines where the domain routes to while there is no such release. Defaults to
-	// Active.
+	// whenAbsent defines where the domain routes to while the group has no canary with a ready
+	// endpoint: Active is the active release, and NotFound is nowhere, because there is no route.
+	// Defaults to Active.
 	// +optional
 	WhenAbsent WhenAbsent `json:"whenAbsent,omitempty"`
 }
@@ -878,7 +891,7 @@ type GroupTraffic struct {
 	// accepted.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
-	// confirmedTime is when this revision was confirmed, with these references.
+	// confirmedTime is when revision was confirmed, with the releases in references.
 	// +optional
 	ConfirmedTime *metav1.MicroTime `json:"confirmedTime,omitempty"`
 	// references lists every release that any written object refers to, whether by weight, by a
@@ -910,8 +923,8 @@ type GroupTraffic struct {
 	// canary of this group.
 	// +optional
 	CanaryDomains bool `json:"canaryDomains,omitempty"`
-	// canary is the release of this group to which all of these domains and listeners route, as
-	// accepted: either the canary, or the release that PreRollout hooks test.
+	// canary is the release of this group to which all domains and listeners with release.status
+	// canary route, as accepted: either the canary, or the release that PreRollout hooks test.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Canary string `json:"canary,omitempty"`
@@ -919,7 +932,8 @@ type GroupTraffic struct {
 	// example because its Gateway was deleted. The confirmed revision is then not served.
 	// +optional
 	Unrouted bool `json:"unrouted,omitempty"`
-	// split is true when weights are applied.
+	// split is Weighted if traffic is split by weight, and Whole if all of it moves at the same
+	// time.
 	Split SplitMode `json:"split"`
 	// reason why the revision is not confirmed, as one CamelCase word.
 	// +optional
@@ -949,8 +963,8 @@ type ProviderSwitch struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
 	From []string `json:"from"`
-	// replacedTime is when the current provider began to serve everything that they serve. It is
-	// not set before that.
+	// replacedTime is when the current provider began to serve everything that the previous
+	// providers serve. It is not set before that.
 	// +optional
 	ReplacedTime *metav1.MicroTime `json:"replacedTime,omitempty"`
 }

@@ -68,7 +68,9 @@ type NotificationReceiver struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// type is the kind of service that receives the messages.
+	// type is the kind of service that receives the messages: Webhook receives JSON or the output of
+	// template, CloudEvents receives CloudEvents 1.0, Slack, Teams and Discord receive chat
+	// messages, and GitHubStatus sets commit statuses at GitHub.
 	// +required
 	Type ReceiverType `json:"type"`
 
@@ -91,7 +93,11 @@ type NotificationReceiver struct {
 	// +optional
 	CASecretRef *Reference `json:"caSecretRef,omitempty"`
 
-	// events about which the receiver is notified. Defaults to all except Step and Deprecated.
+	// events about which the receiver is notified: Started, Step (more traffic), Waiting (for a
+	// user), Promoted (became active), Restored (became active again), RolledBack (failed after it
+	// had traffic), Failed (before it had traffic), Aborted (by a user or a gate), Superseded (by
+	// another release), Removed (before its rollout ended), Deprecated (no longer active). Defaults
+	// to all except Step and Deprecated.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -228,18 +234,19 @@ type NotificationDelivery struct {
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version"`
 
-	// event that was last reported.
+	// event that was last reported: Started, Step, Waiting, Promoted, Restored, RolledBack, Failed,
+	// Aborted, Superseded, Removed or Deprecated.
 	Event NotificationEvent `json:"event"`
 
 	// run is the sequence number of the rollout that was last reported, or 0 if none was.
 	// +optional
 	Run int64 `json:"run,omitempty"`
 
-	// step of that rollout, from 1. It is 0 before the first step.
+	// step of the rollout that was last reported, from 1. It is 0 before the first step.
 	// +optional
 	Step int32 `json:"step,omitempty"`
 
-	// waits lists the waits of that step that were reported.
+	// waits that were reported for the step of the last reported rollout.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8

@@ -24,17 +24,20 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Gateway' || !(has(self.secretName) || has(self.issuerRef))",message="spec.domains[].tls: secretName and issuerRef cannot be combined with mode Gateway, which uses the certificate of the Gateway's listener; for your own certificate use mode ListenerSet"
 // +kubebuilder:validation:XValidation:rule="!has(self.port) || (has(self.mode) && self.mode == 'ListenerSet')",message="spec.domains[].tls.port is allowed only with mode ListenerSet: the other modes use the ports of their gateway"
 type DomainTLS struct {
-	// mode is the kind of the object that terminates TLS: Gateway or ListenerSet with
-	// spec.provider.gateway, Ingress with spec.provider.ingress, ApisixTls with
-	// spec.provider.apisix. Defaults to Gateway, Ingress or ApisixTls, depending on the provider.
+	// mode is the kind of the object that terminates TLS: Gateway uses the certificate of the
+	// Gateway's HTTPS listener, ListenerSet is created for each host, Ingress has the Secret in
+	// spec.tls, and ApisixTls is created. Gateway and ListenerSet require spec.provider.gateway,
+	// Ingress requires spec.provider.ingress, and ApisixTls requires spec.provider.apisix. Defaults
+	// to Gateway, Ingress or ApisixTls, depending on the provider.
 	// +optional
 	Mode TLSMode `json:"mode,omitempty"`
 
 	// secretName is the name of the Secret of type kubernetes.io/tls, in the policy's namespace,
-	// that contains the certificate. It can be a template with the fields {{.ReleaseGroupName}},
-	// {{.FullName}}, {{.Name}}, {{.Microservice}} and {{.Namespace}}. Required for all modes
-	// except Gateway. The gateway reads the Secret; the controller does not. Several domains can
-	// use the same Secret.
+	// that contains the certificate. It can be a template with the fields {{.ReleaseGroupName}} (the
+	// slug of the group, such as 1-x), {{.FullName}} (the Microservice and the slug, such as
+	// shop-1-x), {{.Name}} (of the policy), {{.Microservice}} and {{.Namespace}}. Required for all
+	// modes except Gateway. The gateway reads the Secret; the controller does not. Several domains
+	// can use the same Secret.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

@@ -114,7 +114,9 @@ const (
 // Decision is a user's decision about a release.
 // +kubebuilder:validation:XValidation:rule="self.action == 'Continue' ? has(self.step) : !has(self.step)",message="spec.decision.step is the step that action Continue approves (its name, or its number from 1), and must not be set with other actions"
 type Decision struct {
-	// action to take.
+	// action to take: Continue approves the step that is named in step, or ends its pause; Adopt
+	// makes the release active without further steps, as soon as it is available; Deprecate aborts
+	// the rollout of a pending or canary release; Retry starts a failed release again.
 	// +required
 	Action DecisionAction `json:"action"`
 
@@ -160,7 +162,10 @@ type VersionedMicroserviceStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// release is the status of the release in the Microservice.
+	// release is the status of the release in the Microservice: pending is not available yet; canary
+	// is available and receives at most part of the traffic; active serves its group; error did not
+	// become available in time, failed, or was aborted; deprecated was active before, or was
+	// superseded before it was active.
 	// +optional
 	Release ReleaseStatus `json:"release,omitempty"`
 
@@ -216,8 +221,8 @@ type VersionedMicroserviceStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Hooks []HookStatus `json:"hooks,omitempty"`
 
-	// activeJobs is the number of Jobs of hooks that have not ended, without those of hooks of type Rollout. The
-	// release is not deleted before.
+	// activeJobs is the number of Jobs of hooks that have not ended, excluding those of hooks of
+	// type Rollout. The release is not deleted before they have ended.
 	// +optional
 	ActiveJobs int32 `json:"activeJobs,omitempty"`
 
