@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Removes Heighliner and all of its objects from the cluster of the kubeconfig, in an
-# order in which nothing waits for ever: the objects first, while the manager can do
+# order in which nothing waits forever: the objects first, while the manager can do
 # what their deletionPolicy says, and end what it reports at GitHub; a finalizer that
 # no one takes off in time is taken off here.
 # Usage: hack/uninstall.sh [kustomization], default config/default.

@@ -150,6 +150,6 @@ func TestLabelRemoved(t *testing.T) {
 		}
 	}
 	if now.Spec.Suspend != nil && *now.Spec.Suspend {
-		t.Errorf("it is suspended for ever, with the message %q", now.Annotations[v1alpha1.AnnotationFollowMessage])
+		t.Errorf("it is suspended forever, with the message %q", now.Annotations[v1alpha1.AnnotationFollowMessage])
 	}
 }

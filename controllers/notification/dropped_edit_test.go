@@ -11,7 +11,7 @@ import (
 
 // The edit of a message was dropped, because the receiver did not accept it for 24 hours (an expired token, say). What is known of the
 // message, at GitHub the commit whose status it is, is not forgotten: the end of the release is shown there, also when it is removed,
-// and the commit does not stay pending for ever.
+// and the commit does not stay pending forever.
 func TestDroppedEditForgetsNoMessage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "github", Type: v1alpha1.ReceiverGitHubStatus})

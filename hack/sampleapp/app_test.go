@@ -50,7 +50,7 @@ func TestAnswers(t *testing.T) {
 		"ready":                 {target: "/readyz", want: answer{Status: 200, Body: "ok"}},
 		"slow":                  {target: "/slow?seconds=0.3", want: answer{Status: 200, Body: "...done", Took: 300 * time.Millisecond}},
 		"slow without time":     {target: "/slow", want: answer{Status: 400, Body: `check seconds: must be 0 to 600, not ""`}},
-		"slow for ever":         {target: "/slow?seconds=601", want: answer{Status: 400, Body: `check seconds: must be 0 to 600, not "601"`}},
+		"slow forever":          {target: "/slow?seconds=601", want: answer{Status: 400, Body: `check seconds: must be 0 to 600, not "601"`}},
 		"configured latency":    {config: slow, target: "/", want: answer{Status: 200, Body: "shop 1.1.0", Took: time.Second}},
 		"health is not late":    {config: slow, target: "/healthz", want: answer{Status: 200, Body: "ok"}},
 		"latency of request":    {config: slow, target: "/?latency=200ms", want: answer{Status: 200, Body: "shop 1.1.0", Took: 200 * time.Millisecond}},

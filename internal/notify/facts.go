@@ -46,7 +46,7 @@ func Ended(e v1alpha1.NotificationEvent) bool {
 	return e != v1alpha1.NotifyStarted && e != v1alpha1.NotifyStep && e != v1alpha1.NotifyWaiting
 }
 
-// KeyOf a release.
+// KeyOf returns the key of a release.
 func KeyOf(s view.ReleaseState) Key {
 	return Key{s.Microservice.Namespace, s.Row.VersionedMicroservice}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// turns orders the acquisitions of a replica: one after another, each later by the patience for every shard that it holds, so that a
-// replica with fewer shards is faster.
+// turns orders the acquisitions of a replica. It acquires one shard at a time, and delays each acquisition by the patience, multiplied
+// by the number of shards that it holds, so that a replica with fewer shards is faster.
 type turns struct {
 	patience time.Duration
 	// next has an element while no acquisition waits or runs; who takes it may use held.

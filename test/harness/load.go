@@ -126,8 +126,8 @@ type Load struct {
 	ended    chan struct{}
 }
 
-// StartLoad starts to send. The load ends with its count, its duration, ctx or Stop, whichever comes first; requests in
-// progress still get their answers. The error names the invalid field of config.
+// StartLoad starts sending requests. The load ends with its count, its duration, ctx or Stop, whichever comes first; requests in
+// progress still get their responses. The error names the invalid field of config.
 func StartLoad(ctx context.Context, config LoadConfig) (*Load, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {

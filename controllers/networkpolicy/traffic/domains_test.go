@@ -112,8 +112,9 @@ func TestURLAndListeners(t *testing.T) {
 	}
 }
 
-// A Gateway that reports of itself that it is not programmed is what a policy waits for, although it accepts the routes. What it
-// reported of an earlier generation is over. Nothing is stalled: the Gateway's controller may get it to work.
+// TestGatewayThatIsNotProgrammed checks that a policy waits for a Gateway that reports that it is not programmed, even if the Gateway
+// accepts the routes. A report about an earlier generation does not count. The policy is not stalled, because the controller of the
+// Gateway may still program it.
 func TestGatewayThatIsNotProgrammed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status             metav1.ConditionStatus

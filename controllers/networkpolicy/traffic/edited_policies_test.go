@@ -134,7 +134,7 @@ func TestStatusOfAcceptedRouteWithoutGroups(t *testing.T) {
 }
 
 // TestSwitchingPolicyHoldsItsHosts checks that a policy that moves from a Gateway to Ingresses holds its hosts at the Gateway until
-// its HTTPRoutes are deleted: the older route has the requests.
+// its HTTPRoutes are deleted, because the older route receives the requests.
 func TestSwitchingPolicyHoldsItsHosts(t *testing.T) {
 	a := routedBy(t, byGateway)
 	a.policy.CreationTimestamp.Time = a.now.Add(-time.Hour)

@@ -151,7 +151,7 @@ const (
 	DeploymentConflict Answer = "deployment-conflict" // 409
 )
 
-// New returns a server without repositories and credentials. Errors: the reference cannot be read.
+// New returns a server without repositories and credentials. It returns an error if the reference cannot be read.
 func New(o Options) (*Server, error) {
 	b, err := readReference()
 	if err != nil {

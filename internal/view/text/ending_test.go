@@ -12,7 +12,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// By the guide about hooks hlnr tree shows where a release waits, and what the endpoint answered: also at the end of a preview.
+// TestTreeOfAPreviewThatEnds checks that hlnr tree shows where a release waits and how the endpoint responded at the end of a preview
+// too, as the guide about hooks describes it.
 func TestTreeOfAPreviewThatEnds(t *testing.T) {
 	t.Parallel()
 	s, ok := viewtest.Play("previews", "shop")
