@@ -30,7 +30,7 @@ type Board struct {
 	// Notifications are the NotificationPolicies that do not deliver all messages.
 	Notifications []NotificationProblem `json:"notifications,omitempty"`
 	// Services: those that wait for a user first, then failed ones, then those with a rollout in
-	// progress, then the others; each by namespace and name.
+	// progress, then the others; each by name and namespace.
 	Services []Service `json:"services"`
 }
 
