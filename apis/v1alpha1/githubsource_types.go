@@ -86,7 +86,7 @@ type GitHubPullRequests struct {
 	// associations of authors that are selected: Owner of the repository, Member of its
 	// organization, Collaborator who was invited, Contributor who has committed before,
 	// FirstTimeContributor without an earlier commit in the repository, FirstTimer without an
-	// earlier commit on GitHub, Mannequin for an imported account without a user, and None of these.
+	// earlier commit on GitHub, Mannequin for a placeholder of an imported user, and None of these.
 	// Defaults to all.
 	// +optional
 	// +listType=set
