@@ -15,7 +15,7 @@ import (
 // the limits of the page.
 const (
 	maxOnPage = 300
-	maxAtom  = 100
+	maxAtom   = 100
 )
 
 // eventQuery selects the events of the page. It is in the URL.
