@@ -53,10 +53,12 @@ func trimPod(obj any) (any, error) {
 	return pod, nil
 }
 
-// trimJob keeps a Job's metadata and status: nothing else is read.
+// trimJob keeps a Job's metadata, its status, and the timeout of its pods: nothing else is read.
 func trimJob(obj any) (any, error) {
 	if job, ok := obj.(*batchv1.Job); ok {
+		timeout := job.Spec.Template.Spec.ActiveDeadlineSeconds
 		job.ManagedFields, job.Spec = nil, batchv1.JobSpec{}
+		job.Spec.Template.Spec.ActiveDeadlineSeconds = timeout
 	}
 	return obj, nil
 }
