@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -46,7 +47,10 @@ func (r *reconciler) observeJobs(ctx context.Context, o *observed) error {
 		}
 		o.jobs = append(o.jobs, job)
 	}
-	return r.findJobs(ctx, o)
+	if err := r.findJobs(ctx, o); err != nil {
+		return err
+	}
+	return r.findPods(ctx, o)
 }
 
 // findJobs looks for the Jobs that the status shows as running, and that are not in the cache, past the cache: they may have lost their
@@ -70,6 +74,33 @@ func (r *reconciler) findJobs(ctx context.Context, o *observed) error {
 		}
 	}
 	return nil
+}
+
+// podsMargin is the longest time between the read of the pods of Jobs and what is planned for them.
+const podsMargin = time.Minute
+
+// findPods reads the pods of the Jobs that count as not started, past the cache, which does not contain them. A pod with a node counts as
+// ready: its init containers may run, a native sidecar may not be ready, or it may have just ended. The kubelet ends it by its timeout.
+func (r *reconciler) findPods(ctx context.Context, o *observed) error {
+	for _, job := range o.jobs {
+		if at, ok := hook.NotStartedBy(job.Job); !ok || r.clock.Now().Add(podsMargin).Before(at) {
+			continue
+		}
+		var pods corev1.PodList
+		if err := r.live.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
+			return fmt.Errorf("list pods of Job %q: %w", job.Name, err)
+		}
+		if slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return metav1.IsControlledBy(&pod, job) && started(&pod) }) {
+			job.Status.Ready = ptr.To(int32(1))
+		}
+	}
+	return nil
+}
+
+// started reports whether a pod of a Job has a node, and is neither deleted nor counted as one that has ended.
+func started(pod *corev1.Pod) bool {
+	over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && (!over || slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer))
 }
 
 // activeJobs returns how many Jobs have not ended, without those of rounds, which end with their step.

@@ -91,10 +91,20 @@ func Finished(job *batchv1.Job) *batchv1.JobCondition {
 // maxReplaceDelay is the longest time until the Job controller replaces a failed pod.
 const maxReplaceDelay = 6 * time.Minute
 
+// ends reports whether a Job has not ended, and its last pod has: no pod is ready any more.
+func ends(job *batchv1.Job) bool {
+	if u := job.Status.UncountedTerminatedPods; u != nil && len(u.Succeeded)+len(u.Failed) > 0 {
+		return true
+	}
+	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return (c.Type == batchv1.JobSuccessCriteriaMet || c.Type == batchv1.JobFailureTarget) && c.Status == corev1.ConditionTrue
+	})
+}
+
 // NotStartedBy returns when a Job counts as one that does not start, if none of its pods is ready by then: the timeout of a pod does not
-// count while it has no node. ok is false for a Job that has ended, or has a ready pod.
+// count while it has no node. ok is false for a Job that ends or has ended, or has a ready pod.
 func NotStartedBy(job *batchv1.Job) (at time.Time, ok bool) {
-	if Finished(job) != nil || ptr.Deref(job.Status.Ready, 0) > 0 {
+	if Finished(job) != nil || ends(job) || ptr.Deref(job.Status.Ready, 0) > 0 {
 		return time.Time{}, false
 	}
 	timeout := time.Duration(ptr.Deref(job.Spec.Template.Spec.ActiveDeadlineSeconds, int64(defaultJobTimeout/time.Second))) * time.Second

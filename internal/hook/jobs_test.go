@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -91,6 +92,10 @@ func TestJobWithoutANode(t *testing.T) {
 	ready.Status.Ready = ptr.To(int32(1))
 	again := job.DeepCopy()
 	again.Status.Failed = 1
+	ended, met, target := job.DeepCopy(), job.DeepCopy(), job.DeepCopy()
+	ended.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{Succeeded: []types.UID{"pod"}}
+	met.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue}}
+	target.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue}}
 	for name, test := range map[string]struct {
 		job   *batchv1.Job
 		hook  v1alpha1.Hook
@@ -100,6 +105,9 @@ func TestJobWithoutANode(t *testing.T) {
 		"before its timeout":            {job, round, 2*time.Minute - time.Second, false},
 		"after its timeout":             {job, round, 2 * time.Minute, true},
 		"a pod that runs":               {ready, round, time.Hour, false},
+		"a pod that has just ended":     {ended, round, time.Hour, false},
+		"a Job that has just succeeded": {met, round, time.Hour, false},
+		"a Job that has just failed":    {target, round, time.Hour, false},
 		"a pod that replaces a failed":  {again, round, 9 * time.Minute, false},
 		"a second pod without a node":   {again, round, 10 * time.Minute, true},
 		"a gate":                        {job, gate, time.Hour, false},
