@@ -204,14 +204,20 @@ func newestFirst(jobs []hookJob) []hookJob {
 	})
 }
 
-// awaitJobs lets calls wait for Jobs of earlier calls that have not ended: two Jobs of one hook never run at the same time, and the hooks
-// of the end of a preview remove what its other Jobs create. A Job of a round ends with its step.
+// awaitJobs lets calls wait for Jobs of calls that are not needed any more, and have not ended: a migration and its reverse, or two Jobs of one
+// hook, never run at the same time, and the hooks of the end of a preview remove what its other Jobs create. A Job of a round ends with its
+// step. Hooks of type Rollback and Event change nothing that a Job may be changing.
 func (o *observed) awaitJobs(questions []hook.Call) {
+	asked := func(job hookJob) bool {
+		return slices.ContainsFunc(questions, func(q hook.Call) bool { return q.Body.ID == job.call() })
+	}
 	for i := range questions {
 		q := &questions[i]
+		if q.Hook.Type == v1alpha1.HookRollback || q.Hook.Type == v1alpha1.HookEvent || slices.ContainsFunc(o.jobs, func(j hookJob) bool { return j.call() == q.Body.ID }) {
+			continue
+		}
 		for _, job := range o.jobs {
-			same := job.Labels[v1alpha1.LabelHook] == q.Hook.Name || q.Hook.Type == v1alpha1.HookPostPreview
-			if same && job.call() != q.Body.ID && !job.ofRound() && hook.Finished(job.Job) == nil {
+			if !asked(job) && !job.ofRound() && hook.Finished(job.Job) == nil {
 				q.Wait = cmp.Or(q.Wait, fmt.Sprintf("waits until Job %s of an earlier call has ended", job.Name))
 			}
 		}

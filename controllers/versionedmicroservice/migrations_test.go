@@ -1,9 +1,12 @@
 package versionedmicroservice
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -43,6 +46,11 @@ func migrating(t *testing.T) *observed {
 	return o
 }
 
+// end plays the Job controller: the Job has succeeded.
+func (j hookJob) end(at time.Time) {
+	j.Status = batchv1.JobStatus{Succeeded: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at)}}}
+}
+
 // startJob plays the API server and the kubelet: the only Job that is created, that of a hook, runs.
 func (o *observed) startJob(t *testing.T, name string, at time.Time) {
 	t.Helper()
@@ -53,4 +61,78 @@ func (o *observed) startJob(t *testing.T, name string, at time.Time) {
 	job := migrationJob(o, c.jobs.create[0])
 	job.Status.Active, job.Status.Ready = 1, ptr.To(int32(1))
 	o.release.Status.Hooks, o.jobs = c.hooks, append(o.jobs, job)
+}
+
+// createsNone fails a test if a Job is created while another one runs.
+func (o *observed) createsNone(t *testing.T, now time.Time) []v1alpha1.HookStatus {
+	t.Helper()
+	c := runChecks(&answers{}, see(o), now)
+	for _, q := range c.jobs.create {
+		t.Errorf("the Job of %s is created, with HLNR_STATUS %s and HLNR_REASON %s, while Job %s runs", q.Hook.Name, q.Body.Phase, q.Body.Reason, o.jobs[0].Name)
+	}
+	return c.hooks
+}
+
+// TestRevertWaitsForMigration: a user decides Deprecate, or a Rollback hook answers yes, while the migration runs. Its reverse starts when the
+// migration has ended.
+func TestRevertWaitsForMigration(t *testing.T) {
+	t.Parallel()
+	o := migrating(t)
+	g := &o.microservice.Status.ReleaseGroups[1]
+	g.Rollout = nil
+	g.Releases[1].Status, g.Releases[1].Reason = v1alpha1.ReleaseError, "Aborted"
+	o.release.Status.Hooks = o.createsNone(t, noon.Add(time.Minute))
+	if h := o.release.Status.Hooks; len(h) != 1 || h[0].Name != "revert" || h[0].Phase != v1alpha1.HookWaiting || h[0].Message != "waits until Job "+o.jobs[0].Name+" of an earlier call has ended" {
+		t.Errorf("the status shows %+v", h)
+	}
+	o.release.Status.Release = v1alpha1.ReleaseError
+	o.jobs[0].end(noon.Add(2 * time.Minute))
+	o.startJob(t, "revert", noon.Add(2*time.Minute))
+}
+
+// TestMigrationWaitsForRevert: a user decides Retry while the reverse migration of the failed attempt runs.
+func TestMigrationWaitsForRevert(t *testing.T) {
+	t.Parallel()
+	o := migrating(t)
+	g := &o.microservice.Status.ReleaseGroups[1]
+	g.Rollout, o.jobs = nil, nil
+	g.Releases[1].Status, g.Releases[1].Reason = v1alpha1.ReleaseError, "AnalysisFailed"
+	o.startJob(t, "revert", noon.Add(time.Minute))
+	o.release.Status.Release = v1alpha1.ReleaseError
+	at := metav1.NewMicroTime(noon.Add(2 * time.Minute))
+	g.Releases[1].Status, g.Releases[1].Reason, g.Releases[1].Attempt = v1alpha1.ReleasePending, "Retried", 1
+	g.Rollout = &v1alpha1.Rollout{Release: releaseName, Sequence: 9, Gate: v1alpha1.GateConfirmRollout, GateTime: &at}
+	o.release.Status.Hooks = o.createsNone(t, at.Time)
+	o.jobs[0].end(at.Add(time.Minute))
+	o.startJob(t, "migrate", at.Add(time.Minute))
+}
+
+// TestRenamedHookWaitsForItsJob: a hook is renamed while its Job runs.
+func TestRenamedHookWaitsForItsJob(t *testing.T) {
+	t.Parallel()
+	o := migrating(t)
+	o.microservice.Spec.UpdateStrategy.Canary.Hooks[0].Name = "migrate-up"
+	o.release.Status.Hooks = o.createsNone(t, noon.Add(time.Minute))
+	o.jobs[0].end(noon.Add(2 * time.Minute))
+	o.startJob(t, "migrate-up", noon.Add(2*time.Minute))
+}
+
+// TestCallsThatDoNotWaitForJobs: two Jobs of one gate run at the same time, the result of a Job counts though the Job of a hook that was removed
+// runs, and messages do not wait for Jobs.
+func TestCallsThatDoNotWaitForJobs(t *testing.T) {
+	t.Parallel()
+	o := migrating(t)
+	hooks := &o.microservice.Spec.UpdateStrategy.Canary.Hooks
+	*hooks = append(*hooks, v1alpha1.Hook{Name: "seed", Type: v1alpha1.HookConfirmRollout, Job: &v1alpha1.HookJob{}}, v1alpha1.Hook{Name: "chat", Type: v1alpha1.HookEvent})
+	o.startJob(t, "seed", noon)
+	*hooks = (*hooks)[1:] // migrate is removed
+	o.jobs[1].end(noon.Add(time.Minute))
+	a := &answers{}
+	c := runChecks(a, see(o), noon.Add(time.Minute))
+	if !slices.Contains(a.asked, "chat") {
+		t.Errorf("asked: %v", a.asked)
+	}
+	if i := slices.IndexFunc(c.hooks, func(h v1alpha1.HookStatus) bool { return h.Name == "seed" }); i < 0 || c.hooks[i].Phase != v1alpha1.HookOpen {
+		t.Errorf("the status shows %+v", c.hooks)
+	}
 }
