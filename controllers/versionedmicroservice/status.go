@@ -105,9 +105,24 @@ func failureOf(o *observed, done applied, state rolloutState, now time.Time) fai
 		}
 		return failure{reason: cmp.Or(old.Failure, state.reason, reasonFailed), message: cmp.Or(old.Message, failureMessage(state, old))}
 	case v1alpha1.ReleasePending, v1alpha1.ReleaseCanary:
+		if o.accepted(done) {
+			return failure{}
+		}
 		return failure{reason: old.Failure, message: old.Message}
 	}
 	return failure{}
+}
+
+// accepted reports whether the status shows that the API server rejects the Deployment, and it has accepted it since: the planner asks for no
+// replicas of an exclusive release until then. A Deployment that exists and cannot be scaled is not accepted: it is older than the failure.
+func (o *observed) accepted(done applied) bool {
+	switch old := o.release.Status; old.Failure {
+	case v1alpha1.FailureForbidden, v1alpha1.FailureInvalidTemplate, v1alpha1.FailureNameConflict:
+		d, since := o.own(), meta.FindStatusCondition(old.Conditions, v1alpha1.ConditionStalled)
+		again := since != nil && since.Status == metav1.ConditionTrue && d != nil && !d.CreationTimestamp.Before(&since.LastTransitionTime)
+		return d != nil && done.deployment == nil && (old.TemplateHash == "" || again)
+	}
+	return false
 }
 
 // failureMessage explains a failed rollout whose pods are not the cause. It is empty if

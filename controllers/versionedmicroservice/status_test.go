@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -50,6 +51,14 @@ func autoscaled(least int32) func(*observed) {
 		o.release.Spec.Replicas = least
 		o.release.Spec.Availability.Autoscaling = &v1alpha1.Autoscaling{MaxReplicas: 9}
 	}
+}
+
+// rejected makes a release one in a rollout whose Deployment was rejected at noon. The present one was created after that.
+func rejected(o *observed, hash string, after time.Duration) {
+	o.release.Status = v1alpha1.VersionedMicroserviceStatus{Failure: v1alpha1.FailureForbidden, Message: "denied by policy", TemplateHash: hash}
+	o.release.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.FailureForbidden, LastTransitionTime: metav1.NewTime(noon)}}
+	o.deployment.CreationTimestamp = metav1.NewTime(noon.Add(after))
+	o.microservice = inRollout(v1alpha1.Release{Status: v1alpha1.ReleasePending, Reason: "Started"}, &v1alpha1.Rollout{Release: releaseName, Sequence: 7})
 }
 
 func TestReport(t *testing.T) {
@@ -122,6 +131,18 @@ func TestReport(t *testing.T) {
 				o.microservice = inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseError, Reason: "ProgressDeadlineExceeded"}, nil)
 			}),
 			want: strings.ReplaceAll("3: error 0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/X Stalled=True/X X", "X", "ProgressDeadlineExceeded")},
+		"rejected, and accepted then": {
+			seen: with(scene(0, 0), func(o *observed) { rejected(o, "", time.Minute) }),
+			want: "3: pending 0/0 " + isZero},
+		"rejected, with a Deployment of another owner": {
+			seen: with(scene(0, 0), func(o *observed) { rejected(o, "", time.Minute); o.deployment.OwnerReferences = nil }), did: applied{deployment: classify(&apply.ForeignError{})},
+			want: "3: pending 0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/NameConflict Stalled=True/NameConflict Forbidden"},
+		"created again after it was rejected": {
+			seen: with(scene(0, 0), func(o *observed) { rejected(o, "hash", time.Minute) }),
+			want: "3: pending 0/0 " + isZero},
+		"its scale is rejected": {
+			seen: with(scene(0, 0), func(o *observed) { rejected(o, "hash", -time.Minute) }),
+			want: "3: pending 0/0 " + isZero + " Forbidden"},
 		"taken away before the word of it": {
 			seen: with(scene(0, 0), func(o *observed) {
 				o.release.Status.Failure = v1alpha1.FailureCrashLoopBackOff
