@@ -84,10 +84,10 @@ func runChecks(ask checker, o *observed, now time.Time) checks {
 	return h
 }
 
-// wait records that calls wait for Jobs that could not be created.
-func (h *checks) wait(o *observed, waiting map[string]hook.Outcome, now time.Time) {
-	if len(waiting) > 0 {
-		h.hooks = o.rollout.place.Fold(h.hooks, o.rollout.place.Calls(h.hooks), waiting, now)
+// record adds what came of the Jobs that calls needed to the status of their hooks.
+func (h *checks) record(o *observed, outcomes map[string]hook.Outcome, now time.Time) {
+	if len(outcomes) > 0 {
+		h.hooks = o.rollout.place.Fold(h.hooks, o.rollout.place.Calls(h.hooks), outcomes, now)
 	}
 }
 

@@ -185,9 +185,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return status.Again(ctx, err)
 	}
 	results := runChecks(r.checks, observed, r.clock.Now())
-	waiting, err := r.applyJobs(ctx, observed, results.jobs)
+	outcomes, err := r.applyJobs(ctx, observed, results.jobs)
 	done.jobs = status.Classify(err)
-	results.wait(observed, waiting, r.clock.Now())
+	results.record(observed, outcomes, r.clock.Now())
 	next, requeueAt := newStatus(observed, done, results, r.clock.Now())
 	paced, err := r.writeStatus(ctx, observed, next)
 	if err != nil {

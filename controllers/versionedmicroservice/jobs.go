@@ -275,16 +275,21 @@ func planJobs(o *observed, questions, due []hook.Call, now time.Time) jobPlan {
 	return p
 }
 
-// applyJobs executes the plan. It returns the calls whose Jobs cannot be created yet, with the reason,
-// and the first error to retry.
+// applyJobs executes the plan. It returns the outcomes of the calls whose Jobs it created, or cannot create yet, and the first error to
+// retry. The Jobs that it created count from now on: the cache may not have them before the status is written.
 func (r *reconciler) applyJobs(ctx context.Context, o *observed, p jobPlan) (map[string]hook.Outcome, error) {
-	waiting := map[string]hook.Outcome{}
+	outcomes := map[string]hook.Outcome{}
 	var failed error
 	for _, q := range p.create {
-		if err := r.createJob(ctx, o.release, resources.Job(o.release, q)); err != nil {
+		job, err := r.createJob(ctx, o.release, resources.Job(o.release, q))
+		switch {
+		case err != nil:
 			why := status.Classify(err)
-			waiting[q.Body.ID] = hook.NotCreated(q, why.Error())
+			outcomes[q.Body.ID] = hook.NotCreated(q, why.Error())
 			failed = cmp.Or(failed, err)
+		case job != nil && hook.Finished(job) == nil:
+			o.jobs = append(o.jobs, hookJob{Job: job})
+			outcomes[q.Body.ID] = hook.JobOutcome(job, q.Hook, "", r.clock.Now())
 		}
 	}
 	for _, job := range p.remove {
@@ -293,25 +298,25 @@ func (r *reconciler) applyJobs(ctx context.Context, o *observed, p jobPlan) (map
 			failed = cmp.Or(failed, fmt.Errorf("delete Job %q: %w", job.Name, err))
 		}
 	}
-	return waiting, failed
+	return outcomes, failed
 }
 
 // createJob creates a Job, once: its name depends only on the call, so that a stale cache and a process
-// that ends between its writes do not run it again.
-func (r *reconciler) createJob(ctx context.Context, release *v1alpha1.VersionedMicroservice, job *batchv1.Job) error {
+// that ends between its writes do not run it again. It returns the Job that exists then, if any.
+func (r *reconciler) createJob(ctx context.Context, release *v1alpha1.VersionedMicroservice, job *batchv1.Job) (*batchv1.Job, error) {
 	if err := controllerutil.SetControllerReference(release, job, r.client.Scheme()); err != nil {
-		return fmt.Errorf("set owner of Job %q: %w", job.Name, err)
+		return nil, fmt.Errorf("set owner of Job %q: %w", job.Name, err)
 	}
 	err := r.client.Create(ctx, job, client.FieldOwner(fieldOwner))
 	if !apierrors.IsAlreadyExists(err) {
 		if err != nil {
-			return fmt.Errorf("create Job %q: %w", job.Name, err)
+			return nil, fmt.Errorf("create Job %q: %w", job.Name, err)
 		}
-		return nil
+		return job, nil
 	}
 	live, err := get(ctx, r.live, client.ObjectKeyFromObject(job), &batchv1.Job{})
 	if err != nil || live == nil {
-		return err
+		return nil, err
 	}
-	return r.writer.Claim(release, live)
+	return live, r.writer.Claim(release, live)
 }

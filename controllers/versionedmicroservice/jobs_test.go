@@ -102,8 +102,8 @@ func TestJobOpensAGate(t *testing.T) {
 	q := hook.Call{Hook: s.ms.Spec.UpdateStrategy.Canary.Hooks[0], Body: hook.Body{ID: waiting.ID, Release: s.release.Name}}
 	fetch(t, s.release)
 	s.release.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("VersionedMicroservice"))
-	if failed, err := next.applyJobs(t.Context(), &observed{release: s.release}, jobPlan{create: []hook.Call{q}}); err != nil || len(failed) > 0 {
-		t.Errorf("the existing Job is a failure: %v %v", failed, err)
+	if outcomes, err := next.applyJobs(t.Context(), &observed{release: s.release}, jobPlan{create: []hook.Call{q}}); err != nil || !outcomes[q.Body.ID].Running || outcomes[q.Body.ID].Job != job.Name {
+		t.Errorf("the existing Job is a failure: %+v %v", outcomes, err)
 	}
 	if n := len(s.jobs()); n != 1 {
 		t.Errorf("%d Jobs after a restart", n)

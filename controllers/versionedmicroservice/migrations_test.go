@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/status"
 )
 
 // fakeReconciler returns a reconciler with a client that has some objects.
@@ -134,5 +135,45 @@ func TestCallsThatDoNotWaitForJobs(t *testing.T) {
 	}
 	if i := slices.IndexFunc(c.hooks, func(h v1alpha1.HookStatus) bool { return h.Name == "seed" }); i < 0 || c.hooks[i].Phase != v1alpha1.HookOpen {
 		t.Errorf("the status shows %+v", c.hooks)
+	}
+}
+
+// TestCreatedJobIsInTheStatus: the status that a reconcile writes after it created a Job counts and names it, though the cache does not have it:
+// the release is not deleted with it, and a reverse migration does not start next to it.
+func TestCreatedJobIsInTheStatus(t *testing.T) {
+	t.Parallel()
+	o := migrating(t)
+	o.jobs, o.release.Status.Hooks = nil, nil
+	r := fakeReconciler(t, noon)
+	c := runChecks(&answers{}, see(o), noon)
+	outcomes, err := r.applyJobs(t.Context(), o, c.jobs)
+	if err != nil || len(o.jobs) != 1 {
+		t.Fatalf("%d Jobs, %v", len(o.jobs), err)
+	}
+	c.record(o, outcomes, noon)
+	next, _ := newStatus(o, applied{}, c, noon)
+	if next.ActiveJobs != 1 || next.Hooks[0].Job != o.jobs[0].Name || next.Hooks[0].Phase != v1alpha1.HookWaiting {
+		t.Errorf("the status has %d Jobs and %+v", next.ActiveJobs, next.Hooks)
+	}
+	o.release.Status, o.jobs = next, nil
+	if err := r.findJobs(t.Context(), o); err != nil || len(o.jobs) != 1 {
+		t.Errorf("a reconcile whose cache does not have the Job finds %d, %v", len(o.jobs), err)
+	}
+}
+
+// TestJobThatIsNotInTheStatus: a process ended after it created a Job, and before it was in the status. The release has no row when the next one
+// starts.
+func TestJobThatIsNotInTheStatus(t *testing.T) {
+	t.Parallel()
+	o := migrating(t)
+	o.release.Status = v1alpha1.VersionedMicroserviceStatus{}
+	r := fakeReconciler(t, noon, o.release, o.jobs[0].Job)
+	r.journal = &status.Journal{}
+	now, err := r.observe(t.Context(), client.ObjectKeyFromObject(o.release))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now.rollout != nil || now.activeJobs() != 1 {
+		t.Errorf("%d Jobs of a release that may be deleted", now.activeJobs())
 	}
 }

@@ -76,10 +76,9 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 	if o.rollout, err = r.observeRollout(ctx, o); err != nil {
 		return nil, err
 	}
-	if o.rollout != nil || release.Status.ActiveJobs > 0 {
-		if err := r.observeJobs(ctx, o); err != nil {
-			return nil, err
-		}
+	// Also without a row: a process may have ended after it created a Job, and before it was in the status.
+	if err := r.observeJobs(ctx, o); err != nil {
+		return nil, err
 	}
 	state := rolloutStateOf(o.microservice, release.Name)
 	if o.missingReplicas() || o.failedByPods(state) && release.Status.Message == "" {
