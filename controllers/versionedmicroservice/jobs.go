@@ -43,7 +43,7 @@ func (r *reconciler) observeJobs(ctx context.Context, o *observed) error {
 			continue
 		}
 		if hook.Finished(job.Job) != nil && o.awaitsResult(job) && !resources.Confined(o.release) {
-			job.log = r.jobLog(ctx, job)
+			job.log = r.jobLog(ctx, job, resources.MainContainer(o.release).Name)
 		}
 		o.jobs = append(o.jobs, job)
 	}
@@ -126,9 +126,9 @@ func (o *observed) awaitsResult(job hookJob) bool {
 // maxJobPods is the number of pods of a Job that are read: one more than backoffLimit allows.
 const maxJobPods = 11
 
-// jobLog returns the termination message of the pod of a Job that ended last, past the cache, which does
-// not contain these pods. Without it the result is less specific.
-func (r *reconciler) jobLog(ctx context.Context, job hookJob) string {
+// jobLog returns the termination message of the pod of a Job that ended last, past the cache, which does not contain these pods. container is
+// that of the release. Without the message the result is less specific.
+func (r *reconciler) jobLog(ctx context.Context, job hookJob, container string) string {
 	var pods corev1.PodList
 	if err := r.live.List(ctx, &pods, client.InNamespace(job.Namespace), client.Limit(maxJobPods), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
 		return ""
@@ -138,16 +138,30 @@ func (r *reconciler) jobLog(ctx context.Context, job hookJob) string {
 		if !metav1.IsControlledBy(&pods.Items[i], job) {
 			continue
 		}
-		for _, c := range slices.Concat(pods.Items[i].Status.InitContainerStatuses, pods.Items[i].Status.ContainerStatuses) {
-			if end := c.State.Terminated; end != nil && (last == nil || last.FinishedAt.Before(&end.FinishedAt)) {
-				last = end
-			}
+		if end := explains(&pods.Items[i].Status, container); end != nil && (last == nil || last.FinishedAt.Before(&end.FinishedAt)) {
+			last = end
 		}
 	}
 	if last == nil {
 		return ""
 	}
 	return last.Message
+}
+
+// explains returns the end of the container that explains how a pod ended: that of the release, or the first one that failed, such as an init
+// container. Native sidecars end after these.
+func explains(pod *corev1.PodStatus, container string) (first *corev1.ContainerStateTerminated) {
+	for _, c := range slices.Concat(pod.InitContainerStatuses, pod.ContainerStatuses) {
+		end := c.State.Terminated
+		switch {
+		case end == nil:
+		case c.Name == container:
+			return end
+		case end.ExitCode != 0 && (first == nil || end.FinishedAt.Before(&first.FinishedAt)):
+			first = end
+		}
+	}
+	return first
 }
 
 // jobOutcomes returns the outcomes of the calls that Jobs answer, by ID.

@@ -8,9 +8,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/analysis"
@@ -71,25 +68,39 @@ func TestRequeueForAJobWithoutANode(t *testing.T) {
 	}
 }
 
-// TestLogOfAnInitContainer: a Job that fails in an init container, which is that of the release, reports why.
-func TestLogOfAnInitContainer(t *testing.T) {
+// TestLogOfAJob: a Job reports what the container of the release does, and why it fails in an init container, which is that of the release. A
+// native sidecar, which ends after them, reports nothing.
+func TestLogOfAJob(t *testing.T) {
 	t.Parallel()
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
+	ended := func(name string, code int32, message string, after time.Duration) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message, FinishedAt: metav1.NewTime(noon.Add(after))}}}
 	}
-	job := jobFor("a")
-	job.Namespace, job.UID = "shop", "uid"
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "shop", Name: "job-a-1", Labels: map[string]string{batchv1.JobNameLabel: job.Name},
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
-	}}
-	pod.Status.Phase = corev1.PodFailed
-	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "wait", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: "no database"}}}}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "shop", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}}
-	r := &reconciler{live: fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod).Build()}
-	if got := r.jobLog(t.Context(), job); got != "no database" {
-		t.Errorf("the log is %q", got)
+	waiting := corev1.ContainerStatus{Name: "shop", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}
+	for name, test := range map[string]struct {
+		init, containers []corev1.ContainerStatus
+		want             string
+	}{
+		"an init container fails":             {[]corev1.ContainerStatus{ended("wait", 1, "no database", 0)}, []corev1.ContainerStatus{waiting}, "no database"},
+		"it fails next to a sidecar":          {[]corev1.ContainerStatus{ended("proxy", 143, "", time.Second), ended("wait", 1, "no database", 0)}, []corev1.ContainerStatus{waiting}, "no database"},
+		"it fails after another one":          {[]corev1.ContainerStatus{ended("read", 0, "read", 0), ended("wait", 1, "no database", time.Second)}, []corev1.ContainerStatus{waiting}, "no database"},
+		"a sidecar ends last":                 {[]corev1.ContainerStatus{ended("proxy", 143, "", time.Second)}, []corev1.ContainerStatus{ended("shop", 1, "locked", 0)}, "locked"},
+		"it succeeds next to a sidecar":       {[]corev1.ContainerStatus{ended("proxy", 0, "", time.Second)}, []corev1.ContainerStatus{ended("shop", 0, "3 tables", 0)}, "3 tables"},
+		"an injected container, which failed": {nil, []corev1.ContainerStatus{ended("mesh", 1, "reset", -time.Second), ended("shop", 0, "3 tables", 0)}, "3 tables"},
+		"no container has ended":              {nil, []corev1.ContainerStatus{waiting}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			job := jobFor("a")
+			job.Namespace, job.UID = "shop", "uid"
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop", Name: "job-a-1", Labels: map[string]string{batchv1.JobNameLabel: job.Name},
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
+			}}
+			pod.Status = corev1.PodStatus{InitContainerStatuses: test.init, ContainerStatuses: test.containers}
+			if got := fakeReconciler(t, noon, pod).jobLog(t.Context(), job, "shop"); got != test.want {
+				t.Errorf("the log is %q", got)
+			}
+		})
 	}
 }
 
