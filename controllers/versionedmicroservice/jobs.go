@@ -238,11 +238,14 @@ func (o *observed) awaitJobs(questions []hook.Call) {
 	}
 }
 
-// strayJobs plans the Jobs of a release without a row: it is deleted when they have ended.
+// strayJobs plans the Jobs of a release without a row: it is deleted when they have ended. Those of rounds end with the rollout.
 func strayJobs(o *observed, now time.Time) (p jobPlan) {
 	for _, job := range o.jobs {
 		switch at, ok := hook.NotStartedBy(job.Job); {
-		case job.DeletionTimestamp != nil || !ok:
+		case job.DeletionTimestamp != nil:
+		case job.ofRound() && hook.Finished(job.Job) == nil:
+			p.remove = append(p.remove, job)
+		case !ok:
 		case at.After(now):
 			p.by(at)
 		default:

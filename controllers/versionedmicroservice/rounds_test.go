@@ -8,6 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/analysis"
@@ -119,5 +120,20 @@ func TestFailingMetricsBehindAJob(t *testing.T) {
 	}
 	if a := o.release.Status.Analysis; a.Phase != v1alpha1.AnalysisFailed {
 		t.Errorf("after %d rounds that measured a failing canary in an hour the analysis is %s, with %d failed rounds", len(ask.asked), a.Phase, a.Failures)
+	}
+}
+
+// TestRoundOfAReleaseWithoutARow: the load test of a release that is superseded ends, though its migration runs to its end.
+func TestRoundOfAReleaseWithoutARow(t *testing.T) {
+	t.Parallel()
+	o := migrating(t)
+	load, ended := jobFor("a"), jobFor("b")
+	load.Status.Active, load.Status.Ready = 1, ptr.To(int32(1))
+	ended.end(noon)
+	o.jobs = append(o.jobs, load, ended)
+	o.microservice.Status.ReleaseGroups = nil
+	c := runChecks(&answers{}, see(o), noon.Add(time.Minute))
+	if len(c.jobs.remove) != 1 || c.jobs.remove[0].Name != load.Name {
+		t.Errorf("deleted: %v", c.jobs.remove)
 	}
 }
