@@ -10,6 +10,7 @@ package follower
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,6 +18,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -190,12 +192,34 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if _, err := r.writer.Share(ctx, o.cronJob, intent); err != nil {
-		return status.Again(ctx, fmt.Errorf("follow Microservice %q: %w", o.microservice, err))
+		err = fmt.Errorf("follow Microservice %q: %w", o.microservice, err)
+		if class := status.Classify(err); class.Class == status.Terminal {
+			return ctrl.Result{RequeueAfter: class.After}, r.reject(ctx, o.cronJob, p, err)
+		}
+		return status.Again(ctx, err)
 	}
 	if o.cronJob.Annotations[v1alpha1.AnnotationFollowMessage] != p.message {
 		r.report(o.cronJob, p)
 	}
 	return ctrl.Result{}, nil
+}
+
+// reject reports that the API server rejects what a CronJob is to have: it keeps what it has.
+func (r *reconciler) reject(ctx context.Context, job *batchv1.CronJob, p plan, why error) error {
+	rejected := plan{reason: applyRejected, message: status.Line(fmt.Sprintf("cannot be changed: %v; it should be: %s", why, p.message))}
+	if job.Annotations[v1alpha1.AnnotationFollowMessage] == rejected.message {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": job.UID, "annotations": map[string]string{v1alpha1.AnnotationFollowMessage: rejected.message}}})
+	if err != nil {
+		return fmt.Errorf("encode the message of CronJob %q: %w", job.Name, err)
+	}
+	r.report(job, rejected)
+	err = r.Patch(ctx, job.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldOwner))
+	if class := status.Classify(client.IgnoreNotFound(err)); class != nil && class.Class != status.Terminal {
+		return fmt.Errorf("report on CronJob %q that it is rejected: %w", job.Name, err)
+	}
+	return nil // If the message is rejected too, the event shows it.
 }
 
 // report emits an event when a CronJob follows another release, or has to wait.

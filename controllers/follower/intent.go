@@ -1,6 +1,7 @@
 package follower
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -17,8 +18,10 @@ import (
 
 // state is what was replaced in a CronJob, in its annotation.
 type state struct {
-	// Containers whose images were set.
+	// Containers whose images are applied.
 	Containers []string `json:"containers,omitempty"`
+	// Images are those of the manifest, by container, before others were applied.
+	Images map[string]string `json:"images,omitempty"`
 	// Sources are the names that references to ConfigMaps and Secrets had before they were replaced, by
 	// the kind and the present name, as "ConfigMap/shop-1f0c-2d71a0ff".
 	Sources map[string]string `json:"sources,omitempty"`
@@ -33,6 +36,21 @@ func stateOf(job *batchv1.CronJob) state {
 	return s
 }
 
+// image returns the image that is applied to a container, and that of its manifest, if it is known. wanted is the image of the release, or "";
+// users reports that another field manager has the image: it has set another one since. The API server requires an image, so that one that was
+// applied cannot be removed: that of the manifest replaces it, until another manager has it.
+func (s state) image(c *corev1.Container, wanted string, users bool) (image, manifest string) {
+	applied := slices.Contains(s.Containers, c.Name)
+	manifest = s.Images[c.Name]
+	if users || !applied {
+		manifest = c.Image
+	}
+	if wanted == "" && applied && !users {
+		return cmp.Or(manifest, c.Image), manifest
+	}
+	return wanted, manifest
+}
+
 // intentOf returns the fields of a CronJob that are applied: images, references to the release's copies of
 // ConfigMaps and Secrets, suspend, and annotations. Server-side apply removes a field that an earlier
 // intent had and this one lacks, unless the user set it too; so the intent repeats what was replaced
@@ -44,7 +62,7 @@ func intentOf(job *batchv1.CronJob, p plan) (*unstructured.Unstructured, error) 
 	if p.release != nil {
 		follows, images = p.release.Name, releaseImages(p)
 	}
-	template, after, users := map[string]any{}, state{}, othersOf(job)
+	template, after, users := map[string]any{}, state{Images: map[string]string{}}, othersOf(job)
 	for _, list := range []struct {
 		field      string
 		containers []corev1.Container
@@ -56,12 +74,16 @@ func intentOf(job *batchv1.CronJob, p plan) (*unstructured.Unstructured, error) 
 				continue // Without the intent the API server removes it.
 			}
 			c.Env = slices.DeleteFunc(c.Env, func(v corev1.EnvVar) bool { return !users.have(list.field, c.Name, "env", v.Name) })
-			item, err := containerIntent(c, images[c.Name], refs)
+			image, manifest := before.image(c, images[c.Name], len(users) > 0 && users.have(list.field, c.Name, "image"))
+			item, err := containerIntent(c, image, refs)
 			if err != nil {
 				return nil, fmt.Errorf("container %q: %w", c.Name, err)
 			}
-			if images[c.Name] != "" {
+			if image != "" {
 				after.Containers = append(after.Containers, c.Name)
+				if manifest != "" {
+					after.Images[c.Name] = manifest
+				}
 			}
 			if len(item) > 1 {
 				items = append(items, item)

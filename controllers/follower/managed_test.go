@@ -1,24 +1,34 @@
 package follower
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/microservice/resources"
 	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/internal/status"
 )
 
 // managed has a CronJob of a user who applies it by server-side apply, as Flux and Argo CD do.
@@ -151,5 +161,98 @@ func TestLabelRemoved(t *testing.T) {
 	}
 	if now.Spec.Suspend != nil && *now.Spec.Suspend {
 		t.Errorf("it is suspended forever, with the message %q", now.Annotations[v1alpha1.AnnotationFollowMessage])
+	}
+}
+
+const withProxy = `{"restartPolicy":"Never","containers":[{"name":"shop","image":"shop:1"},{"name":"proxy","image":"proxy:1"}]}`
+
+// images are those of the containers of the CronJob, by container.
+func (s *managed) images() map[string]string {
+	s.t.Helper()
+	found := map[string]string{}
+	for _, c := range podSpec(s.live()).Containers {
+		found[c.Name] = c.Image
+	}
+	return found
+}
+
+// wantImages compares the images of the CronJob.
+func (s *managed) wantImages(when, shop, proxy string) {
+	s.t.Helper()
+	if diff := cmp.Diff(map[string]string{"shop": shop, "proxy": proxy}, s.images()); diff != "" {
+		s.t.Errorf("%s (-want +got):\n%s", when, diff)
+	}
+}
+
+// TestAdditionalImageEnds: a release has an additional image for a container of the CronJob, and the next one has none. The container has the image
+// of the manifest again, because the API server refuses one without an image, and the user can change it as before.
+func TestAdditionalImageEnds(t *testing.T) {
+	s := newManaged(t)
+	s.apply(withProxy)
+	s.release.Spec.Images = append(s.release.Spec.Images, v1alpha1.ReleaseImage{ContainerName: "proxy", Image: "proxy@sha256:2"})
+	s.follow()
+	s.wantImages("with an additional image", "shop@sha256:1", "proxy@sha256:2")
+	s.apply(strings.ReplaceAll(withProxy, "proxy:1", "proxy:2"))
+	s.follow()
+	s.wantImages("after a change of the manifest", "shop@sha256:1", "proxy@sha256:2")
+	s.release.Spec.Images = s.release.Spec.Images[:1]
+	s.follow()
+	s.wantImages("without it", "shop@sha256:1", "proxy:2")
+	s.follow()
+	s.wantImages("later", "shop@sha256:1", "proxy:2")
+	s.apply(strings.ReplaceAll(withProxy, "proxy:1", "proxy:3"))
+	s.follow()
+	s.wantImages("after another change of the manifest", "shop@sha256:1", "proxy:3")
+	if got := stateOf(s.live()); !slices.Equal(got.Containers, []string{"shop"}) || len(got.Images) != 1 {
+		t.Errorf("the state is %+v", got)
+	}
+}
+
+// TestOtherContainerFollows: a user names another container that runs the image of the release.
+func TestOtherContainerFollows(t *testing.T) {
+	s := newManaged(t)
+	s.label = `,"labels":{"hlnr.io/follow":"shop"},"annotations":{"hlnr.io/follow-container":"proxy"}`
+	s.apply(withProxy)
+	s.follow()
+	s.wantImages("first", "shop:1", "shop@sha256:1")
+	job := s.live()
+	job.Annotations[v1alpha1.AnnotationFollowContainer] = "shop" // kubectl annotate: the manifest is not applied again.
+	if err := s.client.Update(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	s.follow()
+	s.wantImages("then", "shop@sha256:1", "proxy:1")
+}
+
+// TestRejectedCronJob: the API server, or a policy, rejects what a CronJob is to have. Its annotation and one event show why, and it is tried again.
+func TestRejectedCronJob(t *testing.T) {
+	s := newManaged(t)
+	s.apply(withProxy)
+	if err := v1alpha1.AddToScheme(s.client.Scheme()); err != nil {
+		t.Fatal(err)
+	}
+	recorder := events.NewFakeRecorder(10)
+	refuses := interceptor.NewClient(s.client.(client.WithWatch), interceptor.Funcs{Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+		return apierrors.NewForbidden(schema.GroupResource{Group: "batch", Resource: "cronjobs"}, "report", errors.New("denied by policy"))
+	}})
+	r := &reconciler{Client: refuses, live: refuses, events: status.Recorder{Events: recorder}, writer: apply.Writer{Client: refuses, Owner: FieldOwner}}
+	for range 2 {
+		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "shop", Name: "report"}})
+		if err != nil || result.RequeueAfter == 0 {
+			t.Fatalf("%+v, %v", result, err)
+		}
+		if got := s.live().Annotations[v1alpha1.AnnotationFollowMessage]; !strings.Contains(got, "denied by policy") || !strings.Contains(got, `Microservice "shop" does not exist`) {
+			t.Errorf("the message is %q", got)
+		}
+	}
+	if n := len(recorder.Events); n != 1 {
+		t.Errorf("%d events", n)
+	}
+	r.writer.Client = s.client
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "shop", Name: "report"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.live().Annotations[v1alpha1.AnnotationFollowMessage]; strings.Contains(got, "denied by policy") {
+		t.Errorf("accepted, the message is %q", got)
 	}
 }

@@ -22,6 +22,7 @@ const (
 	noActiveRelease      reason = "NoActiveRelease"
 	releaseNotFound      reason = "ReleaseNotFound"
 	containerNotFound    reason = "ContainerNotFound"
+	applyRejected        reason = "ApplyRejected"
 )
 
 // plan for a CronJob.
