@@ -2,7 +2,8 @@
 # Removes Heighliner and all of its objects from the cluster of the kubeconfig, in an
 # order in which nothing waits forever: the objects first, while the manager can do
 # what their deletionPolicy says, and end what it reports at GitHub; a finalizer that
-# no one takes off in time is taken off here.
+# no one takes off in time is taken off here; then the releases, which the manager waits
+# for.
 # Usage: hack/uninstall.sh [kustomization], default config/default.
 set -euo pipefail
 
@@ -29,6 +30,14 @@ for kind in "${kinds[@]}"; do
     kubectl patch "$kind" --namespace "$namespace" "$name" --type merge --patch '{"metadata":{"finalizers":null}}'
   done
 done
+# The garbage collector deletes the releases. CronJobs that follow them return to their own configuration while the manager runs.
+if kubectl get customresourcedefinition versionedmicroservices.hlnr.io >/dev/null 2>&1; then
+  deadline=$((SECONDS + seconds))
+  while [ -n "$(list versionedmicroservices.hlnr.io)" ] && [ "$SECONDS" -lt "$deadline" ]; do
+    echo "waiting for $(list versionedmicroservices.hlnr.io | wc -l) versionedmicroservices.hlnr.io to be deleted"
+    sleep 2
+  done
+fi
 kubectl delete --ignore-not-found --kustomize "$kustomization"
 # What namespaces granted by config/components/read-secrets and config/components/secrets.
 bindings() {

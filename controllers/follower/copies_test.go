@@ -50,19 +50,27 @@ func withCopies(t *testing.T) (s *managed, collect func()) {
 	}
 }
 
-// TestMicroserviceDeleted: the copies of configuration are deleted with the Microservice, and the CronJob starts with that of its manifest.
+// TestMicroserviceDeleted: the copies of configuration are deleted with the Microservice, and the CronJob starts with that of its manifest. So it
+// does if the manager is removed before the release is deleted, as by hack/uninstall.sh.
 func TestMicroserviceDeleted(t *testing.T) {
-	s, collect := withCopies(t)
-	collect()
-	job := s.live()
-	intent, err := intentOf(job, decide(&observed{cronJob: job, microservice: "shop"}))
-	if err != nil {
-		t.Fatal(err)
+	for _, followedExists := range []bool{false, true} {
+		s, collect := withCopies(t)
+		if !followedExists {
+			collect()
+		}
+		job := s.live()
+		intent, err := intentOf(job, decide(&observed{cronJob: job, microservice: "shop", followedExists: followedExists}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (apply.Writer{Client: s.client, Owner: FieldOwner}).Share(t.Context(), job, intent); err != nil {
+			t.Fatal(err)
+		}
+		if followedExists {
+			collect()
+		}
+		s.startable("the Microservice is deleted")
 	}
-	if _, err := (apply.Writer{Client: s.client, Owner: FieldOwner}).Share(t.Context(), job, intent); err != nil {
-		t.Fatal(err)
-	}
-	s.startable("the Microservice is deleted")
 }
 
 // TestLabelRemovedBeforeTheRelease: without the label, the CronJob starts also when its release and the copies are gone.

@@ -51,7 +51,9 @@ func decide(o *observed) plan {
 		return plan{reason: why, message: fmt.Sprintf(format, values...), suspend: !followed, restore: followed && !o.followedExists}
 	}
 	if !o.exists {
-		return keep(microserviceNotFound, "Microservice %q does not exist: correct the label %s, or create it", o.microservice, v1alpha1.LabelFollow)
+		p := keep(microserviceNotFound, "Microservice %q does not exist: correct the label %s, or create it", o.microservice, v1alpha1.LabelFollow)
+		p.restore = followed // Its releases are deleted next, perhaps when this manager is gone.
+		return p
 	}
 	name := o.cronJob.Annotations[v1alpha1.AnnotationFollowGroup]
 	group := groupOf(o.groups, name)
