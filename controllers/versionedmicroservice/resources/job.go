@@ -3,6 +3,7 @@ package resources
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,7 @@ func Job(release *v1alpha1.VersionedMicroservice, q hook.Call) *batchv1.Job {
 		runs.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	}
 	pod.Containers = []corev1.Container{runs}
+	setLabelVariables(pod, release)
 	pod.RestartPolicy = corev1.RestartPolicyNever
 	pod.ActiveDeadlineSeconds = ptr.To(int64(hook.JobTimeout(spec).Seconds()))
 	pod.TopologySpreadConstraints, pod.ReadinessGates, pod.SchedulingGates = nil, nil, nil
@@ -82,6 +84,31 @@ func jobContainer(release *v1alpha1.VersionedMicroservice, q hook.Call) corev1.C
 		return slices.ContainsFunc(added, func(a corev1.EnvVar) bool { return a.Name == e.Name })
 	}), added...)
 	return c
+}
+
+// setLabelVariables replaces references of variables to the labels that pods of the release have, and the pod of a Job does not, by their values:
+// the configuration of the release is the same in both.
+func setLabelVariables(pod *corev1.PodSpec, release *v1alpha1.VersionedMicroservice) {
+	labels := maps.Clone(release.Spec.Template.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, Labels(release))
+	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
+		for i := range containers {
+			for j := range containers[i].Env {
+				e := &containers[i].Env[j]
+				if e.ValueFrom == nil || e.ValueFrom.FieldRef == nil {
+					continue
+				}
+				key, isLabel := strings.CutPrefix(e.ValueFrom.FieldRef.FieldPath, "metadata.labels['")
+				key, ends := strings.CutSuffix(key, "']")
+				if value, known := labels[key]; isLabel && ends && known {
+					e.Value, e.ValueFrom = value, nil
+				}
+			}
+		}
+	}
 }
 
 // MainContainer returns the container that runs the image of the release: the one of the image without a

@@ -123,3 +123,26 @@ func TestJobOfAForkIsConfined(t *testing.T) {
 		t.Errorf("the pod of the Job is %+v", pod)
 	}
 }
+
+// TestLabelsInVariablesOfAJob: variables that refer to labels of the pods of the release, such as the schema of a preview, have the same values in
+// a Job, whose pod does not have these labels. Other references remain.
+func TestLabelsInVariablesOfAJob(t *testing.T) {
+	t.Parallel()
+	field := func(name, path string) corev1.EnvVar {
+		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+	}
+	release := jobRelease()
+	release.Spec.Group = "feature-cart-17"
+	env := []corev1.EnvVar{field("SCHEMA", "metadata.labels['hlnr.io/group']"), field("APP", "metadata.labels['app']"), field("OTHER", "metadata.labels['other']"), field("POD", "metadata.name")}
+	release.Spec.Template.Spec.Containers[1].Env, release.Spec.Template.Spec.InitContainers[0].Env = env, env
+	pod := Job(release, jobCall(v1alpha1.HookJob{})).Spec.Template.Spec
+	want := []corev1.EnvVar{{Name: "SCHEMA", Value: "feature-cart-17"}, {Name: "APP", Value: "shop"}, env[2], env[3]}
+	for _, c := range []corev1.Container{pod.Containers[0], pod.InitContainers[0]} {
+		if diff := cmp.Diff(want, c.Env[:len(env)]); diff != "" {
+			t.Errorf("container %s (-want +got):\n%s", c.Name, diff)
+		}
+	}
+	if env[0].ValueFrom == nil {
+		t.Error("the release is changed")
+	}
+}
