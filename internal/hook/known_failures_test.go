@@ -37,6 +37,7 @@ func TestReportedHoweverItEnds(t *testing.T) {
 		"aborted":            {v1alpha1.ReleaseError, "Aborted", "1.4.2", v1alpha1.ReleasePending, true},
 		"never was up":       {v1alpha1.ReleaseError, "CrashLoopBackOff", "1.4.2", v1alpha1.ReleasePending, true},
 		"reported already":   {v1alpha1.ReleaseActive, "Promoted", "1.4.3", v1alpha1.ReleaseActive, false},
+		"superseded":         {v1alpha1.ReleaseDeprecated, "Superseded", "1.4.2", v1alpha1.ReleaseCanary, false}, // its row goes with it
 		"in progress":        {v1alpha1.ReleaseCanary, "Step", "1.4.2", v1alpha1.ReleasePending, false},
 	} {
 		t.Run(name, func(t *testing.T) {
