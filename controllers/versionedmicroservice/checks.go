@@ -65,6 +65,7 @@ func runChecks(ask checker, o *observed, now time.Time) checks {
 	maps.Copy(outcomes, ask.Outcomes(key))
 	maps.Copy(outcomes, hook.Waiting(questions))
 	h.hooks = rollout.place.Fold(h.hooks, questions, outcomes, now)
+	hook.SetPassed(questions, h.hooks)
 	if rollout.point != nil {
 		h.analysis = rollout.measure(ask, key, h, questions, now)
 		if at := h.analysis.NextTime; at != nil && at.After(now) {

@@ -250,7 +250,7 @@ func TestHooksOfARelease(t *testing.T) {
 	s.hook("event", v1alpha1.HookDelivered)
 	if diff := cmp.Diff([]hook.Body{{
 		APIVersion: hook.APIVersion, Type: v1alpha1.HookPostRollout, Name: "postrollout", Namespace: s.ms.Namespace, Microservice: "shop", Group: "1-x",
-		Release: releaseName, Services: []string{}, Version: "1.0.0", PreviousVersion: "0.9.0", Phase: v1alpha1.ReleaseError, Reason: "HookFailed",
+		Release: releaseName, Services: []string{}, Version: "1.0.0", PreviousVersion: "0.9.0", Phase: v1alpha1.ReleaseError, Reason: "HookFailed", Passed: []string{"confirmrollout"},
 		Metadata: map[string]v1alpha1.HookMetadataValue{"team": "checkout"},
 	}}, r.of("postrollout"), cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".ID" || p.Last().String() == ".Time" }, cmp.Ignore())); diff != "" {
 		t.Errorf("the end was reported so (-want +got):\n%s", diff)

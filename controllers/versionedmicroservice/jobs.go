@@ -164,9 +164,19 @@ func explains(pod *corev1.PodStatus, container string) (first *corev1.ContainerS
 	return first
 }
 
-// jobOutcomes returns the outcomes of the calls that Jobs answer, by ID.
+// jobOutcomes returns the outcomes of the calls that Jobs answer, by ID, also of those that are not needed any more and have no result yet.
 func (o *observed) jobOutcomes(questions []hook.Call, now time.Time) map[string]hook.Outcome {
 	out := map[string]hook.Outcome{}
+	for _, s := range o.release.Status.Hooks {
+		if slices.ContainsFunc(questions, func(q hook.Call) bool { return q.Body.ID == s.ID }) {
+			continue
+		}
+		for _, job := range o.jobs {
+			if s.ID == job.call() && !job.ofRound() {
+				out[s.ID] = hook.JobOutcome(job.Job, v1alpha1.Hook{Type: s.Type}, job.log, now)
+			}
+		}
+	}
 	for _, q := range questions {
 		for _, job := range o.jobs {
 			if job.call() == q.Body.ID && q.Hook.Job != nil {

@@ -1,7 +1,10 @@
 package versionedmicroservice
 
 import (
+	"os"
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/hook"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -83,7 +87,7 @@ func TestRevertWaitsForMigration(t *testing.T) {
 	g.Rollout = nil
 	g.Releases[1].Status, g.Releases[1].Reason = v1alpha1.ReleaseError, "Aborted"
 	o.release.Status.Hooks = o.createsNone(t, noon.Add(time.Minute))
-	if h := o.release.Status.Hooks; len(h) != 1 || h[0].Name != "revert" || h[0].Phase != v1alpha1.HookWaiting || h[0].Message != "waits until Job "+o.jobs[0].Name+" of an earlier call has ended" {
+	if h := o.release.Status.Hooks; len(h) != 2 || h[1].Name != "revert" || h[1].Phase != v1alpha1.HookWaiting || h[1].Message != "waits until Job "+o.jobs[0].Name+" of an earlier call has ended" {
 		t.Errorf("the status shows %+v", h)
 	}
 	o.release.Status.Release = v1alpha1.ReleaseError
@@ -175,5 +179,117 @@ func TestJobThatIsNotInTheStatus(t *testing.T) {
 	}
 	if now.rollout != nil || now.activeJobs() != 1 {
 		t.Errorf("%d Jobs of a release that may be deleted", now.activeJobs())
+	}
+}
+
+// revertCommand is the script of the guide about migrations that decides whether to revert one.
+func revertCommand(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/how-to/database-migration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "- name: revert\n")
+	_, text, _ = strings.Cut(text, `command: ["/bin/sh", "-c", "`)
+	script, _, found := strings.Cut(text, `"]`)
+	if !found {
+		t.Fatal("the guide has no script")
+	}
+	return strings.ReplaceAll(script, "/app/shop migrate down", "echo reverted")
+}
+
+// TestRevertOfTheGuide: the script of the guide reverts a migration that has succeeded, and no other one, however the rollout ended. The reason
+// of the release does not show that: HookFailed is the same for each gate, and Aborted before and after the migration.
+func TestRevertOfTheGuide(t *testing.T) {
+	t.Parallel()
+	script := revertCommand(t)
+	at := noon.Add(time.Minute)
+	fail := func(o *observed, why string) {
+		g := &o.microservice.Status.ReleaseGroups[1]
+		g.Rollout, g.Releases[1].Status, g.Releases[1].Reason = nil, v1alpha1.ReleaseError, why
+	}
+	gate := func(o *observed, gate v1alpha1.Gate, sequence int64, at time.Time) {
+		since := metav1.NewMicroTime(at)
+		g := &o.microservice.Status.ReleaseGroups[1]
+		g.Releases[1].Status, g.Releases[1].Reason = v1alpha1.ReleasePending, "Started"
+		g.Rollout = &v1alpha1.Rollout{Release: releaseName, Sequence: sequence, Gate: gate}
+		if gate != "" {
+			g.Rollout.GateTime = &since
+		}
+	}
+	pass := func(o *observed) { o.release.Status.Hooks = runChecks(&answers{}, see(o), at).hooks }
+	for name, test := range map[string]struct {
+		play     func(o *observed)
+		reverted bool
+	}{
+		"the migration succeeded, and the smoke test failed": {func(o *observed) {
+			o.jobs[0].end(at)
+			pass(o)
+			gate(o, v1alpha1.GatePreRollout, 7, at)
+			pass(o)
+			fail(o, "HookFailed")
+		}, true},
+		"the migration failed": {func(o *observed) {
+			o.jobs[0].Status = batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}}
+			pass(o)
+			fail(o, "HookFailed")
+		}, false},
+		"aborted before the migration ran": {func(o *observed) {
+			o.jobs, o.release.Status.Hooks = nil, nil
+			fail(o, "Aborted")
+		}, false},
+		"aborted after the migration": {func(o *observed) {
+			o.jobs[0].end(at)
+			pass(o)
+			gate(o, "", 7, at)
+			pass(o)
+			fail(o, "Aborted")
+		}, true},
+		"aborted while the migration ran, which succeeded": {func(o *observed) {
+			fail(o, "Aborted")
+			pass(o)
+			o.jobs[0].end(at)
+		}, true},
+		"aborted while the migration ran, which failed": {func(o *observed) {
+			fail(o, "Aborted")
+			pass(o)
+			o.jobs[0].Status = batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}}
+		}, false},
+		"reverted, retried, and aborted before the migration ran again": {func(o *observed) {
+			o.jobs[0].end(at)
+			pass(o)
+			fail(o, "AnalysisFailed")
+			pass(o)
+			gate(o, "", 9, at) // outside of its window
+			pass(o)
+			fail(o, "Aborted")
+			o.jobs = nil
+		}, false},
+		"promoted": {func(o *observed) {
+			o.jobs[0].end(at)
+			pass(o)
+			fail(o, "Promoted")
+			o.microservice.Status.ReleaseGroups[1].Releases[1].Status = v1alpha1.ReleaseActive
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := migrating(t)
+			o.microservice.Spec.UpdateStrategy.Canary.Hooks = append(o.microservice.Spec.UpdateStrategy.Canary.Hooks, v1alpha1.Hook{Name: "smoke", Type: v1alpha1.HookPreRollout})
+			test.play(o)
+			c := runChecks(&answers{}, see(o), at)
+			i := slices.IndexFunc(c.jobs.create, func(q hook.Call) bool { return q.Hook.Name == "revert" })
+			if i < 0 {
+				t.Fatalf("Jobs to create: %+v, hooks %+v", c.jobs.create, c.hooks)
+			}
+			cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", script)
+			for _, e := range hook.Variables(c.jobs.create[i]) {
+				cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
+			}
+			out, err := cmd.CombinedOutput()
+			if got := string(out) == "reverted\n"; err != nil || got != test.reverted {
+				t.Errorf("reverted: %t, want %t: %s, %v, passed %v", got, test.reverted, out, err, c.jobs.create[i].Body.Passed)
+			}
+		})
 	}
 }

@@ -49,6 +49,8 @@ type Body struct {
 	Phase   v1alpha1.ReleaseStatus `json:"phase"`
 	Reason  string                 `json:"reason"`
 	Attempt int32                  `json:"attempt"`
+	// Passed are the names of the hooks that let the release through a gate, the last time that they were asked in this rollout.
+	Passed []string `json:"passed"`
 	// Time of the call.
 	Time time.Time `json:"time"`
 	// Metadata of the hook.
@@ -149,7 +151,7 @@ type Call struct {
 }
 
 // Calls returns the calls that the state of the rollout needs, answered or not, in the order
-// of the specification. known is the status of the hooks.
+// of the specification. known is the status of the hooks. SetPassed completes them.
 func (p *Rollout) Calls(known []v1alpha1.HookStatus) []Call {
 	var out []Call
 	for _, h := range p.hooks() {
@@ -260,6 +262,7 @@ func (p *Rollout) body(h v1alpha1.Hook, key []string) Body {
 	if b.Services == nil {
 		b.Services = []string{}
 	}
+	b.Passed = []string{}
 	if b.Metadata == nil {
 		b.Metadata = map[string]v1alpha1.HookMetadataValue{}
 	}

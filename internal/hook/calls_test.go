@@ -251,7 +251,9 @@ func TestBodyIsAsDocumented(t *testing.T) {
 	ms.Spec.UpdateStrategy.Canary.Hooks[3].Name = "freeze"
 	place := RolloutOf(ms, release)
 	place.Services, place.URL = []string{release.Name + "-r1f0c9a7b3"}, "https://canary.shop.example.com"
-	body := place.Calls(nil)[0].Body
+	calls := place.Calls(nil)
+	SetPassed(calls, []v1alpha1.HookStatus{{Name: "migrate", Type: v1alpha1.HookConfirmRollout, Phase: v1alpha1.HookOpen}})
+	body := calls[0].Body
 	body.ID, body.Time = "0d6f0b4c1c6e4a5f9d1c2b3a4e5f6071", began
 	raw, err := json.MarshalIndent(body, "", "  ")
 	if err != nil {
@@ -259,6 +261,7 @@ func TestBodyIsAsDocumented(t *testing.T) {
 	}
 	want := strings.NewReplacer(
 		`{"team": "checkout"}`, "{\n    \"team\": \"checkout\"\n  }", `["shop-1-4-3-5b1c0d9e-r1f0c9a7b3"]`, "[\n    \"shop-1-4-3-5b1c0d9e-r1f0c9a7b3\"\n  ]",
+		`["migrate"]`, "[\n    \"migrate\"\n  ]",
 	).Replace(strings.TrimSpace(block))
 	if diff := cmp.Diff(want, string(raw)); diff != "" {
 		t.Errorf("(-documented +sent):\n%s", diff)
@@ -276,7 +279,7 @@ func TestBodyAfterTheEnd(t *testing.T) {
 	got.ID = ""
 	want := Body{
 		APIVersion: APIVersion, Type: v1alpha1.HookPostRollout, Name: "postrollout", Namespace: "shop", Microservice: "shop", Group: "1-x",
-		Release: "new", Services: []string{}, Version: "1.4.3", Weight: 100, Phase: v1alpha1.ReleaseActive, Reason: "Promoted",
+		Release: "new", Services: []string{}, Version: "1.4.3", Weight: 100, Phase: v1alpha1.ReleaseActive, Reason: "Promoted", Passed: []string{},
 		Metadata: map[string]v1alpha1.HookMetadataValue{"team": "checkout"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -67,6 +67,7 @@ func Variables(q Call) []corev1.EnvVar {
 		{Name: "HLNR_WEIGHT", Value: strconv.Itoa(int(b.Weight))},
 		{Name: "HLNR_SERVICES", Value: strings.Join(b.Services, ",")},
 		{Name: "HLNR_URL", Value: b.URL},
+		{Name: "HLNR_PASSED", Value: strings.Join(b.Passed, ",")},
 	}
 	for i := range out { // The kubelet would replace $(NAME).
 		out[i].Value = strings.ReplaceAll(out[i].Value, "$(", "$$(")

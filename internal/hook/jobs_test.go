@@ -208,7 +208,7 @@ func TestJobVariables(t *testing.T) {
 	t.Parallel()
 	q := Call{
 		Hook: v1alpha1.Hook{Name: "smoke", Type: v1alpha1.HookPreRollout, Job: &v1alpha1.HookJob{Env: []v1alpha1.HookJobVariable{{Name: "TARGET", Value: "$(HLNR_URL)"}}}},
-		Body: Body{ID: "a", Type: v1alpha1.HookPreRollout, Name: "smoke", Namespace: "shop", Microservice: "shop", Group: "1-x", Release: "shop-1", Version: "1.0.0", PreviousVersion: "0.9.0", Services: []string{"web-1", "api-1"}, URL: "https://canary.example.com", Step: 1, StepName: "tenth", Weight: 10, Phase: v1alpha1.ReleaseCanary, Reason: "Started"},
+		Body: Body{ID: "a", Type: v1alpha1.HookPreRollout, Name: "smoke", Namespace: "shop", Microservice: "shop", Group: "1-x", Release: "shop-1", Version: "1.0.0", PreviousVersion: "0.9.0", Services: []string{"web-1", "api-1"}, URL: "https://canary.example.com", Step: 1, StepName: "tenth", Weight: 10, Phase: v1alpha1.ReleaseCanary, Reason: "Started", Passed: []string{"migrate", "freeze"}},
 	}
 	got := map[string]string{}
 	for _, e := range Variables(q) {
@@ -217,7 +217,7 @@ func TestJobVariables(t *testing.T) {
 	want := map[string]string{
 		"HLNR_HOOK": "smoke", "HLNR_HOOK_TYPE": "PreRollout", "HLNR_CALL": "a", "HLNR_NAMESPACE": "shop", "HLNR_MICROSERVICE": "shop", "HLNR_GROUP": "1-x",
 		"HLNR_RELEASE": "shop-1", "HLNR_VERSION": "1.0.0", "HLNR_PREVIOUS_VERSION": "0.9.0", "HLNR_STATUS": "canary", "HLNR_REASON": "Started", "HLNR_STEP": "1",
-		"HLNR_STEP_NAME": "tenth", "HLNR_WEIGHT": "10", "HLNR_SERVICES": "web-1,api-1", "HLNR_URL": "https://canary.example.com", "TARGET": "$(HLNR_URL)",
+		"HLNR_STEP_NAME": "tenth", "HLNR_WEIGHT": "10", "HLNR_SERVICES": "web-1,api-1", "HLNR_URL": "https://canary.example.com", "HLNR_PASSED": "migrate,freeze", "TARGET": "$(HLNR_URL)",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -60,8 +60,8 @@ func gist(message string) string {
 }
 
 // Fold updates the status of a release's hooks with the outcomes of calls, by ID. It removes
-// hooks that the specification no longer has, and unanswered calls that are no longer needed.
-// Others remain until the hook is called for something else.
+// hooks that the specification no longer has, unanswered calls that are no longer needed, except for
+// gates whose Jobs continue, and gates of an earlier rollout. Others remain until the hook is called for something else.
 func (p *Rollout) Fold(known []v1alpha1.HookStatus, questions []Call, outcomes map[string]Outcome, now time.Time) []v1alpha1.HookStatus {
 	var out []v1alpha1.HookStatus
 	for _, h := range p.hooks() {
@@ -72,7 +72,7 @@ func (p *Rollout) Fold(known []v1alpha1.HookStatus, questions []Call, outcomes m
 		s := old
 		if i := slices.IndexFunc(questions, func(q Call) bool { return q.Hook.Name == h.Name }); i >= 0 {
 			s = present(old, &questions[i], outcomes, now)
-		} else if old != nil && !final(old) && !message(h.Type) && !(h.Type == v1alpha1.HookRollout && p.Rollout != nil) {
+		} else if old != nil && p.obsolete(old, outcomes) {
 			s = nil
 		}
 		if s == nil {
@@ -85,6 +85,28 @@ func (p *Rollout) Fold(known []v1alpha1.HookStatus, questions []Call, outcomes m
 		out = append(out, *s)
 	}
 	return out
+}
+
+// obsolete reports whether the status of a hook that is not called now is removed.
+func (p *Rollout) obsolete(s *v1alpha1.HookStatus, outcomes map[string]Outcome) bool {
+	if gates(s.Type) && p.Rollout != nil && s.Run != p.Rollout.Sequence {
+		return true
+	}
+	continues := gates(s.Type) && outcomes[s.ID].Job != ""
+	return !final(s) && !message(s.Type) && !(s.Type == v1alpha1.HookRollout && p.Rollout != nil) && !continues
+}
+
+// SetPassed sets in the calls which hooks let the release through a gate, in the rollout that is in progress or was the last one.
+func SetPassed(calls []Call, known []v1alpha1.HookStatus) {
+	passed := []string{}
+	for _, s := range known {
+		if gates(s.Type) && s.Phase == v1alpha1.HookOpen {
+			passed = append(passed, s.Name)
+		}
+	}
+	for i := range calls {
+		calls[i].Body.Passed = passed
+	}
 }
 
 // present returns the status of a hook for a call: the previous status if it is for this
