@@ -83,6 +83,16 @@ func readHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, obj
 	}
 }
 
+// awaitsJobs reports whether a release that failed calls PostRollout hooks whose Jobs cannot be created yet.
+func awaitsJobs(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice) bool {
+	canary := ms.Spec.UpdateStrategy.Canary
+	return c.Status.Release == v1alpha1.ReleaseError && canary != nil && slices.ContainsFunc(canary.Hooks, func(h v1alpha1.Hook) bool {
+		return h.Type == v1alpha1.HookPostRollout && h.Job != nil && slices.ContainsFunc(c.Status.Hooks, func(a v1alpha1.HookStatus) bool {
+			return a.Name == h.Name && a.Type == h.Type && a.Phase == v1alpha1.HookWaiting
+		})
+	})
+}
+
 // readEndHooks combines the answers of the hooks of the end of a preview, if the release calls them; otherwise it returns nil.
 func readEndHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice) *release.EndFact {
 	canary := ms.Spec.UpdateStrategy.Canary

@@ -183,6 +183,36 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// TestJobsOfAFailure: the Jobs of hooks of a failed release count from when they are asked, also while a quota rejects them.
+func TestJobsOfAFailure(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		kind  v1alpha1.HookType
+		job   *v1alpha1.HookJob
+		state v1alpha1.ReleaseStatus
+		phase v1alpha1.HookPhase
+		want  bool
+	}{
+		"it waits":          {v1alpha1.HookPostRollout, &v1alpha1.HookJob{}, v1alpha1.ReleaseError, v1alpha1.HookWaiting, true},
+		"it has ended":      {v1alpha1.HookPostRollout, &v1alpha1.HookJob{}, v1alpha1.ReleaseError, v1alpha1.HookDelivered, false},
+		"a URL":             {v1alpha1.HookPostRollout, nil, v1alpha1.ReleaseError, v1alpha1.HookWaiting, false},
+		"an active release": {v1alpha1.HookPostRollout, &v1alpha1.HookJob{}, v1alpha1.ReleaseActive, v1alpha1.HookWaiting, false},
+		"a gate":            {v1alpha1.HookConfirmRollout, &v1alpha1.HookJob{}, v1alpha1.ReleaseError, v1alpha1.HookWaiting, false},
+	} {
+		ms, c := &v1alpha1.Microservice{}, &v1alpha1.VersionedMicroservice{}
+		ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Hooks: []v1alpha1.Hook{{Name: "revert", Type: test.kind, Job: test.job}}}
+		c.Status.Release = test.state
+		c.Status.Hooks = []v1alpha1.HookStatus{{Name: "revert", Type: test.kind, Phase: test.phase}}
+		if got := (&observed{ms: ms}).readObject(c).ActiveJobs; got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+		var spec release.Spec
+		if err := readCanary(ms.Spec.UpdateStrategy.Canary, &spec, time.Time{}); err != nil || spec.FailureJobs != (test.kind == v1alpha1.HookPostRollout && test.job != nil) {
+			t.Errorf("%s: a Job is created for a failure: %t, %v", name, spec.FailureJobs, err)
+		}
+	}
+}
+
 func TestReadVerdict(t *testing.T) {
 	t.Parallel()
 	if got := readVerdict(nil); got != nil {

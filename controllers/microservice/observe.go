@@ -205,7 +205,7 @@ func (o *observed) readObject(c *v1alpha1.VersionedMicroservice) release.Object 
 		Message:     c.Status.Message,
 		Current:     int(c.Status.Replicas),
 		Analysis:    readVerdict(c.Status.Analysis),
-		ActiveJobs:  c.Status.ActiveJobs > 0,
+		ActiveJobs:  c.Status.ActiveJobs > 0 || awaitsJobs(o.ms, c),
 	}
 	o.readMeasured(c, &object)
 	readHooks(o.ms, c, &object)

@@ -69,6 +69,7 @@ func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) e
 	case c.Scale == v1alpha1.ScaleFull:
 		spec.SplitBy = release.SplitByRoutes
 	}
+	spec.FailureJobs = slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookPostRollout && h.Job != nil })
 	spec.EndHooks = asks(c, v1alpha1.HookPostPreview, "")
 	spec.RollBack = c.Together != nil && c.Together.OnFailure != "" && c.Together.OnFailure != v1alpha1.TogetherHold
 	for _, p := range []release.Point{release.ConfirmRollout, release.PreRollout, release.ConfirmPromotion} {

@@ -63,6 +63,9 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 		return s.haltWait(r, "%s is waiting without pods", r.Version)
 	}
 	if s.asks(ConfirmRollout, r) {
+		if w := s.jobsWait(r); w != nil && run.GateTime.IsZero() {
+			return w
+		}
 		if f := s.answer(run, c); !f.Open {
 			return s.gateWait(run, r, f)
 		}
@@ -74,6 +77,20 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 		return w
 	}
 	return s.turnWaits(r.Version)
+}
+
+// jobsWait returns what a release waits for before its hooks of ConfirmRollout are asked: Jobs of hooks of releases of its group that failed or
+// were superseded. A migration, its reverse, and the migration of the next version never run at the same time (rule 49).
+func (s *scope) jobsWait(r *Row) *wait {
+	for _, c := range s.sorted {
+		row := s.g.Row(c.Release)
+		fails := row != nil && row.Status == Error && s.o.Spec.FailureJobs && s.g.Level != preview && c.Reported != Error // its Jobs are created next
+		if c.Slug != s.g.Slug || c.Terminating || c.Release == r.Release || !c.ActiveJobs && !fails || row != nil && row.Status != Error && row.Promoted > 0 {
+			continue
+		}
+		return newWait(r, false, AwaitingGate, "%s is waiting without pods: its %s hooks are called when the Jobs of hooks of %s have ended", r.Version, ConfirmRollout, c.Version)
+	}
+	return nil
 }
 
 // nextGate returns the gate at which a rollout waits, the time since which its hooks are asked, and

@@ -25,6 +25,67 @@ var gated = []scene{
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.0.0": "active 100"})
 	}},
+	{"hooks: the migration of the next version waits for the reverse migration of the one that failed", func(h tale) {
+		h.live()
+		h.gates(ConfirmRollout)
+		h.steps(twoSteps...)
+		h.startup = 20 * time.Second
+		h.push("1.1.0", "1.2.0")
+		h.run(30 * time.Second)
+		h.object("1.2.0").ActiveJobs = true // those of PostRollout, from the moment at which it fails
+		h.word("1.2.0", Deprecate, "")
+		h.run(time.Hour)
+		h.want("failed", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0", "1.2.0": "error 0"})
+		if run := h.rolloutState.group("1-x").Rollout; run == nil || run.Gate != ConfirmRollout || !run.GateTime.IsZero() {
+			h.fail("the rollout is %+v", run)
+		}
+		h.says("failed", "AwaitingGate", "1.1.0 is waiting without pods: its ConfirmRollout hooks are called when the Jobs of hooks of 1.2.0 have ended")
+		h.object("1.2.0").ActiveJobs = false
+		h.run(time.Hour)
+		h.want("the Job has ended", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"hooks: the migration of the next version does not start before the reverse migration of the one that fails", func(h tale) {
+		h.live()
+		h.gates(ConfirmRollout)
+		h.edit("revert", func(s *Spec) { s.FailureJobs = true })
+		h.steps(twoSteps...)
+		h.startup = 20 * time.Second
+		h.push("1.1.0", "1.2.0")
+		h.run(30 * time.Second)
+		h.word("1.2.0", Deprecate, "")
+		h.run(time.Minute)
+		h.want("its controller has not seen the failure", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0", "1.2.0": "error 0"})
+		h.object("1.2.0").Reported, h.object("1.2.0").ActiveJobs = Error, true
+		h.run(time.Hour)
+		h.want("the Job runs", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0", "1.2.0": "error 0"})
+		h.object("1.2.0").ActiveJobs = false
+		h.run(time.Hour)
+		h.want("the Job has ended", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"hooks: the migration of the next version waits for that of the one that it supersedes", func(h tale) {
+		h.live()
+		h.gates(ConfirmRollout)
+		h.steps(twoSteps...)
+		h.hooks[ConfirmRollout] = "no"
+		h.push("1.1.0")
+		h.run(30 * time.Second)
+		h.object("1.1.0").ActiveJobs = true
+		h.hooks[ConfirmRollout] = ""
+		h.push("1.2.0")
+		h.run(30 * time.Second)
+		h.want("superseded", map[string]string{"1.0.0": "active 100", "1.1.0": "", "1.2.0": "pending 0"})
+		h.object("1.1.0").ActiveJobs = false
+		h.run(time.Hour)
+		h.want("the Job has ended", map[string]string{"1.2.0": "active 100"})
+	}},
+	{"hooks: a migration does not wait for a cleanup of the active release", func(h tale) {
+		h.live()
+		h.gates(ConfirmRollout)
+		h.object("1.0.0").ActiveJobs = true
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.want("end", map[string]string{"1.1.0": "active 100"})
+	}},
 	{"hooks: the first release of a group waits for PreRollout, available", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Confirm: true}, Step{Weight: 50})

@@ -68,6 +68,8 @@ type Spec struct {
 	// Gates are the points of a rollout, in addition to ConfirmTrafficIncrease, at which hooks
 	// have to agree. ConfirmRollout and PreRollout hold the first release of a group too.
 	Gates []Point
+	// FailureJobs: a Job is created when a release fails, except in previews.
+	FailureJobs bool
 	// PreviewGates are those of ConfirmRollout and PreRollout at which hooks have to agree
 	// to a preview.
 	PreviewGates []Point
@@ -269,7 +271,7 @@ type Object struct {
 	Rollback *RollbackFact
 	// End is the combined answer of the hooks of the end of its preview.
 	End *EndFact
-	// ActiveJobs: Jobs of its hooks have not ended. They end with the object.
+	// ActiveJobs: Jobs of its hooks have not ended, or those of its failure cannot be created yet. They end with the object.
 	ActiveJobs bool
 }
 

@@ -224,6 +224,9 @@ func start(s *scope) {
 	s.touch(target)
 	s.g.Rollout = s.newRollout(target)
 	s.g.Rollout.Gate, s.g.Rollout.GateTime = ConfirmRollout, s.now
+	if s.asks(ConfirmRollout, r) && s.jobsWait(r) != nil {
+		s.g.Rollout.GateTime = noTime
+	}
 	if from, rival := s.rival(); rival != nil {
 		s.g.Rollout.Floor = from.serving(rival)
 	}
@@ -242,6 +245,9 @@ func openGate(s *scope) {
 	run, r, c := s.rollout()
 	if run == nil || run.Gate != ConfirmRollout {
 		return
+	}
+	if run.GateTime.IsZero() && (!s.asks(ConfirmRollout, r) || s.jobsWait(r) == nil) {
+		run.GateTime = s.now
 	}
 	if w := s.podsWait(run, r, c); w != nil {
 		s.record(w)
