@@ -347,3 +347,30 @@ func TestEndOfAPreview(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// TestActiveWithoutRoutes checks that an active release is not called live if no policy has ever programmed its group, pinned or not.
+func TestActiveWithoutRoutes(t *testing.T) {
+	t.Parallel()
+	for _, story := range []string{"active", "pinned"} {
+		s, ms := played(t, story)
+		p := s.Input.NetworkPolicies[0].DeepCopy()
+		s.Input.NetworkPolicies = []v1alpha1.NetworkPolicy{*p}
+		p = &s.Input.NetworkPolicies[0]
+		for i := range p.Status.Groups {
+			g := &p.Status.Groups[i]
+			g.Revision, g.ConfirmedTime, g.Reason, g.Message = 0, nil, "NotAccepted", "gateway infra/public has no listener for the host"
+		}
+		for i := range p.Status.Domains {
+			d := &p.Status.Domains[i]
+			d.Programmed, d.Reason, d.Message = false, "NotAccepted", "gateway infra/public has no listener for the host"
+		}
+		a, err := view.WhyVersion(s.Input, ms.Namespace, ms.Name, "1.0.0", s.Now)
+		want := "1.0.0 is active, and no route targets it: networkpolicy shop: gateway infra/public has no listener for the host."
+		if err != nil || a.Result != view.NotServing || a.Summary != want {
+			t.Errorf("%s: %s %q, want %q (%v)", story, a.Result, a.Summary, want, err)
+		}
+		if svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now); svc.State.Class != view.Failed {
+			t.Errorf("%s: %s: %q", story, svc.State.Class, svc.State.Sentence)
+		}
+	}
+}

@@ -138,17 +138,17 @@ func (s *service) activeState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) S
 			x.Reason, x.Detail = o.Status.Failure, cmp.Or(o.Status.Message, o.Status.Failure)
 			x.Next = []Action{s.actOn("logs", row)}
 		}
-		if pinnedTo(g, row) {
-			x.Detail = strings.TrimPrefix(x.Detail+"; "+s.pinned(g, row).sentence(s.now), "; ")
-		}
 		if down {
 			x.Next = append(x.Next, s.replacements(g)...)
 		}
-	case pinnedTo(g, row):
-		return s.pinned(g, row)
 	case rep != nil:
 		x.Word, x.Class, x.Reason = WordUnavailable, Failed, rep.Reason
-		x.Detail = "networkpolicy " + rep.policy.Name + ": " + cmp.Or(rep.Message, rep.Reason, "not programmed")
+		x.Detail = rep.cause()
+	case pinnedTo(g, row):
+		return s.pinned(g, row)
+	}
+	if x.Word == WordUnavailable && pinnedTo(g, row) {
+		x.Detail = strings.TrimPrefix(x.Detail+"; "+s.pinned(g, row).sentence(s.now), "; ")
 	}
 	return x
 }

@@ -167,6 +167,11 @@ type report struct {
 	v1alpha1.GroupTraffic
 }
 
+// cause describes why a policy has not programmed the group.
+func (r report) cause() string {
+	return "networkpolicy " + r.policy.Name + ": " + cmp.Or(r.Message, r.Reason, "not programmed")
+}
+
 // reports of a group, one for each policy that has one.
 func (s *service) reports(slug string) (out []report) {
 	for _, p := range s.policies {

@@ -474,28 +474,7 @@ func (s *service) whyVersion(wanted string) Answer {
 	if r.Created != nil {
 		a.add("created", s.object("VersionedMicroservice", r.Name), "%s", Clock(r.Created.Time, s.now))
 	}
-	switch {
-	case row.Status == v1alpha1.ReleaseActive && s.down(row):
-		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is active, and has no ready pod: %s.", v, r.State.Sentence)
-	case row.Status == v1alpha1.ReleaseActive && s.successor(g) != nil:
-		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is %s. If that release fails, the pods of %s start again.", v, r.State.Sentence, v)
-	case row.Status == v1alpha1.ReleaseActive:
-		a.Result, a.Summary = Serving, fmt.Sprintf("%s is live: %s.", v, r.State.Sentence)
-	case row.Status == v1alpha1.ReleaseCanary && s.down(row):
-		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is a canary, and has no ready pod: %s.", v, r.State.Sentence)
-	case row.Status == v1alpha1.ReleaseCanary:
-		a.Result, a.Summary = r.canarySummary(v, g.Name, row.Weight)
-	case row.Status == v1alpha1.ReleaseError:
-		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not live: it %s%s.", v, map[bool]string{true: "was "}[r.State.Word != WordFailed], r.State.Sentence)
-	default:
-		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not live: %s.", v, r.State.Sentence)
-		if r.State.Word == WordRetained && g.Active != "" && r.State.Since != nil && len(r.State.Next) > 0 {
-			a.Summary = fmt.Sprintf("%s is not live: %s replaced it %s ago, and it is retained for a rollback.", v, status.Short(g.Active), Age(s.now.Sub(r.State.Since.Time)))
-		}
-	}
-	if a.Result == NotServing && r.State.Class == Waiting {
-		a.Result = ForPerson
-	}
+	s.summarize(&a, g, row, r)
 	if r.Failure != "" {
 		a.add("failure", s.object("VersionedMicroservice", r.Name), "%s: %s", r.Failure, r.Message)
 	}
@@ -530,6 +509,35 @@ func (s *service) whyVersion(wanted string) Answer {
 		a.conclude("", s.withSentence(*own))
 	}
 	return a
+}
+
+// summarize sets the result and the summary of an answer about a release of a group.
+func (s *service) summarize(a *Answer, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, r Release) {
+	v, unserved := status.Short(r.Version), s.unserved(g.Slug)
+	switch {
+	case row.Status == v1alpha1.ReleaseActive && s.down(row):
+		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is active, and has no ready pod: %s.", v, r.State.Sentence)
+	case row.Status == v1alpha1.ReleaseActive && s.successor(g) != nil:
+		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is %s. If that release fails, the pods of %s start again.", v, r.State.Sentence, v)
+	case row.Status == v1alpha1.ReleaseActive && unserved != nil:
+		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is active, and no route targets it: %s.", v, unserved.cause())
+	case row.Status == v1alpha1.ReleaseActive:
+		a.Result, a.Summary = Serving, fmt.Sprintf("%s is live: %s.", v, r.State.Sentence)
+	case row.Status == v1alpha1.ReleaseCanary && s.down(row):
+		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is a canary, and has no ready pod: %s.", v, r.State.Sentence)
+	case row.Status == v1alpha1.ReleaseCanary:
+		a.Result, a.Summary = r.canarySummary(v, g.Name, row.Weight)
+	case row.Status == v1alpha1.ReleaseError:
+		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not live: it %s%s.", v, map[bool]string{true: "was "}[r.State.Word != WordFailed], r.State.Sentence)
+	default:
+		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is not live: %s.", v, r.State.Sentence)
+		if r.State.Word == WordRetained && g.Active != "" && r.State.Since != nil && len(r.State.Next) > 0 {
+			a.Summary = fmt.Sprintf("%s is not live: %s replaced it %s ago, and it is retained for a rollback.", v, status.Short(g.Active), Age(s.now.Sub(r.State.Since.Time)))
+		}
+	}
+	if a.Result == NotServing && r.State.Class == Waiting {
+		a.Result = ForPerson
+	}
 }
 
 // blocked adds what a user must change in the specification of the service, and returns it; nil if nothing.

@@ -195,9 +195,17 @@ func Stories() []Story {
 	return out
 }
 
-// Play returns a service at the end of a story; false if there is no such story.
+// historyOf returns the history with a name, or nil.
+func historyOf(name string) func(*world) {
+	if f := stories[name]; f != nil {
+		return f
+	}
+	return situations[name]
+}
+
+// Play returns a service at the end of a story or situation; false if there is none with this name.
 func Play(name, service string) (Story, bool) {
-	if stories[name] == nil {
+	if historyOf(name) == nil {
 		return Story{}, false
 	}
 	return play(name, service), true
@@ -209,14 +217,14 @@ func Moments(name, service string) (out []Story) {
 	w := newWorld(service)
 	moment := func() { out = append(out, Story{Name: name, Input: w.input(), Now: w.now}) }
 	w.seen = moment
-	stories[name](w)
+	historyOf(name)(w)
 	moment()
 	return out
 }
 
 func play(name, service string) Story {
 	w := newWorld(service)
-	stories[name](w)
+	historyOf(name)(w)
 	return Story{Name: name, Input: w.input(), Now: w.now}
 }
 

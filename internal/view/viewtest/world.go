@@ -2,9 +2,11 @@
 // leave, for tests of views. What surrounds the planner is simple: pods are available when they
 // are created, or never, and a policy confirms immediately, or never.
 //
-//	world.go    the planner, the pods and the policy
-//	record.go   the rollout state as stored in the status
-//	stories.go  the histories
+//	world.go       the planner, the pods and the policy
+//	record.go      the rollout state as stored in the status
+//	stories.go     the histories
+//	situations.go  histories with states that few services are ever in
+//	decisions.go   what the planner answers to decisions at the moments of histories
 package viewtest
 
 import (
@@ -152,6 +154,7 @@ func (w *world) plan() bool {
 		if why := w.broken[o.Version]; why != "" {
 			o.Available, o.Failure, o.Message = 0, why, w.messages[o.Version]
 		}
+		w.exclude(o)
 		w.measure(o)
 	}
 	changed = w.route() || changed
@@ -159,6 +162,26 @@ func (w *world) plan() bool {
 		w.seen()
 	}
 	return changed
+}
+
+// exclude keeps the pods of a release of an exclusive group from starting while pods of another one run.
+func (w *world) exclude(o *fact) {
+	if !w.spec.Exclusive || o.Replicas == 0 || o.Failure == "InvalidTemplate" || w.active(o) {
+		return
+	}
+	for _, other := range w.objects {
+		if other != o && other.Slug == o.Slug && other.Replicas > 0 {
+			o.Available, o.Failure, o.Message = 0, "OtherReleaseRunning", "pods of "+other.Version+" run"
+		}
+	}
+}
+
+// active reports whether a release is active.
+func (w *world) active(o *fact) bool {
+	return slices.ContainsFunc(w.state.Groups, func(g release.Group) bool {
+		a := g.ActiveRow()
+		return a != nil && a.Release == o.Release
+	})
 }
 
 // measure adds the analysis of its version to a canary.
@@ -238,6 +261,8 @@ func (w *world) microservice() v1alpha1.Microservice {
 	ms.Spec.Template.Spec.Containers = []corev1.Container{{Name: w.name}}
 	ms.Spec.Paused = w.spec.Paused
 	ms.Spec.Availability.Replicas = int32(w.spec.Replicas)
+	ms.Spec.Availability.Exclusive = w.spec.Exclusive
+	ms.Spec.EndedGroups = w.spec.Ended
 	ms.Spec.UpdateStrategy.ProgressDeadlineSeconds = int32(w.spec.Deadline.Seconds())
 	ms.Spec.Previews = &v1alpha1.Previews{MaxGroups: int32(w.spec.Previews.MaxGroups), MaxAge: "24h"}
 	if len(w.spec.Steps) > 0 {
