@@ -248,6 +248,12 @@ func (s *service) freezesOf() (out []Freeze) {
 	return out
 }
 
+// freezesDecisions reports whether a freeze applies: it rejects all decisions but Deprecate about releases that were never active (protocol
+// rule 45).
+func (s *service) freezesDecisions() bool {
+	return len(s.frozen.of(s.ms)) > 0 || frozenOf(s.ms) != nil
+}
+
 // waitsForStart returns the state of a service whose new version waits for the end of a freeze before its rollout starts,
 // or nil if there is none, or spec.paused blocks it too.
 func (s *service) waitsForStart() *State {

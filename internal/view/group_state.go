@@ -170,7 +170,7 @@ func (s *service) successor(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 // release that was active last.
 func (s *service) replacements(g *v1alpha1.ReleaseGroup) (out []Action) {
 	r := s.rollout(g)
-	if r != nil && r.row.Promoted == 0 && r.available() && !r.signed() && len(s.frozen.of(s.ms)) == 0 && frozenOf(s.ms) == nil { // A freeze rejects other decisions (protocol rule 45).
+	if r != nil && r.available() && r.adoptable() {
 		out = append(out, s.actOn("adopt", r.row))
 	}
 	if s.pausedReturn(g) != nil {
@@ -254,7 +254,7 @@ func (s *service) failure(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State
 	if o != nil && o.Status.Failure != "" && o.Spec.Replicas > 0 {
 		x.Next = append(x.Next, s.actOn("logs", row))
 	}
-	if Retryable(g, row) && (row.Promoted > 0 || len(s.frozen.of(s.ms)) == 0 && frozenOf(s.ms) == nil) { // A freeze rejects other decisions (protocol rule 45).
+	if Retryable(g, row) && (row.Promoted > 0 || !s.freezesDecisions()) {
 		x.Next = append(x.Next, s.actOn("retry", row))
 	}
 	return x

@@ -99,6 +99,39 @@ func (r *rollout) signed() bool {
 	return false
 }
 
+// adoptable reports whether the planner applies the decision Adopt of one user: the rollout is not the return to a retained release, no step
+// needs approvals, and there is no freeze.
+func (r *rollout) adoptable() bool {
+	return unfinished(r.row) && !r.signed() && (r.row.Promoted > 0 || !r.freezesDecisions())
+}
+
+// unfinished reports whether a release was started, and is neither active nor retained.
+func unfinished(row *v1alpha1.Release) bool {
+	return row.Status == v1alpha1.ReleaseCanary || row.Status == v1alpha1.ReleasePending
+}
+
+// abort returns what ends the rollout: the decision Deprecate, or the removal or change of the pin if the rollout returns to a retained
+// release; nil if nothing does.
+func (r *rollout) abort() []Action {
+	switch active := activeOf(r.group); {
+	case unfinished(r.row):
+		return []Action{r.actOn("deprecate", r.row)}
+	case pinnedTo(r.group, r.row):
+		return []Action{r.unpin(r.group)}
+	case active != nil && !isPreview(r.group) && !r.activeDenied():
+		return []Action{r.act("rollback", "--to", r.nameOf(active))}
+	}
+	return nil
+}
+
+// skipOrAbort returns what skips the remaining checks of the rollout, if one user may do that, and what aborts it.
+func (r *rollout) skipOrAbort() []Action {
+	if r.adoptable() {
+		return append([]Action{r.actOn("adopt", r.row)}, r.abort()...)
+	}
+	return r.abort()
+}
+
 // pauseEnd returns when the pause of the current step ends or ended; zero without one, or if that is not known.
 func (r *rollout) pauseEnd() time.Time {
 	st, since := r.present(), r.healthySince()
@@ -127,10 +160,10 @@ func (r *rollout) blocked() *State {
 		if message := r.causeOf(r.waitsFor); message != "" {
 			s.Detail += ": " + message
 		}
-		s.Next = []Action{r.actOn("deprecate", r.row)}
+		s.Next = r.abort()
 		return s
 	case r.row.Reason == "TrafficLost":
-		return &State{Word: WordBlocked, Class: Failed, Reason: r.row.Reason, Detail: "a NetworkPolicy: the release had traffic, but no NetworkPolicy routes to it now", Next: []Action{r.actOn("deprecate", r.row)}}
+		return &State{Word: WordBlocked, Class: Failed, Reason: r.row.Reason, Detail: "a NetworkPolicy: the release had traffic, but no NetworkPolicy routes to it now", Next: r.abort()}
 	}
 	return nil
 }
@@ -181,7 +214,7 @@ func (r *rollout) unhealthy() *State {
 		}
 	}
 	if s.Reason != "" {
-		s.Next = []Action{r.actOn("logs", r.row), r.actOn("deprecate", r.row)}
+		s.Next = append([]Action{r.actOn("logs", r.row)}, r.abort()...)
 	}
 	return s
 }
@@ -239,7 +272,7 @@ func (r *rollout) late() (out []report) {
 func (r *rollout) halted() *State {
 	if c := frozenOf(r.ms); c != nil && !r.ms.Spec.Paused {
 		if why := frozenAt(c.Message, r.row.SemVer.Version); why != "" {
-			return &State{Word: WordFrozen, Class: Moving, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: why, Next: []Action{r.actOn("deprecate", r.row)}}
+			return &State{Word: WordFrozen, Class: Moving, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: why, Next: r.abort()}
 		}
 	}
 	if !r.ms.Spec.Paused || r.row.Promoted > 0 && (r.group.Target.Reason == "Pinned" || r.activeDenied()) {
@@ -259,7 +292,7 @@ func (r *rollout) retries() *State {
 	if r.step > 0 || !at.After(r.now) {
 		return nil
 	}
-	return &State{Word: WordRetryTime, Class: Failed, Reason: r.row.Reason, Until: timeOf(at), Detail: fmt.Sprintf("it lost its traffic %d times (%s)", r.row.Attempt, r.row.Reason), Next: []Action{r.actOn("deprecate", r.row)}}
+	return &State{Word: WordRetryTime, Class: Failed, Reason: r.row.Reason, Until: timeOf(at), Detail: fmt.Sprintf("it lost its traffic %d times (%s)", r.row.Attempt, r.row.Reason), Next: r.abort()}
 }
 
 // approved describes how many of the required users, and which ones, have approved the current
@@ -290,7 +323,11 @@ func (r *rollout) userWait() *State {
 	if st == nil || r.continued == r.step {
 		return nil
 	}
-	next := []Action{r.actOn("continue", r.row), r.actOn("deprecate", r.row)}
+	var skip []Action
+	if r.row.Promoted > 0 || !r.freezesDecisions() {
+		skip = []Action{r.actOn("continue", r.row)}
+	}
+	next := slices.Concat(skip, r.abort())
 	since := r.healthySince()
 	if v := r.verdict(); v != nil && (v.Phase == v1alpha1.AnalysisInconclusive || v.Phase == v1alpha1.AnalysisNoTraffic) && r.measures() {
 		s := &State{Word: WordInconclusive, Class: Waiting, Reason: string(v.Phase), Since: timeOf(since), Detail: v.Message, Next: next}
@@ -303,10 +340,10 @@ func (r *rollout) userWait() *State {
 	case st.Approval != nil:
 		return &State{Word: WordApproval, Class: Waiting, Detail: r.approved(st.Approval), Since: timeOf(since), Next: next}
 	case r.pauseEnd().After(r.now):
-		return &State{Word: WordPause, Since: timeOf(since), Until: timeOf(r.pauseEnd()), Next: next[:1]}
+		return &State{Word: WordPause, Since: timeOf(since), Until: timeOf(r.pauseEnd()), Next: skip}
 	}
 	if v := r.verdict(); r.measures() && (v == nil || v.Phase != v1alpha1.AnalysisPassed) {
-		s := &State{Word: WordAnalysis, Since: timeOf(since), Next: next[:1]}
+		s := &State{Word: WordAnalysis, Since: timeOf(since), Next: skip}
 		if v != nil {
 			a := r.analysis(r.object)
 			s.Until, s.Detail = a.Next, a.progress()
@@ -437,7 +474,7 @@ func (r *rollout) gated() *State {
 			s.Detail += ", which answers " + m + ","
 		}
 	}
-	s.Next = []Action{r.actOn("adopt", r.row), r.actOn("deprecate", r.row)}
+	s.Next = r.skipOrAbort()
 	return s
 }
 
@@ -468,7 +505,7 @@ func hookMessage(hooks []v1alpha1.HookStatus) string {
 func (r *rollout) peers() *State {
 	version := r.row.SemVer.Version
 	if c := meta.FindStatusCondition(r.ms.Status.Conditions, v1alpha1.ConditionBlocked); c != nil && c.Reason == "TogetherHeld" {
-		return &State{Word: WordTogetherHeld, Class: Waiting, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: c.Message, Next: []Action{r.actOn("adopt", r.row), r.actOn("deprecate", r.row)}}
+		return &State{Word: WordTogetherHeld, Class: Waiting, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: c.Message, Next: r.skipOrAbort()}
 	}
 	name := togetherOf(r.ms)
 	var late []string
@@ -504,7 +541,7 @@ func reached(ms *v1alpha1.Microservice, version string, step int32) bool {
 
 // progress returns the progress of the rollout, with the checks of its current step.
 func (r *rollout) progress() *Rollout {
-	out := &Rollout{Step: r.step, Steps: int32(len(r.steps)), Started: *cmp.Or(timeOf(r.started), &metav1.Time{}), From: r.from}
+	out := &Rollout{Adoptable: r.adoptable(), Step: r.step, Steps: int32(len(r.steps)), Started: *cmp.Or(timeOf(r.started), &metav1.Time{}), From: r.from}
 	if st := r.present(); st != nil {
 		out.StepName = st.Name
 	}

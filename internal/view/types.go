@@ -309,6 +309,8 @@ type Rollout struct {
 	Next []int32 `json:"next,omitempty"`
 	// From is the slug of the group from which domains move to this one.
 	From string `json:"from,omitempty"`
+	// Adoptable: one user can skip the remaining steps.
+	Adoptable bool `json:"adoptable,omitempty"`
 }
 
 // Check is a requirement of a step.

@@ -236,10 +236,13 @@ var marks = map[string]string{
 // others returns the acts that are possible for a release and that its state does not name.
 func others(r view.Release) (out []view.Action) {
 	verbs := map[string][]string{"canary": {"adopt", "deprecate"}, "pending": {"adopt", "deprecate"}, "active": {"pin"}, "deprecated": {"rollback"}}[r.Status]
-	if r.Status == "deprecated" && (!r.Retained || len(r.State.Next) == 0) { // the latter has a denied version
+	if r.Status == "deprecated" && (!r.Retained || r.Rollout != nil || len(r.State.Next) == 0) { // it returns already, or its version is denied
 		verbs = nil
 	}
 	for _, verb := range verbs {
+		if verb == "adopt" && (r.Rollout == nil || !r.Rollout.Adoptable) {
+			continue
+		}
 		if !slices.ContainsFunc(r.State.Next, func(a view.Action) bool { return a.Verb == verb }) {
 			out = append(out, view.Action{Verb: verb, Target: r.Name})
 		}
