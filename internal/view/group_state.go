@@ -166,8 +166,8 @@ func (s *service) successor(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 }
 
 // replacements returns what gives a group whose active release has no ready pod another release: to adopt the release of the rollout in
-// progress, whose pods are ready, to end the pause or the pin that keeps another release from being active, and to roll back to the
-// release that was active last.
+// progress, whose pods are ready, to end the pause or the pin that keeps another release from being active, and to roll back to a release
+// that was active. During a pause or a freeze only a pin makes a retained release active.
 func (s *service) replacements(g *v1alpha1.ReleaseGroup) (out []Action) {
 	r := s.rollout(g)
 	if r != nil && r.available() && r.adoptable() {
@@ -176,7 +176,10 @@ func (s *service) replacements(g *v1alpha1.ReleaseGroup) (out []Action) {
 	if s.pausedReturn(g) != nil {
 		out = append(out, s.act("resume"))
 	}
-	if active := activeOf(g); active != nil && pinnedTo(g, active) {
+	if row := s.newestReturn(g); row != nil && s.startsNothing() {
+		out = append(out, s.act("rollback", "--to", s.nameOf(row)))
+	}
+	if active := activeOf(g); active != nil && pinnedTo(g, active) && !s.startsNothing() {
 		out = append(out, s.unpin(g))
 	}
 	if g.Phase != v1alpha1.GroupLive || isPreview(g) {
@@ -192,6 +195,19 @@ func (s *service) replacements(g *v1alpha1.ReleaseGroup) (out []Action) {
 		}
 	}
 	return out
+}
+
+// startsNothing reports whether a pause or a freeze applies: what no pin selects does not start, and does not return.
+func (s *service) startsNothing() bool { return s.ms.Spec.Paused || s.freezesDecisions() }
+
+// newestReturn returns the retained release with the highest version, if it is above the active one, and a rollback to it is possible; nil
+// otherwise.
+func (s *service) newestReturn(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
+	row := newestRetained(g)
+	if row == nil || g.Phase != v1alpha1.GroupLive || isPreview(g) || !aboveActive(g, row) || pinnedTo(g, row) || Denied(s.image(), g, row.SemVer.Version) {
+		return nil
+	}
+	return row
 }
 
 // pausedReturn returns the retained release to which a group would return, and for which spec.paused waits; nil if there is none. A pause

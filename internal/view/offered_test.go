@@ -2,6 +2,7 @@ package view_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/heighliner/heighliner/internal/view"
@@ -54,5 +55,34 @@ func TestOfferedDecisions(t *testing.T) {
 				check("release "+r.Version, r.State)
 			}
 		}
+	}
+}
+
+// TestDownWhilePinnedInAFreeze checks that a group whose pinned release is down during a freeze or a pause offers a rollback to the retained
+// release above it: only a pin makes that active then, and to remove the pin does not.
+func TestDownWhilePinnedInAFreeze(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"pinned down frozen", "pinned down paused", "unpin down frozen"} {
+		s, _ := viewtest.Play(name, "shop")
+		svc, _ := view.NewService(s.Input, "shop", "shop", s.Now)
+		if got := commandsOf(svc.State); !slices.Contains(got, "hlnr rollback shop --to 1.1.0") || slices.Contains(verbsOf(svc.State), "unpin") {
+			t.Errorf("%s: 1.1.0 is retained, and returns by a pin; offered: %q", name, got)
+		}
+	}
+	for name, serves := range map[string]bool{"unpin down frozen": false, "repin down frozen": true, "unpin down paused": false, "repin down paused": true} {
+		s, _ := viewtest.Play(name, "shop")
+		if h, err := view.WhyHost(s.Input, "shop.example.com", "/", s.Now); err != nil || (h.Result == view.Serving) != serves {
+			t.Errorf("%s: %q, %v", name, h.Summary, err)
+		}
+	}
+}
+
+// TestUnpinInAFreeze checks that unpin is not offered for a retained release during a freeze, in which it does not return.
+func TestUnpinInAFreeze(t *testing.T) {
+	t.Parallel()
+	s, _ := viewtest.Play("pinned frozen", "shop")
+	a, err := view.WhyVersion(s.Input, "shop", "shop", "1.1.0", s.Now)
+	if want := ": hlnr rollback shop --to 1.1.0"; err != nil || !strings.HasSuffix(a.Do, want) {
+		t.Errorf("%q, want %q (%v)", a.Do, want, err)
 	}
 }

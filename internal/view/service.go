@@ -290,7 +290,7 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 		x = State{Word: WordPaused, Class: Waiting, Detail: status.Short(row.SemVer.Version) + " waits before it returns", Next: []Action{s.act("resume")}}
 	case retained(row) && g.Phase == v1alpha1.GroupLive:
 		x = State{Word: WordRetained, Class: Stable, Since: micros(&row.LastTransitionTime), Next: []Action{s.act("rollback", "--to", s.nameOf(row))}}
-		if g.Target.Reason == "Pinned" && aboveActive(g, row) && row == newestRetained(g) {
+		if g.Target.Reason == "Pinned" && row == s.newestReturn(g) && !s.startsNothing() {
 			x.Next = []Action{s.unpin(g)} // Without the pin it would be active.
 		}
 		if Denied(s.image(), g, row.SemVer.Version) {
