@@ -142,7 +142,7 @@ func serves(w *pass) (ok bool, reason, message string) {
 		case !row.Available && w.ms.Successor(&g) != nil && withoutReplicas(w, row):
 			next := w.ms.Successor(&g)
 			if !next.Available {
-				return false, "ActiveStopped", fmt.Sprintf("in group %s the pods of %s ended for %s, which is starting", g.Name, row.SemVer.Version, next.SemVer.Version)
+				return false, "ActiveStopped", fmt.Sprintf("in group %s the pods of %s ended for %s, which %s", g.Name, row.SemVer.Version, next.SemVer.Version, exchanged(w, g.Slug, next))
 			}
 			lines = append(lines, fmt.Sprintf("%s in group %s, in whose place %s runs", row.SemVer.Version, g.Name, next.SemVer.Version))
 			continue
@@ -154,6 +154,22 @@ func serves(w *pass) (ok bool, reason, message string) {
 		lines = append(lines, fmt.Sprintf("%s in group %s", row.SemVer.Version, g.Name))
 	}
 	return true, "", "active: " + strings.Join(lines, ", ")
+}
+
+// exchanged describes what the release for which the pods of the active release of an exclusive group ended waits for.
+func exchanged(w *pass, slug string, next *v1alpha1.Release) string {
+	ready := slices.ContainsFunc(w.facts.Objects, func(c release.Object) bool {
+		return c.Release == next.VersionedMicroservice && c.Replicas > 0 && c.Available >= c.Replicas
+	})
+	if !ready {
+		return "is starting"
+	}
+	for _, n := range w.plan.Notes {
+		if n.Slug == slug && waits[n.Reason] != "" && !n.Event {
+			return "is available and has no traffic yet: " + n.Message
+		}
+	}
+	return "is available and has no traffic yet"
 }
 
 // frozenBy describes what a freeze keeps from starting, or returns "".

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
 )
 
 // TestReadyBeforeTheExchange: the pods of the active release of an exclusive group end only when its successor reports that it waits for them
@@ -21,5 +22,27 @@ func TestReadyBeforeTheExchange(t *testing.T) {
 	}}
 	if ready, reason, message := serves(&pass{observed: observed{ms: ms}}); !ready {
 		t.Errorf("all pods of 1.0.0 are available: %s: %s", reason, message)
+	}
+}
+
+// TestReadyAfterTheExchange: a release for which the pods of the active one ended, and whose own pods are ready, is not starting any more: what
+// it waits for before its first traffic is named.
+func TestReadyAfterTheExchange(t *testing.T) {
+	t.Parallel()
+	ms := &v1alpha1.Microservice{}
+	ms.Spec.Availability.Exclusive = true
+	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{
+		Name: "1.x", Slug: "1-x", Phase: v1alpha1.GroupLive, Rollout: &v1alpha1.Rollout{Release: "shop-1-1-0", Gate: v1alpha1.GatePreRollout},
+		Releases: []v1alpha1.Release{
+			{VersionedMicroservice: "shop-1-1-0", SemVer: v1alpha1.SemVer{Version: "1.1.0"}, Status: v1alpha1.ReleasePending},
+			{VersionedMicroservice: "shop-1-0-0", SemVer: v1alpha1.SemVer{Version: "1.0.0"}, Status: v1alpha1.ReleaseActive, Weight: 100},
+		},
+	}}
+	w := &pass{observed: observed{ms: ms}}
+	w.facts.Objects = []release.Object{{Release: "shop-1-1-0", Slug: "1-x", Version: "1.1.0", Replicas: 3, Available: 3}, {Release: "shop-1-0-0", Slug: "1-x", Version: "1.0.0"}}
+	w.plan.Notes = []release.Note{{Slug: "1-x", Reason: release.AwaitingGate, Message: "1.1.0 waits for its hooks of PreRollout"}}
+	want := "in group 1.x the pods of 1.0.0 ended for 1.1.0, which is available and has no traffic yet: 1.1.0 waits for its hooks of PreRollout"
+	if ready, reason, message := serves(w); ready || reason != "ActiveStopped" || message != want {
+		t.Errorf("%t %s %q, want %q", ready, reason, message, want)
 	}
 }

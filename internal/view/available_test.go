@@ -374,3 +374,65 @@ func TestActiveWithoutRoutes(t *testing.T) {
 		}
 	}
 }
+
+// TestOutageOfAnExclusiveGroup checks that a service is among the failed ones if no pod of its exclusive group serves, because the pods of the
+// active release ended for one that fails, or that has no traffic although its pods are ready.
+func TestOutageOfAnExclusiveGroup(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"exclusive crash", "exclusive approval crash", "exclusive step crash", "exclusive frozen crash", "exclusive paused crash", "exclusive return", "exclusive pre"} {
+		s, _ := viewtest.Play(name, "shop")
+		h, err := view.WhyHost(s.Input, "shop.example.com", "/", s.Now)
+		if err != nil || h.Result == view.Serving {
+			t.Fatal(name, err, h.Summary)
+		}
+		b := view.New(s.Input, s.Now)
+		state := b.Services[0].State
+		if len(b.Of([]view.Class{view.Failed}).Services) != 1 || b.Counts.Failed != 1 || !state.Outage || !strings.HasSuffix(state.Sentence, "; no pod serves") {
+			t.Errorf("%s: %+v, %s: %q, but: %q", name, b.Counts, state.Class, state.Sentence, h.Summary)
+		}
+	}
+}
+
+// TestExchangeOfAnExclusiveGroup checks that an exchange is not an outage while the pods of the previous release end, and for the first seconds
+// after that, and that one which works for a release without routes is none at all.
+func TestExchangeOfAnExclusiveGroup(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		failure   string
+		available int32
+		weight    int32
+		routes    bool
+		ended     time.Duration
+		class     view.Class
+	}{
+		"the pods end":             {v1alpha1.FailureOtherReleaseRunning, 0, 0, true, 3 * time.Second, view.Moving},
+		"they do not end":          {v1alpha1.FailureOtherReleaseRunning, 0, 0, true, time.Minute, view.Failed},
+		"the next ones start":      {"", 0, 0, true, 3 * time.Second, view.Moving},
+		"they start for a minute":  {"", 0, 0, true, time.Minute, view.Failed},
+		"they crash":               {"CrashLoopBackOff", 0, 0, true, 3 * time.Second, view.Failed},
+		"they have no traffic":     {"", 3, 0, true, time.Minute, view.Failed},
+		"they have traffic":        {"", 3, 100, true, time.Minute, view.Moving},
+		"they have no routes":      {"", 3, 0, false, time.Minute, view.Moving},
+		"some of them are missing": {"", 1, 100, true, time.Minute, view.Moving},
+	} {
+		s, ms := exclusive(t)
+		g := &ms.Status.ReleaseGroups[0]
+		next, active := rowOf(g, "1.1.0"), rowOf(g, "1.0.0")
+		next.Weight, active.Available = c.weight, false
+		if c.weight > 0 {
+			next.Status, active.Weight = v1alpha1.ReleaseCanary, 0
+		}
+		if !c.routes {
+			s.Input.NetworkPolicies = nil
+		}
+		o, old := objectOf(&s, next.VersionedMicroservice), objectOf(&s, active.VersionedMicroservice)
+		o.Status.Failure, o.Status.Message, o.Status.Replicas, o.Status.Available = c.failure, c.failure, c.available, c.available
+		old.Spec.Replicas, old.Status.Replicas, old.Status.Available = 0, 0, 0
+		at := metav1.NewTime(s.Now.Add(-c.ended))
+		old.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Reason: "ScaledToZero", LastTransitionTime: at}}
+		svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now)
+		if svc.State.Class != c.class {
+			t.Errorf("%s, %s after the end of the pods: %s, %q", name, c.ended, svc.State.Class, svc.State.Sentence)
+		}
+	}
+}

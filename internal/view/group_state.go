@@ -125,6 +125,9 @@ func (s *service) activeState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) S
 	x := State{Word: WordActive, Class: Stable, Since: micros(&row.LastTransitionTime)}
 	if to := s.successor(g); to != nil {
 		x.Class, x.Detail = Moving, fmt.Sprintf("its pods ended for %s, which is being rolled out", status.Short(to.SemVer.Version))
+		if s.outage(g) {
+			x.Class, x.Outage = Failed, true
+		}
 		return x
 	}
 	down, o := s.down(row), s.release(row.VersionedMicroservice)
@@ -163,6 +166,37 @@ func (s *service) successor(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 		return nil
 	}
 	return s.ms.Successor(g)
+}
+
+// outage reports whether no pod of an exclusive group serves, since the pods of its active release ended for another one: that fails, or has
+// no ready pod or no traffic for longer than recordLag, as for other active releases without a ready pod.
+func (s *service) outage(g *v1alpha1.ReleaseGroup) bool {
+	to := s.successor(g)
+	if to == nil {
+		return false
+	}
+	o := s.release(to.VersionedMicroservice)
+	if o == nil {
+		return false
+	}
+	if p := s.podsOf(to, o); p == nil || p.Available > 0 && (to.Weight > 0 || len(s.policies) == 0) {
+		return false
+	}
+	if f := o.Status.Failure; f != "" && f != v1alpha1.FailureOtherReleaseRunning {
+		return true
+	}
+	since := availableOf(o)
+	if active := s.release(activeOf(g).VersionedMicroservice); active != nil {
+		if c := availableOf(active); c != nil && (since == nil || c.LastTransitionTime.After(since.LastTransitionTime.Time)) {
+			since = c
+		}
+	}
+	return since != nil && s.now.Sub(since.LastTransitionTime.Time) > recordLag
+}
+
+// availableOf returns condition Available of a release, or nil.
+func availableOf(o *v1alpha1.VersionedMicroservice) *metav1.Condition {
+	return meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionAvailable)
 }
 
 // replacements returns what gives a group whose active release has no ready pod another release: to adopt the release of the rollout in

@@ -58,6 +58,9 @@ func (r *rollout) state() State {
 	if s.Class == "" {
 		s.Class = Moving
 	}
+	if s.Class == Moving && r.outage(r.group) {
+		s.Class, s.Outage = Failed, true
+	}
 	return s
 }
 
@@ -192,7 +195,7 @@ func (r *rollout) unavailableSince(cause string) *metav1.Time {
 	if r.object == nil {
 		return nil
 	}
-	c := meta.FindStatusCondition(r.object.Status.Conditions, v1alpha1.ConditionAvailable)
+	c := availableOf(r.object)
 	if c == nil || c.Status == metav1.ConditionTrue || c.Reason != cause {
 		return nil
 	}

@@ -81,6 +81,8 @@ type State struct {
 	// without limit.
 	Since *metav1.Time `json:"since,omitempty"`
 	Until *metav1.Time `json:"until,omitempty"`
+	// Outage: the pods of the active release of an exclusive group ended for another release, and no pod serves.
+	Outage bool `json:"outage,omitempty"`
 	// By is the user who decided, and Note is the reason that the user gave.
 	By   string `json:"by,omitempty"`
 	Note string `json:"note,omitempty"`
@@ -116,6 +118,9 @@ func (s State) sentence(now time.Time) string {
 	}
 	if s.Word == WordPinned && s.Detail != "" { // not what the note is about
 		text += "; " + s.Detail
+	}
+	if s.Outage {
+		text += "; no pod serves"
 	}
 	return text
 }

@@ -42,3 +42,12 @@ func TestOfferedActs(t *testing.T) {
 		t.Error("no page offers a decision")
 	}
 }
+
+// TestOutageOfAnExclusiveGroup checks that a service whose exclusive group has no pod that serves is among the failed ones.
+func TestOutageOfAnExclusiveGroup(t *testing.T) {
+	t.Parallel()
+	s, _ := viewtest.Play("exclusive crash", "shop")
+	if got := textOf(t, serve(t, s.Input, s.Now).get("/?state=failed")); !strings.Contains(got, "out of licenses; no pod serves") {
+		t.Errorf("the board, state failed: %s", got)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/internal/view"
+	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
 // Secrets that a ClusterAnalysisTemplate names are those of the namespace of each Microservice that uses it: one that does not exist there is
@@ -80,5 +81,22 @@ func TestMovedPodNextToAnotherGroup(t *testing.T) {
 	release.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Reason: "Starting", LastTransitionTime: metav1.NewTime(now.Add(-2 * time.Second))}}
 	if found := judgeActive(view.Input{Program: "hlnr", Releases: []v1alpha1.VersionedMicroservice{release}}, ms, now); len(found) != 0 {
 		t.Errorf("pods may move to other nodes: %+v", found)
+	}
+}
+
+// TestOutageOfAnExclusiveGroup checks that doctor reports a group none of whose pods serves, also if the pods of its active release ended for
+// another one, with the commands that end that.
+func TestOutageOfAnExclusiveGroup(t *testing.T) {
+	t.Parallel()
+	for name, fix := range map[string]string{
+		"active down": "hlnr rollback shop --to 1.0.0", "exclusive crash": "hlnr deprecate shop 1.1.0", "exclusive step crash": "hlnr deprecate shop 1.1.0",
+		"exclusive return": "hlnr unpin shop", "exclusive pre": "hlnr adopt shop 1.1.0",
+	} {
+		s, _ := viewtest.Play(name, "shop")
+		in := s.Input
+		in.Program = "hlnr"
+		if found := judgeActive(in, &in.Microservices[0], s.Now); len(found) != 1 || found[0].Level != Problem || !strings.Contains(found[0].Fix, fix) {
+			t.Errorf("%s: %+v, want %q", name, found, fix)
+		}
 	}
 }

@@ -121,7 +121,8 @@ func judgeActive(in view.Input, ms *v1alpha1.Microservice, now time.Time) (found
 	s, _ := view.NewService(in, ms.Namespace, ms.Name, now)
 	for _, g := range slices.Concat(s.Groups, s.Previews) {
 		for _, r := range g.Releases {
-			if r.Status != string(v1alpha1.ReleaseActive) || r.State.Word != view.WordUnavailable || r.Pods != nil && r.Pods.Available >= r.Pods.Wanted || now.Sub(unavailableSince(in, ms, r.Name)) <= settle/4 {
+			lacks := r.State.Outage || r.State.Word == view.WordUnavailable && (r.Pods == nil || r.Pods.Available < r.Pods.Wanted)
+			if r.Status != string(v1alpha1.ReleaseActive) || !lacks || now.Sub(unavailableSince(in, ms, r.Name)) <= settle/4 {
 				continue
 			}
 			level := Problem
@@ -129,7 +130,11 @@ func judgeActive(in view.Input, ms *v1alpha1.Microservice, now time.Time) (found
 				level = Warning
 			}
 			fix := "see " + view.Command(in.Program, in.Namespace, ms.Namespace, "tree", ms.Name)
-			for _, next := range r.State.Next {
+			actions := r.State.Next
+			if r.State.Outage {
+				actions = g.State.Next // of the release for which its pods ended
+			}
+			for _, next := range actions {
 				fix += ", or " + next.Command
 			}
 			text := fmt.Sprintf("%s/%s: the active release %s of group %s is %s", ms.Namespace, ms.Name, r.Version, g.Name, r.State.Sentence)
