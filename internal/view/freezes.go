@@ -280,10 +280,20 @@ func (s *service) frozenCause() string {
 	return c.Message
 }
 
-// frozenAt returns the part of the message of condition Frozen about the rollout of a version, or "".
-func frozenAt(message, version string) string {
+// frozenReturn describes the freeze for whose end a retained release waits, which is the target of its group; "" if there is none. A pinned
+// release does not wait.
+func (s *service) frozenReturn(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
+	c := frozenOf(s.ms)
+	if c == nil || s.ms.Spec.Paused || !retained(row) || g.Target.Reason == "Pinned" || g.Target.Release != row.VersionedMicroservice {
+		return ""
+	}
+	return frozenAt(c.Message, row.SemVer.Version+" is waiting")
+}
+
+// frozenAt returns the freeze of the part of the message of condition Frozen that starts with a text, or "".
+func frozenAt(message, start string) string {
 	for rest := message; ; {
-		before, after, found := strings.Cut(rest, version+" is waiting ")
+		before, after, found := strings.Cut(rest, start)
 		if !found {
 			return ""
 		}

@@ -86,3 +86,13 @@ func TestUnpinInAFreeze(t *testing.T) {
 		t.Errorf("%q, want %q (%v)", a.Do, want, err)
 	}
 }
+
+// TestReturnInAFreeze checks that why of a retained release that returns at the end of a freeze names the freeze, as the status does.
+func TestReturnInAFreeze(t *testing.T) {
+	t.Parallel()
+	s, _ := viewtest.Play("frozen return", "shop")
+	a, err := view.WhyVersion(s.Input, "shop", "shop", "1.1.0", s.Now)
+	if want := "1.1.0 is not live: waits, frozen until 2030-02-04T08:00:00Z by "; err != nil || !strings.HasPrefix(a.Summary, want) || !strings.HasSuffix(a.Do, ": hlnr rollback shop --to 1.1.0") {
+		t.Errorf("%q, %q, want %q (%v)", a.Summary, a.Do, want, err)
+	}
+}

@@ -288,6 +288,9 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 		x = s.failure(g, row)
 	case row == s.pausedReturn(g):
 		x = State{Word: WordPaused, Class: Waiting, Detail: status.Short(row.SemVer.Version) + " waits before it returns", Next: []Action{s.act("resume")}}
+	case s.frozenReturn(g, row) != "":
+		c := frozenOf(s.ms)
+		x = State{Word: WordFrozen, Class: Moving, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: s.frozenReturn(g, row), Next: []Action{s.act("rollback", "--to", s.nameOf(row))}}
 	case retained(row) && g.Phase == v1alpha1.GroupLive:
 		x = State{Word: WordRetained, Class: Stable, Since: micros(&row.LastTransitionTime), Next: []Action{s.act("rollback", "--to", s.nameOf(row))}}
 		if g.Target.Reason == "Pinned" && row == s.newestReturn(g) && !s.startsNothing() {
