@@ -11,6 +11,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/status"
+	"github.com/heighliner/heighliner/internal/version"
 )
 
 // groupState returns the state of a group: of the active release if none of its pods is ready, else of the rollout in progress,
@@ -252,6 +253,20 @@ func (s *service) pausedReturn(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	}
 	for i := range g.Releases {
 		if r := &g.Releases[i]; retained(r) && r.VersionedMicroservice == g.Target.Release {
+			return r
+		}
+	}
+	return nil
+}
+
+// HeldBy returns the failed release for which an exclusive group does not start an older version that is offered; nil if there is none. It
+// would end the pods of the active release again.
+func HeldBy(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, offered string) *v1alpha1.Release {
+	if !ms.Spec.Availability.Exclusive || isPreview(g) || g.Active == "" || g.Target.Reason != "Held" {
+		return nil
+	}
+	for i := range g.Releases {
+		if r := &g.Releases[i]; r.Status == v1alpha1.ReleaseError && r.RetryTime == nil && version.Compare(r.SemVer.Version, offered) > 0 {
 			return r
 		}
 	}

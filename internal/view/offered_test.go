@@ -96,3 +96,18 @@ func TestReturnInAFreeze(t *testing.T) {
 		t.Errorf("%q, %q, want %q (%v)", a.Summary, a.Do, want, err)
 	}
 }
+
+// TestOlderVersionOfAnExclusiveGroup checks that why of an older version than one that failed in an exclusive group names that, and what starts
+// it; in other groups it starts.
+func TestOlderVersionOfAnExclusiveGroup(t *testing.T) {
+	t.Parallel()
+	s, _ := viewtest.Play("older", "shop")
+	if g := s.Input.Microservices[0].Status.ReleaseGroups[0]; g.Active != "1.1.0" {
+		t.Errorf("active: %s", g.Active)
+	}
+	s, _ = viewtest.Play("exclusive older", "shop")
+	a, err := view.WhyVersion(s.Input, "shop", "shop", "1.1.0", s.Now)
+	if want := "1.1.0 is not live: 1.2.0 failed, and an exclusive group tries no older version."; err != nil || a.Summary != want || a.Do != "to start it: hlnr pin shop 1.1.0" {
+		t.Errorf("%q, %q, want %q (%v)", a.Summary, a.Do, want, err)
+	}
+}

@@ -742,6 +742,9 @@ func (s *service) whyNotStarted(a *Answer, o *v1alpha1.OfferedRelease) {
 		a.Next = []Action{s.unpin(g)}
 	case g != nil && g.Active != "" && !isPreview(g) && version.Compare(o.SemVer.Version, g.Active) < 0:
 		cause = "it is older than the active " + g.Active
+	case g != nil && HeldBy(s.ms, g, o.SemVer.Version) != nil:
+		cause = status.Short(HeldBy(s.ms, g, o.SemVer.Version).SemVer.Version) + " failed, and an exclusive group tries no older version"
+		a.Next = []Action{s.act("pin", o.SemVer.Version)}
 	case s.frozenCause() != "":
 		cause = "it is " + s.frozenCause()
 		a.Do = v + " starts automatically at the end of the freeze"

@@ -241,6 +241,11 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 	if g.Active != "" && version.Compare(g.Active, q.version) > 0 && !s.pinnedTo(g, q.version) {
 		return &answer{cli.ExitNo, fmt.Sprintf("%s is superseded: %s is active in group %s; to return to it, run %q", q.version, g.Active, g.Name, q.next("pin", s, q.version))}
 	}
+	if o != nil {
+		if failed := view.HeldBy(s.ms, g, o.SemVer.Version); failed != nil {
+			return &answer{cli.ExitNo, fmt.Sprintf("%s does not start: %s failed, and an exclusive group tries no older version; to start it, run %q", q.version, failed.SemVer.Version, q.next("pin", s, q.version))}
+		}
+	}
 	return q.stopped(s)
 }
 

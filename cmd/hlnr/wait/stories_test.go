@@ -1,0 +1,68 @@
+package wait
+
+import (
+	"testing"
+	"time"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/view"
+	"github.com/heighliner/heighliner/internal/view/viewtest"
+)
+
+// judged judges the end of a story as the command does, and returns what is printed at the timeout.
+func judged(t *testing.T, story, version string) (*answer, string) {
+	t.Helper()
+	s, known := viewtest.Play(story, "shop")
+	if !known {
+		t.Fatal(story)
+	}
+	snap := snapshot{ms: &s.Input.Microservices[0], policy: &s.Input.ImagePolicies[0], routing: s.Input.NetworkPolicies, now: s.Now}
+	if _, row := snap.row(version); row != nil {
+		for i := range s.Input.Releases {
+			if o := &s.Input.Releases[i]; o.Name == row.VersionedMicroservice {
+				snap.release = o
+			}
+		}
+	}
+	q := question{version: version, state: forActive, command: command}
+	_, a := q.judge(snap)
+	return a, q.late(snap, time.Minute)
+}
+
+// TestOlderVersionOfAnExclusiveGroup checks that a version which does not start, because a newer one of its exclusive group failed, ends the
+// wait.
+func TestOlderVersionOfAnExclusiveGroup(t *testing.T) {
+	t.Parallel()
+	a, _ := judged(t, "exclusive older", "1.1.0")
+	if want := `1.1.0 does not start: 1.2.0 failed, and an exclusive group tries no older version; to start it, run "hlnr pin shop 1.1.0"`; a == nil || a.code != cli.ExitNo || a.text != want {
+		t.Errorf("%+v, want %q", a, want)
+	}
+}
+
+// TestActiveAgreesWithWhy checks that the wait for an active release ends if and only if hlnr why reports that it serves.
+func TestActiveAgreesWithWhy(t *testing.T) {
+	t.Parallel()
+	last := map[string]viewtest.Moment{}
+	for _, m := range viewtest.Decisions() {
+		last[m.Name] = m
+	}
+	for name, m := range last {
+		for _, g := range m.Input.Microservices[0].Status.ReleaseGroups {
+			for _, r := range g.Releases {
+				why, err := view.WhyVersion(m.Input, "shop", "shop", r.VersionedMicroservice, m.Now)
+				if err != nil {
+					t.Fatal(err)
+				}
+				a, text := judged(t, name, r.SemVer.Version)
+				code := cli.Code(-1)
+				if a != nil {
+					code, text = a.code, a.text
+				}
+				if r.Status == v1alpha1.ReleaseActive && (why.Result == view.Serving) != (code == cli.ExitYes) {
+					t.Errorf("%s: %s: why is %s %q, wait %d %q", name, r.SemVer.Version, why.Result, why.Summary, code, text)
+				}
+			}
+		}
+	}
+}
