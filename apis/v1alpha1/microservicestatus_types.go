@@ -1,6 +1,11 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"slices"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // GroupPhase is the phase of a release group's lifecycle.
 // +kubebuilder:validation:Enum=Live;Closing;Expired
@@ -533,6 +538,34 @@ const (
 	// is scaled to zero.
 	ConditionDeploymentAdopted = "DeploymentAdopted"
 )
+
+// EndsGroup reports whether the specification ends a group: by its name, its slug or its pull request.
+func (ms *Microservice) EndsGroup(name, slug string, pullRequest int64) bool {
+	return slices.ContainsFunc(ms.Spec.EndedGroups, func(n string) bool {
+		return n == name || n == slug || pullRequest > 0 && n == strconv.FormatInt(pullRequest, 10)
+	})
+}
+
+// NextOffered returns the newest version that an ImagePolicy offers, except previews, in a group that the specification does not end; if it
+// ends all of them, the newest one and true. It is nil if none is offered.
+func (ms *Microservice) NextOffered(p *ImagePolicy) (next *OfferedRelease, ended bool) {
+	if p == nil {
+		return nil, false
+	}
+	for i := range p.Status.Releases {
+		o := &p.Status.Releases[i]
+		if o.Level == LevelPreview || o.Held {
+			continue
+		}
+		if !ms.EndsGroup(o.SemVer.Name, o.Group, 0) {
+			return o, false
+		}
+		if next == nil {
+			next = o
+		}
+	}
+	return next, next != nil
+}
 
 // Successor returns the release in a rollout for which the pods of the active release of an exclusive
 // group ended; nil if it has them.

@@ -122,7 +122,14 @@ func serves(w *pass) (ok bool, reason, message string) {
 	if why := frozenBy(w); len(groups) == 0 && why != "" {
 		return false, string(release.Frozen), why
 	}
-	if len(groups) == 0 {
+	o, ended := w.ms.NextOffered(w.policy)
+	switch {
+	case len(groups) > 0:
+	case o != nil && ended:
+		return false, string(release.GroupEnded), fmt.Sprintf("%s does not start: spec.endedGroups names its group %s", o.SemVer.Version, o.SemVer.Name)
+	case o != nil && w.ms.Spec.Paused:
+		return false, string(release.Paused), fmt.Sprintf("%s does not start: spec.paused is set", o.SemVer.Version)
+	default:
 		return false, "NoVersions", fmt.Sprintf("ImagePolicy %q offers no version yet", w.ms.Spec.ImagePolicyRef.Name)
 	}
 	var lines []string

@@ -82,6 +82,33 @@ func TestReadyOfExclusiveGroup(t *testing.T) {
 	}
 }
 
+// TestReadyWithoutReleases: a version that is offered, and that spec.paused or spec.endedGroups keeps from starting, is named.
+func TestReadyWithoutReleases(t *testing.T) {
+	t.Parallel()
+	policy := &v1alpha1.ImagePolicy{}
+	policy.Status.Releases = []v1alpha1.OfferedRelease{
+		{SemVer: v1alpha1.SemVer{Name: "1.x", Version: "1.0.0"}, Group: "1-x", Level: v1alpha1.LevelRelease},
+		{SemVer: v1alpha1.SemVer{Name: "0.x", Version: "0.9.0"}, Group: "0-x", Level: v1alpha1.LevelRelease},
+	}
+	for name, c := range map[string]struct {
+		policy          *v1alpha1.ImagePolicy
+		paused          bool
+		ended           []string
+		reason, message string
+	}{
+		"none offered":     {nil, true, nil, "NoVersions", `ImagePolicy "shop" offers no version yet`},
+		"paused":           {policy, true, nil, "Paused", "1.0.0 does not start: spec.paused is set"},
+		"a group is ended": {policy, true, []string{"1.x"}, "Paused", "0.9.0 does not start: spec.paused is set"},
+		"all are ended":    {policy, false, []string{"1.x", "0-x"}, "Ended", "1.0.0 does not start: spec.endedGroups names its group 1.x"},
+	} {
+		ms := &v1alpha1.Microservice{}
+		ms.Spec.ImagePolicyRef.Name, ms.Spec.Paused, ms.Spec.EndedGroups = "shop", c.paused, c.ended
+		if ready, reason, message := serves(&pass{observed: observed{ms: ms, policy: c.policy}}); ready || reason != c.reason || message != c.message {
+			t.Errorf("%s: %t %s %q, want %s %q", name, ready, reason, message, c.reason, c.message)
+		}
+	}
+}
+
 // conditionsOfTheCode finds the types of all conditions that this package sets, in its
 // source: by status.Set, for the notes of a plan, and by the functions of package status
 // that report whether all is well.

@@ -111,3 +111,20 @@ func TestOlderVersionOfAnExclusiveGroup(t *testing.T) {
 		t.Errorf("%q, %q, want %q (%v)", a.Summary, a.Do, want, err)
 	}
 }
+
+// TestOfferedVersionThatDoesNotStart checks that the status of a service without releases names the version that is offered, and what keeps it
+// from starting.
+func TestOfferedVersionThatDoesNotStart(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ sentence, next string }{
+		"first paused":         {"paused: 1.0.0 waits before it starts", "hlnr resume shop"},
+		"only one group ended": {"1.0.0 waits: spec.endedGroups names its group 1.x", "hlnr end-group shop 1.x --undo"},
+	} {
+		s, _ := viewtest.Play(name, "shop")
+		svc, _ := view.NewService(s.Input, "shop", "shop", s.Now)
+		a, err := view.WhyVersion(s.Input, "shop", "shop", "1.0.0", s.Now)
+		if err != nil || svc.State.Class != view.Waiting || svc.State.Sentence != c.sentence || !slices.Equal(commandsOf(svc.State), []string{c.next}) || a.Do != "to start it: "+c.next {
+			t.Errorf("%s: %s %q %q; why: %q, %q (%v)", name, svc.State.Class, svc.State.Sentence, commandsOf(svc.State), a.Summary, a.Do, err)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,6 +88,14 @@ func (s *service) empty() State {
 	if len(s.ms.Status.Conditions) == 0 {
 		x.Reason, x.Detail = reasonNotReconciled, "not reconciled yet"
 		return x
+	}
+	o, ended := s.ms.NextOffered(s.image())
+	switch {
+	case o == nil:
+	case ended:
+		return State{Word: WordEmpty, Class: Waiting, Version: o.SemVer.Version, Detail: fmt.Sprintf("%s waits: spec.endedGroups names its group %s", status.Short(o.SemVer.Version), o.SemVer.Name), Next: []Action{s.act("end-group", o.SemVer.Name, "--undo")}}
+	case s.ms.Spec.Paused:
+		return State{Word: WordPaused, Class: Waiting, Version: o.SemVer.Version, Detail: status.Short(o.SemVer.Version) + " waits before it starts", Next: []Action{s.act("resume")}}
 	}
 	if d := s.discovery(); d != nil && !d.Ready && d.Message != "" {
 		x.Class, x.Reason, x.Detail = Failed, d.Reason, "no version yet: "+d.Message

@@ -730,8 +730,9 @@ func (s *service) whyNotStarted(a *Answer, o *v1alpha1.OfferedRelease) {
 	g := s.groupBySlug(o.Group)
 	cause := "it has not started yet"
 	switch {
-	case slices.ContainsFunc(s.ms.Spec.EndedGroups, func(n string) bool { return n == o.Group || n == o.SemVer.Name }):
+	case s.ms.EndsGroup(o.SemVer.Name, o.Group, o.PullRequest):
 		cause = "spec.endedGroups names its group " + o.SemVer.Name
+		a.Next = []Action{s.act("end-group", o.SemVer.Name, "--undo")}
 	case s.ms.Spec.Paused:
 		cause = "spec.paused is set"
 		a.Next = []Action{s.act("resume")}

@@ -130,7 +130,7 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 	switch row.Status {
 	case v1alpha1.ReleaseActive:
 		lines = append(lines, line{"active", fmt.Sprintf("%d %%", row.Weight), row.LastTransitionTime.Time})
-		if s.ended(g.Name, g.Slug, g.PullRequest) || g.Phase == v1alpha1.GroupClosing {
+		if s.ms.EndsGroup(g.Name, g.Slug, g.PullRequest) || g.Phase == v1alpha1.GroupClosing {
 			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s loses its traffic: its group %s ends", q.version, g.Name)}
 		}
 		if q.state == forApproval {
@@ -226,7 +226,7 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 		return &answer{cli.ExitNo, fmt.Sprintf("nothing starts at %s: %s: %s", s.ms.Name, c.Reason, c.Message)}
 	}
 	o := s.offer(q.version)
-	if o != nil && s.ended(o.SemVer.Name, o.Group, o.PullRequest) {
+	if o != nil && s.ms.EndsGroup(o.SemVer.Name, o.Group, o.PullRequest) {
 		return &answer{cli.ExitNo, fmt.Sprintf("%s does not start: spec.endedGroups ends its group %s; to let it start, run %q", q.version, o.SemVer.Name, q.next("end-group", s, o.SemVer.Name, "--undo"))}
 	}
 	if g == nil {
@@ -343,13 +343,6 @@ func nonEmpty(texts ...string) []string {
 		}
 	}
 	return out
-}
-
-// ended reports whether the specification ends a group.
-func (s snapshot) ended(name, slug string, pullRequest int64) bool {
-	return slices.ContainsFunc(s.ms.Spec.EndedGroups, func(n string) bool {
-		return n == name || n == slug || pullRequest > 0 && n == strconv.FormatInt(pullRequest, 10)
-	})
 }
 
 // pinOf returns what a group is pinned to, with a description of the pin; "" if it is not pinned.
