@@ -172,9 +172,9 @@ func (s State) waits(now time.Time) string {
 	case WordStarting:
 		return "starts" + s.age(", ", now)
 	case WordProgressing:
-		return s.step() + "proceeds"
+		return s.StepText() + "proceeds"
 	case WordPause:
-		return s.step() + "pause" + s.ends(now)
+		return s.StepText() + "pause" + s.ends(now)
 	case WordApproval:
 		return "waits for approval" + s.since(now)
 	case WordAnalysis:
@@ -186,7 +186,7 @@ func (s State) waits(now time.Time) string {
 	case WordProgramming:
 		return "waits for " + s.Detail + s.age(", ", now)
 	case WordInterrupted:
-		return s.step() + "interrupted"
+		return s.StepText() + "interrupted"
 	case WordBlocked:
 		return "waits for " + s.Detail + s.age(", ", now)
 	case WordRetryTime:
@@ -221,8 +221,8 @@ func (s State) ofPreview(now time.Time) string {
 	return "expired: " + s.Detail
 }
 
-// step returns "step 2 of 4 (50 %), ", or nothing outside of the steps.
-func (s State) step() string {
+// StepText returns the start of sentences about a step, such as "step 2 of 4 (50 %), ", or nothing outside of the steps.
+func (s State) StepText() string {
 	if s.Step == 0 {
 		return ""
 	}

@@ -548,6 +548,9 @@ func (q question) late(s snapshot, timeout time.Duration) string {
 		if g.Rollout != nil && g.Rollout.Release == row.VersionedMicroservice && g.Rollout.Step > 0 {
 			text += ", step " + q.step(s.ms, g, row)
 		}
+		if why := s.cause(row); row.Status != v1alpha1.ReleaseActive && why != "" {
+			text += "; " + why
+		}
 	case s.offered(q.version):
 		text += ": it is offered, and has not started"
 	case s.policy == nil:
@@ -558,6 +561,29 @@ func (q question) late(s snapshot, timeout time.Duration) string {
 		text += fmt.Sprintf(": ImagePolicy %s has not found it; the latest is %s", s.policy.Name, s.policy.Status.Latest)
 	}
 	return text
+}
+
+// cause describes what a release waits for, as hlnr why does; "" if the object of the release has no cause, or its step names it.
+func (s snapshot) cause(row *v1alpha1.Release) string {
+	in := view.Input{Microservices: []v1alpha1.Microservice{*s.ms}, NetworkPolicies: s.routing}
+	if s.policy != nil {
+		in.ImagePolicies = []v1alpha1.ImagePolicy{*s.policy}
+	}
+	if s.release != nil {
+		in.Releases = []v1alpha1.VersionedMicroservice{*s.release}
+	}
+	svc, _ := view.NewService(in, s.ms.Namespace, s.ms.Name, s.now)
+	for _, g := range slices.Concat(svc.Groups, svc.Previews) {
+		for _, r := range g.Releases {
+			if r.Name != row.VersionedMicroservice {
+				continue
+			}
+			if x := r.State; x.Detail != "" && x.Word != view.WordFrozen && x.Word != view.WordApproval && x.Word != view.WordPause {
+				return strings.TrimPrefix(x.Sentence, x.StepText())
+			}
+		}
+	}
+	return ""
 }
 
 // replacement describes what the group runs instead.
