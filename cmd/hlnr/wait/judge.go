@@ -197,7 +197,11 @@ func (q question) judgeRollout(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alph
 	}
 	switch c := meta.FindStatusCondition(s.ms.Status.Conditions, v1alpha1.ConditionAnalysisInconclusive); {
 	case run != nil && c != nil && c.Status == "True" && c.Reason == v1alpha1.ConditionAnalysisInconclusive && strings.Contains(c.Message, q.version):
-		return &answer{cli.ExitWaits, fmt.Sprintf("%s: %s", c.Message, q.next("continue", s, q.version))}
+		why := ""
+		if s.release != nil && s.release.Status.Analysis != nil && s.release.Status.Analysis.Message != "" {
+			why = " (" + s.release.Status.Analysis.Message + ")"
+		}
+		return &answer{cli.ExitWaits, fmt.Sprintf("%s waits for a decision, its analysis is inconclusive%s: to continue, %s; to abort, %s", q.version, why, q.next("continue", s, q.version), q.next("deprecate", s, q.version))}
 	case s.pinnedAway(g, q.version) != "":
 		return &answer{cli.ExitNo, s.pinnedAway(g, q.version)}
 	}

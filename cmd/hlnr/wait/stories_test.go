@@ -88,3 +88,13 @@ func TestCauseAtTheTimeout(t *testing.T) {
 		}
 	}
 }
+
+// TestInconclusive checks that the wait for a decision about an inconclusive analysis names the command of each decision.
+func TestInconclusive(t *testing.T) {
+	t.Parallel()
+	a, _ := judged(t, "inconclusive", "1.1.0")
+	want := "1.1.0 waits for a decision, its analysis is inconclusive (latency-p99 is 0.612): to continue, hlnr continue shop 1.1.0; to abort, hlnr deprecate shop 1.1.0"
+	if a == nil || a.code != cli.ExitWaits || a.text != want {
+		t.Errorf("%+v, want %q", a, want)
+	}
+}
