@@ -130,7 +130,7 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 	switch row.Status {
 	case v1alpha1.ReleaseActive:
 		lines = append(lines, line{"active", fmt.Sprintf("%d %%", row.Weight), row.LastTransitionTime.Time})
-		if s.ms.EndsGroup(g.Name, g.Slug, g.PullRequest) || g.Phase == v1alpha1.GroupClosing {
+		if s.ends(g) {
 			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s loses its traffic: its group %s ends", q.version, g.Name)}
 		}
 		if q.state == forApproval {
@@ -149,6 +149,9 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 	case v1alpha1.ReleaseError:
 		return lines, &answer{cli.ExitNo, q.failed(s, g, row)}
 	case v1alpha1.ReleaseDeprecated:
+		if s.ends(g) {
+			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is removed: its group %s ends", q.version, g.Name)}
+		}
 		if view.Denied(s.policy, g, row.SemVer.Version) {
 			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is denied by ImagePolicy %s: it gets no traffic while another release can have it", q.version, s.policy.Name)}
 		}
@@ -347,6 +350,11 @@ func nonEmpty(texts ...string) []string {
 		}
 	}
 	return out
+}
+
+// ends reports whether a group ends: all its releases are removed.
+func (s snapshot) ends(g *v1alpha1.ReleaseGroup) bool {
+	return s.ms.EndsGroup(g.Name, g.Slug, g.PullRequest) || g.Phase == v1alpha1.GroupClosing
 }
 
 // pinOf returns what a group is pinned to, with a description of the pin; "" if it is not pinned.

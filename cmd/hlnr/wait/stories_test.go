@@ -98,3 +98,12 @@ func TestInconclusive(t *testing.T) {
 		t.Errorf("%+v, want %q", a, want)
 	}
 }
+
+// TestGroupThatEnds checks that a release of a group that ends is not called retained.
+func TestGroupThatEnds(t *testing.T) {
+	t.Parallel()
+	a, _ := judged(t, "closing", "1.0.0")
+	if want := "1.0.0 is removed: its group 1.x ends"; a == nil || a.code != cli.ExitNo || a.text != want {
+		t.Errorf("%+v, want %q", a, want)
+	}
+}
