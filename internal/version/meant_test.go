@@ -1,6 +1,9 @@
 package version
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestMeant: a pin may be written like the tag of its version.
 func TestMeant(t *testing.T) {
@@ -16,5 +19,18 @@ func TestMeant(t *testing.T) {
 		if !Names(text, want) || !Names(want, want) || Names(text, want+"0") {
 			t.Errorf("%q does not name %q alone", text, want)
 		}
+	}
+}
+
+// TestMatches: a user may type the start of a commit, which is too long to type, and no other start of a version.
+func TestMatches(t *testing.T) {
+	commit := strings.Repeat("4f2d", 10)
+	for text, want := range map[string]bool{commit: true, commit[:7]: true, commit[:6]: false, "4f2d4f3": false, "": false, commit + "0": false} {
+		if got := Matches(text, commit); got != want {
+			t.Errorf("%q matches the commit: %t", text, got)
+		}
+	}
+	if Matches("1.2.3-rc", "1.2.3-rc.1") || !Matches("v1.2.3", "1.2.3") {
+		t.Error("a version that is not a commit")
 	}
 }

@@ -91,6 +91,12 @@ func Meant(text string) string {
 // Names reports whether a text that a person wrote names a version as it is offered.
 func Names(text, offered string) bool { return text == offered || Meant(text) == offered }
 
+// Matches reports whether a text that a person typed for a command names a version as it is offered: as in [Names], or by the start of a
+// commit.
+func Matches(text, offered string) bool {
+	return Names(text, offered) || len(text) >= 7 && len(offered) == 40 && strings.HasPrefix(offered, text)
+}
+
 // Compare orders two versions as they are offered ("1.2.3-rc.1+b.2"): by
 // semantic precedence, then by build metadata (numbers by value, none first),
 // texts that are not versions below all others and among each other by their

@@ -409,11 +409,6 @@ func Services(in Input, wanted string) (out []string) {
 	return out
 }
 
-// names reports whether a text names a version: literally, as a tag, or by the start of a commit.
-func names(wanted, v string) bool {
-	return version.Names(wanted, v) || len(wanted) >= 7 && len(v) == 40 && strings.HasPrefix(v, wanted)
-}
-
 // find finds the release with a version or a name: preferably one that serves traffic, then the
 // newest.
 func (s *service) find(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) {
@@ -422,7 +417,7 @@ func (s *service) find(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alph
 		g := &s.ms.Status.ReleaseGroups[i]
 		for j := range g.Releases {
 			r := &g.Releases[j]
-			if r.VersionedMicroservice != wanted && !names(wanted, r.SemVer.Version) {
+			if r.VersionedMicroservice != wanted && !version.Matches(wanted, r.SemVer.Version) {
 				continue
 			}
 			if row == nil || slices.Index(order, r.Status) < slices.Index(order, row.Status) {
@@ -437,7 +432,7 @@ func (s *service) find(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alph
 func (s *service) offers(wanted string) *v1alpha1.OfferedRelease {
 	if p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]; p != nil {
 		for i := range p.Status.Releases {
-			if names(wanted, p.Status.Releases[i].SemVer.Version) {
+			if version.Matches(wanted, p.Status.Releases[i].SemVer.Version) {
 				return &p.Status.Releases[i]
 			}
 		}
@@ -449,7 +444,7 @@ func (s *service) offers(wanted string) *v1alpha1.OfferedRelease {
 func (s *service) rejects(wanted string) *v1alpha1.RefusedCandidate {
 	if p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]; p != nil {
 		for i := range p.Status.Candidates {
-			if names(wanted, p.Status.Candidates[i].Version) {
+			if version.Matches(wanted, p.Status.Candidates[i].Version) {
 				return &p.Status.Candidates[i]
 			}
 		}
@@ -627,7 +622,7 @@ func (s *service) whyAbsent(a *Answer, wanted string) {
 	}
 	object := s.object("ImagePolicy", p.Name)
 	for _, w := range p.Status.Withdrawn {
-		if names(wanted, w.Version) && w.Version != "" {
+		if version.Matches(wanted, w.Version) && w.Version != "" {
 			a.Summary = fmt.Sprintf("%s is not live: it was withdrawn (%s).", wanted, w.Reason)
 			a.add("withdrawn", object, "%s at %s", w.Reason, Clock(w.Time.Time, s.now))
 			return
@@ -679,7 +674,7 @@ func (s *service) notFound(p *v1alpha1.ImagePolicy, wanted string) string {
 	}
 	tags, listed := pinnedTags(p)
 	switch {
-	case listed && wanted != "" && !slices.ContainsFunc(tags, func(tag string) bool { return names(wanted, tag) }):
+	case listed && wanted != "" && !slices.ContainsFunc(tags, func(tag string) bool { return version.Matches(wanted, tag) }):
 		return text + "; spec.source.pinned.versions does not have it"
 	case int(total) > len(p.Status.Candidates):
 		return text + fmt.Sprintf("; the status lists %d of %d rejected tags; %q shows the others", len(p.Status.Candidates), total, s.act("explain").Command+" --scan --all")
@@ -713,7 +708,7 @@ func (s *service) adviseScan(a *Answer, p *v1alpha1.ImagePolicy, wanted string) 
 		a.add("suspended", "GitHubRepository "+repo.Namespace+"/"+repo.Name, "spec.suspend is set: GitHub is not polled")
 		a.Do = fmt.Sprintf("to poll for new versions, remove spec.suspend of GitHubRepository %s", repo.Name)
 	case wanted == "" || s.problem() != nil:
-	case listed && !slices.ContainsFunc(tags, func(tag string) bool { return names(wanted, tag) }):
+	case listed && !slices.ContainsFunc(tags, func(tag string) bool { return version.Matches(wanted, tag) }):
 		a.Do = fmt.Sprintf("to offer it, add its tag to spec.source.pinned.versions of ImagePolicy %s: a scan finds no other versions", p.Name)
 	case repo != nil:
 		a.Do = "if it was published after the last poll, poll GitHub now: " + Command(s.Program, s.Namespace, repo.Namespace, "scan", "githubrepository/"+repo.Name)

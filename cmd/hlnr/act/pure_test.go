@@ -181,3 +181,19 @@ func TestScanThatFailed(t *testing.T) {
 		}
 	}
 }
+
+// TestCommitOfAPreview: a decision finds a release by the start of its commit, as hlnr tree prints it.
+func TestCommitOfAPreview(t *testing.T) {
+	t.Parallel()
+	commit := strings.Repeat("17", 20)
+	ms := &v1alpha1.Microservice{}
+	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Name: "cart-17", Slug: "cart-17", Releases: []v1alpha1.Release{
+		{VersionedMicroservice: "shop-17", SemVer: v1alpha1.SemVer{Version: commit}, Status: v1alpha1.ReleaseError},
+	}}}
+	if got, err := byVersion(ms, v1alpha1.DecisionRetry, commit[:7]); err != nil || got.row.VersionedMicroservice != "shop-17" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := byVersion(ms, v1alpha1.DecisionRetry, commit[:6]); err == nil {
+		t.Errorf("%+v", got)
+	}
+}

@@ -107,7 +107,7 @@ func only(ms *v1alpha1.Microservice, action v1alpha1.DecisionAction) (target, er
 func byVersion(ms *v1alpha1.Microservice, action v1alpha1.DecisionAction, wanted string) (target, error) {
 	all := releases(ms)
 	found := slices.DeleteFunc(slices.Clone(all), func(t target) bool {
-		return !version.Names(wanted, t.row.SemVer.Version) && t.row.VersionedMicroservice != wanted
+		return !version.Matches(wanted, t.row.SemVer.Version) && t.row.VersionedMicroservice != wanted
 	})
 	if len(found) == 0 {
 		return target{}, cli.Unknown("release of "+ms.Name, wanted, versionsOf(all))

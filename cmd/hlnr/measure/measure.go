@@ -87,7 +87,7 @@ func find(ms *v1alpha1.Microservice, wanted string) (measured, error) {
 		for j := range g.Releases {
 			r := &g.Releases[j]
 			names = append(names, r.SemVer.Version)
-			if wanted == "" && r.Status == v1alpha1.ReleaseActive || wanted != "" && (r.VersionedMicroservice == wanted || version.Names(wanted, r.SemVer.Version)) {
+			if wanted == "" && r.Status == v1alpha1.ReleaseActive || wanted != "" && (r.VersionedMicroservice == wanted || version.Matches(wanted, r.SemVer.Version)) {
 				return measured{g, r}, nil
 			}
 		}

@@ -245,7 +245,7 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 	if text := s.pinnedAway(g, q.version); text != "" {
 		return &answer{cli.ExitNo, text}
 	}
-	if g.Active != "" && version.Compare(g.Active, q.version) > 0 && !s.pinnedTo(g, q.version) {
+	if g.Active != "" && g.Level != v1alpha1.LevelPreview && version.Compare(g.Active, q.version) > 0 && !s.pinnedTo(g, q.version) {
 		return &answer{cli.ExitNo, fmt.Sprintf("%s is superseded: %s is active in group %s; to return to it, run %q", q.version, g.Active, g.Name, q.next("pin", s, q.version))}
 	}
 	if o != nil {
@@ -284,7 +284,7 @@ func (s snapshot) offer(wanted string) *v1alpha1.OfferedRelease {
 		return nil
 	}
 	for i := range s.policy.Status.Releases {
-		if o := &s.policy.Status.Releases[i]; version.Names(wanted, o.SemVer.Version) {
+		if o := &s.policy.Status.Releases[i]; version.Matches(wanted, o.SemVer.Version) {
 			return o
 		}
 	}
@@ -299,7 +299,7 @@ func (s snapshot) row(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha
 		g := &s.ms.Status.ReleaseGroups[i]
 		for j := range g.Releases {
 			r := &g.Releases[j]
-			if !version.Names(wanted, r.SemVer.Version) && r.VersionedMicroservice != wanted {
+			if !version.Matches(wanted, r.SemVer.Version) && r.VersionedMicroservice != wanted {
 				continue
 			}
 			inProgress := g.Rollout != nil && g.Rollout.Release == r.VersionedMicroservice
@@ -330,12 +330,12 @@ func (s snapshot) filtered(wanted string) string {
 		return ""
 	}
 	for _, c := range s.policy.Status.Candidates {
-		if version.Names(wanted, c.Version) && !passing[version.Verdict(c.Verdict)] {
+		if version.Matches(wanted, c.Version) && !passing[version.Verdict(c.Verdict)] {
 			return fmt.Sprintf("%s is not offered by ImagePolicy %s: %s", wanted, s.policy.Name, strings.Join(nonEmpty(c.Verdict, c.Reason), ": "))
 		}
 	}
 	for _, w := range s.policy.Status.Withdrawn {
-		if version.Names(wanted, w.Version) {
+		if version.Matches(wanted, w.Version) {
 			return fmt.Sprintf("%s is withdrawn by ImagePolicy %s: %s", wanted, s.policy.Name, w.Reason)
 		}
 	}
@@ -399,7 +399,7 @@ func (s snapshot) pinnedTo(g *v1alpha1.ReleaseGroup, wanted string) bool {
 		return false
 	}
 	wanted = cmp.Or(named, wanted)
-	return version.Names(pinned, wanted) || version.Names(wanted, pinned)
+	return version.Names(pinned, wanted) || version.Matches(wanted, pinned)
 }
 
 // pinnedAway describes that the group of a version is pinned to another one; "" if it is not.

@@ -99,6 +99,16 @@ func TestInconclusive(t *testing.T) {
 	}
 }
 
+// TestCommitOfAPreview checks that a preview is found by the start of its commit, as hlnr tree prints it.
+func TestCommitOfAPreview(t *testing.T) {
+	t.Parallel()
+	for commit, story := range map[string]string{"1717171": "previews", strings.Repeat("17", 20): "previews", "2717171": "preview pushed"} {
+		if a, late := judged(t, story, commit); a == nil || a.code != cli.ExitYes {
+			t.Errorf("%s: %+v, at the timeout: %s", commit, a, late)
+		}
+	}
+}
+
 // TestGroupThatEnds checks that a release of a group that ends is not called retained.
 func TestGroupThatEnds(t *testing.T) {
 	t.Parallel()
