@@ -61,6 +61,31 @@ func TestWatchedKinds(t *testing.T) {
 	}
 }
 
+// Each kind of the ClusterRole of a manager of some namespaces that is watched, but for those of routes, is one without which the controllers do
+// not start.
+func TestWatchedClusterKinds(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(apiserver.Root(t), "charts/heighliner/files/namespaced/cluster_role.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := &rbacv1.ClusterRole{}
+	if err := yaml.UnmarshalStrict(text, role); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]string{}
+	for _, rule := range role.Rules {
+		for _, group := range rule.APIGroups {
+			if slices.Contains(rule.Verbs, "watch") && group != "networking.k8s.io" { // the classes of Ingresses
+				want[group] = append(want[group], rule.Resources...)
+			}
+		}
+	}
+	if d := cmp.Diff(want, watches.ClusterKinds()); d != "" {
+		t.Errorf("kinds (-role +watched):\n%s", d)
+	}
+}
+
 // A manager of some namespaces goes without one in which it has no rights, or not all of them, and ends when it gets them.
 func TestNamespacesWithoutRights(t *testing.T) {
 	t.Parallel()

@@ -1,4 +1,4 @@
-// Package watches lists the kinds that the manager watches in each of its namespaces.
+// Package watches lists the kinds that the manager watches in each of its namespaces, and in the cluster.
 package watches
 
 // Kinds returns the resources, by API group, that are watched in each namespace from the start on: where one of them cannot be listed
@@ -16,6 +16,12 @@ func Kinds() map[string][]string {
 		},
 		"policy": {"poddisruptionbudgets"},
 	}
+}
+
+// ClusterKinds returns the resources without a namespace, by API group, that are watched from the start on: if one of them cannot be listed
+// and watched, no controller starts. Kinds of routes are not in the list.
+func ClusterKinds() map[string][]string {
+	return map[string][]string{"": {"namespaces"}, "hlnr.io": {"clusteranalysistemplates", "clusterfreezes"}}
 }
 
 // Verbs returns what the manager needs to do with each of the kinds.

@@ -291,14 +291,28 @@ func (d *doctor) checkManager(ctx context.Context) {
 	d.add(OK, "Prometheus", "", "the manager queries %s", address)
 }
 
-// checkWatched checks that the manager has rights in the namespaces that it is to watch: it goes without those in which it cannot list or
-// watch one of the kinds. Users who may not ask for the rights of others get no answer.
+// checkWatched checks that the manager has rights in the cluster, and in the namespaces that it is to watch: it goes without those in which it
+// cannot list or watch one of the kinds. Users who may not ask for the rights of others get no answer.
 func (d *doctor) checkWatched(ctx context.Context, m *appsv1.Deployment) {
+	missing, _, err := d.lacking(ctx, m, "", watches.ClusterKinds())
+	if err == nil && len(d.watched) == 0 {
+		var everywhere []string
+		everywhere, _, err = d.lacking(ctx, m, "", watches.Kinds())
+		missing = append(missing, everywhere...)
+	}
+	if err != nil {
+		return
+	}
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		d.add(Problem, "Manager", "helm upgrade with the same values and the chart of the version of the manager, which restores the ClusterRole heighliner-manager",
+			"the manager cannot list and watch %s in the cluster: no controller starts", strings.Join(missing, ", "))
+	}
 	for _, namespace := range d.watched {
 		if d.namespace != "" && d.namespace != namespace {
 			continue
 		}
-		missing, all, err := d.lacking(ctx, m, namespace)
+		missing, all, err := d.lacking(ctx, m, namespace, watches.Kinds())
 		switch {
 		case err != nil:
 			return
@@ -312,10 +326,11 @@ func (d *doctor) checkWatched(ctx context.Context, m *appsv1.Deployment) {
 	}
 }
 
-// lacking returns the kinds that the manager cannot list and watch in a namespace, and whether these are all that it watches.
-func (d *doctor) lacking(ctx context.Context, m *appsv1.Deployment, namespace string) (missing []string, all bool, err error) {
+// lacking returns which of some kinds, by API group, the manager cannot list and watch in a namespace, or in the cluster if that is "", and
+// whether these are all.
+func (d *doctor) lacking(ctx context.Context, m *appsv1.Deployment, namespace string, kinds map[string][]string) (missing []string, all bool, err error) {
 	all = true
-	for group, resources := range watches.Kinds() {
+	for group, resources := range kinds {
 		for _, resource := range resources {
 			for _, verb := range watches.Verbs() {
 				allowed, err := d.managerMay(ctx, m, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: group, Resource: resource})

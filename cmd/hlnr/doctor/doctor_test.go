@@ -368,7 +368,7 @@ func TestRoleOfAnEarlierVersion(t *testing.T) {
 	} {
 		c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
 			if r, is := o.(*authorizationv1.SubjectAccessReview); is {
-				r.Status.Allowed = tc.has(r.Spec.ResourceAttributes)
+				r.Status.Allowed = r.Spec.ResourceAttributes.Namespace == "" || tc.has(r.Spec.ResourceAttributes)
 			}
 			return nil
 		}}).Build()
@@ -376,6 +376,38 @@ func TestRoleOfAnEarlierVersion(t *testing.T) {
 		m := &appsv1.Deployment{}
 		m.Namespace = "heighliner-system"
 		d.checkWatched(t.Context(), m)
+		switch found := d.result.Findings; {
+		case tc.want == "" && len(found) > 0:
+			t.Errorf("%s: %+v", name, found)
+		case tc.want != "" && (len(found) != 1 || found[0].Level != Problem || !strings.Contains(found[0].Text, tc.want)):
+			t.Errorf("%s: %+v, want %q", name, found, tc.want)
+		}
+	}
+}
+
+// A manager without rights in the cluster, because its ClusterRole is that of an earlier version, starts no controller: of some namespaces as
+// well as of all.
+func TestClusterRoleOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		watched []string
+		lacks   []string
+		want    string
+	}{
+		"all rights":              {nil, nil, ""},
+		"all, of some namespaces": {[]string{"shop"}, nil, ""},
+		"clusters":                {nil, []string{"clusterfreezes", "clusteranalysistemplates"}, "clusteranalysistemplates.hlnr.io, clusterfreezes.hlnr.io in the cluster"},
+		"of some namespaces":      {[]string{"shop"}, []string{"clusterfreezes"}, "cannot list and watch clusterfreezes.hlnr.io in the cluster"},
+		"a kind with a namespace": {nil, []string{"freezes"}, "cannot list and watch freezes.hlnr.io in the cluster"},
+	} {
+		c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+			if r, is := o.(*authorizationv1.SubjectAccessReview); is {
+				r.Status.Allowed = !slices.Contains(tc.lacks, r.Spec.ResourceAttributes.Resource)
+			}
+			return nil
+		}}).Build()
+		d := &doctor{client: c, watched: tc.watched}
+		d.checkWatched(t.Context(), &appsv1.Deployment{})
 		switch found := d.result.Findings; {
 		case tc.want == "" && len(found) > 0:
 			t.Errorf("%s: %+v", name, found)
