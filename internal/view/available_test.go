@@ -436,3 +436,24 @@ func TestExchangeOfAnExclusiveGroup(t *testing.T) {
 		}
 	}
 }
+
+// TestJobsOfAPreviewThatEnds checks that a preview that ends, and waits until the Job of a hook has ended, shows that.
+func TestJobsOfAPreviewThatEnds(t *testing.T) {
+	t.Parallel()
+	for _, phase := range []v1alpha1.GroupPhase{v1alpha1.GroupClosing, v1alpha1.GroupExpired} {
+		s, ms := played(t, "previews")
+		s.Input.Releases = slices.Clone(s.Input.Releases)
+		i := slices.IndexFunc(ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.PullRequest == 17 })
+		g := &ms.Status.ReleaseGroups[i]
+		row := &g.Releases[0]
+		g.Phase, row.Status, row.Weight, row.Available = phase, v1alpha1.ReleaseDeprecated, 0, false
+		o := objectOf(&s, row.VersionedMicroservice)
+		o.Spec.Replicas, o.Status.Replicas, o.Status.Available, o.Status.ActiveJobs = 0, 0, 0, 1
+		svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now.Add(time.Hour))
+		at := slices.IndexFunc(svc.Previews, func(p view.Group) bool { return p.PullRequest.Number == 17 })
+		want := "it waits until the Jobs of its other hooks have ended"
+		if p := svc.Previews[at]; !strings.Contains(p.State.Sentence, want) || !strings.Contains(p.Releases[0].State.Sentence, want) {
+			t.Errorf("%s: group: %q, release: %q, want %q", phase, p.State.Sentence, p.Releases[0].State.Sentence, want)
+		}
+	}
+}

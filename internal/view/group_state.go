@@ -19,7 +19,7 @@ import (
 func (s *service) groupState(g *v1alpha1.ReleaseGroup, r *rollout) State {
 	active := activeOf(g)
 	switch {
-	case g.Phase == v1alpha1.GroupClosing:
+	case g.Phase == v1alpha1.GroupClosing, g.Phase == v1alpha1.GroupExpired && s.endHooks(g) != "":
 		return s.endState(g)
 	case g.Phase == v1alpha1.GroupExpired:
 		return s.expired(g)

@@ -34,9 +34,14 @@ func (s *service) endState(g *v1alpha1.ReleaseGroup) State {
 	return x
 }
 
-// endHooks describes the wait for the hooks of the end of a preview; "" if there is none.
+// endHooks describes the wait for the hooks of the end of a preview, or before that for Jobs of other hooks; "" if there is none.
 func (s *service) endHooks(g *v1alpha1.ReleaseGroup) string {
 	if g.End == nil {
+		for i := range g.Releases {
+			if text := s.activeJobs(g, &g.Releases[i]); text != "" {
+				return text
+			}
+		}
 		return ""
 	}
 	text := "it waits for its hooks of type PostPreview"
@@ -48,6 +53,18 @@ func (s *service) endHooks(g *v1alpha1.ReleaseGroup) string {
 		}
 	}
 	return text
+}
+
+// activeJobs describes that a release that drains waits for Jobs of its hooks; "" if it has none.
+func (s *service) activeJobs(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
+	o := s.release(row.VersionedMicroservice)
+	switch {
+	case o == nil || o.Status.ActiveJobs == 0:
+		return ""
+	case g.Phase == v1alpha1.GroupLive:
+		return "it waits until the Jobs of its hooks have ended"
+	}
+	return "it waits until the Jobs of its other hooks have ended" // before those of type PostPreview
 }
 
 // pullRequest returns the pull request of a preview, as far as known.

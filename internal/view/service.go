@@ -313,7 +313,7 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 	case row.Status == v1alpha1.ReleaseDeprecated && row.Reason == "Superseded":
 		x = State{Word: WordSuperseded, Class: Stable, Since: micros(&row.LastTransitionTime)}
 	case row.Status == v1alpha1.ReleaseDeprecated:
-		x = State{Word: WordDraining, Class: Moving, Since: micros(&row.LastTransitionTime)}
+		x = State{Word: WordDraining, Class: Moving, Since: micros(&row.LastTransitionTime), Detail: s.activeJobs(g, row)}
 	default:
 		x = State{Word: WordEmpty, Class: Moving, Detail: string(row.Status)}
 	}
