@@ -140,7 +140,7 @@ func (s *service) activeState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) S
 		}
 		if o != nil && o.Status.Failure != "" {
 			x.Reason, x.Detail = o.Status.Failure, cmp.Or(o.Status.Message, o.Status.Failure)
-			x.Next = []Action{s.actOn("logs", row)}
+			x.Next = s.logs(row, o)
 		}
 		if down {
 			x.Next = append(x.Next, s.replacements(g)...)
@@ -300,6 +300,17 @@ func (s *service) unserved(slug string) (out *report) {
 	return out
 }
 
+// logs returns the command for the logs of a release; nil if it cannot have pods, because its Deployment is rejected.
+func (s *service) logs(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) []Action {
+	switch o.Status.Failure {
+	case v1alpha1.FailureInvalidTemplate, v1alpha1.FailureForbidden, v1alpha1.FailureNameConflict:
+		if o.Status.Replicas == 0 {
+			return nil
+		}
+	}
+	return []Action{s.actOn("logs", row)}
+}
+
 // failure returns the state of a release in error.
 func (s *service) failure(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State {
 	o := s.release(row.VersionedMicroservice)
@@ -317,7 +328,7 @@ func (s *service) failure(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State
 		x.Detail = s.cause(row, o)
 	}
 	if o != nil && o.Status.Failure != "" && o.Spec.Replicas > 0 {
-		x.Next = append(x.Next, s.actOn("logs", row))
+		x.Next = append(x.Next, s.logs(row, o)...)
 	}
 	if Retryable(g, row) && (row.Promoted > 0 || !s.freezesDecisions()) {
 		x.Next = append(x.Next, s.actOn("retry", row))

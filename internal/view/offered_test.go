@@ -128,3 +128,15 @@ func TestOfferedVersionThatDoesNotStart(t *testing.T) {
 		}
 	}
 }
+
+// TestLogsOfARejectedDeployment checks that logs are not offered where no pod can exist.
+func TestLogsOfARejectedDeployment(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{"rejected Deployment": false, "rejected Deployment failed": false, "exclusive crash": true, "return crashes": true} {
+		s, _ := viewtest.Play(name, "shop")
+		svc, _ := view.NewService(s.Input, "shop", "shop", s.Now)
+		if got := slices.Contains(verbsOf(svc.State), "logs"); got != want {
+			t.Errorf("%s: %q: %q", name, svc.State.Sentence, commandsOf(svc.State))
+		}
+	}
+}

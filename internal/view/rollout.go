@@ -217,7 +217,7 @@ func (r *rollout) unhealthy() *State {
 		}
 	}
 	if s.Reason != "" {
-		s.Next = append([]Action{r.actOn("logs", r.row)}, r.abort()...)
+		s.Next = append(r.logs(r.row, r.object), r.abort()...)
 	}
 	return s
 }
