@@ -140,3 +140,20 @@ func TestLogsOfARejectedDeployment(t *testing.T) {
 		}
 	}
 }
+
+// TestPreviousCommitOfAPreview checks that the previous commit of a preview is not called retained: it is deleted after its drain, and there is
+// no rollback of previews.
+func TestPreviousCommitOfAPreview(t *testing.T) {
+	t.Parallel()
+	s, _ := viewtest.Play("preview pushed", "shop")
+	a, err := view.WhyVersion(s.Input, "shop", "shop", strings.Repeat("17", 20), s.Now)
+	if want := "1717171 is not live: drains 10s."; err != nil || a.Summary != want || strings.Contains(a.Do, "rollback") {
+		t.Errorf("%q, %q, want %q (%v)", a.Summary, a.Do, want, err)
+	}
+	svc, _ := view.NewService(s.Input, "shop", "shop", s.Now)
+	for _, r := range svc.Previews[0].Releases {
+		if r.Retained || slices.Contains(verbsOf(r.State), "rollback") {
+			t.Errorf("%s: retained: %t, %q", r.Version, r.Retained, commandsOf(r.State))
+		}
+	}
+}

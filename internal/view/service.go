@@ -266,7 +266,7 @@ func (s *service) releaseOf(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, r *
 	out := Release{
 		Name: row.VersionedMicroservice, Version: row.SemVer.Version, Status: string(row.Status), Reason: row.Reason,
 		Since: micros(&row.LastTransitionTime), FirstActive: micros(row.FirstActiveTime), Share: s.share(g, row), Pods: s.podsOf(row, o),
-		Retained: retained(row), Attempts: row.Attempt, Analysis: s.analysis(o),
+		Retained: retained(row) && !isPreview(g), Attempts: row.Attempt, Analysis: s.analysis(o),
 	}
 	if d := row.Decision; d != nil {
 		out.Decision = &Decision{Action: string(d.Action), By: d.By, Time: metav1.Time{Time: d.Time.UTC()}, Reason: reasonOf(o, d), Outcome: d.Outcome}
@@ -300,7 +300,7 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 	case s.frozenReturn(g, row) != "":
 		c := frozenOf(s.ms)
 		x = State{Word: WordFrozen, Class: Moving, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: s.frozenReturn(g, row), Next: []Action{s.act("rollback", "--to", s.nameOf(row))}}
-	case retained(row) && g.Phase == v1alpha1.GroupLive:
+	case retained(row) && g.Phase == v1alpha1.GroupLive && !isPreview(g):
 		x = State{Word: WordRetained, Class: Stable, Since: micros(&row.LastTransitionTime), Next: []Action{s.act("rollback", "--to", s.nameOf(row))}}
 		if g.Target.Reason == "Pinned" && row == s.newestReturn(g) && !s.startsNothing() {
 			x.Next = []Action{s.unpin(g)} // Without the pin it would be active.

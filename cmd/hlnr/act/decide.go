@@ -252,6 +252,8 @@ func (d *decision) sensible(t target, command func(namespace, verb string, args 
 			return no("%s is already active", t)
 		case status == v1alpha1.ReleaseDeprecated && d.action == v1alpha1.DecisionDeprecate:
 			return no("%s is already deprecated", t)
+		case status == v1alpha1.ReleaseDeprecated && t.group.Level == v1alpha1.LevelPreview:
+			return no("%s was replaced, and is deleted after its drain", t)
 		case status == v1alpha1.ReleaseDeprecated:
 			return no("%s is retained, and not being rolled out: %q brings it back", t, next("rollback", "--to", t.row.SemVer.Version))
 		case status == v1alpha1.ReleaseError && d.action != v1alpha1.DecisionRetry:

@@ -162,6 +162,9 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 			return lines, nil // the specification has just changed, perhaps so that it becomes active again
 		}
 		text := fmt.Sprintf("%s is retained, and was replaced by %s", q.version, cmp.Or(g.Active, "another release"))
+		if g.Level == v1alpha1.LevelPreview {
+			text = fmt.Sprintf("%s was replaced by %s, and is deleted after its drain", q.version, cmp.Or(g.Active, "another release"))
+		}
 		if row.Promoted == 0 {
 			text = fmt.Sprintf("%s was superseded before it was active: %s", q.version, replacement(g))
 		}

@@ -117,3 +117,12 @@ func TestGroupThatEnds(t *testing.T) {
 		t.Errorf("%+v, want %q", a, want)
 	}
 }
+
+// TestPreviousCommitOfAPreview checks that the previous commit of a preview is not called retained.
+func TestPreviousCommitOfAPreview(t *testing.T) {
+	t.Parallel()
+	a, _ := judged(t, "preview pushed", "1717171")
+	if want := "1717171 was replaced by 2717171"; a == nil || a.code != cli.ExitNo || !strings.HasPrefix(a.text, want) || !strings.HasSuffix(a.text, ", and is deleted after its drain") {
+		t.Errorf("%+v, want %q", a, want)
+	}
+}
