@@ -35,8 +35,9 @@ type Report struct {
 
 // Object is what applying one object would do.
 type Object struct {
-	Kind      string `json:"kind"`
-	Namespace string `json:"namespace"`
+	Kind string `json:"kind"`
+	// Namespace of the object; empty for kinds without one.
+	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 	// New: the object does not exist yet.
 	New bool `json:"new,omitempty"`
@@ -205,10 +206,12 @@ func (p *planner) object(ctx context.Context, d document) (Object, error) {
 	if !ok {
 		return out, fmt.Errorf("%s: %T is not an object", d.file, typed)
 	}
-	if out.Namespace == "" {
-		out.Namespace = p.namespace
-		after.SetNamespace(p.namespace)
+	if ofCluster(after) {
+		out.Namespace = ""
+	} else {
+		out.Namespace = cmp.Or(out.Namespace, p.namespace)
 	}
+	after.SetNamespace(out.Namespace)
 	before, ok := after.DeepCopyObject().(client.Object)
 	if !ok {
 		return out, fmt.Errorf("%s: %T is not an object", d.file, typed)
@@ -242,6 +245,15 @@ func (p *planner) object(ctx context.Context, d document) (Object, error) {
 		}
 	}
 	return out, err
+}
+
+// ofCluster reports whether an object has a kind without a namespace.
+func ofCluster(o client.Object) bool {
+	switch o.(type) {
+	case *v1alpha1.ClusterFreeze, *v1alpha1.ClusterAnalysisTemplate:
+		return true
+	}
+	return false
 }
 
 // merge adds the metadata and status of the stored object to the object of a manifest. Fields that hlnr or a user set

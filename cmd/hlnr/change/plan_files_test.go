@@ -1,6 +1,7 @@
 package change
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,5 +67,39 @@ func TestTemplatesOfTheFiles(t *testing.T) {
 	var cluster v1alpha1.ClusterAnalysisTemplate
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "errors"}, &cluster); err != nil || len(cluster.Spec.Metrics) != 1 || cluster.Namespace != "" {
 		t.Errorf("the template of the cluster: %v, %v", cluster, err)
+	}
+}
+
+// Objects without a namespace have none in a plan, and others that of the command.
+func TestNamespacesOfAPlan(t *testing.T) {
+	t.Parallel()
+	documents, err := files{"-"}.read(strings.NewReader(`
+{apiVersion: hlnr.io/v1alpha1, kind: ClusterFreeze, metadata: {name: fair}, spec: {reason: fair, until: "2030-01-31T08:00:00Z"}}
+---
+{apiVersion: hlnr.io/v1alpha1, kind: ClusterAnalysisTemplate, metadata: {name: errors, namespace: search}, spec: {metrics: [{name: errors, prometheus: {query: "1"}, thresholdRange: {max: 0}}]}}
+---
+{apiVersion: hlnr.io/v1alpha1, kind: Freeze, metadata: {name: fair}, spec: {reason: fair, until: "2030-01-31T08:00:00Z"}}
+---
+{apiVersion: hlnr.io/v1alpha1, kind: Freeze, metadata: {name: fair, namespace: search}, spec: {reason: fair, until: "2030-01-31T08:00:00Z"}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).Build()
+	p := &planner{stored: c, client: withFiles(c, documents, "shop"), namespace: "shop"}
+	var got []string
+	for _, d := range documents {
+		out, err := p.object(t.Context(), d)
+		if err != nil || len(out.NotAllowed) > 0 {
+			t.Fatal(err, out.NotAllowed)
+		}
+		got = append(got, out.Namespace)
+	}
+	if want := []string{"", "", "shop", "search"}; !slices.Equal(got, want) {
+		t.Errorf("namespaces %q, want %q", got, want)
 	}
 }
