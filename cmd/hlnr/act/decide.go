@@ -183,15 +183,18 @@ func (d *decision) do(ctx context.Context, s *scope, args []string) (*Done, targ
 		return nil, t, err
 	}
 	if d.action == v1alpha1.DecisionDeprecate {
-		done.Effects = append(done.Effects, remains(t.group))
+		done.Effects = append(done.Effects, remains(t.ms, t.group))
 	}
 	return done, t, nil
 }
 
 // remains describes which release gets the traffic of a group after the end of a rollout.
-func remains(g *v1alpha1.ReleaseGroup) string {
+func remains(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup) string {
 	if g.Active == "" {
 		return g.Name + ": no release is active, and none gets traffic"
+	}
+	if ms.Successor(g) != nil && slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive && !r.Available }) {
+		return g.Name + ": the pods of " + g.Active + ", which is active, start again, and it gets all traffic"
 	}
 	return g.Name + ": " + g.Active + ", which is active, gets all traffic"
 }

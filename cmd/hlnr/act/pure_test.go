@@ -197,3 +197,27 @@ func TestCommitOfAPreview(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestRemains: after a rollout is aborted in an exclusive group whose active release has no pods, these start first.
+func TestRemains(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		exclusive, available bool
+		active               string
+		want                 string
+	}{
+		"usual":               {false, true, "1.0.0", "1.x: 1.0.0, which is active, gets all traffic"},
+		"before the exchange": {true, true, "1.0.0", "1.x: 1.0.0, which is active, gets all traffic"},
+		"exchange":            {true, false, "1.0.0", "1.x: the pods of 1.0.0, which is active, start again, and it gets all traffic"},
+		"none is active":      {true, false, "", "1.x: no release is active, and none gets traffic"},
+	} {
+		ms := &v1alpha1.Microservice{}
+		ms.Spec.Availability.Exclusive = c.exclusive
+		g := &v1alpha1.ReleaseGroup{Name: "1.x", Active: c.active, Rollout: &v1alpha1.Rollout{Release: "shop-1-1-0"}, Releases: []v1alpha1.Release{
+			{VersionedMicroservice: "shop-1-1-0", Status: v1alpha1.ReleasePending}, {VersionedMicroservice: "shop-1-0-0", Status: v1alpha1.ReleaseActive, Available: c.available},
+		}}
+		if got := remains(ms, g); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

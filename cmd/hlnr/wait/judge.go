@@ -526,7 +526,11 @@ func (q question) failed(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Rel
 	} else if s.release != nil && s.release.Status.Analysis != nil && s.release.Status.Analysis.Message != "" {
 		text += ": " + s.release.Status.Analysis.Message
 	}
-	if g.Active != "" {
+	switch {
+	case g.Active == "":
+	case s.ms.Spec.Availability.Exclusive && slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive && !r.Available }):
+		text += fmt.Sprintf("; the pods of %s, which is active in group %s, start again", g.Active, g.Name)
+	default:
 		text += fmt.Sprintf("; %s has all traffic of group %s", g.Active, g.Name)
 	}
 	return text

@@ -1,6 +1,7 @@
 package wait
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -124,5 +125,20 @@ func TestPreviousCommitOfAPreview(t *testing.T) {
 	a, _ := judged(t, "preview pushed", "1717171")
 	if want := "1717171 was replaced by 2717171"; a == nil || a.code != cli.ExitNo || !strings.HasPrefix(a.text, want) || !strings.HasSuffix(a.text, ", and is deleted after its drain") {
 		t.Errorf("%+v, want %q", a, want)
+	}
+}
+
+// TestFailureInAnExclusiveGroup checks that an active release whose pods start again after a failure does not have the traffic yet.
+func TestFailureInAnExclusiveGroup(t *testing.T) {
+	t.Parallel()
+	for available, want := range map[bool]string{true: "; 1.0.0 has all traffic of group 1.x", false: "; the pods of 1.0.0, which is active in group 1.x, start again"} {
+		s, _ := viewtest.Play("exclusive failed", "shop")
+		g := &s.Input.Microservices[0].Status.ReleaseGroups[0]
+		i := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
+		g.Releases[i].Available = available
+		q := question{version: "1.1.0", state: forActive, command: command}
+		if _, a := q.judge(snapshot{ms: &s.Input.Microservices[0], policy: &s.Input.ImagePolicies[0], now: s.Now}); a == nil || !strings.HasSuffix(a.text, want) {
+			t.Errorf("available: %t: %+v, want %q", available, a, want)
+		}
 	}
 }
