@@ -457,3 +457,29 @@ func TestJobsOfAPreviewThatEnds(t *testing.T) {
 		}
 	}
 }
+
+// TestGateOfAJob checks that a gate which waits for a Job shows the state of that, and not an answer.
+func TestGateOfAJob(t *testing.T) {
+	t.Parallel()
+	for job, want := range map[bool]string{
+		true:  "waits for hook migrate (PreRollout): Job shop-1 is running, since ",
+		false: `waits for hook migrate (PreRollout), which answers "Job shop-1 is running", since `,
+	} {
+		s, _ := viewtest.Play("gate pre", "shop")
+		s.Input.Releases = slices.Clone(s.Input.Releases)
+		ms := s.Input.Microservices[0].DeepCopy()
+		s.Input.Microservices = []v1alpha1.Microservice{*ms}
+		ms = &s.Input.Microservices[0]
+		run := ms.Status.ReleaseGroups[0].Rollout
+		hook := v1alpha1.Hook{Name: "migrate", Type: v1alpha1.HookPreRollout}
+		if job {
+			hook.Job = &v1alpha1.HookJob{}
+		}
+		ms.Spec.UpdateStrategy.Canary.Hooks = []v1alpha1.Hook{hook}
+		objectOf(&s, run.Release).Status.Hooks = []v1alpha1.HookStatus{{Name: "migrate", Type: v1alpha1.HookPreRollout, Run: run.Sequence, Phase: v1alpha1.HookWaiting, Message: "Job shop-1 is running"}}
+		svc, _ := view.NewService(s.Input, "shop", "shop", s.Now)
+		if got := svc.State.Sentence; !strings.HasPrefix(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

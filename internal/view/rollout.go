@@ -473,9 +473,7 @@ func (r *rollout) gated() *State {
 			names[i] = h.Name
 		}
 		s.Detail = fmt.Sprintf("hook %s (%s)", join(names), r.gate)
-		if m := hookMessage(hooks); m != "" {
-			s.Detail += ", which answers " + m + ","
-		}
+		s.Detail += r.answerOf(hooks)
 	}
 	s.Next = r.skipOrAbort()
 	return s
@@ -492,6 +490,26 @@ func (r *rollout) waitingHooks() (out []v1alpha1.HookStatus) {
 		}
 	}
 	return out
+}
+
+// answerOf describes the first answer of hooks, or the state of the Job that answers; "" if there is none.
+func (r *rollout) answerOf(hooks []v1alpha1.HookStatus) string {
+	for _, h := range hooks {
+		switch {
+		case h.Message == "":
+		case r.isJob(h.Name):
+			return ": " + h.Message + ","
+		default:
+			return fmt.Sprintf(", which answers %q,", h.Message)
+		}
+	}
+	return ""
+}
+
+// isJob reports whether a Job answers a hook.
+func (r *rollout) isJob(name string) bool {
+	c := r.ms.Spec.UpdateStrategy.Canary
+	return c != nil && slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Name == name && h.Job != nil })
 }
 
 // hookMessage returns the first answer of hooks, or "".
