@@ -483,3 +483,15 @@ func TestGateOfAJob(t *testing.T) {
 		}
 	}
 }
+
+// TestExchangeInAFreeze checks that a freeze, a pause or the end of a window after the end of the old pods does not leave the host of an
+// exclusive group without a ready pod.
+func TestExchangeInAFreeze(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"exclusive freeze mid", "exclusive freeze mid steps", "exclusive pause mid", "exclusive window mid", "exclusive return freeze mid"} {
+		s, _ := viewtest.Play(name, "shop")
+		if h, err := view.WhyHost(s.Input, "shop.example.com", "/", s.Now); err != nil || h.Result != view.Serving {
+			t.Errorf("%s: %s, %v", name, h.Summary, err)
+		}
+	}
+}
