@@ -22,7 +22,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// withShippedRights runs the manager with the rights of config/rbac until the test ends, which
+// withShippedRights runs the manager with the permissions of config/rbac until the test ends, which
 // fails if the API server refused it anything.
 func withShippedRights(t *testing.T, namespace string) {
 	t.Helper()
@@ -43,7 +43,7 @@ func withShippedRights(t *testing.T, namespace string) {
 	startManager(t, "v1.0.0", proxiedAs(t, config, func(*http.Request) {}), namespace)
 }
 
-// A user freezes a namespace: a version that is pushed waits, with the shipped rights of the
+// A user freezes a namespace: a version that is pushed waits, with the shipped permissions of the
 // manager, and starts when the freeze is deleted, and another one at the end of a period.
 func TestFreeze(t *testing.T) {
 	t.Parallel()

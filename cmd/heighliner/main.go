@@ -4,7 +4,7 @@
 //	check.go       "heighliner check", which helm test runs
 //	manager.go     flags, and the manager with its controllers
 //	memory.go      the memory limit of the container
-//	namespaces.go  namespaces in which the manager lacks its rights
+//	namespaces.go  namespaces in which the manager lacks its permissions
 package main
 
 import (

@@ -214,7 +214,7 @@ func run(ctx context.Context, o options, logger logr.Logger) error {
 	}
 	if later != nil {
 		if err := mgr.Add(later); err != nil {
-			return fmt.Errorf("set up the check of rights: %w", err)
+			return fmt.Errorf("set up the check of permissions: %w", err)
 		}
 	}
 	if o.ownNamespace() == "" {

@@ -19,28 +19,28 @@ import (
 )
 
 const (
-	// rightsPoll is the time after which the rights in namespaces that are not watched are read again.
-	rightsPoll = 30 * time.Second
+	// permissionsPoll is the time after which the permissions in namespaces that are not watched are read again.
+	permissionsPoll = 30 * time.Second
 	// minRun is the minimum time for which the manager runs before it ends to watch another namespace. The kubelet resets
 	// its back-off for a container that ran for 10 minutes: a team that removes and creates the RoleBinding of its namespace again and again
 	// cannot keep the manager from running for the others.
 	minRun = 10 * time.Minute
 )
 
-// rights reads what the manager may do in namespaces.
-type rights struct {
+// permissions reads what the manager may do in namespaces.
+type permissions struct {
 	client kubernetes.Interface
 }
 
 // lacking returns, for each of the namespaces in which the manager cannot list a kind that it watches, these kinds. A namespace that
 // was deleted is one of them, because its roles are gone.
-func (r rights) lacking(ctx context.Context, namespaces []string) (map[string]string, error) {
+func (r permissions) lacking(ctx context.Context, namespaces []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, name := range namespaces {
 		review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: name}}
 		answer, err := r.client.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("read the manager's rights in namespace %q: %w", name, err)
+			return nil, fmt.Errorf("read the manager's permissions in namespace %q: %w", name, err)
 		}
 		missing, err := r.missing(ctx, name, answer.Status)
 		if err != nil {
@@ -55,7 +55,7 @@ func (r rights) lacking(ctx context.Context, namespaces []string) (map[string]st
 
 // missing returns the kinds that the rules do not allow to list and watch. An authorizer that does not list its rules is asked for
 // each of them.
-func (r rights) missing(ctx context.Context, namespace string, rules authorizationv1.SubjectRulesReviewStatus) ([]string, error) {
+func (r permissions) missing(ctx context.Context, namespace string, rules authorizationv1.SubjectRulesReviewStatus) ([]string, error) {
 	var out []string
 	for group, resources := range watches.Kinds() {
 		for _, resource := range resources {
@@ -80,14 +80,14 @@ func (r rights) missing(ctx context.Context, namespace string, rules authorizati
 }
 
 // ask whether the manager may do all of the verbs with a kind.
-func (r rights) ask(ctx context.Context, namespace, group, resource string, verbs ...string) (bool, error) {
+func (r permissions) ask(ctx context.Context, namespace, group, resource string, verbs ...string) (bool, error) {
 	for _, verb := range verbs {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: group, Resource: resource},
 		}}
 		answer, err := r.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
-			return false, fmt.Errorf("read the manager's right to %s %s in namespace %q: %w", verb, resource, namespace, err)
+			return false, fmt.Errorf("read the manager's permission to %s %s in namespace %q: %w", verb, resource, namespace, err)
 		}
 		if !answer.Status.Allowed {
 			return false, nil
@@ -107,8 +107,8 @@ func allows(rules authorizationv1.SubjectRulesReviewStatus, group, resource, ver
 }
 
 // watchable returns the namespaces that can be watched, and what is lacking in the others. A namespace in which the manager lacks its
-// rights, such as a deleted one, would keep all controllers from starting, for the other namespaces too.
-func (r rights) watchable(ctx context.Context, namespaces []string, log logr.Logger) ([]string, map[string]string, error) {
+// permissions, such as a deleted one, would keep all controllers from starting, for the other namespaces too.
+func (r permissions) watchable(ctx context.Context, namespaces []string, log logr.Logger) ([]string, map[string]string, error) {
 	lacking, err := r.lacking(ctx, namespaces)
 	if err != nil || len(lacking) == 0 {
 		return namespaces, nil, err
@@ -116,14 +116,14 @@ func (r rights) watchable(ctx context.Context, namespaces []string, log logr.Log
 	var out []string
 	for _, name := range namespaces {
 		if missing, lacks := lacking[name]; lacks {
-			log.Error(nil, "a namespace is not watched, because the manager lacks rights there: upgrade the Helm release, which has a Role and a RoleBinding in each namespace, or remove it from the namespaces",
+			log.Error(nil, "a namespace is not watched, because the manager lacks permissions there: upgrade the Helm release, which has a Role and a RoleBinding in each namespace, or remove it from the namespaces",
 				"namespace", name, "cannotList", missing)
 			continue
 		}
 		out = append(out, name)
 	}
 	if len(out) == 0 {
-		return nil, nil, fmt.Errorf("--namespace: the manager lacks rights in each of %s: give it the Role and the RoleBinding heighliner-manager of the Helm chart there", strings.Join(namespaces, ", "))
+		return nil, nil, fmt.Errorf("--namespace: the manager lacks permissions in each of %s: give it the Role and the RoleBinding heighliner-manager of the Helm chart there", strings.Join(namespaces, ", "))
 	}
 	return out, lacking, nil
 }
@@ -136,20 +136,20 @@ func (o *options) omitUnwatchable(ctx context.Context, config *rest.Config, log 
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("make client of rights: %w", err)
+		return nil, fmt.Errorf("make client of permissions: %w", err)
 	}
-	r := rights{client}
+	r := permissions{client}
 	namespaces, lacking, err := r.watchable(ctx, o.namespaces, log)
 	if err != nil || len(lacking) == 0 {
 		return nil, err
 	}
 	o.namespaces = namespaces
-	return restart{rights: r, lacks: lacking, every: rightsPoll, after: time.Now().Add(minRun)}, nil
+	return restart{permissions: r, lacks: lacking, every: permissionsPoll, after: time.Now().Add(minRun)}, nil
 }
 
-// restart is a Runnable that ends the manager when it has the rights to watch another namespace: caches do not get namespaces later.
+// restart is a Runnable that ends the manager when it has the permissions to watch another namespace: caches do not get namespaces later.
 type restart struct {
-	rights
+	permissions
 	lacks map[string]string // kinds by namespace
 	every time.Duration
 	after time.Time
@@ -158,7 +158,7 @@ type restart struct {
 // NeedLeaderElection lets each replica look for itself.
 func (restart) NeedLeaderElection() bool { return false }
 
-// Start returns an error when the rights are there. Where the API server does not answer, it asks again later.
+// Start returns an error when the permissions are there. Where the API server does not answer, it asks again later.
 func (r restart) Start(ctx context.Context) error {
 	names := slices.Sorted(maps.Keys(r.lacks))
 	ticker := time.NewTicker(r.every)

@@ -86,7 +86,7 @@ func TestWatchedClusterKinds(t *testing.T) {
 	}
 }
 
-// A manager of some namespaces goes without one in which it has no rights, or not all of them, and ends when it gets them.
+// A manager of some namespaces goes without one in which it has no permissions, or not all of them, and ends when it gets them.
 func TestNamespacesWithoutRights(t *testing.T) {
 	t.Parallel()
 	const user = "system:serviceaccount:heighliner-system:some-namespaces"
@@ -111,11 +111,11 @@ func TestNamespacesWithoutRights(t *testing.T) {
 	}
 
 	for name, only := range map[string]string{"none": without, "one that does not exist": "no-such-namespace"} {
-		if _, _, err := (rights{client}).watchable(t.Context(), []string{only}, logr.Discard()); err == nil || !strings.Contains(err.Error(), only) {
+		if _, _, err := (permissions{client}).watchable(t.Context(), []string{only}, logr.Discard()); err == nil || !strings.Contains(err.Error(), only) {
 			t.Errorf("%s: %v, want an error that names %q", name, err, only)
 		}
 	}
-	namespaces, lacking, err := rights{client}.watchable(t.Context(), []string{has, partly, without, "no-such-namespace"}, logr.Discard())
+	namespaces, lacking, err := permissions{client}.watchable(t.Context(), []string{has, partly, without, "no-such-namespace"}, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,11 +131,11 @@ func TestNamespacesWithoutRights(t *testing.T) {
 	}
 	o.namespaces = []string{has}
 	if r, err := o.omitUnwatchable(t.Context(), config, logr.Discard()); r != nil || err != nil {
-		t.Errorf("all with rights: %v, %v", r, err)
+		t.Errorf("all with permissions: %v, %v", r, err)
 	}
 
 	bind(roleOf(t, without))
-	r := restart{rights: rights{client}, lacks: lacking, every: 20 * time.Millisecond, after: time.Now().Add(time.Hour)}
+	r := restart{permissions: permissions{client}, lacks: lacking, every: 20 * time.Millisecond, after: time.Now().Add(time.Hour)}
 	early, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if err := r.Start(early); err != nil {

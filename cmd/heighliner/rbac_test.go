@@ -189,7 +189,7 @@ func alone(t *testing.T) {
 	}
 }
 
-// The manager runs a whole story with the rights that config/rbac gives it, and not
+// The manager runs a whole story with the permissions that config/rbac gives it, and not
 // one more is asked for.
 func TestShippedRightsSuffice(t *testing.T) {
 	alone(t)
@@ -354,7 +354,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 	}
 	token := serviceAccount(t, namespace, "stranger")
 	if code, _ := get("Bearer " + token); code != http.StatusForbidden {
-		t.Errorf("metrics for a caller without the right: %d", code)
+		t.Errorf("metrics for a caller without the permission: %d", code)
 	}
 	create(t, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},

@@ -127,10 +127,10 @@ func (a *tenant) granted() {
 	a.delivery(http.StatusAccepted)
 }
 
-// denied waits until each object names the right that it lacks, and what grants it.
+// denied waits until each object names the permission that it lacks, and what grants it.
 func (a *tenant) denied() {
 	a.Helper()
-	says := fmt.Sprintf("the manager has no right to get Secrets in namespace %q: apply config/components/read-secrets there", a.namespace)
+	says := fmt.Sprintf("the manager has no permission to get Secrets in namespace %q: apply config/components/read-secrets there", a.namespace)
 	await.Nil(a, func(ctx context.Context) error {
 		policy, repository := &v1alpha1.ImagePolicy{}, &v1alpha1.GitHubRepository{}
 		for name, obj := range map[string]client.Object{"private": policy, "shop": repository} {
@@ -196,11 +196,11 @@ func (r *requestsOf) wrap(next http.RoundTripper) http.RoundTripper {
 
 // In an install with the component secrets-by-namespace the manager reads Secrets of the
 // namespaces that grant it. In others it runs all that needs none, and each object that
-// names one reports which right is missing, until it is granted, and once it is withdrawn.
+// names one reports which permission is missing, until it is granted, and once it is withdrawn.
 // Uninstalling leaves no grant behind.
 func TestSecretsByNamespace(t *testing.T) {
 	alone(t)
-	shipped(t) // an install from before, whose right holds for the whole cluster
+	shipped(t) // an install from before, whose permission holds for the whole cluster
 	shipped(t, "secrets-by-namespace")
 	defer shipped(t) // for other tests
 

@@ -42,7 +42,7 @@ func (w *writers) note(manager int) func(*http.Request) {
 	}
 }
 
-// Three managers divide the namespaces, with the rights of the component shards. One is killed while a version is rolled out: the
+// Three managers divide the namespaces, with the permissions of the component shards. One is killed while a version is rolled out: the
 // others take its namespaces over, each namespace is written by one manager at a time, and each version has one release.
 func TestShards(t *testing.T) {
 	t.Parallel()

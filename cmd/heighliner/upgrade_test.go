@@ -80,7 +80,7 @@ func watched(t *testing.T) (*traffic, string) {
 	return p, proxied(t, p.note)
 }
 
-// proxied serves the API server on a loopback address without credentials, with the rights of the manager, and gives
+// proxied serves the API server on a loopback address without credentials, with the permissions of the manager, and gives
 // a kubeconfig for it. Each request is given to note before it is sent.
 func proxied(t *testing.T, note func(*http.Request)) (kubeconfigFile string) {
 	t.Helper()
@@ -89,7 +89,7 @@ func proxied(t *testing.T, note func(*http.Request)) (kubeconfigFile string) {
 	return proxiedAs(t, config, note)
 }
 
-// proxiedAs is proxied with the rights, and through the transport, of a configuration.
+// proxiedAs is proxied with the permissions, and through the transport, of a configuration.
 func proxiedAs(t *testing.T, config *rest.Config, note func(*http.Request)) (kubeconfigFile string) {
 	t.Helper()
 	transport, err := rest.TransportFor(config)
@@ -134,7 +134,7 @@ type manager struct {
 	log     string
 }
 
-// isWrite reports whether a request changes objects. Reviews are questions about rights: the API server stores none of them.
+// isWrite reports whether a request changes objects. Reviews are questions about permissions: the API server stores none of them.
 func isWrite(r *http.Request) bool {
 	return r.Method != http.MethodGet && !strings.HasPrefix(r.URL.Path, "/apis/authorization.k8s.io/")
 }

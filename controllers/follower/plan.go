@@ -63,7 +63,7 @@ func decide(o *observed) plan {
 		p.suspend = p.suspend || p.restore // The group has ended.
 		return p
 	case group != nil && group.PullRequest != 0:
-		return keep(previewsNotFollowed, "group %q is a preview of pull request %d: its code does not run with the rights of a CronJob; choose another group by the annotation %s", group.Name, group.PullRequest, v1alpha1.AnnotationFollowGroup)
+		return keep(previewsNotFollowed, "group %q is a preview of pull request %d: its code does not run with the permissions of a CronJob; choose another group by the annotation %s", group.Name, group.PullRequest, v1alpha1.AnnotationFollowGroup)
 	case group == nil || activeOf(group) == "":
 		return plan{reason: noActiveRelease, suspend: true, message: fmt.Sprintf("suspended until %s has an active release", described(o, group))}
 	}

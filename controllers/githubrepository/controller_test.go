@@ -508,7 +508,7 @@ func TestCredentials(t *testing.T) {
 	says(t, s.poll("shop"), "Ready", "True Succeeded")
 }
 
-// A user without a right to a repository sees nothing of what another user's credential
+// A user without a permission to a repository sees nothing of what another user's credential
 // was reported.
 func TestTenantsAreApart(t *testing.T) {
 	s := begin(t)

@@ -481,7 +481,7 @@ func TestCredentials(t *testing.T) {
 				StringData: map[string]string{"username": "robot", "password": "secret"},
 			})
 			p = s.scan("shop")
-			same(t, "offered with the right credential", offered(p), []string{"1.0.0 in release"})
+			same(t, "offered with the permission credential", offered(p), []string{"1.0.0 in release"})
 			reads := s.secrets
 			for range 3 {
 				s.pass("shop")

@@ -793,7 +793,7 @@ func (s *story) playFor(d time.Duration) {
 	s.play(func() bool { return s.clock.Now().After(end) })
 }
 
-// Without the rights nothing new starts, and the fix is named.
+// Without the permissions nothing new starts, and the fix is named.
 func TestSecretsForbidden(t *testing.T) {
 	t.Parallel()
 	no := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "licence", fmt.Errorf("no"))
@@ -833,7 +833,7 @@ func TestSecretsForbidden(t *testing.T) {
 			s.reconciler = s.make(limited, limited)
 			result, err := s.pass()
 			if err != nil || result.RequeueAfter > requeueSecrets || result.RequeueAfter == 0 {
-				t.Errorf("a pass without rights gives %v, %v", result, err)
+				t.Errorf("a pass without permissions gives %v, %v", result, err)
 			}
 			got := condition(s.ms(), "Stalled")
 			if !strings.HasPrefix(got, "True SecretsForbidden: ") || !strings.Contains(got, fmt.Sprintf("spec.configuration.track: All requires the permissions of config/components/secrets in namespace %q", s.namespace)) {

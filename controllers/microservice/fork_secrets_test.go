@@ -58,7 +58,7 @@ func TestForksGetNoTokenOfAServiceAccount(t *testing.T) {
 }
 
 // A namespace that does not let the manager read its Secrets gets no release of a fork, whose
-// template may name credentials, and is reported the right; other releases are made.
+// template may name credentials, and is reported the permission; other releases are made.
 func TestForksWhereSecretsAreForbidden(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {
@@ -88,7 +88,7 @@ func TestForksWhereSecretsAreForbidden(t *testing.T) {
 			t.Errorf("a pass gives %v, %v", result, err)
 		}
 	}
-	want := fmt.Sprintf("the manager has no right to get Secrets in namespace %q: apply config/components/read-secrets there", s.namespace)
+	want := fmt.Sprintf("the manager has no permission to get Secrets in namespace %q: apply config/components/read-secrets there", s.namespace)
 	if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, "True SecretsForbidden: ") || !strings.Contains(got, want) {
 		t.Errorf("Stalled is %q", got)
 	}

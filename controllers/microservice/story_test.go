@@ -185,7 +185,7 @@ func TestApprovalAndDecisions(t *testing.T) {
 	})
 	decide("1.1.0", v1alpha1.Decision{Action: "Continue", ID: "2", Step: "check"}, "alice")
 	s.play()
-	same(t, "the right step", decision("1.1.0"), v1alpha1.HandledDecision{ID: "2", Action: "Continue", By: "alice", Outcome: "Applied"})
+	same(t, "the permission step", decision("1.1.0"), v1alpha1.HandledDecision{ID: "2", Action: "Continue", By: "alice", Outcome: "Applied"})
 	same(t, "rollout state", s.rolloutState(), rests["1.1.0"])
 
 	s.offer("1.2.0", "1.1.0", "1.0.0")

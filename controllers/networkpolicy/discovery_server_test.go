@@ -59,7 +59,7 @@ func newAlone(t *testing.T, o apiserver.Options) *alone {
 	return &alone{env, t}
 }
 
-// manage starts the controller, as user; "": with all rights.
+// manage starts the controller, as user; "": with all permissions.
 func (a *alone) manage(user string) {
 	a.t.Helper()
 	as := rest.CopyConfig(a.Config)
@@ -144,7 +144,7 @@ const storedVersion = "v1alpha9"
 
 // A kind that the API server has and does not list keeps no one waiting who does not need
 // it. Who does is reported why, and continues once it can be listed: Certificates, which are
-// there before the manager, which has no right to them either, and ApisixRoutes, which
+// there before the manager, which has no permission to them either, and ApisixRoutes, which
 // come later. A definition that is taken away meanwhile is that of a kind that is missing.
 func TestServerKindThatCannotBeListed(t *testing.T) {
 	t.Parallel()
@@ -156,11 +156,11 @@ func TestServerKindThatCannotBeListed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rights := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "manager"}, Rules: []rbacv1.PolicyRule{{
+	permissions := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "manager"}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{"", "hlnr.io", "gateway.networking.k8s.io", "networking.k8s.io", "discovery.k8s.io", "apiextensions.k8s.io", "events.k8s.io", "apisix.apache.org"},
 		Resources: []string{"*"}, Verbs: []string{"*"},
 	}}}
-	create(rights)
+	create(permissions)
 	create(&rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "manager"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "manager"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "manager", APIGroup: rbacv1.GroupName}},
@@ -212,8 +212,8 @@ func TestServerKindThatCannotBeListed(t *testing.T) {
 	})
 	a.eventually(encrypts, note("forbidden"))
 	accepted("first")
-	rights.Rules[0].APIGroups = append(rights.Rules[0].APIGroups, "cert-manager.io")
-	if err := a.Client.Update(ctx, rights); err != nil {
+	permissions.Rules[0].APIGroups = append(permissions.Rules[0].APIGroups, "cert-manager.io")
+	if err := a.Client.Update(ctx, permissions); err != nil {
 		t.Fatal(err)
 	}
 	a.eventually(encrypts, note("conversion webhook"))

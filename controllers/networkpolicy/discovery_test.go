@@ -109,7 +109,7 @@ func TestAKindIsNotLookedForAtEachPass(t *testing.T) {
 func TestAWatchThatFailsIsStartedAgain(t *testing.T) {
 	gateways := []providers.Kind{{Group: gatewayv1.GroupName, Kind: "Gateway", Versions: []string{"v1"}}}
 	certificates := []providers.Kind{{Group: "cert-manager.io", Kind: "Certificate", Versions: []string{"v1"}}}
-	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "gateways"}, "", errors.New("no right"))
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "gateways"}, "", errors.New("no permission"))
 	for name, tc := range map[string]struct {
 		kinds  []providers.Kind
 		err    error
@@ -228,11 +228,11 @@ func TestChannel(t *testing.T) {
 		experimental bool
 		fails        bool
 	}{
-		"standard":     {channels{annotations: channel("standard")}, false, false},
-		"experimental": {channels{annotations: channel("experimental")}, true, false},
-		"unnamed":      {channels{}, false, false},
-		"no right to":  {channels{err: apierrors.NewForbidden(schema.GroupResource{}, "", nil)}, false, false},
-		"no answer":    {channels{err: errors.New("no answer")}, false, true},
+		"standard":         {channels{annotations: channel("standard")}, false, false},
+		"experimental":     {channels{annotations: channel("experimental")}, true, false},
+		"unnamed":          {channels{}, false, false},
+		"no permission to": {channels{err: apierrors.NewForbidden(schema.GroupResource{}, "", nil)}, false, false},
+		"no answer":        {channels{err: errors.New("no answer")}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := (&Reconciler{Live: tc.reader}).channel(gatewayGVK("v1", "HTTPRoute"))

@@ -70,7 +70,7 @@ func TestDiagnose(t *testing.T) {
 		"manifest unknown":               {pods: []corev1.Pod{waiting("ErrImagePull", `manifest unknown: manifest unknown`)}, want: failure{reason: v1alpha1.FailureImageNotFound, message: `container "shop": image "r/shop:1": manifest unknown: manifest unknown`}},
 		"old back-off":                   {pods: []corev1.Pod{waiting("ImagePullBackOff", `Back-off pulling image "r/shop:1"`)}, want: failure{reason: v1alpha1.FailureImagePullBackOff, message: `container "shop": image "r/shop:1"`}},
 		"registry is down":               {pods: []corev1.Pod{waiting("ErrImagePull", `dial tcp: lookup r: no such host`)}, want: failure{reason: v1alpha1.FailureImagePullBackOff, message: `container "shop": image "r/shop:1": dial tcp: lookup r: no such host`}},
-		"no right to pull":               {pods: []corev1.Pod{waiting("ErrImagePull", `pull access denied, repository does not exist or may require authorization`)}, want: failure{reason: v1alpha1.FailureImagePullBackOff, message: `container "shop": image "r/shop:1": pull access denied, repository does not exist or may require authorization`}},
+		"no permission to pull":          {pods: []corev1.Pod{waiting("ErrImagePull", `pull access denied, repository does not exist or may require authorization`)}, want: failure{reason: v1alpha1.FailureImagePullBackOff, message: `container "shop": image "r/shop:1": pull access denied, repository does not exist or may require authorization`}},
 		"bad image name":                 {pods: []corev1.Pod{waiting("InvalidImageName", "cannot parse")}, want: failure{reason: v1alpha1.FailureInvalidImageName, message: `container "shop": image "r/shop:1": cannot parse`}},
 		"no ConfigMap":                   {pods: []corev1.Pod{waiting("CreateContainerConfigError", `configmap "x" not found`)}, want: failure{reason: v1alpha1.FailureCreateContainerConfigError, message: `container "shop": configmap "x" not found`}},
 		"no such command":                {pods: []corev1.Pod{waiting("RunContainerError", `exec: "x"`)}, want: failure{reason: v1alpha1.FailureCreateContainerError, message: `container "shop": exec: "x"`}},
@@ -375,7 +375,7 @@ func TestWhoseFaultARefusalIs(t *testing.T) {
 }
 
 // TestWhoseFaultAFailedPullIs: an image that is not there is the release's own fault;
-// missing rights and a registry that is away are not.
+// missing permissions and a registry that is away are not.
 func TestWhoseFaultAFailedPullIs(t *testing.T) {
 	t.Parallel()
 	const image = "r.example/denied/unauthorized:1.401.0"
@@ -386,7 +386,7 @@ func TestWhoseFaultAFailedPullIs(t *testing.T) {
 		"no such repository":          {"ImagePullBackOff", `Back-off pulling image "` + image + `": ErrImagePull: name unknown: repository not known to registry`, v1alpha1.FailureImageNotFound},
 		"no credentials":              {"ErrImagePull", `failed to resolve reference "` + image + `": pull access denied, repository does not exist or may require authorization: server message: insufficient_scope: authorization failed`, v1alpha1.FailureImagePullBackOff},
 		"wrong credentials":           {"ErrImagePull", `failed to resolve reference "` + image + `": unexpected status from HEAD request to https://r.example/v2/shop/manifests/1: 401 Unauthorized`, v1alpha1.FailureImagePullBackOff},
-		"no right":                    {"ErrImagePull", `unexpected status from HEAD request to https://r.example/v2/shop/manifests/1: 403 Forbidden`, v1alpha1.FailureImagePullBackOff},
+		"no permission":               {"ErrImagePull", `unexpected status from HEAD request to https://r.example/v2/shop/manifests/1: 403 Forbidden`, v1alpha1.FailureImagePullBackOff},
 		"token server has no account": {"ErrImagePull", `failed to authorize: failed to fetch anonymous token: unexpected status from GET request to https://auth.example/token: 404 Not Found`, v1alpha1.FailureImagePullBackOff},
 		"hidden from strangers":       {"ErrImagePull", `denied: requested access to the resource is denied: r/shop:1: not found`, v1alpha1.FailureImagePullBackOff},
 		"registry unreachable":        {"ErrImagePull", `failed to do request: Head "https://r.example/v2/shop/manifests/1": dial tcp 10.0.0.1:443: i/o timeout`, v1alpha1.FailureImagePullBackOff},

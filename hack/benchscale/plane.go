@@ -265,7 +265,7 @@ func (p *plane) applyFile(ctx context.Context, file string) error {
 	return nil
 }
 
-// administrator returns the kubeconfig of a ServiceAccount with all rights, in a namespace of the same name: for products whose
+// administrator returns the kubeconfig of a ServiceAccount with all permissions, in a namespace of the same name: for products whose
 // roles are not in their manifests.
 func (p *plane) administrator(ctx context.Context, name string) (kubeconfig string, err error) {
 	if err := p.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
@@ -276,7 +276,7 @@ func (p *plane) administrator(ctx context.Context, name string) (kubeconfig stri
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: name, Name: name}},
 	}); err != nil {
-		return "", fmt.Errorf("grant rights to %s: %w", name, err)
+		return "", fmt.Errorf("grant permissions to %s: %w", name, err)
 	}
 	return p.serviceAccount(name, name)
 }

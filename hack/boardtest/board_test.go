@@ -1,5 +1,5 @@
 // Package boardtest opens the board in Chromium: it runs the manager's binary ("heighliner web") against a real API server with
-// the rights of its component, and people log in with the example provider of zitadel/oidc. It is a separate module, because it
+// the permissions of its component, and people log in with the example provider of zitadel/oidc. It is a separate module, because it
 // is not part of the product. "make test-board" runs it.
 //
 //	board_test.go       TestBoard, on an API server
@@ -266,7 +266,7 @@ func TestBoard(t *testing.T) {
 	kube.Offer(t, namespace, "shop", "1.1.0", "1.0.0")
 	o := kube.Await(t, namespace, "shop", "1.1.0", v1alpha1.ReleaseCanary)
 
-	// The open pages follow. Only ana, who has the right, gets a button.
+	// The open pages follow. Only ana, who has the permission, gets a button.
 	ana.sees("waits for approval")
 	bob.sees("waits for approval")
 	ana.picture("tour-board.png")

@@ -303,7 +303,7 @@ func changedChart(t *testing.T) *chartv2.Chart {
 	return chart
 }
 
-// A manager with the rights of a release for some namespaces reconciles these without denied requests, and ignores others. An
+// A manager with the permissions of a release for some namespaces reconciles these without denied requests, and ignores others. An
 // upgrade of the chart changes the CRDs and no workload; the uninstall keeps CRDs, objects and workloads; a second install
 // continues with them. Then everything is removed.
 func TestSomeNamespaces(t *testing.T) {

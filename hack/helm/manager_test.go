@@ -41,7 +41,7 @@ func buildManager(t *testing.T) string {
 	return binary
 }
 
-// managerProcess is a manager with the arguments and the rights of the release.
+// managerProcess is a manager with the arguments and the permissions of the release.
 type managerProcess struct {
 	*testing.T
 	cmd        *exec.Cmd

@@ -214,7 +214,7 @@ func addArgs(args ...string) map[string]any {
 	return map[string]any{"target": map[string]any{"kind": "Deployment", "name": "heighliner-web"}, "patch": patch.String()}
 }
 
-// remove returns a patch that removes the board's right to impersonate.
+// remove returns a patch that removes the board's permission to impersonate.
 func remove(kind string) map[string]any {
 	return map[string]any{"patch": fmt.Sprintf("apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata:\n  name: heighliner-web-impersonate\n$patch: delete\n", kind)}
 }

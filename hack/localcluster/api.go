@@ -22,7 +22,7 @@ type api struct {
 	server string
 }
 
-// newAPI returns a client with the rights of admin, from the host.
+// newAPI returns a client with the permissions of admin, from the host.
 func newAPI(c *Config) (*api, error) {
 	return newAPIAs("admin", fmt.Sprintf("https://127.0.0.1:%d", c.Ports.API), c.path("pki"))
 }

@@ -37,7 +37,7 @@ type Query struct {
 	Service string
 	// Pods of releases, and Events of objects of hlnr.io, are read too if set.
 	Pods, Events bool
-	// CronJobs that follow releases are read if set. Without the right to read CronJobs, which is not part of the roles of Heighliner, they
+	// CronJobs that follow releases are read if set. Without the permission to read CronJobs, which is not part of the roles of Heighliner, they
 	// are omitted without an error.
 	CronJobs bool
 	// Notifications reports whether NotificationPolicies are read.
@@ -75,7 +75,7 @@ type lists struct {
 var ofHeighliner = client.MatchingFields{"regarding.apiVersion": v1alpha1.GroupVersion.String()}
 
 // Read lists all kinds at the same time. Microservices must be readable; of the other kinds, those that the user may not read
-// are omitted, and the errors are returned. Errors about cluster-scoped kinds are not: rights in a namespace do not include them,
+// are omitted, and the errors are returned. Errors about cluster-scoped kinds are not: permissions in a namespace do not include them,
 // and a service that waits for a freeze reports it.
 func Read(ctx context.Context, c client.Reader, q Query) (Objects, []error, error) {
 	var l lists
@@ -199,7 +199,7 @@ func isOlder(list client.ObjectList, err error) bool {
 	return false
 }
 
-// readLabels reads the labels of namespaces if a ClusterFreeze selects by them. Without the right to do so it reads nothing.
+// readLabels reads the labels of namespaces if a ClusterFreeze selects by them. Without the permission to do so it reads nothing.
 func (l *lists) readLabels(ctx context.Context, c client.Reader) error {
 	needed := slices.ContainsFunc(freeze.All(nil, l.cluster.Items), freeze.Freeze.NeedsNamespaceLabels)
 	if !needed || l.namespaces.Items != nil {

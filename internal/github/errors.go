@@ -255,7 +255,7 @@ func (e *Error) setForbidden(c call, detail string, answer *github.ErrorResponse
 	case lacking.MatchString(message):
 		e.set(Forbidden, detail, "give the credential the permission "+permission(c, header))
 	default:
-		e.set(Denied, detail, "check that the account of the credential has this right at GitHub, and that the credential has the permission "+permission(c, header))
+		e.set(Denied, detail, "check that the account of the credential has this permission at GitHub, and that the credential has the permission "+permission(c, header))
 	}
 }
 

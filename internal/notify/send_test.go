@@ -319,7 +319,7 @@ func TestTeams(t *testing.T) {
 func TestAnswersHideSecrets(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, func(_ int, r *http.Request, _ []byte) (int, string) {
-		return http.StatusForbidden, "no right for " + r.Header.Get("Authorization") + " at http://" + r.Host + r.URL.RequestURI() + " or " + r.URL.Path
+		return http.StatusForbidden, "no permission for " + r.Header.Get("Authorization") + " at http://" + r.Host + r.URL.RequestURI() + " or " + r.URL.Path
 	})
 	secret := Credentials{Token: "xoxb-1234", URL: s.URL + "/services/T0/B0/s3cret?key=k3y"}
 	for _, kind := range []v1alpha1.ReceiverType{v1alpha1.ReceiverWebhook, v1alpha1.ReceiverCloudEvents, v1alpha1.ReceiverTeams, v1alpha1.ReceiverDiscord, v1alpha1.ReceiverSlack} {

@@ -133,7 +133,7 @@ func classify(op, object string, t target, err error) *Error {
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &unidentified):
-		e.set(WorkloadIdentityFailed, "the manager has no credential for this registry: "+unidentified.Error(), "the request is retried; check the workload identity of the manager, and its rights at the cloud, or name a Secret in spec.imagePullSecrets")
+		e.set(WorkloadIdentityFailed, "the manager has no credential for this registry: "+unidentified.Error(), "the request is retried; check the workload identity of the manager, and its permissions at the cloud, or name a Secret in spec.imagePullSecrets")
 	case errors.As(err, &paused):
 		e.RetryAt = paused.until
 		e.set(RateLimited, "the registry limits the rate of requests (429)", "requests continue after the pause; use a credential with a higher limit, or a longer spec.interval")
@@ -203,16 +203,16 @@ func (e *Error) setAnswer(answer *transport.Error, auth Credential) {
 			return
 		}
 		if auth.WorkloadIdentity {
-			e.set(Unauthorized, detail, "the workload identity of the manager may not read the repository: give it the right, or name a Secret in spec.imagePullSecrets")
+			e.set(Unauthorized, detail, "the workload identity of the manager may not read the repository: give it the permission, or name a Secret in spec.imagePullSecrets")
 			return
 		}
-		e.set(Unauthorized, detail, "check the credential in spec.imagePullSecrets, and its right to read the repository")
+		e.set(Unauthorized, detail, "check the credential in spec.imagePullSecrets, and its permission to read the repository")
 	case code == http.StatusNotFound && isPing(answer):
 		e.set(Malformed, "no registry responds there", "check the host in spec.image")
 	case code == http.StatusNotFound && auth.Anonymous():
 		e.set(NotFound, detail, "check spec.image; a private repository needs spec.imagePullSecrets")
 	case code == http.StatusNotFound:
-		e.set(NotFound, detail, "check spec.image, and the credential's right to read it")
+		e.set(NotFound, detail, "check spec.image, and the credential's permission to read it")
 	case code >= 500 || code == http.StatusRequestTimeout:
 		e.set(Unreachable, detail, "the request is retried")
 	default:

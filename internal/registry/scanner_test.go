@@ -412,7 +412,7 @@ func TestManyPoliciesOneListPerInterval(t *testing.T) {
 	}
 }
 
-// Who has no right, or another credential, is never answered from what another
+// A caller without permission, or with another credential, is never answered from what another
 // user got.
 func TestTenantsDoNotShare(t *testing.T) {
 	t.Parallel()

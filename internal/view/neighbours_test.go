@@ -260,7 +260,7 @@ func TestPodsOfAReaderWithoutReleases(t *testing.T) {
 	}
 }
 
-// TestAdoptDuringAHiddenFreeze checks that no adoption is offered during a freeze that the reader may not list, as users with rights in one
+// TestAdoptDuringAHiddenFreeze checks that no adoption is offered during a freeze that the reader may not list, as users with permissions in one
 // namespace may not list ClusterFreezes: the condition Frozen shows it, and the planner rejects the decision (protocol rule 45).
 func TestAdoptDuringAHiddenFreeze(t *testing.T) {
 	t.Parallel()

@@ -127,7 +127,7 @@ func TestFreezeForm(t *testing.T) {
 	b.acts.may = false
 	for _, method := range []string{"GET", "POST"} {
 		if w := b.request(method, "/freezes/freeze?namespace=shop", url.Values{"namespace": {"shop"}}); w.Code != http.StatusForbidden {
-			t.Errorf("%s without the right: %d", method, w.Code)
+			t.Errorf("%s without the permission: %d", method, w.Code)
 		}
 	}
 	if w := b.request("POST", "/freezes/delete", url.Values{}); w.Code != http.StatusNotFound {

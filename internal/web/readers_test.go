@@ -188,7 +188,7 @@ func TestAnonymous(t *testing.T) {
 	}
 }
 
-// TestWithdrawn checks that withdrawing a right removes the objects from an open page, and that no changes of them
+// TestWithdrawn checks that withdrawing a permission removes the objects from an open page, and that no changes of them
 // follow.
 func TestWithdrawn(t *testing.T) {
 	t.Parallel()

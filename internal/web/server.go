@@ -3,7 +3,7 @@
 //
 //	server.go    options, routes, and headers of all answers
 //	session.go   authentication of the single reader: the token, the session, and the Host header
-//	readers.go   authentication and rights of many readers
+//	readers.go   authentication and permissions of many readers
 //	respond.go   a page as HTML, as JSON, and as an error; compression
 //	page.go      pages as fragments, templates and their functions
 //	shared.go    boards that readers share

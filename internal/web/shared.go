@@ -185,11 +185,11 @@ func newEntry(x view.Service, now time.Time) *entry {
 	return e
 }
 
-// row returns the row of a service for a reader who may do the acts that may returns. Readers with the same rights share
+// row returns the row of a service for a reader who may do the acts that may returns. Readers with the same permissions share
 // it.
 func (s *Server) row(e *entry, may func(namespace string) []string) (rendered, error) {
 	var verbs []string
-	if len(e.verbs) > 0 { // check the right only if it changes the row
+	if len(e.verbs) > 0 { // check the permission only if it changes the row
 		mine := may(e.Namespace)
 		verbs = slices.DeleteFunc(slices.Clone(e.verbs), func(verb string) bool { return !slices.Contains(mine, verb) })
 	}

@@ -87,7 +87,7 @@ type Options struct {
 type Env struct {
 	// Client reads and writes without a cache, as a member of system:masters.
 	Client client.WithWatch
-	// Config connects to the API server with the same rights, without a rate limit.
+	// Config connects to the API server with the same permissions, without a rate limit.
 	Config *rest.Config
 
 	environment *envtest.Environment

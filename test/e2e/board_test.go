@@ -53,7 +53,7 @@ func TestBoard(t *testing.T) {
 	ana.shows("/", "1.0.0")
 	bob.shows("/", "1.0.0")
 	if code, page, err := proxy.reader("carol@example.com").get(t.Context(), "/"); err != nil || code != http.StatusOK || strings.Contains(page, s.namespace) {
-		t.Errorf("a reader without rights: %d %v %s", code, err, page)
+		t.Errorf("a reader without permissions: %d %v %s", code, err, page)
 	}
 	for name, reader := range map[string]*reader{"no user": proxy.reader(""), "a user of the system": proxy.reader("system:admin")} {
 		if code, _, err := reader.get(t.Context(), "/"); err != nil || code != http.StatusUnauthorized && code != http.StatusForbidden {

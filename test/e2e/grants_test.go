@@ -20,8 +20,8 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestSecretsByNamespace changes the installation to one in which namespaces grant the right to read their Secrets. A namespace
-// without Secrets works as before. One with Secrets reports the missing right, starts once it is granted, keeps serving when it
+// TestSecretsByNamespace changes the installation to one in which namespaces grant the permission to read their Secrets. A namespace
+// without Secrets works as before. One with Secrets reports the missing permission, starts once it is granted, keeps serving when it
 // is withdrawn, and continues when it is granted again.
 func TestSecretsByNamespace(t *testing.T) {
 	byNamespace(t)
@@ -38,7 +38,7 @@ func TestSecretsByNamespace(t *testing.T) {
 	s.create(s.images, s.ms, s.network)
 	s.denied("spec.verify.cosign.keySecretRef.name")
 	if rows := s.rows(); len(rows) > 0 {
-		t.Errorf("without the right the releases %v began", rows)
+		t.Errorf("without the permission the releases %v began", rows)
 	}
 	s.component("read-secrets")
 	s.active("1.0.0")
@@ -83,11 +83,11 @@ func byNamespace(t *testing.T) {
 	kubectl(t, "", "apply", "-k", dir)
 }
 
-// denied waits until the ImagePolicy names the right that is missing for a field, and how to grant it.
+// denied waits until the ImagePolicy names the permission that is missing for a field, and how to grant it.
 func (s *service) denied(field string) {
 	s.t.Helper()
-	says := fmt.Sprintf("%s: the manager has no right to get Secrets in namespace %q: apply config/components/read-secrets there", field, s.namespace)
-	wait(s.t, "the ImagePolicy to name the right", func(ctx context.Context) (bool, string, error) {
+	says := fmt.Sprintf("%s: the manager has no permission to get Secrets in namespace %q: apply config/components/read-secrets there", field, s.namespace)
+	wait(s.t, "the ImagePolicy to name the permission", func(ctx context.Context) (bool, string, error) {
 		var p v1alpha1.ImagePolicy
 		if err := env.Client.Get(ctx, s.key(), &p); err != nil {
 			return false, "", err

@@ -32,15 +32,15 @@ func TestSecretRollback(t *testing.T) {
 		SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: secret.Name}},
 	}}
 
-	t.Log("without the rights nothing starts")
+	t.Log("without the permissions nothing starts")
 	s.push("1.0.0")
 	s.create(s.images, s.ms, s.network)
-	s.until("Ready to name the rights", func(ms *v1alpha1.Microservice) (bool, string) {
+	s.until("Ready to name the permissions", func(ms *v1alpha1.Microservice) (bool, string) {
 		c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionReady)
 		return c != nil && c.Reason == "SecretsForbidden", fmt.Sprint(c)
 	})
 	if rows := s.rows(); len(rows) > 0 {
-		t.Errorf("without the rights the releases %v began", rows)
+		t.Errorf("without the permissions the releases %v began", rows)
 	}
 	s.component("secrets")
 	s.active("1.0.0")

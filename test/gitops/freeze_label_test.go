@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestDeveloperDoesNotLeaveAFreeze checks that a user with the role heighliner-edit, which has no right to Freezes, cannot take the
+// TestDeveloperDoesNotLeaveAFreeze checks that a user with the role heighliner-edit, which has no permission to Freezes, cannot take the
 // label off a Microservice by which a Freeze selects it.
 func TestDeveloperDoesNotLeaveAFreeze(t *testing.T) {
 	t.Parallel()

@@ -34,7 +34,7 @@ const maxProvider = 1 << 20
 
 // Options of the server: one for each flag, and what the process gives it.
 type Options struct {
-	// Config of the cluster, with the rights of the server.
+	// Config of the cluster, with the permissions of the server.
 	Config  *rest.Config
 	Version string
 	Clock   clock.Clock

@@ -114,20 +114,20 @@ func (s *server) serve(ctx context.Context, id web.Identity, listener net.Listen
 		return err
 	}
 	store := cluster.NewStore(objects, missing...)
-	rights := access.New(access.Options{Clock: s.Clock, Review: func(ctx context.Context, review *authorizationv1.SubjectAccessReview) error {
+	permissions := access.New(access.Options{Clock: s.Clock, Review: func(ctx context.Context, review *authorizationv1.SubjectAccessReview) error {
 		return c.Create(ctx, review)
 	}})
 	options := web.Options{
-		Store: store, Identity: id, Access: rights, Secure: true, Hosts: s.hosts(), Title: s.title, Version: s.Version, Clock: s.Clock,
+		Store: store, Identity: id, Access: permissions, Secure: true, Hosts: s.hosts(), Title: s.title, Version: s.Version, Clock: s.Clock,
 	}
 	if !s.readOnly {
 		options.Acts = &acts.Acts{
 			Factory: s.factory, Client: s.impersonate,
-			Rights: func(ctx context.Context, namespace string) []string {
-				return rights.May(ctx, web.ReaderOf(ctx), namespace)
+			Permissions: func(ctx context.Context, namespace string) []string {
+				return permissions.May(ctx, web.ReaderOf(ctx), namespace)
 			},
-			FreezeRights: func(ctx context.Context, namespace string) (freeze, thaw bool) {
-				return rights.MayFreeze(ctx, web.ReaderOf(ctx), namespace)
+			FreezePermissions: func(ctx context.Context, namespace string) (freeze, thaw bool) {
+				return permissions.MayFreeze(ctx, web.ReaderOf(ctx), namespace)
 			},
 		}
 	}

@@ -1,5 +1,5 @@
-// Package web has the command that serves the board, of internal/web, in the cluster. It reads with the rights of its
-// ServiceAccount, shows readers what they may see, and writes as the reader. The manager does not have its rights.
+// Package web has the command that serves the board, of internal/web, in the cluster. It reads with the permissions of its
+// ServiceAccount, shows readers what they may see, and writes as the reader. The manager does not have its permissions.
 //
 //	web.go      the command
 //	options.go  flags, and what follows from them

@@ -363,7 +363,7 @@ func TestPeople(t *testing.T) {
 	}
 	for _, p := range []*person{bob, carl} {
 		if status, page := p.post(act, form); status != http.StatusForbidden && status != http.StatusNotFound {
-			t.Errorf("act without the right: %d %s", status, page)
+			t.Errorf("act without the permission: %d %s", status, page)
 		}
 	}
 	forged := ana.request(http.MethodPost, act, form)
@@ -432,7 +432,7 @@ func TestRefusedPeople(t *testing.T) {
 	}
 }
 
-// TestWithdrawnRights: a right that is withdrawn while a page is open ends the data within seconds.
+// TestWithdrawnRights: a permission that is withdrawn while a page is open ends the data within seconds.
 func TestWithdrawnRights(t *testing.T) {
 	t.Parallel()
 	config := install(t)
@@ -563,7 +563,7 @@ func TestProxyOverTLS(t *testing.T) {
 	}
 }
 
-// TestAccount: the rights of the ServiceAccount are reading, access reviews and impersonation, and no others.
+// TestAccount: the permissions of the ServiceAccount are reading, access reviews and impersonation, and no others.
 func TestAccount(t *testing.T) {
 	t.Parallel()
 	install(t)

@@ -45,7 +45,7 @@ func begin(t *testing.T) *person {
 	return &person{t, cluster, cluster.Namespace(t)}
 }
 
-// call runs a command as ana, who has all rights.
+// call runs a command as ana, who has all permissions.
 func (p *person) call(args ...string) (code cli.Code, stdout, stderr string) {
 	p.Helper()
 	return p.as([]string{"--as", "ana", "--as-group", "system:masters"}, args...)
@@ -195,7 +195,7 @@ func TestDecisionOfAnID(t *testing.T) {
 	}
 }
 
-// A request that the server rejects ends with its message, or with which role has the right.
+// A request that the server rejects ends with its message, or with which role has the permission.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -205,7 +205,7 @@ func TestRefused(t *testing.T) {
 	if code != cli.ExitFailed || !strings.Contains(stderr, "you (bob) cannot list microservices.hlnr.io in namespace "+p.namespace) {
 		t.Errorf("exit code %d, error %q", code, stderr)
 	}
-	// A dry run names the missing right to act before one to read what the planner needs.
+	// A dry run names the missing permission to act before one to read what the planner needs.
 	vic := metav1.ObjectMeta{Namespace: p.namespace, Name: "vic"}
 	for _, o := range []client.Object{
 		&rbacv1.Role{ObjectMeta: vic, Rules: []rbacv1.PolicyRule{{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}}},

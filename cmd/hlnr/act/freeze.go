@@ -297,7 +297,7 @@ func (s *scope) frozen(ctx context.Context, f freeze.Freeze) ([]string, error) {
 }
 
 // frozenBy returns the freeze that applies to a Microservice now, with its end and its reason; "" if there is none, or none that can be
-// read: users with rights in one namespace may not list ClusterFreezes.
+// read: users with permissions in one namespace may not list ClusterFreezes.
 func (s *scope) frozenBy(ctx context.Context, ms *v1alpha1.Microservice) string {
 	var freezes v1alpha1.FreezeList
 	var clusterFreezes v1alpha1.ClusterFreezeList

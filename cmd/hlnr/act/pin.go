@@ -563,7 +563,7 @@ func (s *scope) failedInstead(ctx context.Context, ms *v1alpha1.Microservice, po
 	cause := g.Releases[at].Reason
 	release := &v1alpha1.VersionedMicroservice{}
 	if err := s.client.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: g.Releases[at].VersionedMicroservice}, release); err == nil && release.Status.Message != "" {
-		cause = release.Status.Message // without the right to read it, the reason remains
+		cause = release.Status.Message // without the permission to read it, the reason remains
 	}
 	return fmt.Sprintf(", but not %s, which failed (%s): to try it again, run %q", v, cause, s.Command(ms.Namespace, "retry", ms.Name, v))
 }

@@ -33,7 +33,7 @@ func TestUnknownMicroservice(t *testing.T) {
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithIndex(&v1alpha1.Microservice{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} })
 	all := builder.Build()
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "anything"}, "", errors.New("no right"))
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "anything"}, "", errors.New("no permission"))
 	own := interceptor.NewClient(all, interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 			return forbidden
@@ -52,7 +52,7 @@ func TestUnknownMicroservice(t *testing.T) {
 		"in two others":          {all, "default", "shop", nil, `there is no Microservice in namespace default with the name "shop"; there are Microservices shop in the namespaces copy, judge: choose one with -n`},
 		"in none":                {all, "default", "cart", nil, `there is no Microservice in namespace default with the name "cart"; there are none: use -n for another namespace`},
 		"a near name":            {all, "copy", "shpo", []string{"shop"}, `there is no Microservice in namespace copy with the name "shpo"; did you mean "shop"?`},
-		"without rights":         {own, "default", "judge", nil, `there is no Microservice in namespace default with the name "judge"; there are none: use -n for another namespace`},
+		"without permissions":    {own, "default", "judge", nil, `there is no Microservice in namespace default with the name "judge"; there are none: use -n for another namespace`},
 		"of no namespace":        {all, "judgee", "judge", nil, `there is no namespace with the name "judgee"; did you mean "judge"?`},
 		"in all":                 {all, "", "cart", []string{"shop"}, `there is no Microservice in any namespace with the name "cart"; there is shop`},
 	} {

@@ -130,7 +130,7 @@ func explainKind(err error) error {
 	return nil
 }
 
-// refused matches the message about a request without the right.
+// refused matches the message about a request without the permission.
 var refused = regexp.MustCompile(`User "([^"]*)" cannot (\w+) resource "([^"]*)" in API group "([^"]*)"(?: in the namespace "([^"]*)"| at the cluster scope)?`)
 
 // explainStatus explains error responses of the API server.
@@ -148,7 +148,7 @@ func (f *Factory) explainStatus(err error) error {
 		if m == nil {
 			return Failed(err) // an admission policy, whose message gives the fix
 		}
-		return Failed(errors.New(Forbidden(Right{User: m[1], Verb: m[2], Resource: resource(m[3], m[4]), Namespace: m[5]})))
+		return Failed(errors.New(Forbidden(Permission{User: m[1], Verb: m[2], Resource: resource(m[3], m[4]), Namespace: m[5]})))
 	case strings.Contains(message, strictPrefix):
 		_, fields, _ := strings.Cut(message, strictPrefix)
 		return Failed(fmt.Errorf("the CRDs of the cluster have another version than this command, and lack a field that it writes: %s; nothing was written: %s", fields, installHint))
@@ -172,8 +172,8 @@ func resource(plural, group string) string {
 	return plural + "." + group
 }
 
-// Right is a right that a user may lack.
-type Right struct {
+// Permission is one that a user may lack.
+type Permission struct {
 	// User as the API server knows them; "" for the current user.
 	User string
 	// Verb of the request, such as patch.
@@ -184,8 +184,8 @@ type Right struct {
 	Namespace string
 }
 
-// Forbidden returns the message about a missing right: who lacks it, and which role contains it.
-func Forbidden(r Right) string {
+// Forbidden returns the message about a missing permission: who lacks it, and which role contains it.
+func Forbidden(r Permission) string {
 	user := "you"
 	if r.User != "" {
 		user = fmt.Sprintf("you (%s)", r.User)
@@ -197,8 +197,8 @@ func Forbidden(r Right) string {
 	return fmt.Sprintf("%s cannot %s %s %s%s", user, r.Verb, r.Resource, scope, r.remedy())
 }
 
-// remedy names the role with the right, and how to get it.
-func (r Right) remedy() string {
+// remedy names the role with the permission, and how to get it.
+func (r Permission) remedy() string {
 	write := r.Verb == "patch" || r.Verb == "update" || r.Verb == "create" || r.Verb == "delete"
 	var role, who string
 	switch plural, _, _ := strings.Cut(r.Resource, "."); {

@@ -202,20 +202,20 @@ func (d *doctor) checkRights(ctx context.Context) {
 			Namespace: d.namespace, Verb: r.verb, Group: v1alpha1.GroupVersion.Group, Resource: r.plural,
 		}}}
 		if err := d.client.Create(ctx, review); err != nil {
-			d.unknown("Rights", "your rights", err)
+			d.unknown("Permissions", "your permissions", err)
 			return
 		}
 		if review.Status.Allowed {
 			may = append(may, r.what)
 		} else {
-			not = append(not, cli.Forbidden(cli.Right{Verb: r.verb, Resource: r.plural + "." + v1alpha1.GroupVersion.Group, Namespace: d.namespace}))
+			not = append(not, cli.Forbidden(cli.Permission{Verb: r.verb, Resource: r.plural + "." + v1alpha1.GroupVersion.Group, Namespace: d.namespace}))
 		}
 	}
 	if len(may) > 0 {
-		d.add(OK, "Rights", "", "you may %s", strings.Join(may, ", "))
+		d.add(OK, "Permissions", "", "you may %s", strings.Join(may, ", "))
 	}
 	for _, n := range not {
-		d.add(Unknown, "Rights", "", "%s", n)
+		d.add(Unknown, "Permissions", "", "%s", n)
 	}
 }
 
@@ -291,8 +291,8 @@ func (d *doctor) checkManager(ctx context.Context) {
 	d.add(OK, "Prometheus", "", "the manager queries %s", address)
 }
 
-// checkWatched checks that the manager has rights in the cluster, and in the namespaces that it is to watch: it goes without those in which it
-// cannot list or watch one of the kinds. Users who may not ask for the rights of others get no answer.
+// checkWatched checks that the manager has permissions in the cluster, and in the namespaces that it is to watch: it goes without those in which it
+// cannot list or watch one of the kinds. Users who may not ask for the permissions of others get no answer.
 func (d *doctor) checkWatched(ctx context.Context, m *appsv1.Deployment) {
 	missing, _, err := d.lacking(ctx, m, "", watches.ClusterKinds())
 	if err == nil && len(d.watched) == 0 {
@@ -318,7 +318,7 @@ func (d *doctor) checkWatched(ctx context.Context, m *appsv1.Deployment) {
 			return
 		case all:
 			d.add(Problem, "Manager", fmt.Sprintf("kubectl create namespace %s, if it does not exist; then helm upgrade with the same values, which restores the RoleBinding heighliner-manager", namespace),
-				"the manager is to watch namespace %s, and has no rights there: nothing changes for its objects", namespace)
+				"the manager is to watch namespace %s, and has no permissions there: nothing changes for its objects", namespace)
 		case len(missing) > 0:
 			d.add(Problem, "Manager", "helm upgrade with the same values and the chart of the version of the manager, which restores the Role heighliner-manager",
 				"the manager is to watch namespace %s, and cannot list and watch %s there: it does not watch the namespace since its last start, and nothing changes for its objects", namespace, strings.Join(missing, ", "))
@@ -349,7 +349,7 @@ func (d *doctor) lacking(ctx context.Context, m *appsv1.Deployment, namespace st
 	return missing, all, nil
 }
 
-// managerMay reports whether the account of the manager has a right.
+// managerMay reports whether the account of the manager has a permission.
 func (d *doctor) managerMay(ctx context.Context, m *appsv1.Deployment, right authorizationv1.ResourceAttributes) (bool, error) {
 	account := cmp.Or(m.Spec.Template.Spec.ServiceAccountName, "default")
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{

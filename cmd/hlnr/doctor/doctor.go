@@ -32,7 +32,7 @@ type Level string
 const (
 	// OK: nothing is wrong.
 	OK Level = "OK"
-	// Unknown: the check could not be done, mostly because of a missing right.
+	// Unknown: the check could not be done, mostly because of a missing permission.
 	Unknown Level = "Unknown"
 	// Warning: it works now, but may fail soon.
 	Warning Level = "Warning"
@@ -46,7 +46,7 @@ var marks = map[Level]string{OK: "âœ”", Unknown: "?", Warning: "!", Problem: "âœ
 // Finding is the result of one check. Its JSON fields are an interface for scripts.
 type Finding struct {
 	Level Level `json:"level"`
-	// Check is the area: Kubernetes, CRDs, Rights, Admission, Manager, Clock, Gateway, Credentials,
+	// Check is the area: Kubernetes, CRDs, Permissions, Admission, Manager, Clock, Gateway, Credentials,
 	// Prometheus, or the kind of an object.
 	Check string `json:"check"`
 	Text  string `json:"text"`

@@ -88,7 +88,7 @@ func TestDoctor(t *testing.T) {
 	}
 	code, all := findings(t, namespace, "--manager-namespace", namespace)
 	for _, want := range []string{
-		"OK Kubernetes: v1.", "OK Clock: ", "OK CRDs: 10 match hlnr test", "OK Rights: you may see releases, pin and pause, decide, scan",
+		"OK Kubernetes: v1.", "OK Clock: ", "OK CRDs: 10 match hlnr test", "OK Permissions: you may see releases, pin and pause, decide, scan",
 		"OK Admission: clusterfreeze-selectors.hlnr.io is enforced", "OK Admission: decisions.hlnr.io is enforced", "OK Admission: domains.hlnr.io is enforced", "OK Admission: freeze-selectors.hlnr.io is enforced", "OK Admission: freezes.hlnr.io is enforced", "OK Admission: pins.hlnr.io is enforced", "OK Gateway API: Gateway, HTTPRoute",
 		"Problem Manager: there is no Deployment heighliner in namespace " + namespace,
 	} {
@@ -153,21 +153,21 @@ func TestDoctor(t *testing.T) {
 	if err := env.Client.Update(t.Context(), manager); err != nil {
 		t.Fatal(err)
 	}
-	if _, all = findings(t, namespace, "--manager-namespace", namespace); !has(all, "Problem Manager: the manager is to watch namespace "+namespace+", and has no rights there") {
-		t.Errorf("of a namespace without rights of the manager:\n%s", strings.Join(all, "\n"))
+	if _, all = findings(t, namespace, "--manager-namespace", namespace); !has(all, "Problem Manager: the manager is to watch namespace "+namespace+", and has no permissions there") {
+		t.Errorf("of a namespace without permissions of the manager:\n%s", strings.Join(all, "\n"))
 	}
 	code, all = findings(t, namespace, "--as", "bob")
 	if code != cli.ExitFailed {
-		t.Errorf("without rights, exit code %d", code)
+		t.Errorf("without permissions, exit code %d", code)
 	}
 	_, stdout, stderr := call(t, "-n", namespace, "--as", "bob")
 	unknown := len(slices.DeleteFunc(slices.Clone(all), func(f string) bool { return !strings.HasPrefix(f, "Unknown ") }))
 	if want := fmt.Sprintf("\n0 problems, 0 warnings; %d checks were not possible\n", unknown); unknown < 5 || !strings.HasSuffix(stdout, want) || !strings.Contains(stderr, "no problem was found, but you may not read what some checks need") {
-		t.Errorf("without rights, the output does not end with %q:\n%s%s", want, stdout, stderr)
+		t.Errorf("without permissions, the output does not end with %q:\n%s%s", want, stdout, stderr)
 	}
-	for _, want := range []string{"Unknown CRDs: you are not allowed to read ", ", microservices.hlnr.io, ", "Unknown Rights: you cannot list microservices.hlnr.io in namespace " + namespace, "Unknown ImagePolicy: you are not allowed to read objects"} {
+	for _, want := range []string{"Unknown CRDs: you are not allowed to read ", ", microservices.hlnr.io, ", "Unknown Permissions: you cannot list microservices.hlnr.io in namespace " + namespace, "Unknown ImagePolicy: you are not allowed to read objects"} {
 		if !has(all, want) {
-			t.Errorf("without rights, no finding %q in:\n%s", want, strings.Join(all, "\n"))
+			t.Errorf("without permissions, no finding %q in:\n%s", want, strings.Join(all, "\n"))
 		}
 	}
 }
@@ -360,7 +360,7 @@ func TestRoleOfAnEarlierVersion(t *testing.T) {
 		want string
 	}{
 		"all":          {func(*authorizationv1.ResourceAttributes) bool { return true }, ""},
-		"none":         {func(*authorizationv1.ResourceAttributes) bool { return false }, "has no rights there"},
+		"none":         {func(*authorizationv1.ResourceAttributes) bool { return false }, "has no permissions there"},
 		"not to watch": {func(r *authorizationv1.ResourceAttributes) bool { return r.Verb != "watch" || r.Resource != "freezes" }, "cannot list and watch freezes.hlnr.io there"},
 		"of 2 later ones": {func(r *authorizationv1.ResourceAttributes) bool {
 			return r.Resource != "analysistemplates" && r.Resource != "jobs"
@@ -385,7 +385,7 @@ func TestRoleOfAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// A manager without rights in the cluster, because its ClusterRole is that of an earlier version, starts no controller: of some namespaces as
+// A manager without permissions in the cluster, because its ClusterRole is that of an earlier version, starts no controller: of some namespaces as
 // well as of all.
 func TestClusterRoleOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
@@ -394,7 +394,7 @@ func TestClusterRoleOfAnEarlierVersion(t *testing.T) {
 		lacks   []string
 		want    string
 	}{
-		"all rights":              {nil, nil, ""},
+		"all permissions":         {nil, nil, ""},
 		"all, of some namespaces": {[]string{"shop"}, nil, ""},
 		"clusters":                {nil, []string{"clusterfreezes", "clusteranalysistemplates"}, "clusteranalysistemplates.hlnr.io, clusterfreezes.hlnr.io in the cluster"},
 		"of some namespaces":      {[]string{"shop"}, []string{"clusterfreezes"}, "cannot list and watch clusterfreezes.hlnr.io in the cluster"},
@@ -458,7 +458,7 @@ func TestHostileFindings(t *testing.T) {
 // The last line counts the checks that were not possible, so that none of them is taken for passed.
 func TestSummary(t *testing.T) {
 	t.Parallel()
-	r := Result{Findings: []Finding{{Level: Unknown, Check: "Rights", Text: "a"}, {Level: Unknown, Check: "CRDs", Text: "b"}}}
+	r := Result{Findings: []Finding{{Level: Unknown, Check: "Permissions", Text: "a"}, {Level: Unknown, Check: "CRDs", Text: "b"}}}
 	var b strings.Builder
 	if err := r.write(&b); err != nil || !strings.HasSuffix(b.String(), "\n0 problems, 0 warnings; 2 checks were not possible\n") {
 		t.Errorf("%q, %v", b.String(), err)

@@ -38,7 +38,7 @@ const (
 	workers   = 64
 )
 
-// credentials are the Secrets of providers, read with the rights of the user.
+// credentials are the Secrets of providers, read with the permissions of the user.
 type credentials struct{ client client.Client }
 
 // Secret implements [analysis.Secrets].

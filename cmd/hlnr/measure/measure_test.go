@@ -250,7 +250,7 @@ func TestCredentials(t *testing.T) {
 }
 
 // TestObserve checks that shares come from counters of requests, and are unknown without a server, a counter or a
-// right.
+// permission.
 func TestObserve(t *testing.T) {
 	t.Parallel()
 	counted := map[string]float64{"shop-1-0-0": 902, "shop-1-1-0": 98}

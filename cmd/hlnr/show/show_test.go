@@ -162,7 +162,7 @@ func TestCommands(t *testing.T) {
 		"why of no pod":           {approval, []string{"why", "pod/x"}, cli.ExitUsage, "", "there are none"},
 		"logs without pods":       {approval, []string{"logs", "shop"}, cli.ExitNo, "", "release 1.1.0 (shop-1-1-0-0a1b2c3d) has no pods"},
 		"logs of no version":      {approval, []string{"logs", "shop", "7.0.0"}, cli.ExitUsage, "", `did you mean "1.0.0"?`},
-		"without rights":          {approval, []string{"status", "--as", "eve"}, cli.ExitFailed, "", "you (eve) cannot list microservices.hlnr.io in namespace " + approval.namespace},
+		"without permissions":     {approval, []string{"status", "--as", "eve"}, cli.ExitFailed, "", "you (eve) cannot list microservices.hlnr.io in namespace " + approval.namespace},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -208,7 +208,7 @@ func TestWhyOfAHostElsewhere(t *testing.T) {
 	user := away.reader("own-" + away.namespace)
 	code, _, stderr = away.hlnr("why", host, "--as", user)
 	if want := "it was only searched in namespace " + away.namespace + ": you (" + user + ") cannot list networkpolicies.hlnr.io in all namespaces"; code == cli.ExitYes || !strings.Contains(stderr, want) {
-		t.Errorf("without rights elsewhere: exit code %d, want %q\n%s", code, want, stderr)
+		t.Errorf("without permissions elsewhere: exit code %d, want %q\n%s", code, want, stderr)
 	}
 }
 
@@ -326,7 +326,7 @@ func TestPartOfTheRights(t *testing.T) {
 		}
 	}
 	if strings.Contains(stderr, "clusterfreezes") || strings.Contains(stderr, "namespaces") {
-		t.Errorf("rights in a namespace are reported that do not exist:\n%s", stderr)
+		t.Errorf("permissions in a namespace are reported that do not exist:\n%s", stderr)
 	}
 }
 
@@ -363,7 +363,7 @@ func TestFollowers(t *testing.T) {
 		return env.As(t, "view-"+s.namespace).List(ctx, &v1alpha1.VersionedMicroserviceList{}, client.InNamespace(s.namespace))
 	})
 	if code, stdout, stderr := s.hlnr("tree", "shop", "--as", "view-"+s.namespace); code != cli.ExitYes || strings.Contains(stdout+stderr, "report") || strings.Contains(strings.ToLower(stderr), "cronjobs") {
-		t.Errorf("without the right to read CronJobs: exit code %d\n%s\n%s", code, stdout, stderr)
+		t.Errorf("without the permission to read CronJobs: exit code %d\n%s\n%s", code, stdout, stderr)
 	}
 }
 

@@ -18,30 +18,30 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// rightsAge is how long an answer about a right of the user is used. It only affects which buttons are shown: the API
+// permissionsAge is how long an answer about a permission of the user is used. It only affects which buttons are shown: the API
 // server authorizes each act again.
-const rightsAge = time.Minute
+const permissionsAge = time.Minute
 
-// Acts executes acts like the commands of the same names, with the rights of a reader.
+// Acts executes acts like the commands of the same names, with the permissions of a reader.
 type Acts struct {
 	Factory *cli.Factory
 	// Client returns the client of the reader of a context.
 	Client func(ctx context.Context) (client.WithWatch, error)
-	// Rights returns the acts that the reader of a context may do in a namespace.
-	Rights func(ctx context.Context, namespace string) []string
-	// FreezeRights reports whether the reader of a context may create and delete freezes in a namespace, or with "" in the
+	// Permissions returns the acts that the reader of a context may do in a namespace.
+	Permissions func(ctx context.Context, namespace string) []string
+	// FreezePermissions reports whether the reader of a context may create and delete freezes in a namespace, or with "" in the
 	// cluster.
-	FreezeRights func(ctx context.Context, namespace string) (freeze, thaw bool)
+	FreezePermissions func(ctx context.Context, namespace string) (freeze, thaw bool)
 }
 
 // May returns the acts that the reader may do.
 func (a *Acts) May(ctx context.Context, namespace string) []string {
-	return a.Rights(ctx, namespace)
+	return a.Permissions(ctx, namespace)
 }
 
 // MayFreeze reports whether the reader may freeze, and end freezes.
 func (a *Acts) MayFreeze(ctx context.Context, namespace string) (freeze, thaw bool) {
-	return a.FreezeRights(ctx, namespace)
+	return a.FreezePermissions(ctx, namespace)
 }
 
 // PreviewFreeze returns what a freeze or a thaw would do.
@@ -123,8 +123,8 @@ func (a *Acts) do(ctx context.Context, x web.Act, dryRun bool) (web.Outcome, err
 	return web.Outcome{Text: done.Text(), Effects: done.Effects, Unknown: done.Unplayed, Frozen: done.Frozen, By: done.By, Command: a.command(x)}, nil
 }
 
-// userRights are the rights of the user of a kubeconfig.
-type userRights struct {
+// userPermissions are the permissions of the user of a kubeconfig.
+type userPermissions struct {
 	now    func() time.Time
 	client client.Client
 
@@ -132,7 +132,7 @@ type userRights struct {
 	known map[right]answer
 }
 
-// right is a right of the user in a namespace, or with "" in all namespaces or the cluster.
+// right is a permission of the user in a namespace, or with "" in all namespaces or the cluster.
 type right struct{ namespace, verb, resource string }
 
 type answer struct {
@@ -142,18 +142,18 @@ type answer struct {
 
 // newActs returns the acts of the user of a kubeconfig.
 func newActs(f *cli.Factory, c client.WithWatch) *Acts {
-	user := &userRights{now: f.Now, client: c, known: map[right]answer{}}
-	return &Acts{Factory: f, Client: func(context.Context) (client.WithWatch, error) { return c, nil }, Rights: user.in, FreezeRights: user.freeze}
+	user := &userPermissions{now: f.Now, client: c, known: map[right]answer{}}
+	return &Acts{Factory: f, Client: func(context.Context) (client.WithWatch, error) { return c, nil }, Permissions: user.in, FreezePermissions: user.freeze}
 }
 
 // in returns the acts that the user may do in a namespace, by access reviews. They cost six requests a minute for a
 // user who may act in all namespaces, and at most six more for each visible namespace for other users.
-func (a *userRights) in(ctx context.Context, namespace string) []string {
+func (a *userPermissions) in(ctx context.Context, namespace string) []string {
 	return web.ActsOf(func(verb, resource string) bool { return a.may(ctx, namespace, verb, resource) })
 }
 
 // freeze reports whether the user may create and delete freezes in a namespace, or in the cluster.
-func (a *userRights) freeze(ctx context.Context, namespace string) (freeze, thaw bool) {
+func (a *userPermissions) freeze(ctx context.Context, namespace string) (freeze, thaw bool) {
 	resource := "freezes"
 	if namespace == "" {
 		resource = "clusterfreezes"
@@ -161,18 +161,18 @@ func (a *userRights) freeze(ctx context.Context, namespace string) (freeze, thaw
 	return a.may(ctx, namespace, "create", resource), a.may(ctx, namespace, "delete", resource)
 }
 
-// may reports whether the user has a right in a namespace, or in all.
-func (a *userRights) may(ctx context.Context, namespace, verb, resource string) bool {
+// may reports whether the user has a permission in a namespace, or in all.
+func (a *userPermissions) may(ctx context.Context, namespace, verb, resource string) bool {
 	return a.asked(ctx, right{"", verb, resource}) || namespace != "" && a.asked(ctx, right{namespace, verb, resource})
 }
 
-// asked returns an answer of the last minute, or sends a review. Without an answer, the user does not have the right.
-func (a *userRights) asked(ctx context.Context, r right) bool {
+// asked returns an answer of the last minute, or sends a review. Without an answer, the user does not have the permission.
+func (a *userPermissions) asked(ctx context.Context, r right) bool {
 	now := a.now()
 	a.mu.Lock()
 	known, ok := a.known[r]
 	a.mu.Unlock()
-	if ok && now.Sub(known.at) < rightsAge {
+	if ok && now.Sub(known.at) < permissionsAge {
 		return known.allowed
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

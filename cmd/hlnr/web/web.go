@@ -1,7 +1,7 @@
 // Package web has the command that serves the board of internal/web to the user.
 //
 //	web.go   the command: what it reads, and where it listens
-//	acts.go  acts of a reader, and the rights of the user of a kubeconfig
+//	acts.go  acts of a reader, and the permissions of the user of a kubeconfig
 package web
 
 import (

@@ -230,9 +230,9 @@ func TestRights(t *testing.T) {
 		t.Error("buttons for who may only read")
 	}
 	if status, _ := r.send(service+"/acts/pause", r.address, nil); status != http.StatusForbidden {
-		t.Errorf("act without the right: %d", status)
+		t.Errorf("act without the permission: %d", status)
 	}
 	if status, page := r.send("/freezes/freeze", r.address, url.Values{"namespace": {namespace}, "until": {"4h"}, "reason": {"fair"}}); status != http.StatusForbidden || !strings.Contains(page, "heighliner-freeze") {
-		t.Errorf("freeze without the right: %d %s", status, page)
+		t.Errorf("freeze without the permission: %d %s", status, page)
 	}
 }

@@ -187,7 +187,7 @@ func TestIdentityDistinguishesReleases(t *testing.T) {
 }
 
 // The release of a pull request carries its number and commit, each image is in its
-// container, and code from a fork gets no rights of the repository's own.
+// container, and code from a fork gets no permissions of the repository's own.
 func TestPreviewRelease(t *testing.T) {
 	t.Parallel()
 	build := func(fork bool) *v1alpha1.VersionedMicroservice {

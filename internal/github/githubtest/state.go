@@ -305,7 +305,7 @@ func (r *Repository) CommitStatuses(sha string) (all []CommitStatus) {
 	return all
 }
 
-// DeleteDeployment deletes one, as a user with the right may.
+// DeleteDeployment deletes one, as a user with the permission may.
 func (r *Repository) DeleteDeployment(id int64) {
 	r.change(func() {
 		r.deployments = slices.DeleteFunc(r.deployments, func(d *Deployment) bool { return d.ID == id })

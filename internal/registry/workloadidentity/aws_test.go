@@ -212,7 +212,7 @@ func TestRefusedByAWS(t *testing.T) {
 		want string
 	}{
 		{"role", text(403, "text/xml", stsDenied), nil, "AWS answers AccessDenied"},
-		{"rights", text(200, "text/xml", stsAnswer), text(400, "application/x-amz-json-1.1", ecrDenied), "Amazon ECR in eu-west-1 answers AccessDeniedException"},
+		{"permissions", text(200, "text/xml", stsAnswer), text(400, "application/x-amz-json-1.1", ecrDenied), "Amazon ECR in eu-west-1 answers AccessDeniedException"},
 		{"no token", text(200, "text/xml", stsAnswer), text(200, "application/x-amz-json-1.1", `{"authorizationData":[]}`), "Amazon ECR in eu-west-1 gives no credential"},
 		{"not base64", text(200, "text/xml", stsAnswer), text(200, "application/x-amz-json-1.1", strings.Replace(ecrAnswer, "QVdTOm", "***", 1)), "Amazon ECR in eu-west-1 gives no credential"},
 		{"no JSON", text(200, "text/xml", stsAnswer), text(200, "text/html", `<html>`), "Amazon ECR in eu-west-1 gives no credential"},

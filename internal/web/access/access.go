@@ -1,5 +1,5 @@
 // Package access determines what readers of the board may see and do, by access reviews of the API server. Answers are used
-// for some seconds, so that a withdrawn right ends soon; equal questions at the same time are sent once.
+// for some seconds, so that a withdrawn permission ends soon; equal questions at the same time are sent once.
 //
 //	access.go  questions and answers
 //	scope.go   what a reader sees
@@ -23,11 +23,11 @@ import (
 
 // The limits of answers.
 const (
-	// allowedAge is how long a positive answer is used. It bounds how long a withdrawn right lasts.
+	// allowedAge is how long a positive answer is used. It bounds how long a withdrawn permission lasts.
 	allowedAge = 5 * time.Second
 	// deniedAge is how long a negative answer is used.
 	deniedAge = 30 * time.Second
-	// outageAge is how long the last answer is used while the API server does not respond. Rights cannot be withdrawn then, and
+	// outageAge is how long the last answer is used while the API server does not respond. Permissions cannot be withdrawn then, and
 	// what the board shows is as old.
 	outageAge = 10 * time.Minute
 	// pause is the pause after a failed review, before the next request to the API server.
@@ -50,7 +50,7 @@ type Options struct {
 	Clock clock.Clock
 }
 
-// Access determines the rights of readers.
+// Access determines the permissions of readers.
 type Access struct {
 	Options
 	flight  singleflight.Group
@@ -75,7 +75,7 @@ func New(o Options) *Access {
 	return &Access{Options: o, reviews: make(chan struct{}, maxReviews), answers: map[question]answer{}}
 }
 
-// keyOf returns the key of a reader: readers with the same user and groups have the same rights.
+// keyOf returns the key of a reader: readers with the same user and groups have the same permissions.
 func keyOf(r web.Reader) string {
 	return r.User + "\x00" + strings.Join(slices.Sorted(slices.Values(r.Groups)), "\x00")
 }
@@ -184,7 +184,7 @@ func (a *Access) MayFreeze(ctx context.Context, r web.Reader, namespace string) 
 	return a.may(ctx, r, namespace, "create", resource), a.may(ctx, r, namespace, "delete", resource)
 }
 
-// may reports whether a reader has a right in all namespaces, or in one.
+// may reports whether a reader has a permission in all namespaces, or in one.
 func (a *Access) may(ctx context.Context, r web.Reader, namespace, verb, resource string) bool {
 	allowed, err := a.Allowed(ctx, r, "", verb, v1alpha1.GroupVersion.Group, resource)
 	if (err != nil || !allowed) && namespace != "" {

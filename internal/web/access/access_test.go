@@ -73,7 +73,7 @@ func start(may ...string) (*Access, *server, *clocktesting.FakeClock) {
 
 var ana = web.Reader{User: "ana", Groups: []string{"team", "ops"}}
 
-// TestAges checks that an answer is used for seconds, that a withdrawn right ends, and that rights last for minutes in an
+// TestAges checks that an answer is used for seconds, that a withdrawn permission ends, and that permissions last for minutes in an
 // outage.
 func TestAges(t *testing.T) {
 	t.Parallel()
@@ -182,7 +182,7 @@ func objects() cluster.Objects {
 	return o
 }
 
-// everything returns the rights to list all kinds in a namespace.
+// everything returns the permissions to list all kinds in a namespace.
 func everything(user, namespace string) (out []string) {
 	for _, k := range resources {
 		out = append(out, user+" list "+k[0].resource+" "+namespace)
@@ -254,7 +254,7 @@ func names[T any](list []T, namespace func(T) string) string {
 	return strings.Join(out, " ")
 }
 
-// TestScopeOutage checks that rights are not guessed.
+// TestScopeOutage checks that permissions are not guessed.
 func TestScopeOutage(t *testing.T) {
 	t.Parallel()
 	a, s, _ := start(everything("ana", "*")...)
@@ -307,7 +307,7 @@ func TestAllKinds(t *testing.T) {
 		}
 	}
 	if n != int(kinds) {
-		t.Errorf("the objects have %d lists, and access knows %d kinds: add the others to filter, and their right to resources", n, kinds)
+		t.Errorf("the objects have %d lists, and access knows %d kinds: add the others to filter, and their permission to resources", n, kinds)
 	}
 	o := reflect.ValueOf(filter(objects(), [kinds]seen{}))
 	for _, v := range []reflect.Value{o.FieldByName("Input"), o} {
@@ -319,7 +319,7 @@ func TestAllKinds(t *testing.T) {
 	}
 }
 
-// TestMay checks that acts need the right to patch, in the namespace or in all.
+// TestMay checks that acts need the permission to patch, in the namespace or in all.
 func TestMay(t *testing.T) {
 	t.Parallel()
 	a, s, c := start("ana patch microservices shop", "ana patch versionedmicroservices *", "ana deprecate versionedmicroservices *", "ana continue versionedmicroservices shop")
@@ -336,8 +336,8 @@ func TestMay(t *testing.T) {
 	want("outage", "shop")
 }
 
-// TestMayFreeze checks that freezes of a namespace need the right to create and delete them there or in all namespaces, and
-// those of the cluster the right to ClusterFreezes.
+// TestMayFreeze checks that freezes of a namespace need the permission to create and delete them there or in all namespaces, and
+// those of the cluster the permission to ClusterFreezes.
 func TestMayFreeze(t *testing.T) {
 	t.Parallel()
 	a, s, _ := start("ana create freezes shop", "ana delete freezes *", "ana create clusterfreezes *")
@@ -349,7 +349,7 @@ func TestMayFreeze(t *testing.T) {
 	}
 	for _, q := range s.asked {
 		if strings.Contains(q, "clusterfreezes") && !strings.HasSuffix(q, " ") {
-			t.Errorf("asked %q: a right in a namespace says nothing about the cluster", q)
+			t.Errorf("asked %q: a permission in a namespace says nothing about the cluster", q)
 		}
 	}
 }

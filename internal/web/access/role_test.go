@@ -13,7 +13,7 @@ import (
 )
 
 // TestRoleOfTheBoard: the board may read each kind of hlnr.io that it shows. Without that it shows the values of shared analyses without
-// bounds, and a warning that a right is missing, in each installation.
+// bounds, and a warning that a permission is missing, in each installation.
 func TestRoleOfTheBoard(t *testing.T) {
 	for _, path := range []string{"../../../config/components/web/role.yaml", "../../../charts/heighliner/files/components/web/role.yaml"} {
 		text, err := os.ReadFile(path)

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 const (
 	alice = "alice@example.com"
-	// masters has all RBAC rights, so that these tests check admission and not RBAC.
+	// masters has all RBAC permissions, so that these tests check admission and not RBAC.
 	masters = "system:masters"
 )
 
@@ -70,7 +70,7 @@ func newRelease(namespace string) *hlnr.VersionedMicroservice {
 	}
 }
 
-// TestDecision checks what a person with all RBAC rights may change in a release.
+// TestDecision checks what a person with all RBAC permissions may change in a release.
 func TestDecision(t *testing.T) {
 	adopt := `"decision": {"action": "Adopt", "id": "1"}`
 	signed := func(by string) string { return `"metadata": {"annotations": {"hlnr.io/decided-by": "` + by + `"}}` }
@@ -339,7 +339,7 @@ func TestPoliciesAreTyped(t *testing.T) {
 	})
 }
 
-// TestRoles checks the rights of the roles of config/rbac, without admission.
+// TestRoles checks the permissions of the roles of config/rbac, without admission.
 func TestRoles(t *testing.T) {
 	installRoles(t)
 	namespace := env.Namespace(t)

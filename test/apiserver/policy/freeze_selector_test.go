@@ -77,7 +77,7 @@ func probeRules(namespace string) hlnr.FreezeRules {
 	return hlnr.FreezeRules{Reason: "probe", Indefinite: true, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"probe": namespace}}}
 }
 
-// TestLabelsKeepAFreeze checks, for a Freeze and a ClusterFreeze, that a user without rights to freezes cannot change labels so that
+// TestLabelsKeepAFreeze checks, for a Freeze and a ClusterFreeze, that a user without permissions to freezes cannot change labels so that
 // the freeze no longer selects the Microservice, with the selection of the manager as the model, and can change all others.
 func TestLabelsKeepAFreeze(t *testing.T) {
 	t.Parallel()

@@ -45,7 +45,7 @@ func (v *view) missingParent(parents []providers.Parent) *providers.Problem {
 
 // unwatched returns what to change so that the manager watches the namespace of a parent.
 func unwatched(namespace string) string {
-	return fmt.Sprintf("the manager does not watch namespace %q: add it to namespaces of the Helm chart, or to --namespace of the manager; it needs the same rights there", namespace)
+	return fmt.Sprintf("the manager does not watch namespace %q: add it to namespaces of the Helm chart, or to --namespace of the manager; it needs the same permissions there", namespace)
 }
 
 // parents of a route.
