@@ -42,6 +42,9 @@ func TestWatchedKinds(t *testing.T) {
 	ofRoutes := map[string]bool{}
 	for _, kind := range routes.AllKinds() {
 		ofRoutes[kind.Group] = true
+		if kind.Previous != nil {
+			ofRoutes[kind.Previous.Group] = true
+		}
 	}
 	want := map[string][]string{}
 	for _, rule := range roleOf(t, "").Rules {
