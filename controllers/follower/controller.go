@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -206,9 +207,10 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // reject reports that the API server rejects what a CronJob is to have: it keeps what it has.
 func (r *reconciler) reject(ctx context.Context, job *batchv1.CronJob, p plan, why error) error {
-	rejected := plan{reason: applyRejected, message: status.Line(fmt.Sprintf("cannot be changed: %v; it should be: %s", why, p.message))}
-	if job.Annotations[v1alpha1.AnnotationFollowMessage] == rejected.message {
-		return nil
+	cause := fmt.Sprintf("cannot be changed (%s); it should be: %s", status.Classify(why).Reason, p.message)
+	rejected := plan{reason: applyRejected, message: status.Line(fmt.Sprintf("%s; %v", cause, why))}
+	if strings.HasPrefix(job.Annotations[v1alpha1.AnnotationFollowMessage], status.Line(cause)) {
+		return nil // The rest may differ each time, such as the ID of a request.
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": job.UID, "annotations": map[string]string{v1alpha1.AnnotationFollowMessage: rejected.message}}})
 	if err != nil {

@@ -83,10 +83,14 @@ func readHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, obj
 	}
 }
 
-// awaitsJobs reports whether a release that failed calls PostRollout hooks whose Jobs cannot be created yet.
+// awaitsJobs reports whether a release that failed calls PostRollout hooks whose Jobs cannot be created yet. The hooks of a release without a
+// row are not called any more.
 func awaitsJobs(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice) bool {
 	canary := ms.Spec.UpdateStrategy.Canary
-	return c.Status.Release == v1alpha1.ReleaseError && canary != nil && slices.ContainsFunc(canary.Hooks, func(h v1alpha1.Hook) bool {
+	listed := slices.ContainsFunc(ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool {
+		return slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool { return r.VersionedMicroservice == c.Name })
+	})
+	return listed && c.Status.Release == v1alpha1.ReleaseError && canary != nil && slices.ContainsFunc(canary.Hooks, func(h v1alpha1.Hook) bool {
 		return h.Type == v1alpha1.HookPostRollout && h.Job != nil && slices.ContainsFunc(c.Status.Hooks, func(a v1alpha1.HookStatus) bool {
 			return a.Name == h.Name && a.Type == h.Type && a.Phase == v1alpha1.HookWaiting
 		})

@@ -37,6 +37,7 @@ func (r *reconciler) observeJobs(ctx context.Context, o *observed) error {
 	if err := r.client.List(ctx, &list, client.InNamespace(o.release.Namespace), client.MatchingLabels{v1alpha1.LabelRelease: o.release.Name}, client.HasLabels{v1alpha1.LabelHook}); err != nil {
 		return fmt.Errorf("list Jobs of release %q: %w", o.release.Name, err)
 	}
+	slices.SortFunc(list.Items, func(a, b batchv1.Job) int { return cmp.Compare(a.Name, b.Name) }) // The cache lists them in any order.
 	for i := range list.Items {
 		job := hookJob{Job: &list.Items[i]}
 		if !metav1.IsControlledBy(job, o.release) {

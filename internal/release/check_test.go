@@ -691,7 +691,10 @@ func (w *world) keepsShare(seen Observed, g *Group, row *Row, r Retire) bool {
 		// All for the release in a rollout as soon as it may have pods, unless its Deployment is rejected.
 		runs := g.Rollout != nil && g.Rollout.Gate != ConfirmRollout
 		refused := slices.ContainsFunc(seen.Objects, func(c Object) bool { return c.Release == row.Release && c.Available == 0 && rejected[c.Failure] })
-		return !r.Delete && (runs && (row.Release != g.Rollout.Release || refused) || !runs && row.Status != Active)
+		// Or unless it may not begin, and the active release has no pod yet.
+		a := g.ActiveRow()
+		waits := a != nil && objectOf(seen, a.Release).Failure == otherRunning && objectOf(seen, a.Release).Available == 0
+		return !r.Delete && (runs && (row.Release != g.Rollout.Release || refused || waits) || !runs && row.Status != Active)
 	}
 	if r.Delete || g.Rollout == nil || !splitsByPods(seen, g) {
 		return false

@@ -21,6 +21,8 @@ func (s *scope) exclusiveSize(r Row, c Object) (int, *wait) {
 	switch {
 	case runs && r.Release == next.Release && active != nil && isRejected(c):
 		return 0, nil
+	case runs && r.Release == next.Release && active != nil && s.blocksActive(active, run, c):
+		return 0, s.beginWait(run)
 	case runs && r.Release == next.Release:
 		return s.full(), nil
 	case active != nil && r.Release == active.Release && runs && s.takesOver(active, run, object):
@@ -80,4 +82,11 @@ func (s *scope) exchangeWait(run *Rollout, r *Row) *wait {
 		return nil
 	}
 	return s.windowWait(run, r)
+}
+
+// blocksActive reports whether an exchange has not begun, and may not begin, and the active release waits for its first pod: each of the two
+// would wait for the other.
+func (s *scope) blocksActive(active *Row, run *Rollout, successor Object) bool {
+	c, _ := s.object(active.Release)
+	return successor.Available == 0 && c.Replicas > 0 && c.Available == 0 && c.Failure == otherRunning && s.beginWait(run) != nil
 }

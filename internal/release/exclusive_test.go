@@ -233,3 +233,56 @@ func TestExclusive(t *testing.T) {
 		})
 	}
 }
+
+// TestExchangeThatMayNotBegin checks that a freeze or a pause does not let the active release of an exclusive group and its successor wait
+// for each other: the active one waited for terminating pods, and the successor was rejected, when it began.
+func TestExchangeThatMayNotBegin(t *testing.T) {
+	for what, set := range map[string]func(*Spec){
+		"freeze": func(s *Spec) { s.Freeze = &Freeze{Name: "f", Reason: "r"} },
+		"pause":  func(s *Spec) { s.Paused = true },
+	} {
+		h := tale{newWorld()}
+		h.exclusive(1)
+		h.grace = 5 * time.Minute
+		h.steps(Step{Weight: 100, Pause: 10 * time.Hour})
+		h.push("1.1.0")
+		h.run(10 * time.Minute)
+		h.runs("in its step", 0, 1)
+		h.decide(h.release("1.1.0"), Decision{Action: Deprecate, ID: "1", By: "ann"}) // and its pods terminate for five minutes
+		h.run(30 * time.Second)
+		h.broken["1.2.0"] = "Forbidden"
+		h.push("1.2.0")
+		h.run(time.Minute)
+		h.edit(what, set)
+		h.run(30 * time.Second)
+		h.object("1.2.0").why = "" // the webhook, or the quota, accepts it
+		h.run(time.Hour)
+		n := h.object("1.0.0").ready + h.object("1.2.0").ready
+		if n == 0 {
+			t.Errorf("%s: an hour later no release of the group has a pod\n%s", what, renderGroup(h.rolloutState.group("1-x")))
+		}
+		if h.err != nil {
+			t.Error(h.err)
+		}
+	}
+}
+
+// TestAutoscalerBeforeAnExchange checks that a release starts with as many replicas as an autoscaler gave the active one while hooks were
+// waited for.
+func TestAutoscalerBeforeAnExchange(t *testing.T) {
+	h := tale{newWorld()}
+	h.exclusive(2)
+	h.gates(ConfirmRollout)
+	h.hooks[ConfirmRollout] = "no"
+	h.push("1.1.0")
+	h.run(time.Minute)
+	o := h.object("1.0.0")
+	h.autoscale(o, 8)
+	h.run(time.Minute)
+	delete(h.hooks, ConfirmRollout)
+	h.startup = time.Minute
+	h.run(30 * time.Second)
+	if n := h.object("1.1.0").Replicas; n < 8 {
+		t.Errorf("1.1.0 has %d replicas, 1.0.0 had 8", n)
+	}
+}

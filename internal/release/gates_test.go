@@ -714,3 +714,70 @@ func TestPolicyThatConfirmsNothingHoldsNoReleaseThatIsMadeAgain(t *testing.T) {
 		t.Error("it does not wait for a policy that confirmed its group before it was to be in no route")
 	}
 }
+
+// TestFailedReleaseWithJobs checks that a release which failed keeps its row until the Jobs of its hooks have ended, also if its version is
+// denied or the template is changed: otherwise its migration would not be reverted, and the next version would wait.
+func TestFailedReleaseWithJobs(t *testing.T) {
+	for what, next := range map[string]func(h tale){
+		"template": func(h tale) { h.configure("c2") },
+		"denied":   func(h tale) { h.withdraw("1.1.0", Denied) },
+	} {
+		h := tale{newWorld()}
+		h.live()
+		h.gates(ConfirmRollout)
+		h.edit("failure jobs", func(s *Spec) { s.FailureJobs = true })
+		h.broken["1.1.0"] = "CrashLoopBackOff"
+		h.push("1.1.0")
+		h.run(time.Minute)
+		o := h.object("1.1.0")
+		o.ActiveJobs = true
+		h.run(30 * time.Minute)
+		o.Reported = Error
+		next(h)
+		delete(h.broken, "1.1.0")
+		h.push("1.2.0")
+		h.run(24 * time.Hour)
+		if h.rolloutState.group("1-x").Row(o.Release) != nil {
+			o.ActiveJobs = false // with a row its revert is called, and ends
+		}
+		h.run(24 * time.Hour)
+		g := h.rolloutState.group("1-x")
+		if g.Row(o.Release) == nil && h.objects[o.Release] != nil {
+			t.Errorf("%s: the row of %s was dropped while a Job of its hooks had not ended, or its revert waited", what, o.Release)
+		}
+		if a := g.ActiveRow(); a == nil || a.Version != "1.2.0" {
+			t.Errorf("%s: 1.2.0 is not active two days later", what)
+		}
+	}
+}
+
+// TestFirstCallInAFreeze checks that ConfirmRollout hooks which waited for Jobs of another release are not called for the first time during a
+// freeze or a pause.
+func TestFirstCallInAFreeze(t *testing.T) {
+	for what, set := range map[string]func(*Spec){
+		"freeze": func(s *Spec) { s.Freeze = &Freeze{Name: "f", Reason: "r"} },
+		"pause":  func(s *Spec) { s.Paused = true },
+	} {
+		h := tale{newWorld()}
+		h.live()
+		h.gates(ConfirmRollout)
+		h.broken["1.1.0"] = "CrashLoopBackOff"
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.object("1.1.0").ActiveJobs = true
+		h.run(30 * time.Minute)
+		h.push("1.2.0")
+		h.run(time.Minute)
+		run := h.rolloutState.group("1-x").Rollout
+		if run == nil || !run.GateTime.IsZero() {
+			t.Fatalf("%s: %+v", what, run)
+		}
+		h.edit(what, set)
+		h.run(time.Minute)
+		h.object("1.1.0").ActiveJobs = false
+		h.run(time.Hour)
+		if run = h.rolloutState.group("1-x").Rollout; !run.GateTime.IsZero() {
+			t.Errorf("%s: the hooks of %s are called at %s, gates %+v", what, run.Gate, run.GateTime.Sub(t0), h.object("1.2.0").Gates)
+		}
+	}
+}

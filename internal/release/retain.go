@@ -155,6 +155,9 @@ func (s *scope) forgettable(r Row, kept []string) (bool, *wait) {
 	if s.pinned(r) {
 		return false, nil
 	}
+	if c, there := s.object(r.Release); there && !c.Terminating && s.ownJobs(&r, c) {
+		return false, nil // Its object would end with them, and its revert would not be called.
+	}
 	w := s.undrained(r)
 	return w == nil, w
 }
@@ -169,4 +172,9 @@ func (s *scope) forgotten(c Candidate) bool {
 // crowded reports whether a release cannot start because there is no room.
 func (s *scope) crowded(version string) {
 	s.state(nil, true, TooManyReleases, fmt.Sprintf("%s is waiting: group %s has %d releases, which are retained or named by routes; remove versions from spec.domains of networkpolicies.hlnr.io, or lower spec.updateStrategy.minimumAvailable", version, s.g.Name, len(s.g.Releases)))
+}
+
+// ownJobs reports whether Jobs of hooks of a release that failed have not ended, or are created next.
+func (s *scope) ownJobs(r *Row, c Object) bool {
+	return c.ActiveJobs || r.Status == Error && s.o.Spec.FailureJobs && s.g.Level != preview && c.Reported != Error
 }

@@ -246,12 +246,15 @@ func openGate(s *scope) {
 	if run == nil || run.Gate != ConfirmRollout {
 		return
 	}
-	if run.GateTime.IsZero() && (!s.asks(ConfirmRollout, r) || s.jobsWait(r) == nil) {
+	if run.GateTime.IsZero() && !s.halted(r) && (!s.asks(ConfirmRollout, r) || s.jobsWait(r) == nil) {
 		run.GateTime = s.now
 	}
 	if w := s.podsWait(run, r, c); w != nil {
 		s.record(w)
 		return
+	}
+	if from, rival := s.rival(); rival != nil {
+		from.raiseFloor(run, rival) // An autoscaler may have scaled it up meanwhile.
 	}
 	run.begin(0, s.now)
 }

@@ -119,10 +119,10 @@ func (r *rollout) abort() []Action {
 	switch active := activeOf(r.group); {
 	case unfinished(r.row):
 		return []Action{r.actOn("deprecate", r.row)}
+	case active != nil && !isPreview(r.group) && !r.activeDenied() && (!pinnedTo(r.group, r.row) || r.startsNothing()):
+		return []Action{r.act("rollback", "--to", r.nameOf(active))} // In a freeze or a pause a return continues after unpin.
 	case pinnedTo(r.group, r.row):
 		return []Action{r.unpin(r.group)}
-	case active != nil && !isPreview(r.group) && !r.activeDenied():
-		return []Action{r.act("rollback", "--to", r.nameOf(active))}
 	}
 	return nil
 }
