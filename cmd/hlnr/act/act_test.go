@@ -117,7 +117,7 @@ func shop(t *testing.T) *person {
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
-	p.want(cli.ExitNo, "there is nothing to continue at shop: 1.0.0 is active", "continue", "shop")
+	p.want(cli.ExitNo, "shop has no release to continue: 1.0.0 is active", "continue", "shop")
 	p.want(cli.ExitNo, `Adopt is not possible: shop 1.0.0 is already active`, "adopt", "shop", "1.0.0")
 	p.want(cli.ExitNo, `"hlnr rollback -n `+p.namespace+` shop" pins the release that was active before`, "deprecate", "shop", "1.0.0")
 	p.offer("1.1.0", "1.0.0")
@@ -259,7 +259,7 @@ func TestPins(t *testing.T) {
 	} {
 		p.want(cli.ExitUsage, want, append([]string{"rollback", "shop"}, args...)...)
 	}
-	p.want(cli.ExitYes, "it is retained, and returns without canary steps\nto wait for it: hlnr wait -n "+p.namespace+" shop 1.0.0\n", "rollback", "shop", "--until", "3d", "--reason", "sessions lost")
+	p.want(cli.ExitYes, "the release is retained, and returns without canary steps\nto wait until this takes effect: hlnr wait -n "+p.namespace+" shop 1.0.0\n", "rollback", "shop", "--until", "3d", "--reason", "sessions lost")
 	m := p.spec().UpdateStrategy.Manual
 	if m == nil || len(m.Groups) != 1 || m.Groups[0].Name != "1.x" || m.Groups[0].Release != old || m.Groups[0].Reason != "sessions lost" || m.Groups[0].Author.Of(old) != "ana" || time.Until(m.Groups[0].ExpireTime.Time) < 70*time.Hour {
 		t.Fatalf("pins %+v", m)
@@ -267,20 +267,20 @@ func TestPins(t *testing.T) {
 	p.await("1.0.0", v1alpha1.ReleaseActive)
 	p.want(cli.ExitNo, "no other release of shop was active before", "rollback", "shop") // and not forward to 1.1.0
 
-	p.want(cli.ExitYes, `shop 1.x: pinned to 1.1.0; it replaces the pin to 1.0.0 by ana ("sessions lost"); it is retained`, "pin", "shop", "1.1.0", "--dry-run")
+	p.want(cli.ExitYes, `shop 1.x: pinned to 1.1.0; this replaces the pin to 1.0.0 by ana ("sessions lost"); the release is retained`, "pin", "shop", "1.1.0", "--dry-run")
 	p.want(cli.ExitYes, `shop 1.x: the pin to 1.0.0 by ana ("sessions lost") is removed`, "unpin", "shop", "--dry-run")
 	p.want(cli.ExitUsage, `there is no version or release of shop with the name "1.1.1"; did you mean`, "pin", "shop", "1.1.1")
 	p.want(cli.ExitUsage, `there is no release group of shop with the name "2.x"; did you mean "1.x"?`, "pin", "shop", "1.1.0", "--group", "2.x")
 	p.want(cli.ExitUsage, `--until: "soon" is not a time`, "pin", "shop", "1.1.0", "--until", "soon")
-	p.want(cli.ExitYes, "the group follows the newest version\nto wait for it: hlnr wait -n "+p.namespace+" shop 1.1.0\n", "unpin", "shop")
+	p.want(cli.ExitYes, "the group follows the newest version\nto wait until this takes effect: hlnr wait -n "+p.namespace+" shop 1.1.0\n", "unpin", "shop")
 	p.await("1.1.0", v1alpha1.ReleaseActive)
-	if out := p.want(cli.ExitYes, "it is retained", "pin", "shop", "1.0.0", "--wait", "--timeout", await.Limit.String()); !strings.Contains(out, "  active  ") || strings.Contains(out, "to wait for it") {
+	if out := p.want(cli.ExitYes, "the release is retained", "pin", "shop", "1.0.0", "--wait", "--timeout", await.Limit.String()); !strings.Contains(out, "  active  ") || strings.Contains(out, "to wait until this takes effect") {
 		t.Errorf("pin --wait: %s", out)
 	}
 	p.want(cli.ExitTimeout, "1.1.0 is not active after 1ns", "pin", "shop", "1.1.0", "--wait", "--timeout", "1ns")
 	p.want(cli.ExitYes, `"result":"Yes"`, "unpin", "shop", "--wait", "--timeout", await.Limit.String(), "-o", "json")
 	p.await("1.1.0", v1alpha1.ReleaseActive)
-	if out := p.want(cli.ExitYes, "shop 1.x: pinned to 1.1.0", "pin", "shop", "v1.1.0"); strings.Contains(out, "to wait for it") {
+	if out := p.want(cli.ExitYes, "shop 1.x: pinned to 1.1.0", "pin", "shop", "v1.1.0"); strings.Contains(out, "to wait until this takes effect") {
 		t.Errorf("a pin that moves nothing: %s", out)
 	}
 	p.want(cli.ExitNo, "shop 1.x is already pinned to 1.1.0", "pin", "shop", "1.1.0")
@@ -307,7 +307,7 @@ func TestSwitches(t *testing.T) {
 	p.await("2.0.0", v1alpha1.ReleaseActive)
 	p.want(cli.ExitUsage, `there is no release group of shop with the name "3.x"; did you mean`, "end-group", "shop", "3.x")
 	p.want(cli.ExitYes, "Nothing was written", "end-group", "shop", "1-x", "--dry-run")
-	p.want(cli.ExitYes, "shop 1.x: ends; it loses its traffic, is drained and removed (1.0.0 is active there)", "end-group", "shop", "1-x")
+	p.want(cli.ExitYes, "shop 1.x: ends; the group loses its traffic, is drained and removed (1.0.0 is active there)", "end-group", "shop", "1-x")
 	p.want(cli.ExitNo, "group 1.x of shop is already ended", "end-group", "shop", "1.x")
 	if got := p.spec().EndedGroups; !slices.Equal(got, []string{"1.x"}) {
 		t.Errorf("ended groups %q", got)
@@ -434,7 +434,7 @@ func TestWaitForTheCurrentConfiguration(t *testing.T) {
 	p.Microservice(t, p.namespace, "shop")
 	p.offer("1.0.0")
 	old := p.await("1.0.0", v1alpha1.ReleaseActive).Name
-	p.want(cli.ExitYes, "it is active, and newer versions wait", "pin", "shop", old)
+	p.want(cli.ExitYes, "the version is active, and newer versions wait", "pin", "shop", old)
 	p.Edit(t, p.namespace, "shop", "ana", func(spec *v1alpha1.MicroserviceSpec) {
 		spec.Template.Spec.Containers[0].Env = append(spec.Template.Spec.Containers[0].Env, corev1.EnvVar{Name: "COLOR", Value: "green"})
 	})
@@ -449,10 +449,10 @@ func TestWaitForTheCurrentConfiguration(t *testing.T) {
 		}
 		return ""
 	}
-	if out := p.want(cli.ExitYes, "it starts as a new release", "pin", "shop", "1.0.0", "--current-configuration", "--wait", "--timeout", await.Limit.String()); active() == old {
+	if out := p.want(cli.ExitYes, "the version starts as a new release", "pin", "shop", "1.0.0", "--current-configuration", "--wait", "--timeout", await.Limit.String()); active() == old {
 		t.Errorf("pin: %s is still active after\n%s", old, out)
 	}
-	p.want(cli.ExitYes, "it is retained", "pin", "shop", old, "--wait", "--timeout", await.Limit.String())
+	p.want(cli.ExitYes, "the release is retained", "pin", "shop", old, "--wait", "--timeout", await.Limit.String())
 	if active() != old {
 		t.Fatalf("%s is not active", old)
 	}
@@ -480,7 +480,7 @@ func TestPinOfADeniedVersion(t *testing.T) {
 		policy.Status.Releases = slices.Delete(policy.Status.Releases, 1, 2)
 		return p.Client.Status().Update(ctx, &policy)
 	})
-	p.want(cli.ExitNo, "shop 1.1.0 is denied by ImagePolicy shop, and a pin does not protect it", "pin", "shop", "1.1.0")
+	p.want(cli.ExitNo, "shop 1.1.0 is denied by ImagePolicy shop, also with a pin", "pin", "shop", "1.1.0")
 	p.want(cli.ExitNo, "shop 1.1.0 is denied by ImagePolicy shop", "rollback", "shop", "--to", "1.1.0")
 	p.want(cli.ExitYes, "shop 1.x: pinned to 1.0.0", "rollback", "shop", "--dry-run")
 }

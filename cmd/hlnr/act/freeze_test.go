@@ -38,7 +38,7 @@ func TestFreezeAndThaw(t *testing.T) {
 	if !strings.Contains(dry, p.namespace+"/shop is frozen") {
 		t.Errorf("dry run: %s", dry)
 	}
-	p.want(cli.ExitYes, "; 0 Microservices match now: it has no effect before one does", "freeze", "--until", "4h", "--reason", "trade fair", "-l", "tier=none", "--dry-run")
+	p.want(cli.ExitYes, "; 0 Microservices match now; the freeze has an effect as soon as one matches", "freeze", "--until", "4h", "--reason", "trade fair", "-l", "tier=none", "--dry-run")
 	p.want(cli.ExitYes, "namespace "+p.namespace+": frozen until ", "freeze", p.namespace, "--until", "4h", "--reason", "trade fair")
 	var f v1alpha1.Freeze
 	p.get("freeze", &f)
@@ -88,7 +88,7 @@ func TestThawChooses(t *testing.T) {
 	p.want(cli.ExitYes, "is deleted", "thaw")
 
 	create("year-end", v1alpha1.FreezeRules{Periods: []v1alpha1.FreezePeriod{{From: past, To: metav1.NewTime(now.Add(time.Hour))}}}, "kubectl")
-	p.want(cli.ExitNo, `Freeze "year-end" is a calendar`, "thaw")
+	p.want(cli.ExitNo, `Freeze "year-end" has spec.periods`, "thaw")
 	create("git", v1alpha1.FreezeRules{Indefinite: true}, "kustomize-controller")
 	p.want(cli.ExitUsage, "choose one with --name: git, year-end", "thaw")
 	p.want(cli.ExitNo, `Freeze "git" is set by Flux`, "thaw", "--name", "git")

@@ -24,7 +24,7 @@ func TestPinOfTheCurrentConfigurationWithoutConfigMaps(t *testing.T) {
 	p.Microservice(t, p.namespace, "shop")
 	p.offer("1.0.0")
 	old := p.await("1.0.0", v1alpha1.ReleaseActive).Name
-	p.want(cli.ExitYes, "it is active, and newer versions wait", "pin", "shop", old)
+	p.want(cli.ExitYes, "the version is active, and newer versions wait", "pin", "shop", old)
 	p.Edit(t, p.namespace, "shop", "ana", func(spec *v1alpha1.MicroserviceSpec) {
 		spec.Template.Spec.Containers[0].Env = append(spec.Template.Spec.Containers[0].Env, corev1.EnvVar{Name: "COLOR", Value: "green"})
 	})
@@ -58,7 +58,7 @@ func TestPinOfTheCurrentConfigurationWithoutConfigMaps(t *testing.T) {
 		}
 		return fmt.Errorf("%s is active", old)
 	})
-	if strings.Contains(out, "it is active, and newer versions wait") {
+	if strings.Contains(out, "the version is active, and newer versions wait") {
 		t.Errorf("another release has replaced %s, but the pin reported: %s", old, out)
 	}
 }
