@@ -207,7 +207,7 @@ func TestWhyOfAHostElsewhere(t *testing.T) {
 	}
 	user := away.reader("own-" + away.namespace)
 	code, _, stderr = away.hlnr("why", host, "--as", user)
-	if want := "it was only searched in namespace " + away.namespace + ": you (" + user + ") cannot list networkpolicies.hlnr.io in all namespaces"; code == cli.ExitYes || !strings.Contains(stderr, want) {
+	if want := "only namespace " + away.namespace + " was searched: you (" + user + ") cannot list networkpolicies.hlnr.io in all namespaces"; code == cli.ExitYes || !strings.Contains(stderr, want) {
 		t.Errorf("without permissions elsewhere: exit code %d, want %q\n%s", code, want, stderr)
 	}
 }
@@ -262,8 +262,8 @@ func TestWhyOfAVersionThatNoServiceHas(t *testing.T) {
 		namespace string
 		want      string
 	}{
-		"no service":   {view.Input{}, "prod", "there is no Microservice in namespace prod, and so no version v1.2.0: name another namespace with -n, or -A for all"},
-		"two services": {two, "", "no Microservice in the cluster has a release or an offer of version v1.2.0: ask about one with hlnr why -n NAMESPACE MICROSERVICE v1.2.0"},
+		"no service":   {view.Input{}, "prod", "there is no Microservice in namespace prod, and so no version v1.2.0: name another namespace with -n, or use -A for all namespaces"},
+		"two services": {two, "", "no Microservice in the cluster has or is offered version v1.2.0: ask about one Microservice with hlnr why -n NAMESPACE MICROSERVICE v1.2.0"},
 	} {
 		if _, err := ask(test.in, test.namespace, []string{"v1.2.0"}, time.Now()); err == nil || err.Error() != test.want {
 			t.Errorf("%s: %v", name, err)
@@ -321,7 +321,7 @@ func TestPartOfTheRights(t *testing.T) {
 	}
 	for _, args := range [][]string{{"why", "https://shop.example.com/"}, {"why", "pr/19"}, {"logs", "shop", "1.1.0"}} {
 		code, stdout, messages := s.hlnr(append(args, "--as", "some-"+s.namespace)...)
-		if code != cli.ExitFailed || !strings.Contains(messages, "not all could be read") {
+		if code != cli.ExitFailed || !strings.Contains(messages, "some objects could not be read") {
 			t.Errorf("%q depends on what cannot be read: exit code %d\n%s\n%s", args, code, stdout, messages)
 		}
 	}
