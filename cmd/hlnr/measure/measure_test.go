@@ -149,9 +149,9 @@ func TestPast(t *testing.T) {
 		}
 		return 99.9, true
 	})
-	s.want(cli.ExitYes, "shop 1.0.0: it would have continued: 1 of 1 rounds passed\n  14:00:00: passed: success-rate 99.9 % ≥ 99 %", "shop")
+	s.want(cli.ExitYes, "shop 1.0.0: the canary would have continued: 1 of 1 rounds passed\n  14:00:00: passed: success-rate 99.9 % ≥ 99 %", "shop")
 	s.want(cli.ExitYes, "30 of 30 rounds passed\n  13:31:00 to 14:00:00, 30 rounds: passed: success-rate 99.9 %", "shop", "--since", "30m")
-	out := s.want(cli.ExitNo, "shop 1.0.0: it would have failed 2 times: 58 of 60 rounds passed", "shop", "--since", "1h")
+	out := s.want(cli.ExitNo, "shop 1.0.0: the canary would have failed 2 times: 58 of 60 rounds passed", "shop", "--since", "1h")
 	for _, want := range []string{"13:21:00: failed: success-rate 90 % < 99 %", "failed rounds: 1, tolerated: 0", "13:01:00 to 13:20:00, 20 rounds: passed", "13:23:00 to 14:00:00, 38 rounds: passed"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
@@ -180,15 +180,15 @@ func TestPast(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(string, time.Time) (float64, bool) { return 0, false })
-	s.want(cli.ExitNo, "no traffic to measure: 0 of 1 rounds passed", "shop")
-	s.want(cli.ExitFailed, "it could not be measured: 0 of 1 rounds passed", "shop", "--prometheus", "http://127.0.0.1:1")
+	s.want(cli.ExitNo, "there was no traffic to measure: 0 of 1 rounds passed", "shop")
+	s.want(cli.ExitFailed, "no round could be measured: 0 of 1 rounds passed", "shop", "--prometheus", "http://127.0.0.1:1")
 	s.want(cli.ExitUsage, `--prometheus: "prometheus:9090" is not a URL`, "shop", "--prometheus", "prometheus:9090")
 	inconclusive := begin(t, func(string, time.Time) (float64, bool) { return 98.5, true })
 	inconclusive.microservice.Spec.UpdateStrategy.Canary.Analysis.Metrics[0].InconclusiveRange = &v1alpha1.ValueRange{Min: ptr.To(98.0)}
 	if err := env.Client.Update(t.Context(), inconclusive.microservice); err != nil {
 		t.Fatal(err)
 	}
-	inconclusive.want(cli.ExitWaits, "it would have waited for a person", "shop")
+	inconclusive.want(cli.ExitWaits, "the canary would have waited for a person", "shop")
 }
 
 // TestManifest tests the analysis of a manifest with the releases of the cluster.
@@ -220,8 +220,8 @@ spec:
 	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.want(cli.ExitYes, "shop 1.0.0: it would have continued: 10 of 10 rounds passed\n  13:51:00 to 14:00:00, 10 rounds: passed: mine 1 ≤ 5\n  without history, and omitted: web", "-f", file, "--since", "10m")
-	s.want(cli.ExitNo, "shop 1.1.0: it would have failed", "-f", file, "--release", "1.1.0", "--since", "10m")
+	s.want(cli.ExitYes, "shop 1.0.0: the canary would have continued: 10 of 10 rounds passed\n  13:51:00 to 14:00:00, 10 rounds: passed: mine 1 ≤ 5\n  omitted because they have no history: web", "-f", file, "--since", "10m")
+	s.want(cli.ExitNo, "shop 1.1.0: the canary would have failed", "-f", file, "--release", "1.1.0", "--since", "10m")
 	s.want(cli.ExitUsage, `there is no Microservice in `+file+` with the name "cart"`, "cart", "-f", file)
 	s.want(cli.ExitUsage, "no such file", "-f", file+"x")
 }
@@ -238,12 +238,12 @@ func TestCredentials(t *testing.T) {
 	if err := env.Client.Update(t.Context(), s.microservice); err != nil {
 		t.Fatal(err)
 	}
-	s.want(cli.ExitYes, "it would have continued", "shop")
+	s.want(cli.ExitYes, "the canary would have continued", "shop")
 	if !slices.Equal(s.signed, []string{"Bearer t0ken"}) {
 		t.Errorf("its own server got %q", s.signed)
 	}
 	other := begin(t, func(string, time.Time) (float64, bool) { return 100, true })
-	s.want(cli.ExitYes, "it would have continued", "shop", "--prometheus", other.address)
+	s.want(cli.ExitYes, "the canary would have continued", "shop", "--prometheus", other.address)
 	if len(other.signed) > 0 || len(other.queries) != 1 {
 		t.Errorf("another server got %q and the queries %q", other.signed, other.queries)
 	}
