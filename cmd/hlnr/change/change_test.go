@@ -264,7 +264,7 @@ func TestPlan(t *testing.T) {
 	expect(cli.ExitYes, "diff", labeled, "  metadata.labels[team]\n  + \"shop\"\n")
 	expect(cli.ExitNo, "plan", strings.Replace(labeled, "team: shop", "team: \"a b: c d!\"", 1), "shop: not allowed\n", "metadata.labels: Invalid value")
 	changed := strings.Replace(microservice, "        ports:", "        env: [{name: LOG_LEVEL, value: debug}, {name: API_TOKEN, value: hunter2}]\n        ports:", 1)
-	expect(cli.ExitYes, "plan", changed, "shop: is released again with the new configuration: template.spec.containers[shop].env", "10m0s at least, 1 approval, +1 pod while it runs", "waits in step \"2\" for approval")
+	expect(cli.ExitYes, "plan", changed, "shop: is released again with the new configuration: template.spec.containers[shop].env", "10m0s at least, 1 approval, +1 pod during the rollout", "waits in step \"2\" for approval")
 	expect(cli.ExitYes, "diff", changed, "shop: is released again", "  spec.template.spec.containers[shop].env[LOG_LEVEL].value\n  + \"debug\"\n")
 	if _, out := ask("diff", changed); strings.Contains(out, "hunter2") {
 		t.Errorf("a secret is shown: %s", out)
@@ -279,7 +279,7 @@ func TestPlan(t *testing.T) {
 	policy := "apiVersion: hlnr.io/v1alpha1\nkind: ImagePolicy\nmetadata: {name: shop}\nspec: {image: r.example/shop"
 	cluster.Offer(t, namespace, "shop", "2.0.0", "1.0.0")
 	expect(cli.ExitYes, "plan", policy+"}\n", "ImagePolicy shop: nothing changes\n")
-	expect(cli.ExitYes, "plan", policy+", versioning: {range: \"<2.0.0\"}}\n", "no longer offered: 2.0.0 (Range: ", "the newest is 1.0.0 instead of 2.0.0", "among the 2 tags that the last scan recorded")
+	expect(cli.ExitYes, "plan", policy+", versioning: {range: \"<2.0.0\"}}\n", "no longer offered: 2.0.0 (Range: ", "the newest is 1.0.0 instead of 2.0.0", "this applies to the 2 tags that the last scan recorded")
 	expect(cli.ExitYes, "plan", policy+", versioning: {range: \">=1.0.0\"}}\n", "the same versions are offered")
 	expect(cli.ExitUsage, "plan", "kind: ConfigMap\napiVersion: v1\n", "no object of hlnr.io found")
 

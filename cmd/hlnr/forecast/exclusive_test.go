@@ -16,6 +16,6 @@ func TestPodsOfAnExclusiveGroup(t *testing.T) {
 		t.Errorf("1.1.0 is not rolled out: %+v", got)
 	}
 	if got.Pods != 0 {
-		t.Errorf("hlnr plan: +%d pods while it runs", got.Pods)
+		t.Errorf("hlnr plan: +%d pods during the rollout", got.Pods)
 	}
 }
