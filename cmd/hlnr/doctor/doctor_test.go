@@ -153,7 +153,7 @@ func TestDoctor(t *testing.T) {
 	if err := env.Client.Update(t.Context(), manager); err != nil {
 		t.Fatal(err)
 	}
-	if _, all = findings(t, namespace, "--manager-namespace", namespace); !has(all, "Problem Manager: the manager is to watch namespace "+namespace+", and has no permissions there") {
+	if _, all = findings(t, namespace, "--manager-namespace", namespace); !has(all, "Problem Manager: the manager should watch namespace "+namespace+", and has no permissions there") {
 		t.Errorf("of a namespace without permissions of the manager:\n%s", strings.Join(all, "\n"))
 	}
 	code, all = findings(t, namespace, "--as", "bob")
@@ -162,7 +162,7 @@ func TestDoctor(t *testing.T) {
 	}
 	_, stdout, stderr := call(t, "-n", namespace, "--as", "bob")
 	unknown := len(slices.DeleteFunc(slices.Clone(all), func(f string) bool { return !strings.HasPrefix(f, "Unknown ") }))
-	if want := fmt.Sprintf("\n0 problems, 0 warnings; %d checks were not possible\n", unknown); unknown < 5 || !strings.HasSuffix(stdout, want) || !strings.Contains(stderr, "no problem was found, but you may not read what some checks need") {
+	if want := fmt.Sprintf("\n0 problems, 0 warnings; %d checks were not possible\n", unknown); unknown < 5 || !strings.HasSuffix(stdout, want) || !strings.Contains(stderr, "no problem was found, but some checks need permissions that you do not have") {
 		t.Errorf("without permissions, the output does not end with %q:\n%s%s", want, stdout, stderr)
 	}
 	for _, want := range []string{"Unknown CRDs: you are not allowed to read ", ", microservices.hlnr.io, ", "Unknown Permissions: you cannot list microservices.hlnr.io in namespace " + namespace, "Unknown ImagePolicy: you are not allowed to read objects"} {
