@@ -16,7 +16,7 @@ const (
 	ExitFailed Code = 1
 	// ExitUsage means that the input is invalid: a flag, an argument, a name that does not exist, or a file.
 	ExitUsage Code = 2
-	// ExitNo means that the answer is no, or the action is not possible in the current state.
+	// ExitNo means that the answer is negative, or the action is not possible in the current state.
 	ExitNo Code = 3
 	// ExitTimeout means that the timeout of a flag expired before there was an answer.
 	ExitTimeout Code = 4
@@ -34,7 +34,7 @@ var Codes = []struct {
 	{ExitYes, "the answer is yes, or the action was done"},
 	{ExitFailed, "the command failed, for example without a cluster or a permission"},
 	{ExitUsage, "invalid input: a flag, an argument, a name that does not exist, or a file"},
-	{ExitNo, "the answer is no, or the action is not possible in the current state"},
+	{ExitNo, "the answer is negative, or the action is not possible in the current state"},
 	{ExitTimeout, "the timeout expired"},
 	{ExitWaits, "the release waits for a person"},
 	{ExitInterrupted, "a signal interrupted the command"},

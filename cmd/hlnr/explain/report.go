@@ -27,7 +27,7 @@ var outputs = []string{outputTable, outputJSON, outputYAML}
 
 func isOutput(word string) bool { return slices.Contains(outputs, word) }
 
-// verdictOffered is the verdict of an offered tag, in addition to the verdicts of internal/version.
+// verdictOffered is the value of Verdict for an offered tag, in addition to the verdicts of internal/version.
 const verdictOffered = "Offered"
 
 // report is the output of explain. Its JSON fields are an interface for scripts.
