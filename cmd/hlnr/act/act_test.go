@@ -45,7 +45,7 @@ func begin(t *testing.T) *person {
 	return &person{t, cluster, cluster.Namespace(t)}
 }
 
-// call runs a command as ana, who has all permissions.
+// call runs a command as the user ana, who has all permissions.
 func (p *person) call(args ...string) (code cli.Code, stdout, stderr string) {
 	p.Helper()
 	return p.as([]string{"--as", "ana", "--as-group", "system:masters"}, args...)
@@ -59,11 +59,11 @@ func (p *person) as(who []string, args ...string) (code cli.Code, stdout, stderr
 	return code, out.String(), err.String()
 }
 
-// want runs a command, and checks its exit code and a part of its output or error.
+// want runs a command, and checks its exit code and a part of its output or its error.
 func (p *person) want(code cli.Code, text string, args ...string) string {
 	p.Helper()
 	if slices.Contains([]string{"continue", "adopt", "deprecate", "abort", "retry", "promote"}, args[0]) {
-		args = append(args, "--timeout", await.Limit.String()) // however busy the machine is
+		args = append(args, "--timeout", await.Limit.String()) // A busy machine may need this time.
 	}
 	got, stdout, stderr := p.call(args...)
 	answer := stdout
@@ -100,7 +100,7 @@ func (p *person) offer(versions ...string) {
 	p.Offer(p, p.namespace, "shop", versions...)
 }
 
-// shop runs 1.0.0, with a step that needs approval and one that takes an hour.
+// shop returns a person with a Microservice shop that runs 1.0.0. Its steps are a step that requires approval, and a step that takes an hour.
 func shop(t *testing.T) *person {
 	t.Helper()
 	p := begin(t)
@@ -112,8 +112,8 @@ func shop(t *testing.T) *person {
 	return p
 }
 
-// A canary is continued, promoted and checked in this order; each decision is signed with the user
-// name that the API server knows.
+// TestDecisions checks decisions about canaries and failed releases, and that each decision contains the name of the user in the
+// API server.
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -170,7 +170,7 @@ func TestDecisions(t *testing.T) {
 	p.await("1.2.0", v1alpha1.ReleaseCanary)
 }
 
-// Decisions with the same ID are handled once, so that a pipeline can be run again.
+// TestDecisionOfAnID checks that a release handles decisions with the same ID only once, so that a pipeline can run again.
 func TestDecisionOfAnID(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -195,7 +195,7 @@ func TestDecisionOfAnID(t *testing.T) {
 	}
 }
 
-// A request that the server rejects ends with its message, or with which role has the permission.
+// TestRefused checks that a command prints the message of the API server for a rejected request, or the role with the missing permission.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -205,7 +205,7 @@ func TestRefused(t *testing.T) {
 	if code != cli.ExitFailed || !strings.Contains(stderr, "you (bob) cannot list microservices.hlnr.io in namespace "+p.namespace) {
 		t.Errorf("exit code %d, error %q", code, stderr)
 	}
-	// A dry run names the missing permission to act before one to read what the planner needs.
+	// A dry run reports a missing permission to write before a missing permission to read objects that the planner needs.
 	vic := metav1.ObjectMeta{Namespace: p.namespace, Name: "vic"}
 	for _, o := range []client.Object{
 		&rbacv1.Role{ObjectMeta: vic, Rules: []rbacv1.PolicyRule{{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}}},
@@ -221,7 +221,7 @@ func TestRefused(t *testing.T) {
 	for resource, args := range map[string][]string{
 		"microservices.hlnr.io": {"pause", "shop", "--dry-run"}, "versionedmicroservices.hlnr.io": {"deprecate", "shop", "--dry-run"},
 	} {
-		await.Nil(t, func(context.Context) error { // the authorizer needs a moment
+		await.Nil(t, func(context.Context) error { // The authorizer applies the roles after a while.
 			if code, _, stderr := p.as([]string{"--as", "vic"}, args...); code != cli.ExitFailed || !strings.Contains(stderr, "you (vic) cannot patch "+resource) {
 				return fmt.Errorf("%v: exit code %d, error %q", args, code, stderr)
 			}
@@ -232,7 +232,7 @@ func TestRefused(t *testing.T) {
 	p.want(cli.ExitUsage, "it has 300 characters, more than 128", "pin", "shop", "1.0.0", "--reason", strings.Repeat("x", 300))
 }
 
-// A pin fixes a group at a version, and is removed; other pins remain.
+// TestPins checks that a pin keeps a group at a version, and that the removal of a pin keeps other pins.
 func TestPins(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -265,7 +265,7 @@ func TestPins(t *testing.T) {
 		t.Fatalf("pins %+v", m)
 	}
 	p.await("1.0.0", v1alpha1.ReleaseActive)
-	p.want(cli.ExitNo, "no other release of shop was active before", "rollback", "shop") // and not forward to 1.1.0
+	p.want(cli.ExitNo, "no other release of shop was active before", "rollback", "shop") // 1.1.0 has a higher version.
 
 	p.want(cli.ExitYes, `shop 1.x: pinned to 1.1.0; this replaces the pin to 1.0.0 by ana ("sessions lost"); the release is retained`, "pin", "shop", "1.1.0", "--dry-run")
 	p.want(cli.ExitYes, `shop 1.x: the pin to 1.0.0 by ana ("sessions lost") is removed`, "unpin", "shop", "--dry-run")
@@ -318,7 +318,7 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-// A field that a GitOps tool set stays with Git: the patch is printed, and nothing is written.
+// TestGitOps checks that a command prints a patch, and writes nothing, if a GitOps tool set the field.
 func TestGitOps(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -341,7 +341,7 @@ func TestScan(t *testing.T) {
 	p := shop(t)
 	p.want(cli.ExitUsage, `there is no ImagePolicy in namespace `+p.namespace+` with the name "shp"; did you mean "shop"?`, "scan", "imagepolicy/shp")
 	p.want(cli.ExitTimeout, "the manager did not scan within 50ms", "scan", "shop", "--timeout", "50ms")
-	// A manager that scans.
+	// This function simulates a manager that scans.
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -353,7 +353,7 @@ func TestScan(t *testing.T) {
 			}
 			if request := policy.Annotations[v1alpha1.AnnotationRequestedAt]; policy.Status.LastHandledRequest != request {
 				policy.Status.LastHandledRequest = request
-				_ = p.Client.Status().Update(ctx, &policy) // retried in the next round
+				_ = p.Client.Status().Update(ctx, &policy) // The next round tries again after an error.
 			}
 			time.Sleep(time.Millisecond)
 		}
@@ -362,7 +362,7 @@ func TestScan(t *testing.T) {
 	p.want(cli.ExitYes, "shop: scanned, 1 offered, latest 1.0.0", "scan", "shop", "--timeout", await.Limit.String())
 }
 
-// A GitHubRepository that is suspended is not polled, and the command does not wait for it.
+// TestScanOfASuspendedRepository checks that the command does not wait for a poll of a suspended GitHubRepository.
 func TestScanOfASuspendedRepository(t *testing.T) {
 	t.Parallel()
 	p := begin(t)
@@ -375,7 +375,7 @@ func TestScanOfASuspendedRepository(t *testing.T) {
 	p.want(cli.ExitNo, "GitHubRepository shop is suspended: remove spec.suspend first", "scan", "githubrepository/shop", "--timeout", "200ms")
 }
 
-// The scan of a later request counts, and that of an earlier one does not.
+// TestScanOfALaterRequest checks that the scan for a later request ends the wait, and that the scan for an earlier request does not.
 func TestScanOfALaterRequest(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -401,7 +401,7 @@ func TestScanOfALaterRequest(t *testing.T) {
 	}
 }
 
-// A signal after the decision was recorded prints that it was recorded.
+// TestInterruptedAfterTheDecision checks that the message after a signal reports a decision that was already written.
 func TestInterruptedAfterTheDecision(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -414,7 +414,7 @@ func TestInterruptedAfterTheDecision(t *testing.T) {
 	}
 }
 
-// A signal during a decision ends the wait, and the decision is complete.
+// TestInterrupted checks that a signal ends the wait of a decision, and does not interrupt its write.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -426,8 +426,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// A pin to the current configuration, and the end of a pin, wait for the release with that configuration: another one of the same
-// version is active until then.
+// TestWaitForTheCurrentConfiguration checks that pin --current-configuration and unpin wait for the release with the current configuration,
+// while another release of the same version is active.
 func TestWaitForTheCurrentConfiguration(t *testing.T) {
 	t.Parallel()
 	p := begin(t)
@@ -461,7 +461,7 @@ func TestWaitForTheCurrentConfiguration(t *testing.T) {
 	}
 }
 
-// A denied version gets no traffic by a pin: it is not what a rollback returns to, and a pin to it is rejected.
+// TestPinOfADeniedVersion checks that a rollback does not select a denied version, and that a pin to a denied version is rejected.
 func TestPinOfADeniedVersion(t *testing.T) {
 	t.Parallel()
 	p := begin(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// A namespace is frozen with a reason and an end, signed; decisions that add traffic are rejected with that
-// reason, an abort applies, and thaw lets everything continue.
+// TestFreezeAndThaw checks that freeze creates a Freeze with a reason, an end and an author. During the freeze, decisions that add
+// traffic are rejected with the reason, and an abort applies. After thaw, releases continue.
 func TestFreezeAndThaw(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -67,8 +67,8 @@ func TestFreezeAndThaw(t *testing.T) {
 	p.await("1.2.0", v1alpha1.ReleaseCanary)
 }
 
-// Without --name or --force, thaw ends neither a calendar nor a freeze of Git, nor one of several; the name of
-// an ended freeze can be reused.
+// TestThawChooses checks that thaw without --name does not end a freeze with spec.periods, or one of several freezes. Without --force, it does
+// not end a freeze of a GitOps tool. The name of an ended freeze can be used again.
 func TestThawChooses(t *testing.T) {
 	t.Parallel()
 	p := begin(t)
@@ -96,7 +96,7 @@ func TestThawChooses(t *testing.T) {
 	p.want(cli.ExitYes, "is deleted", "thaw", "--name", "year-end")
 }
 
-// A ClusterFreeze selects by labels of namespaces, and is named in the output.
+// TestFreezeOfTheCluster checks that a ClusterFreeze selects namespaces by their labels, and that the output contains its name.
 func TestFreezeOfTheCluster(t *testing.T) {
 	t.Parallel()
 	p := begin(t)

@@ -16,8 +16,9 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// To a user with heighliner-owner alone, who may not read what the name of the next release depends on, a pin to the current configuration
-// does not report that nothing changes while another release of the version starts.
+// TestPinOfTheCurrentConfigurationWithoutConfigMaps checks a pin to the current configuration by a user who has only the role heighliner-owner,
+// and may not read the objects from which the name of the next release derives. The pin must not report that the version is active while another
+// release of the version starts.
 func TestPinOfTheCurrentConfigurationWithoutConfigMaps(t *testing.T) {
 	t.Parallel()
 	p := begin(t)
@@ -41,7 +42,7 @@ func TestPinOfTheCurrentConfigurationWithoutConfigMaps(t *testing.T) {
 		}
 	}
 	var out string
-	await.Nil(t, func(context.Context) error { // the authorizer needs a moment
+	await.Nil(t, func(context.Context) error { // The authorizer applies the roles after a while.
 		code, stdout, stderr := p.as([]string{"--as", "vic"}, "pin", "shop", "1.0.0", "--current-configuration")
 		if out = stdout; code != cli.ExitYes {
 			return fmt.Errorf("exit code %d, %s", code, stderr)

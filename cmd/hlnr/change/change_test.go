@@ -56,7 +56,7 @@ spec:
 `
 
 func TestLint(t *testing.T) {
-	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none")) // the command needs no cluster
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none")) // The command needs no cluster.
 	shared := "---\napiVersion: hlnr.io/v1alpha1\nkind: AnalysisTemplate\nmetadata: {name: errors}\nspec:\n  args: [{name: job}]\n  count: 3\n  metrics: [{name: errors, prometheus: {query: \"errors{job=\\\"{{.Args.job}}\\\"}\"}, thresholdRange: {max: 1}}]\n"
 	measured := func(ref string) string {
 		return strings.Replace(microservice, "    canary:\n", "    canary:\n      analysisTemplateRef: {"+ref+"}\n", 1) + shared
@@ -113,7 +113,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// Each object in the documents that an API server accepts in test/docs is accepted here.
+// TestLintTakesDocuments checks that lint accepts each object in the documents that an API server accepts in test/docs.
 func TestLintTakesDocuments(t *testing.T) {
 	t.Parallel()
 	block := regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```$")
@@ -142,7 +142,7 @@ func TestLintTakesDocuments(t *testing.T) {
 	}
 }
 
-// Text of files and objects can neither control the terminal nor add lines.
+// TestHostileTexts checks that texts of files and objects can neither control the terminal nor add lines.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
@@ -173,7 +173,7 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
-// Labels and annotations are compared in the form that an apply stores.
+// TestMetadata checks that labels and annotations are compared in the form in which an apply stores them.
 func TestMetadata(t *testing.T) {
 	t.Parallel()
 	const applied = `{"metadata":{"annotations":{"note":"a","argocd.argoproj.io/tracking-id":"x"},"labels":{"team":"a"}}}`
@@ -233,7 +233,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// A plan shows what an apply would start, and writes nothing.
+// TestPlan checks that plan shows the releases that an apply would start, and writes nothing.
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)

@@ -35,7 +35,7 @@ func call(ctx context.Context, t *testing.T, argv []string, commands ...NewComma
 	return code, out.String(), err.String()
 }
 
-// returns returns a command that ends with the given error.
+// returns returns a command that ends with an error.
 func returns(err error) NewCommand {
 	return func(*Factory) *cobra.Command {
 		return &cobra.Command{Use: "ask", Short: "Ask", Example: "  hlnr ask", RunE: func(*cobra.Command, []string) error { return err }}
@@ -108,7 +108,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// Usage texts use the name by which the command was called.
+// TestProgram checks that usage texts contain the name with which the user called the command.
 func TestProgram(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -165,7 +165,7 @@ func TestWrongCommandLine(t *testing.T) {
 	}
 }
 
-// Errors about arguments name what is missing or unexpected, with an example.
+// TestArguments checks that errors about arguments contain the missing or unexpected argument, and an example.
 func TestArguments(t *testing.T) {
 	t.Parallel()
 	command := func(use, example string, args cobra.PositionalArgs) NewCommand {
@@ -197,7 +197,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// A command to copy includes the namespace, unless it is that of the context.
+// TestCommandToCopy checks that a command to copy includes the namespace, unless it is the namespace of the context.
 func TestCommandToCopy(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{"": "hlnr why web", "-n shop": "hlnr why web", "-n other": "hlnr why -n other web"} {
@@ -233,7 +233,7 @@ current-context: production
 	return path
 }
 
-// answer starts a server that gives one response to all requests.
+// answer starts a server that sends the same response to all requests, and returns its address.
 func answer(t *testing.T, status int, body string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -249,7 +249,7 @@ func status(code int, reason, message, details string) string {
 	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":%q,"message":%q,"details":%s,"code":%d}`, reason, message, details, code)
 }
 
-// A failed request ends with a message that gives the fix.
+// TestErrorsOfTheCluster checks that a failed request ends with a message that contains the fix.
 func TestErrorsOfTheCluster(t *testing.T) {
 	t.Parallel()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
@@ -292,8 +292,8 @@ func TestErrorsOfTheCluster(t *testing.T) {
 	}
 }
 
-// Fields that the CRDs of the cluster do not have are rejected: the server would drop them
-// silently.
+// TestFieldsOfAnotherVersion checks that the API server rejects fields that its CRDs do not contain, instead of silently
+// dropping them.
 func TestFieldsOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	validation := make(chan string, 1)
@@ -389,7 +389,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// Help reads no files and opens no connections.
+// TestHelpWithoutKubeconfig checks that help texts require neither files nor connections.
 func TestHelpWithoutKubeconfig(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	start := time.Now()
@@ -399,7 +399,7 @@ func TestHelpWithoutKubeconfig(t *testing.T) {
 	}
 }
 
-// TestKnownKinds checks that the resources of kinds without discovery are those of the cluster.
+// TestKnownKinds checks that the resources that the client knows without discovery match the resources of the cluster.
 func TestKnownKinds(t *testing.T) {
 	t.Parallel()
 	scheme, err := Scheme()

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// cluster serves the objects of namespace shop by resource and name, and returns a kubeconfig.
+// cluster starts a server with the objects of the namespace shop by resource and name, and returns a kubeconfig.
 func cluster(t *testing.T, objects map[string]any) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -39,7 +39,7 @@ func cluster(t *testing.T, objects map[string]any) string {
 	return file(t, fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n", server.URL))
 }
 
-// The name of an ImagePolicy, or of a Microservice, explains the policy of the cluster by its status.
+// TestExplainOfTheCluster checks that explain prints the status of the policy for the name of an ImagePolicy or a Microservice.
 func TestExplainOfTheCluster(t *testing.T) {
 	t.Parallel()
 	policy := &v1alpha1.ImagePolicy{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ImagePolicy"}, ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "images"}}

@@ -6,7 +6,8 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// An exclusive group needs no additional pods for a rollout: those of the active release end before the next one has any.
+// TestPodsOfAnExclusiveGroup checks that an exclusive group needs no additional pods for a rollout, because the pods of the active release end
+// before the pods of the next release start.
 func TestPodsOfAnExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	f := shop(release.Step{Weight: 100})

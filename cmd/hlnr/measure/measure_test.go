@@ -41,13 +41,13 @@ func TestMain(m *testing.M) {
 
 var now = time.Date(2026, 11, 25, 14, 0, 0, 0, time.UTC)
 
-// metrics replaces Prometheus: it answers instant queries as documented for its HTTP API.
+// metrics is a server that replaces Prometheus. It answers instant queries as documented for the HTTP API of Prometheus.
 type metrics struct {
-	// value returns the value of a query at a time; false for an empty vector.
+	// value returns the value of a query at a time, or false for an empty vector.
 	value func(query string, at time.Time) (float64, bool)
 
 	mu      sync.Mutex
-	signed  []string // the Authorization headers
+	signed  []string // contains the received Authorization headers
 	queries []string
 }
 
@@ -72,7 +72,7 @@ func (m *metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": map[string]any{"resultType": "vector", "result": result}})
 }
 
-// stage is a service with an analysis, 1.0.0 active and 1.1.0 as canary, and a Prometheus.
+// stage contains a service with an analysis and a Prometheus server. The active release is 1.0.0, and the canary is 1.1.0.
 type stage struct {
 	*testing.T
 	namespace, address string
@@ -136,7 +136,7 @@ func (s *stage) want(code cli.Code, text string, args ...string) string {
 	return stdout
 }
 
-// badAt reports whether values are bad: from 13:20 to 13:22.
+// badAt reports whether values at a time are bad. They are bad from 13:20 to 13:22.
 func badAt(at time.Time) bool {
 	return at.After(now.Add(-40*time.Minute)) && !at.After(now.Add(-38*time.Minute))
 }
@@ -176,7 +176,7 @@ func TestPast(t *testing.T) {
 	s.want(cli.ExitUsage, "name a Microservice, or a manifest")
 }
 
-// TestAnswers checks that answers without a value have separate results and exit codes.
+// TestAnswers checks that each kind of answer without a value has its result and exit code.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(string, time.Time) (float64, bool) { return 0, false })
@@ -249,8 +249,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestObserve checks that shares come from counters of requests, and are unknown without a server, a counter or a
-// permission.
+// TestObserve checks that shares are computed from counters of requests, and that they are unknown without a server, a
+// counter or a permission.
 func TestObserve(t *testing.T) {
 	t.Parallel()
 	counted := map[string]float64{"shop-1-0-0": 902, "shop-1-1-0": 98}
@@ -288,8 +288,8 @@ func TestObserve(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %g %%", name, got, err, canary)
 		}
 	}
-	// Queries to the address of the flag may take their time; those to the address of the analysis only a short one, which
-	// a busy machine may exceed.
+	// Queries to the address of the flag have a long timeout. Queries to the address of the analysis have a short timeout,
+	// which a busy machine may exceed.
 	got, err := observe(s.address, nil)
 	want("by the flag", got, err, 9.8)
 	got, err = observe(s.address, func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.Canary.Analysis.Provider.Prometheus = nil })
@@ -315,7 +315,7 @@ func TestObserve(t *testing.T) {
 	want("without counters", got, err, 0)
 }
 
-// Answers of a server of metrics do not control the terminal.
+// TestHostileMeasurement checks that answers of a Prometheus server cannot control the terminal.
 func TestHostileMeasurement(t *testing.T) {
 	t.Parallel()
 	r := &Report{Microservice: "shop", Version: "1.0.0", Counts: map[string]int{}, Omitted: []string{"a\x1b[2J"}, Rounds: []Round{{Result: "Failed", Phase: string(v1alpha1.AnalysisFailed), Message: "no\r\nhlnr: yes\u202e", Metrics: []view.Metric{{Name: "errors\u009b", Result: "Failed"}}}}}

@@ -24,7 +24,7 @@ type quick struct{ clocks.RealClock }
 
 func (quick) After(time.Duration) <-chan time.Time { return time.After(time.Millisecond) }
 
-// A wait survives moments in which the API server does not answer, and ends if the Microservice is deleted.
+// TestOutage checks that the wait continues after short outages of the API server, and ends if the Microservice is deleted.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	scheme, err := cli.Scheme()
@@ -32,8 +32,8 @@ func TestOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		second error // of the second read
-		remove bool  // delete the Microservice before the second read
+		second error // the error of the second read
+		remove bool  // whether the Microservice is deleted before the second read
 		code   cli.Code
 		text   string
 	}{

@@ -46,7 +46,7 @@ func expect(t *testing.T, namespace string, code cli.Code, text string, args ...
 	return stdout
 }
 
-// A wait begins before the version exists, and follows it through its steps to an approval.
+// TestWait checks a wait that begins before the version exists, and follows the version through its steps to an approval.
 func TestWait(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)
@@ -124,12 +124,12 @@ func offer(s *snapshot, versions ...string) {
 	}
 }
 
-// command returns a command of a user whose namespace is shop.
+// command returns a command for a user whose default namespace is shop.
 func command(namespace, verb string, args ...string) string {
 	return view.Command("hlnr", "shop", namespace, verb, args...)
 }
 
-// Table of what ends a wait early, and what does not.
+// TestJudge checks which states of a version end the wait.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	pin := func(version string, expire *metav1.Time) func(*snapshot) {
@@ -336,7 +336,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A wait continues while an active release has no ready pod, and names the cause.
+// TestActiveWithoutPods checks that the wait continues while an active release has no ready pod, and that the output contains the cause.
 func TestActiveWithoutPods(t *testing.T) {
 	t.Parallel()
 	for _, ready := range []int32{0, 1} {
@@ -360,7 +360,7 @@ func TestActiveWithoutPods(t *testing.T) {
 	}
 }
 
-// A wait for an active release that no NetworkPolicy has routed names that at the timeout.
+// TestLateRoutes checks that the message at the timeout reports an active release that no NetworkPolicy has routed.
 func TestLateRoutes(t *testing.T) {
 	t.Parallel()
 	s := fixture(func(s *snapshot) { s.routing = []v1alpha1.NetworkPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}} })
@@ -369,7 +369,7 @@ func TestLateRoutes(t *testing.T) {
 	}
 }
 
-// Table of messages when the timeout expires.
+// TestLate checks the messages at the timeout.
 func TestLate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
