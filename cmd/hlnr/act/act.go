@@ -2,7 +2,7 @@
 // end of groups, freezes and scans. Each command checks whether the action makes sense, writes once, with the field
 // manager hlnr, and reports the result.
 //
-//	act.go        the commands, and their results
+//	act.go        the list of commands, their results, and access to the cluster
 //	decide.go     continue, adopt, deprecate, retry and promote
 //	target.go     finds the release of a decision
 //	pin.go        pin, unpin and rollback
@@ -77,7 +77,7 @@ type Done struct {
 	// that the planner needs.
 	Unplayed string `json:"unplayed,omitempty"`
 
-	// text is the result in one line.
+	// text describes the result in one line.
 	text string
 }
 

@@ -104,7 +104,7 @@ does. With --full, it skips all remaining steps, as adopt does.`)
 	return cmd
 }
 
-// command returns the command for an action.
+// command returns a command that makes the decision.
 func (d *decision) command(f *cli.Factory, name, short, long string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     name + " RELEASE | MICROSERVICE [VERSION]",
@@ -300,7 +300,7 @@ func targetOf(g *v1alpha1.ReleaseGroup) string {
 
 // write writes the decision and the name of the user in one request.
 func (d *decision) write(ctx context.Context, s *scope, t target, by string, opts ...client.PatchOption) error {
-	var step, reason, groups any // null removes the fields of an earlier decision
+	var step, reason, groups any // nil becomes null, which removes the field of an earlier decision.
 	if len(d.groups) > 0 {
 		groups = d.groups
 	}
@@ -354,7 +354,7 @@ func approverGroups(ms *v1alpha1.Microservice, step int, groups []string) []stri
 // maxDecisionGroups is the maximum length of spec.decision.groups in the schema.
 const maxDecisionGroups = 8
 
-// pollInterval is the time between two reads while waiting.
+// pollInterval is the time between two reads while a command waits for the manager.
 const pollInterval = 100 * time.Millisecond
 
 // handled waits until the manager has handled the decision, and returns nil if the timeout expires. The manager records the

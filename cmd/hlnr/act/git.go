@@ -14,7 +14,7 @@ var tools = map[string]string{
 	"fleetagent": "Fleet", "fleet-agent": "Fleet", "applier": "Config Sync", "configsync.gke.io": "Config Sync", "sveltos": "Sveltos",
 }
 
-// gitOwner is a tool that applies an object from Git.
+// gitOwner describes the GitOps tool that applies an object.
 type gitOwner struct {
 	// Tool is the name of the tool, and Manager is its field manager. Both are empty without a tool.
 	Tool, Manager string

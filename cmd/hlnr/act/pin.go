@@ -246,7 +246,7 @@ func (o *pinOptions) before(ctx context.Context, s *scope, ms *v1alpha1.Microser
 func previous(g *v1alpha1.ReleaseGroup, policy *v1alpha1.ImagePolicy) *v1alpha1.Release {
 	var last *v1alpha1.Release
 	active := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
-	for i := range g.Releases { // sorted by version, newest first
+	for i := range g.Releases { // The releases are sorted by version, with the newest first.
 		r := &g.Releases[i]
 		if i > active && r.Promoted > 0 && r.Status == v1alpha1.ReleaseDeprecated && !view.Denied(policy, g, r.SemVer.Version) && (last == nil || r.Promoted > last.Promoted) {
 			last = r
@@ -269,7 +269,7 @@ func rollingOut(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// wanted is the target of a pin.
+// wanted is the group and the release that a pin selects.
 type wanted struct {
 	group *v1alpha1.ReleaseGroup
 	pin   v1alpha1.GroupPin
@@ -535,7 +535,7 @@ func follows(policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup) string {
 	if policy == nil {
 		return ""
 	}
-	for _, offered := range policy.Status.Releases { // newest version first
+	for _, offered := range policy.Status.Releases { // The releases are sorted with the newest version first.
 		v := offered.SemVer.Version
 		failed := slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool {
 			return r.SemVer.Version == v && r.Status == v1alpha1.ReleaseError
@@ -553,7 +553,7 @@ func (s *scope) failedInstead(ctx context.Context, ms *v1alpha1.Microservice, po
 	if policy == nil {
 		return ""
 	}
-	i := slices.IndexFunc(policy.Status.Releases, func(o v1alpha1.OfferedRelease) bool { return o.Group == g.Slug }) // newest version first
+	i := slices.IndexFunc(policy.Status.Releases, func(o v1alpha1.OfferedRelease) bool { return o.Group == g.Slug }) // The releases are sorted with the newest version first.
 	if i < 0 {
 		return ""
 	}

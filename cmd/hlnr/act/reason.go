@@ -10,7 +10,7 @@ import (
 // reasonFlag is the flag --reason of a command. The schema of the field limits the length of the reason.
 type reasonFlag struct {
 	text *string
-	max  int // characters
+	max  int // maximum number of characters
 }
 
 // addReason adds the flag --reason. A reason that is longer than the limit ends the command before it sends a request.

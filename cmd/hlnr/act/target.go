@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// target is the release of a decision.
+// target is the release of a decision, with its group and its Microservice.
 type target struct {
 	ms    *v1alpha1.Microservice
 	group *v1alpha1.ReleaseGroup

@@ -27,7 +27,7 @@ func until(text string, now time.Time) (time.Time, error) {
 	case !at.After(now):
 		return time.Time{}, fmt.Errorf("--until: %s is in the past", at.Format(time.RFC3339))
 	}
-	return at.Truncate(time.Second), nil // the precision of the API
+	return at.Truncate(time.Second), nil // The API stores times with this precision.
 }
 
 func readUntil(text string, now time.Time) (time.Time, error) {

@@ -139,7 +139,7 @@ func command(f *cli.Factory, cmd *cobra.Command, text func(*Report) func(io.Writ
 	return cmd
 }
 
-// planner plans one object after another.
+// planner predicts the effects of applying objects, one after another.
 type planner struct {
 	// stored reads only objects of the cluster. client also reads ImagePolicies and analysis templates from the files.
 	stored, client client.WithWatch
@@ -497,7 +497,7 @@ func paths(all []Field) string {
 	return strings.Join(names, ", ")
 }
 
-// needs describes what a rollout needs: time, people and pods.
+// needs describes the time, the approvals and the additional pods that a rollout needs.
 func needs(f *forecast.Forecast) string {
 	var parts []string
 	if f.Duration > 0 {

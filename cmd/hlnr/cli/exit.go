@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Code is an exit code of the command. Scripts depend on it.
+// Code is an exit code of the command. Scripts depend on these codes.
 type Code int
 
 // The exit codes.

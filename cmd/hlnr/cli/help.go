@@ -35,7 +35,7 @@ Use "{{.CommandPath}} [command] --help" for more information about a command.{{e
 Use "{{.Root.CommandPath}} options" to list the flags for the connection to the cluster, which all commands have.
 `
 
-// The groups of commands in help.
+// The groups of commands in the help text.
 const (
 	// GroupSee is the group of commands that answer questions.
 	GroupSee = "see"

@@ -101,12 +101,12 @@ func message(err error) string {
 	return strings.Join(lines, "\n")
 }
 
-// NewRoot returns the root command with all commands.
+// NewRoot returns the root command with the given commands.
 func NewRoot(f *Factory, commands ...NewCommand) *cobra.Command {
 	root := &cobra.Command{
 		Use:           name,
 		Short:         "Show, explain and control releases from a terminal",
-		Long:          "hlnr shows what the releases of hlnr.io do and why, and controls them.\n\n" + codesText(),
+		Long:          "hlnr shows, explains and controls the releases of hlnr.io.\n\n" + codesText(),
 		Version:       f.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -126,7 +126,7 @@ func judgeVersion(info version.Info) (Level, string) {
 	return OK, ""
 }
 
-// checkDefinitions compares the CRDs with those embedded in this program.
+// checkDefinitions compares the CRDs in the cluster with the CRDs that are embedded in this program.
 func (d *doctor) checkDefinitions(ctx context.Context) {
 	bad := false
 	for _, kind := range manifest.Kinds() {
@@ -250,7 +250,7 @@ func (d *doctor) checkAdmission(ctx context.Context) {
 	}
 }
 
-// checkManager checks that the manager runs, and which Prometheus it uses.
+// checkManager checks that the manager is running, and reports the Prometheus server that the manager uses.
 func (d *doctor) checkManager(ctx context.Context) {
 	var list appsv1.DeploymentList
 	if err := d.client.List(ctx, &list, client.InNamespace(d.manager)); err != nil {

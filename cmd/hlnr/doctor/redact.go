@@ -49,7 +49,7 @@ var secrets = sync.OnceValue(func() []secret {
 	}
 })
 
-// address is an absolute address: its scheme, and the rest.
+// address matches an absolute address. Its groups are the scheme and the rest of the address.
 var address = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://)(\S+)`) })
 
 // digest matches the digest of an image. An "@" before a digest does not end a user and a password.
@@ -139,7 +139,7 @@ func clean(v any) any {
 	return v
 }
 
-// cleanField removes the values of one field of an object.
+// cleanField removes the values in one field of an object.
 func cleanField(v any, field string) any {
 	m, is := clean(v).(map[string]any)
 	if !is {

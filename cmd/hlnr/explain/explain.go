@@ -159,7 +159,7 @@ func (o options) ofStatus() bool {
 	return o.stored != "" && !o.scan && o.tags+o.dockerConfig+o.ca+o.cert+o.key == ""
 }
 
-// policy reads the policy of the cluster, or of the manifest.
+// policy reads the ImagePolicy from the cluster or from the manifest.
 func (o *options) policy(ctx context.Context, f *cli.Factory, stdin io.Reader) (*v1alpha1.ImagePolicy, error) {
 	if o.stored != "" {
 		c, err := f.Client()
@@ -289,7 +289,7 @@ func (o options) credential(policy *v1alpha1.ImagePolicy) (registry.Credential, 
 	return match.Credential, nil
 }
 
-// certificates returns the certificates of the flags.
+// certificates returns the certificates in the files of the flags.
 func (o options) certificates() (registry.TLS, error) {
 	data := map[string][]byte{}
 	for key, file := range map[string]string{"ca.crt": o.ca, "tls.crt": o.cert, "tls.key": o.key} {

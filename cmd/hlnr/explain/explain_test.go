@@ -98,7 +98,7 @@ func TestExplainRefuses(t *testing.T) {
 		return strings.TrimSuffix(smallPolicy, "}\n") + ", " + spec + "}\n"
 	}
 	for name, test := range map[string]struct {
-		args  []string // POLICY stands for a file with the manifest
+		args  []string // POLICY is replaced with a file that contains the manifest.
 		stdin string
 		want  string
 	}{
@@ -156,7 +156,7 @@ func TestExplainRefuses(t *testing.T) {
 	}
 }
 
-// A manifest from a cluster, with its status and next to others, can be read too.
+// TestExplainFindsThePolicy checks that explain can read a manifest from a cluster, with a status and next to other manifests.
 func TestExplainFindsThePolicy(t *testing.T) {
 	t.Parallel()
 	other := strings.Replace(smallPolicy, "name: shop", "name: cart", 1)
@@ -184,7 +184,7 @@ func TestExplainFindsThePolicy(t *testing.T) {
 	}
 }
 
-// Without --all the newest rejected tags are shown, and the others are counted.
+// TestExplainHides checks that explain without --all prints the newest rejected tags, and the number of other rejected tags.
 func TestExplainHides(t *testing.T) {
 	t.Parallel()
 	var tags strings.Builder
@@ -213,8 +213,8 @@ func TestExplainHides(t *testing.T) {
 	}
 }
 
-// A registry is used as by the controller: images must exist for the platform, and
-// credentials are sent if they are named.
+// TestExplainRegistry checks that explain uses a registry as the controller does: images must exist for the platform, and credentials are sent only if a
+// flag sets them.
 func TestExplainRegistry(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)

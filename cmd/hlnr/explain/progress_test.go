@@ -59,7 +59,7 @@ func TestExplainOfManyTimes(t *testing.T) {
 		t.Errorf("without time: exit code %d, output %q, error %q", code, out, stderr)
 	}
 
-	// A registry that fails during a run differs from one without tags.
+	// The result for a registry that fails during a run differs from the result for a registry without tags.
 	fails := func(status int, code string) {
 		tags := 0 // The lock of the server protects this number.
 		server.FailWhen(func(r *http.Request) bool {

@@ -65,7 +65,7 @@ const (
 	horizon  = 60 * 24 * time.Hour
 )
 
-// play is one simulation.
+// play is the state of one simulation.
 type play struct {
 	o        release.Observed
 	objects  []object
@@ -241,7 +241,7 @@ func (p *play) world(r release.Result) bool {
 	return moved
 }
 
-// measure makes the measurements of a step pass.
+// measure simulates that the measurements of a step pass.
 func (p *play) measure(c *object, run *release.Rollout) bool {
 	if !p.o.Spec.Analysis || run.Step == 0 {
 		return false
@@ -254,7 +254,7 @@ func (p *play) measure(c *object, run *release.Rollout) bool {
 	return true
 }
 
-// gates makes hooks agree.
+// gates simulates that the hooks of a gate agree.
 func (p *play) gates(c *object, run *release.Rollout) bool {
 	if run.Gate == "" || run.GateTime.IsZero() {
 		return false
@@ -289,7 +289,7 @@ func (p *play) approve(c *object, g *release.Group, run *release.Rollout, r rele
 	return true
 }
 
-// routes makes every policy confirm the required weights.
+// routes simulates that every policy has programmed the required weights.
 func (p *play) routes() bool {
 	moved := false
 	for i := range p.o.Policies {

@@ -34,11 +34,11 @@ func AddPrometheus(flags *pflag.FlagSet, what string) *string {
 
 // The limits of one run.
 const (
-	perSecond = 100 // queries to one provider
+	perSecond = 100 // maximum number of queries to one provider per second
 	workers   = 64
 )
 
-// credentials are the Secrets of providers, read with the permissions of the user.
+// credentials reads the Secrets of providers with the permissions of the user.
 type credentials struct{ client client.Client }
 
 // Secret implements [analysis.Secrets].

@@ -33,7 +33,7 @@ type Report struct {
 	Failures int    `json:"failures"`
 	// Counts contains the number of rounds for each result: Passed, Failed, Inconclusive, NoTraffic, Error.
 	Counts map[string]int `json:"counts"`
-	// Omitted are metrics that cannot be queried for the past.
+	// Omitted contains the names of metrics that cannot be queried for the past.
 	Omitted []string `json:"omitted,omitempty"`
 	Rounds  []Round  `json:"rounds"`
 }

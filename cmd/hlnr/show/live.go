@@ -53,7 +53,7 @@ func (c choice) words() []string {
 	return words
 }
 
-// Messages of the live tree.
+// The messages that the live tree handles.
 type (
 	// objectsRead reports that the objects changed.
 	objectsRead struct{ input view.Input }

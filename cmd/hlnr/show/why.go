@@ -178,7 +178,7 @@ func asksHost(in view.Input, args []string) bool {
 	return strings.Contains(q, "/") || !known && len(view.Services(in, q)) == 0
 }
 
-// ask answers a question in the arguments of the command.
+// ask answers the question in the arguments of the command.
 func ask(in view.Input, namespace string, args []string, now time.Time) (view.Answer, error) {
 	if len(args) == 2 {
 		home, err := find(in, args[0])

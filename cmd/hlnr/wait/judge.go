@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// The states to wait for.
+// The values of --for. forStep is the prefix of step=NAME.
 const (
 	forActive   = "active"
 	forCanary   = "canary"
@@ -24,7 +24,7 @@ const (
 	forStep     = "step="
 )
 
-// question is the condition to wait for.
+// question is the condition for which the command waits.
 type question struct {
 	version string
 	// state is active, canary, approval or step=NAME.
@@ -47,7 +47,7 @@ type snapshot struct {
 	policy *v1alpha1.ImagePolicy
 	// release is the release of the version, or nil if it does not exist or cannot be read.
 	release *v1alpha1.VersionedMicroservice
-	// routing are the readable NetworkPolicies of the Microservice.
+	// routing contains the NetworkPolicies of the Microservice that the user may read.
 	routing []v1alpha1.NetworkPolicy
 	now     time.Time
 }
@@ -89,7 +89,7 @@ func (s snapshot) withoutPods(row *v1alpha1.Release) string {
 	return text
 }
 
-// rolling reports whether another release of the group of a release is being rolled out.
+// rolling reports whether the group of a release is rolling out another release.
 func (s snapshot) rolling(row *v1alpha1.Release) bool {
 	return slices.ContainsFunc(s.ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool {
 		return g.Rollout != nil && g.Rollout.Release != row.VersionedMicroservice && slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool { return r.VersionedMicroservice == row.VersionedMicroservice })
@@ -452,7 +452,7 @@ func stepNames(ms *v1alpha1.Microservice) []string {
 	return names
 }
 
-// waitsForApproval reports whether the step of a rollout waits for the decision Continue.
+// waitsForApproval reports whether the current step of a rollout waits for the decision Continue.
 func waitsForApproval(ms *v1alpha1.Microservice, run *v1alpha1.Rollout) bool {
 	c := ms.Spec.UpdateStrategy.Canary
 	if c == nil || int(run.Step) > len(c.Steps) || run.Step < 1 || run.Gate != "" || run.Interrupted {

@@ -206,7 +206,7 @@ func (w *waiter) known(s snapshot) error {
 	return nil
 }
 
-// snapshot reads the current snapshot.
+// snapshot reads the objects of the Microservice.
 func (w *waiter) snapshot(ctx context.Context) (snapshot, error) {
 	s := snapshot{ms: &v1alpha1.Microservice{}, now: w.Now()}
 	err := w.client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: w.name}, s.ms)

@@ -88,7 +88,7 @@ func (a *Acts) freezeCommand(x web.Freeze) string {
 // flag is a flag of a command with its value.
 type flag struct{ name, value string }
 
-// flags appends the flags that have a value to the words of a command, quoted for a shell.
+// flags appends the flags that have a value to the words of a command, and returns the command quoted for a shell.
 func flags(words []string, list ...flag) string {
 	for _, f := range list {
 		if f.value != "" {
@@ -123,7 +123,7 @@ func (a *Acts) do(ctx context.Context, x web.Act, dryRun bool) (web.Outcome, err
 	return web.Outcome{Text: done.Text(), Effects: done.Effects, Unknown: done.Unplayed, Frozen: done.Frozen, By: done.By, Command: a.command(x)}, nil
 }
 
-// userPermissions are the permissions of the user of a kubeconfig.
+// userPermissions answers questions about the permissions of the user of a kubeconfig.
 type userPermissions struct {
 	now    func() time.Time
 	client client.Client
