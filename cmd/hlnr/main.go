@@ -1,7 +1,7 @@
-// Command hlnr shows what the releases of hlnr.io do and why, and controls them, from a terminal. It is
-// also a plugin of kubectl, under the name kubectl-hlnr.
+// Command hlnr shows, explains and controls the releases of hlnr.io from a terminal. With the name kubectl-hlnr, it is also
+// a plugin of kubectl.
 //
-// The common parts, such as exit codes, are in cmd/hlnr/cli.
+// The common parts of the commands, such as exit codes, are in cmd/hlnr/cli.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 // version is set when the binary is built.
 var version = "dev"
 
-// commands are in no particular order: help sorts them.
+// commands contains all commands, in no particular order. The help text sorts them.
 var commands = slices.Concat(
 	act.Commands, change.Commands,
 	show.NewCommands(act.Commands...),

@@ -55,13 +55,13 @@ func TestVersionAndHelp(t *testing.T) {
 	}
 }
 
-// The binary returns the exit codes, and prints its version.
+// TestBinary checks that the binary returns the exit codes, and prints its version.
 func TestBinary(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "hlnr")
 	args := []string{"build", "-trimpath", "-ldflags", "-X main.version=v1.2.3", "-o", binary}
 	if raceDetector() {
-		args = append(args, "-race") // The packages are already compiled that way; compiling all of them again takes minutes.
+		args = append(args, "-race") // The packages are already compiled with this flag. Without it, all packages would be compiled again, which takes minutes.
 	}
 	if out, err := exec.CommandContext(t.Context(), "go", append(args, ".")...).CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
@@ -87,8 +87,7 @@ func TestBinary(t *testing.T) {
 	}
 }
 
-// The krew manifest contains each archive with its platform, checksum and
-// binary.
+// TestKrewManifest checks that the krew manifest contains each archive with its platform, checksum and binary.
 func TestKrewManifest(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -61,7 +61,7 @@ func TestDoubleClick(t *testing.T) {
 	b.acts.preview = func(a Act) Outcome {
 		o := show(a)
 		if len(b.acts.done) > 0 {
-			o.Text += "; it replaces the pin to " + b.acts.done[0].Target // as hlnr does
+			o.Text += "; this replaces the pin to " + b.acts.done[0].Target // as hlnr does
 		}
 		return o
 	}

@@ -1,20 +1,20 @@
-// Package act has the commands of hlnr that change something: decisions about releases, pins, pauses, the
-// end of groups, and scans. Each one checks whether the act makes sense, writes once, with the field
+// Package act contains the commands of hlnr that change something: decisions about releases, pins, pauses, the
+// end of groups, freezes and scans. Each command checks whether the action makes sense, writes once, with the field
 // manager hlnr, and reports the result.
 //
-//	act.go        the commands, and their results
+//	act.go        the list of commands, their results, and access to the cluster
 //	decide.go     continue, adopt, deprecate, retry and promote
 //	target.go     finds the release of a decision
 //	pin.go        pin, unpin and rollback
-//	pins.go       changes of the pins of a Microservice; pure
+//	pins.go       changes of the pins of a Microservice, as pure functions
 //	switches.go   pause, resume and end-group
-//	change.go     a change of the specification of a Microservice: shown, left to Git, or written
-//	git.go        fields that a GitOps tool owns
+//	change.go     writes a change of the specification of a Microservice, shows it, or prints it for Git
+//	git.go        finds the fields that a GitOps tool owns
 //	freeze.go     freeze and thaw
 //	until.go      times in the future
 //	reason.go     the flag --reason
 //	scan.go       scan
-//	request.go    the same acts for other callers, such as the board
+//	request.go    the same actions for other callers, such as the board
 package act
 
 import (
@@ -44,49 +44,50 @@ var Commands = []cli.NewCommand{
 	newScanCommand,
 }
 
-// Done is the result of an act. Its JSON fields are an interface for scripts.
+// Done is the result of an action. Its JSON fields are an interface for scripts.
 type Done struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Action by its name in the API: Continue, Adopt, Deprecate, Retry; for fields of objects Pin, Unpin,
-	// Pause, Resume, EndGroup, Freeze, Thaw and Scan.
+	// Action is the name of the action. Decisions have their names in the API: Continue, Adopt, Deprecate and Retry.
+	// The other actions are Pin, Unpin, Pause, Resume, EndGroup, Freeze, Thaw and Scan.
 	Action string `json:"action"`
-	// Object that was written, as resource and name.
+	// Object is the object that was written, as resource and name.
 	Object       string `json:"object"`
 	Namespace    string `json:"namespace"`
 	Microservice string `json:"microservice,omitempty"`
 	Group        string `json:"group,omitempty"`
 	Version      string `json:"version,omitempty"`
 	Step         string `json:"step,omitempty"`
-	// By is the user as the API server knows them.
+	// By is the name of the user in the API server.
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Until is when a pin ends, in RFC 3339.
+	// Until is the end of a pin or a freeze, in RFC 3339.
 	Until string `json:"until,omitempty"`
-	// DryRun: nothing was written.
+	// DryRun reports that nothing was written.
 	DryRun bool `json:"dryRun,omitempty"`
-	// Next is the command that waits until the change has had its effect; empty if nothing changes.
+	// Next is the command that waits until the change has taken effect. It is empty if nothing changes.
 	Next string `json:"next,omitempty"`
-	// Frozen is the freeze during which the release that the change selects does not start, with its end and reason; empty if there is none.
+	// Frozen describes the freeze that prevents the start of the selected release, with its end and reason. It is empty without a freeze.
 	Frozen string `json:"frozen,omitempty"`
-	// Outcome of a decision as recorded by the manager; empty until then.
+	// Outcome is the outcome of a decision, empty until the manager has recorded it.
 	Outcome string `json:"outcome,omitempty"`
-	// Effects are what would happen according to a dry run, in order.
+	// Effects are the effects that a dry run predicts, in order.
 	Effects []string `json:"effects,omitempty"`
-	// Unplayed is why Effects are not known: the user may act, but not read all that the planner needs.
+	// Unplayed is the reason why Effects are not known: the user has the permission for the action, but may not read all objects
+	// that the planner needs.
 	Unplayed string `json:"unplayed,omitempty"`
 
-	// text is the result in one line.
+	// text describes the result in one line.
 	text string
 }
 
-// The kind of Done.
+// The API version and the kind of Done.
 const (
 	apiVersion = "view.hlnr.io/v1"
 	kindDone   = "Act"
 )
 
-// print prints the result of an act.
+// print prints the result of an action.
 func (d *Done) print(out io.Writer, o *cli.Output) error {
 	d.APIVersion, d.Kind = apiVersion, kindDone
 	return o.Print(out, d, func(w io.Writer) error {
@@ -99,7 +100,7 @@ func (d *Done) print(out io.Writer, o *cli.Output) error {
 			b.WriteString("nothing new starts until the freeze ends: " + text.Clean(d.Frozen) + "\n")
 		}
 		if d.Next != "" {
-			b.WriteString("to wait for it: " + text.Clean(d.Next) + "\n")
+			b.WriteString("to wait until this takes effect: " + text.Clean(d.Next) + "\n")
 		}
 		if d.DryRun {
 			b.WriteString("Nothing was written: dry run.\n")
@@ -111,14 +112,14 @@ func (d *Done) print(out io.Writer, o *cli.Output) error {
 	}, func() []string { return []string{d.Object} })
 }
 
-// formats are the values of --output for acts.
+// formats are the values of --output for the commands of this package.
 var formats = []string{cli.FormatJSON, cli.FormatYAML, cli.FormatName}
 
-// writeTimeout limits a write, which a signal does not interrupt.
+// writeTimeout limits the duration of a write, which a signal does not interrupt.
 const writeTimeout = 30 * time.Second
 
-// whole returns a context for a write that a signal does not cancel, so that a write is either
-// completed or not started.
+// whole returns a context for a write. A signal does not cancel this context, so that a write is either completed or
+// not started.
 func whole(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 }
@@ -142,8 +143,8 @@ func newScope(f *cli.Factory) (*scope, error) {
 	return &scope{f, c, namespace}, nil
 }
 
-// microservice reads a Microservice by its name, with or without the resource ("msvc/shop"); if it does not
-// exist, the error suggests the nearest names.
+// microservice reads a Microservice by its name, with or without the resource ("msvc/shop"). If the Microservice does
+// not exist, the error suggests the nearest names.
 func (s *scope) microservice(ctx context.Context, name string) (*v1alpha1.Microservice, error) {
 	name = bare(name)
 	ms := &v1alpha1.Microservice{}
@@ -158,7 +159,7 @@ func (s *scope) microservice(ctx context.Context, name string) (*v1alpha1.Micros
 	return nil, cli.UnknownMicroservice(ctx, s.client, "Microservice", s.namespace, name, names)
 }
 
-// names returns the names of the objects of a list in the namespace.
+// names returns the names of the objects in the namespace. The type of the list selects their kind.
 func (s *scope) names(ctx context.Context, list client.ObjectList) ([]string, error) {
 	if err := s.client.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
 		return nil, err
@@ -173,7 +174,7 @@ func (s *scope) names(ctx context.Context, list client.ObjectList) ([]string, er
 	return names, err
 }
 
-// isMissing reports whether an object of that name does not exist, although its kind does.
+// isMissing reports whether an error means that an object with the name does not exist, although its kind exists.
 func isMissing(err error, name string) bool {
 	var s apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &s) {
@@ -183,7 +184,7 @@ func isMissing(err error, name string) bool {
 	return d != nil && d.Name == name
 }
 
-// bare returns a name without the resource.
+// bare removes the resource from a name such as "msvc/shop".
 func bare(name string) string {
 	if _, after, found := strings.Cut(name, "/"); found {
 		return after
@@ -191,13 +192,13 @@ func bare(name string) string {
 	return name
 }
 
-// me returns the name of the user as the API server knows it, including impersonation.
+// me returns the name of the user according to the API server, which respects impersonation.
 func (s *scope) me(ctx context.Context) (string, error) {
 	user, err := s.user(ctx)
 	return user.Username, err
 }
 
-// user returns the user, with groups, as the API server knows them.
+// user returns the name and the groups of the user according to the API server.
 func (s *scope) user(ctx context.Context) (authenticationv1.UserInfo, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := s.client.Create(ctx, review); err != nil {

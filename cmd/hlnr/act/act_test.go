@@ -45,7 +45,7 @@ func begin(t *testing.T) *person {
 	return &person{t, cluster, cluster.Namespace(t)}
 }
 
-// call runs a command as ana, who has all permissions.
+// call runs a command as the user ana, who has all permissions.
 func (p *person) call(args ...string) (code cli.Code, stdout, stderr string) {
 	p.Helper()
 	return p.as([]string{"--as", "ana", "--as-group", "system:masters"}, args...)
@@ -59,11 +59,11 @@ func (p *person) as(who []string, args ...string) (code cli.Code, stdout, stderr
 	return code, out.String(), err.String()
 }
 
-// want runs a command, and checks its exit code and a part of its output or error.
+// want runs a command, and checks its exit code and a part of its output or its error.
 func (p *person) want(code cli.Code, text string, args ...string) string {
 	p.Helper()
 	if slices.Contains([]string{"continue", "adopt", "deprecate", "abort", "retry", "promote"}, args[0]) {
-		args = append(args, "--timeout", await.Limit.String()) // however busy the machine is
+		args = append(args, "--timeout", await.Limit.String()) // A busy machine may need this time.
 	}
 	got, stdout, stderr := p.call(args...)
 	answer := stdout
@@ -100,7 +100,7 @@ func (p *person) offer(versions ...string) {
 	p.Offer(p, p.namespace, "shop", versions...)
 }
 
-// shop runs 1.0.0, with a step that needs approval and one that takes an hour.
+// shop returns a person with a Microservice shop that runs 1.0.0. Its steps are a step that requires approval, and a step that takes an hour.
 func shop(t *testing.T) *person {
 	t.Helper()
 	p := begin(t)
@@ -112,12 +112,12 @@ func shop(t *testing.T) *person {
 	return p
 }
 
-// A canary is continued, promoted and checked in this order; each decision is signed with the user
-// name that the API server knows.
+// TestDecisions checks decisions about canaries and failed releases, and that each decision contains the name of the user in the
+// API server.
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
-	p.want(cli.ExitNo, "there is nothing to continue at shop: 1.0.0 is active", "continue", "shop")
+	p.want(cli.ExitNo, "shop has no release to continue: 1.0.0 is active", "continue", "shop")
 	p.want(cli.ExitNo, `Adopt is not possible: shop 1.0.0 is already active`, "adopt", "shop", "1.0.0")
 	p.want(cli.ExitNo, `"hlnr rollback -n `+p.namespace+` shop" pins the release that was active before`, "deprecate", "shop", "1.0.0")
 	p.offer("1.1.0", "1.0.0")
@@ -170,7 +170,7 @@ func TestDecisions(t *testing.T) {
 	p.await("1.2.0", v1alpha1.ReleaseCanary)
 }
 
-// Decisions with the same ID are handled once, so that a pipeline can be run again.
+// TestDecisionOfAnID checks that a release handles decisions with the same ID only once, so that a pipeline can run again.
 func TestDecisionOfAnID(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -195,7 +195,7 @@ func TestDecisionOfAnID(t *testing.T) {
 	}
 }
 
-// A request that the server rejects ends with its message, or with which role has the permission.
+// TestRefused checks that a command prints the message of the API server for a rejected request, or the role with the missing permission.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -205,7 +205,7 @@ func TestRefused(t *testing.T) {
 	if code != cli.ExitFailed || !strings.Contains(stderr, "you (bob) cannot list microservices.hlnr.io in namespace "+p.namespace) {
 		t.Errorf("exit code %d, error %q", code, stderr)
 	}
-	// A dry run names the missing permission to act before one to read what the planner needs.
+	// A dry run reports a missing permission to write before a missing permission to read objects that the planner needs.
 	vic := metav1.ObjectMeta{Namespace: p.namespace, Name: "vic"}
 	for _, o := range []client.Object{
 		&rbacv1.Role{ObjectMeta: vic, Rules: []rbacv1.PolicyRule{{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}}},
@@ -221,7 +221,7 @@ func TestRefused(t *testing.T) {
 	for resource, args := range map[string][]string{
 		"microservices.hlnr.io": {"pause", "shop", "--dry-run"}, "versionedmicroservices.hlnr.io": {"deprecate", "shop", "--dry-run"},
 	} {
-		await.Nil(t, func(context.Context) error { // the authorizer needs a moment
+		await.Nil(t, func(context.Context) error { // The authorizer applies the roles after a while.
 			if code, _, stderr := p.as([]string{"--as", "vic"}, args...); code != cli.ExitFailed || !strings.Contains(stderr, "you (vic) cannot patch "+resource) {
 				return fmt.Errorf("%v: exit code %d, error %q", args, code, stderr)
 			}
@@ -232,7 +232,7 @@ func TestRefused(t *testing.T) {
 	p.want(cli.ExitUsage, "it has 300 characters, more than 128", "pin", "shop", "1.0.0", "--reason", strings.Repeat("x", 300))
 }
 
-// A pin fixes a group at a version, and is removed; other pins remain.
+// TestPins checks that a pin keeps a group at a version, and that the removal of a pin keeps other pins.
 func TestPins(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -259,28 +259,28 @@ func TestPins(t *testing.T) {
 	} {
 		p.want(cli.ExitUsage, want, append([]string{"rollback", "shop"}, args...)...)
 	}
-	p.want(cli.ExitYes, "it is retained, and returns without canary steps\nto wait for it: hlnr wait -n "+p.namespace+" shop 1.0.0\n", "rollback", "shop", "--until", "3d", "--reason", "sessions lost")
+	p.want(cli.ExitYes, "the release is retained, and returns without canary steps\nto wait until this takes effect: hlnr wait -n "+p.namespace+" shop 1.0.0\n", "rollback", "shop", "--until", "3d", "--reason", "sessions lost")
 	m := p.spec().UpdateStrategy.Manual
 	if m == nil || len(m.Groups) != 1 || m.Groups[0].Name != "1.x" || m.Groups[0].Release != old || m.Groups[0].Reason != "sessions lost" || m.Groups[0].Author.Of(old) != "ana" || time.Until(m.Groups[0].ExpireTime.Time) < 70*time.Hour {
 		t.Fatalf("pins %+v", m)
 	}
 	p.await("1.0.0", v1alpha1.ReleaseActive)
-	p.want(cli.ExitNo, "no other release of shop was active before", "rollback", "shop") // and not forward to 1.1.0
+	p.want(cli.ExitNo, "no other release of shop was active before", "rollback", "shop") // 1.1.0 is retained too, but is a higher version.
 
-	p.want(cli.ExitYes, `shop 1.x: pinned to 1.1.0; it replaces the pin to 1.0.0 by ana ("sessions lost"); it is retained`, "pin", "shop", "1.1.0", "--dry-run")
+	p.want(cli.ExitYes, `shop 1.x: pinned to 1.1.0; this replaces the pin to 1.0.0 by ana ("sessions lost"); the release is retained`, "pin", "shop", "1.1.0", "--dry-run")
 	p.want(cli.ExitYes, `shop 1.x: the pin to 1.0.0 by ana ("sessions lost") is removed`, "unpin", "shop", "--dry-run")
 	p.want(cli.ExitUsage, `there is no version or release of shop with the name "1.1.1"; did you mean`, "pin", "shop", "1.1.1")
 	p.want(cli.ExitUsage, `there is no release group of shop with the name "2.x"; did you mean "1.x"?`, "pin", "shop", "1.1.0", "--group", "2.x")
 	p.want(cli.ExitUsage, `--until: "soon" is not a time`, "pin", "shop", "1.1.0", "--until", "soon")
-	p.want(cli.ExitYes, "the group follows the newest version\nto wait for it: hlnr wait -n "+p.namespace+" shop 1.1.0\n", "unpin", "shop")
+	p.want(cli.ExitYes, "the group follows the newest version\nto wait until this takes effect: hlnr wait -n "+p.namespace+" shop 1.1.0\n", "unpin", "shop")
 	p.await("1.1.0", v1alpha1.ReleaseActive)
-	if out := p.want(cli.ExitYes, "it is retained", "pin", "shop", "1.0.0", "--wait", "--timeout", await.Limit.String()); !strings.Contains(out, "  active  ") || strings.Contains(out, "to wait for it") {
+	if out := p.want(cli.ExitYes, "the release is retained", "pin", "shop", "1.0.0", "--wait", "--timeout", await.Limit.String()); !strings.Contains(out, "  active  ") || strings.Contains(out, "to wait until this takes effect") {
 		t.Errorf("pin --wait: %s", out)
 	}
 	p.want(cli.ExitTimeout, "1.1.0 is not active after 1ns", "pin", "shop", "1.1.0", "--wait", "--timeout", "1ns")
 	p.want(cli.ExitYes, `"result":"Yes"`, "unpin", "shop", "--wait", "--timeout", await.Limit.String(), "-o", "json")
 	p.await("1.1.0", v1alpha1.ReleaseActive)
-	if out := p.want(cli.ExitYes, "shop 1.x: pinned to 1.1.0", "pin", "shop", "v1.1.0"); strings.Contains(out, "to wait for it") {
+	if out := p.want(cli.ExitYes, "shop 1.x: pinned to 1.1.0", "pin", "shop", "v1.1.0"); strings.Contains(out, "to wait until this takes effect") {
 		t.Errorf("a pin that moves nothing: %s", out)
 	}
 	p.want(cli.ExitNo, "shop 1.x is already pinned to 1.1.0", "pin", "shop", "1.1.0")
@@ -307,7 +307,7 @@ func TestSwitches(t *testing.T) {
 	p.await("2.0.0", v1alpha1.ReleaseActive)
 	p.want(cli.ExitUsage, `there is no release group of shop with the name "3.x"; did you mean`, "end-group", "shop", "3.x")
 	p.want(cli.ExitYes, "Nothing was written", "end-group", "shop", "1-x", "--dry-run")
-	p.want(cli.ExitYes, "shop 1.x: ends; it loses its traffic, is drained and removed (1.0.0 is active there)", "end-group", "shop", "1-x")
+	p.want(cli.ExitYes, "shop 1.x: ends; the group loses its traffic, is drained and removed (1.0.0 is active there)", "end-group", "shop", "1-x")
 	p.want(cli.ExitNo, "group 1.x of shop is already ended", "end-group", "shop", "1.x")
 	if got := p.spec().EndedGroups; !slices.Equal(got, []string{"1.x"}) {
 		t.Errorf("ended groups %q", got)
@@ -318,7 +318,7 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-// A field that a GitOps tool set stays with Git: the patch is printed, and nothing is written.
+// TestGitOps checks that a command prints a patch, and writes nothing, if a GitOps tool set the field.
 func TestGitOps(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -341,7 +341,7 @@ func TestScan(t *testing.T) {
 	p := shop(t)
 	p.want(cli.ExitUsage, `there is no ImagePolicy in namespace `+p.namespace+` with the name "shp"; did you mean "shop"?`, "scan", "imagepolicy/shp")
 	p.want(cli.ExitTimeout, "the manager did not scan within 50ms", "scan", "shop", "--timeout", "50ms")
-	// A manager that scans.
+	// This function simulates a manager that scans.
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -353,7 +353,7 @@ func TestScan(t *testing.T) {
 			}
 			if request := policy.Annotations[v1alpha1.AnnotationRequestedAt]; policy.Status.LastHandledRequest != request {
 				policy.Status.LastHandledRequest = request
-				_ = p.Client.Status().Update(ctx, &policy) // retried in the next round
+				_ = p.Client.Status().Update(ctx, &policy) // The next round tries again after an error.
 			}
 			time.Sleep(time.Millisecond)
 		}
@@ -362,7 +362,7 @@ func TestScan(t *testing.T) {
 	p.want(cli.ExitYes, "shop: scanned, 1 offered, latest 1.0.0", "scan", "shop", "--timeout", await.Limit.String())
 }
 
-// A GitHubRepository that is suspended is not polled, and the command does not wait for it.
+// TestScanOfASuspendedRepository checks that the command does not wait for a poll of a suspended GitHubRepository.
 func TestScanOfASuspendedRepository(t *testing.T) {
 	t.Parallel()
 	p := begin(t)
@@ -375,7 +375,7 @@ func TestScanOfASuspendedRepository(t *testing.T) {
 	p.want(cli.ExitNo, "GitHubRepository shop is suspended: remove spec.suspend first", "scan", "githubrepository/shop", "--timeout", "200ms")
 }
 
-// The scan of a later request counts, and that of an earlier one does not.
+// TestScanOfALaterRequest checks that the scan for a later request ends the wait, and that the scan for an earlier request does not.
 func TestScanOfALaterRequest(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -401,7 +401,7 @@ func TestScanOfALaterRequest(t *testing.T) {
 	}
 }
 
-// A signal after the decision was recorded prints that it was recorded.
+// TestInterruptedAfterTheDecision checks that the message after a signal reports a decision that was already written.
 func TestInterruptedAfterTheDecision(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -414,7 +414,7 @@ func TestInterruptedAfterTheDecision(t *testing.T) {
 	}
 }
 
-// A signal during a decision ends the wait, and the decision is complete.
+// TestInterrupted checks that a signal ends the wait of a decision, and does not interrupt its write.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -426,15 +426,15 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// A pin to the current configuration, and the end of a pin, wait for the release with that configuration: another one of the same
-// version is active until then.
+// TestWaitForTheCurrentConfiguration checks that pin --current-configuration and unpin wait for the release with the current configuration,
+// while another release of the same version is active.
 func TestWaitForTheCurrentConfiguration(t *testing.T) {
 	t.Parallel()
 	p := begin(t)
 	p.Microservice(t, p.namespace, "shop")
 	p.offer("1.0.0")
 	old := p.await("1.0.0", v1alpha1.ReleaseActive).Name
-	p.want(cli.ExitYes, "it is active, and newer versions wait", "pin", "shop", old)
+	p.want(cli.ExitYes, "the version is active, and newer versions wait", "pin", "shop", old)
 	p.Edit(t, p.namespace, "shop", "ana", func(spec *v1alpha1.MicroserviceSpec) {
 		spec.Template.Spec.Containers[0].Env = append(spec.Template.Spec.Containers[0].Env, corev1.EnvVar{Name: "COLOR", Value: "green"})
 	})
@@ -449,10 +449,10 @@ func TestWaitForTheCurrentConfiguration(t *testing.T) {
 		}
 		return ""
 	}
-	if out := p.want(cli.ExitYes, "it starts as a new release", "pin", "shop", "1.0.0", "--current-configuration", "--wait", "--timeout", await.Limit.String()); active() == old {
+	if out := p.want(cli.ExitYes, "the version starts as a new release", "pin", "shop", "1.0.0", "--current-configuration", "--wait", "--timeout", await.Limit.String()); active() == old {
 		t.Errorf("pin: %s is still active after\n%s", old, out)
 	}
-	p.want(cli.ExitYes, "it is retained", "pin", "shop", old, "--wait", "--timeout", await.Limit.String())
+	p.want(cli.ExitYes, "the release is retained", "pin", "shop", old, "--wait", "--timeout", await.Limit.String())
 	if active() != old {
 		t.Fatalf("%s is not active", old)
 	}
@@ -461,7 +461,7 @@ func TestWaitForTheCurrentConfiguration(t *testing.T) {
 	}
 }
 
-// A denied version gets no traffic by a pin: it is not what a rollback returns to, and a pin to it is rejected.
+// TestPinOfADeniedVersion checks that a rollback does not select a denied version, and that a pin to a denied version is rejected.
 func TestPinOfADeniedVersion(t *testing.T) {
 	t.Parallel()
 	p := begin(t)
@@ -480,7 +480,7 @@ func TestPinOfADeniedVersion(t *testing.T) {
 		policy.Status.Releases = slices.Delete(policy.Status.Releases, 1, 2)
 		return p.Client.Status().Update(ctx, &policy)
 	})
-	p.want(cli.ExitNo, "shop 1.1.0 is denied by ImagePolicy shop, and a pin does not protect it", "pin", "shop", "1.1.0")
+	p.want(cli.ExitNo, "shop 1.1.0 is denied by ImagePolicy shop, also with a pin", "pin", "shop", "1.1.0")
 	p.want(cli.ExitNo, "shop 1.1.0 is denied by ImagePolicy shop", "rollback", "shop", "--to", "1.1.0")
 	p.want(cli.ExitYes, "shop 1.x: pinned to 1.0.0", "rollback", "shop", "--dry-run")
 }

@@ -16,13 +16,13 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/forecast"
 )
 
-// change is one change of the specification of a Microservice, with the flags that such commands share.
+// change is a change of the specification of a Microservice, with the flags that all such commands have.
 type change struct {
 	dryRun     bool
 	printPatch bool
 	force      bool
 	output     *cli.Output
-	// lenient: a dry run still tries the write if the user may not read what the planner needs.
+	// lenient reports that a dry run succeeds without a forecast if the user may not read all objects that the planner needs.
 	lenient bool
 }
 
@@ -34,34 +34,34 @@ func (c *change) addFlags(cmd *cobra.Command) {
 	c.output = cli.AddOutput(cmd, formats...)
 }
 
-// edit describes a change.
+// edit describes a change of a field.
 type edit struct {
-	// field of the specification to change, as a path.
+	// field is the path of the field in the specification.
 	field []string
-	// apply makes the change for a user; "" in a patch for Git, whose history shows the author.
+	// apply makes the change for a user. The name is empty in a patch for Git, because the history in Git shows the author.
 	apply func(spec *v1alpha1.MicroserviceSpec, by string)
-	// done is what is reported.
+	// done is the result to report.
 	done Done
-	// awaits is the version or the release that is active after the change, and moves whether it is another one than before.
+	// awaits is the version or the release that is active after the change. moves reports whether the active release changes.
 	awaits string
 	moves  bool
-	// starts: what the change brings waits for the end of a freeze: a release that starts or goes through its steps, and without a pin
-	// also one that is retained. A pin to a retained release returns it during a freeze.
+	// starts reports whether a freeze delays the selected release. A freeze delays each release, except a retained release to which
+	// a pin returns.
 	starts bool
 }
 
-// gitOwned is the error for a change of a field that a GitOps tool set.
+// gitOwned is the error about a field that a GitOps tool set.
 type gitOwned struct {
 	gitOwner
 	path, object string
 }
 
-// Error names the field and the tool.
+// Error returns a message with the field and the tool.
 func (e *gitOwned) Error() string {
 	return fmt.Sprintf("%s of %s is set by %s (field manager %s), which would revert a change here", e.path, e.object, e.Tool, e.Manager)
 }
 
-// run makes the change, shows it, or prints a patch for Git.
+// run makes the change, simulates it, or prints it as a patch for Git.
 func (c *change) run(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e edit) error {
 	if c.printPatch {
 		return c.patchForGit(s, ms, e.after(ms, ""))
@@ -86,14 +86,14 @@ func (c *change) run(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e
 	return nil
 }
 
-// after returns the object with the change by a user.
+// after returns a copy of the object with the change by a user.
 func (e edit) after(ms *v1alpha1.Microservice, by string) *v1alpha1.Microservice {
 	after := ms.DeepCopy()
 	e.apply(&after.Spec, by)
 	return after
 }
 
-// do makes the change or simulates it. For a field that a GitOps tool owns it returns a [gitOwned].
+// do makes the change or simulates it. It returns a [gitOwned] error for a field that a GitOps tool owns.
 func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e edit) (*Done, gitOwner, error) {
 	done := e.done
 	done.Object, done.Namespace, done.Microservice = "microservice.hlnr.io/"+ms.Name, s.namespace, ms.Name
@@ -108,7 +108,7 @@ func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e 
 	}
 	done.By = by
 	if owner.Owns {
-		by = "" // Git, which will write the field again, cannot remove an author that it does not know.
+		by = "" // The GitOps tool will write the field again, and does not remove an author that is not in Git.
 	}
 	if e.starts {
 		done.Frozen = s.frozenBy(ctx, ms)
@@ -117,7 +117,7 @@ func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e 
 	if c.dryRun {
 		options = append(options, client.DryRunAll)
 	}
-	// Before the effects: a user who may neither act nor read all that the planner needs learns first that they may not act.
+	// The write precedes the forecast, so that a user without permissions first gets the error about the write.
 	if err := s.write(ctx, ms, func(spec *v1alpha1.MicroserviceSpec) { e.apply(spec, by) }, options...); err != nil || !c.dryRun {
 		return &done, owner, err
 	}
@@ -130,7 +130,8 @@ func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e 
 	return &done, owner, nil
 }
 
-// unplayed returns why the effects of a dry run are not known, if that is not an error.
+// unplayed returns the reason why the effects of a dry run are not known. It returns an error unless the command is lenient and a
+// permission is missing.
 func unplayed(ctx context.Context, s *scope, err error, lenient bool) (string, error) {
 	if err == nil || !lenient || !apierrors.IsForbidden(err) {
 		return "", err
@@ -138,11 +139,11 @@ func unplayed(ctx context.Context, s *scope, err error, lenient bool) (string, e
 	return s.Explain(ctx, err).Error(), nil
 }
 
-// maxWrites is the maximum number of attempts to write a change if the object changes in between.
+// maxWrites is the maximum number of attempts to write a change while others write the same object.
 const maxWrites = 10
 
-// write applies the change to the object as it was read. The manager writes the status all the time;
-// only a change of the specification in the meantime is an error.
+// write applies the change to the object as it was read. The manager often writes the status of the object, so that write
+// tries again after a conflict. If the specification has changed, write returns the conflict.
 func (s *scope) write(ctx context.Context, ms *v1alpha1.Microservice, apply func(*v1alpha1.MicroserviceSpec), options ...client.PatchOption) error {
 	ctx, cancel := whole(ctx)
 	defer cancel()
@@ -166,7 +167,7 @@ func (s *scope) write(ctx context.Context, ms *v1alpha1.Microservice, apply func
 	return fmt.Errorf("Microservice %s/%s is written too often: run the command again", ms.Namespace, ms.Name)
 }
 
-// withoutAuthors returns an object whose pins name no author, because the history in Git shows them.
+// withoutAuthors returns a copy of the object without the authors of pins, because the history in Git shows them.
 func withoutAuthors(ms *v1alpha1.Microservice) *v1alpha1.Microservice {
 	out := ms.DeepCopy()
 	if m := out.Spec.UpdateStrategy.Manual; m != nil {
@@ -178,8 +179,7 @@ func withoutAuthors(ms *v1alpha1.Microservice) *v1alpha1.Microservice {
 	return out
 }
 
-// patchForGit prints the change as a merge patch with the object's name, in the form that kustomize
-// accepts.
+// patchForGit prints the change as a merge patch with the name of the object, in the form that kustomize accepts.
 func (c *change) patchForGit(s *scope, before, after *v1alpha1.Microservice) error {
 	before, after = withoutAuthors(before), withoutAuthors(after)
 	raw, err := client.MergeFrom(before).Data(after)

@@ -7,7 +7,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// Texts of the API, such as the names of other users and answers of hooks, do not control the terminal.
+// TestHostileResult checks that texts of the API, such as names of other users and responses of hooks, cannot control the terminal.
 func TestHostileResult(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -15,7 +15,7 @@ func TestHostileResult(t *testing.T) {
 	if err := d.print(&out, &cli.Output{}); err != nil {
 		t.Fatal(err)
 	}
-	if want := "shop 1.x: pinned[2J\n  1.x: a b\nto wait for it: hlnr wait shop 1\n"; out.String() != want {
+	if want := "shop 1.x: pinned[2J\n  1.x: a b\nto wait until this takes effect: hlnr wait shop 1\n"; out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
 	}
 }

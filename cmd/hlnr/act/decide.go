@@ -22,12 +22,12 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// verbs are the actions as used in sentences.
+// verbs are the verbs of the actions in messages.
 var verbs = map[v1alpha1.DecisionAction]string{
 	v1alpha1.DecisionContinue: "continue", v1alpha1.DecisionAdopt: "adopt", v1alpha1.DecisionDeprecate: "deprecate", v1alpha1.DecisionRetry: "retry",
 }
 
-// decision is one run of a command that decides.
+// decision is one run of a command that makes a decision.
 type decision struct {
 	action  v1alpha1.DecisionAction
 	reason  string
@@ -37,16 +37,16 @@ type decision struct {
 	dryRun  bool
 	timeout time.Duration
 	output  *cli.Output
-	// lenient: a dry run still tries the write if the user may not read what the planner needs.
+	// lenient reports that a dry run succeeds without a forecast if the user may not read all objects that the planner needs.
 	lenient bool
 }
 
 func newContinueCommand(f *cli.Factory) *cobra.Command {
 	d := &decision{action: v1alpha1.DecisionContinue}
-	cmd := d.command(f, "continue", "Complete the current step of a canary: its approval, or the rest of its pause",
+	cmd := d.command(f, "continue", "Complete the current step of a canary: approve it, or end its pause",
 		`continue completes the current step of a canary: it approves the step, or ends its pause.
-The decision of the API is Continue.`)
-	cmd.Flags().StringVar(&d.step, "step", "", "name of the step, or its number from 1; nothing is decided if the canary is in another step")
+It sets spec.decision.action to Continue.`)
+	cmd.Flags().StringVar(&d.step, "step", "", "name or number of the step, where 1 is the first step; the command fails if the canary is in another step")
 	cmd.Example = `  # The only canary of shop
   hlnr continue shop --reason "checked the logs"
 
@@ -59,7 +59,7 @@ func newAdoptCommand(f *cli.Factory) *cobra.Command {
 	d := &decision{action: v1alpha1.DecisionAdopt}
 	cmd := d.command(f, "adopt", "Make a canary active without further steps",
 		`adopt skips the remaining steps of a rollout: the release becomes active as soon as all its
-pods are available. The decision of the API is Adopt.`)
+pods are available. It sets spec.decision.action to Adopt.`)
 	cmd.Example = `  hlnr adopt shop 1.2.0 --reason "urgent fix"`
 	return cmd
 }
@@ -68,8 +68,8 @@ func newDeprecateCommand(f *cli.Factory) *cobra.Command {
 	d := &decision{action: v1alpha1.DecisionDeprecate}
 	cmd := d.command(f, "deprecate", "Abort a rollout: the active release receives all traffic",
 		`deprecate aborts the rollout of a pending or canary release: its status becomes error, and
-the active release receives all traffic. The decision of the API is Deprecate. To replace an
-active release, use rollback.`)
+the active release receives all traffic. It sets spec.decision.action to Deprecate. To replace
+an active release, use rollback.`)
 	cmd.Aliases = []string{"abort"}
 	cmd.Example = `  hlnr deprecate shop --reason "error rate"`
 	return cmd
@@ -78,7 +78,8 @@ active release, use rollback.`)
 func newRetryCommand(f *cli.Factory) *cobra.Command {
 	d := &decision{action: v1alpha1.DecisionRetry}
 	cmd := d.command(f, "retry", "Start a failed release again",
-		`retry starts a release with status error again, from the beginning. The decision of the API is Retry.`)
+		`retry starts a release with status error again, from the beginning. It sets
+spec.decision.action to Retry.`)
 	cmd.Example = `  hlnr retry shop 1.1.1 --reason "database is back"`
 	return cmd
 }
@@ -87,9 +88,9 @@ func newRetryCommand(f *cli.Factory) *cobra.Command {
 func newPromoteCommand(f *cli.Factory) *cobra.Command {
 	d := &decision{action: v1alpha1.DecisionContinue}
 	full := false
-	cmd := d.command(f, "promote", "Same as continue, or as adopt with --full",
-		`promote is the command of Argo Rollouts: it completes the current step, as continue does, and
-with --full skips all remaining steps, as adopt does.`)
+	cmd := d.command(f, "promote", "Same as continue; with --full, same as adopt",
+		`promote is named after the command of Argo Rollouts. It completes the current step, as continue
+does. With --full, it skips all remaining steps, as adopt does.`)
 	cmd.Flags().BoolVar(&full, "full", false, "skip all remaining steps, as adopt does")
 	decide := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -103,7 +104,7 @@ with --full skips all remaining steps, as adopt does.`)
 	return cmd
 }
 
-// command returns the command for an action.
+// command returns a command that makes the decision.
 func (d *decision) command(f *cli.Factory, name, short, long string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     name + " RELEASE | MICROSERVICE [VERSION]",
@@ -119,9 +120,9 @@ uses the only release for which the decision is possible. The API server records
 	}
 	flags := cmd.Flags()
 	addReason(flags, &d.reason, 256, "reason for the decision, shown to other users")
-	flags.StringVar(&d.id, "id", "", "ID of the decision: a release handles each ID once, so that a pipeline can run again; defaults to a new ID")
+	flags.StringVar(&d.id, "id", "", "ID of the decision; a release handles each ID only once, so that a pipeline can run again; defaults to a new ID")
 	flags.BoolVar(&d.dryRun, "dry-run", false, "show what would happen, without deciding anything")
-	flags.DurationVar(&d.timeout, "timeout", 10*time.Second, "how long to wait until the manager has handled the decision; 0 does not wait")
+	flags.DurationVar(&d.timeout, "timeout", 10*time.Second, "how long to wait until the manager has handled the decision; 0 means no wait")
 	d.output = cli.AddOutput(cmd, formats...)
 	return cmd
 }
@@ -145,7 +146,7 @@ func (d *decision) run(cmd *cobra.Command, f *cli.Factory, args []string) error 
 	return d.report(cmd.Context(), s, t, done, done.text)
 }
 
-// do finds the release, and records the decision or simulates it.
+// do finds the release, and writes the decision or simulates it.
 func (d *decision) do(ctx context.Context, s *scope, args []string) (*Done, target, error) {
 	t, err := s.target(ctx, d.action, args)
 	if err != nil {
@@ -191,7 +192,7 @@ func (d *decision) do(ctx context.Context, s *scope, args []string) (*Done, targ
 // remains describes which release gets the traffic of a group after the end of a rollout.
 func remains(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup) string {
 	if g.Active == "" {
-		return g.Name + ": no release is active, and none gets traffic"
+		return g.Name + ": no release is active, and no release gets traffic"
 	}
 	if ms.Successor(g) != nil && slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive && !r.Available }) {
 		return g.Name + ": the pods of " + g.Active + ", which is active, start again, and it gets all traffic"
@@ -199,7 +200,7 @@ func remains(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup) string {
 	return g.Name + ": " + g.Active + ", which is active, gets all traffic"
 }
 
-// report waits until the decision is handled, and prints the outcome.
+// report waits until the manager has handled the decision, and prints the outcome.
 func (d *decision) report(ctx context.Context, s *scope, t target, done *Done, about string) error {
 	handled, err := d.handled(ctx, s, t)
 	switch {
@@ -227,7 +228,7 @@ func (d *decision) report(ctx context.Context, s *scope, t target, done *Done, a
 	return done.print(s.Out, d.output)
 }
 
-// firstOf returns the error of the output, or else that of the answer.
+// firstOf returns the error of the output if there is one, and otherwise the error of the answer.
 func firstOf(output, answer error) error {
 	if output != nil {
 		return output
@@ -235,7 +236,7 @@ func firstOf(output, answer error) error {
 	return answer
 }
 
-// sensible rejects a decision that makes no sense in the state of the release, and completes the step.
+// sensible rejects a decision that makes no sense in the state of the release. It also sets the name of the step.
 func (d *decision) sensible(t target, command func(namespace, verb string, args ...string) string) error {
 	no := func(format string, args ...any) error {
 		return cli.No(fmt.Errorf("%s is not possible: "+format, append([]any{d.action}, args...)...))
@@ -287,7 +288,7 @@ func (d *decision) sensible(t target, command func(namespace, verb string, args 
 	return nil
 }
 
-// targetOf describes the target of a group.
+// targetOf describes the release that is the target of a group.
 func targetOf(g *v1alpha1.ReleaseGroup) string {
 	for i := range g.Releases {
 		if g.Releases[i].VersionedMicroservice == g.Target.Release {
@@ -297,9 +298,9 @@ func targetOf(g *v1alpha1.ReleaseGroup) string {
 	return cmp.Or(g.Target.Release, "no release")
 }
 
-// write records the decision, signed, in one request.
+// write writes the decision and the name of the user in one request.
 func (d *decision) write(ctx context.Context, s *scope, t target, by string, opts ...client.PatchOption) error {
-	var step, reason, groups any // null removes the fields of an earlier decision
+	var step, reason, groups any // nil becomes null, which removes the field of an earlier decision.
 	if len(d.groups) > 0 {
 		groups = d.groups
 	}
@@ -323,7 +324,7 @@ func (d *decision) write(ctx context.Context, s *scope, t target, by string, opt
 	return s.client.Patch(ctx, vsvc, client.RawPatch(types.MergePatchType, patch), append(opts, client.FieldOwner(cli.FieldManager))...)
 }
 
-// step returns the current step of the group's rollout, from 1; 0 if there is none.
+// step returns the number of the current step of the rollout in the group. 1 is the first step, and 0 means no step.
 func (t target) step() int {
 	if t.group.Rollout == nil {
 		return 0
@@ -331,8 +332,8 @@ func (t target) step() int {
 	return int(t.group.Rollout.Step)
 }
 
-// approverGroups returns those of a user's groups that the steps of a Microservice accept for approval: the current step of
-// the rollout, from 1, and the following ones.
+// approverGroups returns the groups of a user that the current step of the rollout or a following step accepts for approval.
+// 1 is the first step.
 func approverGroups(ms *v1alpha1.Microservice, step int, groups []string) []string {
 	var out []string
 	if c := ms.Spec.UpdateStrategy.Canary; c != nil {
@@ -353,11 +354,11 @@ func approverGroups(ms *v1alpha1.Microservice, step int, groups []string) []stri
 // maxDecisionGroups is the maximum length of spec.decision.groups in the schema.
 const maxDecisionGroups = 8
 
-// pollInterval is the time between two reads while waiting.
+// pollInterval is the time between two reads while a command waits for the manager.
 const pollInterval = 100 * time.Millisecond
 
-// handled waits until the manager has handled the decision; nil if it did not within the timeout. The Microservice records
-// it first, the release some seconds later.
+// handled waits until the manager has handled the decision, and returns nil if the timeout expires. The manager records the
+// decision first in the Microservice, and some seconds later in the release.
 func (d *decision) handled(ctx context.Context, s *scope, t target) (*v1alpha1.HandledDecision, error) {
 	end := s.Now().Add(d.timeout)
 	for s.Now().Before(end) {
@@ -382,7 +383,7 @@ func (d *decision) handled(ctx context.Context, s *scope, t target) (*v1alpha1.H
 	return nil, nil
 }
 
-// recorded returns the last decision about a release that its Microservice has recorded, or nil.
+// recorded returns the last decision about a release in the status of the Microservice, or nil.
 func recorded(ms *v1alpha1.Microservice, release string) *v1alpha1.HandledDecision {
 	for i := range ms.Status.ReleaseGroups {
 		for j := range ms.Status.ReleaseGroups[i].Releases {
@@ -394,7 +395,7 @@ func recorded(ms *v1alpha1.Microservice, release string) *v1alpha1.HandledDecisi
 	return nil
 }
 
-// play returns what the planner would do with the decision.
+// play returns the effects and the outcome of the decision according to the planner.
 func (d *decision) play(ctx context.Context, s *scope, t target, by string) (effects []string, outcome string, err error) {
 	facts, err := forecast.Read(ctx, s.client, t.ms, s.Now())
 	if err != nil {

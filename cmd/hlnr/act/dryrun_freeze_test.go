@@ -8,7 +8,8 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// A dry run of a pin, which is also the preview of the board, shows that a freeze delays it, as the pin itself does.
+// TestDryRunOfAPinDuringAFreeze checks that a dry run of a pin, like the pin itself, reports the freeze that delays the release. The board
+// shows the same dry run.
 func TestDryRunOfAPinDuringAFreeze(t *testing.T) {
 	t.Parallel()
 	p := shop(t)

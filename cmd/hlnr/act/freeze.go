@@ -25,15 +25,15 @@ type freezeOptions struct {
 	output                                    *cli.Output
 }
 
-// addFlags adds the flags that both commands have.
+// addFlags adds the flags that freeze and thaw share.
 func (o *freezeOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVarP(&o.all, "all-namespaces", "A", false, "freeze or thaw the cluster: a ClusterFreeze instead of a Freeze")
+	flags.BoolVarP(&o.all, "all-namespaces", "A", false, "freeze or thaw the cluster, with a ClusterFreeze instead of a Freeze")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show what would happen, without changing anything")
 	o.output = cli.AddOutput(cmd, formats...)
 }
 
-// defaultFreeze is the name of a freeze without --name.
+// defaultFreeze is the default of --name.
 const defaultFreeze = "freeze"
 
 func newFreezeCommand(f *cli.Factory) *cobra.Command {
@@ -42,8 +42,8 @@ func newFreezeCommand(f *cli.Factory) *cobra.Command {
 		Use:     "freeze [NAMESPACE]",
 		Short:   "Keep the releases of a namespace, or of the cluster, from starting and from getting more traffic",
 		GroupID: cli.GroupAct,
-		Long: `freeze creates a Freeze, or with --all-namespaces a ClusterFreeze: until it ends, no new release starts,
-and no canary gets more traffic. Rollbacks, pins to retained releases and deprecate still work. When it
+		Long: `freeze creates a Freeze, or with --all-namespaces a ClusterFreeze. Until the freeze ends, no new release starts,
+and no canary gets more traffic. Rollbacks, pins to retained releases and deprecate still work. When the freeze
 ends, releases continue automatically.`,
 		Example: `  hlnr freeze shop --until "Mon 08:00" --reason "trade fair"
 
@@ -68,8 +68,8 @@ ends, releases continue automatically.`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.name, "name", defaultFreeze, "name of the Freeze or ClusterFreeze")
 	flags.StringVar(&o.until, "until", "", `end: 4h, 3d, Mon, "Mon 08:00", 18:00, a date or RFC 3339`)
-	flags.BoolVar(&o.indefinite, "indefinite", false, "freeze until hlnr thaw, instead of --until")
-	addReason(flags, &o.reason, 128, "reason, shown wherever a release waits; required")
+	flags.BoolVar(&o.indefinite, "indefinite", false, "freeze until you run hlnr thaw, instead of --until")
+	addReason(flags, &o.reason, 128, "reason, shown with each waiting release; required")
 	flags.StringVarP(&o.selector, "selector", "l", "", "selector of the Microservices to freeze, such as tier=web; defaults to all")
 	flags.StringVar(&o.namespaces, "namespace-selector", "", "selector of the namespaces to freeze, with --all-namespaces; defaults to all")
 	o.addFlags(cmd)
@@ -82,8 +82,8 @@ func newThawCommand(f *cli.Factory) *cobra.Command {
 		Use:     "thaw [NAMESPACE]",
 		Short:   "End a freeze",
 		GroupID: cli.GroupAct,
-		Long: `thaw deletes the Freeze of a namespace that applies now, or with --all-namespaces the ClusterFreeze: waiting
-releases continue immediately. If several apply, or one with a calendar, select it with --name.`,
+		Long: `thaw deletes the Freeze that applies to a namespace, or with --all-namespaces the ClusterFreeze. Waiting releases
+continue immediately. If several freezes apply, or if the freeze has spec.periods, name it with --name.`,
 		Example: `  hlnr thaw shop
 
   hlnr thaw --all-namespaces --name upgrade`,
@@ -101,13 +101,13 @@ releases continue immediately. If several apply, or one with a calendar, select 
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.name, "name", "", "name of the Freeze or ClusterFreeze; defaults to the only one that applies")
-	flags.BoolVar(&o.force, "force", false, "delete it even if a GitOps tool manages it, which may create it again")
+	flags.StringVar(&o.name, "name", "", "name of the Freeze or ClusterFreeze; defaults to the only freeze that applies")
+	flags.BoolVar(&o.force, "force", false, "delete the freeze even if a GitOps tool manages it, which may create it again")
 	o.addFlags(cmd)
 	return cmd
 }
 
-// scope returns the cluster and the namespace of the command.
+// scope returns the cluster, and the namespace from the argument or the flags of the command.
 func (o *freezeOptions) scope(f *cli.Factory, args []string) (*scope, error) {
 	s, err := newScope(f)
 	if err != nil {
@@ -126,12 +126,12 @@ func (o *freezeOptions) scope(f *cli.Factory, args []string) (*scope, error) {
 	return s, nil
 }
 
-// rules returns the rules of a freeze, from the flags.
+// rules returns the rules of a freeze that the flags describe.
 func (o *freezeOptions) rules(now time.Time) (v1alpha1.FreezeRules, error) {
 	rules := v1alpha1.FreezeRules{Reason: strings.TrimSpace(o.reason), Indefinite: o.indefinite}
 	switch {
 	case rules.Reason == "":
-		return rules, fmt.Errorf("--reason is required: it is shown wherever a release waits")
+		return rules, fmt.Errorf("--reason is required: it is shown with each waiting release")
 	case o.indefinite == (o.until != ""):
 		return rules, fmt.Errorf("set --until, or --indefinite for a freeze without an end")
 	}
@@ -149,7 +149,7 @@ func (o *freezeOptions) rules(now time.Time) (v1alpha1.FreezeRules, error) {
 	return rules, nil
 }
 
-// selectorOf parses a label selector as kubectl does; nil selects all.
+// selectorOf parses a label selector as kubectl does. It returns nil, which selects all objects, for an empty text.
 func selectorOf(flag, text string) (*metav1.LabelSelector, error) {
 	if text == "" {
 		return nil, nil
@@ -178,7 +178,7 @@ func (o *freezeOptions) object(s *scope, by string) (client.Object, error) {
 	return &v1alpha1.ClusterFreeze{ObjectMeta: meta, Spec: v1alpha1.ClusterFreezeSpec{FreezeRules: rules, NamespaceSelector: namespaces}}, nil
 }
 
-// freezeOf returns a Freeze or a ClusterFreeze in the form that can be resolved.
+// freezeOf converts a Freeze or a ClusterFreeze to the type that package freeze evaluates.
 func freezeOf(o client.Object) freeze.Freeze {
 	switch o := o.(type) {
 	case *v1alpha1.Freeze:
@@ -189,7 +189,7 @@ func freezeOf(o client.Object) freeze.Freeze {
 	return freeze.Freeze{}
 }
 
-// freeze creates the object. An ended freeze of that name is replaced.
+// freeze creates the Freeze or ClusterFreeze. It replaces a freeze of the same name that has ended.
 func (o *freezeOptions) freeze(ctx context.Context, s *scope) (*Done, error) {
 	by, err := s.me(ctx)
 	if err != nil {
@@ -226,7 +226,7 @@ func (o *freezeOptions) freeze(ctx context.Context, s *scope) (*Done, error) {
 	}
 	done.text = fmt.Sprintf("%s: frozen %s by %s; %s", o.where(s), end, by, cli.Count(len(services), "Microservice"))
 	if len(services) == 0 {
-		done.text += " match now: it has no effect before one does"
+		done.text += " match now; the freeze has an effect as soon as one matches"
 	}
 	if o.dryRun {
 		for _, name := range services {
@@ -248,7 +248,7 @@ func (o *freezeOptions) thawCommand(s *scope) string {
 	return strings.Join(words, " ")
 }
 
-// replace deletes an ended freeze of the same name, and creates the new one.
+// replace deletes a freeze of the same name that has ended, and creates the new freeze.
 func (o *freezeOptions) replace(ctx context.Context, s *scope, obj client.Object) error {
 	old := obj.DeepCopyObject().(client.Object)
 	if err := s.client.Get(ctx, client.ObjectKeyFromObject(obj), old); err != nil {
@@ -296,12 +296,12 @@ func (s *scope) frozen(ctx context.Context, f freeze.Freeze) ([]string, error) {
 	return names, nil
 }
 
-// frozenBy returns the freeze that applies to a Microservice now, with its end and its reason; "" if there is none, or none that can be
-// read: users with permissions in one namespace may not list ClusterFreezes.
+// frozenBy describes the freeze that applies to a Microservice now, with its end and its reason. It returns an empty string if no freeze
+// applies, or if the user may not read it: users with permissions in one namespace may not list ClusterFreezes.
 func (s *scope) frozenBy(ctx context.Context, ms *v1alpha1.Microservice) string {
 	var freezes v1alpha1.FreezeList
 	var clusterFreezes v1alpha1.ClusterFreezeList
-	// What cannot be listed stays empty: the act does not depend on it.
+	// A list that cannot be read stays empty, because the action does not depend on it.
 	_ = s.client.List(ctx, &freezes, client.InNamespace(ms.Namespace))
 	_ = s.client.List(ctx, &clusterFreezes)
 	all := freeze.All(freezes.Items, clusterFreezes.Items)
@@ -322,7 +322,7 @@ func (s *scope) frozenBy(ctx context.Context, ms *v1alpha1.Microservice) string 
 	return fmt.Sprintf("%s, %s (%q)", f.Name, end, f.Reason)
 }
 
-// where describes what is frozen.
+// where describes the namespace or the cluster of the freeze.
 func (o *freezeOptions) where(s *scope) string {
 	if o.all {
 		return "cluster"
@@ -330,7 +330,7 @@ func (o *freezeOptions) where(s *scope) string {
 	return "namespace " + s.namespace
 }
 
-// done returns the result for an object.
+// done returns the result of an action on a freeze.
 func (o *freezeOptions) done(s *scope, obj client.Object, action, by string) *Done {
 	resource := "freeze.hlnr.io/"
 	if o.all {
@@ -339,7 +339,7 @@ func (o *freezeOptions) done(s *scope, obj client.Object, action, by string) *Do
 	return &Done{Action: action, Object: resource + obj.GetName(), Namespace: s.namespace, By: by, DryRun: o.dryRun}
 }
 
-// thaw deletes the current freeze, or the named one.
+// thaw deletes the freeze that applies now, or the freeze of --name.
 func (o *freezeOptions) thaw(ctx context.Context, s *scope) (*Done, error) {
 	obj, err := o.find(ctx, s)
 	if err != nil {
@@ -367,7 +367,7 @@ func (o *freezeOptions) thaw(ctx context.Context, s *scope) (*Done, error) {
 	return done, nil
 }
 
-// find returns the freeze to end.
+// find returns the freeze that thaw ends.
 func (o *freezeOptions) find(ctx context.Context, s *scope) (client.Object, error) {
 	objects, err := o.list(ctx, s)
 	if err != nil {
@@ -397,12 +397,12 @@ func (o *freezeOptions) find(ctx context.Context, s *scope) (client.Object, erro
 		return nil, cli.Usage(fmt.Errorf("several freezes of %s apply: choose one with --name: %s", o.where(s), strings.Join(names, ", ")))
 	}
 	if f := freezeOf(active[0]); len(f.Rules.Periods) > 0 {
-		return nil, cli.No(fmt.Errorf("%s is a calendar: remove the period from its spec.periods, or delete all of it with --name %s", f, f.Name))
+		return nil, cli.No(fmt.Errorf("%s has spec.periods: remove the current period from them, or delete the whole freeze with --name %s", f, f.Name))
 	}
 	return active[0], nil
 }
 
-// list returns the freezes of the namespace or of the cluster.
+// list returns the Freezes of the namespace, or the ClusterFreezes.
 func (o *freezeOptions) list(ctx context.Context, s *scope) (objects []client.Object, err error) {
 	if o.all {
 		var list v1alpha1.ClusterFreezeList

@@ -12,8 +12,8 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// A namespace is frozen with a reason and an end, signed; decisions that add traffic are rejected with that
-// reason, an abort applies, and thaw lets everything continue.
+// TestFreezeAndThaw checks that freeze creates a Freeze with a reason, an end and an author. During the freeze, decisions that add
+// traffic are rejected with the reason, and an abort applies. After thaw, releases continue.
 func TestFreezeAndThaw(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -38,7 +38,7 @@ func TestFreezeAndThaw(t *testing.T) {
 	if !strings.Contains(dry, p.namespace+"/shop is frozen") {
 		t.Errorf("dry run: %s", dry)
 	}
-	p.want(cli.ExitYes, "; 0 Microservices match now: it has no effect before one does", "freeze", "--until", "4h", "--reason", "trade fair", "-l", "tier=none", "--dry-run")
+	p.want(cli.ExitYes, "; 0 Microservices match now; the freeze has an effect as soon as one matches", "freeze", "--until", "4h", "--reason", "trade fair", "-l", "tier=none", "--dry-run")
 	p.want(cli.ExitYes, "namespace "+p.namespace+": frozen until ", "freeze", p.namespace, "--until", "4h", "--reason", "trade fair")
 	var f v1alpha1.Freeze
 	p.get("freeze", &f)
@@ -67,8 +67,8 @@ func TestFreezeAndThaw(t *testing.T) {
 	p.await("1.2.0", v1alpha1.ReleaseCanary)
 }
 
-// Without --name or --force, thaw ends neither a calendar nor a freeze of Git, nor one of several; the name of
-// an ended freeze can be reused.
+// TestThawChooses checks that thaw without --name does not end a freeze with spec.periods, or one of several freezes. Without --force, it does
+// not end a freeze of a GitOps tool. The name of an ended freeze can be used again.
 func TestThawChooses(t *testing.T) {
 	t.Parallel()
 	p := begin(t)
@@ -88,7 +88,7 @@ func TestThawChooses(t *testing.T) {
 	p.want(cli.ExitYes, "is deleted", "thaw")
 
 	create("year-end", v1alpha1.FreezeRules{Periods: []v1alpha1.FreezePeriod{{From: past, To: metav1.NewTime(now.Add(time.Hour))}}}, "kubectl")
-	p.want(cli.ExitNo, `Freeze "year-end" is a calendar`, "thaw")
+	p.want(cli.ExitNo, `Freeze "year-end" has spec.periods`, "thaw")
 	create("git", v1alpha1.FreezeRules{Indefinite: true}, "kustomize-controller")
 	p.want(cli.ExitUsage, "choose one with --name: git, year-end", "thaw")
 	p.want(cli.ExitNo, `Freeze "git" is set by Flux`, "thaw", "--name", "git")
@@ -96,7 +96,7 @@ func TestThawChooses(t *testing.T) {
 	p.want(cli.ExitYes, "is deleted", "thaw", "--name", "year-end")
 }
 
-// A ClusterFreeze selects by labels of namespaces, and is named in the output.
+// TestFreezeOfTheCluster checks that a ClusterFreeze selects namespaces by their labels, and that the output contains its name.
 func TestFreezeOfTheCluster(t *testing.T) {
 	t.Parallel()
 	p := begin(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// upgraded returns a person whose service has 1.1.0 active, and 1.0.0 retained.
+// upgraded returns a person with a service whose active release is 1.1.0, and whose retained release is 1.0.0.
 func upgraded(t *testing.T) *person {
 	t.Helper()
 	p := shop(t)
@@ -26,7 +26,8 @@ func upgraded(t *testing.T) *person {
 	return p
 }
 
-// A freeze stops the return to a retained release without a pin: unpin names the freeze, as "hlnr wait" does.
+// TestUnpinToARetainedReleaseDuringAFreeze checks that a freeze stops the return to a retained release without a pin, and that unpin reports the
+// freeze, as "hlnr wait" does.
 func TestUnpinToARetainedReleaseDuringAFreeze(t *testing.T) {
 	t.Parallel()
 	p := upgraded(t)
@@ -37,7 +38,7 @@ func TestUnpinToARetainedReleaseDuringAFreeze(t *testing.T) {
 	if out := p.want(cli.ExitYes, "", "unpin", "shop", "-o", "json"); json.Unmarshal([]byte(out), &done) != nil || done.Frozen == "" {
 		t.Errorf("the retained release 1.1.0 does not return before the end of the freeze, which unpin does not name: %s", out)
 	}
-	await.Nil(t, func(context.Context) error { // it is really so
+	await.Nil(t, func(context.Context) error { // The manager reports the same.
 		var ms v1alpha1.Microservice
 		p.get("shop", &ms)
 		c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionFrozen)
@@ -51,7 +52,8 @@ func TestUnpinToARetainedReleaseDuringAFreeze(t *testing.T) {
 	})
 }
 
-// A pin to a retained release, whose configuration is the current one, returns during a freeze: it is not reported as delayed.
+// TestPinOfTheCurrentConfigurationDuringAFreeze checks that a group returns to a pinned retained release with the current configuration during a
+// freeze, and that pin does not report a delay.
 func TestPinOfTheCurrentConfigurationDuringAFreeze(t *testing.T) {
 	t.Parallel()
 	p := upgraded(t)
@@ -61,7 +63,7 @@ func TestPinOfTheCurrentConfigurationDuringAFreeze(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &done); err != nil {
 		t.Fatal(err)
 	}
-	p.await("1.0.0", v1alpha1.ReleaseActive) // although the freeze has not ended
+	p.await("1.0.0", v1alpha1.ReleaseActive) // The freeze has not ended.
 	if done.Frozen != "" {
 		t.Errorf("1.0.0 is active during the freeze that the pin reported to delay it: %s", out)
 	}

@@ -7,24 +7,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// tools are the names of tools that apply objects from Git, by field manager.
+// tools maps field managers to the names of the tools that apply objects from Git.
 var tools = map[string]string{
 	"kustomize-controller": "Flux", "helm-controller": "Flux", "flux": "Flux",
 	"argocd-controller": "Argo CD", "argocd-application-controller": "Argo CD",
 	"fleetagent": "Fleet", "fleet-agent": "Fleet", "applier": "Config Sync", "configsync.gke.io": "Config Sync", "sveltos": "Sveltos",
 }
 
-// gitOwner is a tool that applies an object from Git.
+// gitOwner describes the GitOps tool that applies an object.
 type gitOwner struct {
-	// Tool is the name for users, and Manager the field manager, or "".
+	// Tool is the name of the tool, and Manager is its field manager. Both are empty without a tool.
 	Tool, Manager string
-	// Owns reports whether the tool set the field to change; otherwise it set other fields of the
-	// object.
+	// Owns reports whether the tool set the field to change. Otherwise, the tool set only other fields of the object.
 	Owns bool
 }
 
-// ownerOf returns the tool that applies an object, and whether it owns a field of the
-// specification.
+// ownerOf returns the tool that applies an object, and whether the tool owns the field at a path of the specification.
 func ownerOf(fields []metav1.ManagedFieldsEntry, path ...string) gitOwner {
 	var found gitOwner
 	for _, e := range fields {
@@ -46,7 +44,7 @@ func ownerOf(fields []metav1.ManagedFieldsEntry, path ...string) gitOwner {
 	return found
 }
 
-// has reports whether a set of fields contains the one at a path.
+// has reports whether a set of fields contains the field at a path.
 func has(set map[string]any, path []string) bool {
 	for _, name := range path {
 		next, ok := set["f:"+name].(map[string]any)

@@ -29,21 +29,21 @@ type pinOptions struct {
 	timeout                  time.Duration
 }
 
-// pinField is the field of the specification with the pins.
+// pinField is the path of the pins in the specification.
 var pinField = []string{"updateStrategy", "manual"}
 
-// maxAuthor is the maximum length of the name of the author of a pin; a longer name is omitted.
+// maxAuthor is the maximum length of the author of a pin. A longer name is omitted.
 const maxAuthor = 253
 
-// addWaitFlags adds the flags that wait for the effect of a change, and those of all changes.
+// addWaitFlags adds the flags --wait and --timeout, and the flags of all changes.
 func (o *pinOptions) addWaitFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVar(&o.wait, "wait", false, "wait until the version is active, as \"hlnr wait\" does, with its exit codes")
+	flags.BoolVar(&o.wait, "wait", false, "wait until the version is active, with the exit codes of \"hlnr wait\"")
 	flags.DurationVar(&o.timeout, "timeout", 30*time.Minute, "how long --wait waits")
 	o.addFlags(cmd)
 }
 
-// valid rejects combinations of flags before anything is read.
+// valid rejects invalid combinations of flags before the command reads any object.
 func (o *pinOptions) valid(cmd *cobra.Command) error {
 	switch {
 	case o.wait && (o.dryRun || o.printPatch):
@@ -58,8 +58,8 @@ func (o *pinOptions) valid(cmd *cobra.Command) error {
 
 func (o *pinOptions) addPinFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&o.group, "group", "", "name of the release group, such as 1.x; by default the one that has the version, or the only one")
-	flags.StringVar(&o.until, "until", "", "when the pin ends: 4h, 3d, Mon, \"Mon 08:00\", 2026-12-24 or RFC 3339; by default it applies until it is removed")
+	flags.StringVar(&o.group, "group", "", "name of the release group, such as 1.x; by default the group that has the version, or the only group")
+	flags.StringVar(&o.until, "until", "", "end of the pin: 4h, 3d, Mon, \"Mon 08:00\", 2026-12-24 or RFC 3339; by default the pin applies until it is removed")
 	addReason(flags, &o.reason, 128, "reason for the pin, shown to other users")
 	o.addWaitFlags(cmd)
 }
@@ -74,19 +74,19 @@ func newPinCommand(f *cli.Factory) *cobra.Command {
 		Use:     "pin MICROSERVICE VERSION|RELEASE",
 		Short:   "Keep a release group at one version",
 		GroupID: cli.GroupAct,
-		Long: `pin sets spec.updateStrategy.manual: the group runs the version, and newer ones wait. A version
+		Long: `pin sets spec.updateStrategy.manual: the group runs the version, and newer versions wait. A version
 that was active and is retained returns with its configuration and without canary steps. RELEASE is
-the name of a VersionedMicroservice, and brings back exactly that configuration. The pin
+the name of a VersionedMicroservice; a pin to a release selects exactly its configuration. The pin
 records your name, unless it is printed as a patch for Git.`,
 		Example: `  hlnr pin shop 1.1.0 --until "Mon 08:00" --reason "sessions lost"
 
   # What would happen?
   hlnr pin shop 1.1.0 --dry-run
 
-  # Until it is active
+  # Pin, and wait until the version is active
   hlnr pin shop 1.1.0 --wait --timeout 5m
 
-  # As a patch for Git
+  # Print the pin as a patch for Git
   hlnr pin shop 1.1.0 --print-patch`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: completeMicroservice(f),
@@ -99,7 +99,7 @@ records your name, unless it is printed as a patch for Git.`,
 		},
 	}
 	o.addPinFlags(cmd)
-	cmd.Flags().BoolVar(&o.current, "current-configuration", false, "run the version with the current template instead of the one that it had")
+	cmd.Flags().BoolVar(&o.current, "current-configuration", false, "run the version with the current template instead of its previous template")
 	return cmd
 }
 
@@ -107,16 +107,17 @@ func newRollbackCommand(f *cli.Factory) *cobra.Command {
 	o := &pinOptions{}
 	cmd := &cobra.Command{
 		Use:     "rollback MICROSERVICE",
-		Short:   "Return to the release that was active before, or to another one, optionally until a time",
+		Short:   "Return to an earlier release, optionally until a time",
 		GroupID: cli.GroupAct,
-		Long: `rollback pins a group to the release that was active before the current one, with its
-configuration: the one below it by version that was active last. A retained release takes no canary steps. The group stays there until the pin ends or
-is removed with unpin. To stop a canary, use deprecate. The pin records your name, unless
-it is printed as a patch for Git.`,
-		Example: `  # To the release before, until Monday morning
+		Long: `rollback pins a group to an earlier release, with its configuration: of the retained releases with
+a lower version than the active one, the one that was active most recently. A retained release
+takes no canary steps. The group stays at that release until the pin ends or is removed with
+unpin. To stop a canary, use deprecate. The pin records your name, unless it is printed as a
+patch for Git.`,
+		Example: `  # Return to the previous release, until Monday morning
   hlnr rollback shop --until "Mon 08:00" --reason "sessions lost"
 
-  # To a version, until it is active
+  # Return to a version, and wait until it is active
   hlnr rollback shop --to 1.0.3 --wait`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeMicroservice(f),
@@ -133,7 +134,7 @@ it is printed as a patch for Git.`,
 			return o.pin(cmd.Context(), s, ms, o.to)
 		},
 	}
-	cmd.Flags().StringVar(&o.to, "to", "", "version, or name of a VersionedMicroservice; by default the release that was active before")
+	cmd.Flags().StringVar(&o.to, "to", "", "version, or name of a VersionedMicroservice; by default the previous release, as described above")
 	o.addPinFlags(cmd)
 	return cmd
 }
@@ -144,8 +145,9 @@ func newUnpinCommand(f *cli.Factory) *cobra.Command {
 		Use:     "unpin MICROSERVICE",
 		Short:   "Let a release group follow the newest version again",
 		GroupID: cli.GroupAct,
-		Long: `unpin removes the pin of a group from spec.updateStrategy.manual: the group moves to the newest
-version that is offered and has not failed: a new release takes the canary steps, and a retained one returns without them.`,
+		Long: `unpin removes the pin of a group from spec.updateStrategy.manual. The group moves to the newest
+version that is offered and has not failed. A new release takes the canary steps, and a retained
+release returns without them.`,
 		Example: `  hlnr unpin shop
   hlnr unpin shop --group 1.x --wait`,
 		Args:              cobra.ExactArgs(1),
@@ -158,7 +160,7 @@ version that is offered and has not failed: a new release takes the canary steps
 			return o.unpin(cmd.Context(), s, ms)
 		},
 	}
-	cmd.Flags().StringVar(&o.group, "group", "", "name of the release group, such as 1.x; by default the only one that is pinned")
+	cmd.Flags().StringVar(&o.group, "group", "", "name of the release group, such as 1.x; by default the only pinned group")
 	o.addWaitFlags(cmd)
 	return cmd
 }
@@ -175,7 +177,8 @@ func (o *pinOptions) read(cmd *cobra.Command, f *cli.Factory, name string) (*sco
 	return s, ms, err
 }
 
-// policy returns the ImagePolicy of a Microservice; nil if it does not exist or, unless it is required, may not be read.
+// policy returns the ImagePolicy of a Microservice, or nil if it does not exist. If the policy is not required, policy also returns nil
+// for a user who may not read it.
 func (s *scope) policy(ctx context.Context, ms *v1alpha1.Microservice, required bool) (*v1alpha1.ImagePolicy, error) {
 	p := &v1alpha1.ImagePolicy{}
 	err := s.client.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: ms.Spec.ImagePolicyRef.Name}, p)
@@ -185,7 +188,7 @@ func (s *scope) policy(ctx context.Context, ms *v1alpha1.Microservice, required 
 	return p, err
 }
 
-// groupOf finds a group by its name, slug or number.
+// groupOf finds a group by its name, its slug or the number of its pull request.
 func groupOf(ms *v1alpha1.Microservice, name string) (*v1alpha1.ReleaseGroup, error) {
 	var all []string
 	for i := range ms.Status.ReleaseGroups {
@@ -198,8 +201,7 @@ func groupOf(ms *v1alpha1.Microservice, name string) (*v1alpha1.ReleaseGroup, er
 	return nil, cli.Unknown("release group of "+ms.Name, name, all)
 }
 
-// before returns the release that was active before the current one, in the only group that has one,
-// or in the group of a flag.
+// before returns the previous release of the group of the flag --group, or of the only group that has a previous release.
 func (o *pinOptions) before(ctx context.Context, s *scope, ms *v1alpha1.Microservice) (string, error) {
 	policy, err := s.policy(ctx, ms, false)
 	if err != nil {
@@ -239,12 +241,12 @@ func (o *pinOptions) before(ctx context.Context, s *scope, ms *v1alpha1.Microser
 	return "", cli.Usage(fmt.Errorf("several groups of %s have a release that was active before: choose with --group: %s", ms.Name, cli.ThereAre(groups)))
 }
 
-// previous returns the retained release of a group that was last active, of those below the active one: after a rollback the
-// release that was left is above it. It is nil if there is none. Denied versions are omitted.
+// previous returns the retained release that was active most recently, of the releases with a lower version than the active one. A release
+// with a higher version may be the one from which a user rolled back. Denied versions are omitted. The result is nil if no release remains.
 func previous(g *v1alpha1.ReleaseGroup, policy *v1alpha1.ImagePolicy) *v1alpha1.Release {
 	var last *v1alpha1.Release
 	active := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
-	for i := range g.Releases { // sorted by version, newest first
+	for i := range g.Releases { // The releases are sorted by version, with the newest first.
 		r := &g.Releases[i]
 		if i > active && r.Promoted > 0 && r.Status == v1alpha1.ReleaseDeprecated && !view.Denied(policy, g, r.SemVer.Version) && (last == nil || r.Promoted > last.Promoted) {
 			last = r
@@ -253,7 +255,8 @@ func previous(g *v1alpha1.ReleaseGroup, policy *v1alpha1.ImagePolicy) *v1alpha1.
 	return last
 }
 
-// rollingOut returns the release above the active one that a group rolls out, or nil: to abort that is not to roll back.
+// rollingOut returns the release with a higher version than the active one that a group is rolling out, or nil. A user stops such a
+// rollout with deprecate instead of rollback.
 func rollingOut(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	for i := range g.Releases {
 		switch r := &g.Releases[i]; {
@@ -266,18 +269,18 @@ func rollingOut(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// wanted is the target of a pin.
+// wanted is the group and the release that a pin selects.
 type wanted struct {
 	group *v1alpha1.ReleaseGroup
 	pin   v1alpha1.GroupPin
-	// row is the existing release; nil if the version is only offered.
+	// row is the existing release, or nil if the version is only offered.
 	row     *v1alpha1.Release
 	version string
-	// name of the release, also before it exists; "" if it is not known.
+	// name is the name of the release, which may not exist yet. It is empty if it is not known.
 	name string
 }
 
-// resolve returns the group and the release for a version or the name of a release.
+// resolve finds the group and the release for a version or for the name of a release.
 func (o *pinOptions) resolve(ctx context.Context, s *scope, ms *v1alpha1.Microservice, what string) (wanted, error) {
 	var only *v1alpha1.ReleaseGroup
 	if o.group != "" {
@@ -332,7 +335,7 @@ func (o *pinOptions) resolve(ctx context.Context, s *scope, ms *v1alpha1.Microse
 	return wanted{}, cli.Usage(fmt.Errorf("several groups of %s have %s: choose with --group: %s", ms.Name, what, cli.ThereAre(groups)))
 }
 
-// latestOf returns the release that a pin to a version selects: the one that was last active.
+// latestOf returns the release that a pin to a version selects: the release of that version that was active most recently.
 func latestOf(g *v1alpha1.ReleaseGroup, version string) *v1alpha1.Release {
 	var last *v1alpha1.Release
 	for i := range g.Releases {
@@ -351,7 +354,7 @@ func (o *pinOptions) pin(ctx context.Context, s *scope, ms *v1alpha1.Microservic
 	return o.follow(ctx, s, ms, e)
 }
 
-// follow makes the change, and waits for its effect or prints the command that does.
+// follow makes the change, and waits for its effect or prints the command that waits.
 func (o *pinOptions) follow(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e edit) error {
 	if !o.wait && !o.dryRun && e.moves && e.awaits != "" {
 		e.done.Next = s.Command(ms.Namespace, "wait", ms.Name, e.awaits)
@@ -360,7 +363,7 @@ func (o *pinOptions) follow(ctx context.Context, s *scope, ms *v1alpha1.Microser
 		return err
 	}
 	if e.awaits == "" {
-		return cli.No(fmt.Errorf("nothing to wait for: no version of group %s of %s is offered that has not failed", e.done.Group, ms.Name))
+		return cli.No(fmt.Errorf("nothing to wait for: group %s of %s has no offered version that has not failed", e.done.Group, ms.Name))
 	}
 	return wait.Until(ctx, s.Factory, ms.Name, e.awaits, o.timeout, o.output)
 }
@@ -376,7 +379,7 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 		w.name = w.row.VersionedMicroservice
 	}
 	moves, starts := true, true
-	unknown := false // which release has the current configuration
+	unknown := false // reports that the name of the release with the current configuration is not known
 	if o.current {
 		if w.pin.Release != "" {
 			return edit{}, cli.Usage(fmt.Errorf("--current-configuration: %s is a release with its configuration: name a version", what))
@@ -409,25 +412,25 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 		return edit{}, err
 	}
 	if view.Denied(policy, w.group, w.version) {
-		return edit{}, cli.No(fmt.Errorf("%s %s is denied by ImagePolicy %s, and a pin does not protect it: it gets no traffic while another release can have it", ms.Name, w.version, policy.Name))
+		return edit{}, cli.No(fmt.Errorf("%s %s is denied by ImagePolicy %s, also with a pin: it gets no traffic while another release can serve", ms.Name, w.version, policy.Name))
 	}
 	if err := o.sensible(s, ms, w); err != nil {
 		return edit{}, err
 	}
 	if p := view.PinOf(ms, w.group, s.Now()); p != nil {
-		text += "; it replaces the " + describe(w.group, p)
+		text += "; this replaces the " + describe(w.group, p)
 	}
 	switch r := w.row; {
 	case unknown:
-		text += "; which release has the current configuration is not known here: it starts with the canary steps, or is retained and returns without them, or is active"
+		text += "; the release with the current configuration is not known here: a new release starts with the canary steps, and a retained release returns without them"
 	case r == nil:
-		text += "; it starts as a new release, with the canary steps"
+		text += "; the version starts as a new release, with the canary steps"
 	case r.Status == v1alpha1.ReleaseActive:
 		moves, starts = false, false
-		text += "; it is active, and newer versions wait"
+		text += "; the version is active, and newer versions wait"
 	case r.Promoted > 0 && r.Status == v1alpha1.ReleaseDeprecated:
 		starts = false
-		text += "; it is retained, and returns without canary steps"
+		text += "; the release is retained, and returns without canary steps"
 	}
 	return edit{
 		field: pinField,
@@ -443,8 +446,8 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 	}, nil
 }
 
-// upcoming returns the name of the release of a version with the configuration that the Microservice has now; "" if it is not known, or
-// nothing would start.
+// upcoming returns the name of the release of a version with the current configuration of the Microservice. The name is empty if it is not
+// known, or if nothing would start.
 func (o *pinOptions) upcoming(ctx context.Context, s *scope, ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, version string) (string, error) {
 	facts, err := forecast.Read(ctx, s.client, ms, s.Now())
 	if err != nil && (o.wait || !apierrors.IsForbidden(err)) {
@@ -460,7 +463,7 @@ func (o *pinOptions) upcoming(ctx context.Context, s *scope, ms *v1alpha1.Micros
 	return "", nil
 }
 
-// rowOf returns the release of a group with a name, or nil.
+// rowOf returns the release with a name in a group, or nil.
 func rowOf(g *v1alpha1.ReleaseGroup, name string) *v1alpha1.Release {
 	for i := range g.Releases {
 		if g.Releases[i].VersionedMicroservice == name {
@@ -470,8 +473,8 @@ func rowOf(g *v1alpha1.ReleaseGroup, name string) *v1alpha1.Release {
 	return nil
 }
 
-// awaited returns what to wait for until a release is active: its version, or its name if another release of that version, with another
-// configuration, may be active.
+// awaited returns the argument of "hlnr wait" for a release: its version, or its name if there are other releases of the same version with
+// other configurations.
 func awaited(ms *v1alpha1.Microservice, version, name string) string {
 	if name != "" && slices.ContainsFunc(releases(ms), func(t target) bool { return t.row.SemVer.Version == version && t.row.VersionedMicroservice != name }) {
 		return name
@@ -527,12 +530,12 @@ func (o *pinOptions) unpin(ctx context.Context, s *scope, ms *v1alpha1.Microserv
 	return o.follow(ctx, s, ms, e)
 }
 
-// follows returns the version to which a group moves without a pin: the newest one that is offered and has not failed; "" if there is none.
+// follows returns the version to which a group moves without a pin: the newest version that is offered and has not failed, or an empty string.
 func follows(policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup) string {
 	if policy == nil {
 		return ""
 	}
-	for _, offered := range policy.Status.Releases { // newest version first
+	for _, offered := range policy.Status.Releases { // The releases are sorted with the newest version first.
 		v := offered.SemVer.Version
 		failed := slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool {
 			return r.SemVer.Version == v && r.Status == v1alpha1.ReleaseError
@@ -544,12 +547,13 @@ func follows(policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup) string {
 	return ""
 }
 
-// failedInstead describes the newest offered version of a group if it failed, because the group does not move to it; "" if it did not.
+// failedInstead reports that the newest offered version of a group failed, so that the group does not move to it. The result is empty if
+// that version did not fail.
 func (s *scope) failedInstead(ctx context.Context, ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup) string {
 	if policy == nil {
 		return ""
 	}
-	i := slices.IndexFunc(policy.Status.Releases, func(o v1alpha1.OfferedRelease) bool { return o.Group == g.Slug }) // newest version first
+	i := slices.IndexFunc(policy.Status.Releases, func(o v1alpha1.OfferedRelease) bool { return o.Group == g.Slug }) // The releases are sorted with the newest version first.
 	if i < 0 {
 		return ""
 	}
@@ -563,7 +567,7 @@ func (s *scope) failedInstead(ctx context.Context, ms *v1alpha1.Microservice, po
 	cause := g.Releases[at].Reason
 	release := &v1alpha1.VersionedMicroservice{}
 	if err := s.client.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: g.Releases[at].VersionedMicroservice}, release); err == nil && release.Status.Message != "" {
-		cause = release.Status.Message // without the permission to read it, the reason remains
+		cause = release.Status.Message // A user who may not read the release gets only the reason.
 	}
 	return fmt.Sprintf(", but not %s, which failed (%s): to try it again, run %q", v, cause, s.Command(ms.Namespace, "retry", ms.Name, v))
 }
@@ -587,7 +591,7 @@ func (o *pinOptions) unpinned(s *scope, ms *v1alpha1.Microservice) (edit, error)
 	case len(found) > 1:
 		return edit{}, cli.Usage(fmt.Errorf("several groups of %s are pinned: choose with --group: %s", ms.Name, cli.ThereAre(list)))
 	case len(found) == 0 && o.group == "" && ms.Spec.UpdateStrategy.Manual != nil:
-		return edit{}, cli.No(fmt.Errorf("no group of %s is pinned; spec.updateStrategy.manual has pins that ended or name no group: remove them with kubectl edit", ms.Name))
+		return edit{}, cli.No(fmt.Errorf("no group of %s is pinned; spec.updateStrategy.manual has pins that ended or match no group: remove them with kubectl edit", ms.Name))
 	case len(found) == 0:
 		return edit{}, cli.No(fmt.Errorf("%s is not pinned", ms.Name+spaced(o.group)))
 	}
@@ -600,7 +604,7 @@ func (o *pinOptions) unpinned(s *scope, ms *v1alpha1.Microservice) (edit, error)
 	}, nil
 }
 
-// describe returns what a pin of a group selects, who set it, and why.
+// describe describes a pin of a group: the version, the author and the reason.
 func describe(g *v1alpha1.ReleaseGroup, p *view.Pin) string {
 	to := p.Version + p.Release
 	if r := rowOf(g, p.Release); r != nil {

@@ -8,13 +8,14 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// names reports whether the name of a pin or of an ended group matches a group: by name, slug or number
-// of a pull request.
+// names reports whether the name in a pin or in spec.endedGroups matches a group. It may be the name or the slug of the group, or the
+// number of its pull request.
 func names(name string, g *v1alpha1.ReleaseGroup) bool {
 	return name == g.Name || name == g.Slug || g.PullRequest > 0 && name == strconv.FormatInt(g.PullRequest, 10)
 }
 
-// global returns the version or release of the pin without a group name, if the group has it.
+// global returns the version or the release of the pin in spec.updateStrategy.manual itself, if it is in the group, and otherwise an empty
+// string.
 func global(m *v1alpha1.ManualUpdateStrategy, g *v1alpha1.ReleaseGroup) string {
 	for _, r := range g.Releases {
 		switch {
@@ -27,7 +28,7 @@ func global(m *v1alpha1.ManualUpdateStrategy, g *v1alpha1.ReleaseGroup) string {
 	return ""
 }
 
-// setPin pins a group by its name: an existing pin by name is replaced, and other pins stay.
+// setPin pins a group by its name. It replaces an existing pin of this group in the list, and keeps all other pins.
 func setPin(spec *v1alpha1.MicroserviceSpec, g *v1alpha1.ReleaseGroup, pin v1alpha1.GroupPin) {
 	m := spec.UpdateStrategy.Manual
 	if m == nil {
@@ -43,8 +44,8 @@ func setPin(spec *v1alpha1.MicroserviceSpec, g *v1alpha1.ReleaseGroup, pin v1alp
 	m.Groups = slices.Insert(m.Groups, at, pin)
 }
 
-// removePin removes the pins of a group, by its name and by a version or release that it has; if no
-// pins remain, the whole block is removed.
+// removePin removes the pins of a group: the pin by its name, and the pin to a version or a release of the group. If no pins remain,
+// removePin removes the whole field.
 func removePin(spec *v1alpha1.MicroserviceSpec, g *v1alpha1.ReleaseGroup) {
 	m := spec.UpdateStrategy.Manual
 	if m == nil {

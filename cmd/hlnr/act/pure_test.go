@@ -15,7 +15,7 @@ import (
 func TestUntil(t *testing.T) {
 	t.Parallel()
 	zone := time.FixedZone("CET", 3600)
-	now := time.Date(2026, 11, 25, 14, 30, 15, 7, zone) // a Wednesday
+	now := time.Date(2026, 11, 25, 14, 30, 15, 7, zone) // This is a Wednesday.
 	day := func(d, hour, minute int) time.Time { return time.Date(2026, 11, d, hour, minute, 0, 0, zone) }
 	for text, want := range map[string]time.Time{
 		"4h":                   now.Add(4 * time.Hour).Truncate(time.Second),
@@ -113,7 +113,7 @@ func TestPinsOfASpec(t *testing.T) {
 	}
 }
 
-// An ended group that the status no longer lists is still known from the list in the spec.
+// TestEndGroupThatIsGone checks that end-group finds an ended group in spec.endedGroups if the status no longer contains the group.
 func TestEndGroupThatIsGone(t *testing.T) {
 	ms := &v1alpha1.Microservice{}
 	ms.Name, ms.Spec.EndedGroups = "shop", []string{"1.x"}
@@ -130,8 +130,7 @@ func TestEndGroupThatIsGone(t *testing.T) {
 	}
 }
 
-// TestApproverGroups checks that a decision contains those of the user's groups that steps accept, each
-// once, and no others.
+// TestApproverGroups checks that a decision contains only the groups of the user that steps accept, without duplicates.
 func TestApproverGroups(t *testing.T) {
 	t.Parallel()
 	ms := &v1alpha1.Microservice{}
@@ -150,7 +149,8 @@ func TestApproverGroups(t *testing.T) {
 	}
 }
 
-// A scan that did not reach the registry, or that a wrong specification stopped, is reported as failed; one that found no version is not.
+// TestScanThatFailed checks that scan reports a failure if the registry was not reached or the specification is invalid, but not if the scan
+// found no version.
 func TestScanThatFailed(t *testing.T) {
 	t.Parallel()
 	condition := func(kind, reason string) metav1.Condition {
@@ -182,7 +182,7 @@ func TestScanThatFailed(t *testing.T) {
 	}
 }
 
-// TestCommitOfAPreview: a decision finds a release by the start of its commit, as hlnr tree prints it.
+// TestCommitOfAPreview checks that a decision finds a release by the short commit that hlnr tree prints.
 func TestCommitOfAPreview(t *testing.T) {
 	t.Parallel()
 	commit := strings.Repeat("17", 20)
@@ -198,7 +198,8 @@ func TestCommitOfAPreview(t *testing.T) {
 	}
 }
 
-// TestRemains: after a rollout is aborted in an exclusive group whose active release has no pods, these start first.
+// TestRemains checks the text about the release that gets the traffic after an abort. In an exclusive group, the pods of the active release may
+// have to start first.
 func TestRemains(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -209,7 +210,7 @@ func TestRemains(t *testing.T) {
 		"usual":               {false, true, "1.0.0", "1.x: 1.0.0, which is active, gets all traffic"},
 		"before the exchange": {true, true, "1.0.0", "1.x: 1.0.0, which is active, gets all traffic"},
 		"exchange":            {true, false, "1.0.0", "1.x: the pods of 1.0.0, which is active, start again, and it gets all traffic"},
-		"none is active":      {true, false, "", "1.x: no release is active, and none gets traffic"},
+		"none is active":      {true, false, "", "1.x: no release is active, and no release gets traffic"},
 	} {
 		ms := &v1alpha1.Microservice{}
 		ms.Spec.Availability.Exclusive = c.exclusive

@@ -7,21 +7,20 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// reasonFlag is the flag --reason of a command. The schema of the field limits its length.
+// reasonFlag is the flag --reason of a command. The schema of the field limits the length of the reason.
 type reasonFlag struct {
 	text *string
-	max  int // characters
+	max  int // maximum number of characters
 }
 
-// addReason adds the flag --reason. A reason longer than the field allows ends the command before it sends a
-// request.
+// addReason adds the flag --reason. A reason that is longer than the limit ends the command before it sends a request.
 func addReason(flags *pflag.FlagSet, text *string, limit int, usage string) {
 	flags.Var(reasonFlag{text, limit}, "reason", fmt.Sprintf("%s; at most %d characters", usage, limit))
 }
 
 func (f reasonFlag) String() string {
 	if f.text == nil {
-		return "" // the zero value, with which pflag compares
+		return "" // pflag calls String of the zero value.
 	}
 	return *f.text
 }

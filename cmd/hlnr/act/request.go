@@ -13,33 +13,34 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// Request is an act that does not come from a command line.
+// Request is an action that does not come from a command line.
 type Request struct {
 	// Verb is the name of the command: continue, adopt, deprecate, retry, pin, unpin, rollback, pause or resume.
 	Verb string
-	// Namespace and name of the Microservice.
+	// Namespace and Microservice are the namespace and the name of the Microservice.
 	Namespace, Microservice string
-	// Target is a version, or the name of a release; "" for the only possible one or, in a rollback, the previous one.
+	// Target is a version or the name of a release. If it is empty, the target is the only possible release or, for a rollback, the
+	// previous release.
 	Target string
-	// Group by its name, for pin, unpin and rollback; "" for the only possible one.
+	// Group is the name of the group for pin, unpin and rollback. If it is empty, the only possible group is used.
 	Group string
-	// Until is when a pin ends, in the format of --until; "" if it has no end.
+	// Until is the end of a pin, in the format of --until. It is empty for a pin without an end.
 	Until string
-	// Reason for other people.
+	// Reason is the reason for the action, which other users can read.
 	Reason string
-	// ID of a decision; a release handles each ID once. "" for a new ID.
+	// ID is the ID of a decision. A release handles each ID only once. If it is empty, a new ID is used.
 	ID string
-	// DryRun simulates the act, and writes nothing. A field that a GitOps tool owns is still rejected.
+	// DryRun simulates the action without writing anything. A change of a field that a GitOps tool owns is still rejected.
 	DryRun bool
 }
 
-// decides are the actions of decisions, by verb.
+// decides maps verbs to the actions of decisions.
 var decides = map[string]v1alpha1.DecisionAction{
 	"continue": v1alpha1.DecisionContinue, "adopt": v1alpha1.DecisionAdopt, "deprecate": v1alpha1.DecisionDeprecate, "retry": v1alpha1.DecisionRetry,
 }
 
-// Do executes the act once with a client, as the command of the verb does, and returns the result. It does not wait
-// for the manager.
+// Do executes the action with a client, as the command of the verb does, and returns the result. It does not wait for
+// the manager.
 func (r Request) Do(ctx context.Context, f *cli.Factory, c client.WithWatch) (*Done, error) {
 	s := &scope{f, c, r.Namespace}
 	if action, is := decides[r.Verb]; is {
@@ -85,28 +86,28 @@ func (r Request) edit(ctx context.Context, s *scope, ms *v1alpha1.Microservice) 
 		return o.pinned(ctx, s, ms, to)
 	case "pin":
 		if r.Target == "" {
-			return edit{}, cli.Usage(fmt.Errorf("choose the version that %s is to be pinned to", ms.Name))
+			return edit{}, cli.Usage(fmt.Errorf("choose the version for the pin of %s", ms.Name))
 		}
 		return o.pinned(ctx, s, ms, r.Target)
 	}
-	return edit{}, cli.Usage(fmt.Errorf("there is no act %q", r.Verb))
+	return edit{}, cli.Usage(fmt.Errorf("there is no action %q", r.Verb))
 }
 
-// FreezeRequest is a freeze or a thaw that does not come from a command line. Its fields are the flags of the
-// commands.
+// FreezeRequest is a freeze or a thaw that does not come from a command line. Its fields correspond to the flags of
+// the commands.
 type FreezeRequest struct {
-	// Thaw ends a freeze instead of beginning one.
+	// Thaw selects the command thaw instead of freeze.
 	Thaw bool
-	// Namespace; "" for the cluster.
+	// Namespace is the namespace to freeze or to thaw. If it is empty, the request is about the cluster.
 	Namespace string
-	// Name of the Freeze or ClusterFreeze; "" for the default of the command.
+	// Name is the name of the Freeze or ClusterFreeze. If it is empty, the default of the command is used.
 	Name string
-	// Until or Indefinite, and Reason, of a freeze.
+	// A freeze requires Reason, and either Until or Indefinite.
 	Until, Reason string
 	Indefinite    bool
-	// Selector of Microservices and, for the cluster, of Namespaces; "" for all.
+	// Selector selects Microservices, and Namespaces selects namespaces for a freeze of the cluster. Empty selectors select all objects.
 	Selector, Namespaces string
-	// DryRun returns what would happen, and writes nothing.
+	// DryRun simulates the action without writing anything.
 	DryRun bool
 }
 
@@ -127,10 +128,10 @@ func (r FreezeRequest) Do(ctx context.Context, f *cli.Factory, c client.WithWatc
 	return o.freeze(ctx, s)
 }
 
-// Text returns the result of an act in one line.
+// Text returns the result of an action in one line.
 func (d *Done) Text() string { return d.text }
 
-// IsGitOwned reports whether an act was rejected because a GitOps tool set the field, and would revert it.
+// IsGitOwned reports whether an action was rejected because a GitOps tool set the field, and would revert the change.
 func IsGitOwned(err error) bool {
 	var owned *gitOwned
 	return errors.As(err, &owned)

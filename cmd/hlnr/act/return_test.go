@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A pause stops the return to a retained release before it starts: hlnr why names the pause, as hlnr wait does, and does not advise to roll back
-// to the release to which the group returns anyway.
+// TestWhyOfAReturnDuringAPause checks that hlnr why, like hlnr wait, reports a pause that stops the return to a retained release, and does not
+// suggest a rollback to the same release.
 func TestWhyOfAReturnDuringAPause(t *testing.T) {
 	t.Parallel()
 	p := upgraded(t)

@@ -16,15 +16,16 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// To a user with heighliner-owner alone, who may not read what the name of the next release depends on, a pin to the current configuration
-// does not report that nothing changes while another release of the version starts.
+// TestPinOfTheCurrentConfigurationWithoutConfigMaps checks a pin to the current configuration by a user who has only the role heighliner-owner,
+// and may not read the objects from which the name of the next release derives. The pin must not report that the version is active while another
+// release of the version starts.
 func TestPinOfTheCurrentConfigurationWithoutConfigMaps(t *testing.T) {
 	t.Parallel()
 	p := begin(t)
 	p.Microservice(t, p.namespace, "shop")
 	p.offer("1.0.0")
 	old := p.await("1.0.0", v1alpha1.ReleaseActive).Name
-	p.want(cli.ExitYes, "it is active, and newer versions wait", "pin", "shop", old)
+	p.want(cli.ExitYes, "the version is active, and newer versions wait", "pin", "shop", old)
 	p.Edit(t, p.namespace, "shop", "ana", func(spec *v1alpha1.MicroserviceSpec) {
 		spec.Template.Spec.Containers[0].Env = append(spec.Template.Spec.Containers[0].Env, corev1.EnvVar{Name: "COLOR", Value: "green"})
 	})
@@ -41,7 +42,7 @@ func TestPinOfTheCurrentConfigurationWithoutConfigMaps(t *testing.T) {
 		}
 	}
 	var out string
-	await.Nil(t, func(context.Context) error { // the authorizer needs a moment
+	await.Nil(t, func(context.Context) error { // The authorizer applies the roles after a while.
 		code, stdout, stderr := p.as([]string{"--as", "vic"}, "pin", "shop", "1.0.0", "--current-configuration")
 		if out = stdout; code != cli.ExitYes {
 			return fmt.Errorf("exit code %d, %s", code, stderr)
@@ -58,7 +59,7 @@ func TestPinOfTheCurrentConfigurationWithoutConfigMaps(t *testing.T) {
 		}
 		return fmt.Errorf("%s is active", old)
 	})
-	if strings.Contains(out, "it is active, and newer versions wait") {
+	if strings.Contains(out, "the version is active, and newer versions wait") {
 		t.Errorf("another release has replaced %s, but the pin reported: %s", old, out)
 	}
 }

@@ -31,16 +31,16 @@ func newScanCommand(f *cli.Factory) *cobra.Command {
 		Short:   "Scan the registry or GitHub for new versions now",
 		GroupID: cli.GroupAct,
 		Long: `scan sets the annotation hlnr.io/requestedAt of the ImagePolicy of a Microservice, or of the object
-that is named, and waits until the manager has scanned.
+that you name, and waits until the manager has scanned the registry or GitHub.
 
-Exit codes: 0 it was scanned; 3 the scan failed, or spec.suspend is set; 4 the timeout expired.`,
+Exit codes: 0 the scan succeeded; 3 the scan failed, or spec.suspend is set; 4 the timeout expired.`,
 		Example: `  hlnr scan shop
   hlnr scan githubrepository/shop`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeMicroservice(f),
 		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), f, args[0]) },
 	}
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait for the scan; 0 does not wait")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait for the scan; 0 means no wait")
 	o.output = cli.AddOutput(cmd, formats...)
 	return cmd
 }
@@ -123,7 +123,7 @@ func (o *scan) run(ctx context.Context, f *cli.Factory, arg string) error {
 	return cli.TimedOut(fmt.Errorf("the manager did not scan within %s; \"hlnr doctor\" checks that it runs and watches the namespace", o.timeout))
 }
 
-// scannable returns the kind of an object in a result, and an error if it is suspended.
+// scannable returns the resource of an object, or an error if spec.suspend of the object is set.
 func scannable(obj client.Object) (string, error) {
 	kind, resource, suspended := "ImagePolicy", "imagepolicy", false
 	switch o := obj.(type) {
@@ -138,10 +138,10 @@ func scannable(obj client.Object) (string, error) {
 	return resource, nil
 }
 
-// reasonNoVersions is the reason of an ImagePolicy whose scan succeeded, and that offers no version.
+// reasonNoVersions is the reason of the condition of an ImagePolicy that offers no version after a successful scan.
 const reasonNoVersions = "NoVersions"
 
-// failureOf returns why the last scan of an object failed; "" if it succeeded.
+// failureOf returns the reason why the last scan of an object failed, or an empty string if the scan succeeded.
 func failureOf(obj client.Object) string {
 	var conditions []metav1.Condition
 	switch o := obj.(type) {
@@ -158,9 +158,9 @@ func failureOf(obj client.Object) string {
 	return ""
 }
 
-// scanned reports whether a request was handled, and its result.
+// scanned reports whether a request was handled, and describes the result.
 func scanned(obj client.Object, request string) (bool, string) {
-	// A request that replaced this one starts a scan that also answers this one.
+	// If another request replaced this one, the scan for that request also answers this one.
 	last := obj.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
 	handled := func(by string) bool { return by == request || by != "" && by == last }
 	switch o := obj.(type) {

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// see runs a command that reads.
+// see runs a command that writes nothing.
 func (p *person) see(command cli.NewCommand, args ...string) (cli.Code, string) {
 	var out bytes.Buffer
 	f := cli.New("hlnr", "test", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out})
@@ -24,7 +24,7 @@ func (p *person) see(command cli.NewCommand, args ...string) (cli.Code, string) 
 	return code, out.String()
 }
 
-// aimed waits until the manager has read the specification, and the group has the version as its target, without a rollout.
+// aimed waits until the manager has observed the specification, and the version is the target of the group without a rollout.
 func (p *person) aimed(version string) {
 	p.Helper()
 	await.Nil(p, func(context.Context) error {
@@ -39,8 +39,8 @@ func (p *person) aimed(version string) {
 	})
 }
 
-// A pin to a version that was superseded before it was active starts it; a pause or a freeze delays that. hlnr wait, which the pin
-// prints, answers that it waits, and not that the version was superseded.
+// TestWaitForAPinToASupersededVersion checks a pin to a version that was superseded before it was active. The pin starts the version, unless
+// a pause or a freeze delays the start. hlnr wait, which pin prints, then reports that the version waits, and not that it was superseded.
 func TestWaitForAPinToASupersededVersion(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{"paused": {"pause", "shop"}, "frozen": {"freeze", "--until", "4h", "--reason", "trade fair"}} {
@@ -53,7 +53,7 @@ func TestWaitForAPinToASupersededVersion(t *testing.T) {
 			p.await("1.1.0", v1alpha1.ReleaseDeprecated)
 			p.await("1.2.0", v1alpha1.ReleaseCanary)
 			p.want(cli.ExitYes, "", args...)
-			p.want(cli.ExitYes, "to wait for it: hlnr wait -n "+p.namespace+" shop 1.1.0", "pin", "shop", "1.1.0")
+			p.want(cli.ExitYes, "to wait until this takes effect: hlnr wait -n "+p.namespace+" shop 1.1.0", "pin", "shop", "1.1.0")
 			p.aimed("1.1.0")
 			if code, out := p.see(wait.NewCommand, "wait", "shop", "1.1.0", "--timeout", "10s"); code != cli.ExitWaits || !strings.Contains(out, name) {
 				t.Errorf("exit code %d, want %d; %s", code, cli.ExitWaits, out)

@@ -12,8 +12,8 @@ import (
 
 func newPauseCommand(f *cli.Factory) *cobra.Command {
 	return pauseCommand(f, true, "pause", "Stop everything that starts automatically: new releases, steps and promotions",
-		`pause sets spec.paused of a Microservice. Rollbacks, decisions and pins to retained releases still
-work.`, `  hlnr pause shop`)
+		`pause sets spec.paused of a Microservice. Rollbacks, decisions and pins to retained releases
+still work.`, `  hlnr pause shop`)
 }
 
 func newResumeCommand(f *cli.Factory) *cobra.Command {
@@ -48,7 +48,7 @@ func pauseCommand(f *cli.Factory, paused bool, name, short, long, example string
 	return cmd
 }
 
-// pauseOf returns the change that pauses a Microservice, or ends the pause.
+// pauseOf returns the change that pauses a Microservice or ends its pause.
 func pauseOf(ms *v1alpha1.Microservice, paused bool) (edit, error) {
 	e := edit{
 		field: []string{"paused"},
@@ -71,11 +71,11 @@ func newEndGroupCommand(f *cli.Factory) *cobra.Command {
 	undo := false
 	cmd := &cobra.Command{
 		Use:     "end-group MICROSERVICE GROUP",
-		Short:   "End a release group: it loses its traffic and is removed",
+		Short:   "End a release group, so that it loses its traffic and is removed",
 		GroupID: cli.GroupAct,
-		Long: `end-group adds a group to spec.endedGroups: it loses its traffic and its domains, is drained, and
-is removed with its releases. GROUP is its name, its slug or the number of its pull request. With
---undo it may start again; during the drain it returns.`,
+		Long: `end-group adds a group to spec.endedGroups. The group loses its traffic and its domains, is drained,
+and is removed with its releases. GROUP is its name, its slug or the number of its pull request.
+With --undo, the group may start again; if it is still being drained, it gets its traffic back.`,
 		Example: `  # What would happen?
   hlnr end-group shop 1.x --dry-run
 
@@ -103,7 +103,7 @@ is removed with its releases. GROUP is its name, its slug or the number of its p
 	return cmd
 }
 
-// endGroup returns the change that ends a group, or reverts that.
+// endGroup returns the change that ends a group or, with undo, lets the group start again.
 func endGroup(ms *v1alpha1.Microservice, name string, undo bool) (edit, error) {
 	e := edit{field: []string{"endedGroups"}}
 	same := func(n string) bool { return n == name }
@@ -124,13 +124,13 @@ func endGroup(ms *v1alpha1.Microservice, name string, undo bool) (edit, error) {
 		}
 		e.done = Done{Action: "EndGroup", Group: name, text: fmt.Sprintf("%s %s: may start again", ms.Name, name)}
 		return e, nil
-	case ended: // also when the status no longer lists it
+	case ended: // precedes the check of err, because the status may no longer list the group
 		return e, cli.No(fmt.Errorf("group %s of %s is already ended", name, ms.Name))
 	case err != nil:
 		return e, err
 	}
 	e.apply = func(spec *v1alpha1.MicroserviceSpec, _ string) { spec.EndedGroups = append(spec.EndedGroups, name) }
-	text := fmt.Sprintf("%s %s: ends; it loses its traffic, is drained and removed", ms.Name, name)
+	text := fmt.Sprintf("%s %s: ends; the group loses its traffic, is drained and removed", ms.Name, name)
 	if g.Active != "" {
 		text += fmt.Sprintf(" (%s is active there)", g.Active)
 	}

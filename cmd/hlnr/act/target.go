@@ -13,14 +13,14 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// target is the release of a decision.
+// target is the release of a decision, with its group and its Microservice.
 type target struct {
 	ms    *v1alpha1.Microservice
 	group *v1alpha1.ReleaseGroup
 	row   *v1alpha1.Release
 }
 
-// String names the release for users.
+// String returns the name of the Microservice and the version of the release, for messages.
 func (t target) String() string { return t.ms.Name + " " + t.row.SemVer.Version }
 
 // inProgress reports whether the rollout of the release is in progress.
@@ -28,8 +28,8 @@ func (t target) inProgress() bool {
 	return t.group.Rollout != nil && t.group.Rollout.Release == t.row.VersionedMicroservice
 }
 
-// target finds the release by the name of its object, by Microservice and version, or by the Microservice
-// alone if the action is possible for one release only.
+// target finds the release of a decision. The arguments are the name of its object, a Microservice and a version, or only a
+// Microservice if the action is possible for only one of its releases.
 func (s *scope) target(ctx context.Context, action v1alpha1.DecisionAction, args []string) (target, error) {
 	if len(args) == 2 {
 		ms, err := s.microservice(ctx, args[0])
@@ -74,7 +74,7 @@ func releases(ms *v1alpha1.Microservice) []target {
 	return all
 }
 
-// fits reports whether an action is possible for a release, by its status.
+// fits reports whether the status of a release allows an action.
 func fits(t target, action v1alpha1.DecisionAction) bool {
 	switch action {
 	case v1alpha1.DecisionContinue:
@@ -97,13 +97,13 @@ func only(ms *v1alpha1.Microservice, action v1alpha1.DecisionAction) (target, er
 	case 1:
 		return found[0], nil
 	case 0:
-		return target{}, cli.No(fmt.Errorf("there is nothing to %s at %s: %s", verbs[action], ms.Name, states(all)))
+		return target{}, cli.No(fmt.Errorf("%s has no release to %s: %s", ms.Name, verbs[action], states(all)))
 	}
 	return target{}, cli.Usage(fmt.Errorf("several releases of %s fit %s: name one of them: %s", ms.Name, verbs[action], states(found)))
 }
 
-// byVersion finds the release of a version; of several, with different configurations, the one for which
-// the action is possible.
+// byVersion finds the release of a version. If several releases of the version have different configurations, byVersion returns
+// the only release for which the action is possible.
 func byVersion(ms *v1alpha1.Microservice, action v1alpha1.DecisionAction, wanted string) (target, error) {
 	all := releases(ms)
 	found := slices.DeleteFunc(slices.Clone(all), func(t target) bool {
@@ -119,7 +119,7 @@ func byVersion(ms *v1alpha1.Microservice, action v1alpha1.DecisionAction, wanted
 	case len(fit) > 1:
 		return target{}, cli.Usage(fmt.Errorf("several releases of %s %s fit %s: name one of them: %s", ms.Name, wanted, verbs[action], strings.Join(objectsOf(fit), ", ")))
 	}
-	return found[0], nil // the caller rejects it with a reason
+	return found[0], nil // The caller rejects the decision, and reports the reason.
 }
 
 func versionsOf(all []target) []string {
@@ -138,10 +138,10 @@ func objectsOf(all []target) []string {
 	return names
 }
 
-// states lists releases with their status.
+// states lists the versions of releases with their status, for messages.
 func states(all []target) string {
 	if len(all) == 0 {
-		return "it has no release"
+		return "there is no release"
 	}
 	var parts []string
 	for _, t := range all {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The patterns of times.
+// The patterns and words from which a time consists.
 var (
 	days    = regexp.MustCompile(`^(\d{1,4})d(.*)$`)
 	ofDay   = regexp.MustCompile(`^(\d{1,2}):(\d{2})$`)
@@ -17,8 +17,8 @@ var (
 	}
 )
 
-// until parses a time in the future: a duration such as 4h or 2d12h, a weekday with or without a time
-// of day, a time of day, a date, or RFC 3339. Weekdays and dates begin at 00:00 in the zone of now.
+// until parses a time in the future. The text is a duration such as 4h or 2d12h, a weekday with or without a time of day,
+// a time of day, a date, or a time in RFC 3339. Weekdays and dates begin at 00:00 in the time zone of now.
 func until(text string, now time.Time) (time.Time, error) {
 	at, err := readUntil(strings.TrimSpace(text), now)
 	switch {
@@ -27,7 +27,7 @@ func until(text string, now time.Time) (time.Time, error) {
 	case !at.After(now):
 		return time.Time{}, fmt.Errorf("--until: %s is in the past", at.Format(time.RFC3339))
 	}
-	return at.Truncate(time.Second), nil // the precision of the API
+	return at.Truncate(time.Second), nil // The API stores times with this precision.
 }
 
 func readUntil(text string, now time.Time) (time.Time, error) {

@@ -56,7 +56,7 @@ spec:
 `
 
 func TestLint(t *testing.T) {
-	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none")) // the command needs no cluster
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none")) // The command needs no cluster.
 	shared := "---\napiVersion: hlnr.io/v1alpha1\nkind: AnalysisTemplate\nmetadata: {name: errors}\nspec:\n  args: [{name: job}]\n  count: 3\n  metrics: [{name: errors, prometheus: {query: \"errors{job=\\\"{{.Args.job}}\\\"}\"}, thresholdRange: {max: 1}}]\n"
 	measured := func(ref string) string {
 		return strings.Replace(microservice, "    canary:\n", "    canary:\n      analysisTemplateRef: {"+ref+"}\n", 1) + shared
@@ -113,7 +113,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// Each object in the documents that an API server accepts in test/docs is accepted here.
+// TestLintTakesDocuments checks that lint accepts each object in the documents that an API server accepts in test/docs.
 func TestLintTakesDocuments(t *testing.T) {
 	t.Parallel()
 	block := regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```$")
@@ -142,7 +142,7 @@ func TestLintTakesDocuments(t *testing.T) {
 	}
 }
 
-// Text of files and objects can neither control the terminal nor add lines.
+// TestHostileTexts checks that texts of files and objects can neither control the terminal nor add lines.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
@@ -173,7 +173,7 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
-// Labels and annotations are compared in the form that an apply stores.
+// TestMetadata checks that labels and annotations are compared in the form in which an apply stores them.
 func TestMetadata(t *testing.T) {
 	t.Parallel()
 	const applied = `{"metadata":{"annotations":{"note":"a","argocd.argoproj.io/tracking-id":"x"},"labels":{"team":"a"}}}`
@@ -233,7 +233,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// A plan shows what an apply would start, and writes nothing.
+// TestPlan checks that plan shows the releases that an apply would start, and writes nothing.
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)
@@ -264,7 +264,7 @@ func TestPlan(t *testing.T) {
 	expect(cli.ExitYes, "diff", labeled, "  metadata.labels[team]\n  + \"shop\"\n")
 	expect(cli.ExitNo, "plan", strings.Replace(labeled, "team: shop", "team: \"a b: c d!\"", 1), "shop: not allowed\n", "metadata.labels: Invalid value")
 	changed := strings.Replace(microservice, "        ports:", "        env: [{name: LOG_LEVEL, value: debug}, {name: API_TOKEN, value: hunter2}]\n        ports:", 1)
-	expect(cli.ExitYes, "plan", changed, "shop: is released again with the new configuration: template.spec.containers[shop].env", "10m0s at least, 1 approval, +1 pod while it runs", "waits in step \"2\" for approval")
+	expect(cli.ExitYes, "plan", changed, "shop: is released again with the new configuration: template.spec.containers[shop].env", "10m0s at least, 1 approval, +1 pod during the rollout", "waits in step \"2\" for approval")
 	expect(cli.ExitYes, "diff", changed, "shop: is released again", "  spec.template.spec.containers[shop].env[LOG_LEVEL].value\n  + \"debug\"\n")
 	if _, out := ask("diff", changed); strings.Contains(out, "hunter2") {
 		t.Errorf("a secret is shown: %s", out)
@@ -279,7 +279,7 @@ func TestPlan(t *testing.T) {
 	policy := "apiVersion: hlnr.io/v1alpha1\nkind: ImagePolicy\nmetadata: {name: shop}\nspec: {image: r.example/shop"
 	cluster.Offer(t, namespace, "shop", "2.0.0", "1.0.0")
 	expect(cli.ExitYes, "plan", policy+"}\n", "ImagePolicy shop: nothing changes\n")
-	expect(cli.ExitYes, "plan", policy+", versioning: {range: \"<2.0.0\"}}\n", "no longer offered: 2.0.0 (Range: ", "the newest is 1.0.0 instead of 2.0.0", "among the 2 tags that the last scan recorded")
+	expect(cli.ExitYes, "plan", policy+", versioning: {range: \"<2.0.0\"}}\n", "no longer offered: 2.0.0 (Range: ", "the newest is 1.0.0 instead of 2.0.0", "this applies to the 2 tags that the last scan recorded")
 	expect(cli.ExitYes, "plan", policy+", versioning: {range: \">=1.0.0\"}}\n", "the same versions are offered")
 	expect(cli.ExitUsage, "plan", "kind: ConfigMap\napiVersion: v1\n", "no object of hlnr.io found")
 

@@ -12,21 +12,21 @@ import (
 
 // Field is one field that differs between two objects.
 type Field struct {
-	// Path such as spec.template.spec.containers[shop].image.
+	// Path is the path of the field, such as spec.template.spec.containers[shop].image.
 	Path string `json:"path"`
-	// Before and After as JSON; "" where the field is not set. Values that may be secret are omitted.
+	// Before and After are the values as JSON, empty if the field is not set. Values that may be secret are omitted.
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`
 }
 
-// secret matches the names of values that are not shown.
+// secret matches the names of fields whose values are not shown.
 var secret = regexp.MustCompile(`(?i)(pass(word|wd)?|secret|token|credential|api_?key|private)`)
 
 // hidden replaces a value that may be secret.
 const hidden = "(not shown)"
 
-// fields returns the fields that differ below a path. List items are identified by their name, if all
-// of them have one.
+// fields returns the fields below a path that differ. It identifies the items of a list by their names if all items have
+// a name, and otherwise by their indexes.
 func fields(path string, before, after any) []Field {
 	if reflect.DeepEqual(before, after) {
 		return nil
@@ -49,7 +49,7 @@ func fields(path string, before, after any) []Field {
 	}
 	var out []Field
 	if name, is := x["name"].(string); is && secret.MatchString(name) {
-		path += "(secret)" // an environment variable: its name reveals what its value is
+		path += "(secret)" // The name of an environment variable suggests that its value is secret.
 	}
 	for _, k := range keys {
 		next := path + "." + k
@@ -64,14 +64,13 @@ func fields(path string, before, after any) []Field {
 	return out
 }
 
-// nested reports whether a value has its own fields.
+// nested reports whether a value contains fields or items.
 func nested(v any) bool {
 	m, is := asMap(v)
 	return is && len(m) > 0
 }
 
-// asMap returns the fields of an object, or the items of a list by their names or indexes; none for
-// nil.
+// asMap returns the fields of an object, or the items of a list by their names or indexes. It returns no fields for nil.
 func asMap(v any) (map[string]any, bool) {
 	switch v := v.(type) {
 	case nil:
@@ -97,7 +96,7 @@ func asMap(v any) (map[string]any, bool) {
 	return nil, false
 }
 
-// shown returns a value as JSON.
+// shown returns a value as JSON, or a replacement for a value that may be secret.
 func shown(path string, v any) string {
 	if v == nil {
 		return ""

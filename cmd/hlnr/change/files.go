@@ -18,29 +18,29 @@ import (
 // maxInput is the maximum number of bytes that are read from a file.
 const maxInput = 32 << 20
 
-// files are the manifests of one run.
+// files are the values of the flag --filename.
 type files []string
 
 func (f *files) addFlag(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVarP((*[]string)(f), "filename", "f", nil, "manifest, or folder with manifests; - is standard input; may be repeated")
+	cmd.Flags().StringArrayVarP((*[]string)(f), "filename", "f", nil, "manifest, or folder with manifests; - is standard input; the flag may be repeated")
 }
 
-// document is one object of a file.
+// document is one object in a file.
 type document struct {
 	file   string
 	object manifest.Object
 }
 
-// byFlag rejects files as arguments.
+// byFlag rejects arguments, because files are set with a flag.
 func byFlag(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return cli.Usage(fmt.Errorf("%q is an argument: name files and folders by the flag, as in %s -f %s", args[0], cmd.CommandPath(), args[0]))
+	return cli.Usage(fmt.Errorf("unexpected argument %q: set files and folders with the flag, for example: %s -f %s", args[0], cmd.CommandPath(), args[0]))
 }
 
-// read reads all documents. For a folder it reads the .yaml, .yml and .json files in it and in its subfolders. The
-// error names all files that cannot be read.
+// read reads all documents. For a folder, it reads the .yaml, .yml and .json files in the folder and its subfolders. The
+// error contains the names of all files that cannot be read.
 func (f files) read(stdin io.Reader) ([]document, error) {
 	if len(f) == 0 {
 		return nil, cli.Usage(fmt.Errorf("--filename is required: set it to a manifest, or to - for standard input"))
@@ -79,7 +79,7 @@ func (f files) read(stdin io.Reader) ([]document, error) {
 	return documents, nil
 }
 
-// expand returns the files of a folder, or the file.
+// expand returns the manifests in a folder, or the file itself.
 func expand(name string) ([]string, error) {
 	if name == "-" {
 		return []string{name}, nil

@@ -1,11 +1,11 @@
-// Package change has the commands of hlnr about manifests that are not yet applied: whether they are
-// valid, what they would start, and what they would change.
+// Package change contains the commands of hlnr about manifests that are not applied yet. They check manifests, and show
+// the changes and the releases that the manifests would cause.
 //
-//	lint.go    lint: without a cluster
-//	files.go   the flag --filename
-//	plan.go    plan: the releases that would start, and their needs
+//	lint.go      the command lint, which checks manifests without a cluster
+//	files.go     the flag --filename
+//	plan.go      the commands plan and diff
 //	versions.go  versions that a change of an ImagePolicy adds or removes
-//	fields.go  the fields that differ
+//	fields.go    the fields that differ
 package change
 
 import (
@@ -38,7 +38,7 @@ var Commands = []cli.NewCommand{newLintCommand, newPlanCommand, newDiffCommand}
 // Finding is one fault of a manifest. Its JSON fields are an interface for scripts.
 type Finding struct {
 	File string `json:"file"`
-	// Object is kind and name.
+	// Object is the kind and the name of the object.
 	Object  string `json:"object"`
 	Message string `json:"message"`
 }
@@ -47,7 +47,7 @@ type Finding struct {
 type lintReport struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Objects is the number of checked objects of hlnr.io, and Skipped that of others.
+	// Objects is the number of checked objects of hlnr.io. Skipped is the number of other objects.
 	Objects  int       `json:"objects"`
 	Skipped  int       `json:"skipped"`
 	Findings []Finding `json:"findings"`
@@ -60,13 +60,13 @@ func newLintCommand(f *cli.Factory) *cobra.Command {
 		Use:     "lint -f FILE",
 		Short:   "Check manifests as the API server does, without a cluster",
 		GroupID: cli.GroupCheck,
-		Long: `lint checks manifests of hlnr.io with the schemas and rules of the CRDs that this hlnr is built with:
+		Long: `lint checks manifests of hlnr.io with the schemas and rules of the CRDs with which hlnr was built:
 unknown fields, types, bounds and CEL rules; names, labels and annotations; and expressions, version
-ranges, regular expressions and time zones, which only the manager reads. Other kinds are skipped.
-A reference to an AnalysisTemplate or ClusterAnalysisTemplate is checked if the files contain it.
-Immutable fields and names that are taken need a cluster: see plan.
+ranges, regular expressions and time zones, which only the manager reads. The command skips other kinds.
+It checks a reference to an AnalysisTemplate or ClusterAnalysisTemplate if the files contain the template.
+Checks of immutable fields, and of names that are already in use, need a cluster: see hlnr plan.
 
-Exit codes: 0 all are valid, 2 a file cannot be read, 3 there are findings.`,
+Exit codes: 0 all manifests are valid, 2 a file cannot be read, 3 there are findings.`,
 		Example: `  hlnr lint -f shop.yaml
   kustomize build overlays/production | hlnr lint -f -`,
 		Args: byFlag,
@@ -95,7 +95,7 @@ func lint(ctx context.Context, in files, stdin io.Reader) (*lintReport, error) {
 		return nil, err
 	}
 	report := &lintReport{APIVersion: "view.hlnr.io/v1", Kind: "Lint", Findings: []Finding{}}
-	var checked []runtime.Object // nil for one that is not valid
+	var checked []runtime.Object // contains nil for each object that is not valid
 	var origins []string
 	for _, d := range documents {
 		if !ours(d.object) {
@@ -143,13 +143,13 @@ func (r *lintReport) write(out io.Writer) error {
 	return nil
 }
 
-// ours reports whether an object belongs to the API group.
+// ours reports whether an object belongs to the API group hlnr.io.
 func ours(o manifest.Object) bool {
 	group, _, found := strings.Cut(o.APIVersion(), "/")
 	return found && group == v1alpha1.GroupVersion.Group
 }
 
-// check checks one object of the API group as the server and the manager do.
+// check checks an object of the API group hlnr.io as the API server and the manager do.
 func check(ctx context.Context, object manifest.Object) (runtime.Object, []string) {
 	if v := object.APIVersion(); v != v1alpha1.GroupVersion.String() {
 		return nil, []string{fmt.Sprintf("apiVersion: %s is unknown: use %s", v, v1alpha1.GroupVersion)}
@@ -169,17 +169,17 @@ func check(ctx context.Context, object manifest.Object) (runtime.Object, []strin
 	return typed, append(metadata(typed), semantics(typed)...)
 }
 
-// metadata checks what the server checks for all kinds: names, labels, and the size of annotations.
+// metadata checks the metadata as the API server does for all kinds: names, labels, and the size of annotations.
 func metadata(o runtime.Object) (faults []string) {
 	accessor, err := meta.Accessor(o.DeepCopyObject())
 	if err != nil {
 		return []string{"metadata: " + err.Error()}
 	}
-	if accessor.GetNamespace() == "" { // of a cluster-scoped kind, or set later
+	if accessor.GetNamespace() == "" { // The kind is cluster-scoped, or the namespace is set later.
 		accessor.SetNamespace(metav1.NamespaceDefault)
 	}
 	if accessor.GetName() == "" && accessor.GetGenerateName() != "" {
-		accessor.SetName(accessor.GetGenerateName() + "00000") // the server appends a suffix
+		accessor.SetName(accessor.GetGenerateName() + "00000") // The API server appends a suffix.
 	}
 	for _, fault := range validation.ValidateObjectMetaAccessor(accessor, true, validation.NameIsDNSSubdomain, field.NewPath("metadata")) {
 		faults = append(faults, fault.Error())
@@ -187,8 +187,8 @@ func metadata(o runtime.Object) (faults []string) {
 	return faults
 }
 
-// sharedAnalysis returns why a Microservice cannot use the template that it refers to, "" if it can, or if none of the objects
-// is that template: then only the cluster has it.
+// sharedAnalysis describes why a Microservice cannot use the template to which it refers. The text is empty if the Microservice
+// can use the template, or if the objects do not contain the template, which may exist only in the cluster.
 func sharedAnalysis(ms *v1alpha1.Microservice, objects []runtime.Object) string {
 	for _, o := range objects {
 		var t *analysistemplate.Template
@@ -202,7 +202,7 @@ func sharedAnalysis(ms *v1alpha1.Microservice, objects []runtime.Object) string 
 				t = analysistemplate.Cluster(o)
 			}
 		}
-		if t == nil || analysistemplate.Check(t) != nil { // which is a finding about the template
+		if t == nil || analysistemplate.Check(t) != nil { // The fault is a finding about the template.
 			continue
 		}
 		if _, err := analysistemplate.Resolve(ms.Spec.UpdateStrategy.Canary.AnalysisTemplateRef, ms.Namespace, t); err != nil {
@@ -212,7 +212,7 @@ func sharedAnalysis(ms *v1alpha1.Microservice, objects []runtime.Object) string 
 	return ""
 }
 
-// templateFault returns what is wrong with a shared analysis.
+// templateFault returns the faults of a shared analysis.
 func templateFault(t *analysistemplate.Template) []string {
 	if err := analysistemplate.Check(t); err != nil {
 		return []string{err.Message}
@@ -220,7 +220,7 @@ func templateFault(t *analysistemplate.Template) []string {
 	return nil
 }
 
-// semantics checks what no schema can check: fields that the manager parses.
+// semantics checks fields that the manager parses, and that a schema cannot check.
 func semantics(o runtime.Object) (faults []string) {
 	switch o := o.(type) {
 	case *v1alpha1.AnalysisTemplate:

@@ -26,34 +26,34 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// Report is what applying manifests would do. Its JSON fields are an interface for scripts.
+// Report contains the predicted effects of applying manifests. Its JSON fields are an interface for scripts.
 type Report struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
 	Objects    []Object `json:"objects"`
 }
 
-// Object is what applying one object would do.
+// Object contains the predicted effects of applying one object.
 type Object struct {
 	Kind string `json:"kind"`
-	// Namespace of the object; empty for kinds without one.
+	// Namespace is the namespace of the object, empty for a cluster-scoped kind.
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// New: the object does not exist yet.
+	// New reports that the object does not exist yet.
 	New bool `json:"new,omitempty"`
-	// NotAllowed are the messages of the schema or of the server; then there is no plan.
+	// NotAllowed contains the messages with which the schema or the API server rejects the change. Such a change has no plan.
 	NotAllowed []string `json:"notAllowed,omitempty"`
-	// Fields of the specification, labels and annotations that differ.
+	// Fields contains the fields of the specification, the labels and the annotations that differ.
 	Fields []Field `json:"fields,omitempty"`
-	// NewRelease: the configuration of releases changes, so that every wanted version starts again.
+	// NewRelease reports that the configuration of releases changes, so that every selected version starts again.
 	NewRelease bool `json:"newRelease,omitempty"`
-	// Forecast of a Microservice, without what would happen without the change.
+	// Forecast is the forecast of a Microservice. It contains only the events that the change causes.
 	Forecast *forecast.Forecast `json:"forecast,omitempty"`
-	// Hosts of a NetworkPolicy that differ.
+	// Hosts describes the hosts of a NetworkPolicy that differ.
 	Hosts []string `json:"hosts,omitempty"`
-	// Versions that an ImagePolicy would offer, and no longer offer.
+	// Versions describes the versions that an ImagePolicy would additionally offer, or no longer offer.
 	Versions []string `json:"versions,omitempty"`
-	// Notes for users.
+	// Notes contains further notes for users.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -67,15 +67,15 @@ func (o Object) name() string {
 func newPlanCommand(f *cli.Factory) *cobra.Command {
 	return command(f, &cobra.Command{
 		Use:   "plan -f FILE",
-		Short: "Show what applying manifests would start: releases, steps, times, pods and hosts",
-		Long: `plan compares manifests with the stored objects, and simulates the change with the planner of the manager:
-which releases start, their steps with the shortest times, how many additional pods they need, which hosts
-move, and which of the recorded versions an ImagePolicy admits or rejects. The simulation assumes that pods
-become available immediately, and that hooks and measurements pass. Fields that a manifest does not set count
-as removed, except for pins, pauses and ended groups that hlnr set, and labels and annotations that the last
-"kubectl apply" did not set. Nothing is written.
+		Short: "Show what would start if you applied the manifests: releases, steps, times, pods and hosts",
+		Long: `plan compares manifests with the stored objects, and simulates the change with the planner of the manager.
+It shows which releases would start, their steps with the shortest times, the number of additional pods,
+the hosts that would move, and the recorded versions that an ImagePolicy would admit or reject. The
+simulation assumes that pods become available immediately, and that hooks and measurements pass. A field
+that a manifest does not set counts as removed, except for pins, pauses and ended groups that hlnr set, and
+labels and annotations that the last "kubectl apply" did not set. The command writes nothing to the cluster.
 
-Exit codes: 0 it may be applied, 2 a file cannot be read, 3 it is not allowed.`,
+Exit codes: 0 the manifests may be applied, 2 a file cannot be read, 3 a change is not allowed.`,
 		Example: `  hlnr plan -f shop.yaml
   kustomize build overlays/production | hlnr plan -f - -o json`,
 	}, func(r *Report) func(io.Writer) error { return r.writePlan })
@@ -84,16 +84,16 @@ Exit codes: 0 it may be applied, 2 a file cannot be read, 3 it is not allowed.`,
 func newDiffCommand(f *cli.Factory) *cobra.Command {
 	return command(f, &cobra.Command{
 		Use:   "diff -f FILE",
-		Short: "Show which fields applying manifests would change, and whether releases start again",
-		Long: `diff lists the fields of manifests that differ from the stored objects, and whether the change starts new
-releases or takes effect in place. Values of fields whose names suggest a secret are not shown.
+		Short: "Show which fields would change if you applied the manifests, and whether new releases would start",
+		Long: `diff lists the fields of manifests that differ from the stored objects, and reports whether the change would
+start new releases or take effect in place. Values of fields whose names suggest a secret are not shown.
 
-Exit codes: 0 it may be applied, 2 a file cannot be read, 3 it is not allowed.`,
+Exit codes: 0 the manifests may be applied, 2 a file cannot be read, 3 a change is not allowed.`,
 		Example: `  hlnr diff -f shop.yaml`,
 	}, func(r *Report) func(io.Writer) error { return r.writeDiff })
 }
 
-// command returns one of the two commands.
+// command completes the command plan or diff, whose text output the last parameter writes.
 func command(f *cli.Factory, cmd *cobra.Command, text func(*Report) func(io.Writer) error) *cobra.Command {
 	var in files
 	var output *cli.Output
@@ -139,16 +139,16 @@ func command(f *cli.Factory, cmd *cobra.Command, text func(*Report) func(io.Writ
 	return cmd
 }
 
-// planner plans one object after another.
+// planner predicts the effects of applying objects, one after another.
 type planner struct {
-	// stored reads stored objects; client also reads ImagePolicies and templates of analyses of the files.
+	// stored reads only objects of the cluster. client also reads ImagePolicies and analysis templates from the files.
 	stored, client client.WithWatch
 	namespace      string
 	now            time.Time
 }
 
-// withFiles returns a client that also reads the ImagePolicies and templates of analyses of files that do not exist in the cluster
-// yet, because a Microservice of the same files may use them.
+// withFiles returns a client that also reads ImagePolicies and analysis templates from the files if they do not exist in the cluster
+// yet, because a Microservice in the same files may use them.
 func withFiles(c client.WithWatch, documents []document, namespace string) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
@@ -170,7 +170,8 @@ func withFiles(c client.WithWatch, documents []document, namespace string) clien
 	})
 }
 
-// copyUsed copies an object of a kind that Microservices use into another one of the same kind, or returns false.
+// copyUsed copies an object into another object of the same kind, if it is a kind that Microservices use. It reports whether it copied
+// the object.
 func copyUsed(from runtime.Object, into client.Object) bool {
 	switch into := into.(type) {
 	case *v1alpha1.ImagePolicy:
@@ -194,7 +195,7 @@ func copyTo[T any, P interface {
 	return is
 }
 
-// object plans one object of a file.
+// object returns the predicted effects of applying one object of a file.
 func (p *planner) object(ctx context.Context, d document) (Object, error) {
 	out := Object{Kind: d.object.Kind(), Namespace: d.object.Namespace(), Name: d.object.Name()}
 	typed, faults := check(ctx, d.object)
@@ -247,7 +248,7 @@ func (p *planner) object(ctx context.Context, d document) (Object, error) {
 	return out, err
 }
 
-// ofCluster reports whether an object has a kind without a namespace.
+// ofCluster reports whether the kind of an object is cluster-scoped.
 func ofCluster(o client.Object) bool {
 	switch o.(type) {
 	case *v1alpha1.ClusterFreeze, *v1alpha1.ClusterAnalysisTemplate:
@@ -256,8 +257,8 @@ func ofCluster(o client.Object) bool {
 	return false
 }
 
-// merge adds the metadata and status of the stored object to the object of a manifest. Fields that hlnr or a user set
-// separately stay, as in kubectl apply.
+// merge adds the metadata and the status of the stored object to the object of a manifest. It keeps fields that hlnr or a user
+// set separately, as kubectl apply does.
 func merge(before, after client.Object) {
 	after.SetUID(before.GetUID())
 	after.SetResourceVersion(before.GetResourceVersion())
@@ -290,7 +291,7 @@ func merge(before, after client.Object) {
 	}
 }
 
-// lastApplied returns the metadata that kubectl applied last, as far as recorded.
+// lastApplied returns the metadata of the last kubectl apply, if an annotation of the object records it.
 func lastApplied(o client.Object) metav1.ObjectMeta {
 	var applied struct {
 		Metadata metav1.ObjectMeta `json:"metadata"`
@@ -301,11 +302,11 @@ func lastApplied(o client.Object) metav1.ObjectMeta {
 	return applied.Metadata
 }
 
-// trackedBy is the prefix of the keys that Argo CD adds to objects that it applies.
+// trackedBy is the prefix of the labels and annotations that Argo CD adds to objects.
 const trackedBy = "argocd.argoproj.io/"
 
-// mergeKeys returns labels or annotations as stored after an apply: those of the manifest, and the stored ones that the last
-// apply did not set.
+// mergeKeys returns the labels or annotations after an apply: all from the manifest, and all stored ones that the last apply did not
+// set.
 func mergeKeys(before, after, applied map[string]string) map[string]string {
 	out := map[string]string{}
 	for k, v := range before {
@@ -350,7 +351,7 @@ func fieldsOf(before, after client.Object) ([]Field, error) {
 		specs[i] = raw["spec"]
 	}
 	if specs[0] == nil {
-		return nil, nil // everything is new
+		return nil, nil // All fields of a new object are new.
 	}
 	return slices.Concat(
 		keysOf("metadata.labels", before.GetLabels(), after.GetLabels()),
@@ -359,8 +360,8 @@ func fieldsOf(before, after client.Object) ([]Field, error) {
 	), nil
 }
 
-// serverCheck does a dry run of the change on the server, which checks immutable fields and admission policies. If the user may
-// not write, a note reports that.
+// serverCheck does a dry run of the change on the API server, which checks immutable fields and admission policies. If the user may
+// not write the object, serverCheck adds a note.
 func (p *planner) serverCheck(ctx context.Context, out *Object, before, after client.Object) error {
 	if before != nil && len(out.Fields) == 0 {
 		return nil
@@ -380,7 +381,7 @@ func (p *planner) serverCheck(ctx context.Context, out *Object, before, after cl
 	switch {
 	case err == nil, apierrors.IsConflict(err):
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot "):
-		out.Notes = append(out.Notes, "not checked by the API server: you are not allowed to write it")
+		out.Notes = append(out.Notes, "not checked by the API server: you are not allowed to write this object")
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 		out.NotAllowed = []string{err.Error()}
 	case apierrors.IsNotFound(err):
@@ -391,7 +392,7 @@ func (p *planner) serverCheck(ctx context.Context, out *Object, before, after cl
 	return nil
 }
 
-// microservice simulates the stored and the changed object, and keeps the difference.
+// microservice simulates the stored and the changed object, and reports the events that only the change causes.
 func (p *planner) microservice(ctx context.Context, out *Object, before, after *v1alpha1.Microservice) error {
 	changed, err := forecast.Read(ctx, p.client, after, p.now)
 	if err != nil {
@@ -414,8 +415,8 @@ func (p *planner) microservice(ctx context.Context, out *Object, before, after *
 	return nil
 }
 
-// hosts returns the hosts that a NetworkPolicy gains, loses, or routes differently: its entries, and their hosts for the
-// existing groups.
+// hosts describes the hosts that a NetworkPolicy gains, loses or routes differently. It considers the entries of the
+// specification, and their hosts for the existing groups.
 func (p *planner) hosts(ctx context.Context, before, after *v1alpha1.NetworkPolicy) ([]string, error) {
 	ms := &v1alpha1.Microservice{}
 	err := p.client.Get(ctx, client.ObjectKey{Namespace: after.Namespace, Name: after.MicroserviceName()}, ms)
@@ -442,7 +443,7 @@ func (p *planner) hosts(ctx context.Context, before, after *v1alpha1.NetworkPoli
 	return out, nil
 }
 
-// entries returns the entries that a NetworkPolicy gains, loses, or routes differently.
+// entries describes the entries that a NetworkPolicy gains, loses or routes differently.
 func entries(before, after *v1alpha1.NetworkPolicy) []string {
 	was := map[string]v1alpha1.Domain{}
 	if before != nil {
@@ -482,7 +483,7 @@ func fieldsOfDomain(before, after v1alpha1.Domain) ([]Field, error) {
 	return fields("", x, y), nil
 }
 
-// maxPaths is the maximum number of fields in a line.
+// maxPaths is the maximum number of fields in one line.
 const maxPaths = 6
 
 func paths(all []Field) string {
@@ -496,7 +497,7 @@ func paths(all []Field) string {
 	return strings.Join(names, ", ")
 }
 
-// needs describes what a rollout needs: time, people and pods.
+// needs describes the time, the approvals and the additional pods that a rollout needs.
 func needs(f *forecast.Forecast) string {
 	var parts []string
 	if f.Duration > 0 {
@@ -506,7 +507,7 @@ func needs(f *forecast.Forecast) string {
 		parts = append(parts, cli.Count(f.People, "approval"))
 	}
 	if f.Pods > 0 {
-		parts = append(parts, "+"+cli.Count(f.Pods, "pod")+" while it runs")
+		parts = append(parts, "+"+cli.Count(f.Pods, "pod")+" during the rollout")
 	}
 	return strings.Join(parts, ", ")
 }
@@ -530,7 +531,7 @@ func (r *Report) writePlan(out io.Writer) error {
 	return b.write(out)
 }
 
-// headline returns the answer for one object.
+// headline returns the text about one object in its first line.
 func (o Object) headline() string {
 	switch {
 	case len(o.NotAllowed) > 0:
@@ -568,7 +569,7 @@ func (r *Report) writeDiff(out io.Writer) error {
 // page collects the lines of an output.
 type page struct{ b strings.Builder }
 
-// line adds one line; text of objects and files in it cannot start another one.
+// line adds one line. It removes line breaks and control characters, which texts of objects and files may contain.
 func (p *page) line(indent, line string) { p.b.WriteString(indent + text.Clean(line) + "\n") }
 
 func (p *page) write(out io.Writer) error {

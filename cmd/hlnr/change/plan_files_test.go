@@ -12,7 +12,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// A Microservice of the same files may use an ImagePolicy that does not exist yet; a stored one is used as it is.
+// TestImagePolicyOfTheFiles checks that a Microservice may use an ImagePolicy from the same files that does not exist yet. An ImagePolicy that
+// exists is used in its stored form.
 func TestImagePolicyOfTheFiles(t *testing.T) {
 	t.Parallel()
 	const policy = `{apiVersion: hlnr.io/v1alpha1, kind: ImagePolicy, metadata: {name: %NAME}, spec: {image: registry.example.com/shop}}`
@@ -39,7 +40,7 @@ func TestImagePolicyOfTheFiles(t *testing.T) {
 	}
 }
 
-// A Microservice of the same files may refer to a template of an analysis that does not exist yet.
+// TestTemplatesOfTheFiles checks that a Microservice may refer to an analysis template from the same files that does not exist yet.
 func TestTemplatesOfTheFiles(t *testing.T) {
 	t.Parallel()
 	const shared = `{apiVersion: hlnr.io/v1alpha1, kind: %KIND, metadata: {name: errors}, spec: {metrics: [{name: errors, prometheus: {query: "1"}, thresholdRange: {max: 0}}]}}`
@@ -70,7 +71,8 @@ func TestTemplatesOfTheFiles(t *testing.T) {
 	}
 }
 
-// Objects without a namespace have none in a plan, and others that of the command.
+// TestNamespacesOfAPlan checks that cluster-scoped objects have no namespace in a plan, and that other objects default to the namespace of the
+// command.
 func TestNamespacesOfAPlan(t *testing.T) {
 	t.Parallel()
 	documents, err := files{"-"}.read(strings.NewReader(`

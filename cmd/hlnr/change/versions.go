@@ -12,10 +12,10 @@ import (
 // maxVersions is the maximum number of versions of each kind in a plan.
 const maxVersions = 5
 
-// versions describes which of the versions that the last scan recorded a change of an ImagePolicy offers or no longer
-// offers. Tags that the scan rejected and did not record are not known here.
+// versions describes how a change of an ImagePolicy affects the versions that the last scan recorded. Tags that the scan
+// rejected and did not record are not known.
 func versions(before, after *v1alpha1.ImagePolicy) []string {
-	const other = "which versions it would offer: hlnr explain -f FILE, for images of a registry"
+	const other = "to see which versions the policy would offer, run hlnr explain -f FILE (only for images of a registry)"
 	if before == nil || before.Spec.Image != after.Spec.Image {
 		return []string{other}
 	}
@@ -53,7 +53,7 @@ func versions(before, after *v1alpha1.ImagePolicy) []string {
 			out = append(out, v)
 		}
 	}
-	lines = append(lines, listed("offered too: ", in)...)
+	lines = append(lines, listed("also offered: ", in)...)
 	lines = append(lines, listed("no longer offered: ", out)...)
 	if len(lines) == 0 {
 		lines = append(lines, "the same versions are offered")
@@ -61,10 +61,10 @@ func versions(before, after *v1alpha1.ImagePolicy) []string {
 	if newest, last := first(now), first(old); newest != last {
 		lines = append(lines, fmt.Sprintf("the newest is %s instead of %s", orNone(newest), orNone(last)))
 	}
-	return append(lines, fmt.Sprintf("among the %d tags that the last scan recorded; all of them: hlnr explain -f", len(tags)))
+	return append(lines, fmt.Sprintf("this applies to the %d tags that the last scan recorded; for all tags, run hlnr explain -f", len(tags)))
 }
 
-// knownTags returns the tags of a policy: of its offers, and of what it recorded as rejected.
+// knownTags returns the offered tags and the recorded rejected tags of a policy.
 func knownTags(p *v1alpha1.ImagePolicy) (tags []string) {
 	add := func(tag string) {
 		if tag != "" && !slices.Contains(tags, tag) {
@@ -86,7 +86,7 @@ func knownTags(p *v1alpha1.ImagePolicy) (tags []string) {
 	return tags
 }
 
-// listed returns one line with the first names, or nothing if there are no names.
+// listed returns a line with the first names, or no line if there are no names.
 func listed(before string, names []string) []string {
 	if len(names) == 0 {
 		return nil

@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// explainArgs makes the errors of a command about its arguments name what is missing or unexpected, with an example.
+// explainArgs makes the errors of a command about its arguments more precise. They name the missing or unexpected argument, and
+// contain an example.
 func explainArgs(cmd *cobra.Command) {
 	check := cmd.Args
 	if check == nil {
@@ -48,7 +49,8 @@ func lastOf(args []string) string {
 	return args[len(args)-1]
 }
 
-// argNames returns the names of the arguments of a command in its usage; nil if it has alternatives, such as "RELEASE | MICROSERVICE [VERSION]".
+// argNames returns the names of the arguments in the usage line of a command. It returns nil if the usage line contains alternatives, such as
+// "RELEASE | MICROSERVICE [VERSION]".
 func argNames(cmd *cobra.Command) []string {
 	words := strings.Fields(cmd.Use)[1:]
 	if slices.Contains(words, "|") {
@@ -57,7 +59,7 @@ func argNames(cmd *cobra.Command) []string {
 	return words
 }
 
-// example returns the first example of a command that has arguments, or "".
+// example returns the first example of a command that contains arguments, or an empty string.
 func example(cmd *cobra.Command) string {
 	for line := range strings.Lines(cmd.Example) {
 		if e := strings.TrimSpace(line); strings.HasPrefix(e, cmd.CommandPath()+" ") {

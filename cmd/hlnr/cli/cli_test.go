@@ -35,7 +35,7 @@ func call(ctx context.Context, t *testing.T, argv []string, commands ...NewComma
 	return code, out.String(), err.String()
 }
 
-// returns returns a command that ends with the given error.
+// returns returns a command that ends with an error.
 func returns(err error) NewCommand {
 	return func(*Factory) *cobra.Command {
 		return &cobra.Command{Use: "ask", Short: "Ask", Example: "  hlnr ask", RunE: func(*cobra.Command, []string) error { return err }}
@@ -108,7 +108,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// Usage texts use the name by which the command was called.
+// TestProgram checks that usage texts contain the name with which the user called the command.
 func TestProgram(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -122,7 +122,7 @@ func TestProgram(t *testing.T) {
 		"completion by kubectl":  {[]string{"hlnr", "completion", "kubectl"}, []string{`exec kubectl hlnr __complete "$@"`}},
 		"version":                {[]string{"hlnr", "version"}, []string{"hlnr v1\n"}},
 		"options":                {[]string{"hlnr", "options"}, []string{"--kubeconfig", "--context", "--namespace", "--as ", "--request-timeout"}},
-		"groups":                 {[]string{"hlnr"}, []string{"See and explain:", "Exit codes:\n    0  yes"}},
+		"groups":                 {[]string{"hlnr"}, []string{"See and explain:", "Exit codes:\n    0  the answer is yes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -165,7 +165,7 @@ func TestWrongCommandLine(t *testing.T) {
 	}
 }
 
-// Errors about arguments name what is missing or unexpected, with an example.
+// TestArguments checks that errors about arguments contain the missing or unexpected argument, and an example.
 func TestArguments(t *testing.T) {
 	t.Parallel()
 	command := func(use, example string, args cobra.PositionalArgs) NewCommand {
@@ -197,7 +197,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// A command to copy includes the namespace, unless it is that of the context.
+// TestCommandToCopy checks that a command to copy includes the namespace, unless it is the namespace of the context.
 func TestCommandToCopy(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{"": "hlnr why web", "-n shop": "hlnr why web", "-n other": "hlnr why -n other web"} {
@@ -233,7 +233,7 @@ current-context: production
 	return path
 }
 
-// answer starts a server that gives one response to all requests.
+// answer starts a server that sends the same response to all requests, and returns its address.
 func answer(t *testing.T, status int, body string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -249,7 +249,7 @@ func status(code int, reason, message, details string) string {
 	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":%q,"message":%q,"details":%s,"code":%d}`, reason, message, details, code)
 }
 
-// A failed request ends with a message that gives the fix.
+// TestErrorsOfTheCluster checks that a failed request ends with a message that contains the fix.
 func TestErrorsOfTheCluster(t *testing.T) {
 	t.Parallel()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
@@ -269,15 +269,15 @@ func TestErrorsOfTheCluster(t *testing.T) {
 		"yes":                    {answer(t, 200, `{"kind":"MicroserviceList","apiVersion":"hlnr.io/v1alpha1","metadata":{},"items":[]}`), nil, ExitYes, ""},
 		"no server":              {"http://" + closed.Addr().String(), nil, ExitFailed, "the cluster cannot be reached: dial tcp 127.0.0.1"},
 		"no address":             {"http://cluster.invalid", nil, ExitFailed, "the host cluster.invalid cannot be resolved"},
-		"no CRDs":                {answer(t, 404, "404 page not found\n"), nil, ExitFailed, "the cluster has no hlnr.io/v1alpha1: the CRDs of Heighliner are not installed, or are of another version: install Heighliner with"},
-		"no permission":          {answer(t, 403, forbidden(`in the namespace "shop"`)), nil, ExitFailed, `you (ana) cannot list microservices.hlnr.io in namespace shop: those with the role view, edit or admin in the namespace can; one of them can grant you this permission with "kubectl -n shop create rolebinding NAME --clusterrole=heighliner-view --user=USER"; where a user with such a role cannot, Heighliner was uninstalled with its roles`},
+		"no CRDs":                {answer(t, 404, "404 page not found\n"), nil, ExitFailed, "the cluster has no hlnr.io/v1alpha1: the CRDs of Heighliner are not installed, or have another version: install Heighliner with"},
+		"no permission":          {answer(t, 403, forbidden(`in the namespace "shop"`)), nil, ExitFailed, `you (ana) cannot list microservices.hlnr.io in namespace shop: users with the role view, edit or admin in the namespace have this permission; an admin of the namespace can grant it to you with "kubectl -n shop create rolebinding NAME --clusterrole=heighliner-view --user=USER"; if users with such a role do not have it, Heighliner was uninstalled with its roles`},
 		"no permission anywhere": {answer(t, 403, forbidden("at the cluster scope")), []string{"-A"}, ExitFailed, "you (ana) cannot list microservices.hlnr.io in all namespaces: ask an administrator for the ClusterRole heighliner-view, or name one namespace with --namespace"},
 		"no user":                {answer(t, 401, status(401, "Unauthorized", "Unauthorized", "{}")), nil, ExitFailed, "rejected your credentials (401): log in again"},
 		"busy":                   {answer(t, 503, status(503, "ServiceUnavailable", "etcd", "{}")), nil, ExitFailed, "the API server is busy: try again"},
 		"context":                {"http://127.0.0.1:1", []string{"--context", "prodution"}, ExitUsage, `there is no context in the kubeconfig with the name "prodution"; did you mean "production"?`},
 		"another context":        {"http://127.0.0.1:1", []string{"--context", "test"}, ExitUsage, `there is no context in the kubeconfig with the name "test"; there is production`},
 		"file that is none":      {"http://127.0.0.1:1", []string{"--kubeconfig", "testdata/none"}, ExitUsage, "--kubeconfig: "},
-		"file of text":           {"http://127.0.0.1:1", []string{"--kubeconfig", "cli_test.go"}, ExitUsage, "the file cli_test.go is not a kubeconfig: set --kubeconfig or KUBECONFIG to a file that is"},
+		"file of text":           {"http://127.0.0.1:1", []string{"--kubeconfig", "cli_test.go"}, ExitUsage, "the file cli_test.go is not a kubeconfig: set --kubeconfig or KUBECONFIG to a kubeconfig"},
 		"folder":                 {"http://127.0.0.1:1", []string{"--kubeconfig", "."}, ExitUsage, "the file . is not a kubeconfig (is a directory)"},
 		"file without words":     {"http://127.0.0.1:1", []string{"--kubeconfig", os.DevNull}, ExitFailed, "no cluster is configured: set --kubeconfig or KUBECONFIG"},
 	} {
@@ -292,8 +292,8 @@ func TestErrorsOfTheCluster(t *testing.T) {
 	}
 }
 
-// Fields that the CRDs of the cluster do not have are rejected: the server would drop them
-// silently.
+// TestFieldsOfAnotherVersion checks that the API server rejects fields that its CRDs do not contain, instead of silently
+// dropping them.
 func TestFieldsOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	validation := make(chan string, 1)
@@ -381,7 +381,7 @@ func TestNearest(t *testing.T) {
 			t.Errorf("%.20q: -want +got\n%s", name, diff)
 		}
 	}
-	if got, want := Unknown("Microservice in namespace shop", "x", nil).Error(), `there is no Microservice in namespace shop with the name "x"; there are none; name another namespace with -n`; got != want {
+	if got, want := Unknown("Microservice in namespace shop", "x", nil).Error(), `there is no Microservice in namespace shop with the name "x"; there are none; select another namespace with -n`; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got, want := Unknown("group", "x", []string{"2.x", "1.x", "1.x"}).Error(), `there is no group with the name "x"; there are 1.x, 2.x`; got != want {
@@ -389,7 +389,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// Help reads no files and opens no connections.
+// TestHelpWithoutKubeconfig checks that help texts require neither files nor connections.
 func TestHelpWithoutKubeconfig(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	start := time.Now()
@@ -399,7 +399,7 @@ func TestHelpWithoutKubeconfig(t *testing.T) {
 	}
 }
 
-// TestKnownKinds checks that the resources of kinds without discovery are those of the cluster.
+// TestKnownKinds checks that the resources that the client knows without discovery match the resources of the cluster.
 func TestKnownKinds(t *testing.T) {
 	t.Parallel()
 	scheme, err := Scheme()

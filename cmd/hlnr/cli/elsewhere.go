@@ -13,11 +13,11 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// KnownNamespace returns an error that ends the command with [ExitUsage] if a namespace does not exist. A user who may not
-// read the namespace gets none.
+// KnownNamespace returns an error that ends the command with [ExitUsage] if a namespace does not exist. It returns no error if
+// the user may not read the namespace.
 func KnownNamespace(ctx context.Context, c client.Reader, name string) error {
 	err := c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
-	if name == "" || !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), fmt.Sprintf("%q not found", name)) { // or it is of a server without namespaces
+	if name == "" || !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), fmt.Sprintf("%q not found", name)) { // A server without namespaces returns another message.
 		return nil
 	}
 	var list corev1.NamespaceList
@@ -31,9 +31,9 @@ func KnownNamespace(ctx context.Context, c client.Reader, name string) error {
 	return Unknown("namespace", name, names)
 }
 
-// UnknownMicroservice returns the error for a Microservice that a namespace does not have; "" for all namespaces. what is
-// what could have the name, such as "Microservice", and names are what exists in the namespace. If the user may
-// read other namespaces, the error names those with a Microservice of this name.
+// UnknownMicroservice returns the error for the name of a Microservice that does not exist in a namespace. An empty namespace
+// means all namespaces. what is the kind of the object, such as "Microservice", and names are the existing names in the
+// namespace. If the user may read other namespaces, the error lists the namespaces with a Microservice of this name.
 func UnknownMicroservice(ctx context.Context, c client.Reader, what, namespace, name string, names []string) error {
 	if namespace == "" {
 		return Unknown(what+" in any namespace", name, names)
@@ -53,11 +53,12 @@ func UnknownMicroservice(ctx context.Context, c client.Reader, what, namespace, 
 	return Unknown(what+" in namespace "+namespace, name, names)
 }
 
-// namespacesWith returns the namespaces that have a Microservice of a name, as far as the user may list them.
+// namespacesWith returns the namespaces with a Microservice of a name, or nil if the user may not list Microservices in all
+// namespaces.
 func namespacesWith(ctx context.Context, c client.Reader, name string) (namespaces []string) {
 	var list v1alpha1.MicroserviceList
 	if err := c.List(ctx, &list, client.MatchingFields{"metadata.name": name}); err != nil {
-		return nil // the user may not, and the namespace is what the error is about
+		return nil // The message of the command needs no second error about missing permissions.
 	}
 	for i := range list.Items {
 		namespaces = append(namespaces, list.Items[i].Namespace)

@@ -16,7 +16,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// A Microservice that the namespace does not have is searched in the others, if the user may list them.
+// TestUnknownMicroservice checks that the error about an unknown Microservice lists other namespaces with this name, if the user may list
+// Microservices there.
 func TestUnknownMicroservice(t *testing.T) {
 	t.Parallel()
 	scheme, err := Scheme()

@@ -20,11 +20,11 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// installHint is how to install the CRDs that this version of the command needs.
-const installHint = "install Heighliner with \"kubectl apply -k\" of your overlay, or \"make install IMG=...\" in its repository; an administrator of the cluster may do that"
+// installHint describes how to install the CRDs that this version of the command needs.
+const installHint = "install Heighliner with \"kubectl apply -k\" of your overlay, or \"make install IMG=...\" in its repository; this requires permissions of an administrator of the cluster"
 
-// Explain returns an error of a command with the message and the exit code with which the command
-// ends: what is wrong, and what to do. An [Exit] is returned unchanged.
+// Explain converts an error of a command to an [Exit] with an exit code, and with a message about the cause and the fix. It
+// returns an [Exit] unchanged.
 func (f *Factory) Explain(ctx context.Context, err error) error {
 	var e *Exit
 	switch {
@@ -33,7 +33,7 @@ func (f *Factory) Explain(ctx context.Context, err error) error {
 	case errors.As(err, &e):
 		return e
 	case errors.Is(err, syscall.EPIPE):
-		return &Exit{Code: ExitFailed} // the reader, such as head, has ended: nothing can be reported
+		return &Exit{Code: ExitFailed} // The reader of the output, such as head, has ended.
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
 		return &Exit{ExitInterrupted, errors.New("interrupted")}
 	}
@@ -45,7 +45,7 @@ func (f *Factory) Explain(ctx context.Context, err error) error {
 	return Failed(err)
 }
 
-// explainKubeconfig explains errors of the kubeconfig, which occur before any request.
+// explainKubeconfig converts errors of the kubeconfig, which occur before any request.
 func (f *Factory) explainKubeconfig(err error) error {
 	switch text := err.Error(); {
 	case clientcmd.IsEmptyConfig(err):
@@ -65,7 +65,7 @@ func (f *Factory) explainKubeconfig(err error) error {
 		}
 		return Unknown("context in the kubeconfig", name, names)
 	case strings.Contains(text, "Invalid timeout value"):
-		return Usage(fmt.Errorf("--request-timeout: %q is not a duration: use a number of seconds, or one like 30s or 2m", *f.flags.Timeout))
+		return Usage(fmt.Errorf("--request-timeout: %q is not a duration: use a number of seconds, or a duration such as 30s or 2m", *f.flags.Timeout))
 	case clientcmd.IsConfigurationInvalid(err):
 		return Usage(fmt.Errorf("the kubeconfig is invalid: %w: set --kubeconfig and --context", err))
 	case errors.Is(err, fs.ErrNotExist) && *f.flags.KubeConfig != "" && strings.Contains(text, *f.flags.KubeConfig):
@@ -73,18 +73,18 @@ func (f *Factory) explainKubeconfig(err error) error {
 	case unloaded.MatchString(text):
 		m := unloaded.FindStringSubmatch(text)
 		cause := ""
-		if _, after, found := strings.Cut(m[2], m[1]+": "); found { // of the system, such as "read FILE: is a directory"
+		if _, after, found := strings.Cut(m[2], m[1]+": "); found { // An error of the system, such as "read FILE: is a directory".
 			cause = " (" + after + ")"
 		}
-		return Usage(fmt.Errorf("the file %s is not a kubeconfig%s: set --kubeconfig or KUBECONFIG to a file that is", m[1], cause))
+		return Usage(fmt.Errorf("the file %s is not a kubeconfig%s: set --kubeconfig or KUBECONFIG to a kubeconfig", m[1], cause))
 	}
 	return nil
 }
 
-// unloaded matches the message about a file that cannot be loaded as a kubeconfig. Its cause may be an error of a JSON parser.
+// unloaded matches the message about a file that cannot be loaded as a kubeconfig. The second group may be an error of a JSON parser.
 var unloaded = regexp.MustCompile(`(?s)error loading config file "([^"]*)": (.*)`)
 
-// explainConnection explains errors of requests without a response.
+// explainConnection converts errors of requests without a response.
 func explainConnection(err error) error {
 	var (
 		lookup  *net.DNSError
@@ -104,7 +104,7 @@ func explainConnection(err error) error {
 	case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
 		return Failed(fmt.Errorf("the API server did not respond in time: %w: try again, or increase --request-timeout", err))
 	case errors.As(err, &address):
-		return Failed(fmt.Errorf("the cluster cannot be reached: %w: check that it runs, and --context", address))
+		return Failed(fmt.Errorf("the cluster cannot be reached: %w: check --context, and that the cluster is running", address))
 	}
 	return nil
 }
@@ -114,26 +114,26 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// explainKind explains errors about kinds that the server does not have.
+// explainKind converts errors about kinds that the API server does not have.
 func explainKind(err error) error {
 	if meta.IsNoMatchError(err) {
-		return Failed(fmt.Errorf("the cluster does not have a required kind: %w; %s", err, installHint))
+		return Failed(fmt.Errorf("the cluster lacks a required kind: %w; %s", err, installHint))
 	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Reason != metav1.StatusReasonNotFound {
 		return nil
 	}
-	// An object that does not exist has a name; a resource that does not exist has none.
+	// The error about a missing object contains a name. The error about a missing resource contains no name.
 	if d := status.Status().Details; d == nil || d.Name == "" {
-		return Failed(fmt.Errorf("the cluster has no %s: the CRDs of Heighliner are not installed, or are of another version: %s", v1alpha1.GroupVersion, installHint))
+		return Failed(fmt.Errorf("the cluster has no %s: the CRDs of Heighliner are not installed, or have another version: %s", v1alpha1.GroupVersion, installHint))
 	}
 	return nil
 }
 
-// refused matches the message about a request without the permission.
+// refused matches the message about a request for which the user lacks the permission.
 var refused = regexp.MustCompile(`User "([^"]*)" cannot (\w+) resource "([^"]*)" in API group "([^"]*)"(?: in the namespace "([^"]*)"| at the cluster scope)?`)
 
-// explainStatus explains error responses of the API server.
+// explainStatus converts error responses of the API server.
 func (f *Factory) explainStatus(err error) error {
 	var s apierrors.APIStatus
 	if !errors.As(err, &s) {
@@ -146,7 +146,7 @@ func (f *Factory) explainStatus(err error) error {
 	case apierrors.IsForbidden(err):
 		m := refused.FindStringSubmatch(message)
 		if m == nil {
-			return Failed(err) // an admission policy, whose message gives the fix
+			return Failed(err) // The error is from an admission policy, whose message contains the fix.
 		}
 		return Failed(errors.New(Forbidden(Permission{User: m[1], Verb: m[2], Resource: resource(m[3], m[4]), Namespace: m[5]})))
 	case strings.Contains(message, strictPrefix):
@@ -162,7 +162,7 @@ func (f *Factory) explainStatus(err error) error {
 	return nil
 }
 
-// strictPrefix precedes the unknown fields in the server's message.
+// strictPrefix precedes the unknown fields in the message of the API server.
 const strictPrefix = "strict decoding error: "
 
 func resource(plural, group string) string {
@@ -172,19 +172,19 @@ func resource(plural, group string) string {
 	return plural + "." + group
 }
 
-// Permission is one that a user may lack.
+// Permission is a permission that a user may lack.
 type Permission struct {
-	// User as the API server knows them; "" for the current user.
+	// User is the name of the user in the API server, empty if it is not known.
 	User string
-	// Verb of the request, such as patch.
+	// Verb is the verb of the request, such as patch.
 	Verb string
-	// Resource with its group, such as microservices.hlnr.io; "pods/log" for a subresource.
+	// Resource is the resource with its group, such as microservices.hlnr.io, or with its subresource, such as pods/log.
 	Resource string
-	// Namespace; "" for all namespaces.
+	// Namespace is the namespace of the request, empty for all namespaces.
 	Namespace string
 }
 
-// Forbidden returns the message about a missing permission: who lacks it, and which role contains it.
+// Forbidden returns the message about a missing permission, with the user who lacks it and the role that contains it.
 func Forbidden(r Permission) string {
 	user := "you"
 	if r.User != "" {
@@ -197,7 +197,7 @@ func Forbidden(r Permission) string {
 	return fmt.Sprintf("%s cannot %s %s %s%s", user, r.Verb, r.Resource, scope, r.remedy())
 }
 
-// remedy names the role with the permission, and how to get it.
+// remedy describes the role with the permission, and how the user gets this role.
 func (r Permission) remedy() string {
 	write := r.Verb == "patch" || r.Verb == "update" || r.Verb == "create" || r.Verb == "delete"
 	var role, who string
@@ -211,12 +211,12 @@ func (r Permission) remedy() string {
 	case write && plural == "clusterfreezes":
 		return ": ask an administrator for the ClusterRole heighliner-freeze-cluster"
 	case write:
-		role, who = "heighliner-edit", "those with the role edit or admin in the namespace"
+		role, who = "heighliner-edit", "users with the role edit or admin in the namespace"
 	default:
-		role, who = "heighliner-view", "those with the role view, edit or admin in the namespace"
+		role, who = "heighliner-view", "users with the role view, edit or admin in the namespace"
 	}
 	if r.Namespace == "" {
 		return fmt.Sprintf(": ask an administrator for the ClusterRole %s, or name one namespace with --namespace", role)
 	}
-	return fmt.Sprintf(": %s can; one of them can grant you this permission with \"kubectl -n %s create rolebinding NAME --clusterrole=%s --user=USER\"; where a user with such a role cannot, Heighliner was uninstalled with its roles", who, r.Namespace, role)
+	return fmt.Sprintf(": %s have this permission; an admin of the namespace can grant it to you with \"kubectl -n %s create rolebinding NAME --clusterrole=%s --user=USER\"; if users with such a role do not have it, Heighliner was uninstalled with its roles", who, r.Namespace, role)
 }

@@ -5,48 +5,48 @@ import (
 	"fmt"
 )
 
-// Code is an exit code of the command. Scripts depend on it.
+// Code is an exit code of the command. Scripts depend on these codes.
 type Code int
 
 // The exit codes.
 const (
-	// ExitYes: the answer is yes, or the act was done.
+	// ExitYes means that the answer is yes, or the action was done.
 	ExitYes Code = 0
-	// ExitFailed: the question could not be answered, or the act could not be done.
+	// ExitFailed means that the question could not be answered, or the action could not be done.
 	ExitFailed Code = 1
-	// ExitUsage: the question is wrong: a flag, an argument, a name that does not exist, or a file.
+	// ExitUsage means that the input is invalid: a flag, an argument, a name that does not exist, or a file.
 	ExitUsage Code = 2
-	// ExitNo: a negative answer, or the action is not possible in the current state.
+	// ExitNo means that the answer is negative, or the action is not possible in the current state.
 	ExitNo Code = 3
-	// ExitTimeout: the timeout of a flag expired before there was an answer.
+	// ExitTimeout means that the timeout of a flag expired before there was an answer.
 	ExitTimeout Code = 4
-	// ExitWaits: the subject of the question waits for a person.
+	// ExitWaits means that the release waits for a person.
 	ExitWaits Code = 5
-	// ExitInterrupted: a signal ended the command.
+	// ExitInterrupted means that a signal ended the command.
 	ExitInterrupted Code = 130
 )
 
-// Codes lists the exit codes with their meaning, for help and reference.
+// Codes lists the exit codes with their meaning, for help texts and the reference.
 var Codes = []struct {
 	Code    Code
 	Meaning string
 }{
-	{ExitYes, "yes, or done"},
-	{ExitFailed, "could not be answered or done, for example without a cluster or a permission"},
+	{ExitYes, "the answer is yes, or the action was done"},
+	{ExitFailed, "the command failed, for example without a cluster or a permission"},
 	{ExitUsage, "invalid input: a flag, an argument, a name that does not exist, or a file"},
-	{ExitNo, "no, or the action is not possible in the current state"},
-	{ExitTimeout, "the time of --timeout has expired"},
-	{ExitWaits, "it waits for a person"},
-	{ExitInterrupted, "interrupted by a signal"},
+	{ExitNo, "the answer is negative, or the action is not possible in the current state"},
+	{ExitTimeout, "the timeout expired"},
+	{ExitWaits, "the release waits for a person"},
+	{ExitInterrupted, "a signal interrupted the command"},
 }
 
-// Exit ends the command with a code. Without an error nothing is printed.
+// Exit is an error that ends the command with an exit code. If Err is nil, the command prints no message.
 type Exit struct {
 	Code Code
 	Err  error
 }
 
-// Error returns the message.
+// Error returns the message of Err or, without one, the exit code.
 func (e *Exit) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("exit code %d", e.Code)
@@ -54,25 +54,25 @@ func (e *Exit) Error() string {
 	return e.Err.Error()
 }
 
-// Unwrap returns the cause.
+// Unwrap returns Err.
 func (e *Exit) Unwrap() error { return e.Err }
 
-// Failed ends the command with [ExitFailed].
+// Failed returns an error that ends the command with [ExitFailed].
 func Failed(err error) error { return &Exit{ExitFailed, err} }
 
-// Usage ends the command with [ExitUsage].
+// Usage returns an error that ends the command with [ExitUsage].
 func Usage(err error) error { return &Exit{ExitUsage, err} }
 
-// No ends the command with [ExitNo]. err may be nil if the output has the reason.
+// No returns an error that ends the command with [ExitNo]. err may be nil if the output contains the reason.
 func No(err error) error { return &Exit{ExitNo, err} }
 
-// TimedOut ends the command with [ExitTimeout].
+// TimedOut returns an error that ends the command with [ExitTimeout].
 func TimedOut(err error) error { return &Exit{ExitTimeout, err} }
 
-// Waits ends the command with [ExitWaits]. err may be nil if the output has the reason.
+// Waits returns an error that ends the command with [ExitWaits]. err may be nil if the output contains the reason.
 func Waits(err error) error { return &Exit{ExitWaits, err} }
 
-// CodeOf returns the exit code of an error; [ExitYes] for nil.
+// CodeOf returns the exit code of an error. It returns [ExitYes] for nil, and [ExitFailed] for an error without an exit code.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ExitYes

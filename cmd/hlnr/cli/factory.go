@@ -30,17 +30,17 @@ import (
 // FieldManager is the field manager of all writes of the command.
 const FieldManager = "hlnr"
 
-// The rate limits of requests, those of kubectl.
+// The rate limits of requests, which are the same as those of kubectl.
 const (
 	qps   = 50
 	burst = 300
 )
 
-// Factory provides the streams, the clock and the cluster of a command. It reads and connects only when a method needs it,
-// so that help needs no kubeconfig.
+// Factory provides the streams, the clock and the cluster of a command. It reads the kubeconfig and connects to the cluster only
+// when a method needs them, so that help texts need no kubeconfig.
 type Factory struct {
 	genericiooptions.IOStreams
-	// Version of the command.
+	// Version is the version of the command.
 	Version string
 	// Clock is the only source of time.
 	Clock clock.Clock
@@ -52,26 +52,26 @@ type Factory struct {
 	err     error
 }
 
-// New returns a factory for one run. program is how the user called the command, see [Program].
+// New returns a factory for one run. program is the name with which the user called the command, see [Program].
 func New(program, version string, streams genericiooptions.IOStreams) *Factory {
 	flags := genericclioptions.NewConfigFlags(true).WithWarningPrinter(streams)
 	return &Factory{IOStreams: streams, Version: version, Clock: clock.RealClock{}, flags: flags, program: program}
 }
 
-// Program returns how the user calls the command: "hlnr", or "kubectl hlnr". Commands in messages
-// begin with it.
+// Program returns the name with which the user called the command: "hlnr", or "kubectl hlnr". Commands in messages
+// begin with this name.
 func (f *Factory) Program() string { return f.program }
 
-// addFlags adds the flags of kubectl about the cluster.
+// addFlags adds the flags of kubectl for the connection to the cluster.
 func (f *Factory) addFlags(flags *pflag.FlagSet) { f.flags.AddFlags(flags) }
 
-// Config returns the configuration of the cluster, from kubeconfig and flags.
+// Config returns the configuration of the connection to the cluster, from the kubeconfig and the flags.
 func (f *Factory) Config() (*rest.Config, error) {
 	config, err := f.flags.ToRESTConfig()
 	if err != nil {
 		return nil, err
 	}
-	// Without a kubeconfig the default is a port of this machine, which is probably not intended.
+	// Without a kubeconfig, the default server is a port of this machine, which is probably not intended.
 	raw, err := f.Kubeconfig().RawConfig()
 	if err == nil && len(raw.Clusters) == 0 && *f.flags.APIServer == "" && strings.HasSuffix(config.Host, "localhost:8080") {
 		return nil, clientcmd.ErrEmptyConfig
@@ -81,11 +81,11 @@ func (f *Factory) Config() (*rest.Config, error) {
 	return config, nil
 }
 
-// Kubeconfig returns the configuration from files and flags.
+// Kubeconfig returns the kubeconfig that results from files and flags.
 func (f *Factory) Kubeconfig() clientcmd.ClientConfig { return f.flags.ToRawKubeConfigLoader() }
 
-// Client returns a client without a cache, which can watch. The kinds of [Scheme] need no discovery, which would delay the
-// first answer. Other kinds are discovered.
+// Client returns a client without a cache that supports watches. For the kinds of [Scheme], the client needs no discovery, which
+// would delay the first answer. It discovers other kinds.
 func (f *Factory) Client() (client.WithWatch, error) {
 	f.once.Do(func() { f.client, f.err = f.newClient() })
 	return f.client, f.err
@@ -99,7 +99,7 @@ func (f *Factory) newClient() (client.WithWatch, error) {
 	return newClient(config, func() (meta.RESTMapper, error) { return f.flags.ToRESTMapper() })
 }
 
-// NewClient returns a client like [Factory.Client] for a configuration.
+// NewClient returns a client like [Factory.Client] for another configuration.
 func NewClient(config *rest.Config) (client.WithWatch, error) {
 	return newClient(config, func() (meta.RESTMapper, error) {
 		c, err := rest.HTTPClientFor(config)
@@ -110,7 +110,7 @@ func NewClient(config *rest.Config) (client.WithWatch, error) {
 	})
 }
 
-// newClient returns a client that discovers only unknown kinds.
+// newClient returns a client that calls discover only for kinds that are not in [Scheme].
 func newClient(config *rest.Config, discover func() (meta.RESTMapper, error)) (client.WithWatch, error) {
 	scheme, err := Scheme()
 	if err != nil {
@@ -124,8 +124,8 @@ func newClient(config *rest.Config, discover func() (meta.RESTMapper, error)) (c
 	return strictClient{c}, nil
 }
 
-// strictClient makes the server reject fields that its schemas do not have: fields of CRDs of another version would be
-// dropped silently, and an act would have no effect, or only part of it.
+// strictClient makes the API server reject fields that its schemas do not contain. Otherwise, the API server would silently
+// drop fields if its CRDs have another version, and an action would have only some of its effects.
 type strictClient struct{ client.WithWatch }
 
 const strict = client.FieldValidation(metav1.FieldValidationStrict)
@@ -142,14 +142,14 @@ func (c strictClient) Patch(ctx context.Context, o client.Object, patch client.P
 	return c.WithWatch.Patch(ctx, o, patch, append([]client.PatchOption{strict}, opts...)...)
 }
 
-// Namespace returns the namespace of --namespace, else that of the context, else "default".
+// Namespace returns the namespace of --namespace, otherwise the namespace of the context, and otherwise "default".
 func (f *Factory) Namespace() (string, error) {
 	namespace, _, err := f.Kubeconfig().Namespace()
 	return namespace, err
 }
 
-// Home returns the namespace in which a command without --namespace acts: that of the context, else "default". Suggested
-// commands include any other namespace, so that they can be copied.
+// Home returns the namespace of a command without --namespace: the namespace of the context, or "default". Suggested commands
+// include any other namespace, so that a user can copy them.
 func (f *Factory) Home() (string, error) {
 	raw, err := f.Kubeconfig().RawConfig()
 	if err != nil {
@@ -162,19 +162,21 @@ func (f *Factory) Home() (string, error) {
 	return metav1.NamespaceDefault, nil
 }
 
-// Command returns a command of hlnr to copy about an object in a namespace, which it includes if that is not [Factory.Home].
+// Command returns a command of hlnr about an object in a namespace, for users to copy. The command includes the namespace if it is
+// not [Factory.Home].
 func (f *Factory) Command(namespace, verb string, args ...string) string {
 	home, err := f.Home()
 	if err != nil {
-		home = "" // the command includes the namespace
+		home = "" // The command then includes the namespace.
 	}
 	return view.Command(f.program, home, namespace, verb, args...)
 }
 
-// Now returns the time of the clock.
+// Now returns the current time of the clock.
 func (f *Factory) Now() time.Time { return f.Clock.Now() }
 
-// Scope selects the objects that a command reads: of one namespace or all, and all objects or those that match a selector.
+// Scope selects the objects that a command reads: the objects of one namespace or of all namespaces, and optionally only objects
+// that match a label selector.
 type Scope struct {
 	allNamespaces bool
 	selector      string
@@ -188,7 +190,7 @@ func AddScope(cmd *cobra.Command) *Scope {
 	return &s
 }
 
-// Namespace returns the namespace to list, "" for all.
+// Namespace returns the namespace to list, or an empty string for all namespaces.
 func (s *Scope) Namespace(f *Factory) (string, error) {
 	if s.allNamespaces {
 		return "", nil
@@ -199,7 +201,7 @@ func (s *Scope) Namespace(f *Factory) (string, error) {
 // AllNamespaces reports whether --all-namespaces is set.
 func (s *Scope) AllNamespaces() bool { return s.allNamespaces }
 
-// Selector returns the label selector; an invalid expression ends the command with [ExitUsage].
+// Selector returns the label selector. For an invalid expression, it returns an error that ends the command with [ExitUsage].
 func (s *Scope) Selector() (labels.Selector, error) {
 	selector, err := labels.Parse(s.selector)
 	if err != nil {
@@ -208,11 +210,11 @@ func (s *Scope) Selector() (labels.Selector, error) {
 	return selector, nil
 }
 
-// completeTimeout limits how long a completion waits for the cluster.
+// completeTimeout is the maximum time for which a completion waits for the cluster.
 const completeTimeout = 2 * time.Second
 
 // CompleteNames completes the first n arguments with the names of the objects of a list. If the cluster does not respond
-// within two seconds there are no suggestions.
+// within two seconds, there are no suggestions.
 func (f *Factory) CompleteNames(n int, newList func() client.ObjectList) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) >= n {
@@ -228,7 +230,7 @@ func (f *Factory) CompleteNames(n int, newList func() client.ObjectList) cobra.C
 	}
 }
 
-// names returns the names of the objects in the namespace.
+// names returns the names of the objects in the namespace of the command. The type of the list selects their kind.
 func (f *Factory) names(ctx context.Context, list client.ObjectList) ([]string, error) {
 	c, err := f.Client()
 	if err != nil {

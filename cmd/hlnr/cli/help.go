@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// usage is the template of help: the global options, which are those of kubectl, have their own
-// command.
+// usage is the template of help texts. It does not contain the global flags, which are flags of kubectl: the command
+// "options" lists them.
 const usage = `Usage:{{if .Runnable}}
   {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
   {{.CommandPath}} [command]{{end}}{{if gt (len .Aliases) 0}}
@@ -32,20 +32,20 @@ Flags:
 {{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
 
 Use "{{.CommandPath}} [command] --help" for more information about a command.{{end}}
-Use "{{.Root.CommandPath}} options" for the flags for the connection to the cluster, which all commands have.
+Use "{{.Root.CommandPath}} options" to list the flags for the connection to the cluster, which all commands have.
 `
 
-// The groups of commands in help.
+// The groups of commands in the help text.
 const (
-	// GroupSee: commands that answer questions.
+	// GroupSee is the group of commands that answer questions.
 	GroupSee = "see"
-	// GroupAct: commands that change something.
+	// GroupAct is the group of commands that change something.
 	GroupAct = "act"
-	// GroupCheck: commands about manifests and the installation.
+	// GroupCheck is the group of commands about manifests and the installation.
 	GroupCheck = "check"
 )
 
-// setHelp sets the usage texts, with the program as the user called it.
+// setHelp sets the usage texts, with the name with which the user called the program.
 func setHelp(root *cobra.Command, f *Factory) {
 	root.SetUsageTemplate(usage)
 	root.AddGroup(
@@ -61,7 +61,7 @@ func setHelp(root *cobra.Command, f *Factory) {
 	}
 }
 
-// called replaces the program in examples by the one that the user called.
+// called replaces the program in examples with the name with which the user called it.
 func called(cmd *cobra.Command, program string) {
 	replacer := strings.NewReplacer("  "+name+" ", "  "+program+" ", "| "+name+" ", "| "+program+" ", "\""+name+" ", "\""+program+" ", "& "+name+" ", "& "+program+" ")
 	cmd.Example, cmd.Long = replacer.Replace(cmd.Example), replacer.Replace(cmd.Long)
@@ -76,12 +76,12 @@ func newOptionsCommand() *cobra.Command {
 		Short: "List the flags for the connection to the cluster, which all commands have",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return write(cmd.OutOrStdout(), []byte("These flags are those of kubectl, and each command has them:\n\n"+cmd.InheritedFlags().FlagUsages()))
+			return write(cmd.OutOrStdout(), []byte("Each command has these flags of kubectl:\n\n"+cmd.InheritedFlags().FlagUsages()))
 		},
 	}
 }
 
-// codesText lists the exit codes.
+// codesText returns the list of exit codes for the help text.
 func codesText() string {
 	var b strings.Builder
 	b.WriteString("Exit codes:")

@@ -14,9 +14,8 @@ const maxNamed = 8
 // maxNear is the maximum number of suggested names.
 const maxNear = 3
 
-// Unknown returns the error for a name that does not exist, with the nearest names that do. what
-// is the thing with its location in the singular, such as "Microservice in namespace shop". The
-// exit code is [ExitUsage].
+// Unknown returns the error for a name that does not exist, with the nearest existing names. what describes the object and
+// its location in the singular, such as "Microservice in namespace shop". The exit code is [ExitUsage].
 func Unknown(what, name string, names []string) error {
 	text := fmt.Sprintf("there is no %s with the name %q", what, name)
 	if near := Nearest(name, names); len(near) > 0 {
@@ -24,12 +23,12 @@ func Unknown(what, name string, names []string) error {
 	}
 	text += "; " + ThereAre(names)
 	if strings.Contains(what, " in namespace ") {
-		text += "; name another namespace with -n"
+		text += "; select another namespace with -n"
 	}
 	return Usage(errors.New(text))
 }
 
-// Suggest returns the error for a name that does not exist, with names that were probably meant. The exit code is [ExitUsage].
+// Suggest returns the error for a name that does not exist, with the names that the user probably meant. The exit code is [ExitUsage].
 func Suggest(what, name string, near []string) error {
 	return Usage(fmt.Errorf("there is no %s with the name %q; did you mean %s?", what, name, quoted(near[:min(len(near), maxNear)], " or ")))
 }
@@ -42,7 +41,7 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// ThereAre lists names for a message, at most eight of them.
+// ThereAre lists at most eight names for a message.
 func ThereAre(names []string) string {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	switch {
@@ -64,8 +63,8 @@ func quoted(names []string, or string) string {
 	return strings.Join(out, or)
 }
 
-// Nearest returns the names that were probably meant by another one, nearest first, at most three:
-// those within a few edits, and those that contain it or are a prefix of it.
+// Nearest returns at most three names that the user probably meant, with the nearest name first. These are the names that
+// differ from the given name by a few edits, that contain it, or that are a prefix of it.
 func Nearest(name string, names []string) []string {
 	type near struct {
 		name     string
@@ -93,11 +92,11 @@ func Nearest(name string, names []string) []string {
 	return out
 }
 
-// maxCompared limits the work for long names.
+// maxCompared is the maximum length of names that are compared, which limits the work for long names.
 const maxCompared = 256
 
-// edits returns the minimum number of letters to insert, delete, replace or swap with their
-// neighbor to turn a into b.
+// edits returns the minimum number of edits that turn a into b. An edit inserts, deletes or replaces a letter, or swaps two
+// adjacent letters.
 func edits(a, b string) int {
 	if len(a) > maxCompared || len(b) > maxCompared {
 		return maxCompared

@@ -12,19 +12,19 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The values of --output. Not every command supports all of them.
+// The values of --output. A command may support only some of them.
 const (
-	// FormatText is the default: sentences and tables for users. It cannot be named in the flag.
+	// FormatText is the default: sentences and tables for users. It is not a value of the flag.
 	FormatText = ""
-	// FormatTable is the text too.
+	// FormatTable is the same text as FormatText.
 	FormatTable = "table"
-	// FormatWide is the text with more columns and absolute times.
+	// FormatWide is the text with additional columns and absolute times.
 	FormatWide = "wide"
-	// FormatJSON is stable within an API version; times are RFC 3339.
+	// FormatJSON is JSON that is stable within an API version. Times are in RFC 3339.
 	FormatJSON = "json"
 	// FormatYAML is the content of FormatJSON as YAML.
 	FormatYAML = "yaml"
-	// FormatName is one "resource.group/name" per line.
+	// FormatName prints one "resource.group/name" per line.
 	FormatName = "name"
 )
 
@@ -33,14 +33,14 @@ var Formats = []string{FormatJSON, FormatYAML, FormatWide, FormatName}
 
 // Output is the flag --output of one command.
 type Output struct {
-	// Format that the user selected; [FormatText] without the flag.
+	// Format is the format that the user selected, or [FormatText] without the flag.
 	Format string
 
 	formats []string
 }
 
-// AddOutput adds the flag --output with the formats of the command; without formats, [Formats]. Another value
-// ends the command with [ExitUsage].
+// AddOutput adds the flag --output with the formats of the command, which default to [Formats]. Another value ends the
+// command with [ExitUsage].
 func AddOutput(cmd *cobra.Command, formats ...string) *Output {
 	if len(formats) == 0 {
 		formats = Formats
@@ -48,7 +48,7 @@ func AddOutput(cmd *cobra.Command, formats ...string) *Output {
 	o := &Output{formats: formats}
 	cmd.Flags().VarP(o, "output", "o", "output format: "+strings.Join(formats, ", "))
 	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		cmd.PrintErrln(err) // the flag was added above
+		cmd.PrintErrln(err) // The flag exists, so that this does not happen.
 	}
 	return o
 }
@@ -65,14 +65,14 @@ func (o *Output) Set(format string) error {
 	return nil
 }
 
-// Type returns the name of the value in help.
+// Type returns the name of the value in help texts.
 func (o *Output) Type() string { return "format" }
 
 // Wide reports whether the text has additional columns and absolute times.
 func (o *Output) Wide() bool { return o.Format == FormatWide }
 
-// Print writes value as JSON or YAML, the names one per line, or the text. text and names may be nil if the
-// command does not support that format.
+// Print writes value as JSON or YAML, the names with one name per line, or the text. text and names may be nil if the
+// command does not support these formats.
 func (o *Output) Print(out io.Writer, value any, text func(io.Writer) error, names func() []string) error {
 	switch o.Format {
 	case FormatJSON:
@@ -97,7 +97,7 @@ func (o *Output) Print(out io.Writer, value any, text func(io.Writer) error, nam
 	return text(out)
 }
 
-// JSON returns value as JSON for people and scripts. Control characters in its texts are escaped.
+// JSON returns value as indented JSON. Control characters in its texts are escaped.
 func JSON(value any) ([]byte, error) {
 	raw, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
@@ -106,7 +106,7 @@ func JSON(value any) ([]byte, error) {
 	return append(escape(raw), '\n'), nil
 }
 
-// JSONLine returns value as JSON in one line, escaped in the same way.
+// JSONLine returns value as JSON in one line. Control characters in its texts are escaped.
 func JSONLine(value any) ([]byte, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -121,15 +121,15 @@ func YAML(value any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write YAML: %w", err)
 	}
-	// JSONToYAML reads JSON as YAML, in which these characters are not allowed without an escape.
+	// JSONToYAML parses JSON as YAML, which does not allow these characters without an escape.
 	if raw, err = yaml.JSONToYAML(escape(raw)); err != nil {
 		return nil, fmt.Errorf("write YAML: %w", err)
 	}
 	return raw, nil
 }
 
-// escape escapes in JSON the characters that encoding/json does not escape, but that terminals may interpret
-// and YAML does not allow.
+// escape escapes characters in JSON that encoding/json does not escape, but that terminals may interpret and YAML does
+// not allow.
 func escape(raw []byte) []byte {
 	out := make([]byte, 0, len(raw))
 	for _, r := range string(raw) {

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestPrintEscapes checks that each character can be printed as JSON and YAML, and that those that control
-// terminals are escaped.
+// TestPrintEscapes checks that each character can be printed as JSON and YAML, and that characters that control terminals are
+// escaped.
 func TestPrintEscapes(t *testing.T) {
 	t.Parallel()
 	var all strings.Builder

@@ -7,7 +7,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// The role that a message names has the permission that is missing: freezes are not in heighliner-edit.
+// TestForbiddenNamesTheRole checks that the role in a message contains the missing permission. For example, heighliner-edit does not contain the
+// permission to write freezes.
 func TestForbiddenNamesTheRole(t *testing.T) {
 	for resource, role := range map[string]string{
 		"microservices": "--clusterrole=heighliner-edit", "versionedmicroservices": "--clusterrole=heighliner-decide",

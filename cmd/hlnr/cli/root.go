@@ -1,16 +1,17 @@
-// Package cli has the common parts of the command hlnr: its names, the cluster, output, messages and exit codes. A
-// command is a function that takes a [Factory] and returns a [cobra.Command]; [Factory.Explain] converts its errors.
+// Package cli contains the common parts of the commands of hlnr: names, access to the cluster, output, messages and exit
+// codes. A command is a function that takes a [Factory] and returns a [cobra.Command]. [Factory.Explain] converts its
+// errors.
 //
-//	root.go     the root command, and how it runs
-//	help.go     usage texts, and the global options
-//	exit.go     exit codes, and errors that carry one
-//	errors.go   messages for errors of kubeconfig, connection and API server
-//	factory.go  streams, clock and cluster; flags that select objects
-//	scheme.go   the kinds that the client knows without discovery
-//	output.go   the flag --output
-//	names.go    errors for unknown names, with the nearest names
+//	root.go       the root command, and its run
+//	help.go       usage texts, and the command options
+//	exit.go       exit codes, and errors with an exit code
+//	errors.go     messages for errors of the kubeconfig, the connection and the API server
+//	factory.go    streams, clock and cluster, and the flags that select objects
+//	scheme.go     the kinds that the client knows without discovery
+//	output.go     the flag --output
+//	names.go      errors for unknown names, with the nearest names
 //	elsewhere.go  errors for Microservices of other namespaces, and for unknown namespaces
-//	args.go     errors about missing and unexpected arguments
+//	args.go       errors about missing and unexpected arguments
 package cli
 
 import (
@@ -41,8 +42,8 @@ const (
 	completionBin = "kubectl_complete-hlnr"
 )
 
-// Program returns how the user called the command, and the arguments: for a plugin of kubectl, usage texts and
-// messages begin with "kubectl hlnr". As kubectl_complete-hlnr it completes the arguments.
+// Program returns the name with which the user called the command, and the arguments. For a plugin of kubectl, the name
+// in usage texts and messages is "kubectl hlnr". If the binary is called kubectl_complete-hlnr, it completes arguments.
 func Program(argv []string) (program string, args []string) {
 	if len(argv) == 0 {
 		return name, nil
@@ -56,13 +57,13 @@ func Program(argv []string) (program string, args []string) {
 	return name, argv[1:]
 }
 
-// NewCommand returns a command that uses a factory.
+// NewCommand is a function that returns a command, which uses the factory.
 type NewCommand func(*Factory) *cobra.Command
 
-// Main runs the program with the signals of the process, and returns its exit code. The first SIGINT or SIGTERM ends
-// the run; the second one kills it.
+// Main runs the program, and returns its exit code. The first SIGINT or SIGTERM ends the run, and the second kills the
+// process.
 func Main(argv []string, version string, commands ...NewCommand) int {
-	klog.SetLogger(logr.Discard()) // The log of client-go about a request that a signal ends is not for users.
+	klog.SetLogger(logr.Discard()) // Users do not need the log of client-go, such as lines about a request that a signal ended.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
@@ -78,17 +79,17 @@ func Run(ctx context.Context, f *Factory, args []string, commands ...NewCommand)
 	if err == nil {
 		return ExitYes
 	}
-	e := &Exit{ExitUsage, err} // an error of cobra
+	e := &Exit{ExitUsage, err} // An error of cobra is not an Exit.
 	errors.As(err, &e)
 	if e.Err != nil {
-		fmt.Fprintln(f.ErrOut, "hlnr:", message(e.Err)) // an error of this stream cannot be reported
+		fmt.Fprintln(f.ErrOut, "hlnr:", message(e.Err)) // An error of this stream cannot be reported.
 	}
 	return e.Code
 }
 
-// message returns the text of an error without control characters, which fields of objects and responses of servers
-// may contain. Line breaks stay, because lists of faults have some; further lines are indented, so that none of them
-// can pass for a message of hlnr.
+// message returns the text of an error without control characters, which fields of objects and responses of servers may
+// contain. It keeps line breaks, because lists of problems contain them. It indents all lines except the first, so that
+// no line looks like another message of hlnr.
 func message(err error) string {
 	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
 	for i, l := range lines {
@@ -100,12 +101,12 @@ func message(err error) string {
 	return strings.Join(lines, "\n")
 }
 
-// NewRoot returns the root command with all commands.
+// NewRoot returns the root command with the given commands.
 func NewRoot(f *Factory, commands ...NewCommand) *cobra.Command {
 	root := &cobra.Command{
 		Use:           name,
 		Short:         "Show, explain and control releases from a terminal",
-		Long:          "hlnr shows what the releases of hlnr.io do and why, and controls them.\n\n" + codesText(),
+		Long:          "hlnr shows, explains and controls the releases of hlnr.io.\n\n" + codesText(),
 		Version:       f.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -128,7 +129,7 @@ func NewRoot(f *Factory, commands ...NewCommand) *cobra.Command {
 	return root
 }
 
-// knownCommand rejects arguments of the root command, which are unknown commands.
+// knownCommand rejects arguments of the root command, because they are unknown commands.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -146,7 +147,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return Usage(fmt.Errorf("%s; \"%s --help\" lists the commands", unknown, cmd.CommandPath()))
 }
 
-// finish converts the errors of each command by [Factory.Explain], and those about its arguments.
+// finish makes each command convert its errors with [Factory.Explain], and its errors about arguments.
 func finish(cmd *cobra.Command, f *Factory) {
 	explainArgs(cmd)
 	if run := cmd.RunE; run != nil {
@@ -170,14 +171,14 @@ func newVersionCommand(f *Factory) *cobra.Command {
 	}
 }
 
-// kubectlCompletion is the program that kubectl searches in the path to complete the arguments of the plugin.
+// kubectlCompletion is the program with which kubectl completes the arguments of the plugin. kubectl searches PATH for it.
 const kubectlCompletion = `#!/bin/sh
 # Save this as kubectl_complete-hlnr in a folder of your PATH, and make it executable.
 exec kubectl hlnr __complete "$@"
 `
 
-// addCompletion adds the command completion of cobra, and its form for kubectl. It uses the current streams of the
-// root.
+// addCompletion adds the command completion of cobra, and the variant for kubectl. They use the current streams of the root
+// command.
 func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
@@ -186,10 +187,10 @@ func addCompletion(root *cobra.Command) {
 		}
 		c.AddCommand(&cobra.Command{
 			Use:   "kubectl",
-			Short: "Generate the program that completes \"kubectl hlnr\"",
-			Long: `Generate the program by which kubectl completes the arguments of "kubectl hlnr".
-kubectl finds it by its name in a folder of your PATH. A link with that name to the
-binary does the same.`,
+			Short: "Generate the program that completes the arguments of \"kubectl hlnr\"",
+			Long: `Generate the program with which kubectl completes the arguments of "kubectl hlnr". Save the
+program as kubectl_complete-hlnr in a folder of your PATH, where kubectl finds it. Instead, you
+can create a link with this name to the binary of hlnr.`,
 			Example: `  hlnr completion kubectl > ~/bin/kubectl_complete-hlnr && chmod +x ~/bin/kubectl_complete-hlnr`,
 			Args:    cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Scheme returns the kinds of Kubernetes, hlnr.io and the Gateway API.
+// Scheme returns the scheme with the kinds of Kubernetes, hlnr.io and the Gateway API.
 var Scheme = sync.OnceValues(func() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, gatewayv1.Install, v1alpha1.AddToScheme} {
@@ -35,13 +35,13 @@ var clusterScoped = []string{
 	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
 }
 
-// groups are the groups of [Scheme] that the command uses. Others are discovered.
+// groups are the API groups of [Scheme] that the command uses. The client discovers the resources of other groups.
 var groups = []string{
 	corev1.GroupName, "apps", "batch", "apiextensions.k8s.io", "admissionregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io",
 	"discovery.k8s.io", "events.k8s.io", "gateway.networking.k8s.io", "hlnr.io", "networking.k8s.io", "rbac.authorization.k8s.io",
 }
 
-// knownKinds maps the kinds of the groups to their resources without requests to the server.
+// knownKinds returns a mapper from the kinds of the groups to their resources. It needs no requests to the API server.
 func knownKinds(scheme *runtime.Scheme) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for kind := range scheme.AllKnownTypes() {
@@ -52,7 +52,7 @@ func knownKinds(scheme *runtime.Scheme) meta.RESTMapper {
 		if slices.Contains(clusterScoped, kind.Kind) {
 			scope = meta.RESTScopeRoot
 		}
-		if kind.Kind == "Gateway" { // irregular: not "gatewaies"
+		if kind.Kind == "Gateway" { // The mapper would derive the wrong plural "gatewaies".
 			mapper.AddSpecific(kind, kind.GroupVersion().WithResource("gateways"), kind.GroupVersion().WithResource("gateway"), scope)
 			continue
 		}

@@ -31,21 +31,22 @@ import (
 	"github.com/heighliner/heighliner/internal/watches"
 )
 
-// The limits of correct values.
+// The limits of a correct installation.
 const (
-	minMinor = 33 // of Kubernetes; the CRDs need its CEL
+	minMinor = 33 // minimum minor version of Kubernetes, whose CEL library the CRDs need
 	maxSkew  = 5 * time.Second
 	maxLease = time.Minute
 )
 
-// The label and the annotation of objects that Helm installs.
+// The label and the annotation that Helm adds to the objects of a Helm release.
 const (
 	labelManagedBy        = "app.kubernetes.io/managed-by"
 	annotationHelmRelease = "meta.helm.sh/release-name"
 )
 
-// installAgain returns how to complete an installation: with Helm if a CRD or a Deployment of the manager's namespace is part of
-// a Helm release of Heighliner. CRDs remain after "helm uninstall". The checks of these objects report errors.
+// installAgain returns the fix for an incomplete installation. The fix uses Helm if a CRD, or a Deployment in the namespace of the
+// manager, is part of a Helm release of Heighliner. CRDs remain after "helm uninstall". installAgain ignores errors, because the
+// checks of these objects report them.
 func (d *doctor) installAgain(ctx context.Context) string {
 	manager := &appsv1.Deployment{}
 	err := d.client.Get(ctx, client.ObjectKey{Namespace: d.manager, Name: "heighliner"}, manager)
@@ -59,7 +60,7 @@ func (d *doctor) installAgain(ctx context.Context) string {
 	return "apply the overlay of the installation again: kubectl apply -k"
 }
 
-// helmRelease returns the Helm release that has an object, or "".
+// helmRelease returns the name of the Helm release that contains an object, or an empty string.
 func helmRelease(o client.Object) string {
 	if o.GetLabels()[labelManagedBy] != "Helm" {
 		return ""
@@ -103,10 +104,10 @@ func (d *doctor) checkServer(ctx context.Context) error {
 		d.add(Unknown, "Clock", "", "the API server does not send its time")
 		return nil
 	}
-	// The header has whole seconds, and the request took some time.
+	// The header contains whole seconds, and the request took some time.
 	skew := max(before.Sub(at.Add(time.Second)), at.Sub(after), 0)
 	if skew > maxSkew {
-		d.add(Warning, "Clock", "synchronize the clock of this machine or of the API server (NTP)", "the clocks of this machine and the API server differ by %s: times such as --until are off", skew.Round(time.Second))
+		d.add(Warning, "Clock", "synchronize the clock of this machine or of the API server (NTP)", "the clocks of this machine and the API server differ by %s: times such as --until are wrong by this difference", skew.Round(time.Second))
 		return nil
 	}
 	d.add(OK, "Clock", "", "the clocks of this machine and the API server agree")
@@ -125,7 +126,7 @@ func judgeVersion(info version.Info) (Level, string) {
 	return OK, ""
 }
 
-// checkDefinitions compares the CRDs with those embedded in this program.
+// checkDefinitions compares the CRDs in the cluster with the CRDs that are embedded in this program.
 func (d *doctor) checkDefinitions(ctx context.Context) {
 	bad := false
 	for _, kind := range manifest.Kinds() {
@@ -156,7 +157,7 @@ func (d *doctor) checkDefinitions(ctx context.Context) {
 	}
 }
 
-// judgeDefinition compares a CRD with the embedded one. install is how to complete the installation.
+// judgeDefinition compares a CRD with the embedded CRD. install is the fix for an incomplete installation.
 func judgeDefinition(want, have *apiextensionsv1.CustomResourceDefinition, program, install string) (level Level, text, fix string) {
 	established := slices.ContainsFunc(have.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
@@ -172,12 +173,12 @@ func judgeDefinition(want, have *apiextensionsv1.CustomResourceDefinition, progr
 	}
 	x, y := want.Spec.Versions[0].Schema, have.Spec.Versions[at].Schema
 	if y == nil || !sameSchema(x, y) {
-		return Warning, fmt.Sprintf("%s is of another version than hlnr %s", have.Name, program), "upgrade hlnr or the installation, so that both are of one version: lint and plan may be wrong"
+		return Warning, fmt.Sprintf("%s has another version than hlnr %s", have.Name, program), "upgrade hlnr or the installation, so that both have the same version: until then, lint and plan may be wrong"
 	}
 	return OK, "", ""
 }
 
-// sameSchema reports whether schemas are equal in the form in which the server stores them.
+// sameSchema reports whether two schemas have the same JSON, which is the form that the API server stores.
 func sameSchema(x, y *apiextensionsv1.CustomResourceValidation) bool {
 	var decoded [2]any
 	for i, s := range []*apiextensionsv1.CustomResourceValidation{x, y} {
@@ -189,7 +190,7 @@ func sameSchema(x, y *apiextensionsv1.CustomResourceValidation) bool {
 	return reflect.DeepEqual(decoded[0], decoded[1])
 }
 
-// checkRights asks what the user may do. A missing permission is not a fault.
+// checkRights checks which permissions the user has. A missing permission is not a problem.
 func (d *doctor) checkRights(ctx context.Context) {
 	var may, not []string
 	for _, r := range []struct{ verb, plural, what string }{
@@ -226,7 +227,7 @@ func (d *doctor) checkAdmission(ctx context.Context) {
 		"freeze-selectors.hlnr.io":        "a user who may edit a Microservice can leave a Freeze by changing labels",
 		"decisions.hlnr.io":               "any user who may patch a release can change all its fields, and decisions are not signed",
 		"domains.hlnr.io":                 "the list of domains is not enforced",
-		"freezes.hlnr.io":                 "freezes are not signed, and any user who may write them can name another user as author",
+		"freezes.hlnr.io":                 "freezes are not signed, and any user who may write a freeze can name another user as its author",
 		"pins.hlnr.io":                    "any user who may set a pin can name another user as its author",
 	}
 	for _, name := range slices.Sorted(maps.Keys(without)) {
@@ -249,7 +250,7 @@ func (d *doctor) checkAdmission(ctx context.Context) {
 	}
 }
 
-// checkManager checks that the manager runs, and which Prometheus it uses.
+// checkManager checks that the manager is running, and reports the Prometheus server that the manager uses.
 func (d *doctor) checkManager(ctx context.Context) {
 	var list appsv1.DeploymentList
 	if err := d.client.List(ctx, &list, client.InNamespace(d.manager)); err != nil {
@@ -258,7 +259,7 @@ func (d *doctor) checkManager(ctx context.Context) {
 	}
 	at := slices.IndexFunc(list.Items, func(x appsv1.Deployment) bool { return x.Name == "heighliner" })
 	if at < 0 {
-		d.add(Problem, "Manager", d.install+", or name its namespace with --manager-namespace", "there is no Deployment heighliner in namespace %s", d.manager)
+		d.add(Problem, "Manager", d.install+", or set the namespace of the manager with --manager-namespace", "there is no Deployment heighliner in namespace %s", d.manager)
 		return
 	}
 	m := &list.Items[at]
@@ -285,14 +286,14 @@ func (d *doctor) checkManager(ctx context.Context) {
 	}
 	address := cleanText(argument(m, "prometheus-address"))
 	if address == "" {
-		d.add(OK, "Prometheus", "", "the manager has no default server: analyses must name their own")
+		d.add(OK, "Prometheus", "", "the manager has no default server: each analysis must set its own")
 		return
 	}
 	d.add(OK, "Prometheus", "", "the manager queries %s", address)
 }
 
-// checkWatched checks that the manager has permissions in the cluster, and in the namespaces that it is to watch: it goes without those in which it
-// cannot list or watch one of the kinds. Users who may not ask for the permissions of others get no answer.
+// checkWatched checks that the manager has its permissions in the cluster, and in the namespaces that it should watch. The manager does not
+// watch a namespace in which it may not list and watch all kinds. For a user who may not create SubjectAccessReviews, there is no finding.
 func (d *doctor) checkWatched(ctx context.Context, m *appsv1.Deployment) {
 	missing, _, err := d.lacking(ctx, m, "", watches.ClusterKinds())
 	if err == nil && len(d.watched) == 0 {
@@ -318,16 +319,16 @@ func (d *doctor) checkWatched(ctx context.Context, m *appsv1.Deployment) {
 			return
 		case all:
 			d.add(Problem, "Manager", fmt.Sprintf("kubectl create namespace %s, if it does not exist; then helm upgrade with the same values, which restores the RoleBinding heighliner-manager", namespace),
-				"the manager is to watch namespace %s, and has no permissions there: nothing changes for its objects", namespace)
+				"the manager should watch namespace %s, and has no permissions there: it does not reconcile the objects there", namespace)
 		case len(missing) > 0:
 			d.add(Problem, "Manager", "helm upgrade with the same values and the chart of the version of the manager, which restores the Role heighliner-manager",
-				"the manager is to watch namespace %s, and cannot list and watch %s there: it does not watch the namespace since its last start, and nothing changes for its objects", namespace, strings.Join(missing, ", "))
+				"the manager should watch namespace %s, and cannot list and watch %s there: since its last start, it has not reconciled the objects there", namespace, strings.Join(missing, ", "))
 		}
 	}
 }
 
-// lacking returns which of some kinds, by API group, the manager cannot list and watch in a namespace, or in the cluster if that is "", and
-// whether these are all.
+// lacking returns the kinds that the manager may not list and watch in a namespace, and whether these are all of the given kinds. kinds maps
+// API groups to resources. An empty namespace means the cluster.
 func (d *doctor) lacking(ctx context.Context, m *appsv1.Deployment, namespace string, kinds map[string][]string) (missing []string, all bool, err error) {
 	all = true
 	for group, resources := range kinds {
@@ -349,7 +350,7 @@ func (d *doctor) lacking(ctx context.Context, m *appsv1.Deployment, namespace st
 	return missing, all, nil
 }
 
-// managerMay reports whether the account of the manager has a permission.
+// managerMay reports whether the service account of the manager has a permission.
 func (d *doctor) managerMay(ctx context.Context, m *appsv1.Deployment, right authorizationv1.ResourceAttributes) (bool, error) {
 	account := cmp.Or(m.Spec.Template.Spec.ServiceAccountName, "default")
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -360,7 +361,7 @@ func (d *doctor) managerMay(ctx context.Context, m *appsv1.Deployment, right aut
 	return review.Status.Allowed, err
 }
 
-// argument returns the value of a flag of the manager, the last one if it is repeated; "" if it is not set.
+// argument returns the last value of a flag of the manager, or an empty string if the flag is not set.
 func argument(manager *appsv1.Deployment, flag string) string {
 	values := arguments(manager, flag)
 	if len(values) == 0 {
@@ -386,7 +387,7 @@ func (d *doctor) checkLeader(ctx context.Context) {
 	var lease coordinationv1.Lease
 	err := d.client.Get(ctx, client.ObjectKey{Namespace: d.manager, Name: "manager.hlnr.io"}, &lease)
 	switch {
-	case apierrors.IsNotFound(err): // without leader election
+	case apierrors.IsNotFound(err): // The manager runs without leader election.
 	case err != nil:
 		d.unknown("Manager", "the Lease manager.hlnr.io", err)
 	case d.unheld(&lease) != "":
@@ -400,7 +401,7 @@ func (d *doctor) checkLeader(ctx context.Context) {
 	}
 }
 
-// unheld returns why a Lease counts as without a holder, or "".
+// unheld returns the reason why a Lease has no valid holder, or an empty string if it has one.
 func (d *doctor) unheld(lease *coordinationv1.Lease) string {
 	switch {
 	case ptr.Deref(lease.Spec.HolderIdentity, "") == "":
@@ -411,7 +412,7 @@ func (d *doctor) unheld(lease *coordinationv1.Lease) string {
 	return ""
 }
 
-// checkShards checks that managers hold the Leases of all shards.
+// checkShards checks that a manager holds the Lease of each shard.
 func (d *doctor) checkShards(ctx context.Context, shards int) {
 	holders, held := map[string]bool{}, 0
 	for i := range shards {
@@ -440,7 +441,7 @@ func (d *doctor) checkShards(ctx context.Context, shards int) {
 	}
 }
 
-// checkGatewayKinds checks which kinds of routes exist.
+// checkGatewayKinds reports which kinds of routes of the Gateway API exist.
 func (d *doctor) checkGatewayKinds(ctx context.Context) {
 	var there []string
 	for _, name := range []string{"gateways", "httproutes", "grpcroutes", "tcproutes", "tlsroutes", "udproutes", "listenersets"} {

@@ -1,12 +1,12 @@
-// Package doctor is the command "hlnr doctor": it checks the installation and the objects of hlnr.io for known
-// faults, and writes a report without secrets.
+// Package doctor implements the command "hlnr doctor", which checks the installation and the objects of hlnr.io for known
+// problems, and writes a report without secrets.
 //
 //	doctor.go   the command, and its findings
 //	checks.go   the checks of the installation
 //	objects.go  the checks of objects
 //	traffic.go  the checks of Gateways and Prometheus servers of objects
-//	report.go   the archive
-//	redact.go   removes secrets from the archive; pure
+//	report.go   writes the archive of a report
+//	redact.go   removes secrets from the archive, as pure functions
 package doctor
 
 import (
@@ -25,32 +25,32 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// Level of a finding.
+// Level is the severity of a finding.
 type Level string
 
 // The levels, in order of severity.
 const (
-	// OK: nothing is wrong.
+	// OK means that the check found no problem.
 	OK Level = "OK"
-	// Unknown: the check could not be done, mostly because of a missing permission.
+	// Unknown means that the check was not possible, mostly because of a missing permission.
 	Unknown Level = "Unknown"
-	// Warning: it works now, but may fail soon.
+	// Warning means that the checked object works now, but may fail soon.
 	Warning Level = "Warning"
-	// Problem: something does not work.
+	// Problem means that the checked object does not work.
 	Problem Level = "Problem"
 )
 
-// marks precede the words of the levels.
+// marks are the marks of the levels in a UTF-8 terminal.
 var marks = map[Level]string{OK: "✔", Unknown: "?", Warning: "!", Problem: "✖"}
 
 // Finding is the result of one check. Its JSON fields are an interface for scripts.
 type Finding struct {
 	Level Level `json:"level"`
-	// Check is the area: Kubernetes, CRDs, Permissions, Admission, Manager, Clock, Gateway, Credentials,
+	// Check is the checked area: Kubernetes, CRDs, Permissions, Admission, Manager, Clock, Gateway API, Gateway, Credentials,
 	// Prometheus, or the kind of an object.
 	Check string `json:"check"`
 	Text  string `json:"text"`
-	// Fix is what to do; empty if nothing is wrong.
+	// Fix describes how to fix the problem. It is empty if there is no problem or no known fix.
 	Fix string `json:"fix,omitempty"`
 }
 
@@ -62,7 +62,7 @@ type Result struct {
 	Findings   []Finding `json:"findings"`
 }
 
-// problems counts the findings of a level.
+// count returns the number of findings of a level.
 func (r *Result) count(level Level) (n int) {
 	for _, f := range r.Findings {
 		if f.Level == level {
@@ -76,16 +76,16 @@ func (r *Result) count(level Level) (n int) {
 type doctor struct {
 	*cli.Factory
 	client client.WithWatch
-	// namespace of objects; "" for all namespaces.
+	// namespace is the namespace of the checked objects, empty for all namespaces.
 	namespace string
 	// manager is the namespace of the manager.
 	manager string
-	// install is how to complete the installation.
+	// install is the fix for an incomplete installation.
 	install string
-	// watched are the namespaces that the manager watches; nil: all of them, or it is not known.
+	// watched contains the namespaces that the manager watches. nil means all namespaces, or that the namespaces are not known.
 	watched []string
 	result  Result
-	// refused: the user may not read what some check needs.
+	// refused reports that the user lacks a permission that some check needs.
 	refused bool
 }
 
@@ -97,17 +97,18 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 		Use:     "doctor",
 		Short:   "Check the installation and all objects for known problems",
 		GroupID: cli.GroupCheck,
-		Long: `doctor checks Kubernetes, the CRDs, your permissions, the admission policies, the manager, the clock, the kinds of
-the Gateway API, the existence of the Secrets that objects name, each object of hlnr.io, the listeners of the
-Gateways for their hosts, and whether Prometheus servers of analyses respond to this machine. What you are
-not allowed to read is shown as unknown, and counted in the last line. It writes nothing to the cluster, and reads no content of a Secret.
+		Long: `doctor checks the version of Kubernetes, the CRDs, your permissions, the admission policies, the manager, the
+clock, the kinds of the Gateway API, the Secrets to which objects refer, each object of hlnr.io, the listeners of
+the Gateways for the hosts, and whether the Prometheus servers of analyses respond to this machine. Checks for which
+you lack permissions are shown as unknown, and counted in the last line. The command writes nothing to the cluster.
+It checks that Secrets exist, and does not read their content.
 
---report writes an archive with the findings and the objects for others, without secrets: values of
-environment variables, arguments, headers, annotations of other tools, and what looks like a token are
-removed. Read it before you send it.
+--report writes an archive with the findings and the objects, without secrets, to share with others. The values of
+environment variables, arguments, headers and annotations of other tools, and all texts that look like tokens, are
+removed. Read the archive before you send it.
 
-Exit codes: 0 no problem, 1 the cluster cannot be reached, or no problem was found, but you may not read what
-some checks need, 3 there are problems.`,
+Exit codes: 0 no problem was found; 1 the cluster cannot be reached, or no problem was found but some checks need
+permissions that you do not have; 3 problems were found.`,
 		Example: `  hlnr doctor -A
   hlnr doctor -A --report report.tar.gz`,
 		Args: cobra.NoArgs,
@@ -138,20 +139,20 @@ some checks need, 3 there are problems.`,
 			return err
 		}
 		if file != "" {
-			fmt.Fprintf(f.ErrOut, "hlnr: report written to %s; read it before you send it\n", file)
+			fmt.Fprintf(f.ErrOut, "hlnr: report written to %s; read the report before you send it\n", file)
 		}
 		switch {
 		case d.result.count(Problem) > 0:
 			return cli.No(nil)
 		case d.refused:
-			return cli.Failed(errors.New("no problem was found, but you may not read what some checks need: let an administrator of the cluster run doctor too"))
+			return cli.Failed(errors.New("no problem was found, but some checks need permissions that you do not have: ask an administrator of the cluster to run hlnr doctor too"))
 		}
 		return nil
 	}
 	return cmd
 }
 
-// run runs all checks. It fails if the cluster cannot be reached.
+// run runs all checks, and returns the checked objects. It returns an error if the cluster cannot be reached.
 func (d *doctor) run(ctx context.Context) ([]client.Object, error) {
 	d.result = Result{APIVersion: "view.hlnr.io/v1", Kind: "Doctor", Version: d.Version, Findings: []Finding{}}
 	if err := d.checkServer(ctx); err != nil {
@@ -174,7 +175,8 @@ func (d *doctor) add(level Level, check, fix, format string, args ...any) {
 	d.result.Findings = append(d.result.Findings, Finding{level, check, fmt.Sprintf(format, args...), fix})
 }
 
-// unknown adds a finding about something that cannot be read. What the user may not read is one finding for each check.
+// unknown adds a finding about an object that cannot be read. For each check, there is only one finding about all objects that the user may
+// not read.
 func (d *doctor) unknown(check, what string, err error) {
 	if apierrors.IsForbidden(err) {
 		d.refused = true
@@ -191,7 +193,7 @@ func (d *doctor) unknown(check, what string, err error) {
 	d.add(Unknown, check, "", "%s cannot be read: %v", what, err)
 }
 
-// write writes one line for each finding, whatever fields of objects it contains.
+// write writes one line for each finding and, if there is a fix, a second line. It removes control characters and line breaks from the texts.
 func (r *Result) write(out io.Writer) error {
 	var b strings.Builder
 	ascii := !utf8Locale()

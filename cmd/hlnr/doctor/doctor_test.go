@@ -59,7 +59,7 @@ func call(t *testing.T, args ...string) (code cli.Code, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
-// findings returns the findings, each with its check.
+// findings returns the exit code, and the findings with their levels and checks.
 func findings(t *testing.T, namespace string, args ...string) (code cli.Code, all []string) {
 	t.Helper()
 	code, stdout, stderr := call(t, slices.Concat([]string{"-n", namespace, "-o", "json"}, args)...)
@@ -153,7 +153,7 @@ func TestDoctor(t *testing.T) {
 	if err := env.Client.Update(t.Context(), manager); err != nil {
 		t.Fatal(err)
 	}
-	if _, all = findings(t, namespace, "--manager-namespace", namespace); !has(all, "Problem Manager: the manager is to watch namespace "+namespace+", and has no permissions there") {
+	if _, all = findings(t, namespace, "--manager-namespace", namespace); !has(all, "Problem Manager: the manager should watch namespace "+namespace+", and has no permissions there") {
 		t.Errorf("of a namespace without permissions of the manager:\n%s", strings.Join(all, "\n"))
 	}
 	code, all = findings(t, namespace, "--as", "bob")
@@ -162,7 +162,7 @@ func TestDoctor(t *testing.T) {
 	}
 	_, stdout, stderr := call(t, "-n", namespace, "--as", "bob")
 	unknown := len(slices.DeleteFunc(slices.Clone(all), func(f string) bool { return !strings.HasPrefix(f, "Unknown ") }))
-	if want := fmt.Sprintf("\n0 problems, 0 warnings; %d checks were not possible\n", unknown); unknown < 5 || !strings.HasSuffix(stdout, want) || !strings.Contains(stderr, "no problem was found, but you may not read what some checks need") {
+	if want := fmt.Sprintf("\n0 problems, 0 warnings; %d checks were not possible\n", unknown); unknown < 5 || !strings.HasSuffix(stdout, want) || !strings.Contains(stderr, "no problem was found, but some checks need permissions that you do not have") {
 		t.Errorf("without permissions, the output does not end with %q:\n%s%s", want, stdout, stderr)
 	}
 	for _, want := range []string{"Unknown CRDs: you are not allowed to read ", ", microservices.hlnr.io, ", "Unknown Permissions: you cannot list microservices.hlnr.io in namespace " + namespace, "Unknown ImagePolicy: you are not allowed to read objects"} {
@@ -172,7 +172,7 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// planted are secrets in objects of users; none may be in a report.
+// planted contains secrets in objects of users. A report must contain none of them.
 var planted = []string{
 	"hunter2-env", "hunter2-arg", "hunter2-command", "hunter2-header", "hunter2-annotation", "hunter2-url", "hunter2-query", "hunter2-message", "hunter2-body", "hunter2-applied",
 	"ghp_0123456789abcdefghijABCDEFGHIJ012345", "AKIAIOSFODNN7EXAMPLE", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln", "MIIEpAIBAAKCAQEA",
@@ -197,7 +197,7 @@ func plant() []client.Object {
 	return []client.Object{ms, vs, np}
 }
 
-// A report contains what is needed to find a fault, and no planted secret.
+// TestReportHasNoSecrets checks that a report contains the fields that help to find a problem, and no planted secret.
 func TestReportHasNoSecrets(t *testing.T) {
 	t.Parallel()
 	objects := plant()
@@ -310,8 +310,8 @@ func TestJudgements(t *testing.T) {
 	}
 }
 
-// An active release without pods is a problem after a while, and one that lacks some of them a warning. The commands name the namespace, and
-// a rollback only if a release is retained.
+// TestActiveReleaseWithoutPods checks that an active release without ready pods is a problem after a while, and that a release with too few ready
+// pods is a warning. The suggested commands contain the namespace, and suggest a rollback only if there is a retained release.
 func TestActiveReleaseWithoutPods(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -352,7 +352,8 @@ func TestActiveReleaseWithoutPods(t *testing.T) {
 	}
 }
 
-// A manager that has a Role of an earlier version in a namespace, which lacks a kind that it watches, goes without the namespace.
+// TestRoleOfAnEarlierVersion checks that doctor reports a namespace that the manager does not watch, because the Role of an earlier version in the
+// namespace lacks a kind.
 func TestRoleOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -385,8 +386,8 @@ func TestRoleOfAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// A manager without permissions in the cluster, because its ClusterRole is that of an earlier version, starts no controller: of some namespaces as
-// well as of all.
+// TestClusterRoleOfAnEarlierVersion checks that doctor reports a manager that starts no controller, because the ClusterRole of an earlier version
+// lacks a kind. This applies to managers of some namespaces and of all namespaces.
 func TestClusterRoleOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -417,7 +418,7 @@ func TestClusterRoleOfAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// A freeze that ended applies according to its status where no manager writes it.
+// TestEndedFreeze checks that doctor reports a freeze that has ended if its status, which no manager writes, still reports that it applies.
 func TestEndedFreeze(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -434,7 +435,7 @@ func TestEndedFreeze(t *testing.T) {
 	}
 }
 
-// Fields of objects can neither control the terminal nor add lines.
+// TestHostileFindings checks that fields of objects can neither control the terminal nor add lines.
 func TestHostileFindings(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
@@ -455,7 +456,7 @@ func TestHostileFindings(t *testing.T) {
 	}
 }
 
-// The last line counts the checks that were not possible, so that none of them is taken for passed.
+// TestSummary checks that the last line contains the number of checks that were not possible, so that users do not assume that they passed.
 func TestSummary(t *testing.T) {
 	t.Parallel()
 	r := Result{Findings: []Finding{{Level: Unknown, Check: "Permissions", Text: "a"}, {Level: Unknown, Check: "CRDs", Text: "b"}}}
@@ -469,8 +470,7 @@ func established() apiextensionsv1.CustomResourceDefinitionCondition {
 	return apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}
 }
 
-// TestJudgeGateway checks that listeners accept hosts by name and by wildcards, and that missing
-// ones are reported.
+// TestJudgeGateway checks that listeners accept hosts by name and by wildcard, and that missing listeners are reported.
 func TestJudgeGateway(t *testing.T) {
 	t.Parallel()
 	listener := func(name, hostname string, protocol gatewayv1.ProtocolType) gatewayv1.Listener {
@@ -523,7 +523,7 @@ func TestJudgeGateway(t *testing.T) {
 	}
 }
 
-// TestTraffic checks Gateways and Prometheus servers of objects.
+// TestTraffic checks the findings about Gateways and Prometheus servers to which objects refer.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -578,7 +578,7 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// Without shards, the Lease of the leader counts. A Lease that is not renewed, or was released and not taken, is a problem.
+// TestLeader checks that, without shards, doctor checks the Lease of the leader. A Lease that is not renewed, or that has no holder, is a problem.
 func TestLeader(t *testing.T) {
 	t.Parallel()
 	l := newLeases(t)
@@ -593,12 +593,12 @@ func TestLeader(t *testing.T) {
 	l.same(check, "Problem no manager is the leader: the Lease manager.hlnr.io is not renewed")
 }
 
-// With shards, the Leases of all of them count, and no others.
+// TestShardLeases checks that, with shards, doctor checks only the Leases of the shards.
 func TestShardLeases(t *testing.T) {
 	t.Parallel()
 	l := newLeases(t)
 	check := func(d *doctor) { d.checkShards(t.Context(), 3) }
-	l.lease("manager.hlnr.io", "a", time.Hour) // from before
+	l.lease("manager.hlnr.io", "a", time.Hour) // The manager ran without shards before.
 	l.lease(shard.LeaseName(0), "a", time.Second)
 	l.lease(shard.LeaseName(1), "b", time.Second)
 	l.lease(shard.LeaseName(3), "", time.Hour)
@@ -632,7 +632,7 @@ type leases struct {
 
 func newLeases(t *testing.T) leases { return leases{t, env.Namespace(t), time.Now()} }
 
-// lease writes a Lease, renewed that long ago.
+// lease writes a Lease whose last renewal has the given age.
 func (l leases) lease(name, holder string, age time.Duration) {
 	l.Helper()
 	o := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: name}}

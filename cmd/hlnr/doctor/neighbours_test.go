@@ -16,8 +16,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// Secrets that a ClusterAnalysisTemplate names are those of the namespace of each Microservice that uses it: one that does not exist there is
-// a problem, as for an analysis of the Microservice or an AnalysisTemplate.
+// TestSecretsOfASharedAnalysis checks that the Secrets of a ClusterAnalysisTemplate must exist in the namespace of each Microservice that uses the
+// template. A missing Secret is a problem, as for an analysis of the Microservice or an AnalysisTemplate.
 func TestSecretsOfASharedAnalysis(t *testing.T) {
 	t.Parallel()
 	scheme, err := cli.Scheme()
@@ -44,7 +44,8 @@ func TestSecretsOfASharedAnalysis(t *testing.T) {
 	}
 }
 
-// The active release of a preview without a ready pod is reported too: condition Ready of the Microservice does not depend on previews.
+// TestPreviewWithoutPods checks that doctor also reports the active release of a preview without a ready pod, although the condition Ready of the
+// Microservice does not depend on previews.
 func TestPreviewWithoutPods(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -64,7 +65,8 @@ func TestPreviewWithoutPods(t *testing.T) {
 	}
 }
 
-// A release that lost a pod some seconds ago is not reported because another group has been without an active release for an hour.
+// TestMovedPodNextToAnotherGroup checks that doctor does not report a release that lost a pod some seconds ago, although another group has been
+// without an active release for an hour.
 func TestMovedPodNextToAnotherGroup(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -84,8 +86,8 @@ func TestMovedPodNextToAnotherGroup(t *testing.T) {
 	}
 }
 
-// TestOutageOfAnExclusiveGroup checks that doctor reports a group none of whose pods serves, also if the pods of its active release ended for
-// another one, with the commands that end that.
+// TestOutageOfAnExclusiveGroup checks that doctor reports a group without a serving pod, with the commands that end the outage. This includes a
+// group in which the pods of the active release ended for another release.
 func TestOutageOfAnExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	for name, fix := range map[string]string{

@@ -20,10 +20,10 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// settle is how long the status of an object may lag behind its specification.
+// settle is the maximum time for which the status of an object may be older than its specification.
 const settle = time.Minute
 
-// checkObjects checks each object of hlnr.io, and returns those that it read.
+// checkObjects checks each object of hlnr.io, and returns the objects that it read.
 func (d *doctor) checkObjects(ctx context.Context) []client.Object {
 	var all []client.Object
 	secrets, unwatched := map[client.ObjectKey][]string{}, map[string]int{}
@@ -92,7 +92,7 @@ func objectsOf(list client.ObjectList) (out []client.Object, err error) {
 	return out, err
 }
 
-// addTo adds a list to the objects of a view.
+// addTo adds the objects of a list to the input of a view.
 func addTo(in *view.Input, list client.ObjectList) {
 	switch l := list.(type) {
 	case *v1alpha1.ImagePolicyList:
@@ -112,8 +112,8 @@ func addTo(in *view.Input, list client.ObjectList) {
 	}
 }
 
-// judgeActive returns the active releases of a Microservice that lack pods for longer than pods take to move to other nodes: without a ready
-// pod a problem, with some of them a warning.
+// judgeActive returns the findings about active releases of a Microservice that lack ready pods for longer than pods need to move to other
+// nodes. A release without a ready pod is a problem, and a release with too few ready pods is a warning.
 func judgeActive(in view.Input, ms *v1alpha1.Microservice, now time.Time) (found []Finding) {
 	ms = ms.DeepCopy()
 	ms.Status.Convert()
@@ -132,7 +132,7 @@ func judgeActive(in view.Input, ms *v1alpha1.Microservice, now time.Time) (found
 			fix := "see " + view.Command(in.Program, in.Namespace, ms.Namespace, "tree", ms.Name)
 			actions := r.State.Next
 			if r.State.Outage {
-				actions = g.State.Next // of the release for which its pods ended
+				actions = g.State.Next // The pods ended for another release of the group, to which these actions apply.
 			}
 			for _, next := range actions {
 				fix += ", or " + next.Command
@@ -144,7 +144,8 @@ func judgeActive(in view.Input, ms *v1alpha1.Microservice, now time.Time) (found
 	return found
 }
 
-// unavailableSince returns since when a release lacks pods: by its condition, else by that of its Microservice.
+// unavailableSince returns the time since which a release lacks ready pods, according to its condition or, without one, to the condition of its
+// Microservice.
 func unavailableSince(in view.Input, ms *v1alpha1.Microservice, release string) time.Time {
 	for i := range in.Releases {
 		if o := &in.Releases[i]; o.Namespace == ms.Namespace && o.Name == release {
@@ -159,7 +160,7 @@ func unavailableSince(in view.Input, ms *v1alpha1.Microservice, release string) 
 	return time.Time{}
 }
 
-// statusOf returns the conditions of an object and their observed generation.
+// statusOf returns the conditions and the observed generation of an object.
 func statusOf(o client.Object) (conditions []metav1.Condition, observed int64) {
 	switch o := o.(type) {
 	case *v1alpha1.ImagePolicy:
@@ -182,7 +183,7 @@ func statusOf(o client.Object) (conditions []metav1.Condition, observed int64) {
 	return nil, 0
 }
 
-// endOf returns the end of a freeze that applies according to its status; zero for all other objects.
+// endOf returns the end of a freeze that applies according to its status, or zero for all other objects.
 func endOf(o client.Object) time.Time {
 	s := v1alpha1.FreezeStatus{}
 	switch o := o.(type) {
@@ -197,7 +198,7 @@ func endOf(o client.Object) time.Time {
 	return s.Until.Time
 }
 
-// judgeObject returns the faults of one object.
+// judgeObject returns the findings about one object.
 func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 	conditions, observed := statusOf(o)
 	name := strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
@@ -207,17 +208,17 @@ func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 	if t := o.GetDeletionTimestamp(); t != nil && now.Sub(t.Time) > 10*settle {
 		return finding(Warning, "deletion waits for the finalizers "+strings.Join(o.GetFinalizers(), ", ")+": see the events of the object", "has had a deletionTimestamp since %s", t.UTC().Format(time.RFC3339))
 	}
-	if t := templateOf(o); t != nil { // it has no status
+	if t := templateOf(o); t != nil { // A template has no status.
 		if err := analysistemplate.Check(t); err != nil {
 			return finding(Problem, "", "%s", err.Message)
 		}
 		return nil
 	}
 	if observed != o.GetGeneration() && now.Sub(changed(o)) > settle {
-		return finding(Problem, "check that the manager runs and watches the namespace: namespaces of the Helm chart, or --namespace of the manager", "the manager has not observed its last change: generation %d, observed generation %d", o.GetGeneration(), observed)
+		return finding(Problem, "check that the manager runs and watches the namespace: namespaces of the Helm chart, or --namespace of the manager", "the manager has not observed the last change: generation %d, observed generation %d", o.GetGeneration(), observed)
 	}
 	if end := endOf(o); !end.IsZero() && now.Sub(end) > settle {
-		return finding(Problem, "check that the manager runs and watches the namespace, or delete it", "its status reports that it applies, and it ended at %s: it still prevents changes of labels", end.UTC().Format(time.RFC3339))
+		return finding(Problem, "check that the manager runs and watches the namespace, or delete the freeze", "the status reports that the freeze applies, but the freeze ended at %s: it still prevents changes of labels", end.UTC().Format(time.RFC3339))
 	}
 	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
 		return finding(Problem, "", "%s: %s", c.Reason, c.Message)
@@ -259,7 +260,7 @@ func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 	return found
 }
 
-// templateOf returns a shared analysis; nil for all other objects.
+// templateOf returns the shared analysis that an object is, or nil for all other objects.
 func templateOf(o client.Object) *analysistemplate.Template {
 	switch o := o.(type) {
 	case *v1alpha1.AnalysisTemplate:
@@ -270,7 +271,7 @@ func templateOf(o client.Object) *analysistemplate.Template {
 	return nil
 }
 
-// frozen warns of a freeze that applies now: nothing new starts during it, which is its purpose.
+// frozen returns a warning about a freeze that applies now. The freeze is intended, but explains why no new release starts.
 func frozen(o client.Object, now time.Time, finding func(level Level, fix, format string, args ...any) []Finding) []Finding {
 	var f freeze.Freeze
 	var services int32
@@ -293,7 +294,7 @@ func frozen(o client.Object, now time.Time, finding func(level Level, fix, forma
 	return finding(Warning, "", "applies %s to %s, which start no new release: %s", end, cli.Count(int(services), "Microservice"), state.Reason)
 }
 
-// changed returns when the specification was last written, as far as known.
+// changed returns the time of the last known write of the specification.
 func changed(o client.Object) time.Time {
 	last := o.GetCreationTimestamp().Time
 	for _, e := range o.GetManagedFields() {
@@ -304,7 +305,7 @@ func changed(o client.Object) time.Time {
 	return last
 }
 
-// secretsOf returns the names of the Secrets with credentials for an object.
+// secretsOf returns the names of the Secrets with credentials to which an object refers.
 func secretsOf(o client.Object) (names []string) {
 	switch o := o.(type) {
 	case *v1alpha1.ImagePolicy:
@@ -334,7 +335,8 @@ func secretsOf(o client.Object) (names []string) {
 	return names
 }
 
-// secretsOfShared returns the names of the Secrets for the ClusterAnalysisTemplate of a Microservice, which are in the namespace of that.
+// secretsOfShared returns the names of the Secrets to which the ClusterAnalysisTemplate of a Microservice refers. These Secrets are in the
+// namespace of the Microservice.
 func secretsOfShared(in view.Input, o client.Object) []string {
 	ms, is := o.(*v1alpha1.Microservice)
 	if !is || ms.Spec.UpdateStrategy.Canary == nil || ms.Spec.UpdateStrategy.Canary.AnalysisTemplateRef == nil {
@@ -346,7 +348,7 @@ func secretsOfShared(in view.Input, o client.Object) []string {
 	return nil
 }
 
-// secretsOfCanary returns the names of the Secrets for hooks and metrics, each one once.
+// secretsOfCanary returns the names of the Secrets for hooks and metrics, without duplicates.
 func secretsOfCanary(canary *v1alpha1.CanaryStrategy) []string {
 	if canary == nil {
 		return nil
@@ -363,7 +365,7 @@ func secretsOfCanary(canary *v1alpha1.CanaryStrategy) []string {
 	return slices.Compact(names)
 }
 
-// secretsOfAnalysis returns the names of the Secrets for metrics, each one once.
+// secretsOfAnalysis returns the names of the Secrets for metrics, without duplicates.
 func secretsOfAnalysis(spec *v1alpha1.CanaryAnalysis) []string {
 	var refs []*v1alpha1.Reference
 	if p := spec.Provider.Prometheus; p != nil {
@@ -390,7 +392,7 @@ func secretsOfAnalysis(spec *v1alpha1.CanaryAnalysis) []string {
 	return referenced(refs)
 }
 
-// referenced returns the names of references, sorted, each one once.
+// referenced returns the sorted names of references, without duplicates.
 func referenced(refs []*v1alpha1.Reference) (names []string) {
 	for _, r := range refs {
 		if r != nil {
@@ -401,7 +403,7 @@ func referenced(refs []*v1alpha1.Reference) (names []string) {
 	return slices.Compact(names)
 }
 
-// checkSecrets checks that the Secrets exist. Only their metadata is read.
+// checkSecrets checks that the Secrets exist. It reads only their metadata.
 func (d *doctor) checkSecrets(ctx context.Context, secrets map[client.ObjectKey][]string) {
 	there, refused := 0, 0
 	keys := make([]client.ObjectKey, 0, len(secrets))

@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// removed replaces what is removed from a report.
+// removed replaces values that are removed from a report.
 const removed = "(removed)"
 
-// secret is a pattern of secrets in text, and its replacement.
+// secret is a pattern of secrets in texts, and its replacement.
 type secret struct {
 	form *regexp.Regexp
 	with string
 }
 
-// Parts of the patterns of keys with values. Quotes and separators may be escaped, as in JSON within JSON or
-// in addresses; truncated text may lack the last quote.
+// The parts of the patterns of keys with values. Quotes and separators may be escaped, as in JSON within JSON or in
+// addresses. A truncated text may lack the last quote.
 const (
 	quote     = `(?:\\*["']|%(?:25)*2[27])?`
 	separator = `\s*(?:=>|[:=]+|%(?:25)*3[ad])\s*`
@@ -24,8 +24,8 @@ const (
 	value     = `(?:` + quoted + `|\S+)`
 )
 
-// secrets returns the patterns of secrets in text. They are compiled when they are needed, because this takes milliseconds, in which other
-// commands start.
+// secrets returns the patterns of secrets in texts. They are compiled on first use, because the compilation would delay the start of all
+// commands by milliseconds.
 var secrets = sync.OnceValue(func() []secret {
 	return []secret{
 		{regexp.MustCompile(`-----BEGIN [A-Z ]*-----[\s\S]*?(-----END [A-Z ]*-----|$)`), removed},
@@ -49,18 +49,18 @@ var secrets = sync.OnceValue(func() []secret {
 	}
 })
 
-// address is an absolute address: its scheme, and the rest.
+// address matches an absolute address. Its groups are the scheme and the rest of the address.
 var address = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://)(\S+)`) })
 
-// digest follows an "@" that does not end a user and password.
+// digest matches the digest of an image. An "@" before a digest does not end a user and a password.
 var digest = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^sha(256|384|512):[0-9a-f]{32,}`) })
 
-// spoken is a word for a secret, followed by another word.
+// spoken matches a word for a secret in a sentence, and the word that follows.
 var spoken = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)\b((?:password|passwd|passphrase|pwd|bearer|basic)\s+(?:(?:is|was)\s+)?)(` + value + `)`)
 })
 
-// ordinary are words that often follow a word for a secret in sentences, and are not secrets.
+// ordinary contains words that often follow a word for a secret in sentences, and that are not secrets.
 var ordinary = func() map[string]bool {
 	m := map[string]bool{}
 	for _, word := range strings.Fields(`a about accepted access and are as at auth authentication authorization because but by cannot changed
@@ -73,7 +73,7 @@ var ordinary = func() map[string]bool {
 	return m
 }()
 
-// cleanText removes what looks like a secret from a text.
+// cleanText removes all parts of a text that look like secrets.
 func cleanText(text string) string {
 	for _, s := range secrets() {
 		text = s.form.ReplaceAllString(text, s.with)
@@ -96,15 +96,15 @@ func cleanText(text string) string {
 	})
 }
 
-// dropped are fields that are not needed to find a fault: they repeat others, or may contain secrets.
+// dropped contains fields that a report does not need, because they repeat other fields or may contain secrets.
 var dropped = map[string]bool{"managedFields": true, "kubectl.kubernetes.io/last-applied-configuration": true}
 
-// valued are fields with values of users that do not help to find a fault: environment variables, headers,
-// bodies, data of objects and attributes of volumes.
+// valued contains fields with values that a report does not need: environment variables, headers, bodies, data of objects,
+// attributes of volumes, arguments and commands.
 var valued = map[string]bool{"env": true, "headers": true, "httpHeaders": true, "volumeAttributes": true, "body": true, "data": true, "stringData": true, "binaryData": true, "args": true, "command": true, "webhookSecret": true, "caBundle": true}
 
-// clean removes secrets from a decoded object: values of environment variables, headers, arguments and data,
-// annotations of other tools, and what looks like a secret in any text.
+// clean removes secrets from a decoded object: the values of environment variables, headers, arguments and data,
+// annotations of other tools, and all parts of texts that look like secrets.
 func clean(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -139,7 +139,7 @@ func clean(v any) any {
 	return v
 }
 
-// cleanField removes the values of one field of an object.
+// cleanField removes the values in one field of an object.
 func cleanField(v any, field string) any {
 	m, is := clean(v).(map[string]any)
 	if !is {
@@ -151,7 +151,7 @@ func cleanField(v any, field string) any {
 	return m
 }
 
-// cleanHooks removes the values that are sent to hooks.
+// cleanHooks removes the values that the manager sends to hooks.
 func cleanHooks(v any) any {
 	list, is := v.([]any)
 	if !is {
@@ -164,7 +164,7 @@ func cleanHooks(v any) any {
 	return out
 }
 
-// path matches the path of an address, which is a secret for receivers of messages.
+// path matches an address with a path. The path is a secret in addresses of receivers of messages.
 var path = regexp.MustCompile(`(?i)^([a-z]+://[^/?#]*).+$`)
 
 // cleanReceivers keeps only the hosts of the addresses of receivers, and removes their templates.
@@ -188,7 +188,7 @@ func cleanReceivers(v any) any {
 	return list
 }
 
-// cleanAnnotations keeps the annotations of hlnr.io, and only the keys of others.
+// cleanAnnotations keeps the annotations of hlnr.io, and removes the values of all other annotations.
 func cleanAnnotations(v any) any {
 	m, is := v.(map[string]any)
 	if !is {
@@ -207,7 +207,7 @@ func cleanAnnotations(v any) any {
 	return out
 }
 
-// blank keeps the structure of a value: the keys, and names and references of list items, but no values.
+// blank removes the values, and keeps the keys, and the names and references of list items.
 func blank(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// writeReport writes the archive. It does not overwrite an existing file, and leaves none after an error.
+// writeReport writes the archive. It does not overwrite an existing file, and removes an incomplete file after an error.
 func writeReport(name string, result *Result, objects []client.Object) (err error) {
 	files, err := reportFiles(result, objects)
 	if err != nil {
@@ -59,7 +59,7 @@ type entry struct {
 	text []byte
 }
 
-// reportFiles returns the findings and the objects, without secrets.
+// reportFiles returns the files of the archive: the findings and the objects, without secrets.
 func reportFiles(result *Result, objects []client.Object) ([]entry, error) {
 	cleaned := *result
 	cleaned.Findings = make([]Finding, len(result.Findings))

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// A report of objects and findings with control characters is readable.
+// TestReportOfControlCharacters checks that a report is readable if objects and findings contain control characters.
 func TestReportOfControlCharacters(t *testing.T) {
 	t.Parallel()
 	var odd strings.Builder
@@ -48,11 +48,11 @@ func TestReportOfControlCharacters(t *testing.T) {
 	}
 }
 
-// An archive that could not be written completely is removed.
+// TestReportThatFails checks that an incomplete archive is removed.
 func TestReportThatFails(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "report.tar.gz")
-	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a\x00b"}} // invalid as a name in an archive
+	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a\x00b"}} // This name is invalid in an archive.
 	if err := writeReport(name, &Result{}, []client.Object{ms}); err == nil {
 		t.Error("no error")
 	}
@@ -61,7 +61,7 @@ func TestReportThatFails(t *testing.T) {
 	}
 }
 
-// TestSecretsOfMicroservice checks that each Secret of hooks and metrics is named once.
+// TestSecretsOfMicroservice checks that the result contains each Secret of hooks and metrics once.
 func TestSecretsOfMicroservice(t *testing.T) {
 	t.Parallel()
 	var ms v1alpha1.Microservice

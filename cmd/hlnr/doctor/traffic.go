@@ -56,7 +56,7 @@ func (d *doctor) checkGateways(ctx context.Context, objects []client.Object) {
 	}
 }
 
-// namesOf lists policies, for a message that names what refers to something.
+// namesOf lists policies and the verb "name", for a message about the object to which they refer.
 func namesOf(policies []*v1alpha1.NetworkPolicy) string {
 	text := "NetworkPolicy " + policies[0].Namespace + "/" + policies[0].Name + " names"
 	if more := len(policies) - 1; more > 0 {
@@ -65,7 +65,7 @@ func namesOf(policies []*v1alpha1.NetworkPolicy) string {
 	return text
 }
 
-// judgeGateway returns the faults of a Gateway for its policies.
+// judgeGateway returns the problems of a Gateway for its policies.
 func judgeGateway(g *gatewayv1.Gateway, policies []*v1alpha1.NetworkPolicy) (found []Finding) {
 	name := g.Namespace + "/" + g.Name
 	for _, kind := range []gatewayv1.GatewayConditionType{gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayConditionProgrammed} {
@@ -75,7 +75,7 @@ func judgeGateway(g *gatewayv1.Gateway, policies []*v1alpha1.NetworkPolicy) (fou
 	}
 	for _, p := range policies {
 		if len(p.Spec.Listeners) > 0 {
-			continue // the policy brings its own listeners
+			continue // The policy has its own listeners.
 		}
 		for _, host := range hostsOf(p) {
 			if !slices.ContainsFunc(sectionsOf(p, g), func(l gatewayv1.Listener) bool { return takes(l, host) }) {
@@ -89,7 +89,7 @@ func judgeGateway(g *gatewayv1.Gateway, policies []*v1alpha1.NetworkPolicy) (fou
 	return found
 }
 
-// hostsOf returns the hosts of a policy: those in its status, and those of its specification without a
+// hostsOf returns the hosts of a policy: all hosts in its status, and the hosts in its specification that contain no
 // template.
 func hostsOf(p *v1alpha1.NetworkPolicy) []string {
 	hosts := map[string]bool{}
@@ -141,7 +141,7 @@ const (
 	maxQuestions = 8
 )
 
-// checkPrometheus queries the servers of analyses from this machine.
+// checkPrometheus checks whether the Prometheus servers of analyses respond to this machine.
 func (d *doctor) checkPrometheus(ctx context.Context, objects []client.Object) {
 	services, locked := map[string]int{}, 0
 	var namespaced []v1alpha1.AnalysisTemplate
@@ -182,7 +182,7 @@ func (d *doctor) checkPrometheus(ctx context.Context, objects []client.Object) {
 			return nil
 		})
 	}
-	_ = g.Wait() // the functions return no error
+	_ = g.Wait() // No function returns an error.
 	d.result.Findings = append(d.result.Findings, findings...)
 	if locked > 0 {
 		d.add(Unknown, "Prometheus", "", "the servers of %s need Secrets, whose content is not read", cli.Count(locked, "service"))

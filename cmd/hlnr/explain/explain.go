@@ -1,9 +1,10 @@
-// Package explain is the command "hlnr explain": which tags an ImagePolicy of a manifest or of the cluster offers.
+// Package explain implements the command "hlnr explain", which shows the tags that an ImagePolicy of a manifest or of the
+// cluster offers.
 //
 //	explain.go   the command and its flags
 //	policy.go    reads and validates an ImagePolicy
 //	stored.go    reads an ImagePolicy of the cluster, and its status
-//	progress.go  lines about progress
+//	progress.go  lines about the progress of a scan
 //	report.go    the result as a table or JSON
 package explain
 
@@ -36,7 +37,7 @@ const maxInput = 32 << 20
 // options are the flags of explain.
 type options struct {
 	file, name string
-	// stored is the name of an ImagePolicy or Microservice of the cluster, and scan whether its registry is read too.
+	// stored is the name of an ImagePolicy or a Microservice of the cluster. scan reports whether the registry is scanned.
 	stored       string
 	scan         bool
 	tags         string
@@ -58,21 +59,21 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 		GroupID: cli.GroupCheck,
 		Use:     "explain (IMAGEPOLICY | MICROSERVICE | -f POLICY) [--tags FILE]",
 		Short:   "Show which tags an ImagePolicy offers, and why it rejects the others",
-		Long: `explain prints for each tag whether an ImagePolicy offers it, or why it is rejected, in the order of
-selection: the newest version first, and tags that are not versions last.
+		Long: `explain prints for each tag whether an ImagePolicy offers the tag, or why it rejects the tag. The output is
+in the order of selection: the newest version first, and tags that are not versions last.
 
-For the name of an ImagePolicy of the cluster, or of a Microservice, it prints what the status
-of the policy has: all offered versions, and the newest twenty rejected tags. With --scan, or with a
-file of tags or credentials, it scans instead, from this machine.
+For the name of an ImagePolicy of the cluster, or of a Microservice, it prints the contents of the policy's
+status: all offered versions, and the newest twenty rejected tags. With --scan, or with a file of tags or
+credentials, the command scans the registry from this machine instead.
 
-For a manifest (-f) it runs the first scan without a cluster. The manifest is validated as by an API server. The tags come from its registry, or
-from a file; in the latter case the registry is not used, and every tag counts as an
-image for all platforms. During a long scan, the progress is written to standard error
-every few seconds. The state of a cluster is ignored: versions that a Microservice
-uses, and when a version was first seen.
+For a manifest (-f), the command runs a first scan without a cluster. The manifest is validated as an API
+server validates it. The tags come from the registry or from a file. With a file, the command does not use
+the registry, and every tag counts as an image for all platforms. During a long scan, the command writes
+its progress to standard error every few seconds. It ignores the state of a cluster: the versions that a
+Microservice uses, and the times at which versions were first seen.
 
-Exit codes: 0 something is offered, 1 failure, 2 wrong command line or input,
-3 nothing is offered.`,
+Exit codes: 0 at least one version is offered, 1 the command failed, 2 the command line or the input is
+invalid, 3 no version is offered.`,
 		Example: `  # What does the policy of the cluster offer?
   hlnr explain shop -n shop
 
@@ -103,9 +104,9 @@ Exit codes: 0 something is offered, 1 failure, 2 wrong command line or input,
 	flags.BoolVar(&o.scan, "scan", false, "scan the registry from this machine for an ImagePolicy of the cluster, instead of reading its status")
 	flags.StringVar(&o.tags, "tags", "", "file with tags, one per line, to use instead of the registry; - is standard input; lines that begin with # are ignored")
 	flags.StringVar(&o.dockerConfig, "docker-config", "", "docker configuration with the credentials for the registry; by default access is anonymous")
-	flags.StringVar(&o.ca, "ca-file", "", "certificate authorities in PEM, trusted in addition to those of the system, as ca.crt of spec.certSecretRef")
-	flags.StringVar(&o.cert, "cert-file", "", "client certificate in PEM, as tls.crt of spec.certSecretRef; requires --key-file")
-	flags.StringVar(&o.key, "key-file", "", "private key of --cert-file in PEM")
+	flags.StringVar(&o.ca, "ca-file", "", "file with certificate authorities in PEM, trusted in addition to those of the system, like ca.crt of spec.certSecretRef")
+	flags.StringVar(&o.cert, "cert-file", "", "file with the client certificate in PEM, like tls.crt of spec.certSecretRef; requires --key-file")
+	flags.StringVar(&o.key, "key-file", "", "file with the private key of --cert-file in PEM")
 	flags.StringVar(&o.platform, "platform", "linux/"+goruntime.GOARCH, "platform that an image must support if spec.platforms is not set")
 	flags.BoolVar(&o.all, "all", false, "print every tag")
 	flags.IntVar(&o.refused, "refused", 10, "number of rejected tags to print without --all, the newest first")
@@ -158,7 +159,7 @@ func (o options) ofStatus() bool {
 	return o.stored != "" && !o.scan && o.tags+o.dockerConfig+o.ca+o.cert+o.key == ""
 }
 
-// policy reads the policy of the cluster, or of the manifest.
+// policy reads the ImagePolicy from the cluster or from the manifest.
 func (o *options) policy(ctx context.Context, f *cli.Factory, stdin io.Reader) (*v1alpha1.ImagePolicy, error) {
 	if o.stored != "" {
 		c, err := f.Client()
@@ -171,7 +172,7 @@ func (o *options) policy(ctx context.Context, f *cli.Factory, stdin io.Reader) (
 		}
 		policy, err := stored(ctx, c, namespace, o.stored)
 		if err == nil {
-			o.file = "ImagePolicy " + namespace + "/" + policy.Name // for messages
+			o.file = "ImagePolicy " + namespace + "/" + policy.Name // Messages contain this name.
 		}
 		return policy, err
 	}
@@ -186,7 +187,7 @@ func (o *options) policy(ctx context.Context, f *cli.Factory, stdin io.Reader) (
 	return policy, nil
 }
 
-// explicable rejects policies that need a cluster.
+// explicable rejects policies that cannot be explained without a cluster.
 func explicable(policy *v1alpha1.ImagePolicy) error {
 	if source := policy.Spec.Source; source != nil && source.GitHub != nil {
 		return errors.New("spec.source.github: GitHub sources can be explained only in a cluster: hlnr explain NAME prints the status of the ImagePolicy there")
@@ -198,7 +199,7 @@ func explicable(policy *v1alpha1.ImagePolicy) error {
 func (o options) validate() error {
 	switch {
 	case o.stored != "" && o.file+o.name != "":
-		return errors.New("--file and --name are for a manifest: omit them, or the name of the ImagePolicy of the cluster")
+		return errors.New("--file and --name are for a manifest: omit these flags, or omit the name of the ImagePolicy of the cluster")
 	case o.stored == "" && o.file == "":
 		return errors.New("--file is required: set it to a manifest, or to - for standard input; or name an ImagePolicy or a Microservice of the cluster")
 	case o.stored == "" && o.scan:
@@ -217,7 +218,7 @@ func (o options) validate() error {
 	return nil
 }
 
-// explain uses the file of tags, or the registry.
+// explain explains a policy with the tags of a file or of the registry.
 func (o options) explain(ctx context.Context, policy *v1alpha1.ImagePolicy, stdin io.Reader, progress func(imagepolicy.Progress)) (imagepolicy.Explanation, error) {
 	if o.tags != "" {
 		text, err := read(o.tags, stdin)
@@ -249,11 +250,11 @@ func (o options) explain(ctx context.Context, policy *v1alpha1.ImagePolicy, stdi
 	return explanation, o.withFix(err)
 }
 
-// ownMachine allows registries on the local machine.
+// ownMachine is a policy that allows registries on this machine.
 var ownMachine = (*outbound.Policy)(nil).Trusting("127.0.0.1").Trusting("::1").Trusting("localhost")
 
-// withFix adds the flags that replace fields of the specification, because the command does
-// not read Secrets.
+// withFix adds the flags with which the user can fix an error. These flags replace fields of the specification that refer to
+// Secrets, which the command does not read.
 func (o options) withFix(err error) error {
 	switch kind := registry.KindOf(err); {
 	case kind == registry.Untrusted && o.ca == "":
@@ -266,8 +267,8 @@ func (o options) withFix(err error) error {
 	return err
 }
 
-// credential returns the credential in the docker configuration. A configuration without an entry for
-// the registry is an error; there is no fallback to anonymous access.
+// credential returns the credential in the docker configuration. If the configuration has no entry for the registry, credential
+// returns an error, and the command does not use anonymous access.
 func (o options) credential(policy *v1alpha1.ImagePolicy) (registry.Credential, error) {
 	if o.dockerConfig == "" {
 		return registry.Credential{}, nil
@@ -288,7 +289,7 @@ func (o options) credential(policy *v1alpha1.ImagePolicy) (registry.Credential, 
 	return match.Credential, nil
 }
 
-// certificates returns the certificates of the flags.
+// certificates returns the certificates in the files of the flags.
 func (o options) certificates() (registry.TLS, error) {
 	data := map[string][]byte{}
 	for key, file := range map[string]string{"ca.crt": o.ca, "tls.crt": o.cert, "tls.key": o.key} {
@@ -332,7 +333,7 @@ func read(name string, stdin io.Reader) ([]byte, error) {
 	return data, nil
 }
 
-// nameOf returns the name of a file, for messages.
+// nameOf returns the name of a file in messages.
 func nameOf(file string) string {
 	if file == "-" {
 		return "standard input"

@@ -46,7 +46,8 @@ func file(t *testing.T, text string) string {
 	return name
 }
 
-// Each folder has a policy, tags, and the expected output, for any order of the tags.
+// TestExplainTags checks the output for each folder of testdata/explain, which contains a policy, tags and the expected output. The order of the
+// tags does not matter.
 func TestExplainTags(t *testing.T) {
 	t.Parallel()
 	folders, err := filepath.Glob("testdata/explain/*")
@@ -90,14 +91,14 @@ func TestExplainTags(t *testing.T) {
 
 const smallPolicy = "apiVersion: hlnr.io/v1alpha1\nkind: ImagePolicy\nmetadata: {name: shop}\nspec: {image: registry.example.com/shop}\n"
 
-// A question that cannot be answered ends with exit code 2, and a message with the fix.
+// TestExplainRefuses checks that invalid input ends with exit code 2, and a message that contains the fix.
 func TestExplainRefuses(t *testing.T) {
 	t.Parallel()
 	policy := func(spec string) string {
 		return strings.TrimSuffix(smallPolicy, "}\n") + ", " + spec + "}\n"
 	}
 	for name, test := range map[string]struct {
-		args  []string // POLICY stands for a file with the manifest
+		args  []string // POLICY is replaced with a file that contains the manifest.
 		stdin string
 		want  string
 	}{
@@ -155,7 +156,7 @@ func TestExplainRefuses(t *testing.T) {
 	}
 }
 
-// A manifest from a cluster, with its status and next to others, can be read too.
+// TestExplainFindsThePolicy checks that explain can read a manifest from a cluster, with a status and next to other manifests.
 func TestExplainFindsThePolicy(t *testing.T) {
 	t.Parallel()
 	other := strings.Replace(smallPolicy, "name: shop", "name: cart", 1)
@@ -183,7 +184,7 @@ func TestExplainFindsThePolicy(t *testing.T) {
 	}
 }
 
-// Without --all the newest rejected tags are shown, and the others are counted.
+// TestExplainHides checks that explain without --all prints the newest rejected tags, and the number of other rejected tags.
 func TestExplainHides(t *testing.T) {
 	t.Parallel()
 	var tags strings.Builder
@@ -212,8 +213,8 @@ func TestExplainHides(t *testing.T) {
 	}
 }
 
-// A registry is used as by the controller: images must exist for the platform, and
-// credentials are sent if they are named.
+// TestExplainRegistry checks that explain uses a registry as the controller does: images must exist for the platform, and credentials are sent only if a
+// flag sets them.
 func TestExplainRegistry(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -265,8 +266,8 @@ func TestExplainRegistry(t *testing.T) {
 	}
 }
 
-// A registry with its own certificates is trusted, and gets the client's, only
-// through what the flags name.
+// TestExplainCertificates checks that only the flags make the command trust a registry with its own certificate authority, and
+// send a client certificate.
 func TestExplainCertificates(t *testing.T) {
 	t.Parallel()
 	authority, until := registrytest.NewAuthority(t), time.Now().Add(time.Hour)
@@ -294,7 +295,7 @@ func TestExplainCertificates(t *testing.T) {
 	}
 }
 
-// The output reports what this run does not check.
+// TestExplainNotes checks that the output lists the checks that the run does not make.
 func TestExplainNotes(t *testing.T) {
 	t.Parallel()
 	manifest := strings.TrimSuffix(smallPolicy, "}\n") + `, minAge: 1h, suspend: true, limits: {tags: 1, groups: 1}, versioning: {groupBy: Major},
@@ -308,9 +309,9 @@ func TestExplainNotes(t *testing.T) {
 	}
 	want := []string{
 		"the registry was not used: each tag counts as an image for all platforms",
-		"spec.match.labels was not checked: a cluster may reject what is offered here",
-		"spec.additionalImages was not checked: a cluster may reject what is offered here",
-		"spec.verify was not checked: a cluster may reject what is offered here",
+		"spec.match.labels was not checked: a cluster may reject versions that are offered here",
+		"spec.additionalImages was not checked: a cluster may reject versions that are offered here",
+		"spec.verify was not checked: a cluster may reject versions that are offered here",
 		"there are more tags than spec.limits.tags (1): in a cluster, the others are not read",
 		"groups beyond spec.limits.groups: 1.x",
 		"spec.minAge: versions found by the first scan are offered immediately, and later ones after 1h",
@@ -321,7 +322,7 @@ func TestExplainNotes(t *testing.T) {
 	}
 }
 
-// An incomplete answer because of a failing registry is printed, and is a failure.
+// TestExplainHalfAnAnswer checks that an incomplete result is printed, and that the command fails, if the registry fails.
 func TestExplainHalfAnAnswer(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -335,8 +336,7 @@ func TestExplainHalfAnAnswer(t *testing.T) {
 	}
 }
 
-// The examples of the guide on streams are correct: its first policy with its tags, and
-// its table of ranges.
+// TestGuide checks the examples of the guide on version groups: its first policy with its tags, and its table of ranges.
 func TestGuide(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/how-to/version-groups.md")
@@ -386,8 +386,8 @@ func TestGuide(t *testing.T) {
 	}
 }
 
-// Each ImagePolicy in the documents that an API server accepts in test/docs is accepted
-// here.
+// TestExplainTakesDocuments checks that explain accepts each ImagePolicy in the documents that an API server accepts in
+// test/docs.
 func TestExplainTakesDocuments(t *testing.T) {
 	t.Parallel()
 	whole := regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```$")
@@ -419,8 +419,8 @@ func TestExplainTakesDocuments(t *testing.T) {
 	}
 }
 
-// The command reads no Secrets: an error that names one also names the flag to use
-// instead.
+// TestExplainNamesFlags checks that an error about a field that refers to a Secret contains the flag to use instead. The command
+// reads no Secrets.
 func TestExplainNamesFlags(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -12,9 +12,8 @@ import (
 
 const kindImagePolicy = "ImagePolicy"
 
-// readPolicy reads the only ImagePolicy of a stream of YAML or JSON documents, or the one with
-// the given name. It ignores other kinds. The policy is validated as by an API server, and has
-// defaults. Errors name the field.
+// readPolicy reads the only ImagePolicy of a stream of YAML or JSON documents, or the ImagePolicy with the given name. It
+// ignores other kinds. It validates the policy and sets defaults as an API server does. Errors name the field.
 func readPolicy(ctx context.Context, stream []byte, name string) (*v1alpha1.ImagePolicy, error) {
 	objects, err := manifest.Read(stream)
 	if err != nil {
@@ -47,7 +46,7 @@ func readPolicy(ctx context.Context, stream []byte, name string) (*v1alpha1.Imag
 	}
 	policy, ok := typed.(*v1alpha1.ImagePolicy)
 	if !ok {
-		return nil, fmt.Errorf("read %s: it is a %T", kindImagePolicy, typed)
+		return nil, fmt.Errorf("read %s: the object is a %T", kindImagePolicy, typed)
 	}
 	return policy, nil
 }

@@ -18,10 +18,10 @@ type ticker struct {
 	every time.Duration
 	now   func() time.Time
 
-	last time.Time // of the last line; initially of the first call
+	last time.Time // the time of the last line, or of the first call before the first line
 }
 
-// report writes a line if it is due.
+// report writes a line if the last line is older than tick.
 func (t *ticker) report(p imagepolicy.Progress) {
 	now := t.now()
 	if t.last.IsZero() {
@@ -31,10 +31,10 @@ func (t *ticker) report(p imagepolicy.Progress) {
 		return
 	}
 	t.last = now
-	fmt.Fprintln(t.out, "hlnr:", progressLine(p)) // errors are ignored
+	fmt.Fprintln(t.out, "hlnr:", progressLine(p)) // Errors of the stream are ignored.
 }
 
-// progressLine describes the progress.
+// progressLine describes the progress of a scan.
 func progressLine(p imagepolicy.Progress) string {
 	switch {
 	case p.Timed < p.Times:

@@ -15,13 +15,13 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// Progress is reported every few seconds, and not immediately.
+// TestProgress checks that progress is reported every few seconds, and not immediately.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	ticks := &ticker{out: &out, every: 5 * time.Second, now: func() time.Time { return now }}
-	for i := range 120 { // a tenth of a second each
+	for i := range 120 { // Each report is a tenth of a second later.
 		p := imagepolicy.Progress{Timed: min(10*i, 1000), Times: 1000, Images: max(0, i-100)}
 		ticks.report(p)
 		now = now.Add(100 * time.Millisecond)
@@ -37,8 +37,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// The progress of a run is on standard error alone, and it ends with an error that
-// gives the fix.
+// TestExplainOfManyTimes checks that the progress of a run is written only to standard error, and that a run that is not complete ends with
+// an error that contains the fix.
 func TestExplainOfManyTimes(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -59,9 +59,9 @@ func TestExplainOfManyTimes(t *testing.T) {
 		t.Errorf("without time: exit code %d, output %q, error %q", code, out, stderr)
 	}
 
-	// A registry that fails during a run differs from one without tags.
+	// The result for a registry that fails during a run differs from the result for a registry without tags.
 	fails := func(status int, code string) {
-		tags := 0 // guarded by the server's lock
+		tags := 0 // The lock of the server protects this number.
 		server.FailWhen(func(r *http.Request) bool {
 			if strings.Contains(r.URL.Path, "/manifests/t") {
 				tags++
@@ -75,7 +75,7 @@ func TestExplainOfManyTimes(t *testing.T) {
 		t.Errorf("a registry that fails: exit code %d, output %q, error %q", code, out, stderr)
 	}
 
-	// After a registry rejects images, the others are still requested.
+	// The command still requests the other images after the registry rejects some images.
 	server.Heal()
 	fails(http.StatusForbidden, "DENIED")
 	code, out, stderr = hlnr(t, manifest, "explain", "-f", "-")

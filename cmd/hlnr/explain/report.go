@@ -27,29 +27,29 @@ var outputs = []string{outputTable, outputJSON, outputYAML}
 
 func isOutput(word string) bool { return slices.Contains(outputs, word) }
 
-// verdictOffered is used in addition to the verdicts of internal/version.
+// verdictOffered is the value of Verdict for an offered tag, in addition to the verdicts of internal/version.
 const verdictOffered = "Offered"
 
 // report is the output of explain. Its JSON fields are an interface for scripts.
 type report struct {
-	// Policy is the name of the ImagePolicy, and Image its repository.
+	// Policy is the name of the ImagePolicy, and Image is the repository of its image.
 	Policy string `json:"policy,omitempty"`
 	Image  string `json:"image"`
-	// Tags is the number of tags, of which Offered are offered in Groups.
+	// Tags is the number of tags, Offered is the number of offered tags, and Groups is the number of their groups.
 	Tags    int `json:"tags"`
 	Offered int `json:"offered"`
 	Groups  int `json:"groups"`
 	// Latest is the highest version of the newest group.
 	Latest string `json:"latest,omitempty"`
-	// Refused counts the other tags by verdict, in the order of the filters.
+	// Refused contains the numbers of rejected tags by verdict, in the order of the filters.
 	Refused []refusedCount `json:"refused,omitempty"`
 	// Hidden is the number of candidates that are not printed.
 	Hidden int `json:"hidden,omitempty"`
-	// Notes report what was not checked.
+	// Notes describes checks that the command did not make.
 	Notes []string `json:"notes,omitempty"`
-	// Candidates in the order of selection.
+	// Candidates contains the tags with their results, in the order of selection.
 	Candidates []judged `json:"candidates"`
-	// Hint is how to show the hidden candidates.
+	// Hint describes how to show the hidden candidates.
 	Hint string `json:"-"`
 }
 
@@ -61,14 +61,14 @@ type refusedCount struct {
 // judged is one tag with its result.
 type judged struct {
 	Tag string `json:"tag"`
-	// Version in normal form; Group and Level of an offered version.
+	// Version is the version in normal form. Group and Level are set for an offered version.
 	Version string `json:"version,omitempty"`
 	Group   string `json:"group,omitempty"`
 	Level   string `json:"level,omitempty"`
 	// Verdict is "Offered", or the filter that rejected the tag.
 	Verdict string `json:"verdict"`
 	Reason  string `json:"reason,omitempty"`
-	// Image by digest, if the registry was used.
+	// Image is the image with its digest, if the registry was used.
 	Image string `json:"image,omitempty"`
 }
 
@@ -105,7 +105,7 @@ func newReport(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o option
 	return r
 }
 
-// merge merges offered and rejected tags, newest version first; of equal ones the offered one
+// merge merges offered and rejected tags, sorted with the newest version first. For equal versions, the offered tag is
 // first.
 func merge(offered, rejected []judged) []judged {
 	all := make([]judged, 0, len(offered)+len(rejected))
@@ -119,7 +119,7 @@ func merge(offered, rejected []judged) []judged {
 	return append(append(all, offered...), rejected...)
 }
 
-// notes reports what this run did not check, and a cluster would.
+// notes describes the checks that a cluster would make, and that this run did not make.
 func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o options) (notes []string) {
 	spec := &policy.Spec
 	if o.tags != "" {
@@ -136,7 +136,7 @@ func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o options) (
 		{"spec.verify", e.Unverified},
 	} {
 		if part.set {
-			notes = append(notes, part.field+" was not checked: a cluster may reject what is offered here")
+			notes = append(notes, part.field+" was not checked: a cluster may reject versions that are offered here")
 		}
 	}
 	if e.Cut {
@@ -231,7 +231,7 @@ func orDash(s string) string {
 	return s
 }
 
-// printable quotes names that are not tags, which could contain control characters.
+// printable quotes texts that are not valid tags, because they could contain control characters.
 func printable(tag string) string {
 	if versions.IsTag(tag) {
 		return tag

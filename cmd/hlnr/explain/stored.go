@@ -16,8 +16,8 @@ import (
 	versions "github.com/heighliner/heighliner/internal/version"
 )
 
-// stored reads an ImagePolicy of the cluster: the one with a name, else that of the Microservice with the name. The name may
-// be preceded by the resource, such as "imgp/".
+// stored reads an ImagePolicy of the cluster. The argument is the name of the ImagePolicy or, if there is no such ImagePolicy, of
+// a Microservice that uses it. A resource such as "imgp/" may precede the name.
 func stored(ctx context.Context, c client.Client, namespace, arg string) (*v1alpha1.ImagePolicy, error) {
 	kind, name, typed := strings.Cut(arg, "/")
 	if !typed {
@@ -45,12 +45,12 @@ func stored(ctx context.Context, c client.Client, namespace, arg string) (*v1alp
 	ref := ms.Spec.ImagePolicyRef.Name
 	err = c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref}, &policy)
 	if isMissing(err, ref) {
-		return nil, cli.Usage(fmt.Errorf("there is no ImagePolicy %s, which Microservice %s names in spec.imagePolicyRef", ref, name))
+		return nil, cli.Usage(fmt.Errorf("there is no ImagePolicy %s, to which spec.imagePolicyRef of Microservice %s refers", ref, name))
 	}
 	return &policy, err
 }
 
-// isMissing reports whether an object of that name does not exist, although its kind does.
+// isMissing reports whether an error means that an object with the name does not exist, although its kind exists.
 func isMissing(err error, name string) bool {
 	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), fmt.Sprintf("%q not found", name))
 }
@@ -73,7 +73,7 @@ func unknown(ctx context.Context, c client.Client, namespace, name string) error
 	return cli.UnknownMicroservice(ctx, c, "ImagePolicy or Microservice", namespace, name, names)
 }
 
-// storedReport returns the report about the status of an ImagePolicy, as its last scan wrote it.
+// storedReport returns the report about the status of an ImagePolicy, which is the result of its last scan.
 func storedReport(policy *v1alpha1.ImagePolicy, o options) report {
 	s := &policy.Status
 	r := report{Policy: policy.Name, Image: policy.Spec.Image, Offered: len(s.Releases), Tags: len(s.Releases), Notes: storedNotes(policy)}
@@ -123,7 +123,7 @@ func storedReport(policy *v1alpha1.ImagePolicy, o options) report {
 	return r
 }
 
-// tagOf returns the tag of an image, or another text if it has none.
+// tagOf returns the tag of an image, or other if the image has no tag.
 func tagOf(image, other string) string {
 	name, _, _ := strings.Cut(image, "@")
 	if i := strings.LastIndex(name, ":"); i > strings.LastIndex(name, "/") {
@@ -132,7 +132,7 @@ func tagOf(image, other string) string {
 	return other
 }
 
-// storedNotes reports what the status of an ImagePolicy does not show.
+// storedNotes returns the notes about the status of an ImagePolicy.
 func storedNotes(policy *v1alpha1.ImagePolicy) []string {
 	s := &policy.Status
 	notes := []string{"this is the status of ImagePolicy " + policy.Namespace + "/" + policy.Name + ", as the manager wrote it; --scan reads the registry from this machine"}

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// cluster serves the objects of namespace shop by resource and name, and returns a kubeconfig.
+// cluster starts a server with the objects of the namespace shop by resource and name, and returns a kubeconfig.
 func cluster(t *testing.T, objects map[string]any) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -39,7 +39,7 @@ func cluster(t *testing.T, objects map[string]any) string {
 	return file(t, fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n", server.URL))
 }
 
-// The name of an ImagePolicy, or of a Microservice, explains the policy of the cluster by its status.
+// TestExplainOfTheCluster checks that explain prints the status of the policy for the name of an ImagePolicy or a Microservice.
 func TestExplainOfTheCluster(t *testing.T) {
 	t.Parallel()
 	policy := &v1alpha1.ImagePolicy{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ImagePolicy"}, ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "images"}}
@@ -81,7 +81,7 @@ note: this is the status of ImagePolicy shop/images, as the manager wrote it; --
 		"with tags":            {[]string{"web", "--tags", file(t, "2.0.0\n")}, cli.ExitYes, "1 tag: 1 offered in 1 group, latest 2.0.0"},
 		"nothing offered":      {[]string{"empty"}, cli.ExitNo, "none offered"},
 		"neither":              {[]string{"shpo"}, cli.ExitUsage, `there is no ImagePolicy or Microservice in namespace shop with the name "shpo"; did you mean "shop"?`},
-		"policy that is not":   {[]string{"lost"}, cli.ExitUsage, "there is no ImagePolicy nothing, which Microservice lost names in spec.imagePolicyRef"},
+		"policy that is not":   {[]string{"lost"}, cli.ExitUsage, "there is no ImagePolicy nothing, to which spec.imagePolicyRef of Microservice lost refers"},
 		"another kind":         {[]string{"pod/x"}, cli.ExitUsage, `"pod/x" is neither an ImagePolicy nor a Microservice`},
 		"manifest too":         {[]string{"web", "-f", "-"}, cli.ExitUsage, "--file and --name are for a manifest"},
 		"scan of the manifest": {[]string{"-f", "-", "--scan"}, cli.ExitUsage, "--scan is for an ImagePolicy of the cluster"},

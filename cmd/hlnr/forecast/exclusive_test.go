@@ -6,7 +6,8 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// An exclusive group needs no additional pods for a rollout: those of the active release end before the next one has any.
+// TestPodsOfAnExclusiveGroup checks that an exclusive group needs no additional pods for a rollout, because the pods of the active release end
+// before the pods of the next release start.
 func TestPodsOfAnExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	f := shop(release.Step{Weight: 100})
@@ -16,6 +17,6 @@ func TestPodsOfAnExclusiveGroup(t *testing.T) {
 		t.Errorf("1.1.0 is not rolled out: %+v", got)
 	}
 	if got.Pods != 0 {
-		t.Errorf("hlnr plan: +%d pods while it runs", got.Pods)
+		t.Errorf("hlnr plan: +%d pods during the rollout", got.Pods)
 	}
 }

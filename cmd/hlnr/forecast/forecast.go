@@ -1,10 +1,10 @@
-// Package forecast shows what the planner would do: it reads the facts about a Microservice, and plays the
-// plans that follow from them in a world in which everything goes well. Pods are available immediately, routes
-// are programmed immediately, hooks agree, measurements pass; only pauses, windows, drains and people take
-// time. So the times are the shortest possible ones.
+// Package forecast predicts the decisions of the planner. It reads the facts about a Microservice, and simulates the
+// plans that follow from these facts. The simulation assumes that pods become available immediately, routes are
+// programmed immediately, hooks agree, measurements pass, and users approve. Only pauses, windows and drains take
+// time, so that the times of a forecast are the earliest possible times.
 //
-//	forecast.go  the facts
-//	play.go      the simulation; pure
+//	forecast.go  reads the facts
+//	play.go      the simulation, as pure functions
 package forecast
 
 import (
@@ -19,21 +19,21 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// object is a release as the planner sees it.
+// object is a release in the representation of the planner.
 type object = release.Object
 
-// Facts about one Microservice.
+// Facts are the facts about one Microservice from which the planner makes its plan.
 type Facts struct {
 	release.Observed
-	// Problem is why nothing new would start, or nil.
+	// Problem is the reason why no new release would start, or nil.
 	Problem error
 
 	objects []object
-	// decided is the id of the decision that was added; "" if none was.
+	// decided is the ID of the decision that [Facts.Decide] added, or empty.
 	decided string
 }
 
-// Read reads the facts about the given Microservice, which may differ from the stored one.
+// Read reads the facts about a Microservice. The given object may differ from the stored object.
 func Read(ctx context.Context, c client.WithWatch, ms *v1alpha1.Microservice, now time.Time) (*Facts, error) {
 	observed, problem, err := microservice.Facts(ctx, c, ms, now)
 	if err != nil {
@@ -46,7 +46,7 @@ func newFacts(observed release.Observed, problem error) *Facts {
 	return &Facts{Observed: observed, Problem: problem, objects: slices.Clone(observed.Objects)}
 }
 
-// Decide adds a decision about a release.
+// Decide adds a decision about a release to the facts.
 func (f *Facts) Decide(name string, d release.Decision) {
 	f.decided = d.ID
 	for i := range f.objects {

@@ -12,27 +12,28 @@ import (
 
 // Event is one event of a forecast.
 type Event struct {
-	// After is the earliest time of the event, after now.
+	// After is the shortest time between now and the event.
 	After time.Duration `json:"after"`
-	// Group is the name of the group; "" if the event concerns no group.
+	// Group is the name of the group. It is empty for an event that concerns no group.
 	Group string `json:"group,omitempty"`
 	// Text describes the event in a sentence.
 	Text string `json:"text"`
 }
 
-// Forecast is what would happen, with the earliest times.
+// Forecast contains the predicted events, with the earliest possible times.
 type Forecast struct {
-	// Events in chronological order.
+	// Events are the events in chronological order.
 	Events []Event `json:"events"`
-	// Pods is the largest number of pods in addition to the current ones.
+	// Pods is the maximum number of additional pods.
 	Pods int `json:"pods"`
-	// Duration until all rollouts have ended; 0 if none starts.
+	// Duration is the time until all rollouts have ended. It is 0 if no rollout starts.
 	Duration time.Duration `json:"duration"`
-	// People is the number of required approvals. Duration does not include the wait for them.
+	// People is the number of required approvals. Duration does not include the time until users give them.
 	People int `json:"people"`
-	// Open is what the forecast waits for at its end without limit; "" if nothing.
+	// Open describes the condition that blocks a rollout at the end of the forecast without a time limit. It is empty if no rollout is
+	// blocked.
 	Open string `json:"open,omitempty"`
-	// Outcome of the decision of [Facts.Decide]; "" if there is none, or it is not handled.
+	// Outcome is the outcome of the decision of [Facts.Decide]. It is empty without a decision, or if the decision is not handled.
 	Outcome string `json:"outcome,omitempty"`
 }
 
@@ -64,17 +65,17 @@ const (
 	horizon  = 60 * 24 * time.Hour
 )
 
-// play is one simulation.
+// play is the state of one simulation.
 type play struct {
 	o        release.Observed
 	objects  []object
 	start    time.Time
 	now      time.Time
-	before   int // pods at the start
+	before   int // number of pods at the start
 	forecast Forecast
 	decided  int
 	voted    map[string]bool // releases with simulated approvals
-	asked    map[string]bool // given approvals, by group, rollout and step
+	asked    map[string]bool // reported waits for approval, by group, rollout and step
 }
 
 // Play simulates the facts until no rollout is in progress.
@@ -85,7 +86,7 @@ func (f *Facts) Play(now time.Time) Forecast {
 	if f.Problem != nil {
 		p.forecast.Events = append(p.forecast.Events, Event{Text: f.Problem.Error()})
 	}
-	// What happens anyway is shown too: it is what follows from the facts.
+	// The forecast also contains events that follow from the facts without the change.
 	for range maxPlans {
 		result := p.plan()
 		p.record(result)
@@ -108,7 +109,7 @@ func (f *Facts) Play(now time.Time) Forecast {
 	return p.forecast
 }
 
-// outcomeOf returns the outcome of a decision, or "".
+// outcomeOf returns the outcome of the decision with an ID, or an empty string.
 func outcomeOf(state release.State, id string) string {
 	for _, g := range state.Groups {
 		for _, row := range g.Releases {
@@ -120,14 +121,15 @@ func outcomeOf(state release.State, id string) string {
 	return ""
 }
 
-// plan returns the plan for the current time.
+// plan returns the plan at the current time of the simulation.
 func (p *play) plan() release.Result {
 	o := p.o
 	o.Objects = p.objects
 	return release.Plan(o, p.now)
 }
 
-// pods returns the number of pods of the releases. The pods of one release of an exclusive group end before those of another start.
+// pods returns the number of pods of the releases. In an exclusive group, the pods of one release end before the pods of another
+// release start.
 func (p *play) pods() int {
 	groups := map[string]int{}
 	for _, c := range p.objects {
@@ -149,7 +151,7 @@ func (p *play) rolling() bool {
 	return slices.ContainsFunc(p.o.State.Groups, func(g release.Group) bool { return g.Rollout != nil })
 }
 
-// record records what happened, and the duration of rollouts.
+// record records the events of a plan and the duration of rollouts.
 func (p *play) record(r release.Result) {
 	names := map[string]string{}
 	for _, g := range r.State.Groups {
@@ -159,7 +161,7 @@ func (p *play) record(r release.Result) {
 		names[g.Slug] = cmp.Or(names[g.Slug], g.Name)
 	}
 	for _, n := range r.Notes {
-		if !n.Event || n.Reason == release.DecisionTaken && p.voted[n.Release] { // an approval that was not given
+		if !n.Event || n.Reason == release.DecisionTaken && p.voted[n.Release] { // Simulated approvals are not events.
 			continue
 		}
 		e := Event{After: p.now.Sub(p.start), Group: cmp.Or(names[n.Slug], n.Slug), Text: n.Message}
@@ -193,7 +195,7 @@ func (p *play) apply(r release.Result) bool {
 	return moved
 }
 
-// ensure creates a release, or gives it more pods, which are available immediately.
+// ensure creates a release, or changes its number of pods. The pods are available immediately.
 func (p *play) ensure(e release.Ensure, state release.State) bool {
 	for i := range p.objects {
 		c := &p.objects[i]
@@ -215,7 +217,7 @@ func (p *play) ensure(e release.Ensure, state release.State) bool {
 	return true
 }
 
-// world satisfies what a plan waits for: routes, measurements, hooks and people.
+// world satisfies the conditions that block a plan: routes, measurements, hooks and approvals.
 func (p *play) world(r release.Result) bool {
 	moved := p.routes()
 	for i := range p.o.State.Groups {
@@ -239,7 +241,7 @@ func (p *play) world(r release.Result) bool {
 	return moved
 }
 
-// measure makes the measurements of a step pass.
+// measure simulates that the measurements of a step pass.
 func (p *play) measure(c *object, run *release.Rollout) bool {
 	if !p.o.Spec.Analysis || run.Step == 0 {
 		return false
@@ -252,7 +254,7 @@ func (p *play) measure(c *object, run *release.Rollout) bool {
 	return true
 }
 
-// gates makes hooks agree.
+// gates simulates that the hooks of a gate agree.
 func (p *play) gates(c *object, run *release.Rollout) bool {
 	if run.Gate == "" || run.GateTime.IsZero() {
 		return false
@@ -265,7 +267,7 @@ func (p *play) gates(c *object, run *release.Rollout) bool {
 	return true
 }
 
-// approve makes as many users approve a step as it needs, one after the other.
+// approve simulates the approvals that a step requires, one after the other.
 func (p *play) approve(c *object, g *release.Group, run *release.Rollout, r release.Result) bool {
 	waits := slices.ContainsFunc(r.Notes, func(n release.Note) bool {
 		return !n.Event && n.Slug == g.Slug && n.Reason == release.AwaitingApproval && n.Release == run.Release
@@ -287,7 +289,7 @@ func (p *play) approve(c *object, g *release.Group, run *release.Rollout, r rele
 	return true
 }
 
-// routes makes every policy confirm the required weights.
+// routes simulates that every policy has programmed the required weights.
 func (p *play) routes() bool {
 	moved := false
 	for i := range p.o.Policies {
@@ -306,7 +308,7 @@ func (p *play) routes() bool {
 	return moved
 }
 
-// report returns the report about one group of a policy that has programmed the required weights.
+// report returns the report of a policy about one group, with the required weights as programmed.
 func (p *play) report(policy *release.Policy, g release.Group) release.Report {
 	r := release.Report{Slug: g.Slug}
 	if at := slices.IndexFunc(policy.Groups, func(x release.Report) bool { return x.Slug == g.Slug }); at >= 0 {
@@ -345,7 +347,7 @@ func sameReport(a, b release.Report) bool {
 		a.Active == b.Active && a.Newest == b.Newest && a.Canary == b.Canary && a.Unrouted == b.Unrouted && a.Reason == b.Reason
 }
 
-// waits describes what a plan waits for.
+// waits describes the condition that blocks a plan.
 func (p *play) waits(r release.Result) string {
 	for _, n := range r.Notes {
 		if !n.Event && n.Message != "" {

@@ -29,7 +29,7 @@ func shop(steps ...release.Step) *Facts {
 	if len(played.Events) == 0 {
 		panic("1.0.0 does not start")
 	}
-	// The state that a cluster would have had.
+	// The plans until 1.0.0 is active result in the state that a cluster would have.
 	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: start, now: start.Add(-time.Hour), asked: map[string]bool{}}
 	for range 20 {
 		r := p.plan()
@@ -41,7 +41,7 @@ func shop(steps ...release.Step) *Facts {
 	return f
 }
 
-// A rollout takes its pauses, and needs its approvals; everything else takes no time.
+// TestPlay checks that a simulated rollout includes pauses and approvals, and that nothing else takes time.
 func TestPlay(t *testing.T) {
 	t.Parallel()
 	f := shop(
@@ -72,7 +72,7 @@ func TestPlay(t *testing.T) {
 	}
 }
 
-// A step waits for as many users as it needs: after the first approval one more is missing.
+// TestPlayOfTwoApprovals checks that a step waits for all required approvals: after the first approval, the second is missing.
 func TestPlayOfTwoApprovals(t *testing.T) {
 	t.Parallel()
 	f := shop(release.Step{Name: "half", Weight: 50, Approval: true, Approvers: 2, ApproversFrom: []string{"managers"}})
@@ -111,7 +111,7 @@ func TestPlayShowsProblems(t *testing.T) {
 	}
 }
 
-// A wait without limit is reported as open.
+// TestPlayOfAPause checks that the forecast reports a wait without a time limit as open.
 func TestPlayOfAPause(t *testing.T) {
 	t.Parallel()
 	f := shop(release.Step{Weight: 10, Pause: time.Minute})
@@ -129,7 +129,7 @@ func TestPlayOfAPause(t *testing.T) {
 	}
 }
 
-// A decision is simulated as the planner handles it.
+// TestDecide checks that the forecast simulates a decision as the planner handles it.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	f := shop(release.Step{Weight: 10, Approval: true})

@@ -22,10 +22,10 @@ import (
 	"github.com/heighliner/heighliner/internal/manifest"
 )
 
-// The limits of a test.
+// The limits of one run of the command.
 const (
 	maxRounds = 2000
-	// together is the number of rounds that are measured at the same time.
+	// together is the maximum number of rounds that are measured at the same time.
 	together = 8
 )
 
@@ -58,16 +58,18 @@ func newTestCommand(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test [MICROSERVICE] [-f FILE]",
 		Short: "Show what an analysis would have decided, round by round",
-		Long: `test runs the queries of an analysis for the active release, and shows what it would have decided: now, or,
-with --since, in each round of a past time. Use it to find an analysis that would roll back a healthy release,
-before a canary depends on it. After a failed analysis, the next round begins another rollout.
+		Long: `test runs the queries of an analysis for the active release, and shows what the analysis would have
+decided: now or, with --since, in each round of a past period. Use it to find an analysis that would roll
+back a healthy release, before a canary depends on this analysis. After a failed analysis, the next round
+begins another simulated rollout.
 
-The analysis is that of the Microservice, or of the one in a manifest. Metrics with a baseline compare the
-release with the active one of its group; the active release with itself. A web endpoint has no history: with
---since its metrics are omitted. Nothing is written.
+The command uses the analysis of the Microservice in the cluster, or of the Microservice in a manifest.
+Metrics with a baseline compare the release with the active release of its group. The active release is
+compared with itself. A web endpoint has no history, so that its metrics are omitted with --since. The
+command writes nothing to the cluster.
 
-Exit codes: 0 it would have continued, 1 it could not be measured, 3 it would have failed, or found no traffic,
-5 it would have waited for a person.`,
+Exit codes: 0 the canary would have continued; 1 no round could be measured; 3 the canary would have failed,
+or there was no traffic; 5 the canary would have waited for a person.`,
 		Example: `  # Would a canary that is as good as the active release continue now?
   hlnr analysis test shop
 
@@ -78,9 +80,9 @@ Exit codes: 0 it would have continued, 1 it could not be measured, 3 it would ha
 		ValidArgsFunction: f.CompleteNames(1, func() client.ObjectList { return &v1alpha1.MicroserviceList{} }),
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&t.file, "filename", "f", "", "manifest with the Microservice whose analysis is tried; - is standard input")
-	flags.StringVar(&t.release, "release", "", "version, or name of a VersionedMicroservice, that is measured; by default the active release of the newest group")
-	flags.DurationVar(&t.since, "since", 0, "try all rounds of this time, such as 24h; by default one round now")
+	flags.StringVarP(&t.file, "filename", "f", "", "manifest with the Microservice whose analysis is tested; - is standard input")
+	flags.StringVar(&t.release, "release", "", "version or name of the VersionedMicroservice to measure; by default the active release of the newest group")
+	flags.DurationVar(&t.since, "since", 0, "run all rounds of the past period of this length, such as 24h; by default one round now")
 	prometheus := AddPrometheus(flags, "instead")
 	t.output = cli.AddOutput(cmd, cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -121,7 +123,7 @@ func (t *test) run(ctx context.Context, name string) error {
 		return err
 	}
 	if spec == nil {
-		return cli.Usage(fmt.Errorf("Microservice %s has no spec.updateStrategy.canary.analysis: name a manifest that has one with -f", name))
+		return cli.Usage(fmt.Errorf("Microservice %s has no spec.updateStrategy.canary.analysis: name a manifest with an analysis with -f", name))
 	}
 	tried, err := at(*spec.DeepCopy(), t.prometheus)
 	if err != nil {
@@ -137,7 +139,8 @@ func (t *test) run(ctx context.Context, name string) error {
 	return report.exit()
 }
 
-// wanted returns the Microservice of a manifest, with its name and namespace; nil means the stored object.
+// wanted returns the Microservice of the manifest, with its name and namespace. Without a manifest, the Microservice is nil, and the name
+// and the namespace are those of the stored object.
 func (t *test) wanted(ctx context.Context, name, namespace string) (*v1alpha1.Microservice, string, string, error) {
 	if t.file == "" {
 		if name == "" {
@@ -192,7 +195,7 @@ func readFile(name string, stdin io.Reader) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// microservice reads a Microservice; if it does not exist, the error suggests the nearest names.
+// microservice reads a Microservice. If it does not exist, the error suggests the nearest names.
 func (t *test) microservice(ctx context.Context, namespace, name string) (*v1alpha1.Microservice, error) {
 	var list v1alpha1.MicroserviceList
 	ms := &v1alpha1.Microservice{}
@@ -211,7 +214,7 @@ func (t *test) microservice(ctx context.Context, namespace, name string) (*v1alp
 	return nil, cli.UnknownMicroservice(ctx, t.client, "Microservice", namespace, name, names)
 }
 
-// measure measures all rounds, and decides.
+// measure measures all rounds, and returns the decision of the analysis.
 func (t *test) measure(ctx context.Context, ms *v1alpha1.Microservice, spec v1alpha1.CanaryAnalysis) (*Report, error) {
 	m, err := find(ms, t.release)
 	if err != nil {
@@ -264,7 +267,7 @@ func (t *test) measure(ctx context.Context, ms *v1alpha1.Microservice, spec v1al
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	// A single round belongs to a step that began an interval ago.
+	// A single round belongs to a simulated step that began one interval ago.
 	if t.since <= 0 {
 		start = now.Add(-spec.Interval.Std(analysis.DefaultInterval))
 	}

@@ -1,10 +1,10 @@
-// Package measure queries the providers of metrics on behalf of a person: for the command "hlnr analysis test", and for
-// the shares of traffic that other commands show.
+// Package measure queries the providers of metrics on behalf of a user: for the command "hlnr analysis test", and for the
+// observed shares of traffic that other commands show.
 //
-//	measure.go   the providers as reachable from this machine, and the releases to measure
+//	measure.go   access to the providers from this machine, and the releases to measure
 //	command.go   the command, and the rounds that it measures
 //	report.go    the output
-//	observed.go  shares of traffic
+//	observed.go  observed shares of traffic
 package measure
 
 import (
@@ -27,18 +27,18 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// AddPrometheus adds the flag --prometheus. what completes its help: the purpose of the queries.
+// AddPrometheus adds the flag --prometheus. what follows "the Prometheus server to query" in the help text.
 func AddPrometheus(flags *pflag.FlagSet, what string) *string {
-	return flags.String("prometheus", "", "URL of the Prometheus server to query "+what+"; defaults to that of the analysis")
+	return flags.String("prometheus", "", "URL of the Prometheus server to query "+what+"; defaults to the server of the analysis")
 }
 
 // The limits of one run.
 const (
-	perSecond = 100 // queries to one provider
+	perSecond = 100 // maximum number of queries to one provider per second
 	workers   = 64
 )
 
-// credentials are the Secrets of providers, read with the permissions of the user.
+// credentials reads the Secrets of providers with the permissions of the user.
 type credentials struct{ client client.Client }
 
 // Secret implements [analysis.Secrets].
@@ -50,8 +50,8 @@ func (c credentials) Secret(ctx context.Context, namespace, name string) (map[st
 	return secret.Data, nil
 }
 
-// newMeasurer returns a Measurer for this machine without restrictions of addresses: the user can reach its network
-// anyway.
+// newMeasurer returns a Measurer for this machine. It does not restrict addresses, because the user can reach the network of
+// this machine without the command too.
 func newMeasurer(f *cli.Factory, secrets analysis.Secrets) (*analysis.Measurer, error) {
 	policy, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.0/8", "::1", "localhost"}})
 	if err != nil {
@@ -60,8 +60,8 @@ func newMeasurer(f *cli.Factory, secrets analysis.Secrets) (*analysis.Measurer, 
 	return analysis.New(analysis.Config{Outbound: policy, Secrets: secrets, UserAgent: "hlnr/" + f.Version, Workers: workers, QueriesPerSecond: perSecond, Now: f.Now})
 }
 
-// at makes an analysis query another Prometheus; "" keeps its own. Credentials are for their server, and are not sent to
-// another one.
+// at returns the analysis with another address of the Prometheus server, or unchanged if the address is empty. It removes the
+// credentials, so that they are not sent to another server.
 func at(spec v1alpha1.CanaryAnalysis, address string) (v1alpha1.CanaryAnalysis, error) {
 	if address == "" {
 		return spec, nil
@@ -73,13 +73,13 @@ func at(spec v1alpha1.CanaryAnalysis, address string) (v1alpha1.CanaryAnalysis, 
 	return spec, nil
 }
 
-// measured is a release to measure.
+// measured is a release to measure, with its group.
 type measured struct {
 	group *v1alpha1.ReleaseGroup
 	row   *v1alpha1.Release
 }
 
-// find returns the release with a version or name; without one, the active one of the newest group.
+// find returns the release with a version or a name. If wanted is empty, find returns the active release of the newest group.
 func find(ms *v1alpha1.Microservice, wanted string) (measured, error) {
 	var names []string
 	for i := range ms.Status.ReleaseGroups {
@@ -98,7 +98,7 @@ func find(ms *v1alpha1.Microservice, wanted string) (measured, error) {
 	return measured{}, cli.Unknown("release of "+ms.Name, wanted, names)
 }
 
-// target returns the target of queries about a release; services are its own Services.
+// target returns the target of queries about a release. services contains the Services of releases.
 func (m measured) target(ms *v1alpha1.Microservice, services []corev1.Service) analysis.Target {
 	t := analysis.Target{Namespace: ms.Namespace, Microservice: ms.Name, Group: m.group.Slug, Release: m.row.VersionedMicroservice, Version: m.row.SemVer.Version}
 	for i := range services {
@@ -110,15 +110,14 @@ func (m measured) target(ms *v1alpha1.Microservice, services []corev1.Service) a
 	return t
 }
 
-// servicesOf returns the Services of releases in a namespace; "" for all.
+// servicesOf returns the Services of releases in a namespace, or in all namespaces if the name is empty.
 func servicesOf(ctx context.Context, c client.Client, namespace string) ([]corev1.Service, error) {
 	var list corev1.ServiceList
 	err := c.List(ctx, &list, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelRelease})
 	return list.Items, err
 }
 
-// active returns the active release of the same group, which metrics with a baseline compare with; the release itself if
-// it is the active one.
+// active returns the active release of the same group, which is the baseline of metrics. This may be the release itself.
 func (m measured) active() measured {
 	for i := range m.group.Releases {
 		if r := &m.group.Releases[i]; r.Status == v1alpha1.ReleaseActive {
@@ -128,7 +127,7 @@ func (m measured) active() measured {
 	return m
 }
 
-// Ping sends a query to a Prometheus server without credentials, and returns how long the answer took.
+// Ping sends a query to a Prometheus server without credentials, and returns the time until the answer.
 func Ping(ctx context.Context, f *cli.Factory, address string, timeout time.Duration) (time.Duration, error) {
 	measurer, err := newMeasurer(f, nil)
 	if err != nil {

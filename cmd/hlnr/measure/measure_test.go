@@ -41,13 +41,13 @@ func TestMain(m *testing.M) {
 
 var now = time.Date(2026, 11, 25, 14, 0, 0, 0, time.UTC)
 
-// metrics replaces Prometheus: it answers instant queries as documented for its HTTP API.
+// metrics is a server that replaces Prometheus. It answers instant queries as documented for the HTTP API of Prometheus.
 type metrics struct {
-	// value returns the value of a query at a time; false for an empty vector.
+	// value returns the value of a query at a time, or false for an empty vector.
 	value func(query string, at time.Time) (float64, bool)
 
 	mu      sync.Mutex
-	signed  []string // the Authorization headers
+	signed  []string // contains the received Authorization headers
 	queries []string
 }
 
@@ -72,7 +72,7 @@ func (m *metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"status": "success", "data": map[string]any{"resultType": "vector", "result": result}})
 }
 
-// stage is a service with an analysis, 1.0.0 active and 1.1.0 as canary, and a Prometheus.
+// stage contains a service with an analysis and a Prometheus server. The active release is 1.0.0, and the canary is 1.1.0.
 type stage struct {
 	*testing.T
 	namespace, address string
@@ -136,7 +136,7 @@ func (s *stage) want(code cli.Code, text string, args ...string) string {
 	return stdout
 }
 
-// badAt reports whether values are bad: from 13:20 to 13:22.
+// badAt reports whether values at a time are bad. They are bad from 13:20 to 13:22.
 func badAt(at time.Time) bool {
 	return at.After(now.Add(-40*time.Minute)) && !at.After(now.Add(-38*time.Minute))
 }
@@ -149,9 +149,9 @@ func TestPast(t *testing.T) {
 		}
 		return 99.9, true
 	})
-	s.want(cli.ExitYes, "shop 1.0.0: it would have continued: 1 of 1 rounds passed\n  14:00:00: passed: success-rate 99.9 % ≥ 99 %", "shop")
+	s.want(cli.ExitYes, "shop 1.0.0: the canary would have continued: 1 of 1 rounds passed\n  14:00:00: passed: success-rate 99.9 % ≥ 99 %", "shop")
 	s.want(cli.ExitYes, "30 of 30 rounds passed\n  13:31:00 to 14:00:00, 30 rounds: passed: success-rate 99.9 %", "shop", "--since", "30m")
-	out := s.want(cli.ExitNo, "shop 1.0.0: it would have failed 2 times: 58 of 60 rounds passed", "shop", "--since", "1h")
+	out := s.want(cli.ExitNo, "shop 1.0.0: the canary would have failed 2 times: 58 of 60 rounds passed", "shop", "--since", "1h")
 	for _, want := range []string{"13:21:00: failed: success-rate 90 % < 99 %", "failed rounds: 1, tolerated: 0", "13:01:00 to 13:20:00, 20 rounds: passed", "13:23:00 to 14:00:00, 38 rounds: passed"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
@@ -176,19 +176,19 @@ func TestPast(t *testing.T) {
 	s.want(cli.ExitUsage, "name a Microservice, or a manifest")
 }
 
-// TestAnswers checks that answers without a value have separate results and exit codes.
+// TestAnswers checks that each kind of answer without a value has its result and exit code.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(string, time.Time) (float64, bool) { return 0, false })
-	s.want(cli.ExitNo, "no traffic to measure: 0 of 1 rounds passed", "shop")
-	s.want(cli.ExitFailed, "it could not be measured: 0 of 1 rounds passed", "shop", "--prometheus", "http://127.0.0.1:1")
+	s.want(cli.ExitNo, "there was no traffic to measure: 0 of 1 rounds passed", "shop")
+	s.want(cli.ExitFailed, "no round could be measured: 0 of 1 rounds passed", "shop", "--prometheus", "http://127.0.0.1:1")
 	s.want(cli.ExitUsage, `--prometheus: "prometheus:9090" is not a URL`, "shop", "--prometheus", "prometheus:9090")
 	inconclusive := begin(t, func(string, time.Time) (float64, bool) { return 98.5, true })
 	inconclusive.microservice.Spec.UpdateStrategy.Canary.Analysis.Metrics[0].InconclusiveRange = &v1alpha1.ValueRange{Min: ptr.To(98.0)}
 	if err := env.Client.Update(t.Context(), inconclusive.microservice); err != nil {
 		t.Fatal(err)
 	}
-	inconclusive.want(cli.ExitWaits, "it would have waited for a person", "shop")
+	inconclusive.want(cli.ExitWaits, "the canary would have waited for a person", "shop")
 }
 
 // TestManifest tests the analysis of a manifest with the releases of the cluster.
@@ -220,8 +220,8 @@ spec:
 	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.want(cli.ExitYes, "shop 1.0.0: it would have continued: 10 of 10 rounds passed\n  13:51:00 to 14:00:00, 10 rounds: passed: mine 1 ≤ 5\n  without history, and omitted: web", "-f", file, "--since", "10m")
-	s.want(cli.ExitNo, "shop 1.1.0: it would have failed", "-f", file, "--release", "1.1.0", "--since", "10m")
+	s.want(cli.ExitYes, "shop 1.0.0: the canary would have continued: 10 of 10 rounds passed\n  13:51:00 to 14:00:00, 10 rounds: passed: mine 1 ≤ 5\n  omitted because they have no history: web", "-f", file, "--since", "10m")
+	s.want(cli.ExitNo, "shop 1.1.0: the canary would have failed", "-f", file, "--release", "1.1.0", "--since", "10m")
 	s.want(cli.ExitUsage, `there is no Microservice in `+file+` with the name "cart"`, "cart", "-f", file)
 	s.want(cli.ExitUsage, "no such file", "-f", file+"x")
 }
@@ -238,19 +238,19 @@ func TestCredentials(t *testing.T) {
 	if err := env.Client.Update(t.Context(), s.microservice); err != nil {
 		t.Fatal(err)
 	}
-	s.want(cli.ExitYes, "it would have continued", "shop")
+	s.want(cli.ExitYes, "the canary would have continued", "shop")
 	if !slices.Equal(s.signed, []string{"Bearer t0ken"}) {
 		t.Errorf("its own server got %q", s.signed)
 	}
 	other := begin(t, func(string, time.Time) (float64, bool) { return 100, true })
-	s.want(cli.ExitYes, "it would have continued", "shop", "--prometheus", other.address)
+	s.want(cli.ExitYes, "the canary would have continued", "shop", "--prometheus", other.address)
 	if len(other.signed) > 0 || len(other.queries) != 1 {
 		t.Errorf("another server got %q and the queries %q", other.signed, other.queries)
 	}
 }
 
-// TestObserve checks that shares come from counters of requests, and are unknown without a server, a counter or a
-// permission.
+// TestObserve checks that shares are computed from counters of requests, and that they are unknown without a server, a
+// counter or a permission.
 func TestObserve(t *testing.T) {
 	t.Parallel()
 	counted := map[string]float64{"shop-1-0-0": 902, "shop-1-1-0": 98}
@@ -288,8 +288,8 @@ func TestObserve(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %g %%", name, got, err, canary)
 		}
 	}
-	// Queries to the address of the flag may take their time; those to the address of the analysis only a short one, which
-	// a busy machine may exceed.
+	// Queries to the address of the flag have a long timeout. Queries to the address of the analysis have a short timeout,
+	// which a busy machine may exceed.
 	got, err := observe(s.address, nil)
 	want("by the flag", got, err, 9.8)
 	got, err = observe(s.address, func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.Canary.Analysis.Provider.Prometheus = nil })
@@ -315,7 +315,7 @@ func TestObserve(t *testing.T) {
 	want("without counters", got, err, 0)
 }
 
-// Answers of a server of metrics do not control the terminal.
+// TestHostileMeasurement checks that answers of a Prometheus server cannot control the terminal.
 func TestHostileMeasurement(t *testing.T) {
 	t.Parallel()
 	r := &Report{Microservice: "shop", Version: "1.0.0", Counts: map[string]int{}, Omitted: []string{"a\x1b[2J"}, Rounds: []Round{{Result: "Failed", Phase: string(v1alpha1.AnalysisFailed), Message: "no\r\nhlnr: yes\u202e", Metrics: []view.Metric{{Name: "errors\u009b", Result: "Failed"}}}}}

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// window of observed shares: up to a minute passes between scrapes.
+	// window is the period for which shares are computed. It covers several scrapes, which may be a minute apart.
 	window = 5 * time.Minute
-	// Without --prometheus the address is one of the cluster, which may not be reachable from here: answers do not wait for
-	// it for long. With the flag the user asked for it.
+	// patience is the timeout of queries to the server of the analysis, which this machine may not reach. patienceOfFlag is the
+	// timeout of queries to the server of --prometheus.
 	patience, patienceOfFlag = 250 * time.Millisecond, 5 * time.Second
 )
 
-// Observe adds the shares of traffic that Prometheus observed to the input of a view. They stay empty if no server is
-// named, or it does not know them. The first error of a server of the flag is returned.
+// Observe adds the shares of traffic that Prometheus observed to the input of a view. The shares stay empty if no server is
+// configured, or if the server does not have them. Observe returns the first error only if the address is that of the flag.
 func Observe(ctx context.Context, f *cli.Factory, in *view.Input, namespace, address string) error {
 	specs, err := specsOf(in, address)
 	if err != nil || len(specs) == 0 {
@@ -75,7 +75,7 @@ func Observe(ctx context.Context, f *cli.Factory, in *view.Input, namespace, add
 	return asked(g.Wait(), address)
 }
 
-// asked keeps an error about a server of the flag.
+// asked returns the error if the user set the address with the flag, and otherwise nil.
 func asked(err error, address string) error {
 	if address == "" {
 		return nil
@@ -83,8 +83,8 @@ func asked(err error, address string) error {
 	return err
 }
 
-// specsOf returns the analyses of Microservices that name a server without credentials; with an address, all of them
-// use that server.
+// specsOf returns the analyses of Microservices that use a Prometheus server without credentials. With an address, all analyses
+// use the server with this address.
 func specsOf(in *view.Input, address string) (map[types.NamespacedName]v1alpha1.CanaryAnalysis, error) {
 	specs := map[types.NamespacedName]v1alpha1.CanaryAnalysis{}
 	for i := range in.Microservices {
@@ -104,7 +104,8 @@ func specsOf(in *view.Input, address string) (map[types.NamespacedName]v1alpha1.
 	return specs, nil
 }
 
-// countsOf returns the counts of the releases of a group that get traffic; none if one of them cannot be counted.
+// countsOf returns the numbers of requests to the releases of a group that get traffic. It returns no numbers if a number cannot be
+// measured.
 func countsOf(g *v1alpha1.ReleaseGroup, count func(*v1alpha1.Release) (float64, error)) (map[string]float64, error) {
 	var mu sync.Mutex
 	counts := map[string]float64{}
@@ -128,7 +129,7 @@ func countsOf(g *v1alpha1.ReleaseGroup, count func(*v1alpha1.Release) (float64, 
 	return counts, nil
 }
 
-// shares returns the shares in percent; none if nothing was counted.
+// shares converts numbers of requests to percentages. It returns nothing if there were no requests.
 func shares(counts map[string]float64) map[string]float64 {
 	sum := 0.0
 	for _, n := range counts {

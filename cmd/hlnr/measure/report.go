@@ -16,32 +16,32 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// Report is what an analysis would have decided. Its JSON fields are an interface for scripts.
+// Report contains the decision that an analysis would have made. Its JSON fields are an interface for scripts.
 type Report struct {
 	APIVersion   string `json:"apiVersion"`
 	Kind         string `json:"kind"`
 	Namespace    string `json:"namespace"`
 	Microservice string `json:"microservice"`
-	// Release that was measured, and its version.
+	// Release is the name of the measured release, and Version is its version.
 	Release string `json:"release"`
 	Version string `json:"version"`
 	// Since and Time are the start and the end of the measured period.
 	Since metav1.Time `json:"since"`
 	Time  metav1.Time `json:"time"`
-	// Phase after the last round, and Failures, the number of rollouts that would have failed.
+	// Phase is the phase after the last round. Failures is the number of simulated rollouts that would have failed.
 	Phase    string `json:"phase"`
 	Failures int    `json:"failures"`
-	// Counts of rounds by result: Passed, Failed, Inconclusive, NoTraffic, Error.
+	// Counts contains the number of rounds for each result: Passed, Failed, Inconclusive, NoTraffic, Error.
 	Counts map[string]int `json:"counts"`
-	// Omitted are metrics that cannot be queried for the past.
+	// Omitted contains the names of metrics that cannot be queried for the past.
 	Omitted []string `json:"omitted,omitempty"`
 	Rounds  []Round  `json:"rounds"`
 }
 
-// Round is one round.
+// Round is one round of measurements.
 type Round struct {
 	Time metav1.Time `json:"time"`
-	// Result of the round, and Phase of the analysis after it.
+	// Result is the result of the round, and Phase is the phase of the analysis after the round.
 	Result  string        `json:"result"`
 	Phase   string        `json:"phase"`
 	Message string        `json:"message,omitempty"`
@@ -69,7 +69,7 @@ func newReport(spec *v1alpha1.CanaryAnalysis, decided []analysis.Decided) *Repor
 	return r
 }
 
-// exit returns the answer as an exit code.
+// exit returns the error with the exit code for the decision.
 func (r *Report) exit() error {
 	switch all := len(r.Rounds); {
 	case r.Failures > 0:
@@ -90,7 +90,7 @@ type span struct {
 	n           int
 }
 
-// spans joins rounds that differ only in values; with wide, it joins none.
+// spans joins consecutive rounds that differ only in values. With wide, each round is a separate span.
 func (r *Report) spans(wide bool) (all []span) {
 	for _, round := range r.Rounds {
 		if i := len(all) - 1; !wide && i >= 0 && all[i].last.Result == round.Result && all[i].last.Phase != string(v1alpha1.AnalysisFailed) && round.Phase != string(v1alpha1.AnalysisFailed) {
@@ -102,23 +102,23 @@ func (r *Report) spans(wide bool) (all []span) {
 	return all
 }
 
-// summary returns the answer in one line.
+// summary returns the decision in one line.
 func (r *Report) summary() string {
 	passed, all := r.Counts[string(v1alpha1.MeasurementPassed)], len(r.Rounds)
 	text := fmt.Sprintf("%s %s: ", r.Microservice, r.Version)
 	switch {
 	case r.Failures == 1:
-		text += "it would have failed"
+		text += "the canary would have failed"
 	case r.Failures > 1:
-		text += fmt.Sprintf("it would have failed %d times", r.Failures)
+		text += fmt.Sprintf("the canary would have failed %d times", r.Failures)
 	case r.Counts[string(v1alpha1.MeasurementError)] == all:
-		text += "it could not be measured"
+		text += "no round could be measured"
 	case r.Phase == string(v1alpha1.AnalysisInconclusive):
-		text += "it would have waited for a person"
+		text += "the canary would have waited for a person"
 	case r.Counts[string(v1alpha1.MeasurementNoTraffic)] == all:
-		text += "no traffic to measure"
+		text += "there was no traffic to measure"
 	default:
-		text += "it would have continued"
+		text += "the canary would have continued"
 	}
 	return text + fmt.Sprintf(": %d of %d rounds passed", passed, all)
 }
@@ -151,7 +151,7 @@ func (r *Report) write(out io.Writer, wide bool, now time.Time) error {
 		}
 	}
 	if len(r.Omitted) > 0 {
-		fmt.Fprintf(&b, "  without history, and omitted: %s\n", text.Clean(strings.Join(r.Omitted, ", ")))
+		fmt.Fprintf(&b, "  omitted because they have no history: %s\n", text.Clean(strings.Join(r.Omitted, ", ")))
 	}
 	if _, err := io.WriteString(out, b.String()); err != nil {
 		return fmt.Errorf("write output: %w", err)

@@ -30,13 +30,13 @@ import (
 func newEvents(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events [MICROSERVICE]",
-		Short: "List the events of services, the newest last",
-		Long: `List the events of Microservices, their releases, ImagePolicies and NetworkPolicies, the
-newest last. The API server keeps events for an hour by default.`,
+		Short: "List the events of services, with the newest event last",
+		Long: `List the events of Microservices, their releases, ImagePolicies and NetworkPolicies, with
+the newest event last. The API server keeps events for an hour by default.`,
 		Example: `  hlnr events
   hlnr events shop -o wide
 
-  # Of the last ten minutes, in all namespaces
+  # The events of the last ten minutes, in all namespaces
   hlnr events -A --since 10m`,
 		Args:              cobra.MaximumNArgs(1),
 		GroupID:           cli.GroupSee,
@@ -44,7 +44,7 @@ newest last. The API server keeps events for an hour by default.`,
 	}
 	scope, output := cli.AddScope(cmd), cli.AddOutput(cmd, cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
 	var since time.Duration
-	cmd.Flags().DurationVar(&since, "since", 0, "show only events newer than this duration, such as 10m; by default all that the API server keeps")
+	cmd.Flags().DurationVar(&since, "since", 0, "show only events newer than this duration, such as 10m; by default all events that the API server keeps")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if since < 0 {
 			return cli.Usage(fmt.Errorf("--since: %s must not be negative", since))
@@ -80,7 +80,7 @@ newest last. The API server keeps events for an hour by default.`,
 				return err
 			}
 		}
-		if len(v.Events) == 0 { // None, or none of these kinds: the list of events does not show the difference.
+		if len(v.Events) == 0 { // The list does not show whether there are no events, or the cluster does not have these kinds.
 			if err := c.List(cmd.Context(), &v1alpha1.MicroserviceList{}, client.InNamespace(home), client.Limit(1)); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 				return err
 			}
@@ -109,9 +109,9 @@ func newLogs(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs MICROSERVICE [VERSION]",
 		Short: "Print the logs of the pods of a release",
-		Long: `Print the logs of the pods of a release: of the version, else of the rollout in
-progress, else of the active release of the newest group. With several pods each line
-begins with the name of its pod.`,
+		Long: `Print the logs of the pods of a release: of the version that you name; otherwise of the
+release that is being rolled out; otherwise of the active release of the newest group.
+With several pods, each line begins with the name of its pod.`,
 		Example: `  hlnr logs shop
   hlnr logs shop 1.2.0 --follow --tail 20
 
@@ -123,9 +123,9 @@ begins with the name of its pod.`,
 	}
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "print new lines until interrupted")
 	cmd.Flags().BoolVarP(&o.previous, "previous", "p", false, "print the logs of the previous instances of the containers")
-	cmd.Flags().Int64Var(&o.tail, "tail", -1, "number of lines at the end of each log; -1 for all")
+	cmd.Flags().Int64Var(&o.tail, "tail", -1, "number of lines to print from the end of each log; -1 means all lines")
 	cmd.Flags().DurationVar(&o.since, "since", 0, "print only lines newer than this duration, such as 10m")
-	cmd.Flags().StringVarP(&o.container, "container", "c", "", "container of the pods; by default the one that kubectl prints")
+	cmd.Flags().StringVarP(&o.container, "container", "c", "", "container of the pods; by default the default container of kubectl")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		namespace, err := f.Namespace()
 		if err != nil {
@@ -165,7 +165,7 @@ begins with the name of its pod.`,
 	return cmd
 }
 
-// again returns the command that starts the pods of a failed release again; "" if none does.
+// again returns a hint with the command that starts the pods of a failed release again, or an empty string if there is no such command.
 func again(r view.Release) string {
 	for _, next := range r.State.Next {
 		if next.Verb == "retry" {
@@ -175,8 +175,8 @@ func again(r view.Release) string {
 	return ""
 }
 
-// releaseFor returns the release for a version or name; without one, the rollout in progress,
-// else the active release of the newest group.
+// releaseFor returns the release with a version or a name. If wanted is empty, releaseFor returns the release that is being rolled out,
+// and otherwise the active release of the newest group.
 func releaseFor(s view.Service, wanted string) (view.Release, error) {
 	var best view.Release
 	var names []string
@@ -207,7 +207,7 @@ func releaseFor(s view.Service, wanted string) (view.Release, error) {
 	return best, nil
 }
 
-// print prints the logs of pods: one after the other, or, with follow, all at the same time.
+// print prints the logs of pods, one after the other. With follow, it prints all logs at the same time.
 func (o logOptions) print(ctx context.Context, f *cli.Factory, namespace string, pods []corev1.Pod) error {
 	config, err := f.Config()
 	if err != nil {
@@ -249,7 +249,7 @@ func (o logOptions) print(ctx context.Context, f *cli.Factory, namespace string,
 	return g.Wait()
 }
 
-// copyLines copies whole lines, each after a prefix.
+// copyLines copies whole lines, and writes a prefix before each line.
 func copyLines(out io.Writer, in io.Reader, prefix string, mu *sync.Mutex) error {
 	r := bufio.NewReader(in)
 	for {
@@ -271,10 +271,10 @@ func copyLines(out io.Writer, in io.Reader, prefix string, mu *sync.Mutex) error
 	}
 }
 
-// annotationDefaultContainer names the container that kubectl prints by default.
+// annotationDefaultContainer is the annotation with the name of the default container of kubectl.
 const annotationDefaultContainer = "kubectl.kubernetes.io/default-container"
 
-// defaultContainer returns the container of a pod whose log kubectl prints by default.
+// defaultContainer returns the name of the container whose log kubectl prints by default.
 func defaultContainer(pod corev1.Pod) string {
 	if name := pod.Annotations[annotationDefaultContainer]; slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name }) {
 		return name

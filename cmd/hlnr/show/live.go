@@ -25,12 +25,12 @@ type live struct {
 	service         view.Service
 	options         text.Options
 	tree            text.TreeOptions
-	// run runs a command of hlnr, given by its words, outside of the picture.
+	// run runs a command of hlnr while the tree is hidden.
 	run func(words []string) tea.Cmd
 
 	height, offset int
-	// asked is the action that waits for confirmation. It refers to the state shown when the user
-	// selected it.
+	// asked is the action that the user selected and has not confirmed yet. It belongs to the state that was shown when
+	// the user selected it.
 	asked *choice
 	// note is the last message that does not come from the objects.
 	note string
@@ -39,12 +39,12 @@ type live struct {
 // choice is an action that is possible now.
 type choice struct {
 	view.Action
-	// step of the rollout, from 1; 0 if it is in no step.
+	// step is the number of the current step of the rollout. 1 is the first step, and 0 means no step.
 	step int32
 }
 
-// words returns the words of the command. A decision about a step names the step, so that it
-// cannot apply to a later one.
+// words returns the words of the command. A decision about a step includes the step, so that the decision cannot apply to a
+// later step.
 func (c choice) words() []string {
 	words := strings.Fields(c.Command)
 	if c.Verb == "continue" && c.step > 0 {
@@ -53,15 +53,15 @@ func (c choice) words() []string {
 	return words
 }
 
-// Messages of the live tree.
+// The messages that the live tree handles.
 type (
-	// objectsRead: the objects changed.
+	// objectsRead reports that the objects changed.
 	objectsRead struct{ input view.Input }
-	// watchLost: a watch was interrupted.
+	// watchLost reports that a watch was interrupted.
 	watchLost struct{ err error }
-	// second: another second has passed, which changes ages.
+	// second reports that another second has passed, which changes ages.
 	second struct{}
-	// ran: a command ended.
+	// ran reports that a command ended.
 	ran struct{ err error }
 )
 
@@ -70,13 +70,13 @@ func (l *live) Init() tea.Cmd { return tick() }
 
 func tick() tea.Cmd { return tea.Tick(time.Second, func(time.Time) tea.Msg { return second{} }) }
 
-// Update handles changes of objects, time, size and keys.
+// Update handles changes of the objects, the time and the size of the terminal, and pressed keys.
 func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := msg.(type) {
 	case objectsRead:
 		l.input, l.note = m.input, ""
 	case watchLost:
-		l.note = "the watch was interrupted and is being resumed: " + m.err.Error()
+		l.note = "the watch was interrupted and is resuming: " + m.err.Error()
 	case ran:
 		if l.note = ""; m.err != nil {
 			l.note = m.err.Error()
@@ -93,7 +93,7 @@ func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return l, nil
 }
 
-// refresh computes the view for the current time.
+// refresh computes the view at the current time.
 func (l *live) refresh() {
 	l.options.Now = l.factory.Now()
 	if s, ok := view.NewService(l.input, l.namespace, l.name, l.options.Now); ok {
@@ -108,10 +108,10 @@ func (l *live) refresh() {
 	l.note = "Microservice " + l.name + " no longer exists"
 }
 
-// keys are the keys of actions, by verb.
+// keys are the keys and the verbs of actions.
 var keys = []struct{ key, verb string }{{"c", "continue"}, {"d", "deprecate"}, {"r", "retry"}, {"a", "adopt"}}
 
-// key handles one key. Actions need confirmation.
+// key handles a pressed key. An action requires a confirmation.
 func (l *live) key(key string) tea.Cmd {
 	if l.asked != nil {
 		asked := *l.asked
@@ -152,13 +152,12 @@ func (l *live) key(key string) tea.Cmd {
 	return nil
 }
 
-// command returns the command for a verb about the service.
+// command returns the words of a command about the service.
 func (l *live) command(verb string) []string {
 	return append(strings.Fields(l.factory.Program()), verb, l.name)
 }
 
-// action returns the possible action with a verb: that of the state of the service, else of the
-// first release that has it, or nil.
+// action returns the possible action with a verb, or nil. An action of the service precedes the actions of its releases.
 func (l *live) action(verb string) *choice {
 	states := []view.State{l.service.State}
 	for _, g := range slices.Concat(l.service.Groups, l.service.Previews) {
@@ -177,7 +176,7 @@ func (l *live) action(verb string) *choice {
 // room returns the number of lines for the tree.
 func (l *live) room() int { return max(1, l.height-2) }
 
-// View draws the tree, and the keys below it.
+// View draws the tree, and a line with the keys below the tree.
 func (l *live) View() tea.View {
 	lines := l.lines()
 	l.offset = max(0, min(l.offset, len(lines)-l.room()))
@@ -195,7 +194,7 @@ func (l *live) lines() []string {
 	return strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
 }
 
-// help returns the keys that have an effect now, a question, or a message.
+// help returns a question, a message, or the keys that have an effect now.
 func (l *live) help() string {
 	switch {
 	case l.asked != nil:
@@ -213,7 +212,7 @@ func (l *live) help() string {
 	return cutLine(strings.Join(parts, "  "), l.options.Width)
 }
 
-// cutLine truncates a line to a width in cells, unless that is 0.
+// cutLine truncates a line to a width in cells. The width 0 means no limit.
 func cutLine(line string, width int) string {
 	if r := []rune(line); width > 0 && len(r) > width {
 		return string(r[:width])
@@ -251,7 +250,7 @@ func watchLive(called context.Context, f *cli.Factory, l *live, acts []cli.NewCo
 	case watched != nil && !errors.Is(watched, context.Canceled):
 		return watched
 	}
-	return called.Err() // nil if the user quit
+	return called.Err() // The error is nil if the user quit.
 }
 
 // inner runs a command of hlnr in the terminal of the live tree, and waits for a key.
@@ -273,7 +272,7 @@ func (i *inner) SetStdout(out io.Writer) { i.out = out }
 // SetStderr implements [tea.ExecCommand].
 func (i *inner) SetStderr(out io.Writer) { i.errOut = out }
 
-// Run runs the command. Errors go to its standard error.
+// Run runs the command, and writes errors to the standard error of the command.
 func (i *inner) Run() error {
 	words := i.words[1:]
 	if strings.HasPrefix(i.factory.Program(), "kubectl ") {
@@ -284,8 +283,7 @@ func (i *inner) Run() error {
 	return awaitEnter(i.in)
 }
 
-// awaitEnter reads to the end of a line, and no further: following input are keys of the live
-// tree.
+// awaitEnter reads to the end of a line. It does not read further input, which consists of keys for the live tree.
 func awaitEnter(in io.Reader) error {
 	for b := make([]byte, 1); ; {
 		n, err := in.Read(b)

@@ -15,13 +15,13 @@ import (
 
 // query selects the objects to read.
 type query struct {
-	// namespace; "" for all namespaces.
+	// namespace is the namespace of the objects, empty for all namespaces.
 	namespace string
-	// selector of Microservices; nil for all Microservices.
+	// selector selects Microservices. nil selects all Microservices.
 	selector labels.Selector
-	// service whose releases and pods are read; "" for all.
+	// service is the name of the only service whose releases and pods are read, empty for all services.
 	service string
-	// pods, CronJobs that follow releases, and NotificationPolicies, are read too if set.
+	// Pods, CronJobs that follow releases, and NotificationPolicies are read only if these fields are true.
 	pods, cronJobs, notifications bool
 }
 
@@ -35,14 +35,14 @@ func queryOf(f *cli.Factory, scope *cli.Scope) (query, error) {
 	return query{namespace: namespace, selector: selector}, err
 }
 
-// objects reads what a view is made from. What the user may not read is reported once and is omitted.
+// objects reads the input of a view. Objects that the user may not read are reported once and omitted.
 func objects(ctx context.Context, f *cli.Factory, q query) (view.Input, error) {
 	in, _, err := readable(ctx, f, q)
 	return in, err
 }
 
-// readable returns the same, with the errors about what the user may not read: an answer that could depend on it is
-// not known.
+// readable reads the input of a view like objects. It also returns the errors about objects that the user may not read, because an
+// answer that depends on these objects is not known.
 func readable(ctx context.Context, f *cli.Factory, q query) (view.Input, []error, error) {
 	c, err := f.Client()
 	if err != nil {
@@ -68,12 +68,12 @@ func readable(ctx context.Context, f *cli.Factory, q query) (view.Input, []error
 	return read.Input, missing, nil
 }
 
-// unsure returns the error for an answer that nothing was found: if something was not read, the answer is not known.
+// unsure extends a not-found error if some objects could not be read, because the result is then unknown.
 func unsure(err error, missing []error) error {
 	if err == nil || len(missing) == 0 {
 		return err
 	}
-	return cli.Failed(fmt.Errorf("%w; but not all could be read, as shown above", err))
+	return cli.Failed(fmt.Errorf("%w; but some objects could not be read, as shown above", err))
 }
 
 // findIn returns the namespace of a service by its name, or an error that suggests other names and namespaces.
@@ -82,7 +82,7 @@ func findIn(ctx context.Context, f *cli.Factory, in view.Input, namespace, name 
 	return found, explained(ctx, f, namespace, err)
 }
 
-// explained returns errors of views as explain does; a service that a namespace does not have is searched in the others.
+// explained converts errors of views like explain. If a namespace does not have a service, explained searches other namespaces for it.
 func explained(ctx context.Context, f *cli.Factory, namespace string, err error) error {
 	var unknown *view.Unknown
 	if !errors.As(err, &unknown) || unknown.What != microserviceWord && unknown.What != nameWord {
@@ -95,13 +95,13 @@ func explained(ctx context.Context, f *cli.Factory, namespace string, err error)
 	return cli.UnknownMicroservice(ctx, c, unknown.What, namespace, unknown.Name, unknown.Names)
 }
 
-// What find returns as unknown, and view.WhyHost for a word that cannot be a host.
+// The descriptions of unknown objects in errors of find, and of view.WhyHost for a word that cannot be a host.
 const (
 	microserviceWord = "Microservice"
 	nameWord         = "host, service or version"
 )
 
-// find returns the namespace of a service by its name, or an error that names others of the namespace.
+// find returns the namespace of a service by its name, or an error with the names of other services.
 func find(in view.Input, name string) (string, error) {
 	var found, names []string
 	for i := range in.Microservices {

@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// addRoutes reads the routes of a namespace and the Gateways of its policies. What the user may not read, or the cluster
-// does not have, is omitted: NetworkPolicies report the same in their status.
+// addRoutes reads the routes of a namespace and the Gateways of its policies. It omits objects that the user may not read, and
+// kinds that the cluster does not have. The status of NetworkPolicies contains the same facts.
 func addRoutes(ctx context.Context, f *cli.Factory, in *view.Input, namespace string) error {
 	c, err := f.Client()
 	if err != nil {
@@ -46,7 +46,7 @@ func addRoutes(ctx context.Context, f *cli.Factory, in *view.Input, namespace st
 			return nil
 		})
 	}
-	_ = g.Wait() // the functions return no error
+	_ = g.Wait() // No function returns an error.
 	for i := range gateways {
 		if found[i] {
 			in.Gateways = append(in.Gateways, gateways[i])

@@ -1,14 +1,14 @@
-// Package show has the commands of hlnr that read: what services do, why, and since when. internal/view computes their output
-// from objects that are listed once.
+// Package show contains the commands of hlnr that show the state of services, its reasons and its history. Package internal/view
+// computes their output from objects that are listed once.
 //
-//	show.go     the commands, and their common parts: terminal, names, errors
-//	objects.go  reads the objects that a view is made from
+//	show.go     the list of commands, and their common parts: terminal, names, errors
+//	objects.go  reads the objects of a view
 //	status.go   status and previews
 //	tree.go     tree and history
-//	watch.go    tree -w: watches, and a line for each change
-//	live.go     tree -w on a terminal
+//	watch.go    watches of tree -w, and its output of a line for each change
+//	live.go     output of tree -w on a terminal
 //	why.go      why
-//	routes.go   routes and Gateways behind a host
+//	routes.go   reads the routes and Gateways of a host
 //	events.go   events and logs
 package show
 
@@ -32,17 +32,17 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// NewCommands returns the commands that read. acts are the commands that keys of a live tree run, in addition to these.
+// NewCommands returns the commands of this package. acts are further commands that keys of a live tree can run.
 func NewCommands(acts ...cli.NewCommand) []cli.NewCommand {
 	commands := []cli.NewCommand{newStatus, newWhy, newHistory, newPreviews, newEvents, newLogs}
 	tree := func(f *cli.Factory) *cobra.Command { return newTree(f, slices.Concat(commands, acts)) }
 	return append(slices.Clone(commands), tree)
 }
 
-// terminal returns the options of texts: those of the terminal, if the output is one.
+// terminal returns the options of texts. They depend on whether the output is a terminal.
 func terminal(f *cli.Factory, output *cli.Output) text.Options {
 	o := text.Options{Unicode: isUTF8(os.Getenv), Now: f.Now(), Wide: output.Wide(), Program: f.Program()}
-	if home, err := f.Home(); err == nil { // otherwise the read of the objects reports it
+	if home, err := f.Home(); err == nil { // The later read of the objects reports an error.
 		o.Home = home
 	}
 	if !isTerminal(f.Out) {
@@ -56,7 +56,8 @@ func terminal(f *cli.Factory, output *cli.Output) text.Options {
 	return o
 }
 
-// listed returns the options of the texts of a list of objects: of services with some names, else of one namespace or of all.
+// listed returns the options of texts about a list of objects: of the services with the names if there are any, and otherwise of one
+// namespace or of all namespaces.
 func listed(f *cli.Factory, output *cli.Output, scope *cli.Scope, names []string) text.Options {
 	o := terminal(f, output)
 	o.Namespaces = scope.AllNamespaces()
@@ -66,7 +67,7 @@ func listed(f *cli.Factory, output *cli.Output, scope *cli.Scope, names []string
 		o.Searched = "of " + strings.Join(names, ", ")
 	case o.Namespaces:
 		o.Searched = "in any namespace"
-	case err == nil: // otherwise the read of the objects reports it
+	case err == nil: // The later read of the objects reports an error.
 		o.Searched = "in namespace " + namespace + " (use -A for all namespaces)"
 	}
 	return o
@@ -77,8 +78,8 @@ func addPrometheus(cmd *cobra.Command) *string {
 	return measure.AddPrometheus(cmd.Flags(), "for the shares of traffic that it observed")
 }
 
-// observe adds observed shares of traffic, if a server is named and knows them. If the server of the flag does not respond,
-// that is reported, and the shares are omitted.
+// observe adds the observed shares of traffic if a Prometheus server is configured and has them. If the server of the flag does not
+// respond, observe reports this and omits the shares.
 func observe(ctx context.Context, f *cli.Factory, in *view.Input, namespace string, prometheus *string) error {
 	if prometheus == nil {
 		return nil
@@ -106,10 +107,10 @@ func isUTF8(env func(string) string) bool {
 	return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
 }
 
-// microservices returns an empty list, for the completion of arguments.
+// microservices returns an empty list of Microservices, for the completion of arguments.
 func microservices() client.ObjectList { return &v1alpha1.MicroserviceList{} }
 
-// explain returns errors of views with the message and the exit code of the command.
+// explain converts errors of views to errors with the message and the exit code of the command.
 func explain(err error) error {
 	var unknown *view.Unknown
 	var ambiguous *view.Ambiguous

@@ -107,8 +107,8 @@ func TestCommands(t *testing.T) {
 		scene  scene
 		args   []string
 		code   cli.Code
-		stdout string // part of the output
-		stderr string // part of the messages
+		stdout string // expected part of the output
+		stderr string // expected part of the messages
 	}{
 		"status":                  {approval, []string{"status"}, cli.ExitYes, "waits for approval since 10:00   hlnr continue -n " + approval.namespace + " shop 1.1.0", ""},
 		"status of one":           {approval, []string{"status", "shop"}, cli.ExitYes, "1 service: 1 waits for you\n", ""},
@@ -176,7 +176,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// A host that the namespace does not have is searched in all namespaces that the user may list.
+// TestWhyOfAHostElsewhere checks that why searches for a host in all namespaces that the user may list, if the namespace does not have the host.
 func TestWhyOfAHostElsewhere(t *testing.T) {
 	t.Parallel()
 	s := stage(t, "approval")
@@ -207,7 +207,7 @@ func TestWhyOfAHostElsewhere(t *testing.T) {
 	}
 	user := away.reader("own-" + away.namespace)
 	code, _, stderr = away.hlnr("why", host, "--as", user)
-	if want := "it was only searched in namespace " + away.namespace + ": you (" + user + ") cannot list networkpolicies.hlnr.io in all namespaces"; code == cli.ExitYes || !strings.Contains(stderr, want) {
+	if want := "only namespace " + away.namespace + " was searched: you (" + user + ") cannot list networkpolicies.hlnr.io in all namespaces"; code == cli.ExitYes || !strings.Contains(stderr, want) {
 		t.Errorf("without permissions elsewhere: exit code %d, want %q\n%s", code, want, stderr)
 	}
 }
@@ -228,13 +228,13 @@ func (s scene) reader(name string) string {
 			s.Fatal(err)
 		}
 	}
-	await.Nil(s.T, func(ctx context.Context) error { // the authorizer applies the roles after a while
+	await.Nil(s.T, func(ctx context.Context) error { // The authorizer applies the roles after a while.
 		return env.As(s.T, name).List(ctx, &v1alpha1.MicroserviceList{}, client.InNamespace(s.namespace))
 	})
 	return name
 }
 
-// A service that the namespace does not have is suggested with the namespaces that have it.
+// TestServiceElsewhere checks that the error about an unknown service lists other namespaces with a service of this name.
 func TestServiceElsewhere(t *testing.T) {
 	t.Parallel()
 	s := stage(t, "active")
@@ -247,8 +247,8 @@ func TestServiceElsewhere(t *testing.T) {
 	}
 }
 
-// A version is never treated as a host: a question in the wrong namespace, or about one of several services, returns
-// what to specify.
+// TestWhyOfAVersionThatNoServiceHas checks that why never treats a version as a host. If the namespace has no service, or several services, the
+// error contains the argument to add.
 func TestWhyOfAVersionThatNoServiceHas(t *testing.T) {
 	t.Parallel()
 	var two view.Input
@@ -262,8 +262,8 @@ func TestWhyOfAVersionThatNoServiceHas(t *testing.T) {
 		namespace string
 		want      string
 	}{
-		"no service":   {view.Input{}, "prod", "there is no Microservice in namespace prod, and so no version v1.2.0: name another namespace with -n, or -A for all"},
-		"two services": {two, "", "no Microservice in the cluster has a release or an offer of version v1.2.0: ask about one with hlnr why -n NAMESPACE MICROSERVICE v1.2.0"},
+		"no service":   {view.Input{}, "prod", "there is no Microservice in namespace prod, and so no version v1.2.0: name another namespace with -n, or use -A for all namespaces"},
+		"two services": {two, "", "no Microservice in the cluster has or is offered version v1.2.0: ask about one Microservice with hlnr why -n NAMESPACE MICROSERVICE v1.2.0"},
 	} {
 		if _, err := ask(test.in, test.namespace, []string{"v1.2.0"}, time.Now()); err == nil || err.Error() != test.want {
 			t.Errorf("%s: %v", name, err)
@@ -290,7 +290,7 @@ func TestOutputsAgree(t *testing.T) {
 	}
 }
 
-// TestPartOfTheRights checks that what a user may not read is reported, and omitted.
+// TestPartOfTheRights checks that objects that a user may not read are reported and omitted.
 func TestPartOfTheRights(t *testing.T) {
 	t.Parallel()
 	s := stage(t, "approval")
@@ -307,7 +307,7 @@ func TestPartOfTheRights(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	await.Nil(t, func(ctx context.Context) error { // the authorizer applies the roles after a while
+	await.Nil(t, func(ctx context.Context) error { // The authorizer applies the roles after a while.
 		return env.As(t, "some-"+s.namespace).List(ctx, &v1alpha1.VersionedMicroserviceList{}, client.InNamespace(s.namespace))
 	})
 	code, stdout, stderr := s.hlnr("tree", "shop", "--as", "some-"+s.namespace)
@@ -321,7 +321,7 @@ func TestPartOfTheRights(t *testing.T) {
 	}
 	for _, args := range [][]string{{"why", "https://shop.example.com/"}, {"why", "pr/19"}, {"logs", "shop", "1.1.0"}} {
 		code, stdout, messages := s.hlnr(append(args, "--as", "some-"+s.namespace)...)
-		if code != cli.ExitFailed || !strings.Contains(messages, "not all could be read") {
+		if code != cli.ExitFailed || !strings.Contains(messages, "some objects could not be read") {
 			t.Errorf("%q depends on what cannot be read: exit code %d\n%s\n%s", args, code, stdout, messages)
 		}
 	}
@@ -330,7 +330,7 @@ func TestPartOfTheRights(t *testing.T) {
 	}
 }
 
-// TestFollowers checks that hlnr tree shows the CronJobs that follow a service, to users who may read them, and omits them for others.
+// TestFollowers checks that hlnr tree shows the CronJobs that follow a service to users who may read them, and omits them for other users.
 func TestFollowers(t *testing.T) {
 	t.Parallel()
 	s := stage(t, "approval")
@@ -359,7 +359,7 @@ func TestFollowers(t *testing.T) {
 			t.Errorf("%q: exit code %d\n%s\n%s", args, code, stdout, stderr)
 		}
 	}
-	await.Nil(t, func(ctx context.Context) error { // the authorizer applies the role after a while
+	await.Nil(t, func(ctx context.Context) error { // The authorizer applies the role after a while.
 		return env.As(t, "view-"+s.namespace).List(ctx, &v1alpha1.VersionedMicroserviceList{}, client.InNamespace(s.namespace))
 	})
 	if code, stdout, stderr := s.hlnr("tree", "shop", "--as", "view-"+s.namespace); code != cli.ExitYes || strings.Contains(stdout+stderr, "report") || strings.Contains(strings.ToLower(stderr), "cronjobs") {
@@ -367,7 +367,7 @@ func TestFollowers(t *testing.T) {
 	}
 }
 
-// Logs are those of the container that kubectl prints by default.
+// TestDefaultContainer checks that logs prints the logs of the default container of kubectl.
 func TestDefaultContainer(t *testing.T) {
 	t.Parallel()
 	pod := corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "proxy"}, {Name: "shop"}}}}
@@ -379,7 +379,7 @@ func TestDefaultContainer(t *testing.T) {
 	}
 }
 
-// TestAmbiguousServices checks that a name in two namespaces needs -n.
+// TestAmbiguousServices checks that a name that exists in two namespaces requires -n.
 func TestAmbiguousServices(t *testing.T) {
 	t.Parallel()
 	a, _ := stage(t, "active"), stage(t, "active")
@@ -446,7 +446,7 @@ func TestExplainKeepsOtherErrors(t *testing.T) {
 	}
 }
 
-// Without the CRDs there are no events of their kinds: the answer is not that there are none.
+// TestEventsWithoutCRDs checks that events reports missing CRDs, instead of an empty list.
 func TestEventsWithoutCRDs(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -472,7 +472,7 @@ func TestEventsWithoutCRDs(t *testing.T) {
 	}
 }
 
-// With --since, older events are omitted.
+// TestEventsSince checks that events with --since omits older events.
 func TestEventsSince(t *testing.T) {
 	t.Parallel()
 	s := stage(t, "active")
@@ -505,8 +505,8 @@ func TestStatusOfNotifications(t *testing.T) {
 	}
 }
 
-// TestWhyOfAServiceThatIsDown checks that an answer about a service is about the active release if that has no ready pod, and not about a
-// version that failed, or that a user aborted, last week.
+// TestWhyOfAServiceThatIsDown checks that the answer about a service whose active release has no ready pod is about this release, and not about
+// a version that failed, or that a user aborted, last week.
 func TestWhyOfAServiceThatIsDown(t *testing.T) {
 	t.Parallel()
 	for _, story := range []string{"crashes", "aborted"} {

@@ -18,10 +18,10 @@ func newStatus(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [MICROSERVICE...]",
 		Short: "Show the state of each service; services that wait for you come first",
-		Long: `Show a line for each group of each service: the active version, the canary with
-its share, and what it does or waits for. Services that wait for a person come first,
-then those that failed, then those with a rollout in progress. Freezes that apply, and
-NotificationPolicies that do not deliver, are above.`,
+		Long: `Show a line for each group of each service: the active version, the canary with its
+share of traffic, and the state of the group. Services that wait for a person come first,
+then failed services, then services with a rollout in progress. Freezes that apply, and
+NotificationPolicies whose messages are not delivered, are listed first.`,
 		Example: `  # The services of the namespace
   hlnr status
 
@@ -35,8 +35,8 @@ NotificationPolicies that do not deliver, are above.`,
 	}
 	scope, output, prometheus := cli.AddScope(cmd), cli.AddOutput(cmd), addPrometheus(cmd)
 	only := []string{}
-	cmd.Flags().StringSliceVar(&only, "only", nil, "show only services that are: "+strings.Join(classes, ", ")+"; waiting is for a person")
-	_ = cmd.RegisterFlagCompletionFunc("only", cobra.FixedCompletions(classes, cobra.ShellCompDirectiveNoFileComp)) // the flag was added above
+	cmd.Flags().StringSliceVar(&only, "only", nil, "show only services in these states: "+strings.Join(classes, ", ")+"; waiting means waiting for a person")
+	_ = cmd.RegisterFlagCompletionFunc("only", cobra.FixedCompletions(classes, cobra.ShellCompDirectiveNoFileComp)) // The flag exists, so that there is no error.
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		chosen, err := classesOf(only)
 		if err != nil {
@@ -67,8 +67,8 @@ func classesOf(names []string) (out []view.Class, err error) {
 	return out, nil
 }
 
-// board returns the board of the named services, or of all. Observed shares are added from prometheus, unless it is
-// nil.
+// board returns the board of the services with the names, or of all services if there are no names. It adds observed shares from
+// prometheus, unless prometheus is nil.
 func board(cmd *cobra.Command, f *cli.Factory, scope *cli.Scope, names []string, prometheus *string) (view.Board, error) {
 	q, err := queryOf(f, scope)
 	if err != nil {
@@ -104,7 +104,7 @@ func newPreviews(f *cli.Factory) *cobra.Command {
 		Use:   "previews [MICROSERVICE]",
 		Short: "List the previews of pull requests",
 		Long: `List the pull requests that have a preview, wait for a slot, or wait for an approval,
-with their addresses and when they expire.`,
+with their addresses and expiry times.`,
 		Example: `  hlnr previews
   hlnr previews shop -o json`,
 		Args:              cobra.MaximumNArgs(1),

@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// frugal is the garbage collection target percentage for a tree that follows changes: it runs for hours, and does
-// little.
+// frugal is the garbage collection target percentage of a command that follows changes. Such a command runs for hours and does little
+// work, so that a low value saves memory.
 const frugal = 20
 
 func newTree(f *cli.Factory, keyed []cli.NewCommand) *cobra.Command {
@@ -22,19 +22,19 @@ func newTree(f *cli.Factory, keyed []cli.NewCommand) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tree [MICROSERVICE]",
 		Short: "Show a service with its groups, releases and rollouts",
-		Long: `Show a service, or all: its groups with their hosts, the releases of each with status, share
-and pods, the state of a rollout and what it waits for, and the commands that apply. Several services are
-in the order of status; as JSON they are a Board.
+		Long: `Show a service, or all services: the groups with their hosts, their releases with status, share of
+traffic and pods, the state of a rollout, and the commands that apply. Several services are listed
+in the order of hlnr status; as JSON, the output is a Board.
 
-Pods that are not ready are named; others are counted.
+The output contains the names of pods that are not ready, and the number of the other pods.
 
-With --watch it follows changes. On a terminal the view is redrawn in place, and keys
-continue, deprecate, retry or adopt a release, after a question. Elsewhere it prints a
-line for each release, and one for each change.`,
+With --watch, the command follows changes. On a terminal, the view is redrawn in place, and you can
+press keys to continue, deprecate, retry or adopt a release, after a confirmation. Otherwise the
+command prints a line for each release, and then a line for each change.`,
 		Example: `  hlnr tree shop
   hlnr tree shop -w
 
-  # With each pod, releases that drain, and rejected versions
+  # Also show all pods, draining releases and rejected versions
   hlnr tree shop --pods --all
 
   # All services of the cluster
@@ -44,8 +44,8 @@ line for each release, and one for each change.`,
 		ValidArgsFunction: f.CompleteNames(1, microservices),
 	}
 	cmd.Flags().BoolVarP(&follow, "watch", "w", false, "follow changes until interrupted")
-	cmd.Flags().BoolVar(&pods, "pods", false, "name each pod")
-	cmd.Flags().BoolVar(&all, "all", false, "show releases that drain, all previews, and rejected versions")
+	cmd.Flags().BoolVar(&pods, "pods", false, "show the name of each pod")
+	cmd.Flags().BoolVar(&all, "all", false, "also show draining releases, all previews, and rejected versions")
 	scope, output, prometheus := cli.AddScope(cmd), cli.AddOutput(cmd), addPrometheus(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		q, err := queryOf(f, scope)
@@ -63,9 +63,9 @@ line for each release, and one for each change.`,
 			return err
 		}
 		if follow && (len(args) == 0 || output.Format != cli.FormatText && !output.Wide()) {
-			return cli.Usage(errors.New("--watch follows one Microservice, and has no output format but text: name it, and omit --output"))
+			return cli.Usage(errors.New("--watch follows one Microservice, and supports only text output: name the Microservice, and omit --output"))
 		}
-		if !follow { // a single observation would soon be outdated
+		if !follow { // With --watch, the observed shares would soon be outdated.
 			if err := observe(cmd.Context(), f, &in, q.namespace, prometheus); err != nil {
 				return err
 			}
@@ -92,7 +92,7 @@ line for each release, and one for each change.`,
 	return cmd
 }
 
-// printTrees writes all services, one after the other.
+// printTrees prints the trees of all services, one after the other.
 func printTrees(f *cli.Factory, output *cli.Output, b view.Board, o text.Options, t text.TreeOptions) error {
 	return output.Print(f.Out, b, func(out io.Writer) error {
 		if len(b.Services) == 0 {
@@ -116,9 +116,9 @@ func newHistory(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history MICROSERVICE",
 		Short: "List the releases of a service with their results",
-		Long: `List the releases that a service still has, the newest first: when each started, how
-long it took to become active or to fail, who decided about it, and its result. Releases
-that were removed are not listed.`,
+		Long: `List the existing releases of a service, with the newest release first. Each line contains
+the start of the release, the time until it became active or failed, the user who decided
+about it, and its result. Releases that were removed are not listed.`,
 		Example:           `  hlnr history shop`,
 		Args:              cobra.ExactArgs(1),
 		GroupID:           cli.GroupSee,

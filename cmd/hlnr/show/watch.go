@@ -13,9 +13,9 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// watch calls changed after each change of the objects of a service in a namespace, until the context ends.
-// seen are the objects that were read before; a kind that could not be read is not watched. lost
-// is called when a watch is interrupted; the watch is then resumed.
+// watch calls changed after each change of the objects of a service in a namespace, until the context ends. seen
+// contains the objects that were already read. watch omits kinds that could not be read. It calls lost when a watch is
+// interrupted, and then resumes the watch.
 func watch(ctx context.Context, f *cli.Factory, namespace, service string, seen view.Input, changed func(view.Input), lost func(error)) error {
 	config, err := f.Config()
 	if err != nil {
@@ -31,7 +31,7 @@ func watch(ctx context.Context, f *cli.Factory, namespace, service string, seen 
 	}, cluster.Objects{Input: seen})
 }
 
-// watchLines prints a line for each release, and one for each change.
+// watchLines prints a line for each release, and then a line for each change.
 func watchLines(ctx context.Context, f *cli.Factory, namespace, name string, in view.Input, o text.Options) error {
 	var last view.Service
 	var problem error
@@ -57,13 +57,13 @@ func watchLines(ctx context.Context, f *cli.Factory, namespace, name string, in 
 	return err
 }
 
-// reportLost prints why a watch was interrupted, once for each cause.
+// reportLost returns a function that prints the cause of an interrupted watch, once for each cause.
 func reportLost(out io.Writer) func(error) {
 	last := ""
 	return func(err error) {
 		if cause := text.Clean(err.Error()); cause != last {
 			last = cause
-			fmt.Fprintln(out, "hlnr: the watch was interrupted and is being resumed:", cause)
+			fmt.Fprintln(out, "hlnr: the watch was interrupted and is resuming:", cause)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestWatchLines checks that without a terminal there is a line for each release, and one for each change.
+// TestWatchLines checks that the output without a terminal contains a line for each release, and then a line for each change.
 func TestWatchLines(t *testing.T) {
 	t.Parallel()
 	s := stage(t, "approval")
@@ -84,7 +84,7 @@ func press(l *live, keys ...string) {
 	}
 }
 
-// TestLiveAsks checks that actions need confirmation, and that only those that the state allows are possible.
+// TestLiveAsks checks that actions require confirmation, and that only actions that the state allows are possible.
 func TestLiveAsks(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -112,8 +112,8 @@ func TestLiveAsks(t *testing.T) {
 	}
 }
 
-// A confirmation is for the state that was shown with the question: if the rollout changes meanwhile, the question is
-// withdrawn.
+// TestLiveForgetsAStaleQuestion checks that a question disappears if the rollout changes, because a confirmation is only valid for the
+// state that was shown with the question.
 func TestLiveForgetsAStaleQuestion(t *testing.T) {
 	t.Parallel()
 	l, ran := newTestLive(t, "approval")
@@ -144,7 +144,7 @@ func TestLiveForgetsAStaleQuestion(t *testing.T) {
 	}
 }
 
-// Any input before Enter returns to the tree.
+// TestAwaitEnter checks that awaitEnter ignores all input before Enter.
 func TestAwaitEnter(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"\n", "quit please\n", ""} {
@@ -161,7 +161,7 @@ func TestAwaitEnter(t *testing.T) {
 	}
 }
 
-// TestLivePicture checks that the picture fits the window, and scrolls.
+// TestLivePicture checks that the tree fits the window, and scrolls.
 func TestLivePicture(t *testing.T) {
 	t.Parallel()
 	l, _ := newTestLive(t, "previews")

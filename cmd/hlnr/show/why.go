@@ -27,16 +27,19 @@ import (
 func newWhy(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why (URL | HOST[/PATH] | [MICROSERVICE] VERSION | MICROSERVICE | pod/NAME | [MICROSERVICE] pr/NUMBER)",
-		Short: "Explain why a version is live or not, and what a host or a pod serves",
-		Long: `Answer one question with the whole chain: from the host through its route and the
-weights to releases, images and the verdicts on newer versions; or from a version to what
-it waits for or why it failed. For the name of a Microservice, the answer is about the
-version that needs most attention: active without a ready pod, in progress, failed, or else
-active. Each line names the object that it comes from. The last line names what to do.
+		Short: "Explain why a version is live or not, and which version a host or a pod serves",
+		Long: `Explain the state of a host, a version, a pod or a pull request. For a host, the answer shows its route,
+the weights, the releases and images, and the results of the filters for newer versions. For a version,
+the answer shows why it waits or why it failed. For the name of a Microservice, the answer is about
+the version that needs the most attention: an active version without a ready pod, a version in
+progress, a failed version, or otherwise the active version. Each line names the object from which
+the fact comes. The last line states what to do.
 
-A host that the namespace does not have is searched in all namespaces that you may list.
+If no NetworkPolicy of the namespace has the host, the command searches for it in all namespaces
+that you may list.
 
-Exit codes: 0 it is serving, 3 it is not, 5 it is not serving yet, and waits for a person.`,
+Exit codes: 0 the version or the host is serving; 3 it is not serving; 5 it is not serving yet, and
+waits for a person.`,
 		Example: `  hlnr why https://shop.example.com/cart
   hlnr why shop 1.2.1
   hlnr why shop
@@ -71,7 +74,7 @@ Exit codes: 0 it is serving, 3 it is not, 5 it is not serving yet, and waits for
 	return cmd
 }
 
-// answer reads the objects, and answers a question. A host that the namespace does not have is searched in all.
+// answer reads the objects, and answers a question. If the namespace does not have a host, answer searches all namespaces.
 func answer(ctx context.Context, f *cli.Factory, q query, args []string, prometheus *string) (view.Answer, error) {
 	a, missing, err := answerIn(ctx, f, q, args, prometheus)
 	host, path := hostOf(args)
@@ -88,7 +91,7 @@ func answer(ctx context.Context, f *cli.Factory, q query, args []string, prometh
 	return a, unsure(explained(ctx, f, q.namespace, err), missing)
 }
 
-// answerIn reads the objects of a namespace, and answers a question. missing is what could not be read.
+// answerIn reads the objects of a namespace, and answers a question. missing contains the errors about objects that the user may not read.
 func answerIn(ctx context.Context, f *cli.Factory, q query, args []string, prometheus *string) (a view.Answer, missing []error, err error) {
 	in, missing, err := readable(ctx, f, q)
 	if err != nil {
@@ -106,8 +109,8 @@ func answerIn(ctx context.Context, f *cli.Factory, q query, args []string, prome
 	return a, missing, err
 }
 
-// namespaceOf returns the only namespace that has a host and a path. unknown is the error of the namespace in which it was searched
-// first.
+// namespaceOf returns the only namespace with a NetworkPolicy that has a host and a path. unknown is the error of the search in the
+// namespace here.
 func namespaceOf(ctx context.Context, f *cli.Factory, here, host, path string, unknown *view.Unknown) (string, error) {
 	c, err := f.Client()
 	if err != nil {
@@ -116,7 +119,7 @@ func namespaceOf(ctx context.Context, f *cli.Factory, here, host, path string, u
 	var list v1alpha1.NetworkPolicyList
 	err = c.List(ctx, &list)
 	if apierrors.IsForbidden(err) {
-		return "", cli.Usage(fmt.Errorf("%w; it was only searched in namespace %s: %w", explain(unknown), here, f.Explain(ctx, err)))
+		return "", cli.Usage(fmt.Errorf("%w; only namespace %s was searched: %w", explain(unknown), here, f.Explain(ctx, err)))
 	}
 	if err != nil {
 		return "", err
@@ -131,7 +134,8 @@ func namespaceOf(ctx context.Context, f *cli.Factory, here, host, path string, u
 	return "", cli.Usage(fmt.Errorf("namespace %s has no host %s; several namespaces have it: choose one with -n: %s", here, host, strings.Join(namespaces, ", ")))
 }
 
-// hostOf returns the host and the path of a question about them, as a policy has them; "" for another question, as about a version.
+// hostOf returns the host and the path of a question about a host, in the form in which a NetworkPolicy contains them. They are empty for
+// other questions, such as about a version.
 func hostOf(args []string) (host, path string) {
 	address := args[0]
 	switch {
@@ -154,7 +158,8 @@ func hostOf(args []string) (host, path string) {
 	return host, cmp.Or(u.EscapedPath(), "/")
 }
 
-// isVersion reports whether a name with a dot is a version or the start of one, and not a host, whose last part begins with a letter.
+// isVersion reports whether a name with a dot is a version or the start of a version, and not a host. The last part of a host begins with a
+// letter.
 func isVersion(name string) bool {
 	if _, err := semver.StrictNewVersion(strings.TrimPrefix(name, "v")); err == nil {
 		return true
@@ -163,7 +168,7 @@ func isVersion(name string) bool {
 	return last != "" && last[0] >= '0' && last[0] <= '9'
 }
 
-// asksHost reports whether ask treats a question as one about a host.
+// asksHost reports whether ask treats a question as a question about a host.
 func asksHost(in view.Input, args []string) bool {
 	q := args[0]
 	if len(args) > 1 || strings.HasPrefix(q, "pod/") || strings.HasPrefix(q, "pr/") {
@@ -173,7 +178,7 @@ func asksHost(in view.Input, args []string) bool {
 	return strings.Contains(q, "/") || !known && len(view.Services(in, q)) == 0
 }
 
-// ask answers a question in the arguments of the command.
+// ask answers the question in the arguments of the command.
 func ask(in view.Input, namespace string, args []string, now time.Time) (view.Answer, error) {
 	if len(args) == 2 {
 		home, err := find(in, args[0])
@@ -203,7 +208,7 @@ func ask(in view.Input, namespace string, args []string, now time.Time) (view.An
 	return askName(in, namespace, args[0], now)
 }
 
-// downVersion returns the active version of a group of which no pod is ready, or "".
+// downVersion returns the active version of a group without a ready pod, or an empty string.
 func downVersion(s view.Service) string {
 	for _, g := range s.Groups {
 		for _, r := range g.Releases {
@@ -249,13 +254,13 @@ func askName(in view.Input, namespace, name string, now time.Time) (view.Answer,
 	return a, err
 }
 
-// command returns a command that asks about a service of a namespace, or of one to choose, which the reader names.
+// command returns a command with placeholders for the Microservice and, if namespace is empty, for the namespace.
 func command(in view.Input, namespace string, args ...string) string {
 	return view.Command(cmp.Or(in.Program, "hlnr"), in.Namespace, cmp.Or(namespace, "NAMESPACE"), "why", append([]string{"MICROSERVICE"}, args...)...)
 }
 
-// begun returns the error for the start of a version that a service does not have, with the versions that begin so; nil if there
-// are none.
+// begun returns the error about an incomplete version, which suggests the versions of the service that begin with it. begun returns nil if
+// there are no such versions.
 func begun(in view.Input, namespace, name, wanted string) error {
 	if slices.Contains(view.Services(in, wanted), namespace+"/"+name) {
 		return nil
@@ -269,7 +274,7 @@ func begun(in view.Input, namespace, name, wanted string) error {
 	return cli.Suggest("version of "+name, wanted, near)
 }
 
-// versionsOf returns the versions that a service has, and those that its ImagePolicy offers or rejects, the newest first.
+// versionsOf returns the versions of a service, and the versions that its ImagePolicy offers or rejects, sorted with the newest first.
 func versionsOf(in view.Input, namespace, name string) (out []string) {
 	for i := range in.Microservices {
 		ms := &in.Microservices[i]
@@ -298,8 +303,8 @@ func versionsOf(in view.Input, namespace, name string) (out []string) {
 	return slices.Compact(out)
 }
 
-// askUnknownVersion answers a question about a version that no service has: for the only service, else with
-// what to specify.
+// askUnknownVersion answers a question about a version that no service has. If there is only one service, the answer is about this
+// service. Otherwise, askUnknownVersion returns an error with the command that asks about one service.
 func askUnknownVersion(in view.Input, namespace, wanted string, now time.Time) (view.Answer, error) {
 	where := "the cluster"
 	if namespace != "" {
@@ -307,7 +312,7 @@ func askUnknownVersion(in view.Input, namespace, wanted string, now time.Time) (
 	}
 	switch len(in.Microservices) {
 	case 0:
-		return view.Answer{}, cli.Usage(fmt.Errorf("there is no Microservice in %s, and so no version %s: name another namespace with -n, or -A for all", where, wanted))
+		return view.Answer{}, cli.Usage(fmt.Errorf("there is no Microservice in %s, and so no version %s: name another namespace with -n, or use -A for all namespaces", where, wanted))
 	case 1:
 		ms := &in.Microservices[0]
 		if err := begun(in, ms.Namespace, ms.Name, wanted); err != nil {
@@ -315,10 +320,10 @@ func askUnknownVersion(in view.Input, namespace, wanted string, now time.Time) (
 		}
 		return view.WhyVersion(in, ms.Namespace, ms.Name, wanted, now)
 	}
-	return view.Answer{}, cli.Usage(fmt.Errorf("no Microservice in %s has a release or an offer of version %s: ask about one with %s", where, wanted, command(in, namespace, wanted)))
+	return view.Answer{}, cli.Usage(fmt.Errorf("no Microservice in %s has or is offered version %s: ask about one Microservice with %s", where, wanted, command(in, namespace, wanted)))
 }
 
-// askPod answers a question about a pod of the namespace, or of the only one that has it.
+// askPod answers a question about a pod of the namespace, or of the only namespace that has a pod of this name.
 func askPod(in view.Input, namespace, name string, now time.Time) (view.Answer, error) {
 	for i := range in.Pods {
 		if in.Pods[i].Name == name && namespace == "" {
@@ -328,7 +333,7 @@ func askPod(in view.Input, namespace, name string, now time.Time) (view.Answer, 
 	return view.WhyPod(in, namespace, name, now)
 }
 
-// askPullRequest answers a question about a pull request of a service, or of the only one that has it.
+// askPullRequest answers a question about a pull request of a service, or of the only service that has this pull request.
 func askPullRequest(in view.Input, namespace, service, text string, now time.Time) (view.Answer, error) {
 	number, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || number < 1 {

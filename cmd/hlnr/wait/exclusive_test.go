@@ -7,7 +7,8 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// A wait for an active release of an exclusive group continues while its pods have ended for the next release: it has no ready pod.
+// TestActiveOfAnExchange checks that the wait for an active release of an exclusive group continues while the release has no ready pod, because
+// its pods ended for the next release.
 func TestActiveOfAnExchange(t *testing.T) {
 	t.Parallel()
 	s := fixture(func(s *snapshot) {
@@ -15,7 +16,7 @@ func TestActiveOfAnExchange(t *testing.T) {
 		g := &s.ms.Status.ReleaseGroups[0]
 		g.Releases = append([]v1alpha1.Release{{VersionedMicroservice: "shop-1-3-0", SemVer: v1alpha1.SemVer{Version: "1.3.0"}, Status: v1alpha1.ReleasePending}}, g.Releases...)
 		g.Rollout = &v1alpha1.Rollout{Release: "shop-1-3-0"}
-		s.release = &v1alpha1.VersionedMicroservice{} // without replicas
+		s.release = &v1alpha1.VersionedMicroservice{} // The release has no replicas.
 		s.release.Namespace, s.release.Name = "shop", "shop-1-2-0"
 	})
 	q := question{version: "1.2.0", state: forActive, people: true, command: command}

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// The states to wait for.
+// The values of --for. forStep is the prefix of step=NAME.
 const (
 	forActive   = "active"
 	forCanary   = "canary"
@@ -24,36 +24,36 @@ const (
 	forStep     = "step="
 )
 
-// question is the condition to wait for.
+// question is the condition for which the command waits.
 type question struct {
 	version string
 	// state is active, canary, approval or step=NAME.
 	state string
-	// people reports whether waits for users do not end the wait.
+	// people reports whether the command continues while the version waits for a person or for the end of a freeze.
 	people bool
-	// command returns a command to copy, as [cli.Factory.Command] does.
+	// command is [cli.Factory.Command].
 	command func(namespace, verb string, args ...string) string
 }
 
-// next returns a command for the Microservice.
+// next returns a command about the Microservice, for messages.
 func (q question) next(verb string, s snapshot, args ...string) string {
 	return q.command(s.ms.Namespace, verb, append([]string{s.ms.Name}, args...)...)
 }
 
-// snapshot is what is known at one time.
+// snapshot contains the objects of the Microservice at one time.
 type snapshot struct {
 	ms *v1alpha1.Microservice
-	// policy of the Microservice; nil if it does not exist.
+	// policy is the ImagePolicy of the Microservice, or nil if it does not exist.
 	policy *v1alpha1.ImagePolicy
-	// release of the version; nil if it does not exist, or cannot be read.
+	// release is the release of the version, or nil if it does not exist or cannot be read.
 	release *v1alpha1.VersionedMicroservice
-	// routing are the readable NetworkPolicies of the Microservice.
+	// routing contains the NetworkPolicies of the Microservice that the user may read.
 	routing []v1alpha1.NetworkPolicy
 	now     time.Time
 }
 
-// unrouted describes what a group waits for that no NetworkPolicy has ever routed; "" if one has, or there is none. The
-// first release of such a group is active as soon as it is available, and has no traffic before that.
+// unrouted describes why no NetworkPolicy has routed a group yet. The text is empty if a NetworkPolicy has routed the group, or if there
+// is no NetworkPolicy. The first release of such a group becomes active when it is available, even if it gets no traffic yet.
 func (s snapshot) unrouted(g *v1alpha1.ReleaseGroup) (text string) {
 	for i := range s.routing {
 		p := &s.routing[i]
@@ -73,7 +73,7 @@ func (s snapshot) unrouted(g *v1alpha1.ReleaseGroup) (text string) {
 	return text
 }
 
-// withoutPods describes what a release waits for that is known to have none of its pods ready; "" for all others.
+// withoutPods describes why a release has no ready pod. The text is empty if the release has a ready pod, or if this is not known.
 func (s snapshot) withoutPods(row *v1alpha1.Release) string {
 	o := s.release
 	if o != nil && s.ms.Spec.Availability.Exclusive && o.Spec.Replicas == 0 && s.rolling(row) {
@@ -89,17 +89,17 @@ func (s snapshot) withoutPods(row *v1alpha1.Release) string {
 	return text
 }
 
-// rolling reports whether another release of the group of a release is being rolled out.
+// rolling reports whether the group of a release is rolling out another release.
 func (s snapshot) rolling(row *v1alpha1.Release) bool {
 	return slices.ContainsFunc(s.ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool {
 		return g.Rollout != nil && g.Rollout.Release != row.VersionedMicroservice && slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool { return r.VersionedMicroservice == row.VersionedMicroservice })
 	})
 }
 
-// line is one fact, reported when it changes.
+// line is a fact that the command prints when it changes.
 type line struct {
 	What, Text string
-	// Since is when it began, if the objects have that time.
+	// Since is the time at which the fact became true, or zero if the objects do not record it.
 	Since time.Time
 }
 
@@ -109,7 +109,7 @@ type answer struct {
 	text string
 }
 
-// judge returns what is known about a version, and the answer, or nil.
+// judge returns the facts about a version, and the answer. The answer is nil while the command has to wait.
 func (q question) judge(s snapshot) ([]line, *answer) {
 	var lines []line
 	if s.offered(q.version) {
@@ -156,10 +156,10 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is denied by ImagePolicy %s: it gets no traffic while another release can have it", q.version, s.policy.Name)}
 		}
 		if g.Target.Release == row.VersionedMicroservice || s.pinnedTo(g, q.version) || row.Promoted > 0 && run != nil {
-			return lines, q.halted(s, g, row) // it becomes active
+			return lines, q.halted(s, g, row) // The release becomes active.
 		}
 		if s.ms.Status.ObservedGeneration < s.ms.Generation {
-			return lines, nil // the specification has just changed, perhaps so that it becomes active again
+			return lines, nil // The manager has not observed the last change, which may make the release active again.
 		}
 		text := fmt.Sprintf("%s is retained, and was replaced by %s", q.version, cmp.Or(g.Active, "another release"))
 		if g.Level == v1alpha1.LevelPreview {
@@ -179,7 +179,7 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 	return lines, q.judgeRollout(s, g, row, run)
 }
 
-// judgeRollout answers about a release whose rollout is in progress.
+// judgeRollout returns the answer about a release whose rollout is in progress.
 func (q question) judgeRollout(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, run *v1alpha1.Rollout) *answer {
 	approval := false
 	if run != nil && run.Step > 0 {
@@ -214,8 +214,8 @@ func (q question) judgeRollout(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alph
 	return nil
 }
 
-// halted returns the answer that a pause or a freeze stops a release; nil if none does, or the question waits for that. They do not stop
-// the return to a release that is pinned, or that replaces a denied one.
+// halted returns the answer about a pause or a freeze that stops a release. The answer is nil if nothing stops the release, or if the command
+// waits for people. Neither a pause nor a freeze stops the return to a release that is pinned or that replaces a denied release.
 func (q question) halted(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) *answer {
 	switch {
 	case q.people, row.Promoted > 0 && (s.pinnedTo(g, q.version) || view.Denied(s.policy, g, g.Active)):
@@ -233,7 +233,7 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 		return &answer{cli.ExitNo, text}
 	}
 	if c := meta.FindStatusCondition(s.ms.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == "True" && c.ObservedGeneration == s.ms.Generation {
-		return &answer{cli.ExitNo, fmt.Sprintf("nothing starts at %s: %s: %s", s.ms.Name, c.Reason, c.Message)}
+		return &answer{cli.ExitNo, fmt.Sprintf("no release of %s starts: %s: %s", s.ms.Name, c.Reason, c.Message)}
 	}
 	o := s.offer(q.version)
 	if o != nil && s.ms.EndsGroup(o.SemVer.Name, o.Group, o.PullRequest) {
@@ -259,7 +259,8 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 	return q.stopped(s)
 }
 
-// stopped returns the answer that the Microservice starts nothing new; nil if it does, or the question waits for that.
+// stopped returns the answer about a pause or a freeze during which the Microservice starts no new release. The answer is nil if new releases
+// start, or if the command waits for people.
 func (q question) stopped(s snapshot) *answer {
 	switch {
 	case q.people:
@@ -271,8 +272,8 @@ func (q question) stopped(s snapshot) *answer {
 	return nil
 }
 
-// frozen describes what waits for the end of a freeze, and of which one, if the message contains text; "" if nothing
-// does.
+// frozen returns the message of the condition Frozen, if the condition is True and the message contains text. Otherwise, it returns an empty
+// string.
 func frozen(ms *v1alpha1.Microservice, text string) string {
 	c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionFrozen)
 	if c == nil || c.Status != "True" || !strings.HasPrefix(c.Message, text) && !strings.Contains(c.Message, " "+text) {
@@ -281,7 +282,7 @@ func frozen(ms *v1alpha1.Microservice, text string) string {
 	return c.Message
 }
 
-// offer returns the offer of a version by the ImagePolicy; nil if it is not offered.
+// offer returns the offer of a version in the ImagePolicy, or nil if the version is not offered.
 func (s snapshot) offer(wanted string) *v1alpha1.OfferedRelease {
 	if s.policy == nil {
 		return nil
@@ -296,7 +297,8 @@ func (s snapshot) offer(wanted string) *v1alpha1.OfferedRelease {
 
 func (s snapshot) offered(wanted string) bool { return s.offer(wanted) != nil }
 
-// row returns the release of a version, the one in progress or started last, and the group of the version.
+// row returns the release of a version, and the group of the version. Of several releases of the version, row returns the
+// release in progress or the active release, and otherwise the release whose status changed last.
 func (s snapshot) row(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) {
 	for i := range s.ms.Status.ReleaseGroups {
 		g := &s.ms.Status.ReleaseGroups[i]
@@ -324,10 +326,10 @@ func (s snapshot) row(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha
 	return nil, nil
 }
 
-// passing are verdicts that are not final: the next scan may find an image that did not exist before.
+// passing contains the verdicts that a later scan may change, for example because an image exists by then.
 var passing = map[version.Verdict]bool{version.VerdictMinAge: true, version.VerdictExists: true, version.VerdictLimits: true, version.VerdictPlatform: true}
 
-// filtered returns why the ImagePolicy does not offer a version; "" if it does, or has not seen it.
+// filtered describes why the ImagePolicy does not offer a version. The text is empty if the ImagePolicy offers the version, or has not found it.
 func (s snapshot) filtered(wanted string) string {
 	if s.policy == nil || s.offered(wanted) {
 		return ""
@@ -355,12 +357,12 @@ func nonEmpty(texts ...string) []string {
 	return out
 }
 
-// ends reports whether a group ends: all its releases are removed.
+// ends reports whether a group is ending, so that all its releases are removed.
 func (s snapshot) ends(g *v1alpha1.ReleaseGroup) bool {
 	return s.ms.EndsGroup(g.Name, g.Slug, g.PullRequest) || g.Phase == v1alpha1.GroupClosing
 }
 
-// pinOf returns what a group is pinned to, with a description of the pin; "" if it is not pinned.
+// pinOf returns the version to which a group is pinned, and a description of the pin. Both are empty if the group is not pinned.
 func (s snapshot) pinOf(g *v1alpha1.ReleaseGroup) (to, words string) {
 	p := view.PinOf(s.ms, g, s.now)
 	if p == nil {
@@ -382,14 +384,14 @@ func (s snapshot) pinOf(g *v1alpha1.ReleaseGroup) (to, words string) {
 	return to, words
 }
 
-// pinnedTo reports whether a group is pinned to a version, or to a release by its name: a pin to a version selects the target of the group,
-// and a pin to a release no other release of its version.
+// pinnedTo reports whether a group is pinned to a version, or to a release by its name. A pin to a version selects the release that is the
+// target of the group. A pin to a release selects only this release, and no other release of the same version.
 func (s snapshot) pinnedTo(g *v1alpha1.ReleaseGroup, wanted string) bool {
 	p := view.PinOf(s.ms, g, s.now)
 	if p == nil {
 		return false
 	}
-	versions := map[string]string{} // by the names of releases
+	versions := map[string]string{} // The keys are the names of releases.
 	for _, r := range g.Releases {
 		versions[r.VersionedMicroservice] = r.SemVer.Version
 	}
@@ -405,7 +407,7 @@ func (s snapshot) pinnedTo(g *v1alpha1.ReleaseGroup, wanted string) bool {
 	return version.Names(pinned, wanted) || version.Matches(wanted, pinned)
 }
 
-// pinnedAway describes that the group of a version is pinned to another one; "" if it is not.
+// pinnedAway reports that the group of a version is pinned to another version. The text is empty if this is not the case.
 func (s snapshot) pinnedAway(g *v1alpha1.ReleaseGroup, wanted string) string {
 	to, words := s.pinOf(g)
 	if to == "" || s.pinnedTo(g, wanted) {
@@ -414,7 +416,7 @@ func (s snapshot) pinnedAway(g *v1alpha1.ReleaseGroup, wanted string) string {
 	return fmt.Sprintf("%s does not start: group %s is %s", wanted, g.Name, words)
 }
 
-// reached reports whether the rollout is in the wanted step, or beyond it.
+// reached reports whether the rollout is in the wanted step or in a later step.
 func (q question) reached(ms *v1alpha1.Microservice, number int) bool {
 	name, is := strings.CutPrefix(q.state, forStep)
 	if !is {
@@ -424,7 +426,7 @@ func (q question) reached(ms *v1alpha1.Microservice, number int) bool {
 	return ok && number >= wanted
 }
 
-// stepNumber returns the number of a step by its name or number.
+// stepNumber returns the number of the step with a name or a number, and whether the step exists.
 func stepNumber(ms *v1alpha1.Microservice, name string) (int, bool) {
 	c := ms.Spec.UpdateStrategy.Canary
 	if c == nil {
@@ -439,7 +441,7 @@ func stepNumber(ms *v1alpha1.Microservice, name string) (int, bool) {
 	return n, err == nil && n >= 1 && n <= len(c.Steps)
 }
 
-// stepNames returns the names of the steps, and numbers for those without.
+// stepNames returns the names of the steps, or the number for a step without a name.
 func stepNames(ms *v1alpha1.Microservice) []string {
 	var names []string
 	if c := ms.Spec.UpdateStrategy.Canary; c != nil {
@@ -450,7 +452,7 @@ func stepNames(ms *v1alpha1.Microservice) []string {
 	return names
 }
 
-// waitsForApproval reports whether the step of a rollout waits for the decision Continue.
+// waitsForApproval reports whether the current step of a rollout waits for the decision Continue.
 func waitsForApproval(ms *v1alpha1.Microservice, run *v1alpha1.Rollout) bool {
 	c := ms.Spec.UpdateStrategy.Canary
 	if c == nil || int(run.Step) > len(c.Steps) || run.Step < 1 || run.Gate != "" || run.Interrupted {
@@ -459,7 +461,7 @@ func waitsForApproval(ms *v1alpha1.Microservice, run *v1alpha1.Rollout) bool {
 	return c.Steps[run.Step-1].Approval != nil && run.Continued < run.Step
 }
 
-// started describes what has the traffic when a release starts.
+// started returns the line for the start of a release, with the active version of its group.
 func (s snapshot) started(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) line {
 	l := line{What: "started", Text: "in group " + g.Name}
 	if g.Active != "" && g.Active != row.SemVer.Version {
@@ -471,7 +473,7 @@ func (s snapshot) started(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) line 
 	return l
 }
 
-// available describes the pods of a release, if it is available: a release with traffic may have lost its pods.
+// available returns the line about the pods of a release, and whether the release is available. A release with traffic may have lost its pods.
 func (s snapshot) available(row *v1alpha1.Release) (line, bool) {
 	l := line{What: "available"}
 	if !row.Available || s.release != nil && s.release.Status.Available == 0 {
@@ -516,7 +518,7 @@ func (q question) step(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, row 
 	return text
 }
 
-// failed returns why a release is in error.
+// failed describes why a release failed, and which release now has the traffic of the group.
 func (q question) failed(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
 	text := fmt.Sprintf("%s failed: %s", q.version, row.Reason)
 	if by := decided(s.release, row); by != "" {
@@ -536,7 +538,8 @@ func (q question) failed(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Rel
 	return text
 }
 
-// decided describes who aborted a release, and why, if the object still has that decision; "" if no user aborted it.
+// decided returns the user who aborted a release and the reason, if the object still contains this decision. The text is empty if no user
+// aborted the release.
 func decided(release *v1alpha1.VersionedMicroservice, row *v1alpha1.Release) string {
 	d := row.Decision
 	if d == nil || d.Action != v1alpha1.DecisionDeprecate || d.By == "" || row.Reason != "Aborted" {
@@ -549,7 +552,7 @@ func decided(release *v1alpha1.VersionedMicroservice, row *v1alpha1.Release) str
 	return text
 }
 
-// late describes how far a version got before the timeout.
+// late returns the message about the expired timeout, with the state of the version.
 func (q question) late(s snapshot, timeout time.Duration) string {
 	text := fmt.Sprintf("%s is not %s after %s", q.version, q.state, timeout)
 	if name, is := strings.CutPrefix(q.state, forStep); is {
@@ -571,18 +574,19 @@ func (q question) late(s snapshot, timeout time.Duration) string {
 			text += "; " + why
 		}
 	case s.offered(q.version):
-		text += ": it is offered, and has not started"
+		text += ": the version is offered, and has not started"
 	case s.policy == nil:
 		text += fmt.Sprintf(": ImagePolicy %s does not exist", s.ms.Spec.ImagePolicyRef.Name)
 	case s.policy.Status.Latest == "":
-		text += fmt.Sprintf(": ImagePolicy %s has not found it, and offers no version", s.policy.Name)
+		text += fmt.Sprintf(": ImagePolicy %s has not found the version, and offers no version", s.policy.Name)
 	default:
-		text += fmt.Sprintf(": ImagePolicy %s has not found it; the latest is %s", s.policy.Name, s.policy.Status.Latest)
+		text += fmt.Sprintf(": ImagePolicy %s has not found the version; the latest version is %s", s.policy.Name, s.policy.Status.Latest)
 	}
 	return text
 }
 
-// cause describes what a release waits for, as hlnr why does; "" if the object of the release has no cause, or its step names it.
+// cause describes what blocks a release, as hlnr why does. The text is empty if the object of the release contains no cause, or if the text
+// about the current step contains it.
 func (s snapshot) cause(row *v1alpha1.Release) string {
 	in := view.Input{Microservices: []v1alpha1.Microservice{*s.ms}, NetworkPolicies: s.routing}
 	if s.policy != nil {
@@ -605,7 +609,7 @@ func (s snapshot) cause(row *v1alpha1.Release) string {
 	return ""
 }
 
-// replacement describes what the group runs instead.
+// replacement describes the release that the group runs instead.
 func replacement(g *v1alpha1.ReleaseGroup) string {
 	if g.Rollout != nil {
 		for _, r := range g.Releases {
@@ -617,5 +621,5 @@ func replacement(g *v1alpha1.ReleaseGroup) string {
 	if g.Active != "" {
 		return g.Active + " is active"
 	}
-	return "another release was wanted"
+	return "another release was selected"
 }

@@ -24,7 +24,7 @@ type quick struct{ clocks.RealClock }
 
 func (quick) After(time.Duration) <-chan time.Time { return time.After(time.Millisecond) }
 
-// A wait survives moments in which the API server does not answer, and ends if the Microservice is deleted.
+// TestOutage checks that the wait continues after short outages of the API server, and ends if the Microservice is deleted.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	scheme, err := cli.Scheme()
@@ -32,13 +32,13 @@ func TestOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		second error // of the second read
-		remove bool  // delete the Microservice before the second read
+		second error // the error of the second read
+		remove bool  // whether the Microservice is deleted before the second read
 		code   cli.Code
 		text   string
 	}{
-		"busy":           {apierrors.NewServiceUnavailable("it restarts"), false, cli.ExitYes, "hlnr: the API server does not answer, this is tried again: it restarts"},
-		"no answer":      {errors.New("connection refused\x1b[2J"), false, cli.ExitYes, "this is tried again: connection refused[2J"},
+		"busy":           {apierrors.NewServiceUnavailable("it restarts"), false, cli.ExitYes, "hlnr: the API server does not answer, hlnr tries again: it restarts"},
+		"no answer":      {errors.New("connection refused\x1b[2J"), false, cli.ExitYes, "hlnr tries again: connection refused[2J"},
 		"no permissions": {apierrors.NewUnauthorized("expired"), false, cli.ExitFailed, "expired"},
 		"deleted":        {nil, true, cli.ExitNo, "Microservice shop was deleted"},
 	} {

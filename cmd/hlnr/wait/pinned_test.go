@@ -7,7 +7,8 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// A wait for a release by its name ends when its group is pinned to another release of the same version.
+// TestPinToAnotherReleaseOfTheVersion checks that the wait for a release by its name ends when its group is pinned to another release of the same
+// version.
 func TestPinToAnotherReleaseOfTheVersion(t *testing.T) {
 	t.Parallel()
 	s := fixture(func(s *snapshot) {
@@ -19,7 +20,7 @@ func TestPinToAnotherReleaseOfTheVersion(t *testing.T) {
 		g.Rollout = &v1alpha1.Rollout{Release: "shop-1-1-0-bbb"}
 		s.ms.Spec.UpdateStrategy.Manual = &v1alpha1.ManualUpdateStrategy{Groups: []v1alpha1.GroupPin{{Name: "1.x", Release: "shop-1-1-0-bbb", Reason: "sessions"}}}
 	})
-	// Also after the other one is active.
+	// The answer is the same after the other release is active.
 	for range 2 {
 		if _, a := (question{version: "shop-1-1-0-aaa", state: forActive, people: true, command: command}).judge(s); a == nil || a.code != cli.ExitNo {
 			t.Errorf("a wait for another release than the pinned one: %+v, want that it ends with no", a)

@@ -13,15 +13,16 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// Change is one line of -o json: a fact that is new at Time.
+// Change is a line of -o json about a fact that is new at Time.
 type Change struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
-	// What is one of found, started, available, "step N" or active.
+	// What is the kind of the fact: found, started, available, "step N", active, routes or pods.
 	What string `json:"what"`
-	// Text for users; "" if What is sufficient.
+	// Text describes the fact for users. It is empty if What is sufficient.
 	Text string `json:"text,omitempty"`
-	// Since is when it began, which may be long before Time; nil if the objects do not have that time.
+	// Since is the time at which the fact became true, which may be long before Time. It is nil if the objects do not record
+	// this time.
 	Since *metav1.Time `json:"since,omitempty"`
 }
 
@@ -32,20 +33,20 @@ type Result struct {
 	Namespace       string      `json:"namespace"`
 	Microservice    string      `json:"microservice"`
 	Version         string      `json:"version"`
-	// For is the state to wait for: active, canary, approval or step=NAME.
+	// For is the value of --for: active, canary, approval or step=NAME.
 	For string `json:"for"`
-	// Result is Yes, No, TimedOut or Waits, and ExitCode the exit code of the command.
+	// Result is Yes, No, TimedOut or Waits, and ExitCode is the exit code of the command.
 	Result   string `json:"result"`
 	ExitCode int    `json:"exitCode"`
-	// Message for users; "" if the result is Yes.
+	// Message describes the result for users. It is empty if the result is Yes.
 	Message string `json:"message,omitempty"`
 }
 
-// results are the results by exit code.
+// results maps exit codes to results.
 var results = map[cli.Code]string{cli.ExitYes: "Yes", cli.ExitNo: "No", cli.ExitTimeout: "TimedOut", cli.ExitWaits: "Waits"}
 
-// show prints new facts, each with when it began. Without that time in the objects, it is the time at which it was seen; a fact that
-// the first read finds has none.
+// show prints new facts, each with the time at which it became true. If the objects do not record this time, the line has the time at
+// which the command read the fact, or no time if the first read found the fact.
 func (w *waiter) show(lines []line) error {
 	first := !w.read
 	w.read = true
@@ -75,7 +76,7 @@ func (w *waiter) show(lines []line) error {
 	return nil
 }
 
-// clock returns a time of the day, with its date if that is not today; "" if it is not known.
+// clock returns the time of day of t, with the date if it is not today. The text is empty if t is zero.
 func clock(t, now time.Time) string {
 	t = t.In(now.Location())
 	switch {
@@ -104,7 +105,7 @@ func (w *waiter) end(a *answer) error {
 	return &cli.Exit{Code: a.code, Err: errors.New(text.Clean(a.text))}
 }
 
-// print writes a JSON object in one line.
+// print writes a value as a JSON object in one line.
 func (w *waiter) print(value any) error {
 	raw, err := cli.JSONLine(value)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// What was so before the command began has the time of the objects, or none.
+// TestTimesOfLines checks that a line about a state that was reached before the command started has the time of the objects, or no time.
 func TestTimesOfLines(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 25, 14, 0, 0, 0, time.UTC)
@@ -50,7 +50,7 @@ func TestTimesOfLines(t *testing.T) {
 	}
 }
 
-// A release is reported as available only while it is, and with its times.
+// TestLinesOfARelease checks that a release is reported as available only while it is available, and that lines have the times of the objects.
 func TestLinesOfARelease(t *testing.T) {
 	t.Parallel()
 	created, available, active := time.Unix(100, 0), time.Unix(200, 0), time.Unix(300, 0)

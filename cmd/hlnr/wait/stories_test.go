@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// judged judges the end of a story as the command does, and returns what is printed at the timeout.
+// judged judges the end of a story as the command does. It returns the answer, and the message at the timeout.
 func judged(t *testing.T, story, version string) (*answer, string) {
 	t.Helper()
 	s, known := viewtest.Play(story, "shop")
@@ -32,8 +32,8 @@ func judged(t *testing.T, story, version string) (*answer, string) {
 	return a, q.late(snap, time.Minute)
 }
 
-// TestOlderVersionOfAnExclusiveGroup checks that a version which does not start, because a newer one of its exclusive group failed, ends the
-// wait.
+// TestOlderVersionOfAnExclusiveGroup checks that the wait ends for a version that does not start because a newer version of its exclusive group
+// failed.
 func TestOlderVersionOfAnExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	a, _ := judged(t, "exclusive older", "1.1.0")
@@ -69,7 +69,7 @@ func TestActiveAgreesWithWhy(t *testing.T) {
 	}
 }
 
-// TestCauseAtTheTimeout checks that the timeout names why a release is not active yet.
+// TestCauseAtTheTimeout checks that the message at the timeout contains the reason why a release is not active yet.
 func TestCauseAtTheTimeout(t *testing.T) {
 	t.Parallel()
 	for story, c := range map[string]struct{ version, text string }{
@@ -90,7 +90,7 @@ func TestCauseAtTheTimeout(t *testing.T) {
 	}
 }
 
-// TestInconclusive checks that the wait for a decision about an inconclusive analysis names the command of each decision.
+// TestInconclusive checks that the answer about an inconclusive analysis contains the command of each decision.
 func TestInconclusive(t *testing.T) {
 	t.Parallel()
 	a, _ := judged(t, "inconclusive", "1.1.0")
@@ -100,7 +100,7 @@ func TestInconclusive(t *testing.T) {
 	}
 }
 
-// TestCommitOfAPreview checks that a preview is found by the start of its commit, as hlnr tree prints it.
+// TestCommitOfAPreview checks that wait finds a preview by the short commit that hlnr tree prints.
 func TestCommitOfAPreview(t *testing.T) {
 	t.Parallel()
 	for commit, story := range map[string]string{"1717171": "previews", strings.Repeat("17", 20): "previews", "2717171": "preview pushed"} {

@@ -1,8 +1,8 @@
-// Package wait is the command "hlnr wait": it waits for a state of a version, for pipelines, with one line
-// per change and an exit code for how it ended.
+// Package wait implements the command "hlnr wait", which waits for a state of a version. For pipelines, the command prints
+// one line per change, and ends with an exit code for the result.
 //
 //	wait.go    the command and its watches
-//	judge.go   what is known about a version, and the answer; pure
+//	judge.go   the facts about a version, and the answer, as pure functions
 //	report.go  the output
 package wait
 
@@ -25,7 +25,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// resync is the longest time between two reads, which limits the delay if a watch ends without an error.
+// resync is the maximum time between two reads. It limits the delay if a watch ends without an error.
 const resync = 5 * time.Second
 
 // waiter is one run of the command.
@@ -37,7 +37,7 @@ type waiter struct {
 	question  question
 	output    *cli.Output
 	out       io.Writer
-	// shown are the facts that were printed, and read whether the objects were read.
+	// shown maps the kinds of facts to the printed texts. read reports whether the objects were read at least once.
 	shown map[string]string
 	read  bool
 }
@@ -46,8 +46,8 @@ func newWaiter(f *cli.Factory) *waiter {
 	return &waiter{Factory: f, out: f.Out, shown: map[string]string{}}
 }
 
-// Until waits until a version, or a release by its name, of a Microservice in the namespace of the command is active. It prints and
-// returns what the command does; with another output than text and JSON it prints nothing.
+// Until waits until a version, or a release by its name, of a Microservice in the namespace of the command is active. Output and
+// errors are the same as for "hlnr wait". If the output format is neither text nor JSON, Until prints nothing.
 func Until(ctx context.Context, f *cli.Factory, name, version string, timeout time.Duration, output *cli.Output) error {
 	w := newWaiter(f)
 	w.question.state, w.output = forActive, output
@@ -63,25 +63,28 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:     "wait MICROSERVICE VERSION|RELEASE",
-		Short:   "Wait until a version is active, or in a step: for pipelines (CI)",
+		Short:   "Wait until a version is active or in a step, for pipelines (CI)",
 		GroupID: cli.GroupSee,
-		Long: `wait prints one line per change until the version is in the state that --for names, or beyond it. It ends
-early if the version cannot reach it, and continues while the API server does not answer, or while the version
-is active without a ready pod or without its routes. Each line begins with the time of the change; what was so before has the
-time that the objects have, or none. With -o json each line is a JSON object, the last one of kind Wait
-with the result: Yes, No, TimedOut or Waits. RELEASE is the name of a VersionedMicroservice.
+		Long: `wait prints one line per change until the version is in the state of --for, or in a later state. The
+command ends early if the version cannot reach the state. It continues while the API server does not
+answer, and while the version is active without a ready pod or without its routes. Each line begins
+with the time of the change; a state that was reached before the command started has the time that
+the objects record, or no time. With -o json, each line is a JSON object. The last object has the
+kind Wait, and contains the result: Yes, No, TimedOut or Waits. RELEASE is the name of a
+VersionedMicroservice.
 
-Exit codes: 0 it is in that state; 2 there is no such Microservice or step; 3 it failed, was filtered out,
-superseded, another version is pinned, or its group or the Microservice ends; 4 the timeout expired; 5 it waits for a person or for the
-end of a freeze, unless --through-approvals is set.`,
-		Example: `  # In a pipeline, after the push of 1.3.0
+Exit codes: 0 the version is in that state; 2 the Microservice or the step does not exist; 3 the
+version failed, was filtered out or was superseded, another version is pinned, or the group or the
+Microservice is ending; 4 the timeout expired; 5 the version waits for a person or for the end of a
+freeze, unless --through-approvals is set.`,
+		Example: `  # Wait in a pipeline, after the push of 1.3.0
   hlnr wait shop 1.3.0 --timeout 30m
 
-  # Until it has its first traffic, or until a person is asked
+  # Wait until the version gets its first traffic, or until it waits for an approval
   hlnr wait shop 1.3.0 --for canary
   hlnr wait shop 1.3.0 --for approval
 
-  # For a program
+  # Print only the result, for a program
   hlnr wait shop 1.3.0 -o json | tail -n 1`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: f.CompleteNames(1, func() client.ObjectList { return &v1alpha1.MicroserviceList{} }),
@@ -90,7 +93,7 @@ end of a freeze, unless --through-approvals is set.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&w.question.state, "for", forActive, "active, canary, step=NAME or approval")
+	flags.StringVar(&w.question.state, "for", forActive, "state to wait for: active, canary, step=NAME or approval")
 	flags.DurationVar(&timeout, "timeout", 30*time.Minute, "how long to wait")
 	flags.BoolVar(&w.question.people, "through-approvals", false, "keep waiting while the version waits for a person, or for the end of a freeze")
 	w.output = cli.AddOutput(cmd, cli.FormatJSON)
@@ -98,7 +101,7 @@ end of a freeze, unless --through-approvals is set.`,
 	return cmd
 }
 
-// errOver ends the wait.
+// errOver is the cause of the context that ends the wait.
 var errOver = errors.New("the timeout expired")
 
 func (w *waiter) run(ctx context.Context, name, wanted string, timeout time.Duration) error {
@@ -120,8 +123,8 @@ func (w *waiter) run(ctx context.Context, name, wanted string, timeout time.Dura
 	return w.follow(ctx, timeout)
 }
 
-// follow reads and judges until there is an answer or the timeout expires. Only the timeout of a request
-// limits the first read, so that there is an answer however short the timeout is.
+// follow reads the objects and judges them until there is an answer or the timeout expires. The timeout of the command does not
+// limit the first read, so that the command has an answer even if the timeout is short.
 func (w *waiter) follow(ctx context.Context, timeout time.Duration) error {
 	within, cancel := context.WithTimeoutCause(ctx, timeout, errOver)
 	defer cancel()
@@ -139,7 +142,7 @@ func (w *waiter) follow(ctx context.Context, timeout time.Duration) error {
 		case err != nil && (ctx.Err() != nil || !passes(err)):
 			return err
 		case err != nil:
-			fmt.Fprintf(w.ErrOut, "hlnr: the API server does not answer, this is tried again: %s\n", text.Clean(err.Error()))
+			fmt.Fprintf(w.ErrOut, "hlnr: the API server does not answer, hlnr tries again: %s\n", text.Clean(err.Error()))
 		default:
 			last = s
 			if err := w.judge(s); !errors.Is(err, errOpen) {
@@ -158,10 +161,10 @@ func (w *waiter) follow(ctx context.Context, timeout time.Duration) error {
 	}
 }
 
-// errOpen is the error of a question without an answer yet.
+// errOpen is the error of a question that has no answer yet.
 var errOpen = errors.New("there is no answer yet")
 
-// judge prints what is new, and ends the command if there is an answer; otherwise it returns errOpen.
+// judge prints the new facts. It ends the command if there is an answer, and otherwise returns errOpen.
 func (w *waiter) judge(s snapshot) error {
 	if err := w.known(s); err != nil {
 		return err
@@ -176,14 +179,14 @@ func (w *waiter) judge(s snapshot) error {
 	return w.end(a)
 }
 
-// passes reports whether another try may succeed after an error: the API server was not reached, or has no time.
+// passes reports whether another try may succeed after an error, because the API server was not reached or is busy.
 func passes(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) ||
 		apierrors.IsTimeout(err) || apierrors.IsInternalError(err) || apierrors.IsUnexpectedServerError(err)
 }
 
-// cutResource separates a resource from a name ("msvc/shop").
+// cutResource splits a text such as "msvc/shop" into the resource and the name.
 func cutResource(text string) (resource, name string, found bool) {
 	if before, after, found := strings.Cut(text, "/"); found {
 		return before, after, true
@@ -191,7 +194,7 @@ func cutResource(text string) (resource, name string, found bool) {
 	return "", text, false
 }
 
-// known returns an error for a step that does not exist.
+// known returns an error if the step of --for does not exist.
 func (w *waiter) known(s snapshot) error {
 	name, is := strings.CutPrefix(w.question.state, forStep)
 	if !is {
@@ -203,7 +206,7 @@ func (w *waiter) known(s snapshot) error {
 	return nil
 }
 
-// snapshot reads the current snapshot.
+// snapshot reads the objects of the Microservice.
 func (w *waiter) snapshot(ctx context.Context) (snapshot, error) {
 	s := snapshot{ms: &v1alpha1.Microservice{}, now: w.Now()}
 	err := w.client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: w.name}, s.ms)
@@ -248,8 +251,8 @@ func (w *waiter) snapshot(ctx context.Context) (snapshot, error) {
 	return s, nil
 }
 
-// watch reports changes of the objects until ctx ends. If watches are denied there are none, and only the
-// reads of resync remain.
+// watch reports changes of the objects until ctx ends. If the user may not watch the objects, watch reports no changes, and the
+// command reads the objects only every resync.
 func (w *waiter) watch(ctx context.Context) <-chan struct{} {
 	changes := make(chan struct{}, 1)
 	for _, list := range []client.ObjectList{&v1alpha1.MicroserviceList{}, &v1alpha1.ImagePolicyList{}, &v1alpha1.NetworkPolicyList{}} {
@@ -281,13 +284,13 @@ func forward(ctx context.Context, watcher watch.Interface, changes chan<- struct
 			}
 			select {
 			case changes <- struct{}{}:
-			default: // one is already reported
+			default: // The channel already contains a change.
 			}
 		}
 	}
 }
 
-// over returns the answer when the timeout expires: how far the version got.
+// over ends the command when the timeout expires, with the state of the version.
 func (w *waiter) over(s snapshot, timeout time.Duration) error {
 	return w.end(&answer{cli.ExitTimeout, w.question.late(s, timeout)})
 }

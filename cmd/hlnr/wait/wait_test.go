@@ -46,7 +46,7 @@ func expect(t *testing.T, namespace string, code cli.Code, text string, args ...
 	return stdout
 }
 
-// A wait begins before the version exists, and follows it through its steps to an approval.
+// TestWait checks a wait that begins before the version exists, and follows the version through its steps to an approval.
 func TestWait(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)
@@ -56,7 +56,7 @@ func TestWait(t *testing.T) {
 	expect(t, namespace, cli.ExitUsage, `there is no Microservice in namespace `+namespace+` with the name "shpo"; did you mean "shop"?`, "shpo", "1.0.0")
 	expect(t, namespace, cli.ExitUsage, `there is no canary step of shop with the name "halv"; did you mean "half"?`, "shop", "1.0.0", "--for", "step=halv")
 	expect(t, namespace, cli.ExitUsage, `--for: "done" is not a state`, "shop", "1.0.0", "--for", "done")
-	expect(t, namespace, cli.ExitTimeout, "1.0.0 is not active after 1ms: ImagePolicy shop has not found it", "shop", "1.0.0", "--timeout", "1ms")
+	expect(t, namespace, cli.ExitTimeout, "1.0.0 is not active after 1ms: ImagePolicy shop has not found the version", "shop", "1.0.0", "--timeout", "1ms")
 
 	first := make(chan string, 1)
 	go func() {
@@ -124,12 +124,12 @@ func offer(s *snapshot, versions ...string) {
 	}
 }
 
-// command returns a command of a user whose namespace is shop.
+// command returns a command for a user whose default namespace is shop.
 func command(namespace, verb string, args ...string) string {
 	return view.Command("hlnr", "shop", namespace, verb, args...)
 }
 
-// Table of what ends a wait early, and what does not.
+// TestJudge checks which states of a version end the wait.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	pin := func(version string, expire *metav1.Time) func(*snapshot) {
@@ -319,7 +319,7 @@ func TestJudge(t *testing.T) {
 		}, cli.ExitNo, "1.3.0 is denied by ImagePolicy shop"},
 		"stalled": {"1.3.0", forActive, false, func(s *snapshot) {
 			s.ms.Status.Conditions = []metav1.Condition{{Type: "Stalled", Status: "True", Reason: "ContainerNotFound", Message: "set spec.containerName"}}
-		}, cli.ExitNo, "nothing starts at shop: ContainerNotFound: set spec.containerName"},
+		}, cli.ExitNo, "no release of shop starts: ContainerNotFound: set spec.containerName"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -336,7 +336,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A wait continues while an active release has no ready pod, and names the cause.
+// TestActiveWithoutPods checks that the wait continues while an active release has no ready pod, and that the output contains the cause.
 func TestActiveWithoutPods(t *testing.T) {
 	t.Parallel()
 	for _, ready := range []int32{0, 1} {
@@ -360,7 +360,7 @@ func TestActiveWithoutPods(t *testing.T) {
 	}
 }
 
-// A wait for an active release that no NetworkPolicy has routed names that at the timeout.
+// TestLateRoutes checks that the message at the timeout reports an active release that no NetworkPolicy has routed.
 func TestLateRoutes(t *testing.T) {
 	t.Parallel()
 	s := fixture(func(s *snapshot) { s.routing = []v1alpha1.NetworkPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}} })
@@ -369,7 +369,7 @@ func TestLateRoutes(t *testing.T) {
 	}
 }
 
-// Table of messages when the timeout expires.
+// TestLate checks the messages at the timeout.
 func TestLate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -377,11 +377,11 @@ func TestLate(t *testing.T) {
 		edit  func(*snapshot)
 		want  string
 	}{
-		"nothing offered": {forActive, func(*snapshot) {}, "1.3.0 is not active after 2s: ImagePolicy shop has not found it, and offers no version"},
-		"others":          {forCanary, func(s *snapshot) { s.policy.Status.Latest = "1.2.0" }, "1.3.0 is not canary after 2s: ImagePolicy shop has not found it; the latest is 1.2.0"},
+		"nothing offered": {forActive, func(*snapshot) {}, "1.3.0 is not active after 2s: ImagePolicy shop has not found the version, and offers no version"},
+		"others":          {forCanary, func(s *snapshot) { s.policy.Status.Latest = "1.2.0" }, "1.3.0 is not canary after 2s: ImagePolicy shop has not found the version; the latest version is 1.2.0"},
 		"no policy":       {forActive, func(s *snapshot) { s.policy = nil }, "1.3.0 is not active after 2s: ImagePolicy shop does not exist"},
-		"approval":        {forApproval, func(s *snapshot) { offer(s, "1.3.0") }, "1.3.0 does not wait for approval after 2s: it is offered, and has not started"},
-		"step":            {"step=tenth", func(s *snapshot) { offer(s, "1.3.0") }, "1.3.0 is not in step tenth after 2s: it is offered, and has not started"},
+		"approval":        {forApproval, func(s *snapshot) { offer(s, "1.3.0") }, "1.3.0 does not wait for approval after 2s: the version is offered, and has not started"},
+		"step":            {"step=tenth", func(s *snapshot) { offer(s, "1.3.0") }, "1.3.0 is not in step tenth after 2s: the version is offered, and has not started"},
 	} {
 		if got := (question{version: "1.3.0", state: c.state}).late(fixture(c.edit), 2*time.Second); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)

@@ -18,33 +18,33 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// permissionsAge is how long an answer about a permission of the user is used. It only affects which buttons are shown: the API
-// server authorizes each act again.
+// permissionsAge is the time for which an answer about a permission of the user is used. The answer only decides which buttons are
+// shown, because the API server authorizes each action again.
 const permissionsAge = time.Minute
 
-// Acts executes acts like the commands of the same names, with the permissions of a reader.
+// Acts executes actions like the commands of the same names, with the permissions of a reader of the board.
 type Acts struct {
 	Factory *cli.Factory
-	// Client returns the client of the reader of a context.
+	// Client returns the client with the permissions of the reader in a context.
 	Client func(ctx context.Context) (client.WithWatch, error)
-	// Permissions returns the acts that the reader of a context may do in a namespace.
+	// Permissions returns the actions that the reader in a context may take in a namespace.
 	Permissions func(ctx context.Context, namespace string) []string
-	// FreezePermissions reports whether the reader of a context may create and delete freezes in a namespace, or with "" in the
-	// cluster.
+	// FreezePermissions reports whether the reader in a context may create and delete freezes in a namespace, or in the cluster if
+	// the namespace is empty.
 	FreezePermissions func(ctx context.Context, namespace string) (freeze, thaw bool)
 }
 
-// May returns the acts that the reader may do.
+// May returns the actions that the reader may take.
 func (a *Acts) May(ctx context.Context, namespace string) []string {
 	return a.Permissions(ctx, namespace)
 }
 
-// MayFreeze reports whether the reader may freeze, and end freezes.
+// MayFreeze reports whether the reader may begin and end freezes.
 func (a *Acts) MayFreeze(ctx context.Context, namespace string) (freeze, thaw bool) {
 	return a.FreezePermissions(ctx, namespace)
 }
 
-// PreviewFreeze returns what a freeze or a thaw would do.
+// PreviewFreeze does a dry run of a freeze or a thaw.
 func (a *Acts) PreviewFreeze(ctx context.Context, x web.Freeze) (web.Outcome, error) {
 	return a.freeze(ctx, x, true)
 }
@@ -88,7 +88,7 @@ func (a *Acts) freezeCommand(x web.Freeze) string {
 // flag is a flag of a command with its value.
 type flag struct{ name, value string }
 
-// flags appends the flags that have a value to the words of a command, quoted for a shell.
+// flags appends the flags that have a value to the words of a command, and returns the command quoted for a shell.
 func flags(words []string, list ...flag) string {
 	for _, f := range list {
 		if f.value != "" {
@@ -101,12 +101,12 @@ func flags(words []string, list ...flag) string {
 	return strings.Join(words, " ")
 }
 
-// Preview does a dry run of an act.
+// Preview does a dry run of an action.
 func (a *Acts) Preview(ctx context.Context, x web.Act) (web.Outcome, error) {
 	return a.do(ctx, x, true)
 }
 
-// Do executes an act.
+// Do executes an action.
 func (a *Acts) Do(ctx context.Context, x web.Act) (web.Outcome, error) { return a.do(ctx, x, false) }
 
 func (a *Acts) do(ctx context.Context, x web.Act, dryRun bool) (web.Outcome, error) {
@@ -123,7 +123,7 @@ func (a *Acts) do(ctx context.Context, x web.Act, dryRun bool) (web.Outcome, err
 	return web.Outcome{Text: done.Text(), Effects: done.Effects, Unknown: done.Unplayed, Frozen: done.Frozen, By: done.By, Command: a.command(x)}, nil
 }
 
-// userPermissions are the permissions of the user of a kubeconfig.
+// userPermissions answers questions about the permissions of the user of a kubeconfig.
 type userPermissions struct {
 	now    func() time.Time
 	client client.Client
@@ -132,7 +132,7 @@ type userPermissions struct {
 	known map[right]answer
 }
 
-// right is a permission of the user in a namespace, or with "" in all namespaces or the cluster.
+// right is a permission of the user in a namespace. An empty namespace means all namespaces, or the cluster.
 type right struct{ namespace, verb, resource string }
 
 type answer struct {
@@ -140,14 +140,15 @@ type answer struct {
 	at      time.Time
 }
 
-// newActs returns the acts of the user of a kubeconfig.
+// newActs returns the Acts for the user of a kubeconfig.
 func newActs(f *cli.Factory, c client.WithWatch) *Acts {
 	user := &userPermissions{now: f.Now, client: c, known: map[right]answer{}}
 	return &Acts{Factory: f, Client: func(context.Context) (client.WithWatch, error) { return c, nil }, Permissions: user.in, FreezePermissions: user.freeze}
 }
 
-// in returns the acts that the user may do in a namespace, by access reviews. They cost six requests a minute for a
-// user who may act in all namespaces, and at most six more for each visible namespace for other users.
+// in returns the actions that the user may take in a namespace, according to access reviews. For a user with permissions in
+// all namespaces, the reviews take six requests per minute. For other users, they take at most six more requests for each
+// visible namespace.
 func (a *userPermissions) in(ctx context.Context, namespace string) []string {
 	return web.ActsOf(func(verb, resource string) bool { return a.may(ctx, namespace, verb, resource) })
 }
@@ -161,12 +162,12 @@ func (a *userPermissions) freeze(ctx context.Context, namespace string) (freeze,
 	return a.may(ctx, namespace, "create", resource), a.may(ctx, namespace, "delete", resource)
 }
 
-// may reports whether the user has a permission in a namespace, or in all.
+// may reports whether the user has a permission in a namespace or in all namespaces.
 func (a *userPermissions) may(ctx context.Context, namespace, verb, resource string) bool {
 	return a.asked(ctx, right{"", verb, resource}) || namespace != "" && a.asked(ctx, right{namespace, verb, resource})
 }
 
-// asked returns an answer of the last minute, or sends a review. Without an answer, the user does not have the permission.
+// asked returns an answer of the last minute, or sends a review. If there is no answer, asked returns false.
 func (a *userPermissions) asked(ctx context.Context, r right) bool {
 	now := a.now()
 	a.mu.Lock()
@@ -187,13 +188,13 @@ func (a *userPermissions) asked(ctx context.Context, r right) bool {
 	return known.allowed
 }
 
-// problem returns the problem for an error of an act, with the message of the command and a status.
+// problem converts an error of an action to a Problem, with the message of the command and an HTTP status.
 func (a *Acts) problem(ctx context.Context, err error) *web.Problem {
 	explained := a.Factory.Explain(ctx, err)
 	p := &web.Problem{Status: http.StatusBadGateway, Title: "The API server did not do this", Text: explained.Error()}
 	switch code := cli.CodeOf(explained); {
 	case act.IsGitOwned(err):
-		p.Status, p.Title, p.Text = http.StatusConflict, "This field is managed in Git", err.Error()+". Commit the change there; the command with --print-patch prints it."
+		p.Status, p.Title, p.Text = http.StatusConflict, "This field is managed in Git", err.Error()+". Commit the change there. The command with --print-patch prints the change as a patch."
 	case apierrors.IsForbidden(err):
 		p.Status, p.Title = http.StatusForbidden, "The API server rejected this"
 	case apierrors.IsInvalid(err):
@@ -206,7 +207,7 @@ func (a *Acts) problem(ctx context.Context, err error) *web.Problem {
 	return p
 }
 
-// command returns the command that is equivalent to an act.
+// command returns the command that is equivalent to an action.
 func (a *Acts) command(x web.Act) string {
 	words := []string{x.Verb, "-n", x.Namespace, x.Service}
 	switch {
@@ -221,8 +222,8 @@ func (a *Acts) command(x web.Act) string {
 // plain matches words that need no quotes in a shell.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
 
-// quoted quotes a word for a shell: a link on another site may have chosen the values of an act that a reader copies
-// as a command.
+// quoted quotes a word for a shell. The quotes are necessary because a reader may copy the command, and a link on another
+// site may have set its values.
 func quoted(word string) string {
 	if plain.MatchString(word) {
 		return word

@@ -16,8 +16,8 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// TestCommandMeansItself checks the quoting of the command for an act: users copy it into a shell, and a
-// link on another site may have chosen its values.
+// TestCommandMeansItself checks the quoting of the command for an action, because users copy the command into a shell, and a
+// link on another site may have set its values.
 func TestCommandMeansItself(t *testing.T) {
 	a := &Acts{Factory: &cli.Factory{}}
 	for name, test := range map[string]struct {
@@ -41,7 +41,7 @@ func TestCommandMeansItself(t *testing.T) {
 	}
 }
 
-// A value that the API server rejects, such as a reason that is too long, is not presented as a missing choice.
+// TestProblemOfAValue checks that a value that the API server rejects, such as a reason that is too long, is not reported as a missing choice.
 func TestProblemOfAValue(t *testing.T) {
 	f := cli.New("hlnr", "test", genericiooptions.IOStreams{})
 	err := apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("Microservice").GroupKind(), "shop", field.ErrorList{field.TooLong(field.NewPath("spec"), "", 128)})

@@ -1,7 +1,7 @@
-// Package web has the command that serves the board of internal/web to the user.
+// Package web contains the command that serves the board of internal/web to the user.
 //
-//	web.go   the command: what it reads, and where it listens
-//	acts.go  acts of a reader, and the permissions of the user of a kubeconfig
+//	web.go   the command
+//	acts.go  actions of a reader, and the permissions of the user of a kubeconfig
 package web
 
 import (
@@ -22,8 +22,7 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// defaultPort is the port of the board. It is fixed, so that its pages keep their
-// addresses.
+// defaultPort is the default port of the board. The port is fixed, so that the pages keep their addresses.
 const defaultPort = 8095
 
 // NewCommand returns the command web.
@@ -33,16 +32,17 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "web",
 		Short: "Serve the board: services, releases and previews in a browser",
-		Long: `Serve the board on this machine, with your kubeconfig: what waits for you, all services, their
-releases, hosts, events and previews, and forms for the acts that you may do. Open the URL that
-it prints. Its token changes with each start, and keeps other users of the machine out.
+		Long: `Serve the board on this machine, with your kubeconfig. The board shows the services that wait for
+you, all services, their releases, hosts, events and previews, and forms for the actions that you
+may take. Open the URL that the command prints. The token in the URL changes with each start, and
+prevents access by other users of this machine.
 
-The board follows the cluster by watches, and shows when the API server is not available. It ends
-with Ctrl-C. Each page answers as JSON too.`,
+The board watches the objects of the cluster, and shows when the API server is not available.
+Press Ctrl-C to stop it. Each page is also available as JSON.`,
 		Example: `  # The services of all namespaces
   hlnr web -A
 
-  # On a wall: no acts, and one namespace
+  # For a wall display: no actions, and one namespace
   hlnr web -n shop --read-only
 
   # From a script
@@ -51,8 +51,8 @@ with Ctrl-C. Each page answers as JSON too.`,
 		Args:    cobra.NoArgs,
 	}
 	scope := cli.AddScope(cmd)
-	cmd.Flags().IntVar(&port, "port", defaultPort, "port on 127.0.0.1; 0 for any free one")
-	cmd.Flags().BoolVar(&readOnly, "read-only", false, "offer no actions, and reject them")
+	cmd.Flags().IntVar(&port, "port", defaultPort, "port on 127.0.0.1; 0 means any free port")
+	cmd.Flags().BoolVar(&readOnly, "read-only", false, "do not show forms for actions, and reject actions")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if port < 0 || port > 65535 {
 			return cli.Usage(fmt.Errorf("--port: %d is not a port: choose 0 to 65535", port))
@@ -95,7 +95,7 @@ func run(ctx context.Context, f *cli.Factory, scope *cli.Scope, title string, po
 	store := cluster.NewStore(objects, sentences...)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
-		return cli.Failed(fmt.Errorf("the board cannot listen: %w: choose another --port, or 0", err))
+		return cli.Failed(fmt.Errorf("the board cannot listen: %w: set --port to another port, or to 0 for any free port", err))
 	}
 	defer listener.Close()
 	number := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
@@ -123,7 +123,7 @@ func run(ctx context.Context, f *cli.Factory, scope *cli.Scope, title string, po
 	return g.Wait()
 }
 
-// follow updates a store until the context ends.
+// follow updates a store with the changes of the objects until the context ends.
 func follow(ctx context.Context, f *cli.Factory, q cluster.Query, store *cluster.Store, seen cluster.Objects) error {
 	config, err := f.Config()
 	if err != nil {
@@ -148,7 +148,7 @@ func newToken() (string, error) {
 	return base64.RawURLEncoding.EncodeToString(raw), nil
 }
 
-// titleOf returns the title of the board: the context of the kubeconfig.
+// titleOf returns the title of the board, which is the current context of the kubeconfig.
 func titleOf(f *cli.Factory) string {
 	raw, err := f.Kubeconfig().RawConfig()
 	if err != nil || raw.CurrentContext == "" {

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(manager.Run(m, &kube))
 }
 
-// reader is a person with a browser on a board.
+// reader is a user with a browser and a session on the board.
 type reader struct {
 	*testing.T
 	http.Client
@@ -93,7 +93,7 @@ func (r *reader) page(path string) (int, string) {
 	return r.do(request)
 }
 
-// send sends a form of the board, or with another origin a form of another site.
+// send sends a form. The origin is the address of the board, or the address of another site.
 func (r *reader) send(path, origin string, form url.Values) (int, string) {
 	r.Helper()
 	request, err := http.NewRequestWithContext(r.Context(), http.MethodPost, r.address+path, strings.NewReader(form.Encode()))
@@ -115,8 +115,8 @@ func (r *reader) want(path, text string) {
 	})
 }
 
-// TestBoard checks that a reader for whom a canary waits sees the effects of an approval, approves with a reason, and sees the
-// result. Refusals of the API server are shown.
+// TestBoard checks that a reader sees a waiting canary and the effects of an approval, approves with a reason, and sees the result. The board
+// shows rejections of the API server.
 func TestBoard(t *testing.T) {
 	t.Parallel()
 	namespace := kube.Namespace(t)
@@ -168,7 +168,7 @@ func TestBoard(t *testing.T) {
 	await.Until(t, "the end of the page", func() bool { status, _ := r.page(service); return status == http.StatusNotFound })
 }
 
-// TestFreeze checks that a reader freezes the namespace with the form, sees what waits, and ends the freeze.
+// TestFreeze checks that a reader can freeze the namespace with the form, sees the waiting releases, and can end the freeze.
 func TestFreeze(t *testing.T) {
 	t.Parallel()
 	namespace := kube.Namespace(t)
@@ -201,8 +201,8 @@ func TestFreeze(t *testing.T) {
 	r.want("/freezes", "Nothing is frozen")
 }
 
-// TestRights checks that a reader with read access only has no buttons, and cannot act; and that one who may not read some kinds
-// sees which.
+// TestRights checks that a reader with only read access has no buttons and cannot take actions, and sees which kinds they may not
+// read.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	namespace := kube.Namespace(t)
