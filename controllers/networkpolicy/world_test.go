@@ -10,8 +10,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providertest"
 )
 
-// The following names refer to the suite of providers, whose parts the tests with an API server use
-// as well.
+// world is the World of the suite of providers. The following variables refer to other parts of the
+// suite, which the tests with an API server use as well.
 type world = providertest.World
 
 var (

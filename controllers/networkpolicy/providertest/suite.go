@@ -86,7 +86,7 @@ type Entry struct {
 	Version string
 }
 
-// The hosts of the scenario of a service.
+// first, second and pinned are the hosts of the scenario of a service.
 const first, second, pinned = "first.example.com", "second.example.com", "pinned.example.com"
 
 // Play runs the scenario of a service. The split and the references must be the same at each step
