@@ -1,15 +1,15 @@
 // Package networkpolicy implements the controller of networkpolicies.hlnr.io. It writes the Services
 // and routes that route to the releases of a Microservice, and reports which of them are programmed.
-// A provider decides of which objects a route consists.
+// A provider determines the objects of a route.
 //
 // A reconcile observes, plans (package traffic, which is pure), applies and reports. The files of the
-// package, each of which refers only to the files after it:
+// package refer only to files further down in this list:
 //
 //	controller.go  options, permissions, setup, and Reconcile
 //	delete.go      deletion policies
 //	apply.go       writes
 //	observe.go     reads
-//	status.go      the one write of the status
+//	status.go      the write of the status
 //	events.go      events about changes of the status
 //	watch.go       watches of kinds that the API server serves now or later
 //	index.go       indexes of policies, and the policies that a change affects

@@ -290,8 +290,9 @@ func (p *Pool) ask(ctx context.Context, probe providers.Probe) (Result, string) 
 			}
 			return conn, nil
 		},
-		// A probe checks which configuration responds, and not which server: a release must not
-		// wait because a certificate is missing or self-signed. Nothing confidential is sent.
+		// A probe checks which configuration responds, and not which server: a release must not be
+		// blocked by a missing or self-signed certificate. The request contains nothing
+		// confidential.
 		TLSClientConfig:        &tls.Config{ServerName: probe.Host, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12},
 		DisableKeepAlives:      true,
 		MaxResponseHeaderBytes: maxHeader,

@@ -1,7 +1,7 @@
 // Package providers defines the interface of providers. A provider builds the objects of a decided
 // route, reads live objects, and reports whether a gateway accepted them. Each provider is a package
 // below this package; docs/how-to/add-a-provider.md shows how to write a provider. The files of this
-// package, each of which refers only to the files after it:
+// package refer only to files further down in this list:
 //
 //	services.go   the provider of policies without spec.provider
 //	abilities.go  the optional interfaces of providers and views
@@ -73,9 +73,9 @@ type Observer interface {
 
 // Kind is a kind of objects.
 type Kind struct {
-	// Group and Kind of the API.
+	// Group and Kind are the names of the kind in the API.
 	Group, Kind string
-	// Versions that the provider can read and write, the preferred one first.
+	// Versions are the versions that the provider can read and write, the preferred version first.
 	Versions []string
 	// Previous is the previous name of the kind, or nil. It is used if the API server does not serve
 	// the current name. Code of this program always uses the current name.
@@ -107,7 +107,7 @@ type Input struct {
 	// Namespace contains the labels of the policy's namespace, if a Referent selects namespaces by
 	// labels and the policy has probes.
 	Namespace map[string]string
-	// Probed are the results of probes.
+	// Probed contains the known results of probes.
 	Probed map[Probe]Probed
 	// Users are the user-managed routes that the policy names or has rules in. The objects contain
 	// all of their fields.

@@ -2,7 +2,7 @@
 // replaces the API server, the endpoints of Services, and the gateways. [Play] and [PlaySwitch] run its scenarios on any [Stage],
 // such as an API server with the controller. The guide docs/how-to/add-a-provider.md uses this package.
 //
-// The files of the package, each of which refers only to the files after it:
+// The files of the package refer only to files further down in this list:
 //
 //	run.go     the whole suite in memory
 //	rules.go   rules for every state

@@ -68,8 +68,8 @@ func TestRouteWithoutAnnotations(t *testing.T) {
 	}
 }
 
-// TestPathEditedWithProvider checks that a route of the previous provider stays until the routes of its hosts are accepted, also
-// when the path of the domain is changed in the same edit.
+// TestPathEditedWithProvider checks that a route of the previous provider stays until the routes of its hosts are accepted, even
+// if the same edit changes the path of the domain.
 func TestPathEditedWithProvider(t *testing.T) {
 	for name, to := range map[string]v1alpha1.NetworkProvider{
 		"a Gateway that answers later": byGateway,
@@ -102,7 +102,7 @@ func TestHostOfTwoGroups(t *testing.T) {
 	want(t, "split", w.split("1.1.0.example.com"), "1.1.0=100")
 }
 
-// TestStatusOfAcceptedRouteWithoutGroups checks that the status of a domain shows that its route was accepted, also while the
+// TestStatusOfAcceptedRouteWithoutGroups checks that the status of a domain shows that its route was accepted, even if the
 // rollout state has no group.
 func TestStatusOfAcceptedRouteWithoutGroups(t *testing.T) {
 	p := newPair()

@@ -838,7 +838,7 @@ func (p *pair) turnBack(d time.Duration) {
 	p.endpoints()
 }
 
-// --- fair play ---
+// --- the passage of time ---
 
 // settle lets all controllers work until nothing changes, without a change of the time.
 func (p *pair) settle() {
@@ -892,7 +892,7 @@ func (p *pair) run(d time.Duration) {
 	}
 }
 
-// --- what a user may expect ---
+// --- checks of users' expectations ---
 
 // checkRoutes checks that, while the active release of a group has endpoints, the routes of the
 // group target only releases that are active or canary and have endpoints.

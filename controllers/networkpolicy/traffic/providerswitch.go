@@ -19,7 +19,7 @@ const (
 	// defaultDrain is the drain delay of a Microservice that sets none.
 	defaultDrain = 30 * time.Second
 	// minDrain is the minimum time for which the routes of a previous provider stay, unless the policy
-	// sets one: a gateway accepts a route before it serves it.
+	// sets a delay: a gateway accepts a route before it serves the route.
 	minDrain = 5 * time.Second
 )
 
@@ -161,8 +161,8 @@ func (d *planner) drained(out *Decision) bool {
 	return out.replaced && s != nil && s.ReplacedTime != nil && d.sameProvider() && !d.Now.Before(s.ReplacedTime.Add(d.drain()))
 }
 
-// sameProvider reports whether the last report was written for the current provider, so that its
-// time belongs to this switch.
+// sameProvider reports whether the last report was written for the current provider, so that the
+// times in the report belong to this switch.
 func (f *Observed) sameProvider() bool {
 	return f.Policy.Status.Provider == ProviderOf(f.Policy).Name()
 }

@@ -3,8 +3,8 @@
 //
 // The package does not use the annotations from which cert-manager can create Certificates: the
 // annotations of an Ingress or ListenerSet do not cover the hosts of other objects that share the
-// Secret, and only few versions of cert-manager read ListenerSets. The files of the package, each of
-// which refers only to the files after it:
+// Secret, and only few versions of cert-manager read ListenerSets. The files of the package refer
+// only to files further down in this list:
 //
 //	certmanager.go  Certificates of domains, and their status
 //	types.go        the types of the API

@@ -1,5 +1,5 @@
-// Package gateway implements the provider of the Gateway API. Its files, each of which refers only to
-// the files after it:
+// Package gateway implements the provider of the Gateway API. Its files refer only to files further
+// down in this list:
 //
 //	gateway.go        the provider of spec.provider.gateway
 //	routeref.go       the provider of spec.provider.routeRef

@@ -1,5 +1,5 @@
-// Package weighted implements a provider with WeightedRoutes of example.com/v1. Its files, each of which
-// refers only to the files after it:
+// Package weighted implements a provider with WeightedRoutes of example.com/v1. Its files refer only to
+// files further down in this list:
 //
 //	weighted.go  the provider
 //	types.go     the types of the API
