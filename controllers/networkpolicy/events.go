@@ -52,7 +52,7 @@ func deletionPolicyNotDoneEvent(policy v1alpha1.DeletionPolicy, limit time.Durat
 }
 
 func orphanedUnconfirmedEvent(limit time.Duration, waits string) status.Event {
-	return status.WarningEvent("OrphanedUnconfirmed", actionDelete, fmt.Sprintf("it was not confirmed within %s that the remaining objects route to active releases only: %s", limit, waits))
+	return status.WarningEvent("OrphanedUnconfirmed", actionDelete, fmt.Sprintf("the remaining objects were not confirmed within %s to route to active releases only: %s", limit, waits))
 }
 
 // stepwise reports whether a release to which a domain routes now had part of its traffic before.

@@ -324,7 +324,7 @@ func failure(err error) string {
 	record, alert := tls.RecordHeaderError{}, tls.AlertError(0)
 	switch connected := !errors.As(err, &dial); {
 	case !connected && errors.As(err, &dns):
-		return "its name cannot be resolved"
+		return "the host name of the address cannot be resolved"
 	case !connected && errors.As(err, &cause):
 		return "no connection: " + cause.Error()
 	case !connected:

@@ -171,7 +171,7 @@ func TestAGatewayWithoutAddress(t *testing.T) {
 	w.now = w.now.Add(providers.Grace + time.Second)
 	w.pass()
 	want(t, "condition", w.condition("Programmed"), "False ProbeUnanswered")
-	if message := w.groupTraffic("1-x").Message; !strings.Contains(message, "its status has no address") {
+	if message := w.groupTraffic("1-x").Message; !strings.Contains(message, "the status of the Gateway has no address") {
 		t.Errorf("message is %q", message)
 	}
 }

@@ -156,7 +156,7 @@ func (d *planner) addAdopted(out *Decision) {
 			return
 		}
 		out.Adoption.Mark = next
-		wait(ReasonPending, "Service %q is being marked", name)
+		wait(ReasonPending, "Service %q is being labeled", name)
 		return
 	}
 	if going := d.Microservice.DeletionTimestamp; going != nil {

@@ -438,7 +438,7 @@ func content(o resources.Object) any {
 	case *gatewayapi.XListenerSet:
 		return o.Spec
 	}
-	panic(fmt.Sprintf("%T carries a route", o))
+	panic(fmt.Sprintf("%T is a route", o))
 }
 
 // carryOther writes the objects of a route that is not an HTTPRoute.

@@ -54,8 +54,8 @@ func Missing(s providers.Input, t providers.TLS) *providers.Problem {
 }
 
 // Shared returns the Certificates of the hosts of routes, one for each Secret that has an issuer.
-// Each has the name of its Secret, as Certificates that cert-manager creates. Hosts of live routes
-// that are in a Certificate already are retained.
+// Each Certificate has the name of its Secret, like Certificates that cert-manager creates. Hosts
+// of live routes that are in a Certificate already are retained.
 func Shared(s providers.Input, routes []providers.Route, live map[string]*providers.Live) []providers.Shared {
 	issuers, had, hosts := map[string]v1alpha1.IssuerReference{}, map[string][]string{}, providers.BySecret(routes)
 	for _, r := range routes {

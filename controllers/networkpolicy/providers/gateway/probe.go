@@ -145,7 +145,7 @@ func (v *view) proven(r providers.Route, live resources.Object) providers.Verdic
 		return providers.Verdict{Pending: true, Reason: providers.ReasonPending, Late: providers.ReasonProbeUnanswered, Message: fmt.Sprintf(
 			"%s: Gateway %q does not serve %s %q as written: %s; or set spec.provider.gateway.confirm to Status",
 			q.parent.Field, key(v.Policy.Namespace, q.parent.ParentReference), httpKind.Kind, r.Name,
-			cmp.Or(q.problem, q.at()+": "+cmp.Or(known.Problem, "it has not responded yet")+": check that the manager can reach it, and what the controller of the gateway reports"))}
+			cmp.Or(q.problem, q.at()+": "+cmp.Or(known.Problem, "the address has not responded yet")+": check that the manager can reach the address, and what the controller of the gateway reports"))}
 	}
 	return providers.Verdict{Accepted: true}
 }
@@ -181,7 +181,7 @@ func (v *view) questions(r providers.Route, live resources.Object) []question {
 		listeners := v.listeners(g, p, r)
 		addresses := addressesOf(g)
 		if len(listeners) > 0 && len(addresses) == 0 {
-			out = append(out, question{parent: p.Parent, problem: "its status has no address: check that its controller assigns one"})
+			out = append(out, question{parent: p.Parent, problem: "the status of the Gateway has no address: check that its controller assigns one"})
 		}
 		for _, l := range listeners {
 			for _, address := range addresses {

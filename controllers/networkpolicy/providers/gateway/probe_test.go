@@ -190,7 +190,7 @@ func TestQuestions(t *testing.T) {
 			},
 			want: []string{"http 2001:db8::1 80 a.example.com", "http gateway.example.net 80 a.example.com"},
 		},
-		"no address": {addresses: []gatewayv1.GatewayStatusAddress{}, want: []string{"no one: its status has no address: check that its controller assigns one"}},
+		"no address": {addresses: []gatewayv1.GatewayStatusAddress{}, want: []string{"no one: the status of the Gateway has no address: check that its controller assigns one"}},
 	} {
 		t.Run(label, func(t *testing.T) {
 			p := probed("1")
