@@ -82,7 +82,7 @@ func (d *planner) fit(rows []*Row) []*Row {
 	note := cut[0]
 	note.group, note.pinned, note.kept = nil, "", false
 	note.reason = reasonTooManyDomains
-	note.message = fmt.Sprintf("spec.domains expand to %d hosts, but the status can have at most %d entries: %s have no route: remove entries, or name groups", len(rows), maxRows, strings.Join(some, ", "))
+	note.message = fmt.Sprintf("spec.domains expand to %d hosts, but the status can have at most %d entries, the last of which reports the other hosts: %s have no route: remove entries, or name groups", len(rows), maxRows, strings.Join(some, ", "))
 	return slices.DeleteFunc(rows, func(r *Row) bool { return gone[r] })
 }
 

@@ -53,7 +53,7 @@ func (v *view) answer(route resources.Object, p attachment) providers.Verdict {
 	case several(route) && v.noListener(p):
 		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNoMatchingParent), Message: "the Gateway has no such listener"}
 	case p.set == "" && !admits(g, p.SectionName, v.Policy.Namespace):
-		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNotAllowedByListeners), Message: "all listeners of the Gateway accept only routes in its namespace"}
+		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNotAllowedByListeners), Message: "the listeners of this parent accept only routes in the namespace of the Gateway"}
 	}
 	return a
 }
